@@ -1,0 +1,23 @@
+"""Primus: one command between a person and a large-model training run. This is its kernel.
+
+Names load on first use, since `primus --help` must not pay for what it does not need.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # `typing` costs a quarter of `primus --version`; type checkers know the name
+if TYPE_CHECKING:
+    from typing import Any
+
+    from primus_core.registration import register_task as register_subcommand
+    from primus_core.registration import register_task
+
+__all__ = ["register_subcommand", "register_task"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from primus_core.registration import register_task
+
+        return register_task
+    raise AttributeError(f"module 'primus_core' has no attribute '{name}'")

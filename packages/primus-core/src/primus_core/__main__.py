@@ -1,0 +1,5 @@
+"""`python -m primus_core`: the same as `primus`."""
+
+from primus_core.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,192 @@
+"""The command line: `primus`. It imports only what the words in hand need; `--help` and `--version` import nothing.
+
+    primus [global] <runtime> [options] -- <task> [task options]
+    primus plugins | completion
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # neither `typing` nor `collections` is needed to run this file
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code: 0, the task's own, 2 wrong request, 3 this machine cannot."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _main(words)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader (`| head`) has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except Exception as error:  # the last place: what is ours becomes a message, the rest is a bug
+        return _explain(error, words)
+
+
+def _explain(error: Exception, words: Sequence[str]) -> int:
+    from primus_core.errors import PrimusError
+    from primus_core.secrets import redact, secret_values
+
+    if not isinstance(error, PrimusError):
+        sys.stderr.write("primus: this is a bug in Primus; please report it with the lines below\n")
+        raise error
+    if "--debug" in words:
+        import traceback
+
+        traceback.print_exception(error)
+    sys.stderr.write(redact(f"primus: error: {error}\n", secret_values(os.environ)))
+    return error.exit_code
+
+
+def _main(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        from primus_core.helptext import overview
+
+        sys.stdout.write(overview())
+        return 0
+    if words[0] == "--version":
+        from primus_core.metadata import version_of
+
+        sys.stdout.write(f"primus {version_of('primus-core')}\n")
+        return 0
+    if words[0] in MANAGEMENT:
+        return MANAGEMENT[words[0]](words[1:])
+    return _request(words)
+
+
+def _plugins(words: list[str]) -> int:
+    from primus_core.management import plugins
+
+    return plugins(words)
+
+
+def _completion(words: list[str]) -> int:
+    from primus_core.completion import script
+
+    return script(words)
+
+
+def _complete(words: list[str]) -> int:
+    from primus_core.completion import answer
+
+    return answer(words)
+
+
+MANAGEMENT: dict[str, Callable[[list[str]], int]] = {
+    "plugins": _plugins,
+    "completion": _completion,
+    "__complete": _complete,
+}
+"""Commands that need no runtime."""
+
+
+def _request(words: list[str]) -> int:
+    from primus_core import facts, request
+    from primus_core.errors import RunDirectoryTaken
+    from primus_core.host import HostRoot
+    from primus_core.planner import plan
+    from primus_core.plugins import Catalogue
+    from primus_core.project import find
+
+    host = HostRoot()
+    catalogue = Catalogue(find(host.cwd(), host.environ))
+    asked = request.parse(words, catalogue.first_words("runtimes"), catalogue.first_words("tasks"))
+    if helped := _help(asked, catalogue):
+        sys.stdout.write(helped)
+        return 0
+    _hide_secrets(words)
+    while True:
+        planned = plan(asked, facts.read(host), catalogue, ("primus", *words))
+        if planned.dry_run:
+            return _show(planned.plan, as_json=planned.json)
+        if planned.json:
+            from primus_core.errors import RequestError
+
+            raise RequestError("--json goes with --dry-run", fix="add --dry-run, or put --json behind the task")
+        from primus_core.execute import execute
+
+        try:
+            return execute(planned.plan, host, debug=planned.debug)
+        except RunDirectoryTaken:  # another run began in this very second: the next plan takes the next name
+            continue
+
+
+def _show(plan: object, *, as_json: bool) -> int:
+    from primus_core.plan import Plan
+
+    assert isinstance(plan, Plan)
+    if as_json:
+        import json
+
+        sys.stdout.write(json.dumps(plan.to_dict(), indent=1) + "\n")
+    else:
+        from primus_core.show import script
+
+        sys.stdout.write(script(plan))
+    return 0
+
+
+def _help(asked: object, catalogue: object) -> str:
+    """The help that a request asks for, of its runtime or of its task; empty where it asks for none."""
+    from primus_core.planner import runtime_parser, task_parser
+    from primus_core.plugins import Catalogue
+    from primus_core.request import Request
+
+    assert isinstance(asked, Request) and isinstance(catalogue, Catalogue)
+    for layer in asked.layers:
+        if {"-h", "--help"} & set(layer.words):
+            plugin = catalogue.find("runtimes", layer.runtime)
+            parser = runtime_parser(catalogue.runtime(layer.runtime))
+            parser.description = plugin.summary()
+            return parser.format_help()
+    if {"-h", "--help"} & set(asked.task):
+        task, name, words = catalogue.task(asked.task)
+        parser = task_parser(task, name)
+        parser.description = catalogue.find("tasks", name).summary()
+        return _task_help(parser, words)
+    return ""
+
+
+def _task_help(parser: object, words: Sequence[str]) -> str:
+    """A task's help, or that of the subcommand that `words` name."""
+    import argparse
+
+    assert isinstance(parser, argparse.ArgumentParser)
+    for action in parser._actions:  # noqa: SLF001  # argparse offers no other way to find its subcommands
+        if isinstance(action, argparse._SubParsersAction) and words and words[0] in action.choices:  # noqa: SLF001
+            return str(action.choices[words[0]].format_help())
+    return parser.format_help()
+
+
+def _hide_secrets(words: list[str]) -> None:
+    """Begin again without secret values in the process list: `--env HF_TOKEN=x` becomes `--env HF_TOKEN`, x inherited.
+
+    Everybody on a machine can read every command line; only the owner can read an environment.
+    """
+    from primus_core.secrets import is_secret_name, looks_secret
+
+    found: dict[str, str] = {}
+    end = len(words) - words[::-1].index("--") - 1 if "--" in words else len(words)
+    cleaned = list(words)
+    for index in range(end):
+        joined = words[index].startswith("--env=")
+        text = words[index][6:] if joined else words[index]
+        name, equals, value = text.partition("=")
+        is_env = joined or (index > 0 and words[index - 1] == "--env")
+        if is_env and equals and (is_secret_name(name) or looks_secret(value)):
+            found[name] = value
+            cleaned[index] = f"--env={name}" if joined else name
+    if found:
+        start = sys.orig_argv[: len(sys.orig_argv) - len(words)]
+        os.execve(sys.executable, [*start, *cleaned], {**os.environ, **found})
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

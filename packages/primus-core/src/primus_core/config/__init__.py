@@ -1,0 +1,1 @@
+"""Experiment files: read with the place of every key, extended, interpolated, overridden, validated."""

@@ -1,0 +1,162 @@
+"""The experiment file: its form, checked with pydantic, and its presets found and merged.
+
+Order, a later one wins: model preset < framework preset (`config:`) < `overrides:` < command line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from primus_core.config import files
+from primus_core.config.document import Document, Path, at
+from primus_core.errors import ConfigError, suggestion
+
+__all__ = ["Experiment", "Module", "merged", "parse", "select"]
+
+_PRESET = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")
+_SUFFIXES = (".yaml", ".yml", ".toml")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Module(_Strict):
+    """One trainer: a framework and its settings. `model` and `config` are preset names or settings written out."""
+
+    framework: str
+    config: str | dict[str, Any] = Field(default_factory=dict)
+    model: str | dict[str, Any] = Field(default_factory=dict)
+    data: dict[str, Any] = Field(default_factory=dict)
+    overrides: dict[str, Any] = Field(default_factory=dict)
+
+
+class Experiment(_Strict):
+    """A whole experiment file."""
+
+    exp_name: str
+    modules: dict[str, Module]
+    work_group: str = ""
+    user_name: str = ""
+    workspace: str = "output"
+    env: dict[str, str | int | float | bool] = Field(default_factory=dict)
+
+
+def parse(document: Document) -> Experiment:
+    """The experiment in `document`.
+
+    Raises:
+        ConfigError: the first thing wrong, with file, line and suggestion.
+    """
+    try:
+        return Experiment.model_validate(document.data)
+    except ValidationError as error:
+        raise _explain(error, document) from None
+
+
+def _explain(error: ValidationError, document: Document) -> ConfigError:
+    first = error.errors()[0]
+    # pydantic adds the branch of a union (`str`, `dict[...]`) to the path; the file has no such key
+    path: Path = tuple(part for part in first["loc"] if not (isinstance(part, str) and re.match(r"(str|int|float|bool|dict)\b", part)))
+    name = ".".join(map(str, path))
+    where = document.where(path)
+    if first["type"] == "extra_forbidden":
+        known = _fields_beside(path)
+        return ConfigError(f"unknown key '{name}'", where=where, why=f"known here: {', '.join(known)}",
+                           fix=suggestion(str(path[-1]), known) or "settings of the framework belong below `overrides:`")  # fmt: skip
+    if first["type"] == "missing":
+        return ConfigError(f"'{name}' is missing", where=where, fix=f"add `{path[-1]}:`")
+    given = at(document.data, path)
+    return ConfigError(f"'{name}' is {given!r}", where=where, why=first["msg"])
+
+
+def _fields_beside(path: Path) -> list[str]:
+    return sorted(Module.model_fields if len(path) > 2 else Experiment.model_fields)
+
+
+_MODULES = {"pretrain": "pre_trainer", "posttrain": "post_trainer", "sft": "sft_trainer"}
+
+
+def select(experiment: Experiment, stage: str, document: Document) -> str:
+    """The name of the module that `train <stage>` runs: `pre_trainer` for pretrain, or the only trainer there is.
+
+    Raises:
+        ConfigError: there is none, or more than one and none has the stage's name.
+    """
+    wanted = _MODULES.get(stage, f"{stage}_trainer")
+    trainers = [name for name in experiment.modules if "trainer" in name]
+    if wanted in trainers:
+        return wanted
+    if len(trainers) == 1:
+        return trainers[0]
+    raise ConfigError(f"no module to {stage}", where=document.where(("modules",)),
+                      why=f"modules: {', '.join(experiment.modules) or 'none'}", fix=f"call it '{wanted}'")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Presets:
+    """Where preset names are looked up: the backend's folder, and beside the experiment for `./name.yaml`."""
+
+    folder: str
+    beside: str
+    environ: Mapping[str, str]
+
+    def read(self, kind: str, name: str, where: str) -> Document:
+        return files.read_extended(self._path(kind, name, where), self.environ)
+
+    def _path(self, kind: str, name: str, where: str) -> str:
+        if name.startswith("./"):
+            path = os.path.normpath(os.path.join(self.beside, name))
+            if not path.startswith(os.path.normpath(self.beside) + os.sep) and os.path.normpath(self.beside) != ".":
+                raise _escape(name, where)
+            if ".." in name.split("/"):
+                raise _escape(name, where)
+            if not os.path.isfile(path):
+                raise ConfigError(f"there is no file '{name}' beside the experiment", where=where)
+            return path
+        if not _PRESET.match(name):
+            raise _escape(name, where)
+        return self._named(kind, name, where)
+
+    def _named(self, kind: str, name: str, where: str) -> str:
+        stem = name[: name.rindex(".")] if name.endswith(_SUFFIXES) else name
+        for suffix in _SUFFIXES:
+            path = os.path.join(self.folder, kind, stem + suffix)
+            if os.path.isfile(path):
+                return path
+        known = sorted(os.path.splitext(entry)[0] for entry in _entries(os.path.join(self.folder, kind)))
+        noun = {"models": "model", "modules": "framework preset"}[kind]
+        raise ConfigError(f"unknown {noun} '{name}'", where=where, why=f"known: {', '.join(known) or 'none'}",
+                          fix=suggestion(stem, known) or "or write it out, or name a file beside this one: ./name.yaml")  # fmt: skip
+
+
+def _entries(folder: str) -> list[str]:
+    return [entry for entry in os.listdir(folder) if entry.endswith(_SUFFIXES)] if os.path.isdir(folder) else []
+
+
+def _escape(name: str, where: str) -> ConfigError:
+    return ConfigError(f"'{name}' is no preset name", where=where, why="a preset's name has no '/' and no '..'",
+                       fix="use a plain name, or ./file.yaml for a file beside the experiment")  # fmt: skip
+
+
+def merged(document: Document, module: str, *, folder: str, environ: Mapping[str, str], beside: str,
+           command_line: Document) -> Document:  # fmt: skip
+    """The module's settings, all four sources merged: the model's below `model`, data below `data`."""
+    presets = _Presets(folder, beside, environ)
+    path: Path = ("modules", module)
+    model = _source(document, (*path, "model"), lambda n, w: presets.read("models", n, w)).below(("model",))
+    config = _source(document, (*path, "config"), lambda n, w: presets.read("modules", n, w))
+    data = document.section((*path, "data")).below(("data",)) if at(document.data, (*path, "data")) else Document()
+    overrides = document.section((*path, "overrides"))
+    return command_line.over(overrides.over(data.over(config.over(model))))
+
+
+def _source(document: Document, path: Path, read: Callable[[str, str], Document]) -> Document:
+    value = at(document.data, path)
+    return read(value, document.where(path)) if isinstance(value, str) else document.section(path)

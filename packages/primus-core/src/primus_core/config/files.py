@@ -1,0 +1,201 @@
+"""Reads YAML 1.2 and TOML files into documents: places kept, duplicates refused, `extends` followed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import yaml
+
+from primus_core.config.document import Document, Path
+from primus_core.config.interpolation import interpolate
+from primus_core.errors import ConfigError
+
+__all__ = ["parse_value", "read", "read_extended"]
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the C parser where it is built
+    """PyYAML with the core schema of YAML 1.2: `1e-5` is a float, `yes` and `12:30` are strings."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  # PyYAML's own API
+
+
+for _tag, _pattern, _first in (
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("int", r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", "-+0123456789"),
+    ("float", r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+     "-+.0123456789"),
+    ("null", r"^(?:~|null|Null|NULL|)$", "~nN\0"),
+    ("merge", r"^(?:<<)$", "<"),
+):  # fmt: skip
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), ["" if c == "\0" else c for c in _first]
+    )
+
+Environ = Mapping[str, str]
+
+
+def _scalar(tag: str, text: str) -> Any:
+    kind = tag.rpartition(":")[2]
+    if kind == "int":
+        return int(text, 0) if text[:2].lower() in ("0o", "0x") else int(text)
+    if kind == "float":
+        return float(text.replace(".inf", "inf").replace(".Inf", "inf").replace(".INF", "inf").replace(".nan", "nan"))
+    return {"bool": text.lower() == "true", "null": None}.get(kind, text)
+
+
+def parse_value(text: str) -> Any:
+    """A value as typed on a command line or put in for `${VAR}`: a YAML scalar or flow collection.
+
+    `1e-5` is a float, `[1, 2]` a list, and anything that is no YAML stays the string that it is.
+    """
+    try:
+        data = yaml.compose(text, Loader=_Loader)
+        return None if data is None else _Convert(text="", path="", environ={}, raw=True).value(data, (), {})
+    except (yaml.YAMLError, ConfigError):
+        return text
+
+
+class _Convert:
+    """One file's nodes to data and marks."""
+
+    def __init__(self, *, text: str, path: str, environ: Environ, raw: bool = False) -> None:
+        self.path, self.environ, self.raw = path, environ, raw
+
+    def place(self, node: yaml.Node) -> str:
+        return f"{self.path}:{node.start_mark.line + 1}"
+
+    def value(self, node: yaml.Node, path: Path, marks: dict[Path, str]) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            return self.mapping(node, path, marks)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, i), marks) for i, item in enumerate(node.value)]
+        return self.scalar(cast(yaml.ScalarNode, node))
+
+    def scalar(self, node: yaml.ScalarNode) -> Any:
+        if not self.raw and "${" in node.value:
+            text = interpolate(node.value, self.environ, self.place(node))
+            return text if node.style in ("'", '"') else parse_value(text)
+        return _scalar(node.tag, node.value)
+
+    def mapping(self, node: yaml.MappingNode, path: Path, marks: dict[Path, str]) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key_node, value_node in self.pairs(node):
+            key = key_node.value
+            if not isinstance(key, str):
+                raise ConfigError("a key must be plain text", where=self.place(key_node))
+            if key in data and (*path, key) in marks:
+                raise ConfigError(
+                    f"duplicate key '{key}'",
+                    where=self.place(key_node),
+                    why=f"it stands at {marks[(*path, key)]} already",
+                    fix="keep one of them",
+                )
+            marks[(*path, key)] = self.place(key_node)
+            data[key] = self.value(value_node, (*path, key), marks)
+        return data
+
+    def pairs(self, node: yaml.MappingNode) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+        """The pairs of a mapping; those of `<<` first, less what the mapping says itself."""
+        own = {key.value for key, _ in node.value if isinstance(key.value, str)}
+        for key, value in node.value:
+            if key.tag.endswith(":merge"):
+                merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
+                for source in merged:
+                    yield from (pair for pair in source.value if pair[0].value not in own)
+        yield from (pair for pair in node.value if not pair[0].tag.endswith(":merge"))
+
+
+def _yaml(text: str, path: str, environ: Environ) -> Document:
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else path
+        raise ConfigError("this is not YAML", where=where, why=getattr(error, "problem", None) or str(error)) from None
+    marks: dict[Path, str] = {(): path}
+    data = {} if node is None else _Convert(text=text, path=path, environ=environ).value(node, (), marks)
+    return _document(data, marks, path)
+
+
+def _document(data: Any, marks: dict[Path, str], path: str) -> Document:
+    if not isinstance(data, dict):
+        raise ConfigError("the file must hold keys and values at its top level", where=f"{path}:1")
+    return Document(data, marks)
+
+
+def _toml(text: str, path: str, environ: Environ) -> Document:
+    import tomllib  # TOML files are the rarer kind
+
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        where = f"{path}:{line[1]}" if line else path
+        raise ConfigError("this is not TOML", where=where, why=str(error)) from None
+    marks = {(): path, **_toml_marks(text, path)}
+
+    def fill(value: Any, at: Path) -> Any:
+        if isinstance(value, dict):
+            return {k: fill(v, (*at, k)) for k, v in value.items()}
+        if isinstance(value, str) and "${" in value:
+            return interpolate(value, environ, Document({}, marks).where(at))
+        return value
+
+    return _document(fill(data, ()), marks, path)
+
+
+def _toml_marks(text: str, path: str) -> dict[Path, str]:
+    """Lines of `[table]` headers and of keys. tomllib keeps none; a key in an inline table gets its table's line."""
+    marks: dict[Path, str] = {}
+    table: Path = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[([\w.\- ]+)\]", line):
+            table = tuple(part.strip() for part in header[1].split("."))
+            marks[table] = f"{path}:{number}"
+        elif key := re.match(r"\s*([\w.\-]+)\s*=", line):
+            marks[(*table, *key[1].split("."))] = f"{path}:{number}"
+    return marks
+
+
+def read(path: str, environ: Environ) -> Document:
+    """The document in the YAML or TOML file `path`, with `${VAR}` and `${VAR:default}` filled in from `environ`.
+
+    Raises:
+        ConfigError: the file is missing or unreadable, is malformed, repeats a key, or needs an unset variable.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except FileNotFoundError:
+        raise ConfigError("no such file", where=path, fix="check the path: it is relative to where you stand") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("the file cannot be read", where=path, why=str(error)) from None
+    reader: Callable[[str, str, Environ], Document] = _toml if path.endswith(".toml") else _yaml
+    return reader(text, path, environ)
+
+
+def read_extended(path: str, environ: Environ, chain: tuple[str, ...] = ()) -> Document:
+    """`read`, merged over the files that its `extends:` names (paths relative to it; a later one wins).
+
+    Raises:
+        ConfigError: as `read`, or the files extend one another in a circle.
+    """
+    real = os.path.realpath(path)
+    if real in chain:
+        circle = " → ".join(os.path.basename(p) for p in (*chain[chain.index(real) :], real))
+        raise ConfigError("the files extend one another in a circle", where=path, why=circle, fix="cut one `extends:`")
+    document = read(path, environ)
+    bases = document.data.pop("extends", [])
+    result = Document({}, {})
+    for base in [bases] if isinstance(bases, str) else bases:
+        if not isinstance(base, str):
+            raise ConfigError("`extends` takes a path or a list of paths", where=document.where(("extends",)))
+        target = os.path.join(os.path.dirname(path), base)
+        if not os.path.isfile(target):
+            raise ConfigError(f"extends '{base}', which is no file", where=document.where(("extends",)),
+                              why=f"looked for {target}")  # fmt: skip
+        result = read_extended(target, environ, (*chain, real)).over(result)
+    return document.over(result)

@@ -1,0 +1,109 @@
+"""Where this node stands in the job: `NNODES`, `NODE_RANK`, `GPUS_PER_NODE`, `MASTER_ADDR`, `MASTER_PORT`.
+
+One rule: what the person set wins over what the launcher (Slurm) says, which wins over the default.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from primus_core.errors import RequestError
+from primus_core.facts import Facts
+from primus_core.plan import Distributed, Variable
+
+__all__ = ["MAX_GPUS_PER_NODE", "resolve"]
+
+MAX_GPUS_PER_NODE = 72
+"""The largest node that one operating system sees today: an NVL72 rack."""
+
+_DEFAULT_PORT = 1234
+_VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+_SLURM = {
+    "NNODES": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "NODE_RANK": ("SLURM_NODEID",),
+    "GPUS_PER_NODE": ("SLURM_GPUS_ON_NODE",),
+}
+_HOST = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?$")
+
+
+def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tuple[Variable, ...]]:
+    """This node's place and the variables that say so, from `environ` (the person's, `--env` on top) and the machine.
+
+    Raises:
+        RequestError: a value is no number, out of range, or contradicts another.
+    """
+    nnodes, nnodes_from = _number("NNODES", environ, 1, 1, 1_000_000)
+    node_rank, rank_from = _number("NODE_RANK", environ, 0, 0, 1_000_000)
+    if node_rank >= nnodes:
+        raise RequestError(
+            f"NODE_RANK is {node_rank}, but NNODES is {nnodes}",
+            why=f"node ranks run from 0 to {nnodes - 1} (NODE_RANK from {rank_from}, NNODES from {nnodes_from})",
+            fix="set both, or neither",
+        )
+    gpus, gpus_from = _number("GPUS_PER_NODE", environ, _devices(facts, environ), 1, MAX_GPUS_PER_NODE)
+    addr, addr_from = _address(environ, nnodes)
+    # One node: torchrun takes a free port itself, so that two runs on one machine never collide.
+    port, port_from = _number("MASTER_PORT", environ, 0 if nnodes == 1 else _DEFAULT_PORT, 1, 65535)
+    place = Distributed(nnodes, node_rank, gpus, addr, port)
+    detected = f"{len(facts.gpus)} GPUs found here" if facts.gpus else "no GPU found: one process"
+    return place, (
+        Variable("NNODES", str(nnodes), nnodes_from, "number of nodes in the job"),
+        Variable("NODE_RANK", str(node_rank), rank_from, "this node's index"),
+        Variable("GPUS_PER_NODE", str(gpus), gpus_from, detected if gpus_from == "default" else "ranks on each node"),
+        Variable("MASTER_ADDR", addr, addr_from, "where the ranks meet"),
+        Variable("MASTER_PORT", str(port), port_from, "where the ranks meet" if port else "the launcher takes a free one"),
+    )
+
+
+def _number(name: str, environ: Mapping[str, str], default: int, low: int, high: int) -> tuple[int, str]:
+    for source in (name, *(_SLURM.get(name, ()) if "SLURM_JOB_ID" in environ else ())):
+        text = environ.get(source, "").strip()
+        if not text:
+            continue
+        if not re.fullmatch(r"\d+", text) or not low <= int(text) <= high:
+            raise RequestError(f"{source} is '{text}'", why=f"it takes a whole number from {low} to {high}",
+                               fix=f"unset {source}, or set it right")  # fmt: skip
+        return int(text), "user" if source == name else "Slurm"
+    return default, "default"
+
+
+def _devices(facts: Facts, environ: Mapping[str, str]) -> int:
+    """Ranks per node when nobody says: the GPUs that the person left visible, or one process."""
+    count = len(facts.gpus)
+    for name in _VISIBLE:
+        if count and (listed := environ.get(name)):
+            count = min(count, len([item for item in listed.split(",") if item.strip()]))
+    return max(count, 1)
+
+
+def _address(environ: Mapping[str, str], nnodes: int) -> tuple[str, str]:
+    if addr := environ.get("MASTER_ADDR", "").strip():
+        return _checked(addr), "user"
+    if nnodes > 1 and "SLURM_JOB_ID" in environ and (first := _first_host(environ.get("SLURM_JOB_NODELIST", ""))):
+        return first, "Slurm"
+    if nnodes > 1:
+        raise RequestError(f"NNODES is {nnodes}, but MASTER_ADDR is not set",
+                           why="the nodes must know where to meet",
+                           fix="export MASTER_ADDR=<host name or address of node 0> on every node")  # fmt: skip
+    return "localhost", "default"
+
+
+def _checked(addr: str) -> str:
+    import ipaddress  # only where a person gave an address
+
+    bare = addr[1:-1] if addr.startswith("[") and addr.endswith("]") else addr
+    try:
+        return str(ipaddress.ip_address(bare))
+    except ValueError:
+        pass
+    if not _HOST.match(addr):
+        raise RequestError(f"MASTER_ADDR is '{addr}'", why="that is neither a host name nor an IPv4 or IPv6 address",
+                           fix="set it to the first node's name or address, without a port")  # fmt: skip
+    return addr
+
+
+def _first_host(nodelist: str) -> str:
+    """The first host of a Slurm node list: `n[01-04,07],m3` gives `n01`. Every bracket gives its first item."""
+    head = re.match(r"(?:[^,\[]|\[[^\]]*\])+", nodelist)
+    return re.sub(r"\[([^\],-]+)[^\]]*\]", r"\1", head[0]) if head else ""

@@ -1,0 +1,72 @@
+"""The environment that a run gets, each variable with its origin.
+
+Who wins: `--env K=V` > `--env FILE` > the person's own environment > the experiment's `env:` > the backend > base.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from primus_core.errors import RequestError
+from primus_core.plan import Variable
+from primus_core.secrets import is_secret_name, looks_secret
+
+__all__ = ["from_options", "merge"]
+
+_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+
+
+def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Variable, ...]:
+    """The variables that `--env` options give: `NAME=VALUE`, `NAME` (its value here), or a file of such lines.
+
+    Raises:
+        RequestError: an option is none of these, or names a variable that is not set.
+    """
+    pairs: dict[str, Variable] = {}
+    files = [option for option in options if "=" not in option and os.path.isfile(option)]
+    for path in files:
+        pairs.update((v.name, v) for v in _file(path, environ))
+    for option in options:
+        if option not in files:
+            variable = _variable(option, environ, "--env", "--env")
+            pairs[variable.name] = variable
+    return tuple(pairs.values())
+
+
+def _file(path: str, environ: Mapping[str, str]) -> Iterable[Variable]:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        for number, line in enumerate(file, 1):
+            text = line.strip().removeprefix("export ").strip()
+            if text and not text.startswith("#"):
+                yield _variable(text, environ, f"--env {path}", f"{path}:{number}")
+
+
+def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) -> Variable:
+    name, equals, value = text.partition("=")
+    if not _NAME.match(name):
+        raise RequestError(f"{where}: '{name}' is neither NAME=VALUE, nor the NAME of a variable, nor a file",
+                           fix="for example --env NCCL_DEBUG=INFO")  # fmt: skip
+    if not equals and name not in environ:
+        raise RequestError(f"{where}: {name} is not set here, so there is no value to pass on",
+                           fix=f"export {name}=..., or write --env {name}=VALUE")  # fmt: skip
+    value = _unquoted(value) if equals else environ[name]
+    return Variable(name, value, origin, secret=is_secret_name(name) or looks_secret(value))
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
+
+
+def merge(environ: Mapping[str, str], *, low: Sequence[Variable], forced: Sequence[Variable],
+          options: Sequence[Variable]) -> tuple[Variable, ...]:  # fmt: skip
+    """The variables that the run gets on top of `environ`, sorted by name.
+
+    `low` gives way to what the person has set; a later one wins over an earlier one. `forced` does not give way:
+    it says where the ranks stand, and was made with the person's own values in view. `options` win over all.
+    """
+    result = {v.name: v for v in low if v.name not in environ}
+    result |= {v.name: v for v in forced}
+    result |= {v.name: v for v in options}
+    return tuple(sorted(result.values(), key=lambda variable: variable.name))

@@ -1,0 +1,26 @@
+"""Structured events of a run: one JSON object a line in `logs/events.jsonl`, with time, node and event."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+__all__ = ["Events"]
+
+
+class Events:
+    """Appends events to a file. Each is one write, so that a killed process leaves whole lines only."""
+
+    def __init__(self, path: str, **always: Any) -> None:
+        self._path, self._always = path, always
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """Add one event."""
+        line = json.dumps({"time": round(time.time(), 3), "event": event, **self._always, **fields})
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, f"{line}\n".encode())
+        finally:
+            os.close(descriptor)

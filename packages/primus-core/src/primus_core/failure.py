@@ -1,0 +1,90 @@
+"""Which rank failed first, and how: from the records that ranks leave and from torchrun's own table."""
+
+from __future__ import annotations
+
+import glob
+import json
+import re
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from primus_core.rank import FAILURES
+
+__all__ = ["Failure", "first_failure", "report"]
+
+# torchrun's table (torch.distributed.elastic.multiprocessing.errors.ChildFailedError), with exit codes by rank.
+_ROW = re.compile(r"rank\s*:\s*(\d+) \(local_rank: (\d+)\)\s*\n\s*exitcode\s*:\s*(-?\d+)")
+# Signals that come from outside or from the rank's own fault. SIGABRT and SIGTERM may follow another rank's end.
+_OWN = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One rank's end. `time` is 0 where only the exit code is known."""
+
+    rank: int
+    exit_code: int
+    """As a shell gives it: 128+n for signal n."""
+    what: str
+    traceback: str = ""
+    host: str = ""
+    node_rank: int = 0
+    time: float = 0.0
+
+
+def _recorded(run_dir: str) -> list[Failure]:
+    found = []
+    for path in glob.glob(f"{glob.escape(run_dir)}/{FAILURES}/rank_*.json"):
+        with open(path, encoding="utf-8") as file:
+            data: dict[str, Any] = json.load(file)
+        what = f"{data['type']}: {data['message']}" if data["message"] else data["type"]
+        found.append(Failure(data["rank"], data["exit_code"], what, data["traceback"], data["host"], data["node_rank"],
+                             data["time"]))  # fmt: skip
+    return sorted(found, key=lambda failure: failure.time)
+
+
+def _signalled(launch_log: str) -> list[Failure]:
+    """Ranks that a signal ended: they could leave no record."""
+    found = []
+    for rank, _, code in _ROW.findall(launch_log):
+        if int(code) < 0:
+            name = signal.Signals(-int(code)).name
+            found.append(Failure(int(rank), 128 - int(code), f"ended by {name}" + _hint(name)))
+    return found
+
+
+def _hint(name: str) -> str:
+    return " (out of memory? see `dmesg` for the kernel's OOM killer)" if name == "SIGKILL" else ""
+
+
+def first_failure(run_dir: str, launch_log: str) -> Failure | None:
+    """The failure that came first, as far as can be known; None: no rank said anything.
+
+    A rank that was killed or crashed comes before all that raised: exceptions such as a closed connection follow
+    from its end. Among exceptions the earliest counts.
+    """
+    signalled, recorded = _signalled(launch_log), _recorded(run_dir)
+    own = [failure for failure in signalled if failure.exit_code - 128 in _OWN]
+    candidates = own or recorded or signalled
+    return candidates[0] if candidates else None
+
+
+def report(failure: Failure | None, exit_code: int, *, run_dir: str, log: str, step: str, last_metrics: str = "",
+           others: Sequence[int] = ()) -> str:  # fmt: skip
+    """The block that ends the console of a failed run."""
+    rows = [("exit code", str(exit_code))]
+    if not failure and exit_code > 128:
+        rows.append(("what", f"the launcher was ended by {signal.Signals(exit_code - 128).name}"))
+    if failure:
+        at = time.strftime(" at %H:%M:%S", time.localtime(failure.time)) if failure.time else ""
+        host = f" ({failure.host})" if failure.host else ""
+        rows += [("first failure", f"rank {failure.rank} on node {failure.node_rank}{host}{at}"),
+                 ("what", failure.what.splitlines()[0] if failure.what else "")]  # fmt: skip
+    if last_metrics:
+        rows.append(("last step", last_metrics))
+    rows += [("log", log), ("run", run_dir)]
+    body = "\n".join(f"  {name:<14}{value}" for name, value in rows)
+    return f"primus: {step} failed\n{body}\n"

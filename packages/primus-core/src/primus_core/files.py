@@ -1,0 +1,32 @@
+"""Files appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["link_atomically", "write_atomically"]
+
+
+def write_atomically(path: str, text: str) -> None:
+    """Write `text` to `path`: staged beside it, flushed to disk, renamed. A reader sees the old file or the new."""
+    staged = f"{path}.{os.getpid()}.partial"
+    try:
+        with open(staged, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(staged, path)
+    except BaseException:
+        if os.path.exists(staged):
+            os.unlink(staged)
+        raise
+
+
+def link_atomically(target: str, path: str) -> bool:
+    """Point the symbolic link `path` at `target`. False: something that is no link stands there, and stays."""
+    if os.path.lexists(path) and not os.path.islink(path):
+        return False
+    staged = f"{path}.{os.getpid()}.partial"
+    os.symlink(target, staged)
+    os.replace(staged, path)
+    return True

@@ -1,0 +1,53 @@
+"""`primus --help`: what is installed, from package metadata and source text. It imports no plugin and no argparse."""
+
+from __future__ import annotations
+
+import os
+
+from primus_core import metadata
+
+__all__ = ["overview"]
+
+_HEAD = """\
+primus: one command between you and a large-model training run
+
+usage: primus [--dry-run] [--debug] <runtime> [runtime options] -- <task> [task options]
+       primus plugins [--json] | completion bash|zsh|fish
+"""
+
+_TAIL = """
+examples:
+  primus direct -- train pretrain --config examples/quickstart.yaml
+  primus direct --dry-run -- train pretrain --config examples/quickstart.yaml training.steps=50
+  primus direct -- bench gemm -M 4096 --dtype bf16
+
+more:  primus <runtime> --help     primus direct -- <task> --help     primus --version
+exit codes: 0 ok; the task's own when it failed (128+n for signal n); 2 wrong request; 3 this machine cannot run it
+"""
+
+
+def overview() -> str:
+    """The whole text."""
+    found = metadata.entry_points()
+    text = _HEAD
+    for title, group in (("runtimes", "primus.runtimes"), ("tasks", "primus.tasks")):
+        entries = sorted((e for e in found if e.group == group), key=lambda e: e.name)
+        text += f"\n{title}:\n" + "".join(_row(e.name, metadata.module_summary(e.module), e.package) for e in entries)
+        if group == "primus.tasks":
+            text += _dropped_in()
+    return text + _TAIL
+
+
+def _row(name: str, summary: str, source: str) -> str:
+    return f"  {name:<18}{summary or f'(from {source})'}\n"
+
+
+def _dropped_in() -> str:
+    """Tasks of the files that `primus.yaml` names; only where there is one."""
+    if not os.path.exists("primus.yaml"):
+        return ""
+    from primus_core.plugins import Catalogue
+    from primus_core.project import find
+
+    dropped = [p for p in Catalogue(find(os.getcwd(), os.environ)).of("tasks") if p.target.endswith(".py")]
+    return "".join(_row(p.name, p.summary(), p.source) for p in dropped)

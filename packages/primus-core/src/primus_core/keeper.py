@@ -1,0 +1,159 @@
+"""The keeper: a small process between the supervisor and what it starts, so that nothing outlives the run.
+
+    primus (supervisor) ── keeper ── torchrun ── ranks ── their children
+
+Keeper and supervisor are both "child subreapers": whichever of them dies, every orphan falls to the other, which
+ends it. The keeper has a session of its own, so that a terminal's Ctrl-C and `kill -9 %1` reach the supervisor only.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import time
+from collections.abc import Mapping, Sequence
+
+__all__ = ["COMMANDS", "become_subreaper", "descendants", "end_all", "keep"]
+
+COMMANDS = {signal.SIGINT: b"I", signal.SIGTERM: b"T", signal.SIGHUP: b"T", signal.SIGQUIT: b"T", signal.SIGKILL: b"K"}
+"""What the supervisor writes to the keeper for a signal."""
+_SIGNALS = {ord("I"): signal.SIGINT, ord("T"): signal.SIGTERM}
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_LEFTOVER_GRACE_S = 1.0
+_ABANDONED_GRACE_S = 4.0
+
+
+def become_subreaper() -> None:
+    """Orphans among this process's descendants become its children, not init's (Linux)."""
+    import ctypes  # the standard library has no prctl
+
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def descendants(root: int) -> list[int]:
+    """Every living process below `root`, by the parent that /proc names."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (parent := _parent(name)) is not None:
+            children.setdefault(parent, []).append(int(name))
+    found, queue = [], [root]
+    while queue:
+        below = children.get(queue.pop(), [])
+        found += below
+        queue += below
+    return found
+
+
+def _parent(pid: str) -> int | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, parent = file.read().rpartition(b")")[2].split()[:2]
+    except (OSError, ValueError):
+        return None
+    return None if state == b"Z" else int(parent)
+
+
+def end_all(grace_s: float) -> dict[int, int]:
+    """End every descendant of this process: SIGTERM, `grace_s` seconds, SIGKILL. Their wait status, as `reap`."""
+    ended: dict[int, int] = {}
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + grace_s
+        for pid in descendants(os.getpid()):
+            _send(pid, number)
+        while descendants(os.getpid()) and time.monotonic() < deadline:
+            ended |= reap()
+            time.sleep(0.01)
+        ended |= reap()
+    return ended
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def reap() -> dict[int, int]:
+    """Wait status by pid of the children that have ended."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if not pid:
+            return ended
+        ended[pid] = status
+
+
+def keep(argv: Sequence[str], environ: Mapping[str, str], cwd: str, *, control: int, status: int, output: int,
+         folder: str) -> None:  # fmt: skip
+    """The keeper's life, in the forked process. Never returns.
+
+    It reads commands from `control`, starts `argv` with its output on `output`, and writes to `status` the wait
+    status as a number, or `!` and the reason when the program cannot be started. `folder`, the ranks' pipes, is
+    removed if the supervisor is no longer there to do it.
+    """
+    os.setsid()
+    become_subreaper()
+    wakeup, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, lambda *_: None)
+    try:
+        os.chdir(cwd)
+        child = _spawn(argv, environ, output)
+    except OSError as error:
+        os.write(status, f"!{error.strerror}: {argv[0]}".encode())
+        os._exit(127)
+    os.close(output)
+    result = _watch(child, control, wakeup)
+    end_all(_LEFTOVER_GRACE_S)
+    try:
+        os.write(status, str(result).encode())
+    except BrokenPipeError:  # the supervisor is gone: nobody wants to know
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+def _spawn(argv: Sequence[str], environ: Mapping[str, str], output: int) -> int:
+    null = os.open(os.devnull, os.O_RDONLY)
+    actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
+    defaults = set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}
+    return os.posix_spawnp(argv[0], list(argv), dict(environ), file_actions=actions, setpgroup=0, setsigdef=defaults)
+
+
+def _watch(child: int, control: int, wakeup: int) -> int:
+    """The child's wait status, once it has ended; commands and signals go to it until then."""
+    deadline = float("inf")
+    waiting = [control, wakeup]
+    ended: dict[int, int] = {}
+    while child not in ended:
+        ready, _, _ = select.select(waiting, [], [], max(0.0, min(deadline - time.monotonic(), 3600.0)))
+        if time.monotonic() >= deadline:
+            ended |= end_all(0.1)
+        if control in ready:
+            if not (commands := os.read(control, 64)):  # end of file: the supervisor is dead
+                waiting.remove(control)
+                deadline = time.monotonic() + _ABANDONED_GRACE_S
+                commands = b"T"
+            _obey(commands, child)
+        if wakeup in ready:
+            for number in os.read(wakeup, 64):
+                if number in (signal.SIGTERM, signal.SIGINT):
+                    _send(child, number)
+        ended |= reap()
+    return ended[child]
+
+
+def _obey(commands: bytes, child: int) -> None:
+    for command in commands:
+        if command == ord("K"):
+            for pid in descendants(os.getpid()):
+                _send(pid, signal.SIGKILL)
+        else:
+            _send(child, _SIGNALS[command])

@@ -1,0 +1,50 @@
+"""Commands that need no runtime: `primus plugins`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from primus_core.arguments import Parser, parse_segment
+from primus_core.errors import PrimusError
+from primus_core.plugins import Catalogue, Plugin
+from primus_core.project import find
+
+__all__ = ["plugins"]
+
+_EPILOG = """examples:
+  primus plugins
+  primus plugins --json"""
+
+
+def plugins(words: Sequence[str]) -> int:
+    """List every plugin with its state; a broken one is one line."""
+    parser = Parser(prog="primus plugins", epilog=_EPILOG, description="List what is installed, and whether it loads.",
+                    add_help=True)  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    args = parse_segment(parser, words)
+    catalogue = Catalogue(find(os.getcwd(), os.environ))
+    rows = [_row(plugin, catalogue) for plugin in sorted(catalogue.plugins, key=lambda p: (p.kind, p.name, p.source))]
+    if args.json:
+        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+        return 0
+    for row in rows:
+        sys.stdout.write(f"{row['kind']:<10} {row['name']:<20} {row['source']:<30} {row['state']}\n")
+    return 0
+
+
+def _row(plugin: Plugin, catalogue: Catalogue) -> dict[str, str]:
+    row = {"kind": plugin.kind, "name": plugin.name, "source": plugin.source, "target": plugin.target}
+    twins = [p.source for p in catalogue.of(plugin.kind) if p.name == plugin.name and p is not plugin]
+    if twins:
+        return {**row, "state": f"broken: {' and '.join(twins)} has the name too"}
+    if plugin.kind not in ("tasks", "runtimes", "backends", "hooks", "checks", "benchmarks"):
+        return {**row, "state": "ok"}  # data, nothing to load
+    try:
+        plugin.load()
+    except PrimusError as error:
+        reason = (error.why or error.what).splitlines()[0]
+        return {**row, "state": f"broken: {reason}"}
+    return {**row, "state": "ok"}

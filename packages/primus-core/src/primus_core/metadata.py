@@ -1,0 +1,104 @@
+"""The entry points of installed packages, read from their metadata folders without importing anything.
+
+`importlib.metadata` does this too, for 40 ms; `primus --help` must answer in half of that.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["EntryPoint", "entry_points", "module_summary", "version_of"]
+
+
+class EntryPoint:
+    """One line of an `entry_points.txt`: `name = module:attribute` in a `[group]`, and the package that has it."""
+
+    __slots__ = ("attribute", "folder", "group", "module", "name", "package", "version")
+
+    def __init__(self, group: str, name: str, value: str, folder: str) -> None:
+        self.group, self.name, self.folder = group, name, folder
+        self.module, _, self.attribute = value.partition(":")
+        self.package, self.version = _package_of(folder)
+
+
+def _package_of(folder: str) -> tuple[str, str]:
+    """Name and version from a folder called `primus_core-0.1.0.dist-info`."""
+    name, _, version = os.path.basename(folder).removesuffix(".dist-info").rpartition("-")
+    return name.replace("_", "-").lower(), version
+
+
+def _folders() -> Iterator[str]:
+    """Metadata folders of the packages on `sys.path`. Of a package installed twice, the first counts."""
+    seen = set()
+    for place in sys.path:
+        try:
+            names = os.listdir(place or ".")
+        except OSError:
+            continue
+        for name in sorted(names):
+            if name.endswith(".dist-info") and (package := _package_of(name)[0]) not in seen:
+                seen.add(package)
+                yield f"{place}/{name}"
+
+
+def _read(path: str, size: int = 1 << 16) -> str:
+    """A file's beginning, with as few system calls as there are: login nodes sit on NFS."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, size).decode("utf-8", "replace")
+    finally:
+        os.close(descriptor)
+
+
+def entry_points(prefix: str = "primus.") -> list[EntryPoint]:
+    """Every entry point in a group that begins with `prefix`."""
+    found = []
+    for folder in _folders():
+        text = _read(f"{folder}/entry_points.txt")
+        if f"[{prefix}" not in text:
+            continue
+        group = ""
+        for line in text.splitlines():
+            line = line.strip()
+            if line.startswith("["):
+                group = line.strip("[]").strip()
+            elif group.startswith(prefix) and "=" in line and not line.startswith(("#", ";")):
+                name, _, value = line.partition("=")
+                found.append(EntryPoint(group, name.strip(), value.strip(), folder))
+    return found
+
+
+def version_of(package: str) -> str:
+    """The installed version of `package` (any spelling), or an empty string."""
+    wanted = package.replace("_", "-").lower()
+    return next((version for name, version in map(_package_of, _folders()) if name == wanted), "")
+
+
+def module_summary(module: str) -> str:
+    """The first line of a module's docstring, read from its source as text: a plugin's one-line help."""
+    top, *below = module.split(".")
+    for place in sys.path:
+        if os.path.isdir(f"{place or '.'}/{top}"):
+            stem = "/".join((place or ".", top, *below))
+            return docstring_line(_read(f"{stem}.py", 4096) or _read(f"{stem}/__init__.py", 4096))
+        if not below and (text := _read(f"{place or '.'}/{top}.py", 4096)):
+            return docstring_line(text)
+    return ""
+
+
+def docstring_line(source: str) -> str:
+    """The first line of the docstring that `source` opens with."""
+    for quotes in ('"""', "'''"):
+        start = source.find(quotes)
+        if start >= 0 and all(line.startswith("#") or not line.strip() for line in source[:start].splitlines()):
+            first, *_ = source[start + 3 :].lstrip().splitlines() or [""]
+            return first.replace(quotes, "").strip()
+    return ""

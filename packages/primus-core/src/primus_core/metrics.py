@@ -1,0 +1,67 @@
+"""Step metrics in one schema for every backend: a JSON object a line in `metrics.jsonl`, and one log line.
+
+The worker of a backend makes one `Metrics` per logged step; the supervisor follows the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+
+__all__ = ["METRICS_FILE_VARIABLE", "Metrics", "append", "log_line"]
+
+METRICS_FILE_VARIABLE = "PRIMUS_METRICS_FILE"
+"""Environment variable that tells a worker where `metrics.jsonl` is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """One logged step. None: the framework does not say. Throughput counts tokens of the whole job."""
+
+    step: int
+    steps: int
+    """Steps that the run was asked for."""
+    loss: float
+    lr: float | None = None
+    grad_norm: float | None = None
+    global_batch_size: int | None = None
+    """Sequences per optimizer step, over all ranks."""
+    tokens: int | None = None
+    """Tokens seen since step 0, over all ranks."""
+    tokens_per_second: float | None = None
+    tokens_per_second_per_gpu: float | None = None
+    tflops_per_gpu: float | None = None
+    mfu: float | None = None
+    """Model FLOPs utilisation, 0 to 1; None where the device's peak is not known."""
+    step_time_s: float | None = None
+    memory_gib: float | None = None
+    """Peak memory reserved on the reporting rank's device."""
+    time: float | None = None
+    """Seconds since the epoch."""
+
+
+def append(path: str, metrics: Metrics) -> None:
+    """Add one line to `path`. A single O_APPEND write: a killed process leaves whole lines only."""
+    line = json.dumps(asdict(metrics)) + "\n"
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+def log_line(metrics: Metrics) -> str:
+    """The line that a person follows, the same for every backend (fields that the framework lacks are left out)."""
+    m = metrics
+    parts = [
+        f"iteration {m.step}/{m.steps}",
+        m.step_time_s is not None and f"elapsed time per iteration (ms): {m.step_time_s * 1e3:.1f}",
+        m.lr is not None and f"learning rate: {m.lr:.6E}",
+        m.global_batch_size is not None and f"global batch size: {m.global_batch_size}",
+        f"loss: {m.loss:.5f}",
+        m.grad_norm is not None and f"grad norm: {m.grad_norm:.3f}",
+        m.tokens_per_second is not None and f"throughput: {m.tokens_per_second:.1f} tokens/s",
+        m.tokens is not None and f"tokens: {m.tokens}",
+    ]
+    return " | ".join(part for part in parts if part)

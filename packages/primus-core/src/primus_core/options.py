@@ -1,0 +1,116 @@
+"""A framework's argument list as data, and settings checked against it without the framework.
+
+A backend ships one JSON file per supported version: `{"version": ..., "options": {"training.steps": {"type": "int",
+"default": 10000, "help": ...}, ...}}`, generated from the framework itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from primus_core.config.document import Document, Path, dotted
+from primus_core.errors import ConfigError, suggestion
+
+__all__ = ["Option", "check", "load"]
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "str": (str,),
+    "list": (list,),
+    "dict": (dict,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One argument of a framework. `type` is int, float, bool, str, list, dict or any."""
+
+    name: str
+    type: str
+    default: Any = None
+    choices: tuple[Any, ...] = ()
+    optional: bool = False
+    help: str = ""
+
+
+def load(path: str | FilePath) -> tuple[str, dict[str, Option]]:
+    """The framework's version and its options by dotted name, from a shipped schema."""
+    data = json.loads(FilePath(path).read_text(encoding="utf-8"))
+    options = {
+        name: Option(name=name, **{**row, "choices": tuple(row.get("choices", ()))})
+        for name, row in data["options"].items()
+    }
+    return data["version"], options
+
+
+def check(document: Document, options: Mapping[str, Option], *, framework: str) -> dict[str, Any]:
+    """The settings in `document` (nested), flat by dotted name, each known to `options` and of its type.
+
+    An integer where a float belongs becomes one. Raises `ConfigError` with file and line for the first that is wrong.
+    """
+    flat: dict[str, Any] = {}
+    _walk(document.data, (), document, options, framework, flat)
+    return flat
+
+
+def _walk(data: Mapping[str, Any], path: Path, document: Document, options: Mapping[str, Option], framework: str,
+          flat: dict[str, Any]) -> None:  # fmt: skip
+    for key, value in data.items():
+        here = (*path, key)
+        name = dotted(here)
+        option = options.get(name)
+        if option is not None:
+            flat[name] = _typed(option, value, document.where(here))
+        elif isinstance(value, Mapping) and any(known.startswith(name + ".") for known in options):
+            _walk(value, here, document, options, framework, flat)
+        elif "." in key:
+            nested: dict[str, Any] = {key.split(".", 1)[0]: {key.split(".", 1)[1]: value}}
+            marks = Document({}, {(*path, *key.split(".")): document.where(here), path: document.where(here)})
+            _walk(nested, path, marks, options, framework, flat)
+        else:
+            raise _unknown(here, document, options, framework)
+
+
+def _unknown(path: Path, document: Document, options: Mapping[str, Option], framework: str) -> ConfigError:
+    name = dotted(path)
+    sections = {known.rsplit(".", 1)[0] for known in options if "." in known}
+    parent = dotted(path[:-1])
+    siblings = [o for o in options if o.rpartition(".")[0] == parent]
+    near = suggestion(name, [*options, *sections])
+    if not near and len(path) == 1:  # a bare leaf: `steps` for `training.steps`
+        homes = [o for o in options if o.rpartition(".")[2] == name]
+        near = f"did you mean '{homes[0]}'?" if len(homes) == 1 else ""
+    known = f"known in '{parent}': {', '.join(sorted(o.rpartition('.')[2] for o in siblings))}" if siblings else ""
+    what = f"{framework} has no setting '{name}'"
+    return ConfigError(what, where=document.where(path), why="" if near else known, fix=near or "remove it")
+
+
+def _typed(option: Option, value: Any, where: str) -> Any:
+    if value is None:
+        if option.optional:
+            return None
+        raise ConfigError(f"'{option.name}' cannot be empty", where=where, fix=f"give it {_wanted(option)}")
+    accepted = _TYPES.get(option.type, (object,))
+    wrong_bool = isinstance(value, bool) and option.type in ("int", "float")
+    if option.type == "int" and isinstance(value, float) and value.is_integer():
+        value = int(value)  # 1e4 steps
+    if wrong_bool or not isinstance(value, accepted):
+        given = f"{value!r} is {type(value).__name__}"
+        raise ConfigError(f"'{option.name}' takes {_wanted(option)}: {given}", where=where,
+                          fix=f"the default is {option.default!r}")  # fmt: skip
+    if option.choices and value not in option.choices:
+        names = ", ".join(str(choice) for choice in option.choices)
+        raise ConfigError(f"'{option.name}' cannot be {value!r}", where=where, why=f"known values: {names}",
+                          fix=suggestion(str(value), map(str, option.choices)) or "take one of them")  # fmt: skip
+    return float(value) if option.type == "float" else value
+
+
+def _wanted(option: Option) -> str:
+    return {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text", "list": "a list",
+            "dict": "keys and values"}.get(option.type, "a value")  # fmt: skip

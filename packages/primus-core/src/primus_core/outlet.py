@@ -1,0 +1,64 @@
+"""Writes log text from a thread of its own, so that a slow disk or a stopped terminal never stops training."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+
+__all__ = ["Outlet"]
+
+
+class Outlet(threading.Thread):
+    """A bounded queue in front of file descriptors. When it is full, text is dropped and the loss is counted."""
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__(daemon=True)
+        self._limit = limit
+        self._queue: deque[tuple[int, bytes]] = deque()
+        self._size = 0
+        self._ready = threading.Condition()
+        self._closing = False
+        self._dead: set[int] = set()
+        self.dropped = 0
+        """Bytes that could not be written in time, or at all."""
+
+    def put(self, descriptor: int, data: bytes) -> None:
+        """Queue `data` for `descriptor`. Never blocks on it."""
+        with self._ready:
+            if self._size + len(data) > self._limit:
+                self.dropped += len(data)
+                return
+            self._queue.append((descriptor, data))
+            self._size += len(data)
+            self._ready.notify()
+
+    def run(self) -> None:
+        """The thread."""
+        while True:
+            with self._ready:
+                while not self._queue and not self._closing:
+                    self._ready.wait()
+                if not self._queue:
+                    return
+                descriptor, data = self._queue.popleft()
+            self._write(descriptor, data)
+            with self._ready:
+                self._size -= len(data)
+
+    def _write(self, descriptor: int, data: bytes) -> None:
+        """A descriptor that fails once (disk full, reader gone) is given up: the run goes on without it."""
+        view = memoryview(data)
+        while view and descriptor not in self._dead:
+            try:
+                view = view[os.write(descriptor, view) :]
+            except OSError:
+                self._dead.add(descriptor)
+        self.dropped += len(view)
+
+    def close(self, timeout_s: float) -> None:
+        """Write what is queued, for at most `timeout_s` seconds."""
+        with self._ready:
+            self._closing = True
+            self._ready.notify()
+        self.join(timeout_s)

@@ -1,0 +1,176 @@
+"""The plan: everything Primus will do, as plain data.
+
+A dry run shows it, a snapshot saves it, execution carries it out; nothing else decides anything.
+`Plan.to_dict` and `load` are inverse, except that a secret leaves as a marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+__all__ = [
+    "SCHEMA",
+    "SECRET",
+    "Distributed",
+    "PlannedFile",
+    "Plan",
+    "Requirement",
+    "RunPlace",
+    "Step",
+    "Variable",
+    "Worker",
+    "load",
+]
+
+SCHEMA = 1
+"""Version of the plan's JSON form. It changes when an old reader would misread a new plan."""
+
+SECRET = "<secret>"
+"""Stands where a secret's value would be, in everything that is shown or saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """An environment variable that Primus sets: its value, where that came from, and why."""
+
+    name: str
+    value: str
+    origin: str
+    why: str = ""
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Distributed:
+    """Where this node stands in the job. `master_port` 0: the launcher picks a free one (one node only)."""
+
+    nnodes: int = 1
+    node_rank: int = 0
+    gpus_per_node: int = 1
+    master_addr: str = "localhost"
+    master_port: int = 0
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks over all nodes."""
+        return self.nnodes * self.gpus_per_node
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlace:
+    """Where a run keeps its files. `directory` is absolute and does not exist yet, unless `joined`."""
+
+    run_id: str
+    directory: str
+    link: str
+    """`<workspace>/<exp_name>`, which will point at the newest run; empty: no link."""
+    joined: bool = False
+    """An outer layer made the directory: this plan adds its part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Something that must be here before anything starts; missing, it is exit code 3 with `fix`."""
+
+    kind: Literal["module", "command", "file"]
+    name: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A process to start. `ranks`: how many `primus_core.rank` processes it becomes here (0: it is a plain process)."""
+
+    name: str
+    argv: tuple[str, ...]
+    cwd: str
+    ranks: int = 0
+    first_rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file that the run directory gets before the first step: `path` is relative to it."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What a task runs: a Python module with arguments, started by `launcher`.
+
+    `torchrun` starts `gpus_per_node` ranks on each node, `single` one plain process.
+    """
+
+    module: str
+    args: tuple[str, ...] = ()
+    launcher: Literal["torchrun", "single"] = "torchrun"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run on this node: what will be started, with which environment, and where its files go."""
+
+    schema: int
+    primus_version: str
+    command: tuple[str, ...]
+    """The command line as it was typed, secrets replaced."""
+    runtime: str
+    task: str
+    place: RunPlace
+    distributed: Distributed
+    environment: tuple[Variable, ...]
+    steps: tuple[Step, ...]
+    files: tuple[PlannedFile, ...] = ()
+    requires: tuple[Requirement, ...] = ()
+    config: Mapping[str, Any] | None = None
+    """The resolved experiment; None for a task without one."""
+    notes: tuple[str, ...] = ()
+    next_steps: tuple[str, ...] = ()
+    """Commands worth typing after a good end."""
+    metrics_rank: int = 0
+    """The global rank whose step metrics count (pipeline parallelism: the last stage's)."""
+    grace_period_s: float = 8.0
+    """Seconds between the forwarded signal and SIGKILL."""
+    log_file: str = ""
+    """A further copy of the console's text; empty: none."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON values, with every secret replaced by `SECRET`."""
+        data = _plain(self)
+        for variable in data["environment"]:
+            if variable["secret"]:
+                variable["value"] = SECRET
+        return dict(data)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value
+
+
+def load(text: str) -> Plan:
+    """The plan in JSON `text` (a saved `plan.json`, or a dry run's `--json`).
+
+    Raises:
+        ConfigError: it is no plan, or one of another schema.
+    """
+    from pydantic import TypeAdapter, ValidationError  # 80 ms that only a loaded plan pays
+
+    from primus_core.errors import ConfigError
+
+    try:
+        plan = TypeAdapter(Plan).validate_json(text)
+    except ValidationError as error:
+        raise ConfigError("this is not a plan", why=str(error)) from None
+    if plan.schema != SCHEMA:
+        raise ConfigError(f"plan schema {plan.schema} is not {SCHEMA}", fix="use the Primus version that wrote it")
+    return plan

@@ -1,0 +1,180 @@
+"""Finds plugins and loads the one that is asked for; a broken one is a message with its package's name.
+
+Plugins are entry points of installed packages (ours join the same way), and the files that a project's
+`primus.yaml` names under `plugins:`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from primus_core import metadata
+from primus_core.contracts import Backend, Runtime, Task
+from primus_core.errors import MachineError, PrimusError, RequestError
+from primus_core.project import Project
+
+__all__ = ["Catalogue", "Plugin", "task_name"]
+
+# What to install for a name that no package here provides. Only a hint: nothing is looked up by it.
+_KNOWN_HOMES = {
+    "bench": "primus-bench",
+    "benchmark": "primus-bench",
+    "preflight": "primus-preflight",
+    "torchtitan": "primus-torchtitan",
+    "megatron": "primus-megatron",
+    "maxtext": "primus-maxtext",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One plugin: what it is, where it comes from, how to load it. Nothing is imported until `load`."""
+
+    kind: str
+    """`tasks`, `runtimes`, `backends`, ...: the group without `primus.`."""
+    name: str
+    source: str
+    """`primus-bench 0.1.0`, or the path of a dropped-in file."""
+    target: str
+    """`module:attribute`."""
+    summary: Callable[[], str]
+    loader: Callable[[], Any]
+
+    def load(self) -> Any:
+        """The plugin's object.
+
+        Raises:
+            MachineError: importing it failed; the message names the package and the reason.
+        """
+        try:
+            return self.loader()
+        except PrimusError:
+            raise
+        except Exception as error:  # a plugin's import may raise anything, and must not break Primus
+            raise MachineError(
+                f"the plugin '{self.name}' of {self.source} cannot be loaded",
+                why=f"{type(error).__name__}: {error}",
+                fix="reinstall or remove it; `primus plugins` lists the state of all",
+            ) from error
+
+
+def _entry_loader(entry: metadata.EntryPoint) -> Callable[[], Any]:
+    def load() -> Any:
+        value: Any = importlib.import_module(entry.module)
+        for part in entry.attribute.split(".") if entry.attribute else ():
+            value = getattr(value, part)
+        return value
+
+    return load
+
+
+def _installed() -> Iterator[Plugin]:
+    for entry in metadata.entry_points():
+        yield Plugin(
+            kind=entry.group.removeprefix("primus."),
+            name=entry.name,
+            source=f"{entry.package} {entry.version}",
+            target=f"{entry.module}:{entry.attribute}",
+            summary=lambda module=entry.module: metadata.module_summary(module),  # type: ignore[misc]  # bound now
+            loader=_entry_loader(entry),
+        )
+
+
+def _dropped_in(project: Project) -> Iterator[Plugin]:
+    from primus_core import registration  # reads the files as text: only where a project names some
+
+    for path in project.plugin_files:
+        try:
+            declared = registration.declared(path)
+        except PrimusError as error:  # one broken file must not break the commands of the others
+            yield _broken(os.path.relpath(path), error)
+            continue
+        for name, summary in declared:
+            yield Plugin(
+                kind="tasks",
+                name=name,
+                source=os.path.relpath(path),
+                target=path,
+                summary=lambda summary=summary: summary,  # type: ignore[misc]  # bound now
+                loader=lambda path=path, name=name: registration.load(path)[name],  # type: ignore[misc]
+            )
+
+
+def _broken(source: str, error: PrimusError) -> Plugin:
+    def load() -> Any:
+        raise error
+
+    return Plugin("tasks", f"({source})", source, source, lambda: "", load)
+
+
+class Catalogue:
+    """All plugins that are here, by kind and name."""
+
+    def __init__(self, project: Project) -> None:
+        self.plugins = [*_installed(), *(_dropped_in(project) if project.plugin_files else ())]
+
+    def of(self, kind: str) -> list[Plugin]:
+        """The plugins of one kind, by name."""
+        return sorted((p for p in self.plugins if p.kind == kind), key=lambda p: p.name)
+
+    def names(self, kind: str) -> list[str]:
+        """Their names."""
+        return [plugin.name for plugin in self.of(kind)]
+
+    def find(self, kind: str, name: str) -> Plugin:
+        """The one plugin of that name.
+
+        Raises:
+            RequestError: there is none, or two packages claim the name.
+        """
+        found = [plugin for plugin in self.of(kind) if plugin.name == name]
+        if len(found) > 1:
+            raise RequestError(f"two plugins are called '{name}'", why=" and ".join(p.source for p in found),
+                               fix="uninstall one of them, or rename it")  # fmt: skip
+        if not found:
+            raise self.missing(kind, name)
+        return found[0]
+
+    def missing(self, kind: str, name: str) -> RequestError:
+        """The error for a name that nothing here provides."""
+        from primus_core.errors import suggestion
+
+        home = _KNOWN_HOMES.get(name)
+        known = self.names(kind)
+        fix = f"pip install {home}" if home else suggestion(name, [*known, *_KNOWN_HOMES]) or "see `primus plugins`"
+        what = f"the {kind.removesuffix('s')} '{name}' is not installed" if home else f"no {kind.removesuffix('s')} is called '{name}'"  # noqa: E501  # one sentence
+        return RequestError(what, why=f"installed: {', '.join(known) or 'none'}", fix=fix)
+
+    def task(self, words: Sequence[str]) -> tuple[Task, str, tuple[str, ...]]:
+        """The task that `words` begin with (two-word names first), its name, and the words left over."""
+        name = task_name(words, self.names("tasks"))
+        return cast(Task, self.find("tasks", name).load()), name, tuple(words[len(name.split()) :])
+
+    def runtime(self, name: str) -> Runtime:
+        """The runtime of that name, loaded."""
+        return cast(Runtime, self.find("runtimes", name).load())
+
+    def backend(self, name: str) -> Backend:
+        """The backend of that name, loaded."""
+        return cast(Backend, self.find("backends", name).load())
+
+    def first_words(self, kind: str) -> set[str]:
+        """What a segment of that kind may begin with, the names of packages not installed included."""
+        extra = {"bench", "benchmark", "preflight"} if kind == "tasks" else set()
+        return {name.split()[0] for name in self.names(kind)} | extra
+
+
+def task_name(words: Sequence[str], known: Sequence[str]) -> str:
+    """The longest known task name that `words` begin with; the first word where none is known."""
+    for length in (2, 1):
+        name = " ".join(words[:length])
+        if name in known:
+            return name
+    two = [name for name in known if name.split()[0] == words[0]]
+    if two:
+        raise RequestError(f"'{words[0]}' needs a second word", fix=f"one of: {', '.join(two)}")
+    return words[0]

@@ -1,0 +1,145 @@
+"""`@register_task`: one dropped-in file is a command at once.
+
+    from primus_core import register_task
+
+    @register_task("analyze topology")
+    def analyze(call):
+        "Print what each rank sees."
+        print(call.rank, call.words)
+
+The function runs in the worker process; its return value is the exit code (None: 0). Planning reads such a file
+as text and never runs it, except for the command that names one of its tasks.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from primus_core.contracts import Scope, TaskCall, TaskPlan
+from primus_core.errors import ConfigError
+from primus_core.plan import Worker
+
+if TYPE_CHECKING:
+    from primus_core.arguments import Parser
+
+__all__ = ["FunctionTask", "WorkerCall", "declared", "load", "register_task"]
+
+_DECORATORS = ("register_task", "register_subcommand")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCall:
+    """What a registered function gets: its words, and where it runs."""
+
+    words: tuple[str, ...]
+    rank: int
+    world_size: int
+    run_dir: str
+
+
+Function = Callable[[WorkerCall], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTask:
+    """A task made from a function."""
+
+    name: str
+    scope: Scope
+    function: Function
+    path: str
+    epilog: str = ""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """All words belong to the function."""
+        parser.usage = f"{parser.prog} [words passed to the function as call.words]"
+        parser.rest_to("words", checked=False)
+
+    def plan(self, call: TaskCall) -> TaskPlan:
+        """Run the function in a worker: on every rank, or in one process, as its scope says."""
+        args = (self.path, self.name, *call.words)
+        launcher = "torchrun" if self.scope == "rank" else "single"
+        return TaskPlan(
+            place=call.place("output", self.name.replace(" ", "-")),
+            worker=Worker("primus_core.registration", args, launcher),  # type: ignore[arg-type]  # one of the two
+        )
+
+
+def register_task(name: str, *, scope: Scope = "run") -> Callable[[Function], Function]:
+    """Make the decorated function the task `name` (one or two words). `scope`: on every `rank`, per `node`, per `run`."""
+    if not 1 <= len(name.split()) <= 2:
+        raise ValueError(f"a task's name has one or two words, not {name!r}")
+
+    def mark(function: Function) -> Function:
+        function.__primus_task__ = (name, scope)  # type: ignore[attr-defined]  # read by `load`
+        return function
+
+    return mark
+
+
+def declared(path: str) -> list[tuple[str, str]]:
+    """The (name, help) of each task in the file, found in its text.
+
+    Raises:
+        ConfigError: the file is no Python.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            tree = ast.parse(file.read(), path)
+    except (OSError, SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        where = f"{path}:{line}" if line else path
+        raise ConfigError("this plugin file cannot be read", where=where, why=str(error)) from None
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return [(name, _first_line(f)) for f in functions for d in f.decorator_list if (name := _registered(d))]
+
+
+def _registered(decorator: ast.expr) -> str:
+    if not isinstance(decorator, ast.Call) or not decorator.args:
+        return ""
+    called = getattr(decorator.func, "id", getattr(decorator.func, "attr", ""))
+    first = decorator.args[0]
+    return first.value if called in _DECORATORS and isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
+
+
+def _first_line(function: ast.FunctionDef) -> str:
+    return (ast.get_docstring(function) or "").partition("\n")[0]
+
+
+def load(path: str) -> dict[str, FunctionTask]:
+    """Run the file and return its tasks by name. Whatever it raises comes through."""
+    name = "primus_plugin_" + os.path.basename(path).removesuffix(".py")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    tasks: dict[str, FunctionTask] = {}
+    for value in vars(module).values():
+        if marked := getattr(value, "__primus_task__", None):
+            tasks[marked[0]] = FunctionTask(marked[0], marked[1], value, path)
+    return tasks
+
+
+def _main(words: Sequence[str]) -> int:
+    """Worker: `python -m primus_core.rank primus_core.registration FILE TASK [WORDS]`."""
+    path, name, *rest = words
+    environ: dict[str, Any] = dict(os.environ)
+    call = WorkerCall(
+        words=tuple(rest),
+        rank=int(environ.get("RANK", 0)),
+        world_size=int(environ.get("WORLD_SIZE", 1)),
+        run_dir=environ.get("PRIMUS_RUN_DIR", ""),
+    )
+    return load(path)[name].function(call) or 0
+
+
+if __name__ == "__main__":
+    import sys
+
+    raise SystemExit(_main(sys.argv[1:]))

@@ -1,0 +1,91 @@
+"""The command line as plain data: split on `--` before anything is parsed.
+
+    primus [global] <runtime> [options] -- [<runtime> [options] --] <task> [options]
+
+No argument library understands segments, so this comes first; each segment then gets a parser of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from primus_core.errors import RequestError, suggestion
+
+__all__ = ["Layer", "Request", "parse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One runtime with its options, not yet parsed. `segment` counts from 1."""
+
+    runtime: str
+    words: tuple[str, ...]
+    segment: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the person asked for, nothing decided. `task` keeps every word, further `--` included."""
+
+    layers: tuple[Layer, ...]
+    task: tuple[str, ...]
+    dry_run: bool = False
+    debug: bool = False
+
+    @property
+    def task_segment(self) -> int:
+        """The task's segment, counted from 1."""
+        return len(self.layers) + 1
+
+
+def parse(words: Sequence[str], runtimes: Collection[str], tasks: Collection[str]) -> Request:
+    """The request in `words` (without `primus`).
+
+    Raises:
+        RequestError: an empty segment, an unknown runtime or task, or no task at all.
+    """
+    flags = {"--dry-run": False, "--debug": False}
+    rest = list(words)
+    while rest and rest[0] in flags:
+        flags[rest.pop(0)] = True
+    layers: list[Layer] = []
+    while True:
+        end = rest.index("--") if "--" in rest else len(rest)
+        head = rest[0] if end else None
+        number = len(layers) + 1
+        if head is None:
+            raise _nothing(number, bool(layers), tasks)
+        if head not in runtimes:
+            _require_task(head, number, bool(layers), runtimes, tasks, rest)
+            return Request(tuple(layers), tuple(rest), flags["--dry-run"], flags["--debug"])
+        layers.append(Layer(head, tuple(rest[1:end]), number))
+        if end == len(rest):
+            return Request(tuple(layers), (), flags["--dry-run"], flags["--debug"])
+        rest = rest[end + 1 :]
+
+
+def _nothing(number: int, nested: bool, tasks: Collection[str]) -> RequestError:
+    if nested:
+        return RequestError(f"segment {number} is empty: nothing follows the `--`",
+                            fix=f"name a task there: {', '.join(sorted(tasks))}")  # fmt: skip
+    return RequestError("segment 1 is empty: the command begins with `--`", fix="begin with a runtime: primus direct -- ...")
+
+
+def _require_task(head: str, number: int, nested: bool, runtimes: Collection[str], tasks: Collection[str],
+                  rest: Sequence[str]) -> None:  # fmt: skip
+    if head in tasks and nested:
+        return
+    if head in tasks:
+        raise RequestError(f"'{head}' is a task, and a task needs a runtime to run in",
+                           fix=f"primus direct -- {' '.join(rest)}")  # fmt: skip
+    if head.startswith("-"):
+        what = f"'{head}' is not an option of primus itself" if number == 1 else f"segment {number} begins with '{head}'"
+        raise RequestError(what, why="a segment begins with a runtime or a task", fix="see `primus --help`")
+    known = sorted(tasks) if nested else sorted(runtimes)
+    kind = "task" if nested else "runtime"
+    raise RequestError(
+        f"segment {number}: no {kind} is called '{head}'",
+        why=f"known: {', '.join(known) or 'none'}",
+        fix=suggestion(head, [*runtimes, *tasks]) or "see `primus --help`, and `primus plugins` for what is installed",
+    )

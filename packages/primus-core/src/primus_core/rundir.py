@@ -1,0 +1,84 @@
+"""The run directory: one per run, named by experiment and time, found again by the runs that follow."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+
+from primus_core.errors import RequestError
+from primus_core.facts import Facts
+from primus_core.plan import RunPlace
+
+__all__ = ["COMPLETED", "RUN_DIR_VARIABLE", "RUN_ID_VARIABLE", "earlier_files", "metadata", "place"]
+
+RUN_DIR_VARIABLE = "PRIMUS_RUN_DIR"
+"""Set by an outer layer: the inner ones join its run."""
+RUN_ID_VARIABLE = "PRIMUS_RUN_ID"
+COMPLETED = "completed"
+
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")
+_STAMP = r"_\d{4}_\d{2}_\d{2}_\d{6}(_\d+)?"
+
+
+def place(facts: Facts, workspace: str, exp_name: str) -> RunPlace:
+    """Where a run that starts now keeps its files: `<workspace>/<exp_name>_<YYYY_MM_DD_HHMMSS>`. Makes nothing.
+
+    Raises:
+        RequestError: the name cannot be a folder's.
+    """
+    if joined := facts.environ.get(RUN_DIR_VARIABLE):
+        return RunPlace(facts.environ.get(RUN_ID_VARIABLE) or os.path.basename(joined), joined, "", joined=True)
+    if not _NAME.match(exp_name):
+        raise RequestError(f"'{exp_name}' cannot name a run", why="it becomes a folder's name",
+                           fix="use letters, digits, '.', '_', '-' and '+'")  # fmt: skip
+    root = os.path.normpath(os.path.join(facts.cwd, os.path.expanduser(workspace)))
+    stamp = time.strftime("%Y_%m_%d_%H%M%S", time.localtime(facts.time))
+    name, count = f"{exp_name}_{stamp}", 1
+    while facts.host.exists(os.path.join(root, name)):
+        count += 1
+        name = f"{exp_name}_{stamp}_{count}"
+    return RunPlace(name, os.path.join(root, name), os.path.join(root, exp_name))
+
+
+def metadata(directory: str) -> dict[str, object]:
+    """A run's `metadata.json`; empty where there is none that can be read."""
+    try:
+        with open(os.path.join(directory, "metadata.json"), encoding="utf-8") as file:
+            data = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def earlier_files(place: RunPlace, pattern: str) -> tuple[str, ...]:
+    """Files that match `pattern` in the earlier runs of this experiment, newest run first.
+
+    It stops at the newest run that completed: what came before that one is done with.
+    """
+    return tuple(path for run in _unfinished(place) for path in sorted(glob.glob(f"{glob.escape(run)}/{pattern}")))
+
+
+def _unfinished(place: RunPlace) -> Iterator[str]:
+    if not place.link:
+        return
+    root, name = os.path.split(place.link)
+    runs = re.compile(re.escape(name) + _STAMP)
+    try:
+        found = sorted((entry for entry in os.listdir(root) if runs.fullmatch(entry)), key=_order, reverse=True)
+    except OSError:
+        return
+    for entry in found:
+        directory = os.path.join(root, entry)
+        if metadata(directory).get("status") == COMPLETED:
+            return
+        yield directory
+
+
+def _order(name: str) -> tuple[str, int]:
+    """By time, then by the number that tells runs of one second apart."""
+    match = re.search(r"(_\d{4}_\d{2}_\d{2}_\d{6})(?:_(\d+))?$", name)
+    return (match[1], int(match[2] or 1)) if match else (name, 0)

@@ -1,0 +1,1 @@
+"""The places that a task can run in."""

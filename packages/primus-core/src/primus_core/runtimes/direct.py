@@ -1,0 +1,115 @@
+"""Run here, on this machine: ranks through torchrun, or one plain process.
+
+    primus direct -- train pretrain --config exp.yaml
+    GPUS_PER_NODE=2 primus direct -- train pretrain --config exp.yaml
+    NNODES=2 NODE_RANK=0 MASTER_ADDR=node1 primus direct -- train pretrain --config exp.yaml
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from primus_core import distributed, environment
+from primus_core.arguments import Parser
+from primus_core.contracts import RuntimeCall
+from primus_core.facts import Facts
+from primus_core.plan import Distributed, Step, Variable, Worker
+from primus_core.rank import NUMA_VARIABLE
+
+__all__ = ["DIRECT"]
+
+
+class Direct:
+    """Runtime `direct`."""
+
+    name = "direct"
+    epilog = """examples:
+  primus direct -- train pretrain --config exp.yaml
+  primus direct --dry-run -- train pretrain --config exp.yaml training.steps=50
+  primus direct --single --env OMP_NUM_THREADS=4 -- bench gemm -M 4096
+  GPUS_PER_NODE=2 primus direct --numa -- train pretrain --config exp.yaml
+
+environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win over Slurm's, those over defaults)"""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """Options of this runtime."""
+        parser.add_argument("--single", action="store_true", help="one plain process instead of torchrun")
+        parser.add_argument("--env", action="append", default=[], metavar="K=V|FILE",
+                            help="set a variable for the run (repeatable; K alone passes its value on)")  # fmt: skip
+        numa = parser.add_mutually_exclusive_group()
+        numa.add_argument("--numa", action="store_true", help="bind each rank to the CPUs next to its GPU")
+        numa.add_argument("--no-numa", dest="numa", action="store_false", help="let ranks run on any CPU (default)")
+        parser.add_argument("--log-file", metavar="FILE", default="", help="also write the console's text to FILE")
+        parser.add_argument("--grace-period", type=_seconds, default=8.0, metavar="SECONDS",
+                            help="from SIGTERM or Ctrl-C to SIGKILL (default 8)")  # fmt: skip
+
+    def distributed(self, args: argparse.Namespace, facts: Facts) -> Distributed:
+        """This node's place: the person's variables, then Slurm's, then what the machine has."""
+        place = distributed.resolve(facts, _environ(args, facts))[0]
+        return Distributed(place.nnodes, place.node_rank, 1, place.master_addr, place.master_port) if args.single else place
+
+    def steps(self, call: RuntimeCall) -> tuple[tuple[Step, ...], tuple[Variable, ...]]:
+        """The task's preparation and its worker as processes."""
+        facts, worker = call.facts, call.task.worker
+        _, variables = distributed.resolve(facts, _environ(call.args, facts))
+        single = call.args.single or worker.launcher == "single"
+        if call.args.numa:
+            variables += _numa(facts, 1 if single else call.distributed.gpus_per_node)
+        if single and call.scope == "run" and call.distributed.node_rank > 0:
+            return call.task.prepare, variables  # once per run: node 0 does it
+        if single:
+            return (*call.task.prepare, _plain(facts, worker)), (*variables, *_lonely(call.distributed))
+        return (*call.task.prepare, _torchrun(facts, worker, call.distributed)), variables
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 86400:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds from 0 to 86400")
+    return value
+
+
+def _environ(args: argparse.Namespace, facts: Facts) -> dict[str, str]:
+    given = environment.from_options(args.env, facts.environ)
+    return {**facts.environ, **{variable.name: variable.value for variable in given}}
+
+
+def _rank_command(worker: Worker) -> tuple[str, ...]:
+    return ("-m", "primus_core.rank", worker.module, *worker.args)
+
+
+def _plain(facts: Facts, worker: Worker) -> Step:
+    return Step("worker", (facts.python, *_rank_command(worker)), facts.cwd, ranks=1)
+
+
+def _lonely(place: Distributed) -> tuple[Variable, ...]:
+    """What torchrun would have said to a single rank. Port 0: the rank, alone, takes a free one."""
+    why = "one process, without torchrun"
+    values = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+    return tuple(Variable(name, value, "direct", why) for name, value in values.items())
+
+
+def _torchrun(facts: Facts, worker: Worker, place: Distributed) -> Step:
+    ranks = ("--nproc-per-node", str(place.gpus_per_node))
+    if place.nnodes == 1 and not place.master_port:
+        meeting: tuple[str, ...] = ("--standalone",)
+    else:
+        meeting = ("--nnodes", str(place.nnodes), "--node-rank", str(place.node_rank),
+                   "--master-addr", place.master_addr, "--master-port", str(place.master_port))  # fmt: skip
+    argv = (facts.python, "-m", "torch.distributed.run", *ranks, *meeting, *_rank_command(worker))
+    first = place.node_rank * place.gpus_per_node
+    return Step("worker", argv, facts.cwd, ranks=place.gpus_per_node, first_rank=first)
+
+
+def _numa(facts: Facts, ranks: int) -> tuple[Variable, ...]:
+    """CPU lists by local rank: those beside its GPU; without GPUs, ranks are dealt out over the NUMA nodes."""
+    nodes = sorted(facts.numa_cpus)
+    if not nodes:
+        return ()
+    beside = [gpu.numa_node for gpu in facts.gpus]
+    chosen = [beside[r] if r < len(beside) and beside[r] in nodes else nodes[r * len(nodes) // ranks] for r in range(ranks)]
+    value = ";".join(facts.numa_cpus[node] for node in chosen)
+    return (Variable(NUMA_VARIABLE, value, "--numa", "CPUs of each local rank's NUMA node"),)
+
+
+DIRECT = Direct()

@@ -1,0 +1,61 @@
+"""A plan as text: a shell script with the reasons as comments, so that pasting it does the same."""
+
+from __future__ import annotations
+
+import shlex
+
+from primus_core.plan import Plan, Step, Variable
+
+__all__ = ["script"]
+
+_FILE_END = "PRIMUS_END_OF_FILE"
+
+
+def script(plan: Plan) -> str:
+    """The dry run: every comment explains, every command is one line that a shell takes as it stands."""
+    place = plan.distributed
+    head = [
+        f"# primus {plan.primus_version}: {plan.task} with {plan.runtime}. This is a dry run: nothing was done.",
+        f"# run        {plan.place.run_id}",
+        f"# directory  {plan.place.directory}",
+        f"# ranks      {place.world_size} (nodes {place.nnodes}, node rank {place.node_rank}, "
+        f"{place.gpus_per_node} per node, master {place.master_addr}:{place.master_port or 'free port'})",
+    ]
+    head += [f"# note       {note}" for note in plan.notes]
+    head += [f"# needs      {r.kind} {r.name}" for r in plan.requires]
+    parts = ["\n".join(head), _variables(plan.environment), _files(plan)]
+    parts += [_step(step, plan) for step in plan.steps]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _variables(variables: tuple[Variable, ...]) -> str:
+    if not variables:
+        return ""
+    width = max(len(v.name) for v in variables)
+    rows = [f"#   {v.name:<{width}}  {'<secret>' if v.secret else v.value}  ({v.origin}{': ' + v.why if v.why else ''})"
+            for v in variables]  # fmt: skip
+    return "\n".join(["# environment", *(row.replace("\n", "\\n") for row in rows)])
+
+
+def _files(plan: Plan) -> str:
+    if not plan.files:
+        return ""
+    folders = sorted({_join(plan, f.path).rpartition("/")[0] for f in plan.files} | {plan.place.directory + "/logs"})
+    lines = ["# files", f"mkdir -p {shlex.join(folders)}"]
+    for file in plan.files:
+        lines.append(f"cat > {shlex.quote(_join(plan, file.path))} <<'{_FILE_END}'\n{file.text.rstrip()}\n{_FILE_END}")
+    return "\n".join(lines)
+
+
+def _join(plan: Plan, path: str) -> str:
+    return f"{plan.place.directory}/{path}"
+
+
+def _step(step: Step, plan: Plan) -> str:
+    settings = [f"{v.name}={v.value}" for v in plan.environment if not v.secret]
+    secrets = [v.name for v in plan.environment if v.secret]
+    ranks = f", {step.ranks} rank{'s' if step.ranks != 1 else ''}" if step.ranks else ""
+    lines = [f"# step: {step.name}{ranks}"]
+    lines += [f"# export {name} yourself: its value is a secret" for name in secrets]
+    lines.append(f"cd {shlex.quote(step.cwd)} && env {shlex.join([*settings, *step.argv])}")
+    return "\n".join(lines)

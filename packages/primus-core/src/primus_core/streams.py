@@ -1,0 +1,110 @@
+"""What the ranks print: read from named pipes, cut into lines, secrets masked, sorted to log files and console."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from primus_core.secrets import redact
+
+__all__ = ["Channel", "RankPipes", "shown"]
+
+_PIPE_SIZE = 1 << 20
+_F_SETPIPE_SZ = 1031  # linux/fcntl.h; `fcntl.F_SETPIPE_SZ` is there from Python 3.10 on, but not on every platform
+_LONGEST_LINE = 1 << 16
+# What a rank other than 0 must say to be heard on the console.
+_LOUD = re.compile(rb"\b(WARN|WARNING|ERROR|CRITICAL|FATAL)\b|^\s*[\w.]*(Error|Exception)\b")
+_METRICS = re.compile(rb"\biteration \d+/\d+ \|")
+
+
+def shown(rank: int, line: bytes, metrics_rank: int) -> bool:
+    """Whether the console shows a rank's line: rank 0's, step metrics of the rank that has them, trouble of any."""
+    if _METRICS.search(line):
+        return rank == metrics_rank
+    return rank == 0 or bool(_LOUD.search(line))
+
+
+@dataclass(slots=True)
+class Channel:
+    """One pipe of one rank. `sink(data, whole)` gets masked text; `whole` is False for an unfinished line."""
+
+    descriptor: int
+    secrets: tuple[str, ...]
+    sink: Callable[[bytes, bool], None]
+    _rest: bytes = field(default=b"")
+    _encoded: tuple[bytes, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._encoded = tuple(secret.encode() for secret in self.secrets)
+
+    def read(self) -> bool:
+        """Take what is there. False: there was nothing (or the writers are gone)."""
+        try:
+            data = os.read(self.descriptor, _LONGEST_LINE)
+        except BlockingIOError:
+            return False
+        if not data:
+            return False
+        whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
+        if newline:
+            self.sink(self._mask(whole + newline), True)
+        if len(self._rest) > _LONGEST_LINE:
+            self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Hand on an unfinished line (a progress bar), less an end that may be the beginning of a secret."""
+        keep = max((n for s in self._encoded for n in range(1, len(s)) if self._rest.endswith(s[:n])), default=0)
+        ready, self._rest = self._rest[: len(self._rest) - keep], self._rest[len(self._rest) - keep :]
+        if ready:
+            self.sink(self._mask(ready), False)
+
+    def finish(self) -> None:
+        """Read to the end and hand on everything."""
+        while self.read():
+            pass
+        if self._rest:
+            self.sink(self._mask(self._rest), False)
+            self._rest = b""
+
+    def _mask(self, text: bytes) -> bytes:
+        if not any(secret in text for secret in self._encoded) and b"://" not in text and b"_" not in text:
+            return text  # the common case pays for nothing else
+        return redact(text.decode("utf-8", "surrogateescape"), self.secrets).encode("utf-8", "surrogateescape")
+
+
+class RankPipes:
+    """A private folder with the named pipes `<rank>.out` and `<rank>.err` that ranks open."""
+
+    def __init__(self, ranks: Sequence[int]) -> None:
+        self.folder = tempfile.mkdtemp(prefix="primus-")
+        self.descriptors: dict[tuple[int, str], int] = {}
+        for rank in ranks:
+            for suffix in ("out", "err"):
+                self.descriptors[rank, suffix] = _open_pipe(f"{self.folder}/{rank}.{suffix}")
+
+    def __iter__(self) -> Iterator[tuple[int, str, int]]:
+        for (rank, suffix), descriptor in self.descriptors.items():
+            yield rank, suffix, descriptor
+
+    def close(self) -> None:
+        """Close and remove them. Ranks that still write get SIGPIPE."""
+        for (rank, suffix), descriptor in self.descriptors.items():
+            os.close(descriptor)
+            os.unlink(f"{self.folder}/{rank}.{suffix}")
+        os.rmdir(self.folder)
+
+
+def _open_pipe(path: str) -> int:
+    os.mkfifo(path, 0o600)
+    # Read-write: without a writer of its own, the reader would see end-of-file before and between the ranks' writes.
+    descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.fcntl(descriptor, _F_SETPIPE_SZ, _PIPE_SIZE)
+    except OSError:  # over the user's limit for pipe memory: the default 64 KiB serve too
+        pass
+    return descriptor

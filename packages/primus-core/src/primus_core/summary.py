@@ -1,0 +1,45 @@
+"""What a run came to, from its `metrics.jsonl`, in the few lines that a person reads at its end."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["last_step", "read", "render"]
+
+Row = dict[str, Any]
+
+
+def read(path: str) -> list[Row]:
+    """The steps in a `metrics.jsonl`; none where there is no file. A last line cut short is left out."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return [json.loads(line) for line in file if line.endswith("\n")]
+    except OSError:
+        return []
+
+
+def last_step(rows: Sequence[Row]) -> str:
+    """`40/120, loss 4.21` of the newest step, or an empty string."""
+    return f"{rows[-1]['step']}/{rows[-1]['steps']}, loss {rows[-1]['loss']:.4f}" if rows else ""
+
+
+def render(rows: Sequence[Row], *, status: str, run_dir: str, seconds: float, next_steps: Sequence[str]) -> str:
+    """The closing lines of a run that completed or was interrupted."""
+    lines = [f"primus: {status} in {_duration(seconds)}", f"  run    {run_dir}"]
+    if rows:
+        lines.append(f"  loss   {rows[0]['loss']:.4f} at step {rows[0]['step']} → {rows[-1]['loss']:.4f} "
+                     f"at step {rows[-1]['step']}")  # fmt: skip
+        speeds = [row["tokens_per_second"] for row in rows if row.get("tokens_per_second")]
+        if speeds:
+            lines.append(f"  speed  {statistics.median(speeds):,.0f} tokens/s (median over {len(speeds)} logged steps)")
+    if status == "completed":
+        lines += [f"  {'next' if not index else '':<6} {step}" for index, step in enumerate(next_steps)]
+    return "\n".join(lines) + "\n"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"

@@ -1,0 +1,247 @@
+"""Starts one step of a plan and stays with it: its output, the signals, its end. Decides nothing."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+
+from primus_core.keeper import COMMANDS, become_subreaper, end_all, keep
+from primus_core.outlet import Outlet
+from primus_core.plan import Step
+from primus_core.rank import STREAMS_VARIABLE
+from primus_core.streams import Channel, RankPipes, shown
+
+__all__ = ["Ended", "Signals", "Watch", "supervise"]
+
+_FILE_BUFFER = 256 << 20
+_CONSOLE_BUFFER = 16 << 20
+_IDLE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a step ended: an exit code as a shell gives it (128+n for signal n), or why it could not start."""
+
+    exit_code: int
+    not_started: str = ""
+    signal: int = 0
+    """The signal that the person or scheduler sent, if any."""
+    dropped: int = 0
+    """Bytes of console text that a stopped terminal did not take."""
+
+
+class Signals:
+    """SIGINT, SIGTERM, SIGHUP and SIGQUIT, caught from before anything is written until the run's end."""
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.count = 0
+        self.reader, writer = os.pipe()
+        for descriptor in (self.reader, writer):
+            os.set_blocking(descriptor, False)
+        self._wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._old = {number: signal.signal(number, self._note) for number in COMMANDS if number != signal.SIGKILL}
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        self.first = self.first or number
+        self.count += 1
+
+    def restore(self) -> None:
+        """Give the signals back."""
+        signal.set_wakeup_fd(self._wakeup)
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+
+
+@dataclass(slots=True)
+class Watch:
+    """What the supervisor is told: where the logs go, what to hide, whom to tell."""
+
+    log_dir: str
+    secrets: tuple[str, ...]
+    signals: Signals
+    grace_s: float
+    metrics_rank: int = 0
+    log_file: str = ""
+    show_launcher: bool = False
+    """Also show the launcher's own text (torchrun's) on the console."""
+    on_signal: Callable[[int], None] = lambda _: None
+    tick: Callable[[], None] = lambda: None
+    """Called about ten times a second."""
+    _files: dict[str, int] = field(default_factory=dict)
+
+    def file(self, name: str) -> int:
+        """The log file of that name, opened once."""
+        if name not in self._files:
+            path = name if os.path.isabs(name) else f"{self.log_dir}/{name}"
+            self._files[name] = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return self._files[name]
+
+    def close(self) -> None:
+        """Close the log files."""
+        for descriptor in self._files.values():
+            os.close(descriptor)
+        self._files.clear()
+
+
+def supervise(step: Step, environ: Mapping[str, str], watch: Watch) -> Ended:
+    """Run `step` to its end with exactly `environ`, forwarding signals; nothing that it started is left behind."""
+    become_subreaper()
+    ranks = range(step.first_rank, step.first_rank + step.ranks)
+    pipes = RankPipes(ranks) if step.ranks else None
+    if pipes:
+        environ = {**environ, STREAMS_VARIABLE: pipes.folder}
+    try:
+        return _Supervisor(step, environ, watch, pipes).run()
+    finally:
+        if pipes:
+            pipes.close()
+
+
+class _Supervisor:
+    def __init__(self, step: Step, environ: Mapping[str, str], watch: Watch, pipes: RankPipes | None) -> None:
+        self.step, self.watch, self.pipes = step, watch, pipes
+        self.keeper, self.control, self.status, self.output = _fork_keeper(step, environ, pipes)
+        # Threads only from here on: forking a process that has some is not safe.
+        self.files, self.console = Outlet(limit=_FILE_BUFFER), Outlet(limit=_CONSOLE_BUFFER)
+        self.channels: dict[int, Channel] = {}
+        self.forwarded = 0
+        self.kill_at = float("inf")
+        self.next_tick = 0.0
+
+    def run(self) -> Ended:
+        self.files.start()
+        self.console.start()
+        self._open_channels()
+        text = self._loop()
+        for channel in self.channels.values():
+            channel.finish()
+        self.files.close(30.0)
+        self.console.close(2.0)
+        self.watch.close()
+        for descriptor in (self.control, self.status, self.output):
+            os.close(descriptor)
+        return self._ended(text)
+
+    def _open_channels(self) -> None:
+        secrets = self.watch.secrets
+        self.channels[self.output] = Channel(self.output, secrets, self._launcher_text)
+        for rank, suffix, descriptor in self.pipes or ():
+            sink = self._rank_sink(rank, 1 if suffix == "out" else 2)
+            self.channels[descriptor] = Channel(descriptor, secrets, sink)
+
+    def _launcher_text(self, data: bytes, whole: bool) -> None:
+        """Of a plain process everything is shown; of torchrun only its log keeps the text: ranks speak for themselves."""
+        kept = b"\n".join(line.rpartition(b"\r")[2] for line in data.split(b"\n")) if whole else b""
+        self.files.put(self.watch.file("launch.log"), kept)
+        if not self.pipes or self.watch.show_launcher:
+            self._show(2, data)
+
+    def _rank_sink(self, rank: int, console: int) -> Callable[[bytes, bool], None]:
+        log = self.watch.file(f"rank_{rank}.log")
+
+        def sink(data: bytes, whole: bool) -> None:
+            self.files.put(log, data)
+            lines = data.splitlines(keepends=True)
+            heard = [line for line in lines if shown(rank, line, self.watch.metrics_rank)]
+            if rank == 0:
+                self._show(console, b"".join(heard))
+            elif heard:
+                self._show(2, b"".join(b"[rank%d] " % rank + line for line in heard))
+
+        return sink
+
+    def _show(self, descriptor: int, data: bytes) -> None:
+        if data:
+            self.console.put(descriptor, data)
+            if self.watch.log_file:
+                self.files.put(self.watch.file(self.watch.log_file), data)
+
+    def _loop(self) -> bytes:
+        """What the keeper said of the end; empty: it died without a word."""
+        with selectors.DefaultSelector() as selector:
+            for descriptor in (self.status, self.watch.signals.reader, *self.channels):
+                selector.register(descriptor, selectors.EVENT_READ)
+            self._forward()
+            while True:
+                ready = [key.fd for key, _ in selector.select(_IDLE_S)]
+                for descriptor in ready:
+                    if descriptor in self.channels and not self.channels[descriptor].read() and descriptor == self.output:
+                        selector.unregister(descriptor)  # the launcher has closed its output
+                if self.watch.signals.reader in ready:
+                    os.read(self.watch.signals.reader, 64)
+                    self._forward()
+                self._periodic(idle=not ready)
+                if self.status in ready:
+                    return os.read(self.status, 4096)
+
+    def _periodic(self, *, idle: bool) -> None:
+        now = time.monotonic()
+        if idle:
+            for channel in self.channels.values():
+                channel.flush()
+        if now > self.kill_at:
+            self._tell(signal.SIGKILL)
+            self.kill_at = float("inf")
+        if now > self.next_tick:
+            self.watch.tick()
+            self.next_tick = now + _IDLE_S
+
+    def _forward(self) -> None:
+        """Pass on what the person sent: the first signal gently, with a deadline; a second one is SIGKILL."""
+        signals = self.watch.signals
+        if signals.first and not self.forwarded:
+            self.forwarded = signals.first
+            self.kill_at = time.monotonic() + self.watch.grace_s
+            self.watch.on_signal(signals.first)
+            self._tell(signals.first)
+        elif signals.count > 1:
+            self._tell(signal.SIGKILL)
+
+    def _tell(self, number: int) -> None:
+        try:
+            os.write(self.control, COMMANDS[signal.Signals(number)])
+        except BrokenPipeError:  # the keeper is gone; the status pipe says so next
+            pass
+
+    def _ended(self, text: bytes) -> Ended:
+        dropped = self.console.dropped
+        if text.startswith(b"!"):
+            os.waitpid(self.keeper, 0)
+            return Ended(3, not_started=text[1:].decode(errors="replace"))
+        if not text:  # the keeper was killed: what it had started is ours now
+            end_all(1.0)
+            return Ended(128 + (self.forwarded or signal.SIGKILL), signal=self.forwarded, dropped=dropped)
+        os.waitpid(self.keeper, 0)
+        code = os.waitstatus_to_exitcode(int(text))
+        if self.forwarded and code:
+            code = 128 + self.forwarded
+        return Ended(128 - code if code < 0 else code, signal=self.forwarded, dropped=dropped)
+
+
+def _fork_keeper(step: Step, environ: Mapping[str, str], pipes: RankPipes | None) -> tuple[int, int, int, int]:
+    """Start the keeper: its pid, and the supervisor's ends of its control, status and output pipes."""
+    control_read, control = os.pipe()
+    status, status_write = os.pipe()
+    output, output_write = os.pipe()
+    os.set_blocking(output, False)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if not pid:
+        for descriptor in (control, status, output):
+            os.close(descriptor)
+        try:
+            keep(step.argv, environ, step.cwd, control=control_read, status=status_write, output=output_write,
+                 folder=pipes.folder if pipes else "")  # fmt: skip
+        finally:
+            os._exit(127)
+    for descriptor in (control_read, status_write, output_write):
+        os.close(descriptor)
+    return pid, control, status, output

@@ -1,0 +1,152 @@
+"""Train a model with a framework behind Primus: Megatron, TorchTitan, MaxText.
+
+    primus direct -- train pretrain --config exp.yaml training.steps=100
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from primus_core.arguments import Parser
+from primus_core.contracts import Backend, BackendCall, BackendPlan, Scope, TaskCall, TaskPlan
+from primus_core.errors import ConfigError, RequestError, suggestion
+from primus_core.plan import PlannedFile, RunPlace, Variable
+from primus_core.rundir import earlier_files
+
+__all__ = ["TRAIN"]
+
+BACKEND_CONFIG = "config/backend_config.json"
+_TOP_LEVEL = ("exp_name", "workspace", "work_group", "user_name")
+
+
+class Train:
+    """Task `train`."""
+
+    name = "train"
+    scope: Scope = "rank"
+    epilog = """examples:
+  primus direct -- train pretrain --config exp.yaml
+  primus direct -- train pretrain --config exp.yaml training.steps=100 --optimizer.lr 3e-4
+  primus direct --dry-run -- train pretrain --config exp.yaml"""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """`train STAGE --config FILE [settings]`."""
+        parser.add_argument("stage", metavar="STAGE", help="what to train: pretrain (more where the backend has them)")
+        parser.add_argument("--config", required=True, metavar="FILE", help="the experiment, YAML or TOML")
+        parser.usage = f"{parser.prog} STAGE --config FILE [key=value | --key value ...]"
+        parser.rest_to("overrides")
+
+    def plan(self, call: TaskCall) -> TaskPlan:
+        """Read the experiment, let the backend translate it, and plan the run."""
+        return _Planning(call).plan()
+
+
+class _Planning:
+    def __init__(self, call: TaskCall) -> None:
+        from primus_core.config import files, overrides  # YAML and pydantic load for this task only
+
+        self.call, self.args = call, call.args
+        environ = call.facts.environ
+        self.command_line = overrides.parse(self.args.overrides)
+        self.document = files.read_extended(self.args.config, environ)
+        self._shorten_command_line()
+
+    def _shorten_command_line(self) -> None:
+        """`modules.pre_trainer.overrides.training.steps=1` and `exp_name=x` mean what they say, too."""
+        from primus_core.config.document import Document
+
+        top = {key: self.command_line.data.pop(key) for key in _TOP_LEVEL if key in self.command_line.data}
+        whole = {"modules": self.command_line.data.pop("modules")} if "modules" in self.command_line.data else {}
+        marks = self.command_line.marks
+        self.document = Document({**top, **whole}, {k: m for k, m in marks.items() if k[0] in (*top, *whole)}).over(
+            self.document
+        )
+
+    def plan(self) -> TaskPlan:
+        from primus_core.config import experiment as experiments
+        from primus_core.plugins import Catalogue
+        from primus_core.project import find
+
+        self.catalogue = Catalogue(find(self.call.facts.cwd, self.call.facts.environ))
+        self._adopt()
+        experiment = experiments.parse(self.document)
+        module = experiments.select(experiment, self.args.stage, self.document)
+        backend = self._backend(experiment.modules[module].framework, module)
+        settings = experiments.merged(
+            self.document,
+            module,
+            folder=backend.presets(),
+            environ=self.call.facts.environ,
+            beside=os.path.dirname(self.args.config) or ".",
+            command_line=self.command_line,
+        )
+        place = self.call.place(experiment.workspace, experiment.exp_name)
+        planned = backend.resolve(
+            BackendCall(
+                stage=self.args.stage,
+                config=settings.data,
+                document=settings,
+                facts=self.call.facts,
+                distributed=self.call.distributed,
+                place=place,
+                previous=lambda pattern: earlier_files(place, pattern),
+            )
+        )
+        return self._task_plan(experiment.model_dump(), place, planned, experiment.env)
+
+    def _adopt(self) -> None:
+        """A file in a framework's own form becomes an experiment, if an installed backend knows that form."""
+        from primus_core.config.document import Document
+
+        if "modules" in self.document.data:
+            return
+        for name in self.catalogue.names("backends"):
+            if adopted := self.catalogue.backend(name).adopt(self.document.data):
+                prefix = ("modules", "pre_trainer", "overrides")
+                marks = {prefix + path: mark for path, mark in self.document.marks.items()}
+                self.document = Document(dict(adopted), {**marks, (): self.document.where(())})
+                return
+
+    def _backend(self, name: str, module: str) -> Backend:
+        where = self.document.where(("modules", module, "framework"))
+        if name not in self.catalogue.names("backends"):
+            missing = self.catalogue.missing("backends", name)
+            raise ConfigError(missing.what, where=where, why=missing.why, fix=missing.fix)
+        backend = self.catalogue.backend(name)
+        if self.args.stage not in backend.stages:
+            raise RequestError(f"{name} has no stage '{self.args.stage}'", why=f"it has: {', '.join(backend.stages)}",
+                               fix=suggestion(self.args.stage, backend.stages) or f"train {backend.stages[0]}")  # fmt: skip
+        return backend
+
+    def _task_plan(self, experiment: Mapping[str, Any], place: RunPlace, planned: BackendPlan,
+                   env: Mapping[str, Any]) -> TaskPlan:  # fmt: skip
+        import yaml
+
+        config = json.dumps(planned.config, indent=1, sort_keys=True)
+        given = tuple(
+            Variable(name, str(value).lower() if isinstance(value, bool) else str(value), "experiment", self.args.config)
+            for name, value in env.items()
+        )
+        again = f"primus direct -- train {self.args.stage} --config {shlex.quote(self.args.config)}"
+        return TaskPlan(
+            place=place,
+            worker=planned.worker,
+            prepare=planned.prepare,
+            environment=planned.environment + given,
+            files=(
+                PlannedFile(BACKEND_CONFIG, config),
+                PlannedFile("config/primus_config.yaml", yaml.safe_dump(dict(experiment), sort_keys=False)),
+            ),
+            requires=planned.requires,
+            config=planned.config,
+            notes=planned.notes,
+            next_steps=(f"{again} exp_name=mine", f"GPUS_PER_NODE=2 {again}"),
+            metrics_rank=planned.metrics_rank,
+        )
+
+
+TRAIN = Train()

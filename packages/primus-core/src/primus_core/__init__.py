@@ -3,19 +3,17 @@
 Names load on first use, since `primus --help` must not pay for what it does not need.
 """
 
-from __future__ import annotations
-
 TYPE_CHECKING = False  # `typing` costs a quarter of `primus --version`; type checkers know the name
 if TYPE_CHECKING:
     from typing import Any
 
-    from primus_core.registration import register_task as register_subcommand
     from primus_core.registration import register_task
+    from primus_core.registration import register_task as register_subcommand
 
 __all__ = ["register_subcommand", "register_task"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name in __all__:
         from primus_core.registration import register_task
 

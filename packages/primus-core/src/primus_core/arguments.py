@@ -16,10 +16,13 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, segment: str = "", **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(*args, allow_abbrev=False, **kwargs)
+        kwargs["allow_abbrev"] = False  # `--dur` for `--duration` breaks when `--dummy` comes
+        super().__init__(*args, **kwargs)
         self.segment = segment
         self.rest = ""
         self.rest_checked = True
+        self.first_words: tuple[str, ...] = ()
+        """What the first word may be, where only a plugin knows for sure. For completion."""
 
     def rest_to(self, dest: str, *, checked: bool = True) -> None:
         """Collect all words that no argument takes in `args.<dest>`.
@@ -34,16 +37,25 @@ class Parser(argparse.ArgumentParser):
         what = f"{self.segment}: {message}" if self.segment else message
         raise RequestError(what, fix=f"see `{self.prog} --help`")
 
+    def actions(self) -> list[argparse.Action]:
+        """The arguments that were added."""
+        return self._actions
 
-def flags_of(parser: argparse.ArgumentParser) -> list[str]:
+    def subcommands(self) -> dict[str, Parser]:
+        """The parsers of the subcommands, by name; argparse keeps them in an action."""
+        kinds = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
+        return {name: sub for action in kinds for name, sub in action.choices.items()}
+
+    def below(self, words: Sequence[str]) -> Parser:
+        """The parser of the subcommand that `words` begin with, or this one."""
+        subs = self.subcommands()
+        return subs[words[0]].below(words[1:]) if words and words[0] in subs else self
+
+
+def flags_of(parser: Parser) -> list[str]:
     """Every option string of `parser` and of its subcommands."""
-    found: list[str] = []
-    for action in parser._actions:  # noqa: SLF001  # argparse offers no other way to list them
-        found += action.option_strings
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  # the same
-            for sub in action.choices.values():
-                found += flags_of(sub)
-    return found
+    own = [flag for action in parser.actions() for flag in action.option_strings]
+    return own + [flag for sub in parser.subcommands().values() for flag in flags_of(sub)]
 
 
 def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[str] = ()) -> argparse.Namespace:
@@ -58,8 +70,11 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
     misplaced = [word for word in unknown if word.split("=", 1)[0] in elsewhere] if parser.rest_checked else []
     if misplaced:
         flag = misplaced[0].split("=", 1)[0]
-        raise RequestError(f"{where}'{flag}' stands in the wrong segment", why="it is an option of the runtime",
-                           fix=f"put {flag} before the `--`")  # fmt: skip
+        raise RequestError(
+            f"{where}'{flag}' stands in the wrong segment",
+            why="it is an option of the runtime",
+            fix=f"put {flag} before the `--`",
+        )
     if parser.rest:
         setattr(args, parser.rest, unknown)
     elif unknown:
@@ -68,10 +83,8 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
     return args
 
 
-def _name_segment(parser: argparse.ArgumentParser, segment: str) -> None:
+def _name_segment(parser: Parser, segment: str) -> None:
     """Give subcommands their segment: argparse makes them without one."""
-    for action in parser._actions:  # noqa: SLF001  # argparse offers no other way to list them
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  # the same
-            for sub in action.choices.values():
-                sub.segment = segment
-                _name_segment(sub, segment)
+    for sub in parser.subcommands().values():
+        sub.segment = segment
+        _name_segment(sub, segment)

@@ -1,22 +1,24 @@
 """The command line: `primus`. It imports only what the words in hand need; `--help` and `--version` import nothing.
 
-    primus [global] <runtime> [options] -- <task> [task options]
-    primus plugins | completion
+primus [global] <runtime> [options] -- <task> [task options]
+primus plugins | completion
 """
-
-from __future__ import annotations
 
 import os
 import sys
 
-TYPE_CHECKING = False  # neither `typing` nor `collections` is needed to run this file
+TYPE_CHECKING = False  # a type checker's name; `typing` and `__future__` are modules that --version need not load
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
+
+    from primus_core.plan import Plan
+    from primus_core.plugins import Catalogue
+    from primus_core.request import Request
 
 __all__ = ["main"]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     """Run the command; its exit code: 0, the task's own, 2 wrong request, 3 this machine cannot."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -30,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _explain(error, words)
 
 
-def _explain(error: Exception, words: Sequence[str]) -> int:
+def _explain(error: Exception, words: list[str]) -> int:
     from primus_core.errors import PrimusError
     from primus_core.secrets import redact, secret_values
 
@@ -79,7 +81,7 @@ def _complete(words: list[str]) -> int:
     return answer(words)
 
 
-MANAGEMENT: dict[str, Callable[[list[str]], int]] = {
+MANAGEMENT: "dict[str, Callable[[list[str]], int]]" = {
     "plugins": _plugins,
     "completion": _completion,
     "__complete": _complete,
@@ -118,10 +120,7 @@ def _request(words: list[str]) -> int:
             continue
 
 
-def _show(plan: object, *, as_json: bool) -> int:
-    from primus_core.plan import Plan
-
-    assert isinstance(plan, Plan)
+def _show(plan: "Plan", *, as_json: bool) -> int:
     if as_json:
         import json
 
@@ -133,36 +132,22 @@ def _show(plan: object, *, as_json: bool) -> int:
     return 0
 
 
-def _help(asked: object, catalogue: object) -> str:
+def _help(asked: "Request", catalogue: "Catalogue") -> str:
     """The help that a request asks for, of its runtime or of its task; empty where it asks for none."""
+    if not {"-h", "--help"} & {word for words in (asked.task, *(la.words for la in asked.layers)) for word in words}:
+        return ""
     from primus_core.planner import runtime_parser, task_parser
-    from primus_core.plugins import Catalogue
-    from primus_core.request import Request
 
-    assert isinstance(asked, Request) and isinstance(catalogue, Catalogue)
     for layer in asked.layers:
         if {"-h", "--help"} & set(layer.words):
             plugin = catalogue.find("runtimes", layer.runtime)
             parser = runtime_parser(catalogue.runtime(layer.runtime))
             parser.description = plugin.summary()
             return parser.format_help()
-    if {"-h", "--help"} & set(asked.task):
-        task, name, words = catalogue.task(asked.task)
-        parser = task_parser(task, name)
-        parser.description = catalogue.find("tasks", name).summary()
-        return _task_help(parser, words)
-    return ""
-
-
-def _task_help(parser: object, words: Sequence[str]) -> str:
-    """A task's help, or that of the subcommand that `words` name."""
-    import argparse
-
-    assert isinstance(parser, argparse.ArgumentParser)
-    for action in parser._actions:  # noqa: SLF001  # argparse offers no other way to find its subcommands
-        if isinstance(action, argparse._SubParsersAction) and words and words[0] in action.choices:  # noqa: SLF001
-            return str(action.choices[words[0]].format_help())
-    return parser.format_help()
+    task, name, rest = catalogue.task(asked.task)
+    parser = task_parser(task, name)
+    parser.description = catalogue.find("tasks", name).summary()
+    return parser.below(rest).format_help()
 
 
 def _hide_secrets(words: list[str]) -> None:
@@ -185,7 +170,7 @@ def _hide_secrets(words: list[str]) -> None:
             cleaned[index] = f"--env={name}" if joined else name
     if found:
         start = sys.orig_argv[: len(sys.orig_argv) - len(words)]
-        os.execve(sys.executable, [*start, *cleaned], {**os.environ, **found})
+        os.execve(sys.executable, [*start, *cleaned], {**os.environ, **found})  # noqa: S606  # the same command again
 
 
 if __name__ == "__main__":

@@ -5,12 +5,14 @@ The script asks `primus __complete INDEX WORDS...` for the candidates, so there 
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 
+from primus_core.arguments import Parser
 from primus_core.errors import PrimusError, RequestError, suggestion
+from primus_core.plugins import Catalogue
+from primus_core.project import find
 
 __all__ = ["answer", "candidates", "script"]
 
@@ -45,14 +47,19 @@ SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 def script(words: Sequence[str]) -> int:
     """Print the completion script of one shell."""
     if list(words) in ([], ["-h"], ["--help"]):
-        sys.stdout.write("usage: primus completion bash|zsh|fish\n\nexamples:\n"
-                         "  source <(primus completion bash)\n"
-                         "  primus completion zsh > ~/.zfunc/_primus\n"
-                         "  primus completion fish > ~/.config/fish/completions/primus.fish\n")  # fmt: skip
+        sys.stdout.write(
+            "usage: primus completion bash|zsh|fish\n\nexamples:\n"
+            "  source <(primus completion bash)\n"
+            "  primus completion zsh > ~/.zfunc/_primus\n"
+            "  primus completion fish > ~/.config/fish/completions/primus.fish\n"
+        )
         return 0
     if words[0] not in SCRIPTS:
-        raise RequestError(f"no completion for '{words[0]}'", why=f"known shells: {', '.join(SCRIPTS)}",
-                           fix=suggestion(words[0], SCRIPTS) or "take one of them")  # fmt: skip
+        raise RequestError(
+            f"no completion for '{words[0]}'",
+            why=f"known shells: {', '.join(SCRIPTS)}",
+            fix=suggestion(words[0], SCRIPTS) or "take one of them",
+        )
     sys.stdout.write(SCRIPTS[words[0]])
     return 0
 
@@ -71,55 +78,59 @@ def answer(words: Sequence[str]) -> int:
 
 def candidates(before: Sequence[str], current: str) -> list[str]:
     """Words that may stand after `before` and begin with `current`."""
-    from primus_core.plugins import Catalogue
-    from primus_core.project import find
-
     catalogue = Catalogue(find(os.getcwd(), os.environ))
     words = [word for word in before if word not in ("--dry-run", "--debug")] if "--" not in before else list(before)
     return sorted({word for word in _possible(words, catalogue) if word.startswith(current)})
 
 
-def _possible(before: list[str], catalogue: object) -> list[str]:
+def _possible(before: list[str], catalogue: Catalogue) -> list[str]:
     from primus_core.cli import MANAGEMENT
-    from primus_core.planner import runtime_parser, task_parser
-    from primus_core.plugins import Catalogue
 
-    assert isinstance(catalogue, Catalogue)
-    runtimes, tasks = catalogue.first_words("runtimes"), set(catalogue.names("tasks"))
+    runtimes = catalogue.first_words("runtimes")
+    commands = [name for name in MANAGEMENT if not name.startswith("_")]
     if not before:
-        return [*runtimes, *(name for name in MANAGEMENT if not name.startswith("_")), "--help", "--version", "--dry-run"]
-    if before[0] == "completion":
-        return list(SCRIPTS)
-    if before[0] not in runtimes:
-        return ["--json", "--help"] if before[0] == "plugins" else []
+        return [*runtimes, *commands, "--help", "--version", "--dry-run"]
+    if before[0] in runtimes:
+        return _behind_runtime(before, catalogue)
+    return {"completion": list(SCRIPTS), "plugins": ["--json", "--help"]}.get(before[0], [])
+
+
+def _behind_runtime(before: list[str], catalogue: Catalogue) -> list[str]:
+    from primus_core.planner import runtime_parser
+
     if "--" not in before:
-        return [*_flags(runtime_parser(catalogue.runtime(before[0]))), "--"]
+        return [*_of_parser(runtime_parser(catalogue.runtime(before[0])), before[1:]), "--"]
     segment = before[before.index("--") + 1 :]
+    if segment and segment[0] in catalogue.first_words("runtimes"):
+        return _behind_runtime(segment, catalogue)
+    return _in_task(segment, catalogue)
+
+
+def _in_task(segment: list[str], catalogue: Catalogue) -> list[str]:
+    from primus_core.planner import task_parser
+
+    names = [name.split() for name in catalogue.names("tasks")]
     if not segment:
-        return [*{name.split()[0] for name in tasks}, *runtimes]
-    if segment[0] in runtimes:
-        return _possible(segment, catalogue)
-    second = [name.split()[1] for name in tasks if len(name.split()) == 2 and name.split()[0] == segment[0]]
+        return [name[0] for name in names]
+    second = [name[1] for name in names if len(name) > 1 and name[0] == segment[0]]
     if len(segment) == 1 and second:
         return second
     task, name, words = catalogue.task(segment)
-    return _of_task(task_parser(task, name), words)
+    return _of_parser(task_parser(task, name), words)
 
 
-def _of_task(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
+def _of_parser(parser: Parser, words: Sequence[str]) -> list[str]:
     """Options and subcommands that may follow; after an option with fixed values, those values."""
-    for action in parser._actions:  # noqa: SLF001  # argparse offers no other way to list them
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  # the same
-            if words and words[0] in action.choices:
-                return _of_task(action.choices[words[0]], words[1:])
-            return [*action.choices, *_flags(parser)]
+    subs = parser.subcommands()
+    if words and words[0] in subs:
+        return _of_parser(subs[words[0]], words[1:])
+    for action in parser.actions():
         if words and words[-1] in action.option_strings and action.choices:
             return [str(choice) for choice in action.choices]
         if words and words[-1] in action.option_strings and action.nargs != 0:
             return []  # a value is due: the shell completes files
-    stage = ["pretrain"] if parser.prog.endswith("-- train") and not words else []
-    return [*stage, *_flags(parser)]
+    return [*(() if words else parser.first_words), *subs, *_flags(parser)]
 
 
-def _flags(parser: argparse.ArgumentParser) -> list[str]:
-    return [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001  # as above
+def _flags(parser: Parser) -> list[str]:
+    return [flag for action in parser.actions() for flag in action.option_strings]

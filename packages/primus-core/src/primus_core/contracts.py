@@ -68,7 +68,7 @@ class Task(Protocol):
     """Examples for `--help`."""
 
     def add_arguments(self, parser: Parser) -> None:
-        """Declare the arguments. `parser` is argparse's, with `rest_to` for open-ended ones; imports must stay cheap."""
+        """Declare the arguments. `parser` is argparse's, with `rest_to` for open-ended ones; import little."""
 
     def plan(self, call: TaskCall) -> TaskPlan:
         """What to run. Raises `RequestError` (exit 2) for whatever is wrong with the arguments."""

@@ -52,7 +52,9 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
         Variable("NODE_RANK", str(node_rank), rank_from, "this node's index"),
         Variable("GPUS_PER_NODE", str(gpus), gpus_from, detected if gpus_from == "default" else "ranks on each node"),
         Variable("MASTER_ADDR", addr, addr_from, "where the ranks meet"),
-        Variable("MASTER_PORT", str(port), port_from, "where the ranks meet" if port else "the launcher takes a free one"),
+        Variable(
+            "MASTER_PORT", str(port), port_from, "where the ranks meet" if port else "the launcher takes a free one"
+        ),
     )
 
 
@@ -62,8 +64,11 @@ def _number(name: str, environ: Mapping[str, str], default: int, low: int, high:
         if not text:
             continue
         if not re.fullmatch(r"\d+", text) or not low <= int(text) <= high:
-            raise RequestError(f"{source} is '{text}'", why=f"it takes a whole number from {low} to {high}",
-                               fix=f"unset {source}, or set it right")  # fmt: skip
+            raise RequestError(
+                f"{source} is '{text}'",
+                why=f"it takes a whole number from {low} to {high}",
+                fix=f"unset {source}, or set it right",
+            )
         return int(text), "user" if source == name else "Slurm"
     return default, "default"
 
@@ -83,9 +88,11 @@ def _address(environ: Mapping[str, str], nnodes: int) -> tuple[str, str]:
     if nnodes > 1 and "SLURM_JOB_ID" in environ and (first := _first_host(environ.get("SLURM_JOB_NODELIST", ""))):
         return first, "Slurm"
     if nnodes > 1:
-        raise RequestError(f"NNODES is {nnodes}, but MASTER_ADDR is not set",
-                           why="the nodes must know where to meet",
-                           fix="export MASTER_ADDR=<host name or address of node 0> on every node")  # fmt: skip
+        raise RequestError(
+            f"NNODES is {nnodes}, but MASTER_ADDR is not set",
+            why="the nodes must know where to meet",
+            fix="export MASTER_ADDR=<host name or address of node 0> on every node",
+        )
     return "localhost", "default"
 
 
@@ -98,8 +105,11 @@ def _checked(addr: str) -> str:
     except ValueError:
         pass
     if not _HOST.match(addr):
-        raise RequestError(f"MASTER_ADDR is '{addr}'", why="that is neither a host name nor an IPv4 or IPv6 address",
-                           fix="set it to the first node's name or address, without a port")  # fmt: skip
+        raise RequestError(
+            f"MASTER_ADDR is '{addr}'",
+            why="that is neither a host name nor an IPv4 or IPv6 address",
+            fix="set it to the first node's name or address, without a port",
+        )
     return addr
 
 

@@ -46,11 +46,15 @@ def _file(path: str, environ: Mapping[str, str]) -> Iterable[Variable]:
 def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) -> Variable:
     name, equals, value = text.partition("=")
     if not _NAME.match(name):
-        raise RequestError(f"{where}: '{name}' is neither NAME=VALUE, nor the NAME of a variable, nor a file",
-                           fix="for example --env NCCL_DEBUG=INFO")  # fmt: skip
+        raise RequestError(
+            f"{where}: '{name}' is neither NAME=VALUE, nor the NAME of a variable, nor a file",
+            fix="for example --env NCCL_DEBUG=INFO",
+        )
     if not equals and name not in environ:
-        raise RequestError(f"{where}: {name} is not set here, so there is no value to pass on",
-                           fix=f"export {name}=..., or write --env {name}=VALUE")  # fmt: skip
+        raise RequestError(
+            f"{where}: {name} is not set here, so there is no value to pass on",
+            fix=f"export {name}=..., or write --env {name}=VALUE",
+        )
     value = _unquoted(value) if equals else environ[name]
     return Variable(name, value, origin, secret=is_secret_name(name) or looks_secret(value))
 
@@ -59,8 +63,9 @@ def _unquoted(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
 
 
-def merge(environ: Mapping[str, str], *, low: Sequence[Variable], forced: Sequence[Variable],
-          options: Sequence[Variable]) -> tuple[Variable, ...]:  # fmt: skip
+def merge(
+    environ: Mapping[str, str], *, low: Sequence[Variable], forced: Sequence[Variable], options: Sequence[Variable]
+) -> tuple[Variable, ...]:
     """The variables that the run gets on top of `environ`, sorted by name.
 
     `low` gives way to what the person has set; a later one wins over an earlier one. `forced` does not give way:

@@ -55,7 +55,7 @@ class MachineError(PrimusError):
     exit_code = 3
 
 
-class RunDirectoryTaken(PrimusError):
+class RunDirectoryTaken(PrimusError):  # noqa: N818  # it names what happened; nobody is shown it
     """The planned run directory appeared between planning and executing."""
 
 

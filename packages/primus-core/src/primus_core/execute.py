@@ -72,8 +72,12 @@ class _Run:
 
     def run(self) -> int:
         self._make()
-        self.events = Events(f"{self.directory}/logs/events.jsonl", run=self.plan.place.run_id,
-                             node=self.plan.distributed.node_rank, host=self.host.hostname())  # fmt: skip
+        self.events = Events(
+            f"{self.directory}/logs/events.jsonl",
+            run=self.plan.place.run_id,
+            node=self.plan.distributed.node_rank,
+            host=self.host.hostname(),
+        )
         self.events.emit("run_started", task=self.plan.task, world_size=self.plan.distributed.world_size)
         self._say(f"primus: run {_short(self.directory)}\n" + "".join(f"primus: note: {n}\n" for n in self.plan.notes))
         ended, step = Ended(0), None
@@ -95,8 +99,11 @@ class _Run:
             if not place.joined:
                 raise RunDirectoryTaken(self.directory) from None
         except OSError as error:
-            raise MachineError(f"the run directory {self.directory} cannot be made", why=str(error.strerror),
-                               fix="give a `workspace:` where you may write")  # fmt: skip
+            raise MachineError(
+                f"the run directory {self.directory} cannot be made",
+                why=str(error.strerror),
+                fix="give a `workspace:` where you may write",
+            ) from None
         os.makedirs(f"{self.directory}/logs", exist_ok=True)
         for file in self.plan.files:
             path = f"{self.directory}/{file.path}"
@@ -164,8 +171,14 @@ class _Run:
         run = _short(self.directory)
         if status == "failed":
             name = f"rank_{first.rank}.log" if first and step and step.ranks else "launch.log"
-            block = failure.report(first, code, run_dir=run, log=f"{run}/logs/{name}", step=step.name if step else "run",
-                                   last_metrics=summary.last_step(metrics))  # fmt: skip
+            block = failure.report(
+                first,
+                code,
+                run_dir=run,
+                log=f"{run}/logs/{name}",
+                step=step.name if step else "run",
+                last_metrics=summary.last_step(metrics),
+            )
             trace = f"\n[rank {first.rank}] {first.traceback}\n" if first and first.traceback else "\n"
             return trace + block
         seconds = time.time() - self.started
@@ -198,5 +211,3 @@ def _marked(plan: Plan) -> Mapping[str, str]:
 def _short(path: str) -> str:
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
-
-

@@ -41,8 +41,11 @@ def _recorded(run_dir: str) -> list[Failure]:
         with open(path, encoding="utf-8") as file:
             data: dict[str, Any] = json.load(file)
         what = f"{data['type']}: {data['message']}" if data["message"] else data["type"]
-        found.append(Failure(data["rank"], data["exit_code"], what, data["traceback"], data["host"], data["node_rank"],
-                             data["time"]))  # fmt: skip
+        found.append(
+            Failure(
+                data["rank"], data["exit_code"], what, data["traceback"], data["host"], data["node_rank"], data["time"]
+            )
+        )
     return sorted(found, key=lambda failure: failure.time)
 
 
@@ -72,8 +75,16 @@ def first_failure(run_dir: str, launch_log: str) -> Failure | None:
     return candidates[0] if candidates else None
 
 
-def report(failure: Failure | None, exit_code: int, *, run_dir: str, log: str, step: str, last_metrics: str = "",
-           others: Sequence[int] = ()) -> str:  # fmt: skip
+def report(
+    failure: Failure | None,
+    exit_code: int,
+    *,
+    run_dir: str,
+    log: str,
+    step: str,
+    last_metrics: str = "",
+    others: Sequence[int] = (),
+) -> str:
     """The block that ends the console of a failed run."""
     rows = [("exit code", str(exit_code))]
     if not failure and exit_code > 128:
@@ -81,8 +92,10 @@ def report(failure: Failure | None, exit_code: int, *, run_dir: str, log: str, s
     if failure:
         at = time.strftime(" at %H:%M:%S", time.localtime(failure.time)) if failure.time else ""
         host = f" ({failure.host})" if failure.host else ""
-        rows += [("first failure", f"rank {failure.rank} on node {failure.node_rank}{host}{at}"),
-                 ("what", failure.what.splitlines()[0] if failure.what else "")]  # fmt: skip
+        rows += [
+            ("first failure", f"rank {failure.rank} on node {failure.node_rank}{host}{at}"),
+            ("what", failure.what.splitlines()[0] if failure.what else ""),
+        ]
     if last_metrics:
         rows.append(("last step", last_metrics))
     rows += [("log", log), ("run", run_dir)]

@@ -89,8 +89,9 @@ def reap() -> dict[int, int]:
         ended[pid] = status
 
 
-def keep(argv: Sequence[str], environ: Mapping[str, str], cwd: str, *, control: int, status: int, output: int,
-         folder: str) -> None:  # fmt: skip
+def keep(
+    argv: Sequence[str], environ: Mapping[str, str], cwd: str, *, control: int, status: int, output: int, folder: str
+) -> None:
     """The keeper's life, in the forked process. Never returns.
 
     It reads commands from `control`, starts `argv` with its output on `output`, and writes to `status` the wait

@@ -21,8 +21,12 @@ _EPILOG = """examples:
 
 def plugins(words: Sequence[str]) -> int:
     """List every plugin with its state; a broken one is one line."""
-    parser = Parser(prog="primus plugins", epilog=_EPILOG, description="List what is installed, and whether it loads.",
-                    add_help=True)  # fmt: skip
+    parser = Parser(
+        prog="primus plugins",
+        epilog=_EPILOG,
+        description="List what is installed, and whether it loads.",
+        add_help=True,
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
     args = parse_segment(parser, words)
     catalogue = Catalogue(find(os.getcwd(), os.environ))

@@ -59,8 +59,14 @@ def check(document: Document, options: Mapping[str, Option], *, framework: str) 
     return flat
 
 
-def _walk(data: Mapping[str, Any], path: Path, document: Document, options: Mapping[str, Option], framework: str,
-          flat: dict[str, Any]) -> None:  # fmt: skip
+def _walk(
+    data: Mapping[str, Any],
+    path: Path,
+    document: Document,
+    options: Mapping[str, Option],
+    framework: str,
+    flat: dict[str, Any],
+) -> None:
     for key, value in data.items():
         here = (*path, key)
         name = dotted(here)
@@ -102,15 +108,26 @@ def _typed(option: Option, value: Any, where: str) -> Any:
         value = int(value)  # 1e4 steps
     if wrong_bool or not isinstance(value, accepted):
         given = f"{value!r} is {type(value).__name__}"
-        raise ConfigError(f"'{option.name}' takes {_wanted(option)}: {given}", where=where,
-                          fix=f"the default is {option.default!r}")  # fmt: skip
+        raise ConfigError(
+            f"'{option.name}' takes {_wanted(option)}: {given}", where=where, fix=f"the default is {option.default!r}"
+        )
     if option.choices and value not in option.choices:
         names = ", ".join(str(choice) for choice in option.choices)
-        raise ConfigError(f"'{option.name}' cannot be {value!r}", where=where, why=f"known values: {names}",
-                          fix=suggestion(str(value), map(str, option.choices)) or "take one of them")  # fmt: skip
-    return float(value) if option.type == "float" else value
+        raise ConfigError(
+            f"'{option.name}' cannot be {value!r}",
+            where=where,
+            why=f"known values: {names}",
+            fix=suggestion(str(value), map(str, option.choices)) or "take one of them",
+        )
+    return float(value) if isinstance(value, int) and option.type == "float" else value
 
 
 def _wanted(option: Option) -> str:
-    return {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text", "list": "a list",
-            "dict": "keys and values"}.get(option.type, "a value")  # fmt: skip
+    return {
+        "int": "a whole number",
+        "float": "a number",
+        "bool": "true or false",
+        "str": "text",
+        "list": "a list",
+        "dict": "keys and values",
+    }.get(option.type, "a value")

@@ -14,8 +14,8 @@ __all__ = [
     "SCHEMA",
     "SECRET",
     "Distributed",
-    "PlannedFile",
     "Plan",
+    "PlannedFile",
     "Requirement",
     "RunPlace",
     "Step",
@@ -27,7 +27,7 @@ __all__ = [
 SCHEMA = 1
 """Version of the plan's JSON form. It changes when an old reader would misread a new plan."""
 
-SECRET = "<secret>"
+SECRET = "<secret>"  # noqa: S105  # what stands in a secret's place
 """Stands where a secret's value would be, in everything that is shown or saved."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from primus_core import environment, metadata
 from primus_core.arguments import Parser, flags_of, parse_segment
-from primus_core.contracts import RuntimeCall, Runtime, Task, TaskCall, TaskPlan
+from primus_core.contracts import Runtime, RuntimeCall, Task, TaskCall, TaskPlan
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
 from primus_core.metrics import METRICS_FILE_VARIABLE
@@ -32,8 +32,12 @@ class Planned:
 
 def runtime_parser(runtime: Runtime, segment: str = "") -> Parser:
     """The parser of a runtime's segment, with the options that every runtime has."""
-    parser = Parser(prog=f"primus {runtime.name}", epilog=runtime.epilog, segment=segment,
-                    usage=f"primus {runtime.name} [options] -- <task> [task options]")  # fmt: skip
+    parser = Parser(
+        prog=f"primus {runtime.name}",
+        epilog=runtime.epilog,
+        segment=segment,
+        usage=f"primus {runtime.name} [options] -- <task> [task options]",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
     parser.add_argument("--json", action="store_true", help="with --dry-run: the plan as JSON")
     parser.add_argument("--debug", action="store_true", help="more text: torchrun's own, and tracebacks of Primus")
@@ -59,8 +63,11 @@ def plan(request: Request, facts: Facts, catalogue: Catalogue, command: tuple[st
     parser = runtime_parser(runtime, _segment(layer.segment, layer.runtime))
     args = parse_segment(parser, layer.words)
     if not request.task:
-        raise RequestError(f"`primus {layer.runtime}` needs a task", why="nothing follows the runtime's options",
-                           fix=f"primus {layer.runtime} -- <task>; tasks: {', '.join(catalogue.names('tasks'))}")  # fmt: skip
+        raise RequestError(
+            f"`primus {layer.runtime}` needs a task",
+            why="nothing follows the runtime's options",
+            fix=f"primus {layer.runtime} -- <task>; tasks: {', '.join(catalogue.names('tasks'))}",
+        )
     task, name, words = catalogue.task(request.task)
     sub = task_parser(task, name, _segment(request.task_segment, name))
     task_args = parse_segment(sub, words, elsewhere=set(flags_of(parser)) - set(flags_of(sub)))
@@ -80,7 +87,7 @@ def _segment(number: int, name: str) -> str:
 def _only_layer(request: Request) -> Layer:
     if len(request.layers) > 1:
         first, second = request.layers[0].runtime, request.layers[1].runtime
-        raise RequestError(f"segment 2: '{second}' cannot run inside '{first}'", fix=f"drop one of the two")
+        raise RequestError(f"segment 2: '{second}' cannot run inside '{first}'", fix="drop one of the two")
     return request.layers[0]
 
 

@@ -133,8 +133,11 @@ class Catalogue:
         """
         found = [plugin for plugin in self.of(kind) if plugin.name == name]
         if len(found) > 1:
-            raise RequestError(f"two plugins are called '{name}'", why=" and ".join(p.source for p in found),
-                               fix="uninstall one of them, or rename it")  # fmt: skip
+            raise RequestError(
+                f"two plugins are called '{name}'",
+                why=" and ".join(p.source for p in found),
+                fix="uninstall one of them, or rename it",
+            )
         if not found:
             raise self.missing(kind, name)
         return found[0]
@@ -146,21 +149,25 @@ class Catalogue:
         home = _KNOWN_HOMES.get(name)
         known = self.names(kind)
         fix = f"pip install {home}" if home else suggestion(name, [*known, *_KNOWN_HOMES]) or "see `primus plugins`"
-        what = f"the {kind.removesuffix('s')} '{name}' is not installed" if home else f"no {kind.removesuffix('s')} is called '{name}'"  # noqa: E501  # one sentence
+        what = (
+            f"the {kind.removesuffix('s')} '{name}' is not installed"
+            if home
+            else f"no {kind.removesuffix('s')} is called '{name}'"
+        )
         return RequestError(what, why=f"installed: {', '.join(known) or 'none'}", fix=fix)
 
     def task(self, words: Sequence[str]) -> tuple[Task, str, tuple[str, ...]]:
         """The task that `words` begin with (two-word names first), its name, and the words left over."""
         name = task_name(words, self.names("tasks"))
-        return cast(Task, self.find("tasks", name).load()), name, tuple(words[len(name.split()) :])
+        return cast("Task", self.find("tasks", name).load()), name, tuple(words[len(name.split()) :])
 
     def runtime(self, name: str) -> Runtime:
         """The runtime of that name, loaded."""
-        return cast(Runtime, self.find("runtimes", name).load())
+        return cast("Runtime", self.find("runtimes", name).load())
 
     def backend(self, name: str) -> Backend:
         """The backend of that name, loaded."""
-        return cast(Backend, self.find("backends", name).load())
+        return cast("Backend", self.find("backends", name).load())
 
     def first_words(self, kind: str) -> set[str]:
         """What a segment of that kind may begin with, the names of packages not installed included."""

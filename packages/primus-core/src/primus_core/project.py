@@ -38,8 +38,12 @@ def _read(path: str, environ: Mapping[str, str]) -> Project:
     document = files.read(path, environ)
     for key in document.data:
         if key not in _KEYS:
-            raise ConfigError(f"unknown key '{key}'", where=document.where((key,)), why=f"known: {', '.join(_KEYS)}",
-                              fix=suggestion(key, _KEYS) or "remove it")  # fmt: skip
+            raise ConfigError(
+                f"unknown key '{key}'",
+                where=document.where((key,)),
+                why=f"known: {', '.join(_KEYS)}",
+                fix=suggestion(key, _KEYS) or "remove it",
+            )
     listed = document.data.get("plugins") or []
     if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
         raise ConfigError("`plugins` takes a list of paths", where=document.where(("plugins",)))

@@ -71,7 +71,7 @@ class FunctionTask:
 
 
 def register_task(name: str, *, scope: Scope = "run") -> Callable[[Function], Function]:
-    """Make the decorated function the task `name` (one or two words). `scope`: on every `rank`, per `node`, per `run`."""
+    """Make the decorated function the task `name` (one or two words), run per `rank`, per `node` or per `run`."""
     if not 1 <= len(name.split()) <= 2:
         raise ValueError(f"a task's name has one or two words, not {name!r}")
 
@@ -104,7 +104,11 @@ def _registered(decorator: ast.expr) -> str:
         return ""
     called = getattr(decorator.func, "id", getattr(decorator.func, "attr", ""))
     first = decorator.args[0]
-    return first.value if called in _DECORATORS and isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
+    return (
+        first.value
+        if called in _DECORATORS and isinstance(first, ast.Constant) and isinstance(first.value, str)
+        else ""
+    )
 
 
 def _first_line(function: ast.FunctionDef) -> str:

@@ -67,20 +67,27 @@ def parse(words: Sequence[str], runtimes: Collection[str], tasks: Collection[str
 
 def _nothing(number: int, nested: bool, tasks: Collection[str]) -> RequestError:
     if nested:
-        return RequestError(f"segment {number} is empty: nothing follows the `--`",
-                            fix=f"name a task there: {', '.join(sorted(tasks))}")  # fmt: skip
-    return RequestError("segment 1 is empty: the command begins with `--`", fix="begin with a runtime: primus direct -- ...")
+        return RequestError(
+            f"segment {number} is empty: nothing follows the `--`", fix=f"name a task there: {', '.join(sorted(tasks))}"
+        )
+    return RequestError(
+        "segment 1 is empty: the command begins with `--`", fix="begin with a runtime: primus direct -- ..."
+    )
 
 
-def _require_task(head: str, number: int, nested: bool, runtimes: Collection[str], tasks: Collection[str],
-                  rest: Sequence[str]) -> None:  # fmt: skip
+def _require_task(
+    head: str, number: int, nested: bool, runtimes: Collection[str], tasks: Collection[str], rest: Sequence[str]
+) -> None:
     if head in tasks and nested:
         return
     if head in tasks:
-        raise RequestError(f"'{head}' is a task, and a task needs a runtime to run in",
-                           fix=f"primus direct -- {' '.join(rest)}")  # fmt: skip
+        raise RequestError(
+            f"'{head}' is a task, and a task needs a runtime to run in", fix=f"primus direct -- {' '.join(rest)}"
+        )
     if head.startswith("-"):
-        what = f"'{head}' is not an option of primus itself" if number == 1 else f"segment {number} begins with '{head}'"
+        what = (
+            f"'{head}' is not an option of primus itself" if number == 1 else f"segment {number} begins with '{head}'"
+        )
         raise RequestError(what, why="a segment begins with a runtime or a task", fix="see `primus --help`")
     known = sorted(tasks) if nested else sorted(runtimes)
     kind = "task" if nested else "runtime"

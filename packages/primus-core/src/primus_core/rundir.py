@@ -33,8 +33,11 @@ def place(facts: Facts, workspace: str, exp_name: str) -> RunPlace:
     if joined := facts.environ.get(RUN_DIR_VARIABLE):
         return RunPlace(facts.environ.get(RUN_ID_VARIABLE) or os.path.basename(joined), joined, "", joined=True)
     if not _NAME.match(exp_name):
-        raise RequestError(f"'{exp_name}' cannot name a run", why="it becomes a folder's name",
-                           fix="use letters, digits, '.', '_', '-' and '+'")  # fmt: skip
+        raise RequestError(
+            f"'{exp_name}' cannot name a run",
+            why="it becomes a folder's name",
+            fix="use letters, digits, '.', '_', '-' and '+'",
+        )
     root = os.path.normpath(os.path.join(facts.cwd, os.path.expanduser(workspace)))
     stamp = time.strftime("%Y_%m_%d_%H%M%S", time.localtime(facts.time))
     name, count = f"{exp_name}_{stamp}", 1

@@ -27,7 +27,9 @@ def is_secret_name(name: str) -> bool:
 def is_secret_key(name: str) -> bool:
     """The same for a key of a config, where `text_key` is no secret but `api_key` is."""
     words = re.split(r"[_.\-]", name.upper())
-    return bool(_WORDS & set(words)) or (words[-1] == "KEY" and {"API", "ACCESS", "PRIVATE", "AUTH"} & set(words) != set())
+    return bool(_WORDS & set(words)) or (
+        words[-1] == "KEY" and {"API", "ACCESS", "PRIVATE", "AUTH"} & set(words) != set()
+    )
 
 
 def looks_secret(value: str) -> bool:

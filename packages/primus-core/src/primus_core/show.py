@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from primus_core.plan import Plan, Step, Variable
+from primus_core.plan import Distributed, Plan, PlannedFile, Step, Variable
 
 __all__ = ["script"]
 
@@ -18,8 +18,7 @@ def script(plan: Plan) -> str:
         f"# primus {plan.primus_version}: {plan.task} with {plan.runtime}. This is a dry run: nothing was done.",
         f"# run        {plan.place.run_id}",
         f"# directory  {plan.place.directory}",
-        f"# ranks      {place.world_size} (nodes {place.nnodes}, node rank {place.node_rank}, "
-        f"{place.gpus_per_node} per node, master {place.master_addr}:{place.master_port or 'free port'})",
+        f"# ranks      {place.world_size} ({_where(place)})",
     ]
     head += [f"# note       {note}" for note in plan.notes]
     head += [f"# needs      {r.kind} {r.name}" for r in plan.requires]
@@ -28,12 +27,20 @@ def script(plan: Plan) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def _where(place: Distributed) -> str:
+    port = place.master_port or "a free port"
+    node = f"node {place.node_rank} of {place.nnodes}, {place.gpus_per_node} per node"
+    return f"{node}, master {place.master_addr}, {port}"
+
+
 def _variables(variables: tuple[Variable, ...]) -> str:
     if not variables:
         return ""
     width = max(len(v.name) for v in variables)
-    rows = [f"#   {v.name:<{width}}  {'<secret>' if v.secret else v.value}  ({v.origin}{': ' + v.why if v.why else ''})"
-            for v in variables]  # fmt: skip
+    rows = [
+        f"#   {v.name:<{width}}  {'<secret>' if v.secret else v.value}  ({v.origin}{': ' + v.why if v.why else ''})"
+        for v in variables
+    ]
     return "\n".join(["# environment", *(row.replace("\n", "\\n") for row in rows)])
 
 
@@ -41,10 +48,11 @@ def _files(plan: Plan) -> str:
     if not plan.files:
         return ""
     folders = sorted({_join(plan, f.path).rpartition("/")[0] for f in plan.files} | {plan.place.directory + "/logs"})
-    lines = ["# files", f"mkdir -p {shlex.join(folders)}"]
-    for file in plan.files:
-        lines.append(f"cat > {shlex.quote(_join(plan, file.path))} <<'{_FILE_END}'\n{file.text.rstrip()}\n{_FILE_END}")
-    return "\n".join(lines)
+    return "\n".join(["# files", f"mkdir -p {shlex.join(folders)}", *(_file(plan, file) for file in plan.files)])
+
+
+def _file(plan: Plan, file: PlannedFile) -> str:
+    return f"cat > {shlex.quote(_join(plan, file.path))} <<'{_FILE_END}'\n{file.text.rstrip()}\n{_FILE_END}"
 
 
 def _join(plan: Plan, path: str) -> str:

@@ -68,7 +68,7 @@ class Channel:
         while self.read():
             pass
         if self._rest:
-            self.sink(self._mask(self._rest), False)
+            self.sink(self._mask(self._rest), True)
             self._rest = b""
 
     def _mask(self, text: bytes) -> bytes:

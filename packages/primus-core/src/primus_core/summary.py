@@ -30,8 +30,10 @@ def render(rows: Sequence[Row], *, status: str, run_dir: str, seconds: float, ne
     """The closing lines of a run that completed or was interrupted."""
     lines = [f"primus: {status} in {_duration(seconds)}", f"  run    {run_dir}"]
     if rows:
-        lines.append(f"  loss   {rows[0]['loss']:.4f} at step {rows[0]['step']} → {rows[-1]['loss']:.4f} "
-                     f"at step {rows[-1]['step']}")  # fmt: skip
+        lines.append(
+            f"  loss   {rows[0]['loss']:.4f} at step {rows[0]['step']} → {rows[-1]['loss']:.4f} "
+            f"at step {rows[-1]['step']}"
+        )
         speeds = [row["tokens_per_second"] for row in rows if row.get("tokens_per_second")]
         if speeds:
             lines.append(f"  speed  {statistics.median(speeds):,.0f} tokens/s (median over {len(speeds)} logged steps)")

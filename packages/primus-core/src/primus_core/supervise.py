@@ -137,7 +137,7 @@ class _Supervisor:
             self.channels[descriptor] = Channel(descriptor, secrets, sink)
 
     def _launcher_text(self, data: bytes, whole: bool) -> None:
-        """Of a plain process everything is shown; of torchrun only its log keeps the text: ranks speak for themselves."""
+        """A plain process is shown; torchrun's text goes to its log only, since the ranks speak for themselves."""
         kept = b"\n".join(line.rpartition(b"\r")[2] for line in data.split(b"\n")) if whole else b""
         self.files.put(self.watch.file("launch.log"), kept)
         if not self.pipes or self.watch.show_launcher:
@@ -172,7 +172,11 @@ class _Supervisor:
             while True:
                 ready = [key.fd for key, _ in selector.select(_IDLE_S)]
                 for descriptor in ready:
-                    if descriptor in self.channels and not self.channels[descriptor].read() and descriptor == self.output:
+                    if (
+                        descriptor in self.channels
+                        and not self.channels[descriptor].read()
+                        and descriptor == self.output
+                    ):
                         selector.unregister(descriptor)  # the launcher has closed its output
                 if self.watch.signals.reader in ready:
                     os.read(self.watch.signals.reader, 64)
@@ -238,8 +242,15 @@ def _fork_keeper(step: Step, environ: Mapping[str, str], pipes: RankPipes | None
         for descriptor in (control, status, output):
             os.close(descriptor)
         try:
-            keep(step.argv, environ, step.cwd, control=control_read, status=status_write, output=output_write,
-                 folder=pipes.folder if pipes else "")  # fmt: skip
+            keep(
+                step.argv,
+                environ,
+                step.cwd,
+                control=control_read,
+                status=status_write,
+                output=output_write,
+                folder=pipes.folder if pipes else "",
+            )
         finally:
             os._exit(127)
     for descriptor in (control_read, status_write, output_write):

@@ -63,13 +63,19 @@ def parse(document: Document) -> Experiment:
 def _explain(error: ValidationError, document: Document) -> ConfigError:
     first = error.errors()[0]
     # pydantic adds the branch of a union (`str`, `dict[...]`) to the path; the file has no such key
-    path: Path = tuple(part for part in first["loc"] if not (isinstance(part, str) and re.match(r"(str|int|float|bool|dict)\b", part)))
+    path: Path = tuple(
+        part for part in first["loc"] if not (isinstance(part, str) and re.match(r"(str|int|float|bool|dict)\b", part))
+    )
     name = ".".join(map(str, path))
     where = document.where(path)
     if first["type"] == "extra_forbidden":
         known = _fields_beside(path)
-        return ConfigError(f"unknown key '{name}'", where=where, why=f"known here: {', '.join(known)}",
-                           fix=suggestion(str(path[-1]), known) or "settings of the framework belong below `overrides:`")  # fmt: skip
+        return ConfigError(
+            f"unknown key '{name}'",
+            where=where,
+            why=f"known here: {', '.join(known)}",
+            fix=suggestion(str(path[-1]), known) or "settings of the framework belong below `overrides:`",
+        )
     if first["type"] == "missing":
         return ConfigError(f"'{name}' is missing", where=where, fix=f"add `{path[-1]}:`")
     given = at(document.data, path)
@@ -95,8 +101,12 @@ def select(experiment: Experiment, stage: str, document: Document) -> str:
         return wanted
     if len(trainers) == 1:
         return trainers[0]
-    raise ConfigError(f"no module to {stage}", where=document.where(("modules",)),
-                      why=f"modules: {', '.join(experiment.modules) or 'none'}", fix=f"call it '{wanted}'")  # fmt: skip
+    raise ConfigError(
+        f"no module to {stage}",
+        where=document.where(("modules",)),
+        why=f"modules: {', '.join(experiment.modules) or 'none'}",
+        fix=f"call it '{wanted}'",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +142,12 @@ class _Presets:
                 return path
         known = sorted(os.path.splitext(entry)[0] for entry in _entries(os.path.join(self.folder, kind)))
         noun = {"models": "model", "modules": "framework preset"}[kind]
-        raise ConfigError(f"unknown {noun} '{name}'", where=where, why=f"known: {', '.join(known) or 'none'}",
-                          fix=suggestion(stem, known) or "or write it out, or name a file beside this one: ./name.yaml")  # fmt: skip
+        raise ConfigError(
+            f"unknown {noun} '{name}'",
+            where=where,
+            why=f"known: {', '.join(known) or 'none'}",
+            fix=suggestion(stem, known) or "or write it out, or name a file beside this one: ./name.yaml",
+        )
 
 
 def _entries(folder: str) -> list[str]:
@@ -141,12 +155,17 @@ def _entries(folder: str) -> list[str]:
 
 
 def _escape(name: str, where: str) -> ConfigError:
-    return ConfigError(f"'{name}' is no preset name", where=where, why="a preset's name has no '/' and no '..'",
-                       fix="use a plain name, or ./file.yaml for a file beside the experiment")  # fmt: skip
+    return ConfigError(
+        f"'{name}' is no preset name",
+        where=where,
+        why="a preset's name has no '/' and no '..'",
+        fix="use a plain name, or ./file.yaml for a file beside the experiment",
+    )
 
 
-def merged(document: Document, module: str, *, folder: str, environ: Mapping[str, str], beside: str,
-           command_line: Document) -> Document:  # fmt: skip
+def merged(
+    document: Document, module: str, *, folder: str, environ: Mapping[str, str], beside: str, command_line: Document
+) -> Document:
     """The module's settings, all four sources merged: the model's below `model`, data below `data`."""
     presets = _Presets(folder, beside, environ)
     path: Path = ("modules", module)

@@ -25,11 +25,14 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 for _tag, _pattern, _first in (
     ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
     ("int", r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", "-+0123456789"),
-    ("float", r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
-     "-+.0123456789"),
+    (
+        "float",
+        r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+        "-+.0123456789",
+    ),
     ("null", r"^(?:~|null|Null|NULL|)$", "~nN\0"),
     ("merge", r"^(?:<<)$", "<"),
-):  # fmt: skip
+):
     _Loader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), ["" if c == "\0" else c for c in _first]
     )
@@ -72,7 +75,7 @@ class _Convert:
             return self.mapping(node, path, marks)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*path, i), marks) for i, item in enumerate(node.value)]
-        return self.scalar(cast(yaml.ScalarNode, node))
+        return self.scalar(cast("yaml.ScalarNode", node))
 
     def scalar(self, node: yaml.ScalarNode) -> Any:
         if not self.raw and "${" in node.value:
@@ -195,7 +198,8 @@ def read_extended(path: str, environ: Environ, chain: tuple[str, ...] = ()) -> D
             raise ConfigError("`extends` takes a path or a list of paths", where=document.where(("extends",)))
         target = os.path.join(os.path.dirname(path), base)
         if not os.path.isfile(target):
-            raise ConfigError(f"extends '{base}', which is no file", where=document.where(("extends",)),
-                              why=f"looked for {target}")  # fmt: skip
+            raise ConfigError(
+                f"extends '{base}', which is no file", where=document.where(("extends",)), why=f"looked for {target}"
+            )
         result = read_extended(target, environ, (*chain, real)).over(result)
     return document.over(result)

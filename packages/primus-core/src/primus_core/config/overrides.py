@@ -49,8 +49,10 @@ def _next(rest: list[str]) -> tuple[str, str, str]:
 
 def _refuse_secret(key: str, text: str) -> None:
     if (is_secret_key(key.rpartition(".")[2]) and "${" not in text) or looks_secret(text):
-        raise RequestError(f"'{key}' holds a secret, which a command line would show to everybody on this machine",
-                           fix=f"export it, and write {key}='${{NAME}}' with the variable's name")  # fmt: skip
+        raise RequestError(
+            f"'{key}' holds a secret, which a command line would show to everybody on this machine",
+            fix=f"export it, and write {key}='${{NAME}}' with the variable's name",
+        )
 
 
 def _put(data: dict[str, Any], path: Path, value: Any) -> None:

@@ -1,8 +1,8 @@
 """Run here, on this machine: ranks through torchrun, or one plain process.
 
-    primus direct -- train pretrain --config exp.yaml
-    GPUS_PER_NODE=2 primus direct -- train pretrain --config exp.yaml
-    NNODES=2 NODE_RANK=0 MASTER_ADDR=node1 primus direct -- train pretrain --config exp.yaml
+primus direct -- train pretrain --config exp.yaml
+GPUS_PER_NODE=2 primus direct -- train pretrain --config exp.yaml
+NNODES=2 NODE_RANK=0 MASTER_ADDR=node1 primus direct -- train pretrain --config exp.yaml
 """
 
 from __future__ import annotations
@@ -34,19 +34,33 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
     def add_arguments(self, parser: Parser) -> None:
         """Options of this runtime."""
         parser.add_argument("--single", action="store_true", help="one plain process instead of torchrun")
-        parser.add_argument("--env", action="append", default=[], metavar="K=V|FILE",
-                            help="set a variable for the run (repeatable; K alone passes its value on)")  # fmt: skip
+        parser.add_argument(
+            "--env",
+            action="append",
+            default=[],
+            metavar="K=V|FILE",
+            help="set a variable for the run (repeatable; K alone passes its value on)",
+        )
         numa = parser.add_mutually_exclusive_group()
         numa.add_argument("--numa", action="store_true", help="bind each rank to the CPUs next to its GPU")
         numa.add_argument("--no-numa", dest="numa", action="store_false", help="let ranks run on any CPU (default)")
         parser.add_argument("--log-file", metavar="FILE", default="", help="also write the console's text to FILE")
-        parser.add_argument("--grace-period", type=_seconds, default=8.0, metavar="SECONDS",
-                            help="from SIGTERM or Ctrl-C to SIGKILL (default 8)")  # fmt: skip
+        parser.add_argument(
+            "--grace-period",
+            type=_seconds,
+            default=8.0,
+            metavar="SECONDS",
+            help="from SIGTERM or Ctrl-C to SIGKILL (default 8)",
+        )
 
     def distributed(self, args: argparse.Namespace, facts: Facts) -> Distributed:
         """This node's place: the person's variables, then Slurm's, then what the machine has."""
         place = distributed.resolve(facts, _environ(args, facts))[0]
-        return Distributed(place.nnodes, place.node_rank, 1, place.master_addr, place.master_port) if args.single else place
+        return (
+            Distributed(place.nnodes, place.node_rank, 1, place.master_addr, place.master_port)
+            if args.single
+            else place
+        )
 
     def steps(self, call: RuntimeCall) -> tuple[tuple[Step, ...], tuple[Variable, ...]]:
         """The task's preparation and its worker as processes."""
@@ -94,8 +108,16 @@ def _torchrun(facts: Facts, worker: Worker, place: Distributed) -> Step:
     if place.nnodes == 1 and not place.master_port:
         meeting: tuple[str, ...] = ("--standalone",)
     else:
-        meeting = ("--nnodes", str(place.nnodes), "--node-rank", str(place.node_rank),
-                   "--master-addr", place.master_addr, "--master-port", str(place.master_port))  # fmt: skip
+        meeting = (
+            "--nnodes",
+            str(place.nnodes),
+            "--node-rank",
+            str(place.node_rank),
+            "--master-addr",
+            place.master_addr,
+            "--master-port",
+            str(place.master_port),
+        )
     argv = (facts.python, "-m", "torch.distributed.run", *ranks, *meeting, *_rank_command(worker))
     first = place.node_rank * place.gpus_per_node
     return Step("worker", argv, facts.cwd, ranks=place.gpus_per_node, first_rank=first)
@@ -107,7 +129,9 @@ def _numa(facts: Facts, ranks: int) -> tuple[Variable, ...]:
     if not nodes:
         return ()
     beside = [gpu.numa_node for gpu in facts.gpus]
-    chosen = [beside[r] if r < len(beside) and beside[r] in nodes else nodes[r * len(nodes) // ranks] for r in range(ranks)]
+    chosen = [
+        beside[r] if r < len(beside) and beside[r] in nodes else nodes[r * len(nodes) // ranks] for r in range(ranks)
+    ]
     value = ";".join(facts.numa_cpus[node] for node in chosen)
     return (Variable(NUMA_VARIABLE, value, "--numa", "CPUs of each local rank's NUMA node"),)
 

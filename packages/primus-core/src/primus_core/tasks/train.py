@@ -1,6 +1,6 @@
 """Train a model with a framework behind Primus: Megatron, TorchTitan, MaxText.
 
-    primus direct -- train pretrain --config exp.yaml training.steps=100
+primus direct -- train pretrain --config exp.yaml training.steps=100
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Train:
         parser.add_argument("--config", required=True, metavar="FILE", help="the experiment, YAML or TOML")
         parser.usage = f"{parser.prog} STAGE --config FILE [key=value | --key value ...]"
         parser.rest_to("overrides")
+        parser.first_words = ("pretrain",)
 
     def plan(self, call: TaskCall) -> TaskPlan:
         """Read the experiment, let the backend translate it, and plan the run."""
@@ -118,17 +119,23 @@ class _Planning:
             raise ConfigError(missing.what, where=where, why=missing.why, fix=missing.fix)
         backend = self.catalogue.backend(name)
         if self.args.stage not in backend.stages:
-            raise RequestError(f"{name} has no stage '{self.args.stage}'", why=f"it has: {', '.join(backend.stages)}",
-                               fix=suggestion(self.args.stage, backend.stages) or f"train {backend.stages[0]}")  # fmt: skip
+            raise RequestError(
+                f"{name} has no stage '{self.args.stage}'",
+                why=f"it has: {', '.join(backend.stages)}",
+                fix=suggestion(self.args.stage, backend.stages) or f"train {backend.stages[0]}",
+            )
         return backend
 
-    def _task_plan(self, experiment: Mapping[str, Any], place: RunPlace, planned: BackendPlan,
-                   env: Mapping[str, Any]) -> TaskPlan:  # fmt: skip
+    def _task_plan(
+        self, experiment: Mapping[str, Any], place: RunPlace, planned: BackendPlan, env: Mapping[str, Any]
+    ) -> TaskPlan:
         import yaml
 
         config = json.dumps(planned.config, indent=1, sort_keys=True)
         given = tuple(
-            Variable(name, str(value).lower() if isinstance(value, bool) else str(value), "experiment", self.args.config)
+            Variable(
+                name, str(value).lower() if isinstance(value, bool) else str(value), "experiment", self.args.config
+            )
             for name, value in env.items()
         )
         again = f"primus direct -- train {self.args.stage} --config {shlex.quote(self.args.config)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
@@ -11,11 +12,20 @@ from primus_core.errors import RequestError, suggestion
 __all__ = ["Parser", "flags_of", "parse_segment"]
 
 
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Help as wide as the terminal. argparse would ask `shutil`, which loads every compression library to say so."""
+    try:
+        width = os.get_terminal_size(1).columns
+    except OSError:
+        width = int(os.environ.get("COLUMNS") or 100)
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=32, width=max(width - 2, 40))
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises `RequestError` where argparse would print usage and exit."""
 
     def __init__(self, *args: Any, segment: str = "", **kwargs: Any) -> None:
-        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        kwargs.setdefault("formatter_class", _formatter)
         kwargs["allow_abbrev"] = False  # `--dur` for `--duration` breaks when `--dummy` comes
         super().__init__(*args, **kwargs)
         self.segment = segment

@@ -121,14 +121,17 @@ def _request(words: list[str]) -> int:
 
 
 def _show(plan: "Plan", *, as_json: bool) -> int:
+    from primus_core.secrets import redact, values_in
+
     if as_json:
         import json
 
-        sys.stdout.write(json.dumps(plan.to_dict(), indent=1) + "\n")
+        text = json.dumps(plan.to_dict(), indent=1) + "\n"
     else:
         from primus_core.show import script
 
-        sys.stdout.write(script(plan))
+        text = script(plan)
+    sys.stdout.write(redact(text, values_in(plan, os.environ)))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What a plugin is: the shapes that a task, a runtime and a training backend have. One page, all of it pure.
+"""What a plugin is: the shapes that a task and a runtime have (a training backend: `primus_core.backend`). All pure.
 
 Planning calls only what stands here, and nothing here may write, start or install anything, or import a
 framework: that happens later, in the process that the plan describes.
@@ -7,8 +7,8 @@ framework: that happens later, in the process that the plan describes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from primus_core.plan import Distributed, PlannedFile, Requirement, RunPlace, Step, Variable, Worker
 
@@ -16,17 +16,15 @@ if TYPE_CHECKING:
     import argparse
 
     from primus_core.arguments import Parser
-    from primus_core.config.document import Document
     from primus_core.facts import Facts
 
-__all__ = ["Backend", "BackendCall", "BackendPlan", "Runtime", "RuntimeCall", "Scope", "Task", "TaskCall", "TaskPlan"]
+__all__ = ["Runtime", "RuntimeCall", "Scope", "Task", "TaskCall", "TaskPlan"]
 
 Scope = Literal["rank", "node", "run"]
 """How often a task's worker runs: on every rank, once per node, or once per run (on node 0)."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskCall:
+class TaskCall(NamedTuple):
     """One request for a task, with what is known when it is planned."""
 
     words: tuple[str, ...]
@@ -74,8 +72,7 @@ class Task(Protocol):
         """What to run. Raises `RequestError` (exit 2) for whatever is wrong with the arguments."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeCall:
+class RuntimeCall(NamedTuple):
     """One layer of a request: its options, and what comes behind it."""
 
     args: argparse.Namespace
@@ -99,51 +96,3 @@ class Runtime(Protocol):
 
     def steps(self, call: RuntimeCall) -> tuple[tuple[Step, ...], tuple[Variable, ...]]:
         """The processes to start, in order, and the variables that the runtime itself adds."""
-
-
-@dataclass(frozen=True, slots=True)
-class BackendCall:
-    """What `train` asks of a backend: one module of an experiment, merged, with the command line's overrides."""
-
-    stage: str
-    """`pretrain`, or another stage that the backend lists."""
-    config: Mapping[str, Any]
-    """Model, framework preset, overrides and command line, merged in that order; `model` under its own key."""
-    document: Document
-    """The same with the place of each key: `document.where(path)` is `file:line`, for errors."""
-    facts: Facts
-    distributed: Distributed
-    place: RunPlace
-    previous: Callable[[str], tuple[str, ...]] = field(default=lambda _: ())
-    """`previous(pattern)`: files matching a glob in earlier, unfinished runs of this experiment, newest run first."""
-
-
-@dataclass(frozen=True, slots=True)
-class BackendPlan:
-    """How a backend trains: its worker, what the worker reads, and what it needs."""
-
-    worker: Worker
-    config: Mapping[str, Any]
-    """The framework's resolved settings; `train` saves them as `config/backend_config.json` for the worker."""
-    prepare: tuple[Step, ...] = ()
-    environment: tuple[Variable, ...] = ()
-    requires: tuple[Requirement, ...] = ()
-    notes: tuple[str, ...] = ()
-    metrics_rank: int = 0
-
-
-@runtime_checkable
-class Backend(Protocol):
-    """A training framework behind `train`. Entry-point group `primus.backends`."""
-
-    name: str
-    stages: tuple[str, ...]
-
-    def presets(self) -> str:
-        """Folder with `models/` and `modules/`, the presets that the package ships."""
-
-    def adopt(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """A Primus experiment made from a whole file in the framework's own form, or None if it is not one."""
-
-    def resolve(self, call: BackendCall) -> BackendPlan:
-        """Translate and validate. Raises `ConfigError` with file, line and suggestion; imports no framework."""

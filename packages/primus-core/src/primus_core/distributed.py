@@ -63,7 +63,7 @@ def _number(name: str, environ: Mapping[str, str], default: int, low: int, high:
         text = environ.get(source, "").strip()
         if not text:
             continue
-        if not re.fullmatch(r"\d+", text) or not low <= int(text) <= high:
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not low <= int(text) <= high:
             raise RequestError(
                 f"{source} is '{text}'",
                 why=f"it takes a whole number from {low} to {high}",
@@ -77,8 +77,8 @@ def _devices(facts: Facts, environ: Mapping[str, str]) -> int:
     """Ranks per node when nobody says: the GPUs that the person left visible, or one process."""
     count = len(facts.gpus)
     for name in _VISIBLE:
-        if count and (listed := environ.get(name)):
-            count = min(count, len([item for item in listed.split(",") if item.strip()]))
+        if name in environ:  # empty: the person hid them all
+            count = min(count, len([item for item in environ[name].split(",") if item.strip()]))
     return max(count, 1)
 
 

@@ -15,7 +15,7 @@ from primus_core.secrets import is_secret_name, looks_secret
 
 __all__ = ["from_options", "merge"]
 
-_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Variable, ...]:
@@ -36,16 +36,21 @@ def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Va
 
 
 def _file(path: str, environ: Mapping[str, str]) -> Iterable[Variable]:
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        for number, line in enumerate(file, 1):
-            text = line.strip().removeprefix("export ").strip()
-            if text and not text.startswith("#"):
-                yield _variable(text, environ, f"--env {path}", f"{path}:{number}")
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().split("\n")
+    except OSError as error:
+        raise RequestError(f"--env {path}: the file cannot be read", why=str(error.strerror)) from None
+    for number, line in enumerate(lines, 1):
+        text = line.strip().removeprefix("export ").strip()
+        if text and not text.startswith("#"):
+            name, equals, value = text.partition("=")
+            yield _variable(f"{name}{equals}{_unquoted(value)}", environ, f"--env {path}", f"{path}:{number}")
 
 
 def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) -> Variable:
     name, equals, value = text.partition("=")
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise RequestError(
             f"{where}: '{name}' is neither NAME=VALUE, nor the NAME of a variable, nor a file",
             fix="for example --env NCCL_DEBUG=INFO",
@@ -55,7 +60,9 @@ def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) ->
             f"{where}: {name} is not set here, so there is no value to pass on",
             fix=f"export {name}=..., or write --env {name}=VALUE",
         )
-    value = _unquoted(value) if equals else environ[name]
+    if "\0" in value:
+        raise RequestError(f"{where}: the value of {name} holds a NUL character", fix="no environment can carry one")
+    value = value if equals else environ[name]
     return Variable(name, value, origin, secret=is_secret_name(name) or looks_secret(value))
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from primus_core import failure, summary
@@ -16,7 +15,7 @@ from primus_core.files import link_atomically, write_atomically
 from primus_core.host import HostRoot
 from primus_core.plan import Plan, Requirement, Step
 from primus_core.rundir import COMPLETED
-from primus_core.secrets import secret_values
+from primus_core.secrets import redact, values_in
 from primus_core.supervise import Ended, Signals, Watch, supervise
 
 __all__ = ["execute"]
@@ -60,12 +59,20 @@ def _is_here(requirement: Requirement) -> bool:
         return False
 
 
+def _unwritable(directory: str, error: OSError) -> MachineError:
+    return MachineError(
+        f"the run directory {directory} cannot be made",
+        why=f"{error.strerror}: {error.filename}",
+        fix="give a `workspace:` where you may write",
+    )
+
+
 class _Run:
     def __init__(self, plan: Plan, host: HostRoot, signals: Signals, *, debug: bool) -> None:
         self.plan, self.signals = plan, signals
         self.directory = plan.place.directory
         self.environ = {**host.environ, **{v.name: v.value for v in plan.environment}}
-        self.secrets = secret_values({**self.environ, **_marked(plan)})
+        self.secrets = values_in(plan, host.environ)
         self.started = time.time()
         self.debug = debug
         self.host = host
@@ -94,22 +101,21 @@ class _Run:
         place = self.plan.place
         try:
             os.makedirs(os.path.dirname(self.directory), exist_ok=True)
+        except OSError as error:
+            raise _unwritable(self.directory, error) from None
+        try:
             os.mkdir(self.directory)
         except FileExistsError:
             if not place.joined:
                 raise RunDirectoryTaken(self.directory) from None
         except OSError as error:
-            raise MachineError(
-                f"the run directory {self.directory} cannot be made",
-                why=str(error.strerror),
-                fix="give a `workspace:` where you may write",
-            ) from None
+            raise _unwritable(self.directory, error) from None
         os.makedirs(f"{self.directory}/logs", exist_ok=True)
         for file in self.plan.files:
             path = f"{self.directory}/{file.path}"
             os.makedirs(os.path.dirname(path), exist_ok=True)
             write_atomically(path, file.text)
-        write_atomically(f"{self.directory}/plan.json", json.dumps(self.plan.to_dict(), indent=1))
+        write_atomically(f"{self.directory}/plan.json", redact(json.dumps(self.plan.to_dict(), indent=1), self.secrets))
         self._write_metadata(status="started")
         if place.link and not link_atomically(os.path.basename(self.directory), place.link):
             self._say(f"primus: note: {place.link} is no link, so it does not point at this run\n")
@@ -179,7 +185,9 @@ class _Run:
                 step=step.name if step else "run",
                 last_metrics=summary.last_step(metrics),
             )
-            trace = f"\n[rank {first.rank}] {first.traceback}\n" if first and first.traceback else "\n"
+            # A lone rank's traceback is the last thing on the console already.
+            again = first is not None and step is not None and step.ranks > 1 and first.traceback
+            trace = f"\n[rank {first.rank}] {first.traceback}\n" if first and again else "\n"
             return trace + block
         seconds = time.time() - self.started
         return summary.render(metrics, status=status, run_dir=run, seconds=seconds, next_steps=self.plan.next_steps)
@@ -201,11 +209,6 @@ class _Run:
         if self.plan.log_file:
             with open(self.plan.log_file, "a", encoding="utf-8") as file:
                 file.write(text)
-
-
-def _marked(plan: Plan) -> Mapping[str, str]:
-    """Variables that the plan marks as secret, under names that say so."""
-    return {f"{index}_SECRET": v.value for index, v in enumerate(plan.environment) if v.secret}
 
 
 def _short(path: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from primus_core.host import HostRoot
 
@@ -12,8 +12,7 @@ __all__ = ["Facts", "Gpu", "read"]
 _AMD, _NVIDIA = 0x1002, 0x10DE
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(NamedTuple):
     """One device that a rank can use (a partition counts as a device)."""
 
     vendor: str
@@ -24,8 +23,7 @@ class Gpu:
     """-1: the machine does not say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """The machine as the planner sees it."""
 
     environ: Mapping[str, str]
@@ -60,7 +58,7 @@ def _amd(host: HostRoot) -> tuple[Gpu, ...]:
     """AMD devices by the kernel driver's topology: no ROCm tool needed. CPU nodes have `simd_count 0`."""
     nodes = "/sys/class/kfd/kfd/topology/nodes"
     found = []
-    for node in sorted(host.names(nodes), key=int):
+    for node in sorted(filter(str.isdigit, host.names(nodes)), key=int):
         lines = (host.text(f"{nodes}/{node}/properties") or "").splitlines()
         properties = dict(line.split(None, 1) for line in lines if " " in line)
         if int(properties.get("simd_count", 0)) > 0:
@@ -94,4 +92,5 @@ def _numa_node(host: HostRoot, address: str) -> int:
 def _numa(host: HostRoot) -> dict[int, str]:
     folder = "/sys/devices/system/node"
     nodes = [name for name in host.names(folder) if name.startswith("node") and name[4:].isdigit()]
-    return {int(name[4:]): host.text(f"{folder}/{name}/cpulist") or "" for name in nodes}
+    cpus = {int(name[4:]): host.text(f"{folder}/{name}/cpulist") or "" for name in nodes}
+    return {node: listed for node, listed in cpus.items() if listed}  # memory of a GPU can be a node without CPUs

@@ -16,7 +16,8 @@ from primus_core.rank import FAILURES
 __all__ = ["Failure", "first_failure", "report"]
 
 # torchrun's table (torch.distributed.elastic.multiprocessing.errors.ChildFailedError), with exit codes by rank.
-_ROW = re.compile(r"rank\s*:\s*(\d+) \(local_rank: (\d+)\)\s*\n\s*exitcode\s*:\s*(-?\d+)")
+_ROW = re.compile(r"host\s*:\s*(\S+)\s*\n\s*rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+)")
+_ROOT_CAUSE = "Root Cause (first observed failure):"
 # Signals that come from outside or from the rank's own fault. SIGABRT and SIGTERM may follow another rank's end.
 _OWN = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 
@@ -50,13 +51,21 @@ def _recorded(run_dir: str) -> list[Failure]:
 
 
 def _signalled(launch_log: str) -> list[Failure]:
-    """Ranks that a signal ended: they could leave no record."""
+    """Ranks that a signal ended: they could leave no record. The one that torchrun saw first comes first."""
+    others, _, root = launch_log.partition(_ROOT_CAUSE)
     found = []
-    for rank, _, code in _ROW.findall(launch_log):
+    for host, rank, code in _ROW.findall(root) + _ROW.findall(others):
         if int(code) < 0:
-            name = signal.Signals(-int(code)).name
-            found.append(Failure(int(rank), 128 - int(code), f"ended by {name}" + _hint(name)))
+            name = _signal_name(-int(code))
+            found.append(Failure(int(rank), 128 - int(code), f"ended by {name}" + _hint(name), host=host))
     return found
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal, or no signal at all
+        return f"signal {number}"
 
 
 def _hint(name: str) -> str:
@@ -87,8 +96,8 @@ def report(
 ) -> str:
     """The block that ends the console of a failed run."""
     rows = [("exit code", str(exit_code))]
-    if not failure and exit_code > 128:
-        rows.append(("what", f"the launcher was ended by {signal.Signals(exit_code - 128).name}"))
+    if not failure and exit_code - 128 in set(signal.Signals):
+        rows.append(("what", f"the launcher was ended by {_signal_name(exit_code - 128)}"))
     if failure:
         at = time.strftime(" at %H:%M:%S", time.localtime(failure.time)) if failure.time else ""
         host = f" ({failure.host})" if failure.host else ""

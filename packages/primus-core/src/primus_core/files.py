@@ -27,6 +27,8 @@ def link_atomically(target: str, path: str) -> bool:
     if os.path.lexists(path) and not os.path.islink(path):
         return False
     staged = f"{path}.{os.getpid()}.partial"
+    if os.path.lexists(staged):  # of a process that was killed here; in containers pids come again
+        os.unlink(staged)
     os.symlink(target, staged)
     os.replace(staged, path)
     return True

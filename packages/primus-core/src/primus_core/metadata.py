@@ -20,7 +20,8 @@ class EntryPoint:
 
     def __init__(self, group: str, name: str, value: str, folder: str) -> None:
         self.group, self.name, self.folder = group, name, folder
-        self.module, _, self.attribute = value.partition(":")
+        target = value.partition("[")[0].replace(" ", "")  # `module:attribute [extra]`, an old form
+        self.module, _, self.attribute = target.partition(":")
         self.package, self.version = _package_of(folder)
 
 
@@ -41,7 +42,7 @@ def _folders() -> "Iterator[str]":
         for name in sorted(names):
             if name.endswith(".dist-info") and (package := _package_of(name)[0]) not in seen:
                 seen.add(package)
-                yield f"{place}/{name}"
+                yield f"{place or '.'}/{name}"
 
 
 def _read(path: str, size: int = 1 << 16) -> str:

@@ -9,10 +9,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 
-__all__ = ["METRICS_FILE_VARIABLE", "Metrics", "append", "log_line"]
-
-METRICS_FILE_VARIABLE = "PRIMUS_METRICS_FILE"
-"""Environment variable that tells a worker where `metrics.jsonl` is."""
+__all__ = ["Metrics", "append", "log_line"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

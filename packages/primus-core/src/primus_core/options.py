@@ -73,14 +73,26 @@ def _walk(
         option = options.get(name)
         if option is not None:
             flat[name] = _typed(option, value, document.where(here))
-        elif isinstance(value, Mapping) and any(known.startswith(name + ".") for known in options):
-            _walk(value, here, document, options, framework, flat)
+        elif any(known.startswith(name + ".") for known in options):
+            _walk(_section(value, here, document), here, document, options, framework, flat)
         elif "." in key:
             nested: dict[str, Any] = {key.split(".", 1)[0]: {key.split(".", 1)[1]: value}}
             marks = Document({}, {(*path, *key.split(".")): document.where(here), path: document.where(here)})
             _walk(nested, path, marks, options, framework, flat)
         else:
             raise _unknown(here, document, options, framework)
+
+
+def _section(value: Any, path: Path, document: Document) -> Mapping[str, Any]:
+    """A section; one whose settings are all commented out is an empty one."""
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigError(
+            f"'{dotted(path)}' is {value!r}",
+            where=document.where(path),
+            why="it is a section of settings",
+            fix="write keys and values below it, indented",
+        )
+    return value or {}
 
 
 def _unknown(path: Path, document: Document, options: Mapping[str, Option], framework: str) -> ConfigError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
 from collections import deque
 
@@ -52,9 +53,12 @@ class Outlet(threading.Thread):
         while view and descriptor not in self._dead:
             try:
                 view = view[os.write(descriptor, view) :]
+            except BlockingIOError:  # another program made the terminal non-blocking
+                select.select([], [descriptor], [])
             except OSError:
                 self._dead.add(descriptor)
-        self.dropped += len(view)
+        with self._ready:
+            self.dropped += len(view)
 
     def close(self, timeout_s: float) -> None:
         """Write what is queued, for at most `timeout_s` seconds."""
@@ -62,3 +66,6 @@ class Outlet(threading.Thread):
             self._closing = True
             self._ready.notify()
         self.join(timeout_s)
+        if self.is_alive():
+            with self._ready:
+                self.dropped += self._size

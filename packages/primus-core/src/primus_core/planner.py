@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass, replace
 
-from primus_core import environment, metadata
+from primus_core import environment, metadata, variables
 from primus_core.arguments import Parser, flags_of, parse_segment
 from primus_core.contracts import Runtime, RuntimeCall, Task, TaskCall, TaskPlan
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
-from primus_core.metrics import METRICS_FILE_VARIABLE
 from primus_core.plan import SCHEMA, Plan, Variable
 from primus_core.plugins import Catalogue
 from primus_core.request import Layer, Request
-from primus_core.rundir import RUN_DIR_VARIABLE, RUN_ID_VARIABLE, place
-from primus_core.secrets import redact_words, secret_values
+from primus_core.rundir import place
+from primus_core.secrets import redact_words, values_in
 
 __all__ = ["Planned", "plan", "runtime_parser", "task_parser"]
 
@@ -75,8 +75,7 @@ def plan(request: Request, facts: Facts, catalogue: Catalogue, command: tuple[st
     call = TaskCall(words, task_args, facts, place_in_job, lambda workspace, exp: place(facts, workspace, exp))
     task_plan = task.plan(call)
     result = _assemble(task_plan, name, args, runtime, RuntimeCall(args, facts, place_in_job, task_plan, task.scope))
-    hidden = secret_values({**facts.environ, **{v.name: v.value for v in result.environment if v.secret}})
-    result = replace(result, command=redact_words(command, hidden))
+    result = replace(result, command=redact_words(command, values_in(result, facts.environ)))
     return Planned(result, args.dry_run or request.dry_run, args.json, args.debug or request.debug)
 
 
@@ -92,12 +91,12 @@ def _only_layer(request: Request) -> Layer:
 
 
 def _assemble(task: TaskPlan, name: str, args: argparse.Namespace, runtime: Runtime, call: RuntimeCall) -> Plan:
-    steps, variables = runtime.steps(call)
+    steps, ranks = runtime.steps(call)
     options = environment.from_options(getattr(args, "env", []), call.facts.environ)
     own = (
-        Variable(RUN_DIR_VARIABLE, task.place.directory, "primus", "where this run keeps its files"),
-        Variable(RUN_ID_VARIABLE, task.place.run_id, "primus", "names the run"),
-        Variable(METRICS_FILE_VARIABLE, f"{task.place.directory}/metrics.jsonl", "primus", "step metrics go here"),
+        Variable(variables.RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),
+        Variable(variables.RUN_ID, task.place.run_id, "primus", "names the run"),
+        Variable(variables.METRICS_FILE, f"{task.place.directory}/metrics.jsonl", "primus", "step metrics go here"),
     )
     debug = (Variable("PRIMUS_LOG_LEVEL", "DEBUG", "--debug"),) if args.debug else ()
     return Plan(
@@ -109,7 +108,7 @@ def _assemble(task: TaskPlan, name: str, args: argparse.Namespace, runtime: Runt
         place=task.place,
         distributed=call.distributed,
         environment=environment.merge(
-            call.facts.environ, low=(*task.environment, *debug), forced=(*variables, *own), options=options
+            call.facts.environ, low=(*task.environment, *debug), forced=(*ranks, *own), options=options
         ),
         steps=steps,
         files=task.files,
@@ -119,5 +118,9 @@ def _assemble(task: TaskPlan, name: str, args: argparse.Namespace, runtime: Runt
         next_steps=task.next_steps,
         metrics_rank=task.metrics_rank,
         grace_period_s=getattr(args, "grace_period", 8.0),
-        log_file=getattr(args, "log_file", ""),
+        log_file=_absolute(getattr(args, "log_file", ""), call.facts),
     )
+
+
+def _absolute(path: str, facts: Facts) -> str:
+    return os.path.normpath(os.path.join(facts.cwd, path)) if path else ""

@@ -9,13 +9,15 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from primus_core import metadata
-from primus_core.contracts import Backend, Runtime, Task
+from primus_core.contracts import Runtime, Task
 from primus_core.errors import MachineError, PrimusError, RequestError
 from primus_core.project import Project
+
+if TYPE_CHECKING:
+    from primus_core.backend import Backend
 
 __all__ = ["Catalogue", "Plugin", "task_name"]
 
@@ -30,8 +32,7 @@ _KNOWN_HOMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(NamedTuple):
     """One plugin: what it is, where it comes from, how to load it. Nothing is imported until `load`."""
 
     kind: str

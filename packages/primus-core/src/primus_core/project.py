@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Project", "find"]
 
@@ -12,8 +12,7 @@ FILE = "primus.yaml"
 _KEYS = ("plugins",)
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(NamedTuple):
     """What `primus.yaml` in the current folder says; empty where there is none."""
 
     plugin_files: tuple[str, ...] = ()

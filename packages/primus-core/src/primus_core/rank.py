@@ -13,12 +13,10 @@ import sys
 import time
 from types import TracebackType
 
-__all__ = ["FAILURES", "NUMA_VARIABLE", "STREAMS_VARIABLE", "main"]
+from primus_core import variables
 
-STREAMS_VARIABLE = "PRIMUS_STREAMS"
-"""Folder with the named pipes `<rank>.out` and `<rank>.err`; unset: output stays where it is."""
-NUMA_VARIABLE = "PRIMUS_NUMA_CPUS"
-"""CPU lists by local rank, separated by `;`."""
+__all__ = ["FAILURES", "main"]
+
 FAILURES = "logs/failures"
 """Folder in the run directory with one `rank_<r>.json` for each rank that failed."""
 
@@ -55,9 +53,9 @@ def _bind(lists: str, local_rank: int) -> None:
 def main(argv: list[str]) -> int:
     """Run `argv[0]` as a program with the rest as its arguments; its exit code."""
     rank = _number("RANK")
-    if folder := os.environ.pop(STREAMS_VARIABLE, ""):
+    if folder := os.environ.pop(variables.STREAMS, ""):
         _join_streams(folder, rank)
-    if lists := os.environ.get(NUMA_VARIABLE, ""):
+    if lists := os.environ.get(variables.NUMA_CPUS, ""):
         _bind(lists, _number("LOCAL_RANK"))
     sys.argv = argv
     try:
@@ -65,6 +63,7 @@ def main(argv: list[str]) -> int:
     except SystemExit as stop:
         return _stopped(stop, rank)
     except KeyboardInterrupt:
+        _record(rank, 130, "KeyboardInterrupt", "SIGINT", "")
         return 130
     except BaseException as error:  # whatever a user's program raises is recorded, then shown
         return _failed(error, rank)
@@ -107,7 +106,7 @@ def _without_launcher(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _record(rank: int, code: int, kind: str, message: str, trace: str) -> None:
-    run_dir = os.environ.get("PRIMUS_RUN_DIR", "")
+    run_dir = os.environ.get(variables.RUN_DIR, "")
     if not run_dir or not os.path.isdir(run_dir):
         return
     import json

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from primus_core import variables
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError
 from primus_core.plan import Worker
@@ -138,7 +139,7 @@ def _main(words: Sequence[str]) -> int:
         words=tuple(rest),
         rank=int(environ.get("RANK", 0)),
         world_size=int(environ.get("WORLD_SIZE", 1)),
-        run_dir=environ.get("PRIMUS_RUN_DIR", ""),
+        run_dir=environ.get(variables.RUN_DIR, ""),
     )
     return load(path)[name].function(call) or 0
 

@@ -8,15 +8,14 @@ No argument library understands segments, so this comes first; each segment then
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from primus_core.errors import RequestError, suggestion
 
 __all__ = ["Layer", "Request", "parse"]
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """One runtime with its options, not yet parsed. `segment` counts from 1."""
 
     runtime: str
@@ -24,8 +23,7 @@ class Layer:
     segment: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What the person asked for, nothing decided. `task` keeps every word, further `--` included."""
 
     layers: tuple[Layer, ...]
@@ -55,7 +53,7 @@ def parse(words: Sequence[str], runtimes: Collection[str], tasks: Collection[str
         head = rest[0] if end else None
         number = len(layers) + 1
         if head is None:
-            raise _nothing(number, bool(layers), tasks)
+            raise _nothing(number, bool(layers), bool(rest), tasks)
         if head not in runtimes:
             _require_task(head, number, bool(layers), runtimes, tasks, rest)
             return Request(tuple(layers), tuple(rest), flags["--dry-run"], flags["--debug"])
@@ -65,14 +63,13 @@ def parse(words: Sequence[str], runtimes: Collection[str], tasks: Collection[str
         rest = rest[end + 1 :]
 
 
-def _nothing(number: int, nested: bool, tasks: Collection[str]) -> RequestError:
+def _nothing(number: int, nested: bool, dashes: bool, tasks: Collection[str]) -> RequestError:
     if nested:
         return RequestError(
             f"segment {number} is empty: nothing follows the `--`", fix=f"name a task there: {', '.join(sorted(tasks))}"
         )
-    return RequestError(
-        "segment 1 is empty: the command begins with `--`", fix="begin with a runtime: primus direct -- ..."
-    )
+    why = "the command begins with `--`" if dashes else "no runtime follows"
+    return RequestError(f"segment 1 is empty: {why}", fix="begin with a runtime: primus direct -- ...")
 
 
 def _require_task(

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import glob
-import json
 import os
 import re
 import time
 from collections.abc import Iterator
 
+from primus_core import variables
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
 from primus_core.plan import RunPlace
 
-__all__ = ["COMPLETED", "RUN_DIR_VARIABLE", "RUN_ID_VARIABLE", "earlier_files", "metadata", "place"]
+__all__ = ["COMPLETED", "earlier_files", "metadata", "place"]
 
-RUN_DIR_VARIABLE = "PRIMUS_RUN_DIR"
-"""Set by an outer layer: the inner ones join its run."""
-RUN_ID_VARIABLE = "PRIMUS_RUN_ID"
 COMPLETED = "completed"
 
-_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _STAMP = r"_\d{4}_\d{2}_\d{2}_\d{6}(_\d+)?"
 
 
@@ -30,9 +26,9 @@ def place(facts: Facts, workspace: str, exp_name: str) -> RunPlace:
     Raises:
         RequestError: the name cannot be a folder's.
     """
-    if joined := facts.environ.get(RUN_DIR_VARIABLE):
-        return RunPlace(facts.environ.get(RUN_ID_VARIABLE) or os.path.basename(joined), joined, "", joined=True)
-    if not _NAME.match(exp_name):
+    if joined := facts.environ.get(variables.RUN_DIR):
+        return RunPlace(facts.environ.get(variables.RUN_ID) or os.path.basename(joined), joined, "", joined=True)
+    if not _NAME.fullmatch(exp_name):
         raise RequestError(
             f"'{exp_name}' cannot name a run",
             why="it becomes a folder's name",
@@ -49,6 +45,8 @@ def place(facts: Facts, workspace: str, exp_name: str) -> RunPlace:
 
 def metadata(directory: str) -> dict[str, object]:
     """A run's `metadata.json`; empty where there is none that can be read."""
+    import json  # a plan reads no earlier run unless its experiment has one
+
     try:
         with open(os.path.join(directory, "metadata.json"), encoding="utf-8") as file:
             data = json.load(file)
@@ -62,6 +60,8 @@ def earlier_files(place: RunPlace, pattern: str) -> tuple[str, ...]:
 
     It stops at the newest run that completed: what came before that one is done with.
     """
+    import glob
+
     return tuple(path for run in _unfinished(place) for path in sorted(glob.glob(f"{glob.escape(run)}/{pattern}")))
 
 

@@ -5,30 +5,47 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from primus_core.plan import SECRET
+from primus_core.plan import SECRET, Plan
 
-__all__ = ["is_secret_key", "is_secret_name", "looks_secret", "redact", "redact_words", "secret_values"]
+__all__ = [
+    "is_secret_key",
+    "is_secret_name",
+    "looks_secret",
+    "redact",
+    "redact_words",
+    "secret_values",
+    "values_in",
+]
 
 _WORDS = frozenset({"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"})
+# Words around TOKEN that make it a piece of text, not a secret: `eos_token`, `flops_per_token`.
+_TEXT_TOKENS = frozenset({"EOS", "BOS", "PAD", "UNK", "MASK", "SEP", "CLS", "STOP", "START", "END", "IMAGE", "PER"})
+_ENDINGS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "APIKEY")  # PGPASSWORD
 # A value may be a secret by its shape: Hugging Face, GitHub, GitLab, OpenAI/Anthropic, Slack, AWS, JWT.
 _SHAPES = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{20,}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-[\w-]{20,}"
     r"|xox[abposr]-[\w-]{10,}|AKIA[A-Z0-9]{16}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,})"
 )
+MAY_HIDE_SECRET = re.compile(rb"://|hf_|gh[opsur]_|github_pat_|glpat-|sk-|xox|AKIA|eyJ")
+"""Found in every text that `redact` could change without knowing a value: a cheap look before it."""
 _IN_URL = re.compile(r"(?<=://)([^/\s:@]*):([^/\s@]+)@")
 
 
 def is_secret_name(name: str) -> bool:
     """Whether an environment variable's name says that its value is a secret (`HF_TOKEN`, `WANDB_API_KEY`)."""
     words = name.upper().split("_")
-    return bool(_WORDS & set(words)) or words[-1] == "KEY"
+    last = words[-1]
+    return bool(_WORDS & set(words)) or last == "KEY" or last.endswith(_ENDINGS) or words[1:][-1:] == ["PWD"]
 
 
 def is_secret_key(name: str) -> bool:
-    """The same for a key of a config, where `text_key` is no secret but `api_key` is."""
+    """The same for a key of a config: `api_key` and `hf_token`, but not `text_key`, `token_dispatcher`, `eos_token`."""
     words = re.split(r"[_.\-]", name.upper())
-    return bool(_WORDS & set(words)) or (
-        words[-1] == "KEY" and {"API", "ACCESS", "PRIVATE", "AUTH"} & set(words) != set()
+    found = set(words)
+    if words[-1] == "TOKEN":
+        return not _TEXT_TOKENS & found
+    return bool((_WORDS - {"TOKEN"}) & found) or (
+        words[-1] == "KEY" and bool({"API", "ACCESS", "PRIVATE", "AUTH"} & found)
     )
 
 
@@ -38,10 +55,21 @@ def looks_secret(value: str) -> bool:
 
 
 def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The values in `environ` that must not appear anywhere, longest first. Under six characters masks too much."""
-    found = {value for name, value in environ.items() if is_secret_name(name)}
+    """The values in `environ` that must not appear anywhere, longest first. Under six characters masks too much.
+
+    Of a value with several lines (a private key) each line counts too, since logs are read line by line.
+    """
+    secrets = [value for name, value in environ.items() if is_secret_name(name)]
+    found = {part for value in secrets for part in (value, *value.splitlines())}
     found |= {match[2] for value in environ.values() for match in _IN_URL.finditer(value)}
     return tuple(sorted((value for value in found if len(value) >= 6), key=len, reverse=True))
+
+
+def values_in(plan: Plan, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The values that must not appear anywhere when `plan` is shown, saved or run in `environ`."""
+    own = {variable.name: variable.value for variable in plan.environment}
+    marked = {f"{index}_SECRET": v.value for index, v in enumerate(plan.environment) if v.secret}
+    return secret_values({**environ, **own, **marked})
 
 
 def redact(text: str, values: Iterable[str] = ()) -> str:
@@ -59,7 +87,7 @@ def redact_words(words: Iterable[str], values: Iterable[str] = ()) -> tuple[str,
         name, equals, _ = word.lstrip("-").partition("=")
         hide = hide_next
         hide_next = word.startswith("--") and not equals and is_secret_key(name)
-        if equals and (is_secret_key(name) or is_secret_name(name)):
+        if equals and (is_secret_key(name) or (name.isupper() and is_secret_name(name))):
             safe.append(word[: word.index("=") + 1] + SECRET)
         else:
             safe.append(SECRET if hide else redact(word, values))

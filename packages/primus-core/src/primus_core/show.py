@@ -22,6 +22,7 @@ def script(plan: Plan) -> str:
     ]
     head += [f"# note       {note}" for note in plan.notes]
     head += [f"# needs      {r.kind} {r.name}" for r in plan.requires]
+    head = [line.replace("\n", "\\n") for line in head]
     parts = ["\n".join(head), _variables(plan.environment), _files(plan)]
     parts += [_step(step, plan) for step in plan.steps]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -52,7 +53,11 @@ def _files(plan: Plan) -> str:
 
 
 def _file(plan: Plan, file: PlannedFile) -> str:
-    return f"cat > {shlex.quote(_join(plan, file.path))} <<'{_FILE_END}'\n{file.text.rstrip()}\n{_FILE_END}"
+    end = _FILE_END
+    while end in file.text:
+        end += "_"
+    text = file.text if file.text.endswith("\n") else file.text + "\n"
+    return f"cat > {shlex.quote(_join(plan, file.path))} <<'{end}'\n{text}{end}"
 
 
 def _join(plan: Plan, path: str) -> str:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from primus_core.secrets import redact
+from primus_core.secrets import MAY_HIDE_SECRET, redact
 
 __all__ = ["Channel", "RankPipes", "shown"]
 
@@ -39,7 +39,7 @@ class Channel:
     _encoded: tuple[bytes, ...] = ()
 
     def __post_init__(self) -> None:
-        self._encoded = tuple(secret.encode() for secret in self.secrets)
+        self._encoded = tuple(secret.encode("utf-8", "surrogateescape") for secret in self.secrets)
 
     def read(self) -> bool:
         """Take what is there. False: there was nothing (or the writers are gone)."""
@@ -72,7 +72,7 @@ class Channel:
             self._rest = b""
 
     def _mask(self, text: bytes) -> bytes:
-        if not any(secret in text for secret in self._encoded) and b"://" not in text and b"_" not in text:
+        if not MAY_HIDE_SECRET.search(text) and not any(secret in text for secret in self._encoded):
             return text  # the common case pays for nothing else
         return redact(text.decode("utf-8", "surrogateescape"), self.secrets).encode("utf-8", "surrogateescape")
 

@@ -16,9 +16,19 @@ def read(path: str) -> list[Row]:
     """The steps in a `metrics.jsonl`; none where there is no file. A last line cut short is left out."""
     try:
         with open(path, encoding="utf-8") as file:
-            return [json.loads(line) for line in file if line.endswith("\n")]
-    except OSError:
+            rows = [_row(line) for line in file if line.endswith("\n")]
+    except (OSError, UnicodeDecodeError):
         return []
+    return [row for row in rows if row]
+
+
+def _row(line: str) -> Row:
+    """A step with all that the closing lines show; a line that is none (by some worker of one's own) is empty."""
+    try:
+        row = json.loads(line)
+        return row if {"step", "steps", "loss"} <= row.keys() and isinstance(row["loss"], int | float) else {}
+    except (ValueError, AttributeError):
+        return {}
 
 
 def last_step(rows: Sequence[Row]) -> str:

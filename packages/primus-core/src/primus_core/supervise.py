@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 
+from primus_core import variables
 from primus_core.keeper import COMMANDS, become_subreaper, end_all, keep
 from primus_core.outlet import Outlet
 from primus_core.plan import Step
-from primus_core.rank import STREAMS_VARIABLE
 from primus_core.streams import Channel, RankPipes, shown
 
 __all__ = ["Ended", "Signals", "Watch", "supervise"]
@@ -42,10 +42,10 @@ class Signals:
     def __init__(self) -> None:
         self.first = 0
         self.count = 0
-        self.reader, writer = os.pipe()
-        for descriptor in (self.reader, writer):
+        self.reader, self._writer = os.pipe()
+        for descriptor in (self.reader, self._writer):
             os.set_blocking(descriptor, False)
-        self._wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._old = {number: signal.signal(number, self._note) for number in COMMANDS if number != signal.SIGKILL}
 
     def _note(self, number: int, _: FrameType | None) -> None:
@@ -55,6 +55,8 @@ class Signals:
     def restore(self) -> None:
         """Give the signals back."""
         signal.set_wakeup_fd(self._wakeup)
+        for descriptor in (self.reader, self._writer):
+            os.close(descriptor)
         for number, handler in self._old.items():
             signal.signal(number, handler)
 
@@ -96,7 +98,7 @@ def supervise(step: Step, environ: Mapping[str, str], watch: Watch) -> Ended:
     ranks = range(step.first_rank, step.first_rank + step.ranks)
     pipes = RankPipes(ranks) if step.ranks else None
     if pipes:
-        environ = {**environ, STREAMS_VARIABLE: pipes.folder}
+        environ = {**environ, variables.STREAMS: pipes.folder}
     try:
         return _Supervisor(step, environ, watch, pipes).run()
     finally:

@@ -36,6 +36,11 @@ def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
+def _parts(key: str) -> tuple[str, ...]:
+    parts = tuple(key.split("."))
+    return parts if all(parts) else (key,)
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """Data and, for each path in it, the place that it came from (`file:line`, or `command line`)."""
@@ -60,6 +65,15 @@ class Document:
         size = len(path)
         marks = {key[size:]: mark for key, mark in self.marks.items() if key[:size] == path}
         return Document(dict(data) if isinstance(data, Mapping) else {}, marks)
+
+    def nested(self) -> Document:
+        """The same with its dotted keys (`training.steps: 5`) written out, so that they merge with other sources."""
+        data: dict[str, Any] = {}
+        for key, value in self.data.items():
+            for part in reversed(_parts(key)[1:]):
+                value = {part: value}  # noqa: PLW2901  # built from the inside
+            data = deep_merge(data, {_parts(key)[0]: value})
+        return Document(data, {(*_parts(str(k[0])), *k[1:]) if k else k: mark for k, mark in self.marks.items()})
 
     def below(self, path: Path) -> Document:
         """This document, moved below `path`."""

@@ -19,7 +19,7 @@ from primus_core.errors import ConfigError, suggestion
 
 __all__ = ["Experiment", "Module", "merged", "parse", "select"]
 
-_PRESET = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")
+_PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _SUFFIXES = (".yaml", ".yml", ".toml")
 
 
@@ -61,11 +61,11 @@ def parse(document: Document) -> Experiment:
 
 
 def _explain(error: ValidationError, document: Document) -> ConfigError:
-    first = error.errors()[0]
-    # pydantic adds the branch of a union (`str`, `dict[...]`) to the path; the file has no such key
-    path: Path = tuple(
-        part for part in first["loc"] if not (isinstance(part, str) and re.match(r"(str|int|float|bool|dict)\b", part))
-    )
+    # A misspelt key before the key that it leaves missing: its message has the line and the suggestion.
+    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    path: Path = tuple(first["loc"])
+    while first["type"] not in ("extra_forbidden", "missing") and not _stands(document.data, path):
+        path = path[:-1]  # pydantic adds the branch of a union (`str`, `dict[...]`); the file has no such key
     name = ".".join(map(str, path))
     where = document.where(path)
     if first["type"] == "extra_forbidden":
@@ -79,7 +79,16 @@ def _explain(error: ValidationError, document: Document) -> ConfigError:
     if first["type"] == "missing":
         return ConfigError(f"'{name}' is missing", where=where, fix=f"add `{path[-1]}:`")
     given = at(document.data, path)
-    return ConfigError(f"'{name}' is {given!r}", where=where, why=first["msg"])
+    return ConfigError(f"'{name}' is {given!r}", where=where, why=first["msg"], fix=_FIXES.get(first["type"], _NESTED))
+
+
+_NESTED = "write keys and values below it, indented"
+_FIXES = {"string_type": "write text, in quotes where it looks like a number"}
+
+
+def _stands(data: Any, path: Path) -> bool:
+    around = at(data, path[:-1])
+    return not path or (isinstance(around, Mapping) and path[-1] in around)
 
 
 def _fields_beside(path: Path) -> list[str]:
@@ -130,7 +139,7 @@ class _Presets:
             if not os.path.isfile(path):
                 raise ConfigError(f"there is no file '{name}' beside the experiment", where=where)
             return path
-        if not _PRESET.match(name):
+        if not _PRESET.fullmatch(name):
             raise _escape(name, where)
         return self._named(kind, name, where)
 
@@ -170,9 +179,9 @@ def merged(
     presets = _Presets(folder, beside, environ)
     path: Path = ("modules", module)
     model = _source(document, (*path, "model"), lambda n, w: presets.read("models", n, w)).below(("model",))
-    config = _source(document, (*path, "config"), lambda n, w: presets.read("modules", n, w))
+    config = _source(document, (*path, "config"), lambda n, w: presets.read("modules", n, w)).nested()
     data = document.section((*path, "data")).below(("data",)) if at(document.data, (*path, "data")) else Document()
-    overrides = document.section((*path, "overrides"))
+    overrides = document.section((*path, "overrides")).nested()
     return command_line.over(overrides.over(data.over(config.over(model))))
 
 

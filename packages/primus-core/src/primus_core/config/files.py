@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import yaml
 
-from primus_core.config.document import Document, Path
+from primus_core.config.document import Document, Path, at
 from primus_core.config.interpolation import interpolate
 from primus_core.errors import ConfigError
 
@@ -45,8 +45,12 @@ def _scalar(tag: str, text: str) -> Any:
     if kind == "int":
         return int(text, 0) if text[:2].lower() in ("0o", "0x") else int(text)
     if kind == "float":
-        return float(text.replace(".inf", "inf").replace(".Inf", "inf").replace(".INF", "inf").replace(".nan", "nan"))
+        return float(re.sub(r"\.(?=inf|nan)", "", text.lower()))
     return {"bool": text.lower() == "true", "null": None}.get(kind, text)
+
+
+_TAG = "tag:yaml.org,2002:"
+_KINDS = frozenset({"bool", "int", "float", "null", "str", "map", "seq", "merge"})
 
 
 def parse_value(text: str) -> Any:
@@ -55,22 +59,35 @@ def parse_value(text: str) -> Any:
     `1e-5` is a float, `[1, 2]` a list, and anything that is no YAML stays the string that it is.
     """
     try:
-        data = yaml.compose(text, Loader=_Loader)
-        return None if data is None else _Convert(text="", path="", environ={}, raw=True).value(data, (), {})
-    except (yaml.YAMLError, ConfigError):
+        node = yaml.compose(text, Loader=_Loader)
+        if node is not None and not _is_whole(node, text):
+            return text
+        data = None if node is None else _Convert(path="", environ={}, raw=True).value(node, (), {})
+    except (yaml.YAMLError, ConfigError, RecursionError):
         return text
+    return text if data is None and text.lstrip().startswith("#") else data
+
+
+def _is_whole(node: yaml.Node, text: str) -> bool:
+    """Whether `node` is all of `text`, on one line: `run #5` has no comment, and `a: b` is a title, no mapping."""
+    if isinstance(node, yaml.ScalarNode) and not node.style:
+        return bool(node.value == text.strip())
+    inline = node.flow_style if isinstance(node, yaml.CollectionNode) else node.style in ("'", '"')
+    return bool(inline and node.end_mark.index == len(text.rstrip()))
 
 
 class _Convert:
     """One file's nodes to data and marks."""
 
-    def __init__(self, *, text: str, path: str, environ: Environ, raw: bool = False) -> None:
+    def __init__(self, *, path: str, environ: Environ, raw: bool = False) -> None:
         self.path, self.environ, self.raw = path, environ, raw
 
     def place(self, node: yaml.Node) -> str:
         return f"{self.path}:{node.start_mark.line + 1}"
 
     def value(self, node: yaml.Node, path: Path, marks: dict[Path, str]) -> Any:
+        if node.tag.removeprefix(_TAG) not in _KINDS:
+            raise ConfigError(f"unknown tag '{node.tag}'", where=self.place(node), fix="write the value without it")
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, path, marks)
         if isinstance(node, yaml.SequenceNode):
@@ -80,8 +97,11 @@ class _Convert:
     def scalar(self, node: yaml.ScalarNode) -> Any:
         if not self.raw and "${" in node.value:
             text = interpolate(node.value, self.environ, self.place(node))
-            return text if node.style in ("'", '"') else parse_value(text)
-        return _scalar(node.tag, node.value)
+            return text if node.style else parse_value(text)
+        try:
+            return _scalar(node.tag, node.value)
+        except ValueError as error:
+            raise ConfigError(f"'{node.value[:40]}' is no {node.tag[len(_TAG) :]}", where=self.place(node)) from error
 
     def mapping(self, node: yaml.MappingNode, path: Path, marks: dict[Path, str]) -> dict[str, Any]:
         data: dict[str, Any] = {}
@@ -101,14 +121,18 @@ class _Convert:
         return data
 
     def pairs(self, node: yaml.MappingNode) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-        """The pairs of a mapping; those of `<<` first, less what the mapping says itself."""
-        own = {key.value for key, _ in node.value if isinstance(key.value, str)}
+        """The pairs of a mapping; those of `<<` first, less what the mapping or an earlier source says itself."""
+        own = [pair for pair in node.value if not pair[0].tag.endswith(":merge")]
+        said = {str(key.value) for key, _ in own}
         for key, value in node.value:
             if key.tag.endswith(":merge"):
-                merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
-                for source in merged:
-                    yield from (pair for pair in source.value if pair[0].value not in own)
-        yield from (pair for pair in node.value if not pair[0].tag.endswith(":merge"))
+                for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    if not isinstance(source, yaml.MappingNode):
+                        raise ConfigError("`<<` takes the keys and values of an alias", where=self.place(key))
+                    pairs = [pair for pair in self.pairs(source) if str(pair[0].value) not in said]
+                    said |= {str(merged.value) for merged, _ in pairs}
+                    yield from pairs
+        yield from own
 
 
 def _yaml(text: str, path: str, environ: Environ) -> Document:
@@ -119,7 +143,10 @@ def _yaml(text: str, path: str, environ: Environ) -> Document:
         where = f"{path}:{mark.line + 1}" if mark else path
         raise ConfigError("this is not YAML", where=where, why=getattr(error, "problem", None) or str(error)) from None
     marks: dict[Path, str] = {(): path}
-    data = {} if node is None else _Convert(text=text, path=path, environ=environ).value(node, (), marks)
+    try:
+        data = {} if node is None else _Convert(path=path, environ=environ).value(node, (), marks)
+    except RecursionError:
+        raise ConfigError("an alias refers to itself", where=path, fix="write it out") from None
     return _document(data, marks, path)
 
 
@@ -138,28 +165,41 @@ def _toml(text: str, path: str, environ: Environ) -> Document:
         line = re.search(r"line (\d+)", str(error))
         where = f"{path}:{line[1]}" if line else path
         raise ConfigError("this is not TOML", where=where, why=str(error)) from None
-    marks = {(): path, **_toml_marks(text, path)}
+    marks = {(): path, **_toml_marks(text, path, data)}
 
-    def fill(value: Any, at: Path) -> Any:
+    def fill(value: Any, here: Path) -> Any:
         if isinstance(value, dict):
-            return {k: fill(v, (*at, k)) for k, v in value.items()}
+            return {k: fill(v, (*here, k)) for k, v in value.items()}
+        if isinstance(value, list):
+            return [fill(v, (*here, i)) for i, v in enumerate(value)]
+        if hasattr(value, "isoformat"):  # a date; YAML 1.2 has none, and neither has JSON
+            return value.isoformat()
         if isinstance(value, str) and "${" in value:
-            return interpolate(value, environ, Document({}, marks).where(at))
+            return interpolate(value, environ, Document({}, marks).where(here))
         return value
 
     return _document(fill(data, ()), marks, path)
 
 
-def _toml_marks(text: str, path: str) -> dict[Path, str]:
-    """Lines of `[table]` headers and of keys. tomllib keeps none; a key in an inline table gets its table's line."""
+def _toml_marks(text: str, path: str, data: dict[str, Any]) -> dict[Path, str]:
+    """Lines of `[table]` headers and of keys. tomllib keeps none; a key in an inline table gets its table's line.
+
+    What looks like either but is not in `data` is a line of a list.
+    """
     marks: dict[Path, str] = {}
     table: Path = ()
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[([\w.\- ]+)\]", line):
-            table = tuple(part.strip() for part in header[1].split("."))
-            marks[table] = f"{path}:{number}"
-        elif key := re.match(r"\s*([\w.\-]+)\s*=", line):
-            marks[(*table, *key[1].split("."))] = f"{path}:{number}"
+    inside = False  # of a string of several lines
+    for number, line in enumerate(text.split("\n"), 1):
+        was_inside, inside = inside, inside ^ (len(re.findall(r"\"{3}|'{3}", line)) % 2 == 1)
+        header = re.match(r"\s*\[\[?([\w.\- \"']+)\]\]?\s*(?:#|$)", line)
+        key = re.match(r"\s*([\w.\-\"']+)\s*=", line)
+        if was_inside or not (found := header or key):
+            continue
+        parts = tuple(part.strip(" \"'") for part in found[1].split("."))
+        here = parts if header else (*table, *parts)
+        if at(data, here) is not None:
+            marks[here] = f"{path}:{number}"
+            table = here if header else table
     return marks
 
 
@@ -186,20 +226,25 @@ def read_extended(path: str, environ: Environ, chain: tuple[str, ...] = ()) -> D
     Raises:
         ConfigError: as `read`, or the files extend one another in a circle.
     """
-    real = os.path.realpath(path)
-    if real in chain:
-        circle = " → ".join(os.path.basename(p) for p in (*chain[chain.index(real) :], real))
-        raise ConfigError("the files extend one another in a circle", where=path, why=circle, fix="cut one `extends:`")
+    chain = (*chain, os.path.realpath(path))
     document = read(path, environ)
     bases = document.data.pop("extends", [])
+    bases = bases if isinstance(bases, list) else [bases]
+    where = document.where(("extends",))
+    if not all(isinstance(base, str) for base in bases):
+        raise ConfigError("`extends` takes a path or a list of paths", where=where, fix="extends: ./base.yaml")
     result = Document({}, {})
-    for base in [bases] if isinstance(bases, str) else bases:
-        if not isinstance(base, str):
-            raise ConfigError("`extends` takes a path or a list of paths", where=document.where(("extends",)))
+    for base in bases:
         target = os.path.join(os.path.dirname(path), base)
         if not os.path.isfile(target):
             raise ConfigError(
-                f"extends '{base}', which is no file", where=document.where(("extends",)), why=f"looked for {target}"
+                f"extends '{base}', which is no file",
+                where=where,
+                why=f"looked for {target}",
+                fix="check the path: it is relative to this file",
             )
-        result = read_extended(target, environ, (*chain, real)).over(result)
+        if (real := os.path.realpath(target)) in chain:
+            circle = " → ".join(os.path.basename(p) for p in (*chain[chain.index(real) :], real))
+            raise ConfigError("the files extend one another in a circle", where=where, why=circle, fix="cut this one")
+        result = read_extended(target, environ, chain).over(result)
     return document.over(result)

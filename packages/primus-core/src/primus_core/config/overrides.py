@@ -29,7 +29,7 @@ def parse(words: Sequence[str]) -> Document:
         if not all(path):
             raise RequestError(f"'{shown}' is no setting", why="a part between its dots is empty")
         _put(data, path, parse_value(text))
-        marks[path] = f"command line: {shown}"
+        marks |= {path[:length]: f"command line: {shown}" for length in range(1, len(path) + 1)}
     return Document(data, marks)
 
 

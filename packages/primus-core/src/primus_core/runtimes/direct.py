@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import argparse
 
-from primus_core import distributed, environment
+from primus_core import distributed, environment, variables
 from primus_core.arguments import Parser
 from primus_core.contracts import RuntimeCall
 from primus_core.facts import Facts
 from primus_core.plan import Distributed, Step, Variable, Worker
-from primus_core.rank import NUMA_VARIABLE
 
 __all__ = ["DIRECT"]
 
@@ -65,15 +64,15 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
     def steps(self, call: RuntimeCall) -> tuple[tuple[Step, ...], tuple[Variable, ...]]:
         """The task's preparation and its worker as processes."""
         facts, worker = call.facts, call.task.worker
-        _, variables = distributed.resolve(facts, _environ(call.args, facts))
+        _, place = distributed.resolve(facts, _environ(call.args, facts))
         single = call.args.single or worker.launcher == "single"
         if call.args.numa:
-            variables += _numa(facts, 1 if single else call.distributed.gpus_per_node)
+            place += _numa(facts, 1 if single else call.distributed.gpus_per_node)
         if single and call.scope == "run" and call.distributed.node_rank > 0:
-            return call.task.prepare, variables  # once per run: node 0 does it
+            return call.task.prepare, place  # once per run: node 0 does it
         if single:
-            return (*call.task.prepare, _plain(facts, worker)), (*variables, *_lonely(call.distributed))
-        return (*call.task.prepare, _torchrun(facts, worker, call.distributed)), variables
+            return (*call.task.prepare, _plain(facts, worker)), (*place, *_lonely(call.distributed))
+        return (*call.task.prepare, _torchrun(facts, worker, call.distributed)), place
 
 
 def _seconds(text: str) -> float:
@@ -133,7 +132,7 @@ def _numa(facts: Facts, ranks: int) -> tuple[Variable, ...]:
         beside[r] if r < len(beside) and beside[r] in nodes else nodes[r * len(nodes) // ranks] for r in range(ranks)
     ]
     value = ";".join(facts.numa_cpus[node] for node in chosen)
-    return (Variable(NUMA_VARIABLE, value, "--numa", "CPUs of each local rank's NUMA node"),)
+    return (Variable(variables.NUMA_CPUS, value, "--numa", "CPUs of each local rank's NUMA node"),)
 
 
 DIRECT = Direct()

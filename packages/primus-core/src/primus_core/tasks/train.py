@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from primus_core.arguments import Parser
-from primus_core.contracts import Backend, BackendCall, BackendPlan, Scope, TaskCall, TaskPlan
+from primus_core.backend import Backend, BackendCall, BackendPlan
+from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError, RequestError, suggestion
 from primus_core.plan import PlannedFile, RunPlace, Variable
 from primus_core.rundir import earlier_files

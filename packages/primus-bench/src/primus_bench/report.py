@@ -1,0 +1,195 @@
+"""What a benchmark found, as a table for people, and as Markdown, CSV and JSON for everything else."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tabulate import tabulate
+
+from primus_bench.accuracy import Accuracy
+from primus_bench.device import Device
+from primus_bench.gemm_problem import Problem
+from primus_bench.measure import Summary, WarmUp
+from primus_core.errors import MachineError
+
+__all__ = ["Report", "Result", "as_csv", "as_json", "as_markdown", "as_table", "prepare", "write"]
+
+SCHEMA = 1
+
+_COLUMNS = ("engine", "runs", "median\nms", "p5\nms", "p95\nms", "max\nms", "TFLOP/s", "GB/s", "FLOP/B", "% of\npeak",
+            "% of\nreachable")  # fmt: skip
+
+_PLAIN: dict[str, Any] = {"disable_numparse": True, "colalign": ("left",) + ("right",) * (len(_COLUMNS) - 1)}
+"""tabulate would else take the numbers apart and line up their points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One engine's figures."""
+
+    engine: str
+    latency: Summary
+    warm_up: WarmUp
+    accuracy: Accuracy
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One problem on one device, with one result per engine."""
+
+    problem: Problem
+    device: Device
+    results: tuple[Result, ...]
+    rotation_bytes: int
+    rotation_sets: int
+    seed: int
+    versions: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def rows(report: Report) -> list[dict[str, Any]]:
+    """One flat record per engine, the same for CSV and JSON; None stands for a figure that nobody knows."""
+    return [_row(report, result) for result in report.results]
+
+
+def _row(report: Report, result: Result) -> dict[str, Any]:
+    p, latency = report.problem, result.latency
+    per_s = 1000 / latency.median_ms
+    tflops = p.flops * per_s / 1e12
+    return {
+        "engine": result.engine, "device": report.device.name, "dtype": p.dtype, "m": p.m, "n": p.n, "k": p.k,
+        "trans_a": p.trans_a, "trans_b": p.trans_b, "iterations": latency.iterations,
+        "median_ms": latency.median_ms, "p5_ms": latency.p5_ms, "p95_ms": latency.p95_ms, "max_ms": latency.max_ms,
+        "tflops": tflops, "gb_per_s": p.bytes_moved * per_s / 1e9, "flop_per_byte": p.intensity,
+        **_percentages(report.device, p.dtype, tflops),
+        "largest_error": result.accuracy.largest_error, "error_of_tolerance": result.accuracy.of_tolerance,
+        "rows_checked": result.accuracy.rows_checked, "warm_up_s": result.warm_up.seconds,
+        "steady": result.warm_up.steady,
+    }  # fmt: skip
+
+
+def _percentages(device: Device, dtype: str, tflops: float) -> dict[str, float | None]:
+    limits = {
+        "peak": device.limit(device.model.peak_tflops, dtype) if device.model else None,
+        "reachable": device.limit(device.model.reachable_tflops, dtype) if device.model else None,
+    }
+    return {f"percent_of_{name}": 100 * tflops / limit if limit else None for name, limit in limits.items()}
+
+
+def _cells(report: Report) -> list[list[str]]:
+    formats = {"iterations": "d", "median_ms": ".4f", "p5_ms": ".4f", "p95_ms": ".4f", "max_ms": ".4f",
+               "tflops": ".4g", "gb_per_s": ".4g", "flop_per_byte": ".4g", "percent_of_peak": ".1f",
+               "percent_of_reachable": ".1f"}  # fmt: skip
+    return [[row["engine"]] + [_cell(row[key], form) for key, form in formats.items()] for row in rows(report)]
+
+
+def _cell(value: float | None, form: str) -> str:
+    if value is None:
+        return "-"
+    # .4g turns to 1.234e+04 above 9999; such numbers read better plain
+    return f"{value:.0f}" if form == ".4g" and abs(value) >= 1000 else f"{value:{form}}"
+
+
+def _heading(report: Report) -> list[str]:
+    device, mib = report.device, report.rotation_bytes / 2**20
+    unit = "threads" if device.kind == "cpu" else "compute units"
+    return [
+        f"GEMM: {report.problem}",
+        f"on:   {device.name} ({device.architecture}, {device.compute_units} {unit})",
+        f"data: seeded normal, {report.rotation_sets} sets of buffers in rotation ({mib:,.0f} MiB); results checked",
+    ]
+
+
+def as_table(report: Report) -> str:
+    """The report for a terminal."""
+    table = tabulate(_cells(report), headers=_COLUMNS, tablefmt="simple_outline", **_PLAIN)
+    return "\n".join([*_heading(report), table, *(f"note: {note}" for note in report.notes)])
+
+
+def as_markdown(report: Report) -> str:
+    """The report as Markdown."""
+    versions = ", ".join(f"{name} {value}" for name, value in report.versions.items())
+    columns = [name.replace("\n", " ") for name in _COLUMNS]
+    table = tabulate(_cells(report), headers=columns, tablefmt="github", **_PLAIN)
+    lines = ["# GEMM", "", *(f"- {' '.join(line.split())}" for line in (*_heading(report), versions)), "", table]
+    return "\n".join(lines + [""] * bool(report.notes) + [f"> {note}" for note in report.notes]) + "\n"
+
+
+def as_csv(report: Report) -> str:
+    """One line per engine, after a line of names. An unknown figure is empty."""
+    records = rows(report)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
+def as_json(report: Report) -> str:
+    """Everything, as one JSON object."""
+    device = report.device
+    return json.dumps({
+        "schema": SCHEMA, "benchmark": "gemm",
+        "device": {"kind": device.kind, "name": device.name, "architecture": device.architecture,
+                   "compute_units": device.compute_units, "model": device.model.name if device.model else None},
+        "results": rows(report),
+        "rotation": {"sets": report.rotation_sets, "bytes": report.rotation_bytes},
+        "seed": report.seed, "versions": dict(report.versions), "notes": list(report.notes),
+    }, indent=2, ensure_ascii=False)  # fmt: skip
+
+
+def _as_json_file(report: Report) -> str:
+    return as_json(report) + "\n"
+
+
+_FORMATS = {".md": as_markdown, ".csv": as_csv, ".json": _as_json_file}
+
+
+def prepare(paths: Sequence[str]) -> None:
+    """Make sure that each path can be written, before the measuring and not after it.
+
+    Raises:
+        MachineError: a folder cannot be made or written, or the path is a folder.
+    """
+    for path in paths:
+        folder = os.path.dirname(os.path.abspath(path))
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise _unwritable(path, error.strerror) from None
+        if os.path.isdir(path):
+            raise _unwritable(path, "it is a folder")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise _unwritable(path, f"{folder} is not writable")
+
+
+def write(path: str, report: Report) -> None:
+    """Write the report in the form that the suffix names. A reader sees the old file or the whole new one.
+
+    Raises:
+        MachineError: it cannot be written.
+    """
+    target = os.path.realpath(path)
+    stage = f"{target}.{os.getpid()}.part"
+    text = _FORMATS[os.path.splitext(path)[1].lower()](report)
+    try:
+        with open(stage, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(stage, target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(stage)
+        raise _unwritable(path, error.strerror) from None
+
+
+def _unwritable(path: str, why: str | None) -> MachineError:
+    return MachineError(f"cannot write {path}", why=why or "", fix="choose another --output")

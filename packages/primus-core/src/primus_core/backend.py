@@ -1,0 +1,64 @@
+"""What a training backend is: a package with one `Backend`, pure, and a worker module that imports the framework.
+
+`resolve` translates an experiment's settings to the framework's and refuses what the framework would refuse, before
+any GPU is touched. It imports no framework: the framework's argument list ships with the package (`options`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from primus_core.config.document import Document
+from primus_core.facts import Facts
+from primus_core.plan import Distributed, Requirement, RunPlace, Step, Variable, Worker
+
+__all__ = ["Backend", "BackendCall", "BackendPlan"]
+
+
+@dataclass(frozen=True, slots=True)
+class BackendCall:
+    """What `train` asks of a backend: one module of an experiment, merged, with the command line's overrides."""
+
+    stage: str
+    """`pretrain`, or another stage that the backend lists."""
+    config: Mapping[str, Any]
+    """Model, framework preset, overrides and command line, merged in that order; `model` under its own key."""
+    document: Document
+    """The same with the place of each key: `document.where(path)` is `file:line`, for errors."""
+    facts: Facts
+    distributed: Distributed
+    place: RunPlace
+    previous: Callable[[str], tuple[str, ...]] = field(default=lambda _: ())
+    """`previous(pattern)`: files matching a glob in earlier, unfinished runs of this experiment, newest run first."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendPlan:
+    """How a backend trains: its worker, what the worker reads, and what it needs."""
+
+    worker: Worker
+    config: Mapping[str, Any]
+    """The framework's resolved settings; `train` saves them as `config/backend_config.json` for the worker."""
+    prepare: tuple[Step, ...] = ()
+    environment: tuple[Variable, ...] = ()
+    requires: tuple[Requirement, ...] = ()
+    notes: tuple[str, ...] = ()
+    metrics_rank: int = 0
+
+
+class Backend(Protocol):
+    """A training framework behind `train`. Entry-point group `primus.backends`."""
+
+    name: str
+    stages: tuple[str, ...]
+
+    def presets(self) -> str:
+        """Folder with `models/` and `modules/`, the presets that the package ships."""
+
+    def adopt(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """A Primus experiment made from a whole file in the framework's own form, or None if it is not one."""
+
+    def resolve(self, call: BackendCall) -> BackendPlan:
+        """Translate and validate. Raises `ConfigError` with file, line and suggestion; imports no framework."""

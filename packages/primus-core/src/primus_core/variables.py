@@ -1,0 +1,11 @@
+"""Names of the environment variables with which the parts of Primus speak to each other."""
+
+METRICS_FILE = "PRIMUS_METRICS_FILE"
+"""Where a worker appends step metrics: `metrics.jsonl` in the run directory."""
+NUMA_CPUS = "PRIMUS_NUMA_CPUS"
+"""CPU lists by local rank, separated by `;`."""
+RUN_DIR = "PRIMUS_RUN_DIR"
+"""The run directory. Set by an outer layer, it makes the inner ones join its run."""
+RUN_ID = "PRIMUS_RUN_ID"
+STREAMS = "PRIMUS_STREAMS"
+"""Folder with the named pipes `<rank>.out` and `<rank>.err`; unset: output stays where it is."""

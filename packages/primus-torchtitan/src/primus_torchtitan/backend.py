@@ -1,0 +1,187 @@
+"""The backend `torchtitan`: from an experiment to what the worker reads, without importing TorchTitan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from primus_core.backend import BackendCall, BackendPlan
+from primus_core.config.document import Document
+from primus_core.metadata import version_of
+from primus_core.plan import Requirement, Variable, Worker
+from primus_torchtitan import earlier_names
+from primus_torchtitan.continuation import continue_earlier
+from primus_torchtitan.layout import check_layout, metrics_rank
+from primus_torchtitan.model import resolve_model
+from primus_torchtitan.schema import Schema, schema_for
+from primus_torchtitan.settings import Settings
+from primus_torchtitan.text import apply_text, resolve_text
+from primus_torchtitan.values import check_values
+
+__all__ = ["TORCHTITAN", "TorchTitan"]
+
+_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_INSTALL = "pip install primus-torchtitan, in the environment that runs the training"
+_ORIGIN = "torchtitan"
+
+
+class TorchTitan:
+    """TorchTitan 0.3 as a backend of `train`."""
+
+    name = "torchtitan"
+    stages: tuple[str, ...] = ("pretrain",)
+
+    def presets(self) -> str:
+        """The folder of shipped presets."""
+        return str(Path(__file__).parent / "presets")
+
+    def adopt(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """An experiment made from a TorchTitan 0.2 TOML file."""
+        return earlier_names.adopt(document)
+
+    def resolve(self, call: BackendCall) -> BackendPlan:
+        """Translate and check the settings; see `Backend.resolve`."""
+        schema, notes = schema_for(version_of("torchtitan"), call.facts.python)
+        document, more = earlier_names.translate(call.document)
+        return _Resolution(call, schema, document, [*notes, *more]).plan()
+
+
+TORCHTITAN = TorchTitan()
+"""What the entry point names."""
+
+
+class _Resolution:
+    """One call of `resolve`, in steps."""
+
+    def __init__(self, call: BackendCall, schema: Schema, document: Document, notes: list[str]) -> None:
+        self.call, self.schema, self.notes = call, schema, notes
+        self.text = resolve_text(document.section(("data",)), call)
+        self.model = resolve_model(document.section(("model",)), schema, self.text.vocab_size if self.text else None)
+        self.settings = Settings(_without(document, ("model", "data")), schema)
+        self.device = "gpu" if call.facts.gpus and not _hidden(call.facts.environ) else "cpu"
+
+    def plan(self) -> BackendPlan:
+        settings = self.settings
+        check_values(settings, self.schema, self.call.facts.cwd)
+        prepare, vocab = apply_text(self.text, self.model, settings, self.call) if self.text else (None, 0)
+        self.defaults()
+        layout = check_layout(settings, self.call.distributed.world_size, self.model.facts, self.schema.schedules)
+        rank = metrics_rank(layout, settings["parallelism.pipeline_parallel_schedule"])
+        resolved: dict[str, Any] = {
+            "framework": "torchtitan",
+            "framework_version": self.schema.version,
+            "stage": self.call.stage,
+            "device": self.device,
+            "model": self.model.to_dict(),
+            "data": self.text.to_dict(vocab) if self.text else None,
+            "data_parallel": layout.data,
+            "metrics_rank": rank,
+            "global_batch_size": self.global_batch(layout.data),
+        }
+        self.notes += continue_earlier(settings, self.call, resolved)
+        return BackendPlan(
+            worker=Worker("primus_torchtitan.worker"),
+            config={**resolved, "settings": settings.framework()},
+            prepare=(prepare,) if prepare else (),
+            environment=self.environment(rank if layout.pipeline > 1 else None),
+            requires=self.requires(),
+            notes=tuple(self.notes),
+            metrics_rank=rank,
+        )
+
+    def global_batch(self, data_parallel: int) -> int:
+        total: int = self.settings["training.global_batch_size"]
+        return total if total > 0 else self.settings["training.local_batch_size"] * data_parallel
+
+    def defaults(self) -> None:
+        """What Primus sets where nothing was said."""
+        settings = self.settings
+        settings.set("dump_folder", self.call.place.directory)
+        settings.default("checkpoint.folder", "checkpoints")
+        settings.default("metrics.disable_color_printing", True)
+        for name in ("training.steps", "loss.kind", "loss.num_chunks", "activation_checkpoint.mode"):
+            settings.default(name, settings[name])
+        settings.default("optimizer.param_groups", _param_groups(settings))
+        if self.model.hf_assets_path:
+            settings.default("hf_assets_path", self.model.hf_assets_path)
+        self.device_defaults()
+
+    def device_defaults(self) -> None:
+        settings = self.settings
+        if self.device == "cpu":
+            settings.default("training.mixed_precision_param", "float32")  # bfloat16 is emulated on most CPUs
+            settings.default("training.disable_cuda_graphs", True)
+        if settings["parallelism.pipeline_parallel_degree"] > 1 and settings.default(
+            "training.disable_cuda_graphs", True
+        ):
+            self.notes.append("CUDA graphs are off: they do not support pipeline parallelism")
+        if _is_before_2_14(version_of("torch")) and settings.default("parallelism.spmd_backend", "partial_dtensor"):
+            self.notes.append("parallelism.spmd_backend is partial_dtensor: spmd_types needs torch 2.14")
+
+    def environment(self, loss_rank: int | None) -> tuple[Variable, ...]:
+        found = []
+        if self.device == "cpu":
+            found += _cpu_variables(self.call, compiles=bool(self.settings["compile.enable"]))
+        if loss_rank is not None:
+            why = "with pipeline parallelism TorchTitan warns on every rank unless the rank with the loss is named here"
+            found.append(Variable("LOG_RANK", str(loss_rank), _ORIGIN, why))
+        return tuple(found)
+
+    def requires(self) -> tuple[Requirement, ...]:
+        """What must be here when it runs. A dry run only lists it."""
+        needed = [Requirement("module", name, _INSTALL) for name in ("torch", "torchtitan", "triton")]
+        if "." in self.model.family:
+            needed.append(Requirement("module", self.model.family.split(".")[0], "install the model's package"))
+        if self.text:
+            return (*needed, Requirement("module", "tokenizers", _INSTALL))
+        return (*needed, *self.files())
+
+    def files(self) -> list[Requirement]:
+        cwd = self.call.facts.cwd
+        assets = os.path.join(cwd, self.settings["hf_assets_path"])
+        fix = f"download the tokenizer of {self.model.name} into it, or set hf_assets_path"
+        found = [Requirement("file", assets, fix)]
+        dataset, path = self.settings["dataloader.dataset"], self.settings["dataloader.dataset_path"]
+        if dataset == "c4_test" and not path:
+            path = "tests/assets/c4_test"  # TorchTitan's default, which only its source tree has
+        fix = "set dataloader.dataset_path, or data.text: python-stdlib to train on text that is here"
+        return [*found, Requirement("file", os.path.join(cwd, path), fix)] if path else found
+
+
+def _without(document: Document, sections: tuple[str, ...]) -> Document:
+    return Document({key: value for key, value in document.data.items() if key not in sections}, document.marks)
+
+
+def _hidden(environ: Mapping[str, str]) -> bool:
+    """Whether the user hid every GPU, as one does to train on the CPU."""
+    return any(environ.get(name, "0").strip() in ("", "-1") for name in _HIDING)
+
+
+def _is_before_2_14(version: str) -> bool:
+    return bool(version) and tuple(int(part) for part in version.split("+", maxsplit=1)[0].split(".")[:2]) < (2, 14)
+
+
+def _param_groups(settings: Settings) -> list[dict[str, Any]]:
+    """One group with every parameter, from the plain settings."""
+    value = {name: settings[f"optimizer.{name}"] for name in ("name", "lr", "beta1", "beta2", "eps", "weight_decay")}
+    kwargs = {
+        "lr": value["lr"],
+        "betas": [value["beta1"], value["beta2"]],
+        "eps": value["eps"],
+        "weight_decay": value["weight_decay"],
+    }
+    return [{"pattern": ".*", "optimizer_name": value["name"], "optimizer_kwargs": kwargs}]
+
+
+def _cpu_variables(call: BackendCall, *, compiles: bool) -> list[Variable]:
+    threads = max(1, call.facts.cpu_count // call.distributed.gpus_per_node)
+    found = [
+        Variable("OMP_NUM_THREADS", str(threads), _ORIGIN, f"{call.facts.cpu_count} CPUs shared by the node's ranks"),
+        Variable("OMP_WAIT_POLICY", "PASSIVE", _ORIGIN, "threads that spin while they wait slow one another down"),
+    ]
+    if not compiles:
+        why = "without a GPU, attention masks would be compiled with the C++ compiler, at every new shape"
+        found.append(Variable("TORCHDYNAMO_DISABLE", "1", _ORIGIN, why))
+    return found

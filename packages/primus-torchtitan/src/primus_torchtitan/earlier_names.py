@@ -1,0 +1,131 @@
+"""Settings of TorchTitan 0.2 (its TOML files) under their names of today, by the table in `moved_settings.json`."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from primus_core.config.document import Document, at, dotted
+from primus_core.errors import ConfigError
+
+__all__ = ["adopt", "moved", "translate"]
+
+KeyPath = tuple[str, ...]
+_SECTIONS = frozenset({"job", "model", "training", "optimizer", "lr_scheduler", "metrics", "parallelism", "checkpoint"})
+
+
+@functools.cache
+def moved() -> Mapping[str, Mapping[str, Any]]:
+    """The table. A row says `to` (the new name), `ignored` (why), or `gone` (why) with `instead` and `unless`.
+
+    A name that ends in `.*` stands for the whole section.
+    """
+    rows = json.loads((Path(__file__).parent / "moved_settings.json").read_text(encoding="utf-8"))
+    return {name: row for name, row in rows.items() if not name.startswith("#")}
+
+
+def adopt(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """An experiment from a whole TorchTitan 0.2 file, or None if `document` is not one.
+
+    Its sections become `modules.pre_trainer.overrides` as they stand, key for key, so that the kernel can keep their
+    places; `translate` gives them today's names afterwards. `job.dump_folder` becomes the workspace.
+    """
+    known = _SECTIONS & {name for name, value in document.items() if isinstance(value, Mapping)}
+    if "modules" in document or len(known) < 2:
+        return None
+    return {
+        "work_group": "torchtitan",
+        "user_name": "torchtitan",
+        "exp_name": _experiment_name(document),
+        "workspace": at(document, ("job", "dump_folder")) or "./outputs",
+        "modules": {"pre_trainer": {"framework": "torchtitan", "overrides": dict(document)}},
+    }
+
+
+def _experiment_name(document: Mapping[str, Any]) -> str:
+    """From the description where there is one, else from the model."""
+    text = at(document, ("job", "description")) or "-".join(
+        str(at(document, ("model", key)) or "model") for key in ("name", "flavor")
+    )
+    kept = "".join(char if char.isalnum() or char in "._-" else "_" for char in text)
+    return "_".join(filter(None, kept.split("_")))[:80]
+
+
+def translate(document: Document) -> tuple[Document, tuple[str, ...]]:
+    """`document` with 0.2's names replaced, places kept, and notes on what has no effect any more.
+
+    Raises:
+        ConfigError: a setting is gone, with what takes its place, or stands under both names.
+    """
+    work = _Translation(document)
+    work.walk(document.data, ())
+    return Document(work.data, work.marks), tuple(work.notes)
+
+
+class _Translation:
+    """One pass over a document."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.data: dict[str, Any] = {}
+        self.marks = dict(document.marks)
+        self.notes: list[str] = []
+
+    def walk(self, data: Mapping[str, Any], path: KeyPath) -> None:
+        for key, value in data.items():
+            here = (*path, *str(key).split("."))
+            if isinstance(value, Mapping):
+                self.walk(value, here)
+            elif row := _row(dotted(here)):
+                self.moved(here, value, row)
+            else:
+                self.put(here, value, here)
+
+    def moved(self, path: KeyPath, value: Any, row: Mapping[str, Any]) -> None:
+        name = dotted(path)
+        if "to" in row:
+            self.put(tuple(_target(name, row).split(".")), value, path)
+            return
+        if "gone" in row and not _neutral(value, row):
+            what = f"'{name}' is gone from TorchTitan: {row['gone']}"
+            raise ConfigError(what, where=self.document.where(path), fix=row["instead"])
+        self.notes.append(f"'{name}' has no effect: {row.get('ignored') or row['gone']}")
+
+    def put(self, path: KeyPath, value: Any, origin: KeyPath) -> None:
+        folder = self.data
+        for part in path[:-1]:
+            folder = folder.setdefault(part, {})
+        if path[-1] in folder and folder[path[-1]] != value:
+            raise ConfigError(
+                f"'{dotted(origin)}' and '{dotted(path)}' are one setting with two values",
+                where=self.document.where(origin),
+                fix=f"keep '{dotted(path)}'",
+            )
+        folder[path[-1]] = value
+        if (mark := self.document.where(origin)) and path != origin:
+            self.marks[path] = mark
+
+
+def _row(name: str) -> Mapping[str, Any] | None:
+    """The row for a name: its own, or that of the nearest section around it."""
+    table = moved()
+    if name in table:
+        return table[name]
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        if (row := table.get(".".join(parts[:length]) + ".*")) is not None:
+            return row
+    return None
+
+
+def _target(name: str, row: Mapping[str, Any]) -> str:
+    to: str = row["to"]
+    return to.removesuffix(".*") + "." + name.rsplit(".", maxsplit=1)[-1] if to.endswith(".*") else to
+
+
+def _neutral(value: Any, row: Mapping[str, Any]) -> bool:
+    """Whether the value is the one that asked for nothing."""
+    return "unless" in row and value in row["unless"]

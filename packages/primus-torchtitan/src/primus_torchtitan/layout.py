@@ -1,0 +1,206 @@
+"""How ranks share the work, checked before anything starts: TorchTitan would say it on every rank, after the queue."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from primus_core.errors import suggestion
+from primus_torchtitan.settings import Settings
+
+__all__ = ["Layout", "check_layout", "metrics_rank"]
+
+_DEGREES = {
+    "replicate": "parallelism.data_parallel_replicate_degree",
+    "shard": "parallelism.data_parallel_shard_degree",
+    "context": "parallelism.context_parallel_degree",
+    "tensor": "parallelism.tensor_parallel_degree",
+    "pipeline": "parallelism.pipeline_parallel_degree",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Degrees of parallelism; their product is the number of ranks."""
+
+    replicate: int
+    shard: int
+    context: int
+    tensor: int
+    pipeline: int
+    expert: int = 1
+
+    @property
+    def data(self) -> int:
+        """Ranks that read different documents."""
+        return self.replicate * self.shard
+
+    @property
+    def world_size(self) -> int:
+        """All ranks."""
+        return self.data * self.context * self.tensor * self.pipeline
+
+
+def check_layout(settings: Settings, world_size: int, facts: Mapping[str, Any], schedules: Mapping[str, str]) -> Layout:
+    """The layout for `world_size` ranks and a model of which `facts` are known.
+
+    Raises:
+        ConfigError: the numbers do not fit, with the numbers.
+    """
+    layout = _degrees(settings, world_size)
+    _check_sequence(settings, layout, facts)
+    _check_heads(settings, layout, facts)
+    _check_batch(settings, layout)
+    _check_experts(settings, layout, facts)
+    _check_pipeline(settings, layout, facts, schedules)
+    return layout
+
+
+def metrics_rank(layout: Layout, schedule: str) -> int:
+    """The rank whose step metrics count: the first of the last pipeline stage, which alone has the loss."""
+    if layout.pipeline == 1 or schedule == "ZBVZeroBubble":
+        return 0  # in a V the first rank holds the last stage too
+    return layout.world_size // layout.pipeline * (layout.pipeline - 1)
+
+
+def _degrees(settings: Settings, world_size: int) -> Layout:
+    degree = {name: settings[setting] for name, setting in _DEGREES.items()}
+    others = math.prod(value for name, value in degree.items() if name != "shard")
+    shard = degree["shard"]
+    if shard == -1:
+        shard = world_size // others
+    if shard < 1 or shard * others != world_size:
+        shown = " x ".join(f"{name} {value}" for name, value in degree.items() if value != 1 or name == "shard")
+        first = next((name for name in _DEGREES.values() if name in settings), _DEGREES["shard"])
+        raise settings.error(
+            first,
+            f"the parallelism degrees ({shown}) do not make {world_size} {'rank' if world_size == 1 else 'ranks'}",
+            why=f"degrees other than shard take {others}; shard -1 means what is left",
+            fix=f"let their product be {world_size}, or start another number of ranks (GPUS_PER_NODE, NNODES)",
+        )
+    return Layout(**{**degree, "shard": shard}, expert=settings["parallelism.expert_parallel_degree"])
+
+
+def _check_sequence(settings: Settings, layout: Layout, facts: Mapping[str, Any]) -> None:
+    length, longest = settings["training.seq_len"], facts.get("max_seq_len")
+    if longest and length > longest:
+        raise settings.error(
+            "training.seq_len",
+            f"sequences of {length} tokens exceed the model's {longest}",
+            fix="shorten training.seq_len, or give the model a longer max_seq_len",
+        )
+    tensor = layout.tensor if settings["parallelism.enable_sequence_parallel"] else 1
+    pieces = tensor * (2 * layout.context if layout.context > 1 else 1)
+    if length % pieces:
+        raise settings.error(
+            "training.seq_len",
+            f"training.seq_len {length} cannot be cut into {pieces} equal pieces",
+            why=f"tensor parallelism {layout.tensor}, context parallelism {layout.context}",
+            fix=f"take a multiple of {pieces}",
+        )
+    _check_chunks(settings, length // (layout.context * tensor))
+
+
+def _check_chunks(settings: Settings, length: int) -> None:
+    chunks = settings["loss.num_chunks"]
+    if settings["loss.kind"] != "chunked_cross_entropy" or length % chunks == 0:
+        return
+    raise settings.error(
+        "loss.num_chunks",
+        f"{length} tokens per rank cannot be cut into {chunks} chunks for the loss",
+        fix="let loss.num_chunks divide training.seq_len, or set loss.kind: cross_entropy",
+    )
+
+
+def _check_heads(settings: Settings, layout: Layout, facts: Mapping[str, Any]) -> None:
+    for name in ("n_heads", "n_kv_heads"):
+        heads = facts.get(name)
+        if heads and heads % layout.tensor:
+            raise settings.error(
+                _DEGREES["tensor"],
+                f"tensor parallelism {layout.tensor} does not divide {name} {heads}",
+                fix=f"take a divisor of {heads}",
+            )
+
+
+def _check_batch(settings: Settings, layout: Layout) -> None:
+    total, local = settings["training.global_batch_size"], settings["training.local_batch_size"]
+    unit = local * layout.data
+    if total >= 0 and (total == 0 or total % unit):
+        raise settings.error(
+            "training.global_batch_size",
+            f"training.global_batch_size {total} is no multiple of {unit}",
+            why=f"local_batch_size {local} x {layout.data} data-parallel ranks",
+            fix=f"take a multiple of {unit}, or -1 for {unit}",
+        )
+
+
+def _check_experts(settings: Settings, layout: Layout, facts: Mapping[str, Any]) -> None:
+    name, inner = "parallelism.expert_parallel_degree", layout.shard * layout.context * layout.tensor
+    if layout.expert == 1:
+        return
+    if facts.get("experts") is False:
+        raise settings.error(name, f"expert parallelism {layout.expert} for a model without experts", fix="remove it")
+    if inner % layout.expert:
+        raise settings.error(
+            name,
+            f"expert parallelism {layout.expert} does not divide {inner}",
+            why="experts are spread over shard x context x tensor ranks",
+        )
+
+
+def _check_pipeline(settings: Settings, layout: Layout, facts: Mapping[str, Any], schedules: Mapping[str, str]) -> None:
+    schedule = settings["parallelism.pipeline_parallel_schedule"]
+    known = {name.lower(): name for name in schedules}
+    if schedule.lower() not in known:
+        raise settings.error(
+            "parallelism.pipeline_parallel_schedule",
+            f"there is no pipeline schedule '{schedule}'",
+            why=f"known: {', '.join(schedules)}",
+            fix=suggestion(schedule, schedules) or "take one of them",
+        )
+    if layout.pipeline == 1:
+        return
+    if facts.get("weight_tying"):
+        raise settings.error(
+            _DEGREES["pipeline"],
+            "a model with tied weights cannot be split into pipeline stages",
+            fix="set parallelism.pipeline_parallel_degree: 1",
+        )
+    _check_microbatches(settings)
+    if facts.get("n_layers") and settings["parallelism.module_fqns_per_model_part"] is None:
+        _check_stages(settings, layout.pipeline, facts["n_layers"], schedules[known[schedule.lower()]])
+
+
+def _check_microbatches(settings: Settings) -> None:
+    local, micro = settings["training.local_batch_size"], settings["parallelism.pipeline_parallel_microbatch_size"]
+    if local % micro:
+        raise settings.error(
+            "parallelism.pipeline_parallel_microbatch_size",
+            f"training.local_batch_size {local} is no multiple of the microbatch size {micro}",
+        )
+
+
+def _check_stages(settings: Settings, pipeline: int, layers: int, kind: str) -> None:
+    """TorchTitan counts the embedding and the output as layers, one each unless told otherwise."""
+    ends = ("first", "last")
+    weights = sum(settings[f"parallelism.pipeline_parallel_{end}_stage_less_layers"] for end in ends)
+    per_stage = settings["parallelism.pipeline_parallel_layers_per_stage"]
+    per_rank = 1 if kind == "single" else 2
+    stages = math.ceil((layers + weights) / per_stage) if per_stage else pipeline * per_rank
+    at = "parallelism.pipeline_parallel_layers_per_stage" if per_stage else _DEGREES["pipeline"]
+    fits = stages % pipeline == 0 and (stages == pipeline if kind == "single" else stages >= 2 * pipeline)
+    if not fits:
+        raise settings.error(
+            at,
+            f"{layers} layers at {per_stage} per stage make {stages} stages, which do not fit "
+            f"{pipeline} pipeline ranks with {'one stage' if kind == 'single' else 'two or more'} each",
+        )
+    if layers + weights < stages:
+        raise settings.error(
+            at,
+            f"{layers} layers are too few for {stages} pipeline stages",
+            fix="use fewer pipeline ranks or a deeper model",
+        )

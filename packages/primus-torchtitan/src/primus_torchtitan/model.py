@@ -1,0 +1,178 @@
+"""The `model` section: a flavor of a family that TorchTitan has, or sizes of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from primus_core.config.document import Document
+from primus_core.errors import ConfigError, suggestion
+from primus_torchtitan.own_settings import MODEL
+from primus_torchtitan.schema import Schema
+from primus_torchtitan.settings import own_table
+
+__all__ = ["Model", "resolve_model"]
+
+_SIZED = ("llama3", "qwen3")
+"""Families whose layers take any sizes."""
+_NOT_SIZES = ("family", "flavor", "attn_backend", "hf_assets_path")
+_NEEDED = ("dim", "n_layers", "n_heads", "vocab_size")
+_FROM_FLAVOR = (*_NEEDED, "n_kv_heads", "ffn_hidden_dim", "rope_theta", "rope_scaling", "max_seq_len", "weight_tying")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model as planned. `facts` has the sizes that are known of it (none for a module of one's own)."""
+
+    family: str
+    flavor: str | None
+    sizes: Mapping[str, Any] | None
+    attn_backend: str | None
+    hf_assets_path: str | None
+    facts: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """For people: `llama3 8B`."""
+        return f"{self.family} {self.flavor or 'with own sizes'}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the worker needs, and what a later run compares."""
+        sizes = None if self.sizes is None else dict(self.sizes)
+        return {"family": self.family, "flavor": self.flavor, "sizes": sizes, "attn_backend": self.attn_backend}
+
+
+def resolve_model(document: Document, schema: Schema, vocab_of_data: int | None) -> Model:
+    """The model in the `model` section. `vocab_of_data` is the vocabulary where the section has none.
+
+    Raises:
+        ConfigError: it names no family or flavor that exists, or sizes that make no model.
+    """
+    given = own_table(document, MODEL, "model")
+    family, flavor = given.get("family"), given.get("flavor")
+    where = _Places(document)
+    if not family:
+        raise ConfigError(
+            "the model has no family",
+            where=where("family"),
+            fix=f"set `model.family` to one of {', '.join(schema.families)}",
+        )
+    flavors = _flavors(family, schema, where)
+    _check_flavor(family, flavor, flavors, where)
+    own = {name: value for name, value in given.items() if name not in _NOT_SIZES and value is not None}
+    base = dict(flavors.get(flavor, {})) if flavor else {}
+    sizes = _sizes(own, base, family, vocab_of_data, where) if own or not flavor else None
+    return Model(
+        family=family,
+        flavor=flavor,
+        sizes=sizes,
+        attn_backend=given.get("attn_backend"),
+        hf_assets_path=given.get("hf_assets_path"),
+        facts={**sizes, "experts": False} if sizes else base,
+    )
+
+
+class _Places:
+    """Where a key of the section stands."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+
+    def __call__(self, key: str) -> str:
+        return self.document.where((key,))
+
+
+def _flavors(family: str, schema: Schema, where: _Places) -> Mapping[str, Mapping[str, Any]]:
+    if family in schema.families:
+        return schema.families[family]
+    if "." in family:
+        return {}  # a module of one's own: its flavors are its to know
+    raise ConfigError(
+        f"TorchTitan has no model family '{family}'",
+        where=where("family"),
+        why=f"known families: {', '.join(schema.families)}",
+        fix=suggestion(family, schema.families)
+        or "take one of them, or the dotted name of a module that has a `model_registry`",
+    )
+
+
+def _check_flavor(family: str, flavor: str | None, flavors: Mapping[str, Any], where: _Places) -> None:
+    if flavor is None and "." in family:
+        raise ConfigError(f"the model '{family}' needs a flavor", where=where("family"), fix="set `model.flavor`")
+    if flavor is not None and flavors and flavor not in flavors:
+        raise ConfigError(
+            f"{family} has no flavor '{flavor}'",
+            where=where("flavor"),
+            why=f"known flavors: {', '.join(flavors)}",
+            fix=suggestion(flavor, flavors) or "take one of them",
+        )
+
+
+def _sizes(
+    own: Mapping[str, Any], base: dict[str, Any], family: str, vocab: int | None, where: _Places
+) -> dict[str, Any]:
+    """All sizes of a model of one's own: what was given over the flavor's, or over defaults."""
+    if family not in _SIZED or base.get("experts"):
+        raise ConfigError(
+            f"own sizes make models of {' and '.join(_SIZED)} without experts, not of {family}",
+            where=where(next(iter(own), "family")),
+            fix="take a flavor as it is",
+        )
+    defaults = {row.name: row.default for row in MODEL if row.name in _FROM_FLAVOR}
+    inherited = {name: base[name] for name in _FROM_FLAVOR if base.get(name) is not None}
+    sizes = {**defaults, **inherited, **{name: own[name] for name in _FROM_FLAVOR if name in own}}
+    if sizes["vocab_size"] is None or ("vocab_size" not in own and vocab and not base):
+        sizes["vocab_size"] = vocab
+    _check_needed(sizes, where)
+    if sizes["n_kv_heads"] is None or ("n_heads" in own and "n_kv_heads" not in own and base):
+        sizes["n_kv_heads"] = own.get("n_kv_heads", sizes["n_heads"])
+    sizes["ffn_hidden_dim"] = _ffn(own, sizes, base)
+    if family == "qwen3":
+        sizes["head_dim"] = own.get("head_dim", 128)
+    _check_heads(sizes, family, where)
+    return sizes
+
+
+def _check_needed(sizes: Mapping[str, Any], where: _Places) -> None:
+    missing = [name for name in _NEEDED if sizes.get(name) is None]
+    if missing:
+        raise ConfigError(
+            f"the model has no {' and no '.join(missing)}",
+            where=where("family"),
+            why="a model is a flavor, or has dim, n_layers, n_heads and vocab_size",
+            fix=f"set `model.flavor`, or `model.{missing[0]}`",
+        )
+
+
+def _ffn(own: Mapping[str, Any], sizes: Mapping[str, Any], base: Mapping[str, Any]) -> int:
+    """The feed-forward width: as given, as the flavor's, or by Llama's rule (8/3 dim, rounded up)."""
+    if "ffn_hidden_dim" in own:
+        return int(own["ffn_hidden_dim"])
+    ruled = {"dim", "multiple_of", "ffn_dim_multiplier"} & set(own)
+    if base and not ruled:
+        return int(sizes["ffn_hidden_dim"])
+    multiple = int(own.get("multiple_of", 256))
+    width = int(own.get("ffn_dim_multiplier", 1.0) * int(8 * sizes["dim"] / 3))
+    return multiple * -(-width // multiple)
+
+
+def _check_heads(sizes: Mapping[str, Any], family: str, where: _Places) -> None:
+    dim, heads, kv_heads = sizes["dim"], sizes["n_heads"], sizes["n_kv_heads"]
+    if heads % kv_heads:
+        raise ConfigError(
+            f"{heads} attention heads cannot share {kv_heads} heads of keys and values",
+            where=where("n_kv_heads"),
+            fix="let n_kv_heads divide n_heads",
+        )
+    if family == "llama3" and dim % heads:
+        raise ConfigError(
+            f"dim {dim} cannot be split into {heads} heads", where=where("n_heads"), fix="let n_heads divide dim"
+        )
+    width = sizes.get("head_dim") or dim // heads
+    if width % 2:
+        raise ConfigError(
+            f"a head would be {width} wide, and the rotary embedding needs an even width",
+            where=where("n_heads"),
+            fix="change dim or n_heads",
+        )

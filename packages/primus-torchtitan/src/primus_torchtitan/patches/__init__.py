@@ -1,0 +1,36 @@
+"""Adaptations of TorchTitan, one file each; the worker applies those that this machine needs, before it imports more.
+
+Each says why it exists, when it is needed, and for which versions; a test fails when one is no longer needed.
+"""
+
+from __future__ import annotations
+
+from primus_torchtitan.patches import (
+    cpu_attention,
+    cpu_barrier,
+    cpu_device,
+    cpu_reduction,
+    torch213_pipeline_step,
+    torch213_set_timeout,
+)
+from primus_torchtitan.patches._patch import Patch
+
+__all__ = ["PATCHES", "Patch", "apply_all"]
+
+PATCHES: tuple[Patch, ...] = (
+    cpu_device.PATCH,  # first: the others import modules that look the device up
+    cpu_attention.PATCH,
+    cpu_barrier.PATCH,
+    cpu_reduction.PATCH,
+    torch213_set_timeout.PATCH,
+    torch213_pipeline_step.PATCH,
+)
+"""In the order in which they are applied."""
+
+
+def apply_all() -> tuple[Patch, ...]:
+    """Apply what this machine and these versions need, and return it."""
+    needed = tuple(patch for patch in PATCHES if patch.in_range() and patch.needed())
+    for patch in needed:
+        patch.apply()
+    return needed

@@ -1,0 +1,108 @@
+"""Trains: TorchTitan's own trainer, built from the resolved settings in the run directory.
+
+Started on every rank as `python -m primus_core.rank primus_torchtitan.worker`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from primus_core import variables
+from primus_core.errors import MachineError
+from primus_core.secrets import is_secret_name
+
+__all__ = ["main"]
+
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
+
+
+def main() -> None:
+    """Read the settings, adapt TorchTitan to this machine, train."""
+    resolved = _expanded(json.loads((_run_directory() / "config" / "backend_config.json").read_text(encoding="utf-8")))
+    _adapt(resolved)
+    _train(resolved)
+
+
+def _run_directory() -> Path:
+    return Path(os.environ[variables.RUN_DIR])
+
+
+def _expanded(value: Any) -> Any:
+    """The same settings with `${SECRET}` filled in: the plan and its files hold the reference only."""
+    if isinstance(value, dict):
+        return {key: _expanded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_expanded(item) for item in value]
+    if isinstance(value, str) and "${" in value:
+        return _REFERENCE.sub(lambda m: os.environ[m[1]] if is_secret_name(m[1]) else m[0], value)
+    return value
+
+
+def _adapt(resolved: dict[str, Any]) -> None:
+    """Patches first, since TorchTitan's modules keep copies of what the patches change."""
+    from primus_torchtitan.patches import apply_all
+
+    applied = apply_all()
+    _check_device(resolved["device"])
+
+    from torchtitan.tools.logging import init_logger, logger
+
+    init_logger()
+    for patch in applied:
+        logger.info("patch %s: %s", patch.id, patch.reason)
+
+    from primus_torchtitan import text_dataset
+
+    text_dataset.register()
+
+
+def _check_device(planned: str) -> None:
+    """A torch built for the CPU on a GPU machine would train, a hundred times slower than meant."""
+    import torch
+
+    if planned == "gpu" and not torch.accelerator.is_available():
+        raise MachineError(
+            "the plan counts on GPUs, and torch sees none",
+            why=f"torch {torch.__version__} is built for another device, or the driver does not answer",
+            fix="install the torch build for this machine, or set CUDA_VISIBLE_DEVICES= to train on the CPU",
+        )
+
+
+def _train(resolved: dict[str, Any]) -> None:
+    """What `torchtitan.train.main` does once it has its configuration."""
+    import torch
+    from torchtitan.observability import structured_logger
+    from torchtitan.tools.logging import logger
+
+    import torchtitan
+    from primus_torchtitan.trainer_config import build
+
+    logger.info("torchtitan version: %s", torchtitan.__version__)
+    config = build(resolved, metrics_file=os.environ.get(variables.METRICS_FILE, ""))
+    structured_logger.init_structured_logger(
+        source="training", output_dir=config.dump_folder, enable=config.debug.enable_structured_logging
+    )
+    structured_logger.log_trace_instant("structured_logger_started")
+    _run(config)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+    logger.info("Process group destroyed")
+
+
+def _run(config: Any) -> None:
+    trainer = config.build()
+    try:
+        if config.checkpoint.create_seed_checkpoint:
+            trainer.checkpointer.save(curr_step=0, last_step=True)
+        else:
+            trainer.train()
+    finally:
+        trainer.close()
+
+
+if __name__ == "__main__":
+    main()

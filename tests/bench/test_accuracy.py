@@ -1,0 +1,96 @@
+"""The check before the speed: right results pass in every type, wrong ones do not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from primus_bench.accuracy import check, compare
+from primus_bench.gemm_problem import Problem
+from primus_bench.operands import Rotation
+from primus_core.errors import PrimusError
+
+pytestmark = pytest.mark.torch
+
+PROBLEM = Problem(96, 80, 256)
+
+Engine = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
+
+
+def multiply(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
+    """A right engine."""
+    c.copy_(a.double() @ b.double())
+
+
+def one_tile_missing(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
+    """Leaves a corner unwritten."""
+    c[:90, :70] = a[:90].float() @ b[:, :70].float()
+
+
+def one_product_missing(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
+    """Forgets the last of the K products."""
+    c.copy_(a[:, :-1].float() @ b[:-1].float())
+
+
+def wrong_operand(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
+    """Reads one row of A twice."""
+    a = a.clone()
+    a[7] = a[8]
+    multiply(a, b, c)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize("size", [1, 16, 300])
+def test_torch_passes_in_every_type(dtype: str, size: int) -> None:
+    problem = Problem(size, size + 3, size + 5, dtype)
+    operands = Rotation(problem, 1, "cpu", 0).operands(0)
+    found = check("torch", lambda a, b, c: torch.matmul(a, b, out=c), operands, problem)
+    assert found.right
+    assert found.rows_checked == size
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize("broken", [one_tile_missing, one_product_missing, wrong_operand])
+def test_a_wrong_result_is_an_error_and_has_no_speed(broken: Engine, dtype: str) -> None:
+    problem = Problem(96, 80, 256, dtype)
+    with pytest.raises(PrimusError, match="its speed is not reported") as caught:
+        check("broken", broken, Rotation(problem, 1, "cpu", 0).operands(0), problem)
+    assert caught.value.exit_code == 1
+
+
+def test_fp8_is_compared_with_the_operands_as_they_are_stored() -> None:
+    problem = Problem(64, 64, 128, "fp8", trans_b=True)
+    operands = Rotation(problem, 1, "cpu", 0, "float8_e4m3fn").operands(0)
+    assert check("right", multiply, operands, problem).right
+
+
+def test_a_result_in_tf32_does_not_pass_for_fp32() -> None:
+    """TF32 keeps ten bits of each operand."""
+    problem = Problem(96, 80, 256, "fp32")
+    a, b, c = Rotation(problem, 1, "cpu", 0).operands(0)
+
+    def short(x: torch.Tensor) -> torch.Tensor:
+        return (x.view(torch.int32) & -(2**13)).view(torch.float32)
+
+    multiply(short(a), short(b), c)
+    assert not compare(a, b, c, problem).right
+
+
+def test_a_single_nan_is_wrong() -> None:
+    a, b, c = Rotation(PROBLEM, 1, "cpu", 0).operands(0)
+    multiply(a, b, c)
+    assert compare(a, b, c, PROBLEM).right
+    c[50, 60] = math.nan
+    assert not compare(a, b, c, PROBLEM).right
+
+
+def test_a_product_too_large_for_the_reference_is_checked_in_rows_of_every_tile() -> None:
+    problem = Problem(4096, 4096, 8192, "fp32")
+    shape = (problem.m, problem.n)
+    a, b, c = torch.zeros(problem.m, problem.k), torch.zeros(problem.k, problem.n), torch.zeros(shape)
+    found = compare(a, b, c, problem)
+    assert found.right
+    assert problem.m // 64 < found.rows_checked < problem.m

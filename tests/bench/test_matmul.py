@@ -1,0 +1,86 @@
+"""Our Triton kernel: right in every type and layout, and compilable for the GPUs that it is written for."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from primus_bench.accuracy import check
+from primus_bench.device import probe
+from primus_bench.gemm_problem import Problem
+from primus_bench.matmul import _TILES, multiply
+from primus_bench.operands import Rotation
+
+pytestmark = pytest.mark.torch
+
+HERE = Path(__file__).parent
+SHARED_MEMORY = {"nvidia": 227 * 1024, "amd": 64 * 1024}
+NVIDIA = {"backend": "cuda", "arch": 90, "warp": 32, "chiplets": 1}
+AMD = {"backend": "hip", "arch": "gfx942", "warp": 64, "chiplets": 8}
+
+
+def in_a_process(script: str, cases: list[dict[str, Any]], **environment: str) -> list[dict[str, Any]]:
+    """What a script beside this file prints for `cases`."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / script), json.dumps(cases)],
+        capture_output=True, text=True, check=False, env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_result_is_right_in_every_type_layout_and_shape_whatever_the_chiplets() -> None:
+    """Shapes: whole tiles, ragged in each direction, a single element, more groups than one."""
+    shapes = [(64, 96, 32), (33, 70, 50), (1, 1, 1), (200, 40, 129)]
+    variants = itertools.product(("bf16", "fp16", "fp32"), (False, True), (False, True), shapes)
+    cases = [
+        {"m": m, "n": n, "k": k, "dtype": dtype, "trans_a": a, "trans_b": b, "chiplets": 1 + (m + a + b) % 4}
+        for dtype, a, b, (m, n, k) in variants
+    ]
+    found = in_a_process("interpreted.py", cases, TRITON_INTERPRET="1")
+    assert len(found) == len(cases)
+    assert all(accuracy["of_tolerance"] < 1 for accuracy in found)
+
+
+def test_it_compiles_to_matrix_instructions_for_nvidia_and_amd_gpus(tmp_path: Path) -> None:
+    """No GPU is needed for that. The smallest tile of each size: large ones take seconds each."""
+    cases = [
+        {**gpu, "width": width, "tile": _TILES[vendor, width][-1], "even": width != 2, "far": width == 2}
+        for (vendor, gpu), width in itertools.product((("nvidia", NVIDIA), ("amd", AMD)), (1, 2, 4))
+    ]
+    cases[0]["tile"] = (64, 64, 128, 2, 4)  # 64 rows: the least that Hopper's wgmma takes
+    cases[1]["tile"] = (64, 64, 64, 3, 4)
+    found = in_a_process("compiled.py", cases, TRITON_CACHE_DIR=str(tmp_path), TRITON_DEFAULT_FP_FUSION="1")
+    wgmma, mfma = ["wgmma.mma_async"], ["v_mfma"]
+    assert [case["matrix"] for case in found] == [wgmma, wgmma, [], mfma, mfma, mfma]
+
+
+@pytest.mark.parametrize(("vendor", "width"), list(_TILES))
+def test_every_tile_fits_the_shared_memory_of_its_gpus(vendor: str, width: int) -> None:
+    for m, n, k, stages, _ in _TILES[vendor, width]:
+        buffers = stages if vendor == "nvidia" else stages - 1
+        assert buffers * (m + n) * k * width <= SHARED_MEMORY[vendor]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA or ROCm device here")
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32", "fp8"])
+@pytest.mark.parametrize("layout", list(itertools.product((False, True), (False, True))))
+def test_the_result_is_right_on_a_gpu(dtype: str, layout: tuple[bool, bool]) -> None:
+    device = probe("cuda")
+    if dtype == "fp8" and device.fp8 is None:
+        pytest.skip(f"{device.name} does not multiply fp8")
+    for m, n, k in ((512, 768, 256), (1000, 513, 300), (1, 7, 3)):
+        problem = Problem(m, n, k, dtype, *layout)
+        operands = Rotation(problem, 1, "cuda", 0, device.fp8).operands(0)
+        assert check("triton", lambda a, b, c: multiply(a, b, c, device.chiplets), operands, problem).right

@@ -1,0 +1,32 @@
+"""Signs of life: none for quick work, some for slow work, even while it blocks."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+
+import pytest
+
+from primus_bench.progress import Progress
+
+
+def test_quick_work_is_silent() -> None:
+    stream = io.StringIO()
+    with Progress(stream) as progress:
+        progress("drawing")
+    assert stream.getvalue() == ""
+
+
+def test_slow_work_says_what_it_does_once_although_it_blocks() -> None:
+    stream = io.StringIO()
+    with Progress(stream, first_after_s=0.01) as progress:
+        progress("checking")
+        time.sleep(0.2)
+    assert stream.getvalue() == "bench: checking\n"
+
+
+def test_nothing_goes_on_after_an_error() -> None:
+    with pytest.raises(ValueError, match="broken"), Progress(io.StringIO()):
+        raise ValueError("broken")
+    assert "progress" not in [thread.name for thread in threading.enumerate()]

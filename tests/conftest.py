@@ -1,0 +1,77 @@
+"""What all tests share: the real `primus` command in a real process, and a watch for what a test leaves behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+ROOT = Path(__file__).resolve().parent.parent
+MARK = "PRIMUS_TEST_MARK"
+# Variables that a developer or a CI machine may have, and that would change what a test sees.
+AMBIENT = ("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE")
+
+
+def _marked(mark: str) -> list[int]:
+    """Processes that inherited the test's mark and still run."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                environ = (entry / "environ").read_bytes()
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if f"{MARK}={mark}".encode() in environ and state != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture
+def clean_environ() -> dict[str, str]:
+    """The environment without what would change a plan, and with a mark that every child inherits."""
+    environ = {k: v for k, v in os.environ.items() if k not in AMBIENT and not k.startswith(("PRIMUS_", "SLURM_"))}
+    return {**environ, MARK: uuid.uuid4().hex}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(clean_environ: dict[str, str]) -> Iterator[None]:
+    """Fail a test that leaks environment variables or processes."""
+    before = dict(os.environ)
+    yield
+    changed = {k for k, v in os.environ.items() ^ before.items() if k != "PYTEST_CURRENT_TEST"}
+    assert not changed, f"the test changed the environment: {changed}"
+    deadline = time.monotonic() + 3
+    while (left := _marked(clean_environ[MARK])) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left, f"the test left processes behind: {left}"
+
+
+@pytest.fixture
+def primus(clean_environ: dict[str, str], tmp_path: Path) -> Run:
+    """`primus(*words, env=..., cwd=...)` runs the installed command and returns the finished process."""
+    command = Path(sys.executable).with_name("primus")
+
+    def run(
+        *words: str, env: dict[str, str] | None = None, cwd: Path | None = None, timeout: float = 300
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(command), *words],
+            env={**clean_environ, **(env or {})},
+            cwd=cwd or tmp_path,
+            text=True,
+            capture_output=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+
+    return run

@@ -1,0 +1,110 @@
+"""The command line as a person meets it: real processes, whole outputs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import Run
+
+
+def test_help_lists_runtimes_tasks_and_examples(primus: Run) -> None:
+    result = primus("--help")
+    assert result.returncode == 0
+    assert re.search(r"^  direct +Run here", result.stdout, re.M)
+    assert re.search(r"^  train +Train a model", result.stdout, re.M)
+    assert "primus direct -- train pretrain" in result.stdout
+
+
+def test_no_arguments_at_all_show_the_help(primus: Run) -> None:
+    assert primus().stdout == primus("--help").stdout
+
+
+def test_the_version_is_the_packages(primus: Run) -> None:
+    assert re.fullmatch(r"primus \d+\.\d+\.\d+\n", primus("--version").stdout)
+
+
+def test_primus_cli_is_the_same_command(clean_environ: dict[str, str]) -> None:
+    alias = Path(sys.executable).with_name("primus-cli")
+    result = subprocess.run([alias, "--version"], env=clean_environ, text=True, capture_output=True, check=True)
+    assert result.stdout.startswith("primus ")
+
+
+def test_help_and_version_import_no_parser_and_no_plugin(clean_environ: dict[str, str]) -> None:
+    for flag in ("--help", "--version"):
+        code = f"import sys; from primus_core.cli import main; main(['{flag}']); print(sorted(sys.modules))"
+        result = subprocess.run(
+            [sys.executable, "-c", code], env=clean_environ, text=True, capture_output=True, check=True
+        )
+        loaded = result.stdout.rpartition("\n[")[2]
+        for module in ("argparse", "dataclasses", "pydantic", "yaml", "torch", "primus_core.tasks.train"):
+            assert f"'{module}'" not in loaded, f"{flag} loads {module}"
+
+
+def test_each_level_has_help_with_examples(primus: Run) -> None:
+    for words in (
+        ["direct", "--help"],
+        ["direct", "--", "train", "--help"],
+        ["plugins", "--help"],
+        ["completion", "--help"],
+    ):
+        result = primus(*words)
+        assert result.returncode == 0, words
+        assert "examples:" in result.stdout, words
+        assert "usage: primus" in result.stdout, words
+
+
+def test_plugins_lists_what_is_installed_also_as_json(primus: Run) -> None:
+    rows = json.loads(primus("plugins", "--json").stdout)
+    assert {"kind": "runtimes", "name": "direct", "state": "ok"}.items() <= next(
+        r for r in rows if r["name"] == "direct"
+    ).items()
+    assert re.search(r"^tasks +train +primus-core \S+ +ok$", primus("plugins").stdout, re.M)
+
+
+def test_a_closed_reader_is_no_traceback(clean_environ: dict[str, str]) -> None:
+    command = Path(sys.executable).with_name("primus")
+    reader, writer = subprocess.Popen(["true"], stdin=subprocess.PIPE), None
+    assert reader.stdin is not None
+    reader.wait()
+    writer = subprocess.run(
+        [command, "--help"], stdout=reader.stdin, stderr=subprocess.PIPE, env=clean_environ, check=False
+    )
+    reader.stdin.close()
+    assert b"Traceback" not in writer.stderr
+
+
+def complete(primus: Run, *words: str, cwd: Path | None = None) -> list[str]:
+    """What the shell is offered for the last of `words`."""
+    return primus("__complete", str(len(words)), "primus", *words, cwd=cwd).stdout.split()
+
+
+def test_completion_follows_the_segments(primus: Run, project: Path) -> None:
+    assert {"direct", "plugins", "completion"} <= set(complete(primus, ""))
+    assert complete(primus, "dir") == ["direct"]
+    assert "--single" in complete(primus, "direct", "--s")
+    assert "train" in complete(primus, "direct", "--", "")
+    assert complete(primus, "direct", "--", "analyze", "", cwd=project) == ["topology"]
+    assert "--config" in complete(primus, "direct", "--numa", "--", "train", "pretrain", "--")
+    assert complete(primus, "completion", "z") == ["zsh"]
+
+
+def test_the_bash_script_completes_in_a_real_bash(clean_environ: dict[str, str], tmp_path: Path) -> None:
+    folder = Path(sys.executable).parent
+    script = 'source <(primus completion bash); COMP_WORDS=(primus direct -- tr); COMP_CWORD=3; _primus; echo "${COMPREPLY[@]}"'
+    environ = {**clean_environ, "PATH": f"{folder}:{clean_environ['PATH']}"}
+    result = subprocess.run(
+        ["bash", "-c", script], env=environ, cwd=tmp_path, text=True, capture_output=True, check=True
+    )
+    assert result.stdout.split() == ["train"]
+
+
+def test_every_shell_has_a_script_and_others_are_refused(primus: Run) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert "primus" in primus("completion", shell).stdout
+    refused = primus("completion", "tcsh")
+    assert refused.returncode == 2
+    assert "bash, zsh, fish" in refused.stderr

@@ -1,0 +1,100 @@
+"""Settings on the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from primus_core.config import overrides
+from primus_core.config.document import Document, at
+from primus_core.errors import RequestError
+
+names = st.from_regex(r"[a-z][a-z0-9_]{0,6}", fullmatch=True).filter(lambda n: "token" not in n)
+values = st.integers() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False).map(float)
+
+
+def refused(*words: str) -> RequestError:
+    """The error that these words give."""
+    with pytest.raises(RequestError) as caught:
+        overrides.parse(words)
+    return caught.value
+
+
+@pytest.mark.parametrize("words", [["a.b=1e-5"], ["--a.b", "1e-5"], ["--a.b=1e-5"]])
+def test_the_three_ways_of_writing_a_setting_mean_the_same(words: list[str]) -> None:
+    document = overrides.parse(words)
+    assert document.data == {"a": {"b": 1e-5}}
+    assert document.where(("a", "b")) == f"command line: {' '.join(words)}"
+
+
+@given(st.lists(st.tuples(st.lists(names, min_size=1, max_size=3), values), max_size=6))
+def test_of_two_settings_of_one_key_the_later_wins(settings: list[tuple[list[str], Any]]) -> None:
+    document = overrides.parse([f"{'.'.join(path)}={value}" for path, value in settings])
+    if settings:
+        path, value = settings[-1]
+        assert at(document.data, tuple(path)) == value
+
+
+@given(st.lists(st.text(max_size=10), max_size=5))
+def test_any_words_are_settings_or_refused(words: list[str]) -> None:
+    try:
+        assert isinstance(overrides.parse(words), Document)
+    except RequestError as error:
+        assert error.what
+
+
+@pytest.mark.parametrize(
+    ("words", "data"),
+    [
+        (["--lr", "-0.1"], {"lr": -0.1}),
+        (["--lr", "-1e-3"], {"lr": -1e-3}),
+        (["--text", "a=b"], {"text": "a=b"}),
+        (["text=a=b"], {"text": "a=b"}),
+        (["name=run #5: better"], {"name": "run #5: better"}),
+        (["dims=[1, 2]"], {"dims": [1, 2]}),
+        (["opt={lr: 1}", "opt.eps=2"], {"opt": {"lr": 1, "eps": 2}}),
+        (["opt=adam", "opt.lr=1"], {"opt": {"lr": 1}}),
+        (["empty="], {"empty": None}),
+    ],
+)
+def test_values_are_what_a_person_would_expect(words: list[str], data: dict[str, Any]) -> None:
+    assert overrides.parse(words).data == data
+
+
+@pytest.mark.parametrize("word", ["steps", "-x=1", "=1", "--", "--=1", ""])
+def test_what_is_no_setting_is_refused(word: str) -> None:
+    error = refused(word)
+    assert error.what == f"'{word}' is no setting"
+    assert error.fix == "write key=value, --key value or --key=value"
+
+
+@pytest.mark.parametrize("words", [["--steps"], ["--steps", "--lr", "1"]])
+def test_a_setting_without_a_value_is_refused(words: list[str]) -> None:
+    assert refused(*words).what == "'--steps' has no value"
+
+
+def test_an_empty_part_between_dots_is_refused() -> None:
+    assert "is no setting" in refused("training..steps=1").what
+
+
+def test_a_section_that_only_the_command_line_names_is_placed_there() -> None:
+    document = overrides.parse(["trainng.steps=1"]).over(Document({}, {(): "x.yaml:3"}))
+    assert document.where(("trainng",)) == "command line: trainng.steps=1"
+
+
+@pytest.mark.parametrize("word", ["hub.api_key=abc", "--hf_token=abc", "a=hf_" + "x" * 24, "url=https://u:p@host/"])
+def test_a_secret_on_the_command_line_is_refused_without_repeating_it(word: str) -> None:
+    error = refused(word)
+    assert "holds a secret" in error.what
+    assert word.partition("=")[2] not in str(error).replace("'${NAME}'", "")
+
+
+@pytest.mark.parametrize("word", ["moe.token_dispatcher_type=alltoall", "eos_token=</s>", "text_key=body", "tokens=5"])
+def test_a_setting_that_only_sounds_like_a_secret_is_taken(word: str) -> None:
+    assert overrides.parse([word]).data
+
+
+def test_a_secret_may_be_named_by_its_variable() -> None:
+    assert overrides.parse(["hub.token=${HF_TOKEN}"]).data == {"hub": {"token": "${HF_TOKEN}"}}

@@ -1,0 +1,148 @@
+"""Signals, to each process of a run in turn: the exit code comes back, and nothing is left behind.
+
+The fixture `nothing_is_left_behind` looks for orphans after every test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.core.test_direct import metadata, run_of
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(clean_environ: dict[str, str], project: Path) -> Iterator[Start]:
+    """Start `primus direct ... -- behave ...` and wait until its worker says that it is ready."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*words: str) -> subprocess.Popen[str]:
+        command = [str(Path(sys.executable).with_name("primus")), "direct", *words]
+        process = subprocess.Popen(
+            command, env=clean_environ, cwd=project, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def children(pid: int) -> list[int]:
+    """Direct children of a process."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid:
+                found.append(int(entry.name))
+    return found
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """The exit code, as a shell would have it, and the rest of stderr."""
+    _, stderr = process.communicate(timeout=20)
+    return (128 - process.returncode if process.returncode < 0 else process.returncode), stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_to_primus_reaches_the_worker_and_comes_back(
+    start: Start, project: Path, number: int, code: int
+) -> None:
+    process = start("--", "behave", "wait")
+    process.send_signal(number)
+    assert ended(process)[0] == code
+    assert metadata(run_of(project))["status"] == "interrupted"
+
+
+def test_a_worker_that_ignores_signals_is_killed_after_the_grace_period(start: Start) -> None:
+    process = start("--grace-period", "1", "--", "behave", "stubborn")
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert ended(process)[0] == 143
+    assert 1 <= time.monotonic() - began < 8
+
+
+def test_a_second_ctrl_c_ends_it_at_once(start: Start) -> None:
+    process = start("--grace-period", "60", "--", "behave", "stubborn")
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    assert ended(process)[0] == 130
+
+
+def test_killing_primus_leaves_no_orphan_and_no_half_written_file(start: Start, project: Path) -> None:
+    process = start("--", "behave", "family")
+    process.kill()
+    assert ended(process)[0] == 137
+    time.sleep(6)  # the keeper gives the worker four seconds
+    assert not list(project.rglob("*.partial"))
+    json.loads((run_of(project) / "plan.json").read_text())
+
+
+def test_killing_the_keeper_ends_the_run(start: Start) -> None:
+    process = start("--", "behave", "family")
+    [keeper] = children(process.pid)
+    os.kill(keeper, signal.SIGKILL)
+    assert ended(process)[0] == 137
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_to_the_worker_is_its_exit_code(start: Start, number: int, code: int) -> None:
+    process = start("--", "behave", "family")
+    [keeper] = children(process.pid)
+    [worker] = children(keeper)
+    os.kill(worker, number)
+    assert ended(process)[0] == code
+
+
+def test_daemons_of_a_worker_that_ends_well_are_ended_too(
+    primus: Callable[..., subprocess.CompletedProcess[str]], project: Path
+) -> None:
+    (project / "my_tasks.py").write_text(
+        "import subprocess\nfrom primus_core import register_task\n@register_task('leave')\n"
+        "def leave(call):\n    subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+    )
+    assert primus("direct", "--", "leave", cwd=project).returncode == 0
+
+
+def test_a_signal_before_anything_has_started_is_no_traceback(clean_environ: dict[str, str], project: Path) -> None:
+    command = [str(Path(sys.executable).with_name("primus")), "direct", "--", "behave", "wait"]
+    for delay in (0.0, 0.03, 0.06, 0.1):
+        process = subprocess.Popen(
+            command, env=clean_environ, cwd=project, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        time.sleep(delay)
+        process.send_signal(signal.SIGTERM)
+        code, stderr = ended(process)
+        assert code == 143
+        assert not re.search("Traceback", stderr)
+
+
+def test_the_folder_of_pipes_goes_with_the_run(start: Start, clean_environ: dict[str, str], tmp_path: Path) -> None:
+    clean_environ["TMPDIR"] = str(tmp_path)
+    process = start("--", "behave", "family")
+    assert list(tmp_path.glob("primus-*"))
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 9
+    while list(tmp_path.glob("primus-*")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not list(tmp_path.glob("primus-*"))

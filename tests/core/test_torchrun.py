@@ -1,0 +1,100 @@
+"""Several ranks through torchrun: logs by rank, the first failure, exit codes, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run
+from tests.core.test_direct import metadata, run_of
+from tests.core.test_signals import children, ended
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+TWO = {"GPUS_PER_NODE": "2"}
+
+
+def test_each_rank_has_its_log_and_the_console_shows_rank_0(primus: Run, project: Path) -> None:
+    (project / "my_tasks.py").write_text(
+        "from primus_core import register_task\n@register_task('ranks', scope='rank')\ndef ranks(call):\n"
+        "    print('rank', call.rank, 'of', call.world_size)\n    print('WARNING: rank', call.rank, 'is warm')\n"
+    )
+    result = primus("direct", "--", "ranks", cwd=project, env=TWO)
+    assert result.returncode == 0
+    assert result.stdout == "rank 0 of 2\nWARNING: rank 0 is warm\n"
+    assert "[rank1] WARNING: rank 1 is warm" in result.stderr
+    assert (run_of(project, "ranks") / "logs/rank_1.log").read_text().startswith("rank 1 of 2\n")
+
+
+def test_the_first_failure_is_named_and_collateral_noise_is_not(primus: Run, project: Path) -> None:
+    result = primus("direct", "--", "ranks", "raise", "1", cwd=project, env=TWO)
+    assert result.returncode == 1
+    last_traceback = result.stderr[result.stderr.rindex("Traceback") :]
+    assert "ValueError: the first failure" in last_traceback
+    assert "first failure rank 1 on node 0" in last_traceback
+    assert last_traceback.count("first failure rank") == 1
+    assert "logs/rank_1.log" in last_traceback
+
+
+def test_the_later_failure_of_another_rank_is_collateral(primus: Run, project: Path) -> None:
+    source = (project / "my_tasks.py").read_text()
+    (project / "my_tasks.py").write_text(source.replace('time.sleep(3 if what == "end" else 60)', "time.sleep(0.55)"))
+    result = primus("direct", "--", "ranks", "raise", "1", cwd=project, env=TWO)
+    assert "first failure rank 1" in result.stderr
+    assert metadata(run_of(project, "ranks"))["first_failure"]["rank"] == 1
+
+
+def test_a_killed_rank_is_the_first_failure_and_gives_137(primus: Run, project: Path) -> None:
+    source = (project / "my_tasks.py").read_text()
+    (project / "my_tasks.py").write_text(source.replace('time.sleep(3 if what == "end" else 60)', "time.sleep(0.02)"))
+    result = primus("direct", "--", "ranks", "die", "1", cwd=project, env=TWO)
+    assert result.returncode == 137
+    assert "first failure rank 1" in result.stderr
+    assert "ended by SIGKILL" in result.stderr
+
+
+def test_a_given_port_and_an_ipv6_master_work(primus: Run, project: Path) -> None:
+    import socket
+
+    with socket.socket(socket.AF_INET6) as probe:
+        probe.bind(("::1", 0))
+        port = str(probe.getsockname()[1])
+    env = {"MASTER_ADDR": "::1", "MASTER_PORT": port}
+    result = primus("direct", "--", "ranks", "end", "0", cwd=project, env=env)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("victim", ["primus", "keeper", "torchrun", "rank"])
+@pytest.mark.parametrize(("number", "codes"), [(signal.SIGKILL, {137, 1}), (signal.SIGTERM, {143, 1}),
+                                               (signal.SIGINT, {130, 1})])  # fmt: skip
+def test_a_signal_to_any_process_of_a_run_ends_all(
+    clean_environ: dict[str, str], project: Path, victim: str, number: int, codes: set[int]
+) -> None:
+    command = [str(Path(sys.executable).with_name("primus")), "direct", "--", "ranks", "wait", "9"]
+    process = subprocess.Popen(command, env={**clean_environ, **TWO}, cwd=project, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "rank 0 is here\n"
+    [keeper] = children(process.pid)
+    [torchrun] = children(keeper)
+    pid = {"primus": process.pid, "keeper": keeper, "torchrun": torchrun, "rank": children(torchrun)[-1]}[victim]
+    os.kill(pid, number)
+    assert ended(process)[0] in codes
+    time.sleep(5 if (victim, number) == ("primus", signal.SIGKILL) else 0)
+    assert not list(project.rglob("*.partial"))
+    assert json.loads((run_of(project, "ranks") / "plan.json").read_text())["steps"][0]["ranks"] == 2
+
+
+def test_a_person_inside_a_slurm_allocation_gets_slurms_place_in_the_job(primus: Run, project: Path) -> None:
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_NODELIST": "n[03-04]",
+             "SLURM_GPUS_ON_NODE": "4"}  # fmt: skip
+    shown = primus("direct", "--dry-run", "--", "ranks", "end", "0", cwd=project, env=slurm).stdout
+    assert re.search(r"--nproc-per-node 4 --nnodes 2 --node-rank 1 --master-addr n03 --master-port 1234 ", shown)
+    mine = primus("direct", "--dry-run", "--", "ranks", "end", "0", cwd=project, env={**slurm, "NODE_RANK": "0"}).stdout
+    assert "--node-rank 0" in mine

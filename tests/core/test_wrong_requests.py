@@ -1,0 +1,128 @@
+"""Wrong command lines and wrong configurations: exit 2, nothing written, the place and a way out, no traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run
+
+GOOD = """\
+exp_name: down
+modules:
+  pre_trainer:
+    framework: countdown
+    overrides:
+      steps: 4
+      loss: {start: 3.5}
+"""
+TRAIN = "direct -- train pretrain --config exp.yaml"
+
+COMMANDS = {
+    "an unknown runtime": ("dirct -- train", "segment 1", "did you mean 'direct'?"),
+    "an unknown task": ("direct -- trian", "segment 2", "did you mean 'train'?"),
+    "a task without a runtime": ("train pretrain", "'train' is a task", "primus direct -- train pretrain"),
+    "an empty segment": ("direct -- -- train", "segment 2 is empty", "train"),
+    "nothing after the dashes": ("direct --", "segment 2 is empty", "train"),
+    "an empty first segment": ("-- train", "segment 1 is empty", "begin with a runtime"),
+    "a runtime alone": ("direct", "needs a task", "primus direct -- <task>"),
+    "an unknown runtime option": (
+        "direct --sinlge -- train",
+        "segment 1 (direct): '--sinlge'",
+        "did you mean '--single'?",
+    ),
+    "an abbreviated option": ("direct --sing -- train", "'--sing'", "did you mean '--single'?"),
+    "a runtime option after the task": (f"{TRAIN} --numa", "segment 2 (train): '--numa'", "put --numa before the `--`"),
+    "an unknown option of primus": ("--frob direct -- train", "'--frob' is not an option of primus", "primus --help"),
+    "a missing argument": ("direct -- train pretrain", "segment 2 (train)", "--config"),
+    "a bad number": ("direct --grace-period soon -- train", "segment 1 (direct)", "soon"),
+    "--json without --dry-run": ("direct --json -- behave exit 0", "--json goes with --dry-run", "add --dry-run"),
+    "a bad --env": ("direct --env 9lives=1 -- behave exit 0", "--env: '9lives'", "NCCL_DEBUG=INFO"),
+    "an --env that is not set": ("direct --env NOT_SET_HERE -- behave exit 0", "NOT_SET_HERE is not set", "export"),
+    "a stage that the backend lacks": (
+        TRAIN.replace("pretrain", "pertrain"),
+        "no stage 'pertrain'",
+        "did you mean 'pretrain'?",
+    ),
+    "an override without value": (f"{TRAIN} --steps", "'--steps' has no value", "--steps VALUE"),
+    "a word that is no setting": (f"{TRAIN} steps", "'steps' is no setting", "key=value"),
+    "a misspelt override": (f"{TRAIN} stpes=5", "command line: stpes=5", "did you mean 'steps'?"),
+    "an override of the wrong type": (f"{TRAIN} steps=many", "'steps' takes a whole number", "'many'"),
+    "a secret on the command line": (f"{TRAIN} hf_token=abcdefgh", "holds a secret", "export it"),
+    "a missing config": (
+        "direct -- train pretrain --config nowhere.yaml",
+        "nowhere.yaml: no such file",
+        "check the path",
+    ),
+    "a task that is not installed": (
+        "direct -- preflight",
+        "'preflight' is not installed",
+        "pip install primus-preflight",
+    ),
+}
+
+FILES = {
+    "a misspelt key at the top": (("exp_name", "expname"), "exp.yaml:1: unknown key 'expname'", "did you mean 'exp_name'?"),
+    "a misspelt key of a module": (("    framework", "    framwork"), "exp.yaml:4", "did you mean 'framework'?"),
+    "a misspelt setting": (("      steps", "      stpes"), "exp.yaml:6", "did you mean 'steps'?"),
+    "a misspelt nested setting": (("{start", "{strat"), "exp.yaml:7", "did you mean 'loss.start'?"),
+    "a wrong type": (("steps: 4", "steps: four"), "exp.yaml:6: 'steps' takes a whole number", "default is 3"),
+    "a value that is not allowed": (("start: 3.5", "kind: stepe"), "exp.yaml:7: 'loss.kind'", "did you mean 'steep'?"),
+    "a missing key": (("exp_name: down\n", ""), "'exp_name' is missing", "exp_name:"),
+    "an unset variable": (("4", "${STEPS_OF_MINE}"), "exp.yaml:6: ${STEPS_OF_MINE} is not set", "${STEPS_OF_MINE:value}"),
+    "an unclosed variable": (("4", "${STEPS"), "exp.yaml:6", "}"),
+    "a duplicate key": (("      loss", "      steps: 5\n      loss"), "exp.yaml:7: duplicate key 'steps'", "exp.yaml:6"),
+    "a tab": (("    framework", "\tframework"), "exp.yaml:4: this is not YAML", ""),
+    "a list at the top": (("exp_name: down\n", "- exp_name\n"), "exp.yaml:2", ""),
+    "an unknown model": (("    overrides", "    model: llama9_900B\n    overrides"), "exp.yaml:5: unknown model 'llama9_900B'", "known:"),
+    "an escape in a preset name": (("    overrides", "    model: ../../etc/passwd\n    overrides"), "exp.yaml:5", "./file.yaml"),
+    "an escape behind a dot": (("    overrides", "    config: ./../x.yaml\n    overrides"), "exp.yaml:5", "no preset name"),
+    "an unknown backend": (("countdown", "countdwon"), "exp.yaml:4: no backend is called 'countdwon'", "did you mean 'countdown'?"),
+    "a backend not installed": (("countdown", "maxtext"), "exp.yaml:4", "pip install primus-maxtext"),
+    "a circle of extends": (("exp_name: down", "extends: exp.yaml\nexp_name: down"), "circle", "exp.yaml → exp.yaml"),
+    "an extends of nothing": (("exp_name: down", "extends: gone.yaml\nexp_name: down"), "exp.yaml:1: extends 'gone.yaml'", ""),
+    "no trainer": (("pre_trainer", "something"), "no module to pretrain", "pre_trainer"),
+    "a name that is no folder's": (("down", "../down"), "'../down' cannot name a run", "letters"),
+}  # fmt: skip
+
+
+def refused(primus: Run, folder: Path, third_party: str, words: str) -> str:
+    """Run it; it must end with 2, write nothing and show no traceback. Its message."""
+    before = sorted(folder.rglob("*"))
+    result = primus(*words.split(), cwd=folder, env={"PYTHONPATH": third_party})
+    assert (result.returncode, result.stdout) == (2, ""), result.stderr
+    assert result.stderr.startswith("primus: error: ")
+    assert "Traceback" not in result.stderr
+    assert sorted(folder.rglob("*")) == before
+    return result.stderr
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_a_wrong_command_line(primus: Run, project: Path, third_party: str, kind: str) -> None:
+    words, place, way_out = COMMANDS[kind]
+    (project / "exp.yaml").write_text(GOOD)
+    message = refused(primus, project, third_party, words)
+    assert place in message
+    assert way_out in message
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_wrong_configuration(primus: Run, tmp_path: Path, third_party: str, kind: str) -> None:
+    (old, new), place, way_out = FILES[kind]
+    assert old in GOOD
+    (tmp_path / "exp.yaml").write_text(GOOD.replace(old, new, 1))
+    message = refused(primus, tmp_path, third_party, TRAIN)
+    assert place in message
+    assert way_out in message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("GPUS_PER_NODE", "0"), ("GPUS_PER_NODE", "73"), ("GPUS_PER_NODE", "two"), ("MASTER_PORT", "65536"),
+     ("MASTER_ADDR", "a b"), ("NODE_RANK", "1"), ("NNODES", "2")],
+)  # fmt: skip
+def test_a_wrong_place_in_the_job(primus: Run, project: Path, name: str, value: str) -> None:
+    result = primus("direct", "--dry-run", "--", "behave", "exit", "0", cwd=project, env={name: value})
+    assert result.returncode == 2
+    assert f"{name} is '{value}'" in result.stderr or f"{name} is {value}" in result.stderr
+    assert "fix: " in result.stderr

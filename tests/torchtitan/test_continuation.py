@@ -1,0 +1,87 @@
+"""A run that was stopped goes on from its last complete checkpoint, and only where that makes sense."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from primus_core.backend import BackendPlan
+
+Resolve = Callable[..., BackendPlan]
+
+TEXT = """
+model: {family: llama3, dim: 64, n_layers: 4, n_heads: 4}
+data: {text: python-stdlib, vocab_size: 512}
+training: {steps: 100}
+checkpoint: {enable: true}
+"""
+
+
+def earlier_run(resolve: Resolve, folder: Path, text: str, steps: dict[int, str]) -> Callable[[str], tuple[str, ...]]:
+    """A run directory as an earlier run left it: checkpoints by step, with the text of their metadata."""
+    for step, metadata in steps.items():
+        place = folder / "checkpoints" / f"step-{step}"
+        place.mkdir(parents=True)
+        (place / ".metadata").write_text(metadata)
+    config = folder / "config" / "backend_config.json"
+    config.parent.mkdir()
+    config.write_text(json.dumps(resolve(text).config))
+    return lambda pattern: tuple(str(path) for path in sorted(folder.glob(pattern)))
+
+
+def settings(plan: BackendPlan) -> Any:
+    return plan.config["settings"]
+
+
+def test_the_newest_complete_checkpoint_is_taken(resolve: Resolve, tmp_path: Path) -> None:
+    run = tmp_path / "exp_2026_01_01_000000"
+    previous = earlier_run(resolve, run, TEXT, {10: "x", 20: "x", 30: ""})
+    plan = resolve(TEXT, previous=previous)
+    assert settings(plan)["checkpoint.initial_load_path"] == str(run / "checkpoints" / "step-20")
+    assert settings(plan)["checkpoint.initial_load_model_only"] is False
+    assert "continues from step 20 of exp_2026_01_01_000000" in plan.notes
+
+
+def test_a_checkpoint_of_the_last_step_is_not_continued(resolve: Resolve, tmp_path: Path) -> None:
+    plan = resolve(TEXT, previous=earlier_run(resolve, tmp_path / "r", TEXT, {100: "x"}))
+    assert "checkpoint.initial_load_path" not in settings(plan)
+
+
+def test_another_model_is_not_continued_and_says_why(resolve: Resolve, tmp_path: Path) -> None:
+    other = TEXT.replace("n_layers: 4", "n_layers: 2")
+    plan = resolve(TEXT, previous=earlier_run(resolve, tmp_path / "r", other, {10: "x"}))
+    assert "checkpoint.initial_load_path" not in settings(plan)
+    assert any("its model is another" in note for note in plan.notes)
+
+
+def test_another_number_of_data_parallel_ranks_is_not_continued(resolve: Resolve, tmp_path: Path) -> None:
+    previous = earlier_run(resolve, tmp_path / "r", TEXT, {10: "x"})
+    assert any("it had 1 data-parallel ranks" in note for note in resolve(TEXT, ranks=2, previous=previous).notes)
+
+
+def test_the_position_in_the_data_can_be_given_up_to_continue(resolve: Resolve, tmp_path: Path) -> None:
+    text = TEXT.replace("enable: true", "enable: true, exclude_from_loading: [dataloader]")
+    plan = resolve(text, ranks=2, previous=earlier_run(resolve, tmp_path / "r", TEXT, {10: "x"}))
+    assert "checkpoint.initial_load_path" in settings(plan)
+
+
+def test_a_checkpoint_that_a_person_names_is_taken(resolve: Resolve, tmp_path: Path) -> None:
+    text = TEXT.replace("enable: true", "enable: true, initial_load_path: mine/step-5")
+    plan = resolve(text, previous=earlier_run(resolve, tmp_path / "r", TEXT, {10: "x"}))
+    assert settings(plan)["checkpoint.initial_load_path"] == str(tmp_path / "mine" / "step-5")
+
+
+def test_continuation_can_be_switched_off(resolve: Resolve, tmp_path: Path) -> None:
+    previous = earlier_run(resolve, tmp_path / "r", TEXT, {10: "x"})
+    assert "checkpoint.initial_load_path" not in settings(
+        resolve(TEXT + "auto_continue_train: false", previous=previous)
+    )
+
+
+def test_without_checkpoints_nothing_is_looked_for(resolve: Resolve) -> None:
+    def previous(pattern: str) -> tuple[str, ...]:
+        raise AssertionError("asked for earlier runs")
+
+    resolve(TEXT.replace("enable: true", "enable: false"), previous=previous)

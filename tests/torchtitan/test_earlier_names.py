@@ -1,0 +1,115 @@
+"""TOML files of TorchTitan 0.2 train on: each setting has a new name, has no effect and says so, or is refused."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from primus_core.backend import BackendPlan
+from primus_core.config.document import Document
+from primus_core.errors import ConfigError
+from primus_torchtitan.backend import TORCHTITAN
+from primus_torchtitan.earlier_names import moved, translate
+from primus_torchtitan.own_settings import MODEL, SETTINGS
+from primus_torchtitan.schema import load, shipped
+
+Resolve = Callable[..., BackendPlan]
+
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parent.parent / "examples" / "torchtitan" / "configs"
+SETTINGS_0_2_2: dict[str, Any] = json.loads((HERE / "data" / "settings_0_2_2.json").read_text())
+"""Every setting of TorchTitan 0.2.2 with its default, read from its `config/job_config.py`."""
+
+
+def nested(name: str, value: Any) -> dict[str, Any]:
+    for part in reversed(name.split(".")):
+        value = {part: value}
+    return value  # type: ignore[no-any-return]
+
+
+def leaves(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        found |= leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return found
+
+
+def known_today() -> set[str]:
+    schema = load(list(shipped().values())[-1])
+    return {*schema.options, *(own.name for own in SETTINGS), *(f"model.{own.name}" for own in MODEL)}
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS_0_2_2))
+def test_every_setting_of_0_2_has_a_fate(name: str) -> None:
+    if "gone" in moved().get(name, {}) and SETTINGS_0_2_2[name] not in moved()[name].get("unless", ()):
+        with pytest.raises(ConfigError, match=f"'{name}' is gone"):
+            translate(Document(nested(name, SETTINGS_0_2_2[name])))
+        return
+    document, notes = translate(Document(nested(name, SETTINGS_0_2_2[name])))
+    names = set(leaves(document.data))
+    assert names <= known_today(), f"{name} became {names}, which is no setting of today"
+    assert names or any(name in note for note in notes), f"{name} disappeared without a word"
+
+
+def test_a_renamed_setting_keeps_its_place_in_errors(resolve: Resolve) -> None:
+    text = '[model]\nname = "llama3"\nflavor = "8B"\n[profiling]\nprofile_freq = "often"\n'
+    with pytest.raises(ConfigError, match=r"settings\.toml:5: 'profiler\.profile_freq' takes a whole number"):
+        resolve(text, suffix=".toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[model]\nconverters = ["float8"]', "'model.converters' is gone"),
+        ('[activation_checkpoint]\nselective_ac_option = "2"', "chooses by operation"),
+        ("[fault_tolerance]\nenable = true", "continues an interrupted run"),
+        ("[optimizer]\nearly_step_in_backward = true", "always steps after"),
+        ("[validation]\nseq_len = 4096", "takes training's sequence length"),
+    ],
+)
+def test_a_setting_that_is_gone_is_refused_by_name(resolve: Resolve, text: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(text, suffix=".toml")
+    assert expected in str(caught.value)
+    assert caught.value.where.endswith("settings.toml:2")
+
+
+def test_one_setting_under_two_names_must_agree(resolve: Resolve) -> None:
+    with pytest.raises(ConfigError, match="one setting with two values"):
+        resolve("model: {family: llama3, flavor: 8B}\ntraining: {dataset: c4}\ndataloader: {dataset: c4_test}")
+
+
+def test_settings_without_effect_are_noted(resolve: Resolve) -> None:
+    plan = resolve("model: {family: llama3, flavor: 8B}\nfloat8: {filter_fqns: [output]}\ntraining: {dataset: c4}")
+    assert any("'float8.filter_fqns' has no effect" in note for note in plan.notes)
+
+
+def test_a_whole_file_is_adopted_as_an_experiment() -> None:
+    document = tomllib.loads((EXAMPLES / "llama3_8b.toml").read_text())
+    experiment = TORCHTITAN.adopt(document)
+    assert experiment is not None
+    assert experiment["exp_name"] == "Llama_3_8B_training"
+    assert experiment["workspace"] == "./outputs"
+    assert experiment["modules"]["pre_trainer"]["overrides"] == document
+
+
+def test_an_experiment_of_primus_is_not_adopted() -> None:
+    assert TORCHTITAN.adopt({"exp_name": "x", "modules": {}, "model": {}, "training": {}}) is None
+
+
+def test_the_shipped_toml_example_resolves(resolve: Resolve) -> None:
+    plan = resolve((EXAMPLES / "llama3_8b.toml").read_text(), suffix=".toml", ranks=8, gpus=8)
+    settings = plan.config["settings"]
+    assert plan.config["model"]["flavor"] == "8B"
+    assert settings["dataloader.dataset"] == "c4"
+    assert settings["profiler.enable_profiling"] is True
+
+
+def test_the_table_leads_to_settings_that_exist() -> None:
+    targets = {row["to"] for name, row in moved().items() if "to" in row and not row["to"].endswith(".*")}
+    assert targets <= known_today()

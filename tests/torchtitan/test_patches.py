@@ -1,0 +1,92 @@
+"""Each patch is needed: without it, what TorchTitan does fails here. When one of these fails, remove the patch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+ONE_RANK = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
+NEEDS = {
+    "cpu-device": "import torchtitan.tools.utils as u; u.device_module.set_device(u.get_local_device())",
+    "cpu-attention": """
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+q, k, v = (torch.randn(1, 1, 16, 16, requires_grad=True) for _ in range(3))
+flex_attention(q, k, v).sum().backward()
+""",
+    "cpu-barrier": """
+import tempfile, torch.distributed as dist
+dist.init_process_group("gloo", init_method="file://" + tempfile.mktemp(), rank=0, world_size=1)
+dist.barrier(device_ids=[0])
+""",
+    "cpu-reduction": """
+import tempfile, torch, torch.distributed as dist
+dist.init_process_group("gloo", init_method="file://" + tempfile.mktemp(), rank=0, world_size=1)
+dist.all_reduce(torch.ones(2), op=dist._make_nccl_premul_sum(0.5))
+""",
+    "torch213-set-timeout": "import torch.distributed as dist; dist.set_timeout",
+    "torch213-pipeline-step": """
+import inspect
+from torch.distributed.pipelining.schedules import PipelineScheduleSingle
+assert "arg_mbs" in inspect.signature(PipelineScheduleSingle.step).parameters
+""",
+}
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, **ONE_RANK, "TORCHDYNAMO_DISABLE": "1"}
+    return subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
+
+
+def needed() -> set[str]:
+    program = "from primus_torchtitan.patches import apply_all; print(*(patch.id for patch in apply_all()))"
+    return set(run(program).stdout.split())
+
+
+def test_every_patch_says_why_and_for_which_versions() -> None:
+    from primus_torchtitan.patches import PATCHES
+
+    assert {patch.id for patch in PATCHES} == set(NEEDS)
+    assert all(patch.reason and patch.link.startswith("https://") and patch.since < patch.before for patch in PATCHES)
+
+
+@pytest.mark.parametrize("patch", NEEDS)
+def test_without_the_patch_it_fails(patch: str) -> None:
+    if patch not in needed():
+        pytest.skip(f"{patch} does not apply to this machine and these versions")
+    assert run(NEEDS[patch]).returncode != 0, f"{patch} is no longer needed: remove it"
+
+
+def test_patches_that_come_too_late_are_noticed() -> None:
+    if "cpu-device" not in needed():
+        pytest.skip("this machine has an accelerator")
+    done = run(
+        "import sys, types; sys.modules['torchtitan.trainer'] = types.ModuleType('late')\n"
+        "from primus_torchtitan.patches import apply_all; apply_all()"
+    )
+    assert "imported already" in done.stderr
+
+
+def test_attention_without_flex_is_the_same_sum() -> None:
+    """Against flex_attention itself, forward, with documents in a block-causal mask."""
+    done = run(
+        """
+import torch
+from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
+from primus_torchtitan.patches.cpu_attention import sdpa_in_place_of_flex
+torch.manual_seed(0)
+q = torch.randn(2, 4, 32, 16); k, v = torch.randn(2, 2, 32, 16), torch.randn(2, 2, 32, 16)
+document = torch.arange(32) // 10
+mask = create_block_mask(lambda b, h, i, j: (i >= j) & (document[i] == document[j]), 2, None, 32, 32, device="cpu")
+mine, _ = sdpa_in_place_of_flex(q, k, v, score_mod=None, block_mask=mask, scale=None, enable_gqa=True,
+                                return_aux=AuxRequest(lse=False), kernel_options={})
+torch.testing.assert_close(mine, flex_attention(q, k, v, block_mask=mask, enable_gqa=True))
+"""
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,210 @@
+"""Settings become a plan, and wrong ones become errors with a place and a suggestion, without TorchTitan."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from primus_core.backend import Backend, BackendPlan
+from primus_core.errors import ConfigError
+from primus_torchtitan.backend import TORCHTITAN
+
+Resolve = Callable[..., BackendPlan]
+
+BASE = """
+model: {family: llama3, dim: 64, n_layers: 4, n_heads: 4, n_kv_heads: 2}
+data: {text: python-stdlib, vocab_size: 512}
+"""
+
+
+def refused(resolve: Resolve, text: str, *, ranks: int = 1, suffix: str = ".yaml") -> str:
+    with pytest.raises(ConfigError) as caught:
+        resolve(text, ranks=ranks, suffix=suffix)
+    assert f"settings{suffix}" in str(caught.value), "the error names the file"
+    return str(caught.value)
+
+
+def test_the_backend_keeps_its_contract() -> None:
+    backend: Backend = TORCHTITAN
+    assert backend.name == "torchtitan"
+    assert backend.stages == ("pretrain",)
+    assert all((Path(backend.presets()) / kind).is_dir() for kind in ("models", "modules"))
+
+
+def test_planning_imports_neither_torch_nor_torchtitan() -> None:
+    program = "import primus_torchtitan.backend, sys; print([m for m in ('torch', 'torchtitan') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_config_of_a_plan_is_json(resolve: Resolve) -> None:
+    config = resolve().config
+    assert json.loads(json.dumps(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("trainig: {steps: 5}", "did you mean 'training'?"),
+        ("training: {step: 5}", "did you mean 'training.steps'?"),
+        ("training: {steps: many}", "'training.steps' takes a whole number"),
+        ("training: {steps: 0}", "must be at least 1"),
+        ("training: {steps: true}", "takes a whole number"),
+        ("optimizer: {lr: fast}", "'optimizer.lr' takes a number"),
+        ("optimizer: {name: Adamw}", "did you mean 'AdamW'?"),
+        ("optimizer: {lr: 1e-3, param_groups: []}", "both describe the optimizer"),
+        ("optimizer: {param_groups: [{pattern: '(', optimizer_name: Adam}]}", "no regular expression"),
+        ("optimizer: {param_groups: [{pattern: x, optimizer_name: Adan}]}", "did you mean 'Adam'?"),
+        ("activation_checkpoint: {mode: sellective}", "did you mean 'selective'?"),
+        ("activation_checkpoint: {mode: memory_budget}", "works on a compiled model only"),
+        ("activation_checkpoint: {memory_budget: 0.3}", "needs activation_checkpoint.mode: memory_budget"),
+        ("loss: {kind: mse}", "known values: chunked_cross_entropy, cross_entropy"),
+        ("loss: {num_chunks: 7}", "cannot be cut into 7 chunks"),
+        ("lr_scheduler: {decay_type: cosin}", "did you mean 'cosine'?"),
+        ("checkpoint: {keep_latest_k: 1}", "cannot be 1"),
+        ("checkpoint: {folder: ''}", "is empty"),
+        ("dataloader: {dataset: c4_tset}", "did you mean 'c4_test'?"),
+        ("dataloader: {dataset: c4}", "both say what to train on"),
+        ("dump_folder: /tmp/x", "set `workspace:`"),
+        ("parallelism: {pipeline_parallel_schedule: 1F1C}", "did you mean '1F1B'?"),
+        ("parallelism: {expert_parallel_degree: 2}", "a model without experts"),
+        ("auto_continue_train: sometimes", "takes true or false"),
+        ("compile: {enable_async_tensor_parallel: true}", "works on a compiled model only"),
+        ("validator: {steps: 0}", "must be positive or -1"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(resolve: Resolve, text: str, expected: str) -> None:
+    assert expected in refused(resolve, BASE + text)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("{}", "the model has no family"),
+        ("{family: llama}", "did you mean 'llama3'?"),
+        ("{family: llama3, flavor: 8b}", "did you mean '8B'?"),
+        ("{family: llama3, flavour: 8B}", "did you mean 'model.flavor'?"),
+        ("{family: llama3, dim: 64}", "no n_layers and no n_heads"),
+        ("{family: llama3, dim: 64, n_layers: 2, n_heads: 5}", "cannot be split into 5 heads"),
+        ("{family: llama3, dim: 64, n_layers: 2, n_heads: 4, n_kv_heads: 3}", "cannot share 3 heads"),
+        ("{family: llama3, dim: 64, n_layers: 2, n_heads: 64}", "needs an even width"),
+        ("{family: llama3, dim: wide, n_layers: 2, n_heads: 4}", "'model.dim' takes a whole number"),
+        ("{family: llama3, dim: 0, n_layers: 2, n_heads: 4}", "must be at least 1"),
+        ("{family: deepseek_v3, flavor: 16B, dim: 64}", "own sizes make models of llama3 and qwen3"),
+        ("{family: qwen3, flavor: 30B-A3B, n_layers: 2}", "without experts"),
+        ("{family: my_models.llama}", "needs a flavor"),
+        ("{family: llama3, dim: 64, n_layers: 2, n_heads: 4, vocab_size: 1024}", "data.vocab_size is 512"),
+    ],
+)
+def test_a_wrong_model_is_refused(resolve: Resolve, model: str, expected: str) -> None:
+    assert expected in refused(resolve, f"model: {model}\ndata: {{text: python-stdlib, vocab_size: 512}}")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text", "expected"),
+    [
+        (3, "parallelism: {tensor_parallel_degree: 2}", "do not make 3 ranks"),
+        (1, "parallelism: {data_parallel_shard_degree: 2}", "do not make 1 rank"),
+        (4, "parallelism: {tensor_parallel_degree: 4}", "does not divide n_kv_heads 2"),
+        (2, "parallelism: {tensor_parallel_degree: 2}\ntraining: {seq_len: 63}\nloss: {kind: cross_entropy}", "63"),
+        (2, "parallelism: {context_parallel_degree: 2}\ntraining: {seq_len: 66}\nloss: {kind: cross_entropy}", "66"),
+        (2, "training: {global_batch_size: 20}", "no multiple of 16"),
+        (4, "parallelism: {pipeline_parallel_degree: 4, pipeline_parallel_schedule: Interleaved1F1B}", "too few"),
+        (2, "parallelism: {pipeline_parallel_degree: 2, pipeline_parallel_microbatch_size: 3}", "no multiple of"),
+        (2, "parallelism: {pipeline_parallel_degree: 2, pipeline_parallel_layers_per_stage: 2}", "one stage each"),
+        (1, "training: {seq_len: 262144}", "exceed the model's 131072"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused_with_the_numbers(
+    resolve: Resolve, ranks: int, text: str, expected: str
+) -> None:
+    assert expected in refused(resolve, BASE + text, ranks=ranks)
+
+
+def test_tied_weights_cannot_be_split_into_stages(resolve: Resolve) -> None:
+    text = "model: {family: llama3, flavor: 1B}\nparallelism: {pipeline_parallel_degree: 2}"
+    assert "tied weights" in refused(resolve, text, ranks=2)
+
+
+def test_the_plain_optimizer_settings_become_one_parameter_group(resolve: Resolve) -> None:
+    settings = resolve(BASE + "optimizer: {lr: 1e-3, beta2: 0.99}").config["settings"]
+    (group,) = settings["optimizer.param_groups"]
+    assert group["optimizer_kwargs"] == {"lr": 1e-3, "betas": [0.9, 0.99], "eps": 1e-8, "weight_decay": 0.1}
+    assert "optimizer.lr" not in settings
+
+
+def test_own_sizes_change_a_flavor(resolve: Resolve) -> None:
+    sizes = resolve("model: {family: llama3, flavor: 8B, n_layers: 4}").config["model"]["sizes"]
+    assert sizes["n_layers"] == 4
+    assert (sizes["dim"], sizes["n_kv_heads"], sizes["ffn_hidden_dim"]) == (4096, 8, 14336)
+
+
+def test_a_flavor_alone_stays_the_frameworks(resolve: Resolve) -> None:
+    assert resolve("model: {family: llama3, flavor: 8B}").config["model"]["sizes"] is None
+
+
+def test_a_model_without_vocabulary_takes_that_of_the_data(resolve: Resolve) -> None:
+    assert resolve().config["model"]["sizes"]["vocab_size"] == 512
+
+
+def test_data_without_vocabulary_takes_that_of_the_model(resolve: Resolve) -> None:
+    text = "model: {family: llama3, dim: 64, n_layers: 2, n_heads: 4, vocab_size: 700}\ndata: {text: python-stdlib}"
+    (step,) = resolve(text).prepare
+    assert step.argv[step.argv.index("--vocab-size") + 1] == "700"
+
+
+def test_text_is_prepared_by_a_step_and_read_from_the_run_directory(resolve: Resolve) -> None:
+    plan = resolve()
+    (step,) = plan.prepare
+    settings = plan.config["settings"]
+    assert step.argv[1:3] == ("-m", "primus_torchtitan.prepare_text")
+    assert settings["dataloader.dataset"] == "primus_text"
+    assert settings["dataloader.dataset_path"] == step.argv[step.argv.index("--out") + 1]
+    assert settings["hf_assets_path"] == f"{settings['dataloader.dataset_path']}/tokenizer"
+
+
+def test_without_data_the_files_that_training_reads_are_required(resolve: Resolve) -> None:
+    plan = resolve("model: {family: llama3, flavor: 8B, hf_assets_path: assets/llama}\ndataloader: {dataset: c4}")
+    files = [need.name for need in plan.requires if need.kind == "file"]
+    assert len(files) == 1
+    assert files[0].endswith("/assets/llama")
+
+
+def test_a_machine_without_gpu_trains_in_float32_and_compiles_no_masks(resolve: Resolve) -> None:
+    plan = resolve(ranks=2)
+    variables = {variable.name: variable.value for variable in plan.environment}
+    assert plan.config["settings"]["training.mixed_precision_param"] == "float32"
+    assert variables["TORCHDYNAMO_DISABLE"] == "1"
+    assert variables["OMP_NUM_THREADS"] == "4"
+
+
+def test_a_machine_with_gpus_keeps_torchtitans_defaults(resolve: Resolve) -> None:
+    plan = resolve(gpus=1)
+    assert "training.mixed_precision_param" not in plan.config["settings"]
+    assert not plan.environment
+
+
+def test_hidden_gpus_are_no_gpus(resolve: Resolve) -> None:
+    assert resolve(gpus=8, environ={"HIP_VISIBLE_DEVICES": ""}).config["device"] == "cpu"
+
+
+def test_what_a_person_sets_is_not_overruled(resolve: Resolve) -> None:
+    text = BASE + "training: {mixed_precision_param: bfloat16}\nparallelism: {spmd_backend: spmd_types}"
+    settings = resolve(text).config["settings"]
+    assert settings["training.mixed_precision_param"] == "bfloat16"
+    assert settings["parallelism.spmd_backend"] == "spmd_types"
+
+
+def test_with_pipeline_parallelism_the_last_stages_first_rank_reports(resolve: Resolve) -> None:
+    plan = resolve(BASE + "parallelism: {pipeline_parallel_degree: 2}", ranks=4)
+    assert plan.metrics_rank == plan.config["metrics_rank"] == 2
+
+
+def test_a_third_partys_module_is_a_family(resolve: Resolve) -> None:
+    text = "model: {family: my_models.llama, flavor: tiny}\ndataloader: {dataset: c4}"
+    assert ("module", "my_models") in [(need.kind, need.name) for need in resolve(text).requires]

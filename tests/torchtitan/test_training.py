@@ -1,0 +1,152 @@
+"""TorchTitan's own trainer really trains through the worker, alone and in parallel, stops and goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from primus_core.backend import BackendPlan
+
+pytest.importorskip("torchtitan", reason="torchtitan is not installed")
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+Resolve = Callable[..., BackendPlan]
+Row = dict[str, Any]
+
+TINY = """
+model: {family: llama3, dim: 64, n_layers: 4, n_heads: 4, n_kv_heads: 2, vocab_size: 512}
+data: {text: text}
+training: {steps: 4, seq_len: 64, local_batch_size: 4}
+optimizer: {lr: 1e-3}
+lr_scheduler: {warmup_steps: 1}
+loss: {kind: cross_entropy}
+activation_checkpoint: {mode: none}
+metrics: {log_freq: 1}
+debug: {seed: 7}
+"""
+
+
+@pytest.fixture
+def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Callable[..., tuple[list[Row], str]]:
+    """`train(text, ranks=1)`: what the plan says, done with torchrun; the metrics and the log of all ranks."""
+    source = tmp_path / "text"
+    source.mkdir()
+    for number in range(40):
+        (source / f"{number}.md").write_text(" ".join(f"w{(number * 13 + i * i) % 211} of {i}" for i in range(400)))
+
+    def run(text: str = TINY, *, ranks: int = 1, run: str = "run", previous: Any = lambda _: ()) -> Any:
+        folder = tmp_path / run
+        plan = resolve(text, ranks=ranks, run=folder, previous=previous)
+        (folder / "config").mkdir(parents=True)
+        (folder / "config" / "backend_config.json").write_text(json.dumps(plan.config))
+        environ = {**clean_environ, **{variable.name: variable.value for variable in plan.environment}}
+        environ |= {"PRIMUS_RUN_DIR": str(folder), "PRIMUS_METRICS_FILE": str(folder / "metrics.jsonl")}
+        for step in plan.prepare:
+            subprocess.run(step.argv, env=environ, cwd=step.cwd, check=True, capture_output=True)
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+        words = [*launch, "-m", plan.worker.module]
+        environ["OMP_NUM_THREADS"] = "1"
+        done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines], done.stdout
+
+    return run
+
+
+def losses(rows: list[Row]) -> list[float]:
+    return [row["loss"] for row in rows]
+
+
+def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Callable[..., Any]) -> None:
+    rows, log = train()
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert losses(rows)[-1] < losses(rows)[0]
+    last = rows[-1]
+    assert (last["steps"], last["global_batch_size"], last["tokens"]) == (4, 4, 4 * 4 * 64)
+    assert last["mfu"] is None, "the peak of a CPU is not known"
+    assert last["tokens_per_second"] == pytest.approx(4 * 64 / last["step_time_s"], rel=0.2)
+    assert log.count("iteration ") == 4
+    assert "iteration 4/4 | elapsed time per iteration (ms):" in log
+    assert "step:  1" not in log, "TorchTitan's own line would say it twice"
+    assert "\x1b[" not in log
+    assert "patch cpu-device" in log or os.path.exists("/dev/kfd") or os.path.exists("/dev/nvidia0")
+
+
+@pytest.mark.parametrize(
+    ("name", "parallelism", "lines", "tokens"),
+    [
+        ("fsdp", "{}", 8, 2048),
+        ("ddp", "{data_parallel_replicate_degree: 2, data_parallel_shard_degree: 1}", 8, 2048),
+        ("tensor", "{tensor_parallel_degree: 2}", 8, 1024),
+        ("context", "{context_parallel_degree: 2}", 8, 1024),
+        ("pipeline", "{pipeline_parallel_degree: 2}", 4, 1024),
+        ("interleaved", "{pipeline_parallel_degree: 2, pipeline_parallel_schedule: Interleaved1F1B}", 4, 1024),
+    ],
+)
+def test_two_ranks_train(train: Callable[..., Any], name: str, parallelism: str, lines: int, tokens: int) -> None:
+    rows, log = train(f"{TINY}parallelism: {parallelism}\n", ranks=2)
+    assert losses(rows)[-1] < losses(rows)[0]
+    assert rows[-1]["tokens"] == tokens
+    assert log.count("iteration ") == lines, "one line per step from each rank that has the loss"
+    shown = [line.split("loss: ")[1].split(" ")[0] for line in log.splitlines() if "iteration 4/4" in line]
+    assert len(set(shown)) == 1, "ranks report the same loss"
+
+
+def test_a_run_that_stopped_continues_exactly(train: Callable[..., Any], tmp_path: Path) -> None:
+    text = (
+        TINY.replace("steps: 4", "steps: 6") + "checkpoint: {enable: true, interval: 2, last_save_model_only: false}\n"
+    )
+    whole, _ = train(text, run="whole")
+    (tmp_path / "whole" / "checkpoints" / "step-6" / ".metadata").unlink()  # as if it had been stopped before step 6
+
+    def previous(pattern: str) -> tuple[str, ...]:
+        return tuple(str(path) for path in sorted((tmp_path / "whole").glob(pattern)))
+
+    rest, log = train(text, run="rest", previous=previous)
+    assert "Training starts at step 5" in log
+    assert [row["step"] for row in rest] == [5, 6]
+    assert losses(rest) == losses(whole)[4:]
+    assert rest[-1]["tokens"] == whole[-1]["tokens"]
+
+
+def test_validation_runs_and_is_no_step(train: Callable[..., Any]) -> None:
+    folder = "dataset: primus_text, dataset_path: run/data"
+    rows, log = train(
+        TINY
+        + f"validator: {{enable: true, freq: 2, steps: 2, dataloader: {{{folder}}}}}\n".replace("run/data", "run/data")
+    )
+    assert "validate step:" in log
+    assert len(rows) == 4
+
+
+def test_a_secret_in_the_settings_is_filled_in_by_the_worker() -> None:
+    program = (
+        "import os; os.environ['MY_TOKEN'] = 'abc'; from primus_torchtitan.worker import _expanded;"
+        "print(_expanded({'a': ['x-${MY_TOKEN}', '${HOME}']}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{'a': ['x-abc', '${HOME}']}"
+
+
+def test_the_planned_metrics_rank_is_torchtitans() -> None:
+    program = """
+import types
+from primus_torchtitan.patches import apply_all
+apply_all()
+from torchtitan.components.metrics import _get_metrics_rank
+from primus_torchtitan.layout import Layout, metrics_rank
+for pipeline in (1, 2, 4):
+    for schedule in ("1F1B", "Interleaved1F1B", "ZBVZeroBubble"):
+        layout = Layout(replicate=1, shard=2, context=1, tensor=2, pipeline=pipeline)
+        dims = types.SimpleNamespace(pp_enabled=pipeline > 1, pp=pipeline, world_size=layout.world_size)
+        assert metrics_rank(layout, schedule) == _get_metrics_rank(parallel_dims=dims, pp_schedule=schedule)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "TORCHDYNAMO_DISABLE": "1"})

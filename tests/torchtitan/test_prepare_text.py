@@ -103,6 +103,7 @@ def test_binaries_and_foreign_encodings_are_left_out(tmp_path: Path) -> None:
     prepare(source, tmp_path / "cache", tmp_path / "out")
     names = {json.loads(line)["name"] for line in (tmp_path / "out" / "documents.jsonl").read_text().splitlines()}
     assert len(names) == 30
+    assert not names & {"binary.txt", "latin.txt"}
 
 
 def test_documents_can_be_cut(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Callable[..., Any
     assert (last["steps"], last["global_batch_size"], last["tokens"]) == (4, 4, 4 * 4 * 64)
     assert last["mfu"] is None, "the peak of a CPU is not known"
     assert last["tokens_per_second"] == pytest.approx(4 * 64 / last["step_time_s"], rel=0.2)
-    assert log.count("iteration ") == 4
+    assert log.count("INFO - iteration ") == 4
     assert "iteration 4/4 | elapsed time per iteration (ms):" in log
     assert "step:  1" not in log, "TorchTitan's own line would say it twice"
     assert "\x1b[" not in log
@@ -95,7 +95,7 @@ def test_two_ranks_train(train: Callable[..., Any], name: str, parallelism: str,
     rows, log = train(f"{TINY}parallelism: {parallelism}\n", ranks=2)
     assert losses(rows)[-1] < losses(rows)[0]
     assert rows[-1]["tokens"] == tokens
-    assert log.count("iteration ") == lines, "one line per step from each rank that has the loss"
+    assert log.count("INFO - iteration ") == lines, "one line per step from each rank that has the loss"
     shown = [line.split("loss: ")[1].split(" ")[0] for line in log.splitlines() if "iteration 4/4" in line]
     assert len(set(shown)) == 1, "ranks report the same loss"
 
@@ -117,14 +117,19 @@ def test_a_run_that_stopped_continues_exactly(train: Callable[..., Any], tmp_pat
     assert rest[-1]["tokens"] == whole[-1]["tokens"]
 
 
-def test_validation_runs_and_is_no_step(train: Callable[..., Any]) -> None:
-    folder = "dataset: primus_text, dataset_path: run/data"
-    rows, log = train(
-        TINY
-        + f"validator: {{enable: true, freq: 2, steps: 2, dataloader: {{{folder}}}}}\n".replace("run/data", "run/data")
+def test_validation_runs_on_documents_that_training_does_not_see(train: Callable[..., Any], tmp_path: Path) -> None:
+    text = (
+        TINY.replace("text: text", "text: text, document_chars: 1000")
+        + "validator: {enable: true, freq: 2, steps: 2}\n"
     )
-    assert "validate step:" in log
-    assert len(rows) == 4
+    rows, log = train(text)
+    assert "validate step:  4" in log
+    assert len(rows) == 4, "validation is no step"
+    seen, held_out = (
+        (tmp_path / "run" / "data" / part / "documents.jsonl").read_text() for part in (".", "validation")
+    )
+    assert held_out
+    assert not set(held_out.splitlines()) & set(seen.splitlines())
 
 
 def test_a_secret_in_the_settings_is_filled_in_by_the_worker() -> None:

@@ -75,7 +75,7 @@ def _walk(
             flat[name] = _typed(option, value, document.where(here))
         elif any(known.startswith(name + ".") for known in options):
             _walk(_section(value, here, document), here, document, options, framework, flat)
-        elif "." in key:
+        elif "." in key and all(key.split(".")):
             nested: dict[str, Any] = {key.split(".", 1)[0]: {key.split(".", 1)[1]: value}}
             marks = Document({}, {(*path, *key.split(".")): document.where(here), path: document.where(here)})
             _walk(nested, path, marks, options, framework, flat)
@@ -96,17 +96,20 @@ def _section(value: Any, path: Path, document: Document) -> Mapping[str, Any]:
 
 
 def _unknown(path: Path, document: Document, options: Mapping[str, Option], framework: str) -> ConfigError:
-    name = dotted(path)
-    sections = {known.rsplit(".", 1)[0] for known in options if "." in known}
-    parent = dotted(path[:-1])
-    siblings = [o for o in options if o.rpartition(".")[0] == parent]
-    near = suggestion(name, [*options, *sections])
-    if not near and len(path) == 1:  # a bare leaf: `steps` for `training.steps`
-        homes = [o for o in options if o.rpartition(".")[2] == name]
-        near = f"did you mean '{homes[0]}'?" if len(homes) == 1 else ""
-    known = f"known in '{parent}': {', '.join(sorted(o.rpartition('.')[2] for o in siblings))}" if siblings else ""
-    what = f"{framework} has no setting '{name}'"
+    prefix = "".join(f"{part}." for part in path[:-1])
+    beside = {name[len(prefix) :].split(".")[0] for name in options if name.startswith(prefix)}
+    near = _near(prefix, str(path[-1]), beside, options)
+    known = f"known in '{prefix[:-1]}': {', '.join(sorted(beside))}" if prefix else ""
+    what = f"{framework} has no setting '{dotted(path)}'"
     return ConfigError(what, where=document.where(path), why="" if near else known, fix=near or "remove it")
+
+
+def _near(prefix: str, leaf: str, beside: set[str], options: Mapping[str, Option]) -> str:
+    """What was meant: a name beside it, or the same name in another section (`lr` for `optimizer.lr`)."""
+    if near := suggestion(leaf, beside):
+        return near.replace("'", f"'{prefix}", 1)
+    homes = [name for name in options if name.rpartition(".")[2] == leaf]
+    return f"did you mean '{homes[0]}'?" if len(homes) == 1 else ""
 
 
 def _typed(option: Option, value: Any, where: str) -> Any:

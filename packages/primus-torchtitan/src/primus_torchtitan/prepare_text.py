@@ -30,6 +30,8 @@ BOS, EOS = "<|begin_of_text|>", "<|end_of_text|>"
 SUFFIXES = {".md", ".py", ".rst", ".txt"}
 SKIPPED_FOLDERS = {"__pycache__", "site-packages", "dist-packages", "test", "tests", "idle_test", "_bundled"}
 LARGEST_FILE = 1 << 20
+HELD_OUT = 50
+"""One document in so many is kept from training, for validation."""
 _SEED = 1234
 
 
@@ -118,7 +120,14 @@ def _write(stage: Path, texts: list[tuple[str, str]], vocab_size: int, document_
     _write_tokenizer(stage / "tokenizer", [text for _, text in texts], vocab_size)
     found = [(name, piece) for name, text in texts for piece in pieces(text, document_chars)]
     random.Random(_SEED).shuffle(found)  # noqa: S311  # no secret depends on it
-    with (stage / "documents.jsonl").open("w", encoding="utf-8") as lines:
+    held_out = len(found) // HELD_OUT
+    _write_documents(stage, found[held_out:])
+    _write_documents(stage / "validation", found[:held_out])
+
+
+def _write_documents(folder: Path, found: list[tuple[str, str]]) -> None:
+    folder.mkdir(exist_ok=True)
+    with (folder / "documents.jsonl").open("w", encoding="utf-8") as lines:
         lines.writelines(json.dumps({"name": name, "text": text}) + "\n" for name, text in found)
         lines.flush()
         os.fsync(lines.fileno())

@@ -78,6 +78,8 @@ def apply_text(text: Text, model: Model, settings: Settings, call: BackendCall) 
     settings.set("dataloader.dataset", DATASET)
     settings.set("dataloader.dataset_path", folder)
     settings.set("hf_assets_path", os.path.join(folder, "tokenizer"))
+    if settings.default("validator.dataloader.dataset", DATASET):
+        settings.default("validator.dataloader.dataset_path", os.path.join(folder, "validation"))
     argv = [call.facts.python, "-m", "primus_torchtitan.prepare_text", "--source", text.source]
     argv += ["--vocab-size", str(vocab), "--cache", text.cache, "--out", folder]
     argv += ["--document-chars", str(text.document_chars)] if text.document_chars else []

@@ -13,6 +13,7 @@ Settings = Mapping[str, Any]
 
 def build(resolved: Settings, *, metrics_file: str) -> Any:
     """The configuration of TorchTitan's trainer for a resolved `backend_config.json`."""
+    from torchtitan.components.checkpointer import CheckpointManager
     from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
     from torchtitan.trainer import Trainer
 
@@ -23,6 +24,7 @@ def build(resolved: Settings, *, metrics_file: str) -> Any:
     config = Trainer.Config(
         model_spec=spec,
         dataloader=HuggingFaceTextDataLoader.Config(),
+        checkpoint=CheckpointManager.Config(**_take(settings, "checkpoint")),
         activation_checkpoint=_activation_checkpoint(_take(settings, "activation_checkpoint")),
         loss=_loss(_take(settings, "loss"), spec.model.vocab_size),
         optimizer=_optimizer(_take(settings, "optimizer")),
@@ -89,6 +91,6 @@ def _metrics(resolved: Settings, metrics_file: str) -> Any:
 
 def _checked(config: Any) -> Any:
     """TorchTitan's own checks run when a configuration is made, and this one was changed since: run them again."""
-    for part in (config, config.checkpoint, config.parallelism, config.compile, config.validator):
+    for part in (config, config.parallelism, config.compile, config.validator):
         part.__post_init__()
     return config

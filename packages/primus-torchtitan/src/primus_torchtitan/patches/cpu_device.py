@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import sys
@@ -48,12 +49,18 @@ class CpuDevice(types.ModuleType):
         """No cache."""
 
 
+def _unknown_peak(device_name: str) -> float:
+    """TorchTitan would warn, and take an A100's."""
+    return math.nan
+
+
 def _apply() -> None:
     late = [name for name in sys.modules if name.startswith(("torchtitan.trainer", "torchtitan.components.metrics"))]
     assert not late, f"modules that keep a copy of the device are imported already: {late}"
     from torchtitan.tools import utils
 
     utils.device_type, utils.device_module = "cpu", CpuDevice("primus_torchtitan_cpu_device")
+    utils.get_peak_flops = _unknown_peak
 
 
 PATCH = Patch(

@@ -1,0 +1,40 @@
+"""Ratios of Primus against named peers: `python benchmarks/run.py [--quick] [latency launch throughput]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that `benchmarks` is a package from anywhere
+
+from benchmarks import latency, launch, throughput
+from benchmarks.ratio import Row
+
+SUITES = {"latency": latency.rows, "launch": launch.rows, "throughput": throughput.rows}
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    args = parser.parse_args()
+    if unknown := set(args.suites) - set(SUITES):
+        parser.error(f"unknown: {', '.join(unknown)}")
+    print("| what | against | ratio | from – to | goal | |\n|---|---|---|---|---|---|")
+    for name in args.suites or SUITES:
+        for row in SUITES[name](quick=args.quick):
+            print(_line(row), flush=True)
+    return 0
+
+
+def _line(row: Row) -> str:
+    verdict = "" if row.met else "missed"
+    sign = "≥" if row.at_least else "≤"
+    spread = f"{row.low:.2f} – {row.high:.2f}"
+    return f"| {row.what} | {row.against} | {row.ratio:.2f} | {spread} | {sign} {row.goal:g} | {verdict} |"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

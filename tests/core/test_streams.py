@@ -1,0 +1,126 @@
+"""What ranks print: cut into lines, secrets masked across every boundary, sorted for the console."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from primus_core.streams import Channel, RankPipes, shown
+
+SECRET = "hunter2-and-more"
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """A real pipe, its reading end as the supervisor has it."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    yield reader, writer
+    for descriptor in (reader, writer):
+        os.close(descriptor)
+
+
+def heard(pipe: tuple[int, int], chunks: Sequence[bytes], *, idle: bool = False) -> list[tuple[bytes, bool]]:
+    """What the sink gets when these chunks are written one after the other; `idle`: with a pause behind each."""
+    got: list[tuple[bytes, bool]] = []
+    channel = Channel(pipe[0], (SECRET,), lambda data, whole: got.append((data, whole)))
+    for chunk in chunks:
+        os.write(pipe[1], chunk)
+        while channel.read():
+            pass
+        if idle:
+            channel.flush()
+    channel.finish()
+    return got
+
+
+def joined(got: list[tuple[bytes, bool]]) -> bytes:
+    """All that was heard."""
+    return b"".join(data for data, _ in got)
+
+
+def test_whole_lines_come_as_they_are_and_the_rest_at_the_end(pipe: tuple[int, int]) -> None:
+    assert heard(pipe, [b"a\nb", b"c\nd\n", b"e"]) == [(b"a\n", True), (b"bc\nd\n", True), (b"e", True)]
+
+
+def test_an_unfinished_line_is_handed_on_in_a_pause(pipe: tuple[int, int]) -> None:
+    assert heard(pipe, [b"50%", b"\r99%", b"\n"], idle=True) == [(b"50%", False), (b"\r99%", False), (b"\n", True)]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.lists(st.sampled_from([SECRET, SECRET[:7], "\n", "x", "a_b ", "é"]), max_size=8).map("".join),
+    cuts=st.lists(st.integers(0, 200), max_size=6),
+    idle=st.booleans(),
+)
+def test_a_secret_is_masked_wherever_the_chunks_are_cut(
+    pipe: tuple[int, int], text: str, cuts: list[int], idle: bool
+) -> None:
+    data = text.encode()
+    ends = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
+    chunks = [data[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    assert joined(heard(pipe, chunks, idle=idle)) == data.replace(SECRET.encode(), b"<secret>")
+
+
+@pytest.mark.parametrize(
+    "token", ["sk-ant-" + "x" * 30, "AKIA" + "A" * 16, "glpat-" + "x" * 20, "hf_" + "a" * 30]
+)
+def test_a_token_is_masked_by_its_shape_alone(pipe: tuple[int, int], token: str) -> None:
+    assert joined(heard(pipe, [f"key {token} end\n".encode()])) == b"key <secret> end\n"
+
+
+def test_a_line_without_an_end_does_not_wait_for_one_and_is_masked_too(pipe: tuple[int, int]) -> None:
+    chunks = [b"x" * 40_000, b"y" * 30_000 + SECRET[:5].encode(), SECRET[5:].encode() + b"z"]
+    got = heard(pipe, chunks)
+    assert got[0] == (b"x" * 40_000 + b"y" * 30_000, False)
+    assert joined(got) == b"x" * 40_000 + b"y" * 30_000 + b"<secret>z"
+
+
+def test_bytes_that_are_no_text_pass_unchanged(pipe: tuple[int, int]) -> None:
+    data = bytes(range(256)) + b"\xff://_\n"
+    assert joined(heard(pipe, [data])) == data
+
+
+@pytest.mark.parametrize(
+    ("rank", "line", "heard"),
+    [
+        (0, b"hello", True),
+        (1, b"hello", False),
+        (1, b"2026-01-01 WARNING disk nearly full", True),
+        (3, b"[E123 x.cpp:9] ERROR: out of memory", True),
+        (1, b"ValueError: bad shape", True),
+        (1, b"  torch.cuda.OutOfMemoryError: tried", True),
+        (1, b"torch.distributed.DistBackendError: NCCL", True),
+        (1, b"no error here", False),
+        (1, b"WARNINGS are many", False),
+        (0, b"iteration 3/10 | loss: 1.0", False),
+        (2, b"iteration 3/10 | loss: 1.0", True),
+        (1, b"iteration 3/10 | loss: 1.0", False),
+        (0, b"iteration 3 of 10", True),
+    ],
+)
+def test_the_console_shows_rank_0_trouble_of_any_and_metrics_of_one(rank: int, line: bytes, heard: bool) -> None:
+    assert shown(rank, line, metrics_rank=2) is heard
+
+
+def test_each_rank_has_two_named_pipes_and_nothing_is_left_of_them() -> None:
+    pipes = RankPipes(range(4, 6))
+    try:
+        found = {(rank, suffix): descriptor for rank, suffix, descriptor in pipes}
+        assert sorted(found) == [(4, "err"), (4, "out"), (5, "err"), (5, "out")]
+        got: list[bytes] = []
+        channel = Channel(found[5, "err"], (), lambda data, whole: got.append(data))
+        for text in ("one\n", "two\n"):  # writers may come and go
+            with Path(pipes.folder, "5.err").open("w") as writer:
+                writer.write(text)
+            assert channel.read()
+        assert not channel.read()
+        assert got == [b"one\n", b"two\n"]
+        assert Path(pipes.folder).stat().st_mode & 0o77 == 0, "private"
+    finally:
+        pipes.close()
+    assert not Path(pipes.folder).exists()

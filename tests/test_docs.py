@@ -1,0 +1,70 @@
+"""The documentation's commands, each one run: those that would train or measure for long are planned."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMAND = re.compile(r"^ {4}((?:[A-Z_]+=\S+ )*primus .*)$", re.M)
+INLINE = re.compile(r"`(primus direct [^`]*)`")
+
+
+def commands(page: Path) -> list[str]:
+    """The `primus` commands on a page that are whole (no `...`, no <placeholder>)."""
+    text = page.read_text(encoding="utf-8")
+    found = COMMAND.findall(text) + INLINE.findall(text)
+    return [c for c in found if "..." not in c and not re.search(r"<\w+>", c) and "exp.yaml" not in c]
+
+
+ALL = [pytest.param(c, id=f"{page.name}: {c}") for page in PAGES for c in dict.fromkeys(commands(page))]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the examples and the task that docs/plugins.md shows."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    blocks = (ROOT / "docs/plugins.md").read_text(encoding="utf-8")
+    source = re.search(r"((?:^ {4}.*\n|^\n)+?)(?=^\S)", blocks[blocks.index("    from primus_core import") :], re.M)
+    assert source
+    (tmp_path / "my_tasks.py").write_text(re.sub(r"^ {4}", "", source[1], flags=re.M), encoding="utf-8")
+    (tmp_path / "primus.yaml").write_text("plugins: [./my_tasks.py]\n", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("command", ALL)
+def test_a_documented_command_works(command: str, folder: Path, clean_environ: dict[str, str]) -> None:
+    planned = re.sub(r"\bprimus direct (?!.*--dry-run)", "primus direct --dry-run ", command.split("#")[0])
+    environ = {**clean_environ, "PATH": f"{Path(sys.executable).parent}:{clean_environ['PATH']}"}
+    result = subprocess.run(["bash", "-euo", "pipefail", "-c", planned], env=environ, cwd=folder, text=True,
+                            capture_output=True, check=False, timeout=120)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stdout or ">" in planned
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", *ROOT.glob("packages/*/README.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_page_is_listed() -> None:
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "README.md" or f"({page.name})" in index, page.name
+
+
+def test_ci_runs_the_readmes_two_commands() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    for name in ("quickstart", "test"):
+        assert len(re.findall(rf"hatch run {name}$", readme, re.M)) == 1
+        assert f'"$(readme {name})"' in script

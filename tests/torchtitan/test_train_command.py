@@ -1,0 +1,166 @@
+"""`primus direct -- train pretrain` with TorchTitan: the real command, small and real training."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import ROOT, Run
+
+pytestmark = [pytest.mark.torch]
+
+CONFIG = ROOT / "examples/quickstart.yaml"
+# The quickstart, smaller in every direction.
+SMALL = ("model.dim=64", "model.n_layers=2", "model.n_heads=4", "model.n_kv_heads=2", "model.ffn_hidden_dim=128",
+         "data.vocab_size=512", "training.seq_len=64", "lr_scheduler.warmup_steps=2")  # fmt: skip
+
+
+def train(*settings: str, dry: bool = False) -> tuple[str, ...]:
+    """The command's words."""
+    return (
+        "direct",
+        *(("--dry-run",) if dry else ()),
+        "--",
+        "train",
+        "pretrain",
+        "--config",
+        str(CONFIG),
+        *SMALL,
+        *settings,
+    )
+
+
+def rows(run: Path) -> list[dict[str, Any]]:
+    """The steps of a run."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def losses(run: Path) -> dict[int, float]:
+    """Loss by step."""
+    return {row["step"]: row["loss"] for row in rows(run)}
+
+
+@pytest.mark.slow
+def test_it_trains_and_leaves_what_a_run_leaves(primus: Run, tmp_path: Path) -> None:
+    result = primus(*train("training.steps=40", "checkpoint.enable=false"))
+    assert result.returncode == 0, result.stderr
+    run = (tmp_path / "output/quickstart").resolve()
+    for name in ("plan.json", "metadata.json", "logs/rank_0.log", "logs/events.jsonl", "metrics.jsonl"):
+        assert (run / name).is_file(), name
+    found = losses(run)
+    assert list(found) == list(range(1, 41))
+    assert found[40] < found[1] * 0.85
+    assert re.search(r"iteration 40/40 \| elapsed time per iteration \(ms\): [\d.]+ \| learning rate: \S+ "
+                     r"\| global batch size: 8 \| loss: [\d.]+ \| grad norm: [\d.]+ \| throughput: [\d.]+ tokens/s "
+                     r"\| tokens: 20480", result.stdout)  # fmt: skip
+    assert re.search(r"loss +[\d.]+ at step 1 → [\d.]+ at step 40", result.stderr)
+    assert "next" in result.stderr
+
+
+@pytest.mark.slow
+def test_two_ranks_train_data_parallel_and_agree_on_the_loss(primus: Run, tmp_path: Path) -> None:
+    result = primus(*train("training.steps=5", "checkpoint.enable=false"), env={"GPUS_PER_NODE": "2"})
+    assert result.returncode == 0, result.stderr
+    logs = tmp_path / "output/quickstart/logs"
+    found = [re.findall(r"iteration (\d+)/5 .*?loss: ([\d.]+)", (logs / f"rank_{r}.log").read_text()) for r in (0, 1)]
+    assert len(found[0]) == 5
+    assert found[0] == found[1]
+    assert "FSDP" in (logs / "rank_1.log").read_text()
+    assert len(re.findall(r"iteration 5/5", result.stdout + result.stderr)) == 1, "the console shows it once"
+
+
+@pytest.mark.slow
+def test_a_run_stopped_by_sigterm_continues_where_it_was(
+    primus: Run, tmp_path: Path, clean_environ: dict[str, str]
+) -> None:
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    settings = ("training.steps=40", "checkpoint.interval=10")
+    assert primus(*train(*settings), cwd=whole).returncode == 0
+    _stop_at(30, [str(Path(sys.executable).with_name("primus")), *train(*settings)], clean_environ, tmp_path)
+    stopped = (tmp_path / "output/quickstart").resolve()
+    assert json.loads((stopped / "metadata.json").read_text())["exit_code"] == 143
+    result = primus(*train(*settings))
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"continues from step [23]0", result.stderr)
+    together = {**losses(stopped), **losses((tmp_path / "output/quickstart").resolve())}
+    uninterrupted = losses((whole / "output/quickstart").resolve())
+    assert together.keys() == uninterrupted.keys()
+    assert all(math.isclose(together[step], uninterrupted[step], rel_tol=1e-6) for step in together)
+
+
+def _stop_at(step: int, command: list[str], environ: dict[str, str], cwd: Path) -> None:
+    """Start the command, and send it SIGTERM once `step` is logged."""
+    process = subprocess.Popen(command, env=environ, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    metrics = cwd / "output/quickstart/metrics.jsonl"
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline and process.poll() is None:
+        if metrics.exists() and len(metrics.read_text().splitlines()) >= step:
+            break
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(30) == 143
+
+
+@pytest.mark.slow
+def test_a_rank_that_raises_at_step_3_is_the_first_failure(primus: Run, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\n"
+        "if os.environ.get('RANK') == '1':\n"
+        "    import primus_core.metrics as metrics\n"
+        "    line = metrics.log_line\n"
+        "    def fail(row):\n"
+        "        if row.step == 3:\n"
+        "            raise RuntimeError('rank 1 breaks at step 3')\n"
+        "        return line(row)\n"
+        "    metrics.log_line = fail\n"
+    )
+    env = {"GPUS_PER_NODE": "2", "PYTHONPATH": str(tmp_path)}
+    result = primus(*train("training.steps=20", "checkpoint.enable=false"), env=env)
+    assert result.returncode == 1
+    tail = result.stderr[result.stderr.rindex("Traceback") :]
+    assert "RuntimeError: rank 1 breaks at step 3" in tail
+    assert re.search(r"first failure rank 1 on node 0", tail)
+    assert "logs/rank_1.log" in tail
+    assert re.search(r"last step +[23]/20", tail)
+
+
+def test_a_dry_run_needs_no_framework_and_no_tool(primus: Run, clean_environ: dict[str, str], tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    code = (
+        "import sys\n"
+        "for name in ('torch', 'torchtitan', 'triton', 'tokenizers', 'numpy'): sys.modules[name] = None\n"
+        "from primus_core.cli import main; raise SystemExit(main(sys.argv[1:]))"
+    )
+    result = subprocess.run([sys.executable, "-c", code, *train(dry=True)], env={**clean_environ, "PATH": ""},
+                            cwd=tmp_path, text=True, capture_output=True, check=False)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "torch.distributed.run" in result.stdout
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_old_toml_file_of_torchtitan_is_understood(primus: Run) -> None:
+    for path in (ROOT / "examples/torchtitan").rglob("*.toml"):
+        result = primus("direct", "--dry-run", "--", "train", "pretrain", "--config", str(path),
+                        env={"GPUS_PER_NODE": "8"})  # fmt: skip
+        assert result.returncode == 0, result.stderr
+
+
+def test_a_misspelt_setting_of_torchtitan_is_refused_with_a_suggestion(primus: Run, tmp_path: Path) -> None:
+    result = primus(*train("training.sqe_len=64"))
+    assert result.returncode == 2
+    assert "did you mean 'training.seq_len'?" in result.stderr
+    (tmp_path / "mine.yaml").write_text(CONFIG.read_text().replace("interval: 10", "intreval: 10"))
+    result = primus("direct", "--", "train", "pretrain", "--config", "mine.yaml")
+    line = 1 + (tmp_path / "mine.yaml").read_text().splitlines().index("        intreval: 10")
+    assert f"mine.yaml:{line}: " in result.stderr
+    assert "did you mean 'checkpoint.interval'?" in result.stderr

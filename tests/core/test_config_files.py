@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from primus_core.config.document import Document, at, deep_merge, dotted
 from primus_core.config.files import parse_value, read, read_extended
 from primus_core.errors import ConfigError

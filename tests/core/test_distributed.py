@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from primus_core.distributed import MAX_GPUS_PER_NODE, resolve
 from primus_core.errors import RequestError
 from primus_core.facts import Facts, Gpu
@@ -37,20 +40,20 @@ def machine(gpus: int = 0) -> Facts:
     )
 
 
-def place(gpus: int = 0, **environ: str) -> Distributed:
+def place(*environ: Mapping[str, str], gpus: int = 0) -> Distributed:
     """The place with these variables."""
-    return resolve(machine(gpus), environ)[0]
+    return resolve(machine(gpus), dict(ChainMap(*map(dict, environ))))[0]
 
 
-def origins(**environ: str) -> dict[str, str]:
+def origins(*environ: Mapping[str, str]) -> dict[str, str]:
     """Where each value came from."""
-    return {v.name: v.origin for v in resolve(machine(), environ)[1]}
+    return {v.name: v.origin for v in resolve(machine(), dict(ChainMap(*map(dict, environ))))[1]}
 
 
-def refused(**environ: str) -> RequestError:
+def refused(*environ: Mapping[str, str]) -> RequestError:
     """The error that these variables give."""
     with pytest.raises(RequestError) as caught:
-        place(**environ)
+        place(*environ)
     assert caught.value.fix
     return caught.value
 
@@ -65,8 +68,8 @@ def test_every_gpu_gets_a_rank() -> None:
 
 
 def test_slurm_wins_over_the_default() -> None:
-    assert place(**SLURM) == Distributed(4, 2, 6, "n03", 1234)
-    assert origins(**SLURM) == {
+    assert place(SLURM) == Distributed(4, 2, 6, "n03", 1234)
+    assert origins(SLURM) == {
         "NNODES": "Slurm",
         "NODE_RANK": "Slurm",
         "GPUS_PER_NODE": "Slurm",
@@ -77,16 +80,16 @@ def test_slurm_wins_over_the_default() -> None:
 
 def test_the_person_wins_over_slurm() -> None:
     mine = {"NNODES": "3", "NODE_RANK": "1", "GPUS_PER_NODE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
-    assert place(**SLURM, **mine) == Distributed(3, 1, 2, "10.0.0.1", 29500)
-    assert set(origins(**SLURM, **mine).values()) == {"user"}
+    assert place(SLURM, mine) == Distributed(3, 1, 2, "10.0.0.1", 29500)
+    assert set(origins(SLURM, mine).values()) == {"user"}
 
 
 def test_slurm_variables_without_a_job_mean_nothing() -> None:
-    assert place(SLURM_NNODES="4", SLURM_NODEID="2") == Distributed()
+    assert place({"SLURM_NNODES": "4", "SLURM_NODEID": "2"}) == Distributed()
 
 
 def test_an_empty_variable_is_an_unset_one() -> None:
-    assert place(NNODES="", MASTER_ADDR=" ", GPUS_PER_NODE=" ") == Distributed()
+    assert place({"NNODES": "", "MASTER_ADDR": " ", "GPUS_PER_NODE": " "}) == Distributed()
 
 
 def test_the_variables_say_the_same_as_the_place() -> None:
@@ -104,34 +107,34 @@ def test_the_variables_say_the_same_as_the_place() -> None:
 @pytest.mark.parametrize(("name", "low", "high"), [("GPUS_PER_NODE", 1, MAX_GPUS_PER_NODE), ("MASTER_PORT", 1, 65535)])
 def test_the_ends_of_a_range_are_in_it_and_beyond_them_is_refused(name: str, low: int, high: int) -> None:
     for value in (low, high):
-        place(**{name: str(value)})
+        place({name: str(value)})
     for text in (str(low - 1), str(high + 1), "-1", "1.0", "two", "0x10", "1 2", "٣", "9" * 5000):
-        error = refused(**{name: text})
+        error = refused({name: text})
         assert error.what == f"{name} is '{text}'"
         assert error.why == f"it takes a whole number from {low} to {high}"
 
 
 def test_the_wrong_value_is_named_by_the_variable_that_holds_it() -> None:
-    assert refused(**{**SLURM, "SLURM_GPUS_ON_NODE": "0"}).what == "SLURM_GPUS_ON_NODE is '0'"
+    assert refused({**SLURM, "SLURM_GPUS_ON_NODE": "0"}).what == "SLURM_GPUS_ON_NODE is '0'"
 
 
 @given(nnodes=st.integers(1, 10**6), rank=st.integers(0, 10**6))
 def test_a_node_rank_is_below_the_number_of_nodes(nnodes: int, rank: int) -> None:
     environ = {"NNODES": str(nnodes), "NODE_RANK": str(rank), "MASTER_ADDR": "h"}
     if rank < nnodes:
-        assert place(**environ).node_rank == rank
+        assert place(environ).node_rank == rank
     else:
-        assert refused(**environ).what == f"NODE_RANK is {rank}, but NNODES is {nnodes}"
+        assert refused(environ).what == f"NODE_RANK is {rank}, but NNODES is {nnodes}"
 
 
 def test_a_contradiction_of_person_and_slurm_names_both_sources() -> None:
-    error = refused(**SLURM, NNODES="1")
+    error = refused({**SLURM, "NNODES": "1"})
     assert "NODE_RANK from Slurm, NNODES from user" in error.why
 
 
 def test_several_nodes_need_to_know_where_to_meet() -> None:
-    assert "MASTER_ADDR is not set" in refused(NNODES="2").what
-    assert place(NNODES="2", MASTER_ADDR="node1") == Distributed(2, 0, 1, "node1", 1234)
+    assert "MASTER_ADDR is not set" in refused({"NNODES": "2"}).what
+    assert place({"NNODES": "2", "MASTER_ADDR": "node1"}) == Distributed(2, 0, 1, "node1", 1234)
 
 
 @pytest.mark.parametrize(
@@ -148,14 +151,14 @@ def test_several_nodes_need_to_know_where_to_meet() -> None:
     ],
 )
 def test_names_and_addresses_of_both_kinds_are_masters(given_address: str, kept: str) -> None:
-    assert place(MASTER_ADDR=given_address).master_addr == kept
+    assert place({"MASTER_ADDR": given_address}).master_addr == kept
 
 
 @pytest.mark.parametrize(
     "address", ["node1:29500", "http://n", "-n", "a b", "[node1]", "::1]", "[::1]:29500", "a,b", "ü"]
 )
 def test_what_is_neither_name_nor_address_is_refused(address: str) -> None:
-    assert refused(MASTER_ADDR=address).what == f"MASTER_ADDR is '{address}'"
+    assert refused({"MASTER_ADDR": address}).what == f"MASTER_ADDR is '{address}'"
 
 
 @pytest.mark.parametrize(
@@ -171,11 +174,11 @@ def test_what_is_neither_name_nor_address_is_refused(address: str) -> None:
     ],
 )
 def test_only_visible_gpus_count_unless_the_person_says_a_number(environ: dict[str, str], ranks: int) -> None:
-    assert place(gpus=8, **environ).gpus_per_node == ranks
+    assert place(environ, gpus=8).gpus_per_node == ranks
 
 
 def test_visible_devices_make_no_gpu_where_there_is_none() -> None:
-    assert place(CUDA_VISIBLE_DEVICES="0,1").gpus_per_node == 1
+    assert place({"CUDA_VISIBLE_DEVICES": "0,1"}).gpus_per_node == 1
 
 
 @pytest.mark.parametrize(
@@ -191,7 +194,7 @@ def test_visible_devices_make_no_gpu_where_there_is_none() -> None:
     ],
 )
 def test_the_master_is_the_first_of_slurms_nodes(nodes: str, first: str) -> None:
-    assert place(**{**SLURM, "SLURM_JOB_NODELIST": nodes}).master_addr == first
+    assert place({**SLURM, "SLURM_JOB_NODELIST": nodes}).master_addr == first
 
 
 names = st.from_regex(r"[a-z][a-z0-9-]{0,5}", fullmatch=True)
@@ -208,4 +211,4 @@ ranges = st.lists(
 def test_the_first_host_of_any_list_has_the_first_number(prefix: str, items: list[str], rest: list[str]) -> None:
     nodes = ",".join([f"{prefix}[{','.join(items)}]", *rest])
     expected = prefix + re.split(r"[,-]", items[0])[0]
-    assert place(**{**SLURM, "SLURM_JOB_NODELIST": nodes}).master_addr == expected
+    assert place({**SLURM, "SLURM_JOB_NODELIST": nodes}).master_addr == expected

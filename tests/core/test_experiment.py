@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from primus_core.config import experiment, files, overrides
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError

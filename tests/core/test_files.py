@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from primus_core.files import link_atomically, write_atomically
 
 
@@ -76,10 +77,8 @@ def test_what_is_no_link_is_left_alone(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_of_the_same_id_left_is_in_nobodys_way(tmp_path: Path) -> None:
     link = tmp_path / "newest"
-    for name in (link, tmp_path / "a"):
-        os.symlink("stale", f"{name}.{os.getpid()}.partial") if name == link else Path(
-            f"{name}.{os.getpid()}.partial"
-        ).write_text("stale")
+    os.symlink("stale", f"{link}.{os.getpid()}.partial")
+    (tmp_path / f"a.{os.getpid()}.partial").write_text("stale")
     assert link_atomically("run_1", str(link))
     write_atomically(str(tmp_path / "a"), "x")
     assert sorted(os.listdir(tmp_path)) == ["a", "newest"]

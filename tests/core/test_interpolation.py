@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from primus_core.config.files import read
 from primus_core.config.interpolation import interpolate
 from primus_core.errors import ConfigError
@@ -44,10 +45,12 @@ def test_text_around_variables_is_kept(pieces: list[tuple[str, str]], end: str) 
 
 @given(st.text("${}:A$ x", max_size=20))
 def test_any_text_is_filled_in_or_refused(text: str) -> None:
+    fix = "none needed"
     try:
-        assert isinstance(interpolate(text, {"A": "1"}), str)
+        interpolate(text, {"A": "1"})
     except ConfigError as error:
-        assert error.fix
+        fix = error.fix
+    assert fix
 
 
 @given(plain)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
 from primus_core.options import Option, check, load
@@ -148,7 +149,10 @@ data = st.recursive(
 
 @given(st.dictionaries(keys, data, max_size=3))
 def test_any_settings_are_known_options_or_refused(settings: dict[str, Any]) -> None:
+    result, fix = {}, "none needed"
     try:
-        assert checked(settings).keys() <= OPTIONS.keys()
+        result = checked(settings)
     except ConfigError as error:
-        assert error.fix
+        fix = error.fix
+    assert result.keys() <= OPTIONS.keys()
+    assert fix

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from primus_core.config import overrides
 from primus_core.config.document import Document, at
 from primus_core.errors import RequestError
@@ -39,10 +40,13 @@ def test_of_two_settings_of_one_key_the_later_wins(settings: list[tuple[list[str
 
 @given(st.lists(st.text(max_size=10), max_size=5))
 def test_any_words_are_settings_or_refused(words: list[str]) -> None:
+    result, what = Document(), "nothing wrong"
     try:
-        assert isinstance(overrides.parse(words), Document)
+        result = overrides.parse(words)
     except RequestError as error:
-        assert error.what
+        what = error.what
+    assert all(isinstance(key, str) and key for key in result.data)
+    assert what
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from primus_core.errors import ConfigError
 from primus_core.plan import (
     SCHEMA,
@@ -42,9 +43,9 @@ plans = st.builds(
     environment=st.lists(
         st.builds(Variable, name=text, value=text, origin=text, why=text, secret=st.booleans()), max_size=3
     ).map(tuple),
-    steps=st.lists(
-        st.builds(Step, name=text, argv=words, cwd=text, ranks=count, first_rank=count), max_size=2
-    ).map(tuple),
+    steps=st.lists(st.builds(Step, name=text, argv=words, cwd=text, ranks=count, first_rank=count), max_size=2).map(
+        tuple
+    ),
     files=st.lists(st.builds(PlannedFile, path=text, text=text), max_size=2).map(tuple),
     requires=st.lists(
         st.builds(Requirement, kind=st.sampled_from(["module", "command", "file"]), name=text, fix=text), max_size=2
@@ -113,7 +114,17 @@ def test_a_plan_of_another_schema_is_refused_as_such(data: dict[str, Any]) -> No
 
 @pytest.mark.parametrize(
     "broken",
-    ["", "{", "[]", "3", "null", "{}", '{"schema": 1}', json.dumps(example(steps="x")), json.dumps(example(place=None))],
+    [
+        "",
+        "{",
+        "[]",
+        "3",
+        "null",
+        "{}",
+        '{"schema": 1}',
+        json.dumps(example(steps="x")),
+        json.dumps(example(place=None)),
+    ],
 )
 def test_what_is_no_plan_is_refused(broken: str) -> None:
     with pytest.raises(ConfigError, match="this is not a plan"):

@@ -7,6 +7,7 @@ import argparse
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from primus_core.arguments import Parser, flags_of, parse_segment
 from primus_core.errors import RequestError
 from primus_core.request import Layer, Request, parse
@@ -42,14 +43,15 @@ def test_each_runtime_gets_its_own_words_and_a_number(chain: list[tuple[str, lis
 
 @given(st.lists(st.sampled_from(["--", "direct", "slurm", "train", "--dry-run", "--nonsense", "x", ""]), max_size=6))
 def test_any_words_give_a_request_or_an_error_with_a_fix(words: list[str]) -> None:
+    request, what, fix = Request((), ()), "nothing wrong", "none needed"
     try:
         request = parse(words, RUNTIMES, TASKS)
     except RequestError as error:
-        assert error.fix
-        assert "\n" not in error.what
-    else:
-        assert all(layer.runtime in RUNTIMES for layer in request.layers)
-        assert not request.task or request.task[0] in TASKS
+        what, fix = error.what, error.fix
+    assert all(layer.runtime in RUNTIMES for layer in request.layers)
+    assert not request.task or request.task[0] in TASKS
+    assert fix
+    assert "\n" not in what
 
 
 def test_global_flags_stand_before_the_runtime() -> None:

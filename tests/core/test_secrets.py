@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from primus_core.secrets import (
     MAY_HIDE_SECRET,
     is_secret_key,
@@ -62,7 +63,17 @@ def test_a_config_key_may_hold_a_secret(key: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["text_key", "key", "eos_token", "pad-token", "moe_token_dispatcher_type", "num_tokens", "flops_per_token", "lr", ""],
+    [
+        "text_key",
+        "key",
+        "eos_token",
+        "pad-token",
+        "moe_token_dispatcher_type",
+        "num_tokens",
+        "flops_per_token",
+        "lr",
+        "",
+    ],
 )
 def test_keys_of_a_language_model_are_no_secrets(key: str) -> None:
     assert not is_secret_key(key)

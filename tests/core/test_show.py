@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from primus_core.plan import SCHEMA, Distributed, Plan, PlannedFile, Requirement, RunPlace, Step, Variable
 from primus_core.show import script
 
@@ -21,7 +22,27 @@ json.dump([sys.argv[1:], dict(os.environ), os.getcwd()], sys.stdout)
 
 # What shells trip over, and anything else that can be an argument.
 nasty = st.sampled_from(
-    ["a b", "$HOME;ls", "*", "'", '"', "\\", "", "-n", "--", "a=b", "!x", "~", "#", "`id`", "$(id)", "x\ny", "\t", "é", "&"]
+    [
+        "a b",
+        "$HOME;ls",
+        "*",
+        "'",
+        '"',
+        "\\",
+        "",
+        "-n",
+        "--",
+        "a=b",
+        "!x",
+        "~",
+        "#",
+        "`id`",
+        "$(id)",
+        "x\ny",
+        "\t",
+        "é",
+        "&",
+    ]
 ) | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
 names = st.from_regex(r"X_[A-Z0-9_]{1,5}", fullmatch=True)
 

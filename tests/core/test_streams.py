@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from primus_core.streams import Channel, RankPipes, shown
 
 SECRET = "hunter2-and-more"
@@ -62,13 +64,11 @@ def test_a_secret_is_masked_wherever_the_chunks_are_cut(
 ) -> None:
     data = text.encode()
     ends = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
-    chunks = [data[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    chunks = [data[a:b] for a, b in pairwise(ends)]
     assert joined(heard(pipe, chunks, idle=idle)) == data.replace(SECRET.encode(), b"<secret>")
 
 
-@pytest.mark.parametrize(
-    "token", ["sk-ant-" + "x" * 30, "AKIA" + "A" * 16, "glpat-" + "x" * 20, "hf_" + "a" * 30]
-)
+@pytest.mark.parametrize("token", ["sk-ant-" + "x" * 30, "AKIA" + "A" * 16, "glpat-" + "x" * 20, "hf_" + "a" * 30])
 def test_a_token_is_masked_by_its_shape_alone(pipe: tuple[int, int], token: str) -> None:
     assert joined(heard(pipe, [f"key {token} end\n".encode()])) == b"key <secret> end\n"
 

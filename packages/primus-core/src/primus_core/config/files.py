@@ -70,9 +70,12 @@ def parse_value(text: str) -> Any:
 
 def _is_whole(node: yaml.Node, text: str) -> bool:
     """Whether `node` is all of `text`, on one line: `run #5` has no comment, and `a: b` is a title, no mapping."""
-    if isinstance(node, yaml.ScalarNode) and not node.style:
+    if isinstance(node, yaml.CollectionNode):
+        inline = node.flow_style
+    elif not (style := cast("yaml.ScalarNode", node).style):
         return bool(node.value == text.strip())
-    inline = node.flow_style if isinstance(node, yaml.CollectionNode) else node.style in ("'", '"')
+    else:
+        inline = style in ("'", '"')
     return bool(inline and node.end_mark.index == len(text.rstrip()))
 
 

@@ -1,0 +1,118 @@
+"""`--env` in its forms, and which value of a variable a run gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primus_core.environment import from_options, merge
+from primus_core.errors import RequestError
+from primus_core.plan import Variable
+
+names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True)
+
+
+def values(*options: str, **environ: str) -> dict[str, str]:
+    """The variables that these options give."""
+    return {variable.name: variable.value for variable in from_options(options, environ)}
+
+
+def refused(*options: str, **environ: str) -> RequestError:
+    """The error that these options give."""
+    with pytest.raises(RequestError) as caught:
+        from_options(options, environ)
+    return caught.value
+
+
+@given(names, st.text(st.characters(exclude_characters="\0"), max_size=20))
+def test_a_value_on_the_command_line_is_taken_byte_for_byte(name: str, value: str) -> None:
+    assert values(f"{name}={value}") == {name: value}
+
+
+def test_quotes_on_the_command_line_are_part_of_the_value() -> None:
+    assert values('A="b"', "B=") == {"A": '"b"', "B": ""}
+
+
+def test_a_name_alone_passes_its_value_on() -> None:
+    assert values("A", A="x y") == {"A": "x y"}
+
+
+def test_a_later_option_wins_over_an_earlier_one() -> None:
+    assert values("A=1", "A=2") == {"A": "2"}
+
+
+def test_a_file_holds_comments_exports_quotes_and_names(tmp_path: Path) -> None:
+    path = tmp_path / "run.env"
+    path.write_text(
+        "# a comment\n\nA=1\nexport B='two words'\n  C=\"x=y\"  \nD=it's\nE=a # b\nPASSED\nF=\r\n", encoding="utf-8"
+    )
+    assert values(str(path), PASSED="on") == {
+        "A": "1",
+        "B": "two words",
+        "C": "x=y",
+        "D": "it's",
+        "E": "a # b",
+        "PASSED": "on",
+        "F": "",
+    }
+    assert {variable.origin for variable in from_options([str(path)], {"PASSED": "on"})} == {f"--env {path}"}
+
+
+def test_a_setting_wins_over_a_file_wherever_it_stands(tmp_path: Path) -> None:
+    for name, text in (("one", "A=file1\nB=file1\n"), ("two", "B=file2\n")):
+        (tmp_path / name).write_text(text)
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    assert values("A=option", one, two) == {"A": "option", "B": "file2"}
+    assert values(one, two, "A=option") == {"A": "option", "B": "file2"}
+
+
+@pytest.mark.parametrize("option", ["./gone.env", "A B=1", "1A=2", "=x", "", "a-b=1", "A\n=1"])
+def test_what_is_neither_setting_nor_name_nor_file_is_refused(option: str) -> None:
+    error = refused(option)
+    assert error.what.endswith("is neither NAME=VALUE, nor the NAME of a variable, nor a file")
+    assert error.fix == "for example --env NCCL_DEBUG=INFO"
+
+
+def test_a_name_that_is_not_set_is_refused() -> None:
+    error = refused("HF_TOKEN")
+    assert error.what == "--env: HF_TOKEN is not set here, so there is no value to pass on"
+    assert error.fix == "export HF_TOKEN=..., or write --env HF_TOKEN=VALUE"
+
+
+def test_a_wrong_line_of_a_file_is_refused_with_its_number(tmp_path: Path) -> None:
+    (tmp_path / "x.env").write_text("A=1\n\nnot a setting\n")
+    assert refused(str(tmp_path / "x.env")).what.startswith(f"{tmp_path}/x.env:3: 'not a setting' is neither")
+
+
+def test_a_value_that_no_environment_can_carry_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.env").write_bytes(b"A=1\0\n")
+    assert "holds a NUL character" in refused(str(tmp_path / "x.env")).what
+
+
+@pytest.mark.parametrize(
+    ("option", "secret"),
+    [("HF_TOKEN=x", True), ("A=hf_" + "x" * 24, True), ("PROXY=http://u:p@h", True), ("NCCL_DEBUG=INFO", False)],
+)
+def test_a_secret_is_marked_by_its_name_or_shape(option: str, secret: bool) -> None:
+    assert from_options([option], {})[0].secret is secret
+
+
+def test_options_win_over_the_ranks_place_that_over_the_person_and_that_over_the_rest() -> None:
+    def every(origin: str, *names: str) -> tuple[Variable, ...]:
+        return tuple(Variable(name, origin, origin) for name in names)
+
+    found = merge(
+        {"C": "person", "B": "person"},
+        low=(*every("base", "E", "D", "C", "A"), *every("experiment", "D")),
+        forced=every("place", "B", "A"),
+        options=every("option", "A"),
+    )
+    assert [(variable.name, variable.value) for variable in found] == [
+        ("A", "option"),
+        ("B", "place"),
+        ("D", "experiment"),
+        ("E", "base"),
+    ], "sorted; C is the person's own already"

@@ -1,0 +1,134 @@
+"""The run directory: its name, and what later runs find in earlier ones."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from primus_core.errors import RequestError
+from primus_core.facts import Facts
+from primus_core.host import HostRoot
+from primus_core.plan import RunPlace
+from primus_core.rundir import earlier_files, metadata, place
+
+MOMENT = time.mktime((2026, 11, 21, 10, 15, 26, 0, 0, -1))
+
+
+def facts(cwd: Path, **environ: str) -> Facts:
+    """A person standing in `cwd` at that moment."""
+    return Facts(
+        environ=environ,
+        hostname="here",
+        cwd=str(cwd),
+        time=MOMENT,
+        python="python",
+        cpu_count=1,
+        gpus=(),
+        numa_cpus={},
+        host=HostRoot("/nonexistent", environ),
+    )
+
+
+def run(folder: Path, name: str, status: str = "failed", *files: str) -> Path:
+    """An earlier run with these files."""
+    directory = folder / name
+    for file in files:
+        (directory / file).parent.mkdir(parents=True, exist_ok=True)
+        (directory / file).write_text("")
+    directory.mkdir(exist_ok=True)
+    if status:
+        (directory / "metadata.json").write_text(json.dumps({"status": status}))
+    return directory
+
+
+def test_a_run_is_named_by_experiment_and_time_and_nothing_is_made(tmp_path: Path) -> None:
+    found = place(facts(tmp_path), "output", "small")
+    assert found == RunPlace(
+        "small_2026_11_21_101526", f"{tmp_path}/output/small_2026_11_21_101526", f"{tmp_path}/output/small"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_workspace_may_be_absolute_or_lead_upwards(tmp_path: Path) -> None:
+    assert place(facts(tmp_path), "/data/runs/", "x").link == "/data/runs/x"
+    assert place(facts(tmp_path / "below"), "../runs", "x").link == f"{tmp_path}/runs/x"
+
+
+def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
+    names = []
+    for _ in range(3):
+        names.append(place(facts(tmp_path), ".", "small").run_id)
+        (tmp_path / names[-1]).mkdir()
+    assert names == [f"small_2026_11_21_101526{end}" for end in ("", "_2", "_3")]
+
+
+def test_a_dangling_link_also_takes_a_name(tmp_path: Path) -> None:
+    (tmp_path / "small_2026_11_21_101526").symlink_to("nowhere")
+    assert place(facts(tmp_path), ".", "small").run_id.endswith("_2")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "../x", ".hidden", "-x", "a b", "a\n", "é", "$HOME"])
+def test_what_cannot_name_a_folder_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RequestError, match="cannot name a run"):
+        place(facts(tmp_path), "output", name)
+
+
+def test_an_inner_layer_joins_the_run_of_the_outer_one(tmp_path: Path) -> None:
+    joined = place(facts(tmp_path, PRIMUS_RUN_DIR="/runs/a_1", PRIMUS_RUN_ID="a_1"), "output", "other")
+    assert joined == RunPlace("a_1", "/runs/a_1", "", joined=True)
+    assert place(facts(tmp_path, PRIMUS_RUN_DIR="/runs/a_1"), "output", "other").run_id == "a_1"
+
+
+def found(folder: Path, pattern: str = "checkpoints/*") -> list[str]:
+    """What a new run of `small` finds, relative to the workspace."""
+    here = place(facts(folder), ".", "small")
+    return [str(Path(path).relative_to(folder)) for path in earlier_files(here, pattern)]
+
+
+def test_files_of_unfinished_runs_are_found_newest_first(tmp_path: Path) -> None:
+    run(tmp_path, "small_2026_01_02_000000", "failed", "checkpoints/1", "checkpoints/2")
+    run(tmp_path, "small_2025_12_31_235959", "interrupted", "checkpoints/9")
+    run(tmp_path, "small_2026_01_02_000000_2", "started", "checkpoints/3")
+    run(tmp_path, "small_2026_01_02_000000_10", "", "checkpoints/4")
+    assert found(tmp_path) == [
+        "small_2026_01_02_000000_10/checkpoints/4",
+        "small_2026_01_02_000000_2/checkpoints/3",
+        "small_2026_01_02_000000/checkpoints/1",
+        "small_2026_01_02_000000/checkpoints/2",
+        "small_2025_12_31_235959/checkpoints/9",
+    ]
+
+
+def test_the_search_ends_at_a_run_that_completed(tmp_path: Path) -> None:
+    run(tmp_path, "small_2026_01_03_000000", "failed", "checkpoints/3")
+    run(tmp_path, "small_2026_01_02_000000", "completed", "checkpoints/2")
+    run(tmp_path, "small_2026_01_01_000000", "failed", "checkpoints/1")
+    assert found(tmp_path) == ["small_2026_01_03_000000/checkpoints/3"]
+
+
+def test_runs_of_other_experiments_are_not_looked_into(tmp_path: Path) -> None:
+    for name in ("smaller_2026_01_01_000000", "small_b_2026_01_01_000000", "small", "small_2026", "small_x"):
+        run(tmp_path, name, "failed", "checkpoints/1")
+    assert found(tmp_path) == []
+
+
+def test_a_workspace_with_the_signs_of_patterns_in_its_name_is_searched_all_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "a[1]*"
+    folder.mkdir()
+    run(folder, "small_2026_01_01_000000", "failed", "checkpoints/1")
+    assert found(folder) == ["small_2026_01_01_000000/checkpoints/1"]
+
+
+def test_a_first_run_and_one_that_joined_find_nothing(tmp_path: Path) -> None:
+    assert found(tmp_path / "nowhere") == []
+    assert earlier_files(RunPlace("r", "/runs/r", "", joined=True), "*") == ()
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "\udcff"])
+def test_metadata_that_cannot_be_read_is_empty(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "metadata.json").write_text(text, errors="surrogateescape")
+    assert metadata(str(tmp_path)) == {}

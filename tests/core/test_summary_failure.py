@@ -1,0 +1,200 @@
+"""How a run ended: the first failure among many, and the closing lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primus_core import failure, summary
+
+# As torch 2.13 prints it when rank 0 is killed, rank 1 crashes and rank 2 is ended by torchrun.
+TABLE = """\
+    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+=======================================================
+train.py FAILED
+-------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-21_10:15:26
+  host      : node-7
+  rank      : 1 (local_rank: 1)
+  exitcode  : -11 (pid: 13158)  (SIGSEGV)
+  error_file: <N/A>
+  traceback : Signal 11 (SIGSEGV) received by PID 13158
+[2]:
+  time      : 2026-11-21_10:15:26
+  host      : node-7
+  rank      : 2 (local_rank: 2)
+  exitcode  : -15 (pid: 13159)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 13159
+-------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-21_10:15:26
+  host      : node-7
+  rank      : 0 (local_rank: 0)
+  exitcode  : -9 (pid: 13157)  (SIGKILL)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 13157
+=======================================================
+"""
+
+
+def record(run: Path, rank: int, *, at: float, kind: str = "ValueError", message: str = "bad", code: int = 1) -> None:
+    """What a failing rank leaves behind."""
+    folder = run / "logs/failures"
+    folder.mkdir(parents=True, exist_ok=True)
+    data = {
+        "time": at,
+        "rank": rank,
+        "node_rank": rank // 8,
+        "host": f"node-{rank // 8}",
+        "exit_code": code,
+        "type": kind,
+        "message": message,
+        "traceback": f"Traceback of rank {rank}",
+    }
+    (folder / f"rank_{rank}.json").write_text(json.dumps(data))
+
+
+def first(run: Path, log: str = "") -> failure.Failure:
+    """The first failure, which there must be."""
+    found = failure.first_failure(str(run), log)
+    assert found
+    return found
+
+
+def test_nothing_said_is_no_failure(tmp_path: Path) -> None:
+    assert failure.first_failure(str(tmp_path), "some text") is None
+
+
+def test_the_earliest_exception_counts_not_the_lowest_rank(tmp_path: Path) -> None:
+    record(tmp_path, 0, at=20.0, kind="ConnectionError")
+    record(tmp_path, 9, at=10.0)
+    record(tmp_path, 3, at=30.0, kind="ConnectionError")
+    found = first(tmp_path)
+    assert (found.rank, found.node_rank, found.host) == (9, 1, "node-1")
+    assert found.what == "ValueError: bad"
+    assert found.traceback == "Traceback of rank 9"
+
+
+def test_a_rank_that_was_killed_comes_before_all_that_raised(tmp_path: Path) -> None:
+    record(tmp_path, 1, at=1.0, kind="ConnectionError")
+    found = first(tmp_path, TABLE)
+    assert (found.rank, found.exit_code, found.host) == (0, 137, "node-7")
+    assert found.what.startswith("ended by SIGKILL (out of memory?")
+
+
+def test_of_several_killed_ranks_the_one_that_torchrun_saw_first_counts(tmp_path: Path) -> None:
+    assert first(tmp_path, TABLE).rank == 0
+    others, root = TABLE.split("Root Cause")
+    assert first(tmp_path, others).rank == 1
+    swapped = others.replace("rank      : 1", "rank      : 0") + "Root Cause" + root.replace(": 0 (", ": 1 (")
+    assert first(tmp_path, swapped).rank == 1
+
+
+def test_a_rank_that_was_only_told_to_end_is_not_the_cause_of_an_exception(tmp_path: Path) -> None:
+    table = TABLE.replace("-11", "-15").replace("-9", "-6")
+    record(tmp_path, 5, at=1.0)
+    assert first(tmp_path, table).rank == 5
+
+
+def test_without_any_exception_a_rank_that_was_told_to_end_is_the_first(tmp_path: Path) -> None:
+    found = first(tmp_path, TABLE.replace("-11", "-15").replace("-9", "-6"))
+    assert (found.rank, found.what, found.exit_code) == (0, "ended by SIGABRT", 134)
+
+
+def test_a_signal_without_a_name_is_a_number(tmp_path: Path) -> None:
+    assert first(tmp_path, TABLE.replace("-9 ", "-40 ").replace("-11", "1").replace("-15", "1")).what == (
+        "ended by signal 40"
+    )
+
+
+def test_an_exit_code_in_the_table_is_left_to_the_record(tmp_path: Path) -> None:
+    assert failure.first_failure(str(tmp_path), TABLE.replace("exitcode  : -", "exitcode  : ")) is None
+
+
+def block(found: failure.Failure | None, code: int, **more: Any) -> str:
+    """The closing block."""
+    return failure.report(found, code, run_dir="output/x", log="output/x/logs/rank_9.log", step="worker", **more)
+
+
+def test_the_closing_block_names_failure_rank_node_and_log(tmp_path: Path) -> None:
+    record(tmp_path, 9, at=10.0, message="first line\nsecond line", code=7)
+    lines = block(first(tmp_path), 7, last_metrics="40/120, loss 4.2100").splitlines()
+    assert lines[0] == "primus: worker failed"
+    rows = {line[:16].strip(): line[16:] for line in lines[1:]}
+    assert rows["exit code"] == "7"
+    assert rows["first failure"].startswith("rank 9 on node 1 (node-1) at ")
+    assert rows["what"] == "ValueError: first line"
+    assert rows["last step"] == "40/120, loss 4.2100"
+    assert rows["log"] == "output/x/logs/rank_9.log"
+    assert rows["run"] == "output/x"
+
+
+@given(st.integers(0, 255))
+def test_any_exit_code_can_be_reported(code: int) -> None:
+    assert f"exit code     {code}\n" in block(None, code)
+
+
+def test_the_signal_that_ended_the_launcher_is_named() -> None:
+    assert "the launcher was ended by SIGKILL" in block(None, 137)
+    assert "ended by" not in block(None, 255)
+
+
+def row(step: int, loss: float, **more: Any) -> dict[str, Any]:
+    """A line of metrics."""
+    return {"step": step, "steps": 120, "loss": loss, **more}
+
+
+def test_metrics_are_read_line_by_line_and_a_cut_or_strange_line_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(
+        json.dumps(row(1, 2.5))
+        + '\nnot json\n[1]\n3\n{"step": 2}\n{"step": 2, "steps": 3, "loss": null}\n'
+        + json.dumps(row(3, float("nan")))
+        + "\n"
+        + json.dumps(row(4, 1.0))[:-3]
+    )
+    assert [found["step"] for found in summary.read(str(path))] == [1, 3]
+    assert summary.read(str(tmp_path / "nothing")) == []
+
+
+def test_the_last_step_is_one_phrase() -> None:
+    assert summary.last_step([row(1, 9.0), row(40, 4.21)]) == "40/120, loss 4.2100"
+    assert summary.last_step([]) == ""
+
+
+def test_the_closing_lines_of_a_completed_run() -> None:
+    rows = [row(1, 10.0, tokens_per_second=100.0), row(60, 5.0, tokens_per_second=1300.0), row(120, 4.0)]
+    text = summary.render(
+        rows, status="completed", run_dir="output/x", seconds=125.4, next_steps=("primus again", "primus more")
+    )
+    assert text == (
+        "primus: completed in 2 min 5 s\n"
+        "  run    output/x\n"
+        "  loss   10.0000 at step 1 → 4.0000 at step 120\n"
+        "  speed  700 tokens/s (median over 2 logged steps)\n"
+        "  next   primus again\n"
+        "         primus more\n"
+    )
+
+
+def test_an_interrupted_run_is_told_no_next_steps() -> None:
+    text = summary.render([], status="interrupted", run_dir="output/x", seconds=3.04, next_steps=("primus again",))
+    assert text == "primus: interrupted in 3.0 s\n  run    output/x\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.0, "0.0 s"), (59.4, "59.4 s"), (60.0, "1 min 0 s"), (59.6, "1 min 0 s")]
+)
+def test_a_duration_never_says_sixty_seconds(seconds: float, shown: str) -> None:
+    text = summary.render([], status="completed", run_dir="r", seconds=seconds, next_steps=())
+    assert text.startswith(f"primus: completed in {shown}\n")

@@ -1,0 +1,107 @@
+"""The packages as others get them: wheels, installed into clean environments outside the checkout."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
+pytestmark = pytest.mark.slow
+
+
+def run(*words: str | Path, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """A process, finished."""
+    return subprocess.run(
+        [str(w) for w in words], env=env, cwd=cwd, text=True, capture_output=True, check=False, timeout=900
+    )
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Every package, built, by name."""
+    folder = tmp_path_factory.mktemp("wheels")
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder),
+                    *map(str, PACKAGES)], check=True, timeout=600)  # fmt: skip
+    return {path.name.split("-")[0].replace("_", "-"): path for path in folder.glob("*.whl")}
+
+
+def environment(folder: Path, *install: str | Path) -> Path:
+    """A clean environment with `install` in it; its bin folder."""
+    venv.create(folder, with_pip=True)
+    subprocess.run([folder / "bin/pip", "install", "--quiet", *map(str, install)], check=True, timeout=900)
+    return folder / "bin"
+
+
+def test_every_package_has_what_a_package_has(wheels: dict[str, Path]) -> None:
+    assert set(wheels) == {path.name for path in PACKAGES}
+    for package in PACKAGES:
+        project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
+        assert re.fullmatch(r"\d+\.\d+\.\d+", project["version"])
+        assert project["license"] == "Apache-2.0"
+        assert f"## {project['version']}" in (package / "CHANGELOG.md").read_text()
+        assert (package / "README.md").read_text().startswith(f"# {package.name}\n")
+        names = zipfile.ZipFile(wheels[package.name]).namelist()
+        assert f"{package.name.replace('-', '_')}/py.typed" in names
+        assert not [name for name in names if "tests" in name or name.endswith(".pyc")]
+
+
+def test_all_but_the_kernel_depend_on_a_range_of_it(wheels: dict[str, Path]) -> None:
+    for package in PACKAGES:
+        needs = tomllib.loads((package / "pyproject.toml").read_text())["project"]["dependencies"]
+        others = [need for need in needs if need.startswith("primus-")]
+        assert others == ([] if package.name == "primus-core" else ["primus-core>=0.1,<0.2"]), package.name
+
+
+def test_the_kernel_alone_helps_and_says_what_to_install(
+    wheels: dict[str, Path], tmp_path: Path, clean_environ: dict[str, str]
+) -> None:
+    folder = environment(tmp_path / "env", wheels["primus-core"])
+    helped = run(folder / "primus", "--help", cwd=tmp_path, env=clean_environ)
+    assert helped.returncode == 0
+    assert "train" in helped.stdout
+    for words, package in ((("bench", "gemm", "-M", "8"), "primus-bench"), (("preflight",), "primus-preflight")):
+        asked = run(folder / "primus", "direct", "--", *words, cwd=tmp_path, env=clean_environ)
+        assert asked.returncode == 2
+        assert f"pip install {package}" in asked.stderr
+    (tmp_path / "exp.yaml").write_text("exp_name: x\nmodules: {pre_trainer: {framework: torchtitan}}\n")
+    asked = run(folder / "primus", "direct", "--", "train", "pretrain", "--config", "exp.yaml", cwd=tmp_path,
+                env=clean_environ)  # fmt: skip
+    assert asked.returncode == 2
+    assert "pip install primus-torchtitan" in asked.stderr
+    listed = run(folder / "python", "-m", "pip", "list", "--format=freeze", cwd=tmp_path, env=clean_environ).stdout
+    assert not re.search(r"^(torch|jax|numpy)\b", listed, re.M)
+
+
+def test_without_torch_a_benchmark_is_exit_3_and_says_what_to_install(
+    wheels: dict[str, Path], tmp_path: Path, clean_environ: dict[str, str]
+) -> None:
+    folder = environment(tmp_path / "env", wheels["primus-core"], wheels["primus-bench"])
+    asked = run(folder / "primus", "direct", "--", "bench", "gemm", "-M", "64", cwd=tmp_path, env=clean_environ)
+    assert asked.returncode == 3
+    assert "torch" in asked.stderr
+    assert "pip install" in asked.stderr
+    assert not (tmp_path / "output").exists()
+
+
+@pytest.mark.torch
+def test_all_wheels_in_a_clean_environment_measure_and_plan(
+    wheels: dict[str, Path], tmp_path: Path, clean_environ: dict[str, str]
+) -> None:
+    # The pin is the development environment's: a range could take a newer build of several gigabytes.
+    folder = environment(tmp_path / "env", "torch==2.13.0", *wheels.values())
+    result = run(folder / "primus", "direct", "--", "bench", "gemm", "-M", "512", "--duration", "0.5", cwd=tmp_path,
+                 env=clean_environ)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "TFLOP/s" in result.stdout
+    planned = run(folder / "primus", "direct", "--dry-run", "--", "train", "pretrain", "--config",
+                  ROOT / "examples/quickstart.yaml", cwd=tmp_path, env=clean_environ)  # fmt: skip
+    assert planned.returncode == 0, planned.stderr

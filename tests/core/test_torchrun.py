@@ -98,3 +98,10 @@ def test_a_person_inside_a_slurm_allocation_gets_slurms_place_in_the_job(primus:
     assert re.search(r"--nproc-per-node 4 --nnodes 2 --node-rank 1 --master-addr n03 --master-port 1234 ", shown)
     mine = primus("direct", "--dry-run", "--", "ranks", "end", "0", cwd=project, env={**slurm, "NODE_RANK": "0"}).stdout
     assert "--node-rank 0" in mine
+
+
+def test_several_tasks_on_one_node_are_refused(primus: Run, project: Path) -> None:
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_NNODES": "1", "SLURM_PROCID": "3", "SLURM_LOCALID": "3"}
+    result = primus("direct", "--dry-run", "--", "ranks", "end", "0", cwd=project, env=slurm)
+    assert result.returncode == 2
+    assert "--ntasks-per-node=1" in result.stderr

@@ -39,7 +39,7 @@ def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Ca
     source = tmp_path / "text"
     source.mkdir()
     for number in range(40):
-        (source / f"{number}.md").write_text(" ".join(f"w{(number * 13 + i * i) % 211} of {i}" for i in range(400)))
+        (source / f"{number}.md").write_text("\n".join(f"w{(number * 13 + i * i) % 211} of {i}" for i in range(400)))
 
     def run(text: str = TINY, *, ranks: int = 1, run: str = "run", previous: Any = lambda _: ()) -> Any:
         folder = tmp_path / run
@@ -53,7 +53,9 @@ def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Ca
         launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
         words = [*launch, "-m", plan.worker.module]
         environ["OMP_NUM_THREADS"] = "1"
-        done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            words, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+        )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         lines = (folder / "metrics.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines], done.stdout
@@ -86,13 +88,18 @@ def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Callable[..., Any
         ("fsdp", "{}", 8, 2048),
         ("ddp", "{data_parallel_replicate_degree: 2, data_parallel_shard_degree: 1}", 8, 2048),
         ("tensor", "{tensor_parallel_degree: 2}", 8, 1024),
-        ("context", "{context_parallel_degree: 2}", 8, 1024),
+        ("context", "{context_parallel_degree: 2}\ntraining: {steps: 4, seq_len: 256, local_batch_size: 1}", 8, 1024),
         ("pipeline", "{pipeline_parallel_degree: 2}", 4, 1024),
         ("interleaved", "{pipeline_parallel_degree: 2, pipeline_parallel_schedule: Interleaved1F1B}", 4, 1024),
     ],
 )
 def test_two_ranks_train(train: Callable[..., Any], name: str, parallelism: str, lines: int, tokens: int) -> None:
-    rows, log = train(f"{TINY}parallelism: {parallelism}\n", ranks=2)
+    base = (
+        TINY.replace("training: {steps: 4, seq_len: 64, local_batch_size: 4}\n", "")
+        if "training" in parallelism
+        else TINY
+    )
+    rows, log = train(f"{base}parallelism: {parallelism}\n", ranks=2)
     assert losses(rows)[-1] < losses(rows)[0]
     assert rows[-1]["tokens"] == tokens
     assert log.count("INFO - iteration ") == lines, "one line per step from each rank that has the loss"

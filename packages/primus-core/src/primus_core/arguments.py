@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
@@ -45,7 +46,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Called by argparse for whatever it cannot parse."""
         what = f"{self.segment}: {message}" if self.segment else message
-        raise RequestError(what, fix=f"see `{self.prog} --help`")
+        choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        near = suggestion(choice[1], re.findall(r"[^', ]+", choice[2])) if choice else ""
+        raise RequestError(what, fix=near or f"see `{self.prog} --help`")
 
     def actions(self) -> list[argparse.Action]:
         """The arguments that were added."""

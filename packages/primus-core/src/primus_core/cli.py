@@ -78,7 +78,7 @@ def _completion(words: list[str]) -> int:
 def _complete(words: list[str]) -> int:
     from primus_core.completion import answer
 
-    return answer(words)
+    return answer(words, [name for name in MANAGEMENT if not name.startswith("_")])
 
 
 MANAGEMENT: "dict[str, Callable[[list[str]], int]]" = {

@@ -64,30 +64,30 @@ def script(words: Sequence[str]) -> int:
     return 0
 
 
-def answer(words: Sequence[str]) -> int:
-    """Print the candidates for the word at INDEX (words: INDEX, then the command line)."""
+def answer(words: Sequence[str], commands: Sequence[str]) -> int:
+    """Print the candidates for the word at INDEX (words: INDEX, then the command line).
+
+    `commands` are those that need no runtime.
+    """
     try:
         index, line = int(words[0]), list(words[1:])
         before, current = line[1:index], line[index] if index < len(line) else ""
-        found = candidates(before, current)
+        found = candidates(before, current, commands)
     except (PrimusError, ValueError, IndexError):  # a half-typed line is no error
         return 0
     sys.stdout.write("".join(f"{word}\n" for word in found))
     return 0
 
 
-def candidates(before: Sequence[str], current: str) -> list[str]:
+def candidates(before: Sequence[str], current: str, commands: Sequence[str]) -> list[str]:
     """Words that may stand after `before` and begin with `current`."""
     catalogue = Catalogue(find(os.getcwd(), os.environ))
     words = [word for word in before if word not in ("--dry-run", "--debug")] if "--" not in before else list(before)
-    return sorted({word for word in _possible(words, catalogue) if word.startswith(current)})
+    return sorted({word for word in _possible(words, catalogue, commands) if word.startswith(current)})
 
 
-def _possible(before: list[str], catalogue: Catalogue) -> list[str]:
-    from primus_core.cli import MANAGEMENT
-
+def _possible(before: list[str], catalogue: Catalogue, commands: Sequence[str]) -> list[str]:
     runtimes = catalogue.first_words("runtimes")
-    commands = [name for name in MANAGEMENT if not name.startswith("_")]
     if not before:
         return [*runtimes, *commands, "--help", "--version", "--dry-run"]
     if before[0] in runtimes:

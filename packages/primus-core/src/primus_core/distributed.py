@@ -21,7 +21,7 @@ _DEFAULT_PORT = 1234
 _VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 _SLURM = {
     "NNODES": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
-    "NODE_RANK": ("SLURM_NODEID",),
+    "NODE_RANK": ("SLURM_NODEID", "SLURM_PROCID"),
     "GPUS_PER_NODE": ("SLURM_GPUS_ON_NODE",),
 }
 _HOST = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?$")
@@ -33,6 +33,7 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
     Raises:
         RequestError: a value is no number, out of range, or contradicts another.
     """
+    _refuse_further_tasks(environ)
     nnodes, nnodes_from = _number("NNODES", environ, 1, 1, 1_000_000)
     node_rank, rank_from = _number("NODE_RANK", environ, 0, 0, 1_000_000)
     if node_rank >= nnodes:
@@ -48,7 +49,7 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
     place = Distributed(nnodes, node_rank, gpus, addr, port)
     detected = f"{len(facts.gpus)} GPUs found here" if facts.gpus else "no GPU found: one process"
     return place, (
-        Variable("NNODES", str(nnodes), nnodes_from, "number of nodes in the job"),
+        Variable("NNODES", str(nnodes), nnodes_from, "nodes in the job; each of them runs this command"),
         Variable("NODE_RANK", str(node_rank), rank_from, "this node's index"),
         Variable("GPUS_PER_NODE", str(gpus), gpus_from, detected if gpus_from == "default" else "ranks on each node"),
         Variable("MASTER_ADDR", addr, addr_from, "where the ranks meet"),
@@ -71,6 +72,17 @@ def _number(name: str, environ: Mapping[str, str], default: int, low: int, high:
             )
         return int(text), "user" if source == name else "Slurm"
     return default, "default"
+
+
+def _refuse_further_tasks(environ: Mapping[str, str]) -> None:
+    """Under srun with several tasks per node, each would start all the ranks of its node."""
+    local = environ.get("SLURM_LOCALID", "0") if "SLURM_JOB_ID" in environ else "0"
+    if local != "0" and "NODE_RANK" not in environ:
+        raise RequestError(
+            f"SLURM_LOCALID is {local}: srun started several tasks on this node",
+            why="one `primus direct` on a node starts all of its ranks",
+            fix="srun --ntasks-per-node=1 primus direct ...",
+        )
 
 
 def _devices(facts: Facts, environ: Mapping[str, str]) -> int:

@@ -12,6 +12,8 @@ from primus_torchtitan.settings import Settings
 
 __all__ = ["Layout", "check_layout", "metrics_rank"]
 
+MASK_BLOCK = 128
+"""FlexAttention's block: context parallelism gives a rank whole blocks only."""
 _DEGREES = {
     "replicate": "parallelism.data_parallel_replicate_degree",
     "shard": "parallelism.data_parallel_shard_degree",
@@ -99,6 +101,13 @@ def _check_sequence(settings: Settings, layout: Layout, facts: Mapping[str, Any]
             f"training.seq_len {length} cannot be cut into {pieces} equal pieces",
             why=f"tensor parallelism {layout.tensor}, context parallelism {layout.context}",
             fix=f"take a multiple of {pieces}",
+        )
+    if layout.context > 1 and length % (layout.context * MASK_BLOCK):
+        raise settings.error(
+            "training.seq_len",
+            f"training.seq_len {length} cannot be spread over {layout.context} context-parallel ranks",
+            why=f"attention masks come in blocks of {MASK_BLOCK} tokens",
+            fix=f"take a multiple of {layout.context * MASK_BLOCK}",
         )
     _check_chunks(settings, length // (layout.context * tensor))
 

@@ -120,7 +120,7 @@ def _write(stage: Path, texts: list[tuple[str, str]], vocab_size: int, document_
     _write_tokenizer(stage / "tokenizer", [text for _, text in texts], vocab_size)
     found = [(name, piece) for name, text in texts for piece in pieces(text, document_chars)]
     random.Random(_SEED).shuffle(found)  # noqa: S311  # no secret depends on it
-    held_out = len(found) // HELD_OUT
+    held_out = -(-len(found) // HELD_OUT) if len(found) > 1 else 0
     _write_documents(stage, found[held_out:])
     _write_documents(stage / "validation", found[:held_out])
 

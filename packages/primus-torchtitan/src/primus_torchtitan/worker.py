@@ -57,7 +57,7 @@ def _adapt(resolved: dict[str, Any]) -> None:
 
     from primus_torchtitan import text_dataset
 
-    text_dataset.register()
+    text_dataset.register(resolved["data_parallel"])
 
 
 def _check_device(planned: str) -> None:

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -42,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.torch
 @pytest.mark.parametrize("command", ALL)
 def test_a_documented_command_works(command: str, folder: Path, clean_environ: dict[str, str]) -> None:
-    planned = re.sub(r"\bprimus direct (?!.*--dry-run)", "primus direct --dry-run ", command.split("#")[0])
+    planned = re.sub(r"\bprimus direct (?!.*--dry-run)", "primus direct --dry-run ", command.split("#", maxsplit=1)[0])
     environ = {**clean_environ, "PATH": f"{Path(sys.executable).parent}:{clean_environ['PATH']}"}
     result = subprocess.run(["bash", "-euo", "pipefail", "-c", planned], env=environ, cwd=folder, text=True,
                             capture_output=True, check=False, timeout=120)  # fmt: skip

@@ -64,7 +64,7 @@ def merged(tmp_path: Path, presets: Path, text: str, *words: str) -> Document:
         folder=str(presets),
         environ={},
         beside=str(tmp_path),
-        command_line=overrides.parse(words),
+        command_line=overrides.parse(words, {}),
     )
 
 

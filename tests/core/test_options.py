@@ -80,7 +80,7 @@ def test_a_value_that_means_the_type_is_taken_as_it(name: str, value: Any, kept:
         ("training.steps", None, "cannot be empty"),
         ("optimizer.lr", "1e-5x", "takes a number"),
         ("optimizer.lr", False, "takes a number"),
-        ("training.name", 3, "takes text: 3 is int"),
+        ("training.name", 3.5, "takes text: 3.5 is float"),
         ("debug", "yes", "takes true or false: 'yes' is str"),
         ("debug", 1, "takes true or false"),
         ("parallel.mesh.dims", "1,2", "takes a list"),

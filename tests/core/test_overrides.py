@@ -19,20 +19,20 @@ values = st.integers() | st.booleans() | st.floats(allow_nan=False, allow_infini
 def refused(*words: str) -> RequestError:
     """The error that these words give."""
     with pytest.raises(RequestError) as caught:
-        overrides.parse(words)
+        overrides.parse(words, {})
     return caught.value
 
 
 @pytest.mark.parametrize("words", [["a.b=1e-5"], ["--a.b", "1e-5"], ["--a.b=1e-5"]])
 def test_the_three_ways_of_writing_a_setting_mean_the_same(words: list[str]) -> None:
-    document = overrides.parse(words)
+    document = overrides.parse(words, {})
     assert document.data == {"a": {"b": 1e-5}}
     assert document.where(("a", "b")) == f"command line: {' '.join(words)}"
 
 
 @given(st.lists(st.tuples(st.lists(names, min_size=1, max_size=3), values), max_size=6))
 def test_of_two_settings_of_one_key_the_later_wins(settings: list[tuple[list[str], Any]]) -> None:
-    document = overrides.parse([f"{'.'.join(path)}={value}" for path, value in settings])
+    document = overrides.parse([f"{'.'.join(path)}={value}" for path, value in settings], {})
     if settings:
         path, value = settings[-1]
         assert at(document.data, tuple(path)) == value
@@ -42,7 +42,7 @@ def test_of_two_settings_of_one_key_the_later_wins(settings: list[tuple[list[str
 def test_any_words_are_settings_or_refused(words: list[str]) -> None:
     result, what = Document(), "nothing wrong"
     try:
-        result = overrides.parse(words)
+        result = overrides.parse(words, {})
     except RequestError as error:
         what = error.what
     assert all(isinstance(key, str) and key for key in result.data)
@@ -64,7 +64,7 @@ def test_any_words_are_settings_or_refused(words: list[str]) -> None:
     ],
 )
 def test_values_are_what_a_person_would_expect(words: list[str], data: dict[str, Any]) -> None:
-    assert overrides.parse(words).data == data
+    assert overrides.parse(words, {}).data == data
 
 
 @pytest.mark.parametrize("word", ["steps", "-x=1", "=1", "--", "--=1", ""])
@@ -84,7 +84,7 @@ def test_an_empty_part_between_dots_is_refused() -> None:
 
 
 def test_a_section_that_only_the_command_line_names_is_placed_there() -> None:
-    document = overrides.parse(["trainng.steps=1"]).over(Document({}, {(): "x.yaml:3"}))
+    document = overrides.parse(["trainng.steps=1"], {}).over(Document({}, {(): "x.yaml:3"}))
     assert document.where(("trainng",)) == "command line: trainng.steps=1"
 
 
@@ -97,8 +97,8 @@ def test_a_secret_on_the_command_line_is_refused_without_repeating_it(word: str)
 
 @pytest.mark.parametrize("word", ["moe.token_dispatcher_type=alltoall", "eos_token=</s>", "text_key=body", "tokens=5"])
 def test_a_setting_that_only_sounds_like_a_secret_is_taken(word: str) -> None:
-    assert overrides.parse([word]).data
+    assert overrides.parse([word], {}).data
 
 
 def test_a_secret_may_be_named_by_its_variable() -> None:
-    assert overrides.parse(["hub.token=${HF_TOKEN}"]).data == {"hub": {"token": "${HF_TOKEN}"}}
+    assert overrides.parse(["hub.token=${HF_TOKEN}"], {"HF_TOKEN": "hidden"}).data == {"hub": {"token": "${HF_TOKEN}"}}

@@ -20,11 +20,6 @@ from torch.nn.attention.flex_attention import flex_attention
 q, k, v = (torch.randn(1, 1, 16, 16, requires_grad=True) for _ in range(3))
 flex_attention(q, k, v).sum().backward()
 """,
-    "cpu-barrier": """
-import tempfile, torch.distributed as dist
-dist.init_process_group("gloo", init_method="file://" + tempfile.mktemp(), rank=0, world_size=1)
-dist.barrier(device_ids=[0])
-""",
     "cpu-reduction": """
 import tempfile, torch, torch.distributed as dist
 dist.init_process_group("gloo", init_method="file://" + tempfile.mktemp(), rank=0, world_size=1)

@@ -101,7 +101,8 @@ def test_binaries_and_foreign_encodings_are_left_out(tmp_path: Path) -> None:
     (source / "binary.txt").write_bytes(b"\0\1\2")
     (source / "latin.txt").write_bytes("caf\xe9".encode("latin-1"))
     prepare(source, tmp_path / "cache", tmp_path / "out")
-    names = {json.loads(line)["name"] for line in (tmp_path / "out" / "documents.jsonl").read_text().splitlines()}
+    files = (tmp_path / "out" / part / "documents.jsonl" for part in (".", "validation"))
+    names = {json.loads(line)["name"] for file in files for line in file.read_text().splitlines()}
     assert len(names) == 30
     assert not names & {"binary.txt", "latin.txt"}
 

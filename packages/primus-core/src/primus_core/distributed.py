@@ -20,7 +20,7 @@ MAX_GPUS_PER_NODE = 72
 _DEFAULT_PORT = 1234
 _VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 _SLURM = {
-    "NNODES": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "NNODES": ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
     "NODE_RANK": ("SLURM_NODEID", "SLURM_PROCID"),
     "GPUS_PER_NODE": ("SLURM_GPUS_ON_NODE",),
 }
@@ -60,7 +60,7 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
 
 
 def _number(name: str, environ: Mapping[str, str], default: int, low: int, high: int) -> tuple[int, str]:
-    for source in (name, *(_SLURM.get(name, ()) if "SLURM_JOB_ID" in environ else ())):
+    for source in (name, *(_SLURM.get(name, ()) if _started_by_slurm(environ) else ())):
         text = environ.get(source, "").strip()
         if not text:
             continue
@@ -72,6 +72,11 @@ def _number(name: str, environ: Mapping[str, str], default: int, low: int, high:
             )
         return int(text), "user" if source == name else "Slurm"
     return default, "default"
+
+
+def _started_by_slurm(environ: Mapping[str, str]) -> bool:
+    """Whether Slurm started this process on a node. In the shell that `salloc` opens it did not: one node is meant."""
+    return "SLURM_JOB_ID" in environ and bool({"SLURM_NODEID", "SLURM_PROCID"} & environ.keys())
 
 
 def _refuse_further_tasks(environ: Mapping[str, str]) -> None:
@@ -97,7 +102,8 @@ def _devices(facts: Facts, environ: Mapping[str, str]) -> int:
 def _address(environ: Mapping[str, str], nnodes: int) -> tuple[str, str]:
     if addr := environ.get("MASTER_ADDR", "").strip():
         return _checked(addr), "user"
-    if nnodes > 1 and "SLURM_JOB_ID" in environ and (first := _first_host(environ.get("SLURM_JOB_NODELIST", ""))):
+    nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST", "")
+    if nnodes > 1 and _started_by_slurm(environ) and (first := _first_host(nodes)):
         return first, "Slurm"
     if nnodes > 1:
         raise RequestError(

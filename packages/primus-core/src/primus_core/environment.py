@@ -7,14 +7,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from primus_core.errors import RequestError
+from primus_core import variables
+from primus_core.errors import ConfigError, RequestError
 from primus_core.plan import Variable
 from primus_core.secrets import is_secret_name, looks_secret
 
-__all__ = ["from_options", "merge"]
+__all__ = ["OWNED", "from_options", "merge", "of_experiment"]
 
+OWNED = frozenset(
+    {
+        *("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+        *(variables.RUN_DIR, variables.RUN_ID, variables.METRICS_FILE, variables.STREAMS, variables.NUMA_CPUS),
+    }
+)
+"""What Primus and torchrun set themselves: another value would send a rank to the wrong place."""
+
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -60,10 +70,32 @@ def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) ->
             f"{where}: {name} is not set here, so there is no value to pass on",
             fix=f"export {name}=..., or write --env {name}=VALUE",
         )
+    if name in OWNED:
+        raise RequestError(f"{where}: {name} is set by Primus itself", fix="leave it out")
     if "\0" in value:
         raise RequestError(f"{where}: the value of {name} holds a NUL character", fix="no environment can carry one")
     value = value if equals else environ[name]
     return Variable(name, value, origin, secret=is_secret_name(name) or looks_secret(value))
+
+
+def of_experiment(
+    env: Mapping[str, object], environ: Mapping[str, str], where: Callable[[str], str]
+) -> tuple[Variable, ...]:
+    """The variables of an experiment's `env:`. A `${SECRET}` in a value is filled in here: a variable can be masked.
+
+    Raises:
+        ConfigError: a name that no environment takes. `where(name)` says its place in the file.
+    """
+    found = []
+    for name, value in env.items():
+        if not _NAME.fullmatch(name) or name in OWNED:
+            why = "Primus sets it itself" if name in OWNED else "letters, digits and '_', no digit first"
+            raise ConfigError(f"'{name}' cannot be set in `env:`", where=where(name), why=why, fix="remove it")
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        filled = _REFERENCE.sub(lambda match: environ.get(match[1], match[0]), text)
+        secret = filled != text or is_secret_name(name) or looks_secret(filled)
+        found.append(Variable(name, filled, "experiment", where(name), secret=secret))
+    return tuple(found)
 
 
 def _unquoted(value: str) -> str:

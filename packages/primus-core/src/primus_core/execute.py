@@ -75,6 +75,7 @@ class _Run:
         self.secrets = values_in(plan, host.environ)
         self.started = time.time()
         self.debug = debug
+        self.dropped = 0
         self.host = host
 
     def run(self) -> int:
@@ -91,6 +92,7 @@ class _Run:
         for step in self.plan.steps:
             self.events.emit("step_started", step=step.name)
             ended = supervise(step, self.environ, self._watch())
+            self.dropped += ended.dropped
             self.events.emit("step_ended", step=step.name, exit_code=ended.exit_code)
             if ended.exit_code:
                 break
@@ -163,7 +165,7 @@ class _Run:
             self._write_metadata(status="failed", exit_code=3, ended=time.time())
             raise MachineError(f"{step.name if step else 'a step'} could not be started", why=ended.not_started)
         if code and not ended.signal:
-            first = failure.first_failure(self.directory, self._launch_log())
+            first = failure.first_failure(self.directory, self._launch_log(), self.plan.distributed.node_rank)
             code = first.exit_code if first and step and step.ranks else code
         status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
         record = {"rank": first.rank, "what": first.what} if first else None
@@ -174,6 +176,8 @@ class _Run:
 
     def _last_words(self, code: int, status: str, first: failure.Failure | None, step: Step | None) -> str:
         metrics = summary.read(f"{self.directory}/metrics.jsonl")
+        if self.dropped:
+            self._say(f"primus: note: {self.dropped} bytes of log text could not be written: disk full, or too slow?\n")
         run = _short(self.directory)
         if status == "failed":
             name = f"rank_{first.rank}.log" if first and step and step.ranks else "launch.log"

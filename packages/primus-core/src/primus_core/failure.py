@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,14 +49,15 @@ def _recorded(run_dir: str) -> list[Failure]:
     return sorted(found, key=lambda failure: failure.time)
 
 
-def _signalled(launch_log: str) -> list[Failure]:
+def _signalled(launch_log: str, node_rank: int) -> list[Failure]:
     """Ranks that a signal ended: they could leave no record. The one that torchrun saw first comes first."""
     others, _, root = launch_log.partition(_ROOT_CAUSE)
     found = []
     for host, rank, code in _ROW.findall(root) + _ROW.findall(others):
         if int(code) < 0:
             name = _signal_name(-int(code))
-            found.append(Failure(int(rank), 128 - int(code), f"ended by {name}" + _hint(name), host=host))
+            what = f"ended by {name}" + _hint(name)
+            found.append(Failure(int(rank), 128 - int(code), what, host=host, node_rank=node_rank))
     return found
 
 
@@ -72,13 +72,13 @@ def _hint(name: str) -> str:
     return " (out of memory? see `dmesg` for the kernel's OOM killer)" if name == "SIGKILL" else ""
 
 
-def first_failure(run_dir: str, launch_log: str) -> Failure | None:
+def first_failure(run_dir: str, launch_log: str, node_rank: int = 0) -> Failure | None:
     """The failure that came first, as far as can be known; None: no rank said anything.
 
     A rank that was killed or crashed comes before all that raised: exceptions such as a closed connection follow
     from its end. Among exceptions the earliest counts.
     """
-    signalled, recorded = _signalled(launch_log), _recorded(run_dir)
+    signalled, recorded = _signalled(launch_log, node_rank), _recorded(run_dir)
     own = [failure for failure in signalled if failure.exit_code - 128 in _OWN]
     candidates = own or recorded or signalled
     return candidates[0] if candidates else None
@@ -92,7 +92,6 @@ def report(
     log: str,
     step: str,
     last_metrics: str = "",
-    others: Sequence[int] = (),
 ) -> str:
     """The block that ends the console of a failed run."""
     rows = [("exit code", str(exit_code))]

@@ -119,6 +119,8 @@ def _typed(option: Option, value: Any, where: str) -> Any:
         raise ConfigError(f"'{option.name}' cannot be empty", where=where, fix=f"give it {_wanted(option)}")
     accepted = _TYPES.get(option.type, (object,))
     wrong_bool = isinstance(value, bool) and option.type in ("int", "float")
+    if option.type == "str" and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # `tag=42`: what is text may look like a number
     if option.type == "int" and isinstance(value, float) and value.is_integer():
         value = int(value)  # 1e4 steps
     if wrong_bool or not isinstance(value, accepted):

@@ -60,8 +60,8 @@ class Outlet(threading.Thread):
         with self._ready:
             self.dropped += len(view)
 
-    def close(self, timeout_s: float) -> None:
-        """Write what is queued, for at most `timeout_s` seconds."""
+    def close(self, timeout_s: float) -> bool:
+        """Write what is queued, for at most `timeout_s` seconds; whether that was enough."""
         with self._ready:
             self._closing = True
             self._ready.notify()
@@ -69,3 +69,4 @@ class Outlet(threading.Thread):
         if self.is_alive():
             with self._ready:
                 self.dropped += self._size
+        return not self.is_alive()

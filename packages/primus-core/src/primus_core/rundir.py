@@ -27,6 +27,7 @@ def place(facts: Facts, workspace: str, exp_name: str) -> RunPlace:
         RequestError: the name cannot be a folder's.
     """
     if joined := facts.environ.get(variables.RUN_DIR):
+        joined = os.path.join(facts.cwd, joined)
         return RunPlace(facts.environ.get(variables.RUN_ID) or os.path.basename(joined), joined, "", joined=True)
     if not _NAME.fullmatch(exp_name):
         raise RequestError(
@@ -58,7 +59,7 @@ def metadata(directory: str) -> dict[str, object]:
 def earlier_files(place: RunPlace, pattern: str) -> tuple[str, ...]:
     """Files that match `pattern` in the earlier runs of this experiment, newest run first.
 
-    It stops at the newest run that completed: what came before that one is done with.
+    It stops at the newest run that completed, or that still goes on: what came before is done with.
     """
     import glob
 
@@ -76,9 +77,16 @@ def _unfinished(place: RunPlace) -> Iterator[str]:
         return
     for entry in found:
         directory = os.path.join(root, entry)
-        if metadata(directory).get("status") == COMPLETED:
+        known = metadata(directory)
+        if known.get("status") == COMPLETED or _is_alive(known):
             return
         yield directory
+
+
+def _is_alive(known: dict[str, object]) -> bool:
+    """Whether the run still goes on, on this host: its checkpoints are being written."""
+    here = known.get("status") == "started" and known.get("host") == os.uname().nodename
+    return here and os.path.exists(f"/proc/{known.get('pid')}")
 
 
 def _order(name: str) -> tuple[str, int]:

@@ -33,7 +33,7 @@ class Ended:
     signal: int = 0
     """The signal that the person or scheduler sent, if any."""
     dropped: int = 0
-    """Bytes of console text that a stopped terminal did not take."""
+    """Bytes of log text that could not be written: the disk is full, or too slow."""
 
 
 class Signals:
@@ -124,9 +124,9 @@ class _Supervisor:
         text = self._loop()
         for channel in self.channels.values():
             channel.finish()
-        self.files.close(30.0)
         self.console.close(2.0)
-        self.watch.close()
+        if self.files.close(30.0):  # a thread that still writes keeps its descriptors
+            self.watch.close()
         for descriptor in (self.control, self.status, self.output):
             os.close(descriptor)
         return self._ended(text)
@@ -217,7 +217,7 @@ class _Supervisor:
             pass
 
     def _ended(self, text: bytes) -> Ended:
-        dropped = self.console.dropped
+        dropped = self.files.dropped
         if text.startswith(b"!"):
             os.waitpid(self.keeper, 0)
             return Ended(3, not_started=text[1:].decode(errors="replace"))

@@ -178,7 +178,9 @@ def _toml(text: str, path: str, environ: Environ) -> Document:
         if hasattr(value, "isoformat"):  # a date; YAML 1.2 has none, and neither has JSON
             return value.isoformat()
         if isinstance(value, str) and "${" in value:
-            return interpolate(value, environ, Document({}, marks).where(here))
+            text = interpolate(value, environ, Document({}, marks).where(here))
+            # TOML knows no unquoted text: what is nothing but a variable has the type of its value
+            return parse_value(text) if re.fullmatch(r"\$\{[^{}]*\}", value) else text
         return value
 
     return _document(fill(data, ()), marks, path)

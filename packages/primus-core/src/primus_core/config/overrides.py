@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from primus_core.config.document import Document, Path
 from primus_core.config.files import parse_value
+from primus_core.config.interpolation import interpolate
 from primus_core.errors import RequestError
 from primus_core.secrets import is_secret_key, looks_secret
 
 __all__ = ["parse"]
 
 
-def parse(words: Sequence[str]) -> Document:
+def parse(words: Sequence[str], environ: Mapping[str, str]) -> Document:
     """The settings that `words` give, dotted keys nested; a later one wins. Values are YAML: `1e-5` is a float.
 
+    `${VAR}` is filled in as in a file, for what a shell's quotes left standing (`api_key='${MY_KEY}'`).
+
     Raises:
-        RequestError: a word is no setting, a value is missing, or a secret would be in the process list.
+        RequestError: a word is no setting, a value or variable is missing, or a secret would be in the process list.
     """
     data: dict[str, Any] = {}
     marks: dict[Path, str] = {}
@@ -28,8 +31,9 @@ def parse(words: Sequence[str]) -> Document:
         path = tuple(key.split("."))
         if not all(path):
             raise RequestError(f"'{shown}' is no setting", why="a part between its dots is empty")
-        _put(data, path, parse_value(text))
-        marks |= {path[:length]: f"command line: {shown}" for length in range(1, len(path) + 1)}
+        where = f"command line: {shown}"
+        _put(data, path, parse_value(interpolate(text, environ, where)))
+        marks |= {path[:length]: where for length in range(1, len(path) + 1)}
     return Document(data, marks)
 
 

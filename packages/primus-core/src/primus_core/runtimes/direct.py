@@ -76,7 +76,10 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not 0 < value < 86400:
         raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds from 0 to 86400")
     return value

@@ -11,11 +11,12 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from primus_core import environment
 from primus_core.arguments import Parser
 from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError, RequestError, suggestion
-from primus_core.plan import PlannedFile, RunPlace, Variable
+from primus_core.plan import PlannedFile, RunPlace
 from primus_core.rundir import earlier_files
 
 __all__ = ["TRAIN"]
@@ -53,7 +54,7 @@ class _Planning:
 
         self.call, self.args = call, call.args
         environ = call.facts.environ
-        self.command_line = overrides.parse(self.args.overrides)
+        self.command_line = overrides.parse(self.args.overrides, environ)
         self.document = files.read_extended(self.args.config, environ)
         self._shorten_command_line()
 
@@ -61,7 +62,7 @@ class _Planning:
         """`modules.pre_trainer.overrides.training.steps=1` and `exp_name=x` mean what they say, too."""
         from primus_core.config.document import Document
 
-        top = {key: self.command_line.data.pop(key) for key in _TOP_LEVEL if key in self.command_line.data}
+        top = {key: str(self.command_line.data.pop(key)) for key in _TOP_LEVEL if key in self.command_line.data}
         whole = {"modules": self.command_line.data.pop("modules")} if "modules" in self.command_line.data else {}
         marks = self.command_line.marks
         self.document = Document({**top, **whole}, {k: m for k, m in marks.items() if k[0] in (*top, *whole)}).over(
@@ -133,12 +134,7 @@ class _Planning:
         import yaml
 
         config = json.dumps(planned.config, indent=1, sort_keys=True)
-        given = tuple(
-            Variable(
-                name, str(value).lower() if isinstance(value, bool) else str(value), "experiment", self.args.config
-            )
-            for name, value in env.items()
-        )
+        given = environment.of_experiment(env, self.call.facts.environ, lambda name: self.document.where(("env", name)))
         again = f"primus direct -- train {self.args.stage} --config {shlex.quote(self.args.config)}"
         return TaskPlan(
             place=place,

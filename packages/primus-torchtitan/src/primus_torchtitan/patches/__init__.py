@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from primus_torchtitan.patches import (
     cpu_attention,
-    cpu_barrier,
     cpu_device,
     cpu_reduction,
     torch213_pipeline_step,
@@ -20,7 +19,6 @@ __all__ = ["PATCHES", "Patch", "apply_all"]
 PATCHES: tuple[Patch, ...] = (
     cpu_device.PATCH,  # first: the others import modules that look the device up
     cpu_attention.PATCH,
-    cpu_barrier.PATCH,
     cpu_reduction.PATCH,
     torch213_set_timeout.PATCH,
     torch213_pipeline_step.PATCH,

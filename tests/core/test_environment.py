@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primus_core.environment import from_options, merge
+from primus_core.environment import from_options, merge, of_experiment
 from primus_core.errors import ConfigError, RequestError
 from primus_core.plan import Variable
 
@@ -119,17 +119,17 @@ def test_options_win_over_the_ranks_place_that_over_the_person_and_that_over_the
 
 
 def test_a_secret_in_the_experiments_env_is_filled_in_and_marked() -> None:
-    [variable] = environment.of_experiment({"OTHER": "${HF_TOKEN}"}, {"HF_TOKEN": "hidden-1"}, lambda _: "x.yaml:2")
+    [variable] = of_experiment({"OTHER": "${HF_TOKEN}"}, {"HF_TOKEN": "hidden-1"}, lambda _: "x.yaml:2")
     assert (variable.value, variable.secret) == ("hidden-1", True)
 
 
 @pytest.mark.parametrize("name", ["A=B", "9", "RANK", "PRIMUS_RUN_DIR"])
 def test_the_experiments_env_cannot_set_what_is_no_name_or_primuss_own(name: str) -> None:
     with pytest.raises(ConfigError, match=r"x\.yaml:2"):
-        environment.of_experiment({name: 1}, {}, lambda _: "x.yaml:2")
+        of_experiment({name: 1}, {}, lambda _: "x.yaml:2")
 
 
 @pytest.mark.parametrize("option", ["RANK=7", "WORLD_SIZE=2", "PRIMUS_RUN_DIR=/x"])
 def test_an_option_cannot_set_what_primus_sets(option: str) -> None:
     with pytest.raises(RequestError, match="set by Primus itself"):
-        environment.from_options([option], {})
+        from_options([option], {})

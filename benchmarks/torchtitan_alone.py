@@ -30,7 +30,7 @@ def main() -> None:
     patches.apply_all()
     from primus_torchtitan import text_dataset
 
-    text_dataset.register()
+    text_dataset.register(data_parallel=1)
     from torchtitan.train import main as train
 
     train()

@@ -59,7 +59,7 @@ def refused(*environ: Mapping[str, str]) -> RequestError:
 
 
 def test_one_process_on_one_node_is_the_default() -> None:
-    assert place() == Distributed(1, 0, 1, "localhost", 0)
+    assert place() == Distributed(1, 0, 1, "localhost", 29500)
     assert set(origins().values()) == {"default"}
 
 

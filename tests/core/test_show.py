@@ -167,7 +167,7 @@ def test_the_whole_text_of_a_small_plan() -> None:
 # primus 0.1.0: train with direct. This is a dry run: nothing was done.
 # run        run
 # directory  /nowhere/run
-# ranks      2 (node 0 of 1, 2 per node, master localhost, a free port)
+# ranks      2 (node 0 of 1, 2 per node, master localhost, port 29500)
 # note       no GPU
 # needs      module torch
 

@@ -44,8 +44,8 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
         )
     gpus, gpus_from = _number("GPUS_PER_NODE", environ, _devices(facts, environ), 1, MAX_GPUS_PER_NODE)
     addr, addr_from = _address(environ, nnodes)
-    # One node: torchrun takes a free port itself, so that two runs on one machine never collide.
-    port, port_from = _number("MASTER_PORT", environ, 0 if nnodes == 1 else _DEFAULT_PORT, 1, 65535)
+    # One node: a free port, so that two runs on one machine do not collide. Several: one that all of them know.
+    port, port_from = _number("MASTER_PORT", environ, facts.free_port if nnodes == 1 else _DEFAULT_PORT, 1, 65535)
     place = Distributed(nnodes, node_rank, gpus, addr, port)
     detected = f"{len(facts.gpus)} GPUs found here" if facts.gpus else "no GPU found: one process"
     return place, (
@@ -54,7 +54,10 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
         Variable("GPUS_PER_NODE", str(gpus), gpus_from, detected if gpus_from == "default" else "ranks on each node"),
         Variable("MASTER_ADDR", addr, addr_from, "where the ranks meet"),
         Variable(
-            "MASTER_PORT", str(port), port_from, "where the ranks meet" if port else "the launcher takes a free one"
+            "MASTER_PORT",
+            str(port),
+            port_from,
+            "free now" if nnodes == 1 and port_from == "default" else "where the ranks meet",
         ),
     )
 

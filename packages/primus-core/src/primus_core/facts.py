@@ -36,6 +36,8 @@ class Facts(NamedTuple):
     numa_cpus: Mapping[int, str]
     """CPUs of each NUMA node, in the kernel's list form (`0-15,32-47`)."""
     host: HostRoot
+    free_port: int = 29500
+    """A TCP port that nobody listens on, for ranks that meet on this machine."""
 
 
 def read(host: HostRoot | None = None) -> Facts:
@@ -51,6 +53,7 @@ def read(host: HostRoot | None = None) -> Facts:
         gpus=_amd(host) or _nvidia(host),
         numa_cpus=_numa(host),
         host=host,
+        free_port=host.free_port(),
     )
 
 

@@ -32,7 +32,8 @@ def overview() -> str:
     text = _HEAD
     for title, group in (("runtimes", "primus.runtimes"), ("tasks", "primus.tasks")):
         entries = sorted((e for e in found if e.group == group), key=lambda e: e.name)
-        text += f"\n{title}:\n" + "".join(_row(e.name, metadata.module_summary(e.module), e.package) for e in entries)
+        summaries = {module: metadata.module_summary(module) for module in {e.module for e in entries}}
+        text += f"\n{title}:\n" + "".join(_row(e.name, summaries[e.module], e.package) for e in entries)
         if group == "primus.tasks":
             text += _dropped_in()
     return text + _TAIL

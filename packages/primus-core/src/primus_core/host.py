@@ -59,6 +59,21 @@ class HostRoot:
         """The running interpreter."""
         return sys.executable
 
+    def free_port(self) -> int:
+        """A TCP port that nobody listens on, below those that the kernel hands out, so that it stays free a while."""
+        import socket
+
+        first = time.time_ns() // 1000 + os.getpid()
+        for offset in range(100):
+            port = 20000 + (first + offset) % 12000
+            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+                try:
+                    probe.bind(("", port))
+                except OSError:
+                    continue
+                return port
+        return 0  # a machine with no free port in a hundred: the launcher's error says it best
+
     def exists(self, path: str) -> bool:
         """Whether a file or folder of the person is there, a dangling link included."""
         return os.path.lexists(path)

@@ -83,7 +83,7 @@ def version_of(package: str) -> str:
 def module_summary(module: str) -> str:
     """The first line of a module's docstring, read from its source as text: a plugin's one-line help."""
     top, *below = module.split(".")
-    for place in sys.path:
+    for place in reversed(sys.path):  # packages stand behind the standard library; help text needs no strict order
         if os.path.isdir(f"{place or '.'}/{top}"):
             stem = "/".join((place or ".", top, *below))
             return docstring_line(_read(f"{stem}.py", 4096) or _read(f"{stem}/__init__.py", 4096))

@@ -44,13 +44,13 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Distributed:
-    """Where this node stands in the job. `master_port` 0: the launcher picks a free one (one node only)."""
+    """Where this node stands in the job, and where its ranks meet."""
 
     nnodes: int = 1
     node_rank: int = 0
     gpus_per_node: int = 1
     master_addr: str = "localhost"
-    master_port: int = 0
+    master_port: int = 29500
 
     @property
     def world_size(self) -> int:

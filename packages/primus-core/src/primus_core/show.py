@@ -29,9 +29,8 @@ def script(plan: Plan) -> str:
 
 
 def _where(place: Distributed) -> str:
-    port = place.master_port or "a free port"
     node = f"node {place.node_rank} of {place.nnodes}, {place.gpus_per_node} per node"
-    return f"{node}, master {place.master_addr}, {port}"
+    return f"{node}, master {place.master_addr}, port {place.master_port}"
 
 
 def _variables(variables: tuple[Variable, ...]) -> str:

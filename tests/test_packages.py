@@ -89,6 +89,15 @@ def test_without_torch_a_benchmark_is_exit_3_and_says_what_to_install(
     assert "torch" in asked.stderr
     assert "pip install" in asked.stderr
     assert not (tmp_path / "output").exists()
+    (tmp_path / "primus.yaml").write_text("plugins: [t.py]\n")
+    (tmp_path / "t.py").write_text(
+        "from primus_core import register_task\n@register_task('hop', scope='rank')\ndef hop(call): ...\n"
+    )
+    hopped = run(folder / "primus", "direct", "--", "hop", cwd=tmp_path, env=clean_environ)
+    assert hopped.returncode == 3
+    assert "torchrun" in hopped.stderr
+    alone = run(folder / "primus", "direct", "--single", "--", "hop", cwd=tmp_path, env=clean_environ)
+    assert alone.returncode == 0, alone.stderr
 
 
 @pytest.mark.torch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -125,4 +126,20 @@ def test_a_missing_requirement_is_exit_3_before_anything_is_written(primus: Run,
     (tmp_path / "t.py").write_text("from primus_core import register_task\n@register_task('hop')\ndef hop(call): ...\n")
     result = primus("direct", "--", "hop", cwd=tmp_path)
     assert result.returncode == 3
-    assert "cannot be made" in result.stderr
+    assert "cannot be written" in result.stderr
+
+
+def test_a_log_file_that_cannot_be_made_is_refused(primus: Run, project: Path) -> None:
+    result = primus("direct", "--log-file", "nowhere/x.log", "--", "behave", "exit", "0", cwd=project)
+    assert result.returncode == 2
+    assert "--log-file nowhere/x.log" in result.stderr
+
+
+def test_a_disk_that_takes_no_more_stops_logging_but_not_the_run(clean_environ: dict[str, str], project: Path) -> None:
+    command = ["bash", "-c", 'ulimit -f 100; exec "$@"', "-", str(Path(sys.executable).with_name("primus"))]
+    result = subprocess.run([*command, "direct", "--", "behave", "talk", "20000"], env=clean_environ, cwd=project,
+                            text=True, capture_output=True, check=False, timeout=120)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert len(result.stdout.splitlines()) == 20000
+    assert "bytes of log text could not be written" in result.stderr
+    assert (run_of(project) / "logs/rank_0.log").stat().st_size == 100 * 1024

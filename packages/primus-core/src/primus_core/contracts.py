@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from primus_core.arguments import Parser
     from primus_core.facts import Facts
 
-__all__ = ["Runtime", "RuntimeCall", "Scope", "Task", "TaskCall", "TaskPlan"]
+__all__ = ["Runtime", "RuntimeCall", "RuntimePlan", "Scope", "Task", "TaskCall", "TaskPlan"]
 
 Scope = Literal["rank", "node", "run"]
 """How often a task's worker runs: on every rank, once per node, or once per run (on node 0)."""
@@ -82,6 +82,15 @@ class RuntimeCall(NamedTuple):
     scope: Scope
 
 
+class RuntimePlan(NamedTuple):
+    """How a runtime runs a task: the processes to start, in order, and what they need."""
+
+    steps: tuple[Step, ...]
+    environment: tuple[Variable, ...] = ()
+    """Variables that say where the ranks stand; the person's own are in them already."""
+    requires: tuple[Requirement, ...] = ()
+
+
 class Runtime(Protocol):
     """A place to run a task in. Entry-point group `primus.runtimes`."""
 
@@ -94,5 +103,5 @@ class Runtime(Protocol):
     def distributed(self, args: argparse.Namespace, facts: Facts) -> Distributed:
         """Where this node stands in the job, validated."""
 
-    def steps(self, call: RuntimeCall) -> tuple[tuple[Step, ...], tuple[Variable, ...]]:
-        """The processes to start, in order, and the variables that the runtime itself adds."""
+    def plan(self, call: RuntimeCall) -> RuntimePlan:
+        """The task's preparation and worker as processes."""

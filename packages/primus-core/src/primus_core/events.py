@@ -19,6 +19,12 @@ class Events:
     def emit(self, event: str, **fields: Any) -> None:
         """Add one event."""
         line = json.dumps({"time": round(time.time(), 3), "event": event, **self._always, **fields})
+        try:
+            self._append(line)
+        except OSError:  # a full disk must not end a run that trains
+            pass
+
+    def _append(self, line: str) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             os.write(descriptor, f"{line}\n".encode())

@@ -61,7 +61,7 @@ def _is_here(requirement: Requirement) -> bool:
 
 def _unwritable(directory: str, error: OSError) -> MachineError:
     return MachineError(
-        f"the run directory {directory} cannot be made",
+        f"the run directory {directory} cannot be written",
         why=f"{error.strerror}: {error.filename}",
         fix="give a `workspace:` where you may write",
     )
@@ -79,7 +79,10 @@ class _Run:
         self.host = host
 
     def run(self) -> int:
-        self._make()
+        try:
+            self._make()
+        except OSError as error:
+            raise _unwritable(self.directory, error) from None
         self.events = Events(
             f"{self.directory}/logs/events.jsonl",
             run=self.plan.place.run_id,
@@ -91,6 +94,7 @@ class _Run:
         ended, step = Ended(0), None
         for step in self.plan.steps:
             self.events.emit("step_started", step=step.name)
+            self._say(f"primus: {step.name}{_ranks(step)}\n")
             ended = supervise(step, self.environ, self._watch())
             self.dropped += ended.dropped
             self.events.emit("step_ended", step=step.name, exit_code=ended.exit_code)
@@ -101,17 +105,12 @@ class _Run:
     def _make(self) -> None:
         """The run directory with everything that is known before the first process starts."""
         place = self.plan.place
-        try:
-            os.makedirs(os.path.dirname(self.directory), exist_ok=True)
-        except OSError as error:
-            raise _unwritable(self.directory, error) from None
+        os.makedirs(os.path.dirname(self.directory), exist_ok=True)
         try:
             os.mkdir(self.directory)
         except FileExistsError:
             if not place.joined:
                 raise RunDirectoryTaken(self.directory) from None
-        except OSError as error:
-            raise _unwritable(self.directory, error) from None
         os.makedirs(f"{self.directory}/logs", exist_ok=True)
         for file in self.plan.files:
             path = f"{self.directory}/{file.path}"
@@ -169,7 +168,10 @@ class _Run:
             code = first.exit_code if first and step and step.ranks else code
         status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
         record = {"rank": first.rank, "what": first.what} if first else None
-        self._write_metadata(status=status, exit_code=code, ended=time.time(), first_failure=record)
+        try:
+            self._write_metadata(status=status, exit_code=code, ended=time.time(), first_failure=record)
+        except OSError as error:  # the run is over; what it came to must come back all the same
+            self._say(f"primus: note: metadata.json could not be written: {error.strerror}\n")
         self.events.emit("run_ended", status=status, exit_code=code, first_failure=record)
         self._say(self._last_words(code, status, first, step))
         return code
@@ -211,8 +213,19 @@ class _Run:
         except OSError:  # nobody reads any more; the run goes on
             pass
         if self.plan.log_file:
-            with open(self.plan.log_file, "a", encoding="utf-8") as file:
-                file.write(text)
+            _append(self.plan.log_file, text)
+
+
+def _append(path: str, text: str) -> None:
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError:  # a log that cannot be written ends no run
+        pass
+
+
+def _ranks(step: Step) -> str:
+    return f": {step.ranks} rank{'s' if step.ranks > 1 else ''}" if step.ranks else ""
 
 
 def _short(path: str) -> str:

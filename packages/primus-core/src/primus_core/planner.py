@@ -91,14 +91,13 @@ def _only_layer(request: Request) -> Layer:
 
 
 def _assemble(task: TaskPlan, name: str, args: argparse.Namespace, runtime: Runtime, call: RuntimeCall) -> Plan:
-    steps, ranks = runtime.steps(call)
+    planned = runtime.plan(call)
     options = environment.from_options(getattr(args, "env", []), call.facts.environ)
     own = (
         Variable(variables.RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),
         Variable(variables.RUN_ID, task.place.run_id, "primus", "names the run"),
         Variable(variables.METRICS_FILE, f"{task.place.directory}/metrics.jsonl", "primus", "step metrics go here"),
     )
-    debug = (Variable("PRIMUS_LOG_LEVEL", "DEBUG", "--debug"),) if args.debug else ()
     return Plan(
         schema=SCHEMA,
         primus_version=metadata.version_of("primus-core"),
@@ -108,19 +107,24 @@ def _assemble(task: TaskPlan, name: str, args: argparse.Namespace, runtime: Runt
         place=task.place,
         distributed=call.distributed,
         environment=environment.merge(
-            call.facts.environ, low=(*task.environment, *debug), forced=(*ranks, *own), options=options
+            call.facts.environ, low=task.environment, forced=(*planned.environment, *own), options=options
         ),
-        steps=steps,
+        steps=planned.steps,
         files=task.files,
-        requires=task.requires,
+        requires=tuple(dict.fromkeys((*task.requires, *planned.requires))),
         config=task.config,
         notes=task.notes,
         next_steps=task.next_steps,
         metrics_rank=task.metrics_rank,
         grace_period_s=getattr(args, "grace_period", 8.0),
-        log_file=_absolute(getattr(args, "log_file", ""), call.facts),
+        log_file=_log_file(getattr(args, "log_file", ""), call.facts),
     )
 
 
-def _absolute(path: str, facts: Facts) -> str:
-    return os.path.normpath(os.path.join(facts.cwd, path)) if path else ""
+def _log_file(path: str, facts: Facts) -> str:
+    if not path:
+        return ""
+    whole = os.path.normpath(os.path.join(facts.cwd, path))
+    if not os.path.isdir(os.path.dirname(whole)) or os.path.isdir(whole):
+        raise RequestError(f"--log-file {path}: no file can be made there", fix="name a file in a folder that exists")
+    return whole

@@ -82,7 +82,10 @@ class Watch:
         """The log file of that name, opened once."""
         if name not in self._files:
             path = name if os.path.isabs(name) else f"{self.log_dir}/{name}"
-            self._files[name] = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                self._files[name] = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError:  # no log is better than no run
+                self._files[name] = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         return self._files[name]
 
     def close(self) -> None:

@@ -11,11 +11,19 @@ import argparse
 
 from primus_core import distributed, environment, variables
 from primus_core.arguments import Parser
-from primus_core.contracts import RuntimeCall
+from primus_core.contracts import RuntimeCall, RuntimePlan
 from primus_core.facts import Facts
-from primus_core.plan import Distributed, Step, Variable, Worker
+from primus_core.plan import Distributed, Requirement, Step, Variable, Worker
 
 __all__ = ["DIRECT"]
+
+
+_TORCH = Requirement("module", "torch", "install PyTorch here: torchrun, which starts the ranks, is part of it")
+_LONELY = tuple(
+    Variable(name, value, "direct", "one process, without torchrun")
+    for name, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_WORLD_SIZE", "1"))
+)
+"""What torchrun would have said to a single rank."""
 
 
 class Direct:
@@ -61,18 +69,19 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
             else place
         )
 
-    def steps(self, call: RuntimeCall) -> tuple[tuple[Step, ...], tuple[Variable, ...]]:
+    def plan(self, call: RuntimeCall) -> RuntimePlan:
         """The task's preparation and its worker as processes."""
         facts, worker = call.facts, call.task.worker
         _, place = distributed.resolve(facts, _environ(call.args, facts))
         single = call.args.single or worker.launcher == "single"
         if call.args.numa:
             place += _numa(facts, 1 if single else call.distributed.gpus_per_node)
+        prepare = call.task.prepare
         if single and call.scope == "run" and call.distributed.node_rank > 0:
-            return call.task.prepare, place  # once per run: node 0 does it
+            return RuntimePlan(prepare, place)  # once per run: node 0 does it
         if single:
-            return (*call.task.prepare, _plain(facts, worker)), (*place, *_lonely(call.distributed))
-        return (*call.task.prepare, _torchrun(facts, worker, call.distributed)), place
+            return RuntimePlan((*prepare, _plain(facts, worker)), (*place, *_LONELY))
+        return RuntimePlan((*prepare, _torchrun(facts, worker, call.distributed)), place, (_TORCH,))
 
 
 def _seconds(text: str) -> float:
@@ -96,13 +105,6 @@ def _rank_command(worker: Worker) -> tuple[str, ...]:
 
 def _plain(facts: Facts, worker: Worker) -> Step:
     return Step("worker", (facts.python, *_rank_command(worker)), facts.cwd, ranks=1)
-
-
-def _lonely(place: Distributed) -> tuple[Variable, ...]:
-    """What torchrun would have said to a single rank."""
-    why = "one process, without torchrun"
-    values = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
-    return tuple(Variable(name, value, "direct", why) for name, value in values.items())
 
 
 def _torchrun(facts: Facts, worker: Worker, place: Distributed) -> Step:

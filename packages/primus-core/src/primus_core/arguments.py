@@ -18,7 +18,7 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     try:
         width = os.get_terminal_size(1).columns
     except OSError:
-        width = int(os.environ.get("COLUMNS") or 100)
+        width = 100
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=32, width=max(width - 2, 40))
 
 

@@ -95,10 +95,9 @@ def _request(words: list[str]) -> int:
     from primus_core.host import HostRoot
     from primus_core.planner import plan
     from primus_core.plugins import Catalogue
-    from primus_core.project import find
 
     host = HostRoot()
-    catalogue = Catalogue(find(host.cwd(), host.environ))
+    catalogue = Catalogue.here(host)
     asked = request.parse(words, catalogue.first_words("runtimes"), catalogue.first_words("tasks"))
     if helped := _help(asked, catalogue):
         sys.stdout.write(helped)

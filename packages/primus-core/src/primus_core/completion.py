@@ -5,14 +5,13 @@ The script asks `primus __complete INDEX WORDS...` for the candidates, so there 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
 from primus_core.arguments import Parser
 from primus_core.errors import PrimusError, RequestError, suggestion
+from primus_core.host import HostRoot
 from primus_core.plugins import Catalogue
-from primus_core.project import find
 
 __all__ = ["answer", "candidates", "script"]
 
@@ -86,7 +85,7 @@ def answer(words: Sequence[str], commands: Sequence[str]) -> int:
 
 def candidates(before: Sequence[str], current: str, commands: Sequence[str]) -> list[str]:
     """Words that may stand after `before` and begin with `current`."""
-    catalogue = Catalogue(find(os.getcwd(), os.environ))
+    catalogue = Catalogue.here(HostRoot())
     words = [word for word in before if word not in ("--dry-run", "--debug")] if "--" not in before else list(before)
     return sorted({word for word in _possible(words, catalogue, commands) if word.startswith(current)})
 

@@ -47,8 +47,8 @@ def _dropped_in() -> str:
     """Tasks of the files that `primus.yaml` names; only where there is one."""
     if not os.path.exists("primus.yaml"):
         return ""
+    from primus_core.host import HostRoot
     from primus_core.plugins import Catalogue
-    from primus_core.project import find
 
-    dropped = [p for p in Catalogue(find(os.getcwd(), os.environ)).of("tasks") if p.target.endswith(".py")]
+    dropped = [p for p in Catalogue.here(HostRoot()).of("tasks") if p.target.endswith(".py")]
     return "".join(_row(p.name, p.summary(), p.source) for p in dropped)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 
 from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import PrimusError
+from primus_core.host import HostRoot
 from primus_core.plugins import Catalogue, Plugin
-from primus_core.project import find
 
 __all__ = ["plugins"]
 
@@ -29,7 +28,7 @@ def plugins(words: Sequence[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
     args = parse_segment(parser, words)
-    catalogue = Catalogue(find(os.getcwd(), os.environ))
+    catalogue = Catalogue.here(HostRoot())
     rows = [_row(plugin, catalogue) for plugin in sorted(catalogue.plugins, key=lambda p: (p.kind, p.name, p.source))]
     if args.json:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")

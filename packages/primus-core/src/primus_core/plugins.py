@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from primus_core import metadata
 from primus_core.contracts import Runtime, Task
 from primus_core.errors import MachineError, PrimusError, RequestError
-from primus_core.project import Project
+from primus_core.host import HostRoot
+from primus_core.project import Project, find
 
 if TYPE_CHECKING:
     from primus_core.backend import Backend
@@ -117,6 +118,11 @@ class Catalogue:
 
     def __init__(self, project: Project) -> None:
         self.plugins = [*_installed(), *(_dropped_in(project) if project.plugin_files else ())]
+
+    @classmethod
+    def here(cls, host: HostRoot) -> Catalogue:
+        """The plugins of this environment and of the project in the current folder."""
+        return cls(find(host.cwd(), host.environ))
 
     def of(self, kind: str) -> list[Plugin]:
         """The plugins of one kind, by name."""

@@ -72,9 +72,8 @@ class _Planning:
     def plan(self) -> TaskPlan:
         from primus_core.config import experiment as experiments
         from primus_core.plugins import Catalogue
-        from primus_core.project import find
 
-        self.catalogue = Catalogue(find(self.call.facts.cwd, self.call.facts.environ))
+        self.catalogue = Catalogue.here(self.call.facts.host)
         self._adopt()
         experiment = experiments.parse(self.document)
         module = experiments.select(experiment, self.args.stage, self.document)

@@ -1,0 +1,23 @@
+"""The names that others may import: adding or removing one is a decision, and shows here."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+PUBLIC = {
+    "primus_core": ["register_subcommand", "register_task"],
+    "primus_core.backend": ["Backend", "BackendCall", "BackendPlan"],
+    "primus_core.contracts": ["Runtime", "RuntimeCall", "RuntimePlan", "Scope", "Task", "TaskCall", "TaskPlan"],
+    "primus_core.metrics": ["Metrics", "append", "log_line"],
+    "primus_core.options": ["Option", "check", "load"],
+    "primus_core.testing": ["BackendConformance", "document_of", "facts_of", "resolve"],
+}
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_the_public_names_are_these(module: str) -> None:
+    found = importlib.import_module(module)
+    assert found.__all__ == PUBLIC[module]
+    assert all(hasattr(found, name) for name in PUBLIC[module])

@@ -20,6 +20,13 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 TWO = {"GPUS_PER_NODE": "2"}
 
 
+def _follow(project: Path, sign: str) -> None:
+    """Let the other rank fail as soon as the file `sign` (Python, in the task) is there, and not before."""
+    source = (project / "my_tasks.py").read_text()
+    wait = f"while not os.path.exists({sign}): time.sleep(0.001)"
+    (project / "my_tasks.py").write_text(source.replace('time.sleep(3 if what == "end" else 60)', wait))
+
+
 def test_each_rank_has_its_log_and_the_console_shows_rank_0(primus: Run, project: Path) -> None:
     (project / "my_tasks.py").write_text(
         "from primus_core import register_task\n@register_task('ranks', scope='rank')\ndef ranks(call):\n"
@@ -43,16 +50,14 @@ def test_the_first_failure_is_named_and_collateral_noise_is_not(primus: Run, pro
 
 
 def test_the_later_failure_of_another_rank_is_collateral(primus: Run, project: Path) -> None:
-    source = (project / "my_tasks.py").read_text()
-    (project / "my_tasks.py").write_text(source.replace('time.sleep(3 if what == "end" else 60)', "time.sleep(0.55)"))
+    _follow(project, "call.run_dir + '/logs/failures/rank_1.json'")
     result = primus("direct", "--", "ranks", "raise", "1", cwd=project, env=TWO)
     assert "first failure rank 1" in result.stderr
     assert metadata(run_of(project, "ranks"))["first_failure"]["rank"] == 1
 
 
 def test_a_killed_rank_is_the_first_failure_and_gives_137(primus: Run, project: Path) -> None:
-    source = (project / "my_tasks.py").read_text()
-    (project / "my_tasks.py").write_text(source.replace('time.sleep(3 if what == "end" else 60)', "time.sleep(0.02)"))
+    _follow(project, "call.run_dir + '/dying'")
     result = primus("direct", "--", "ranks", "die", "1", cwd=project, env=TWO)
     assert result.returncode == 137
     assert "first failure rank 1" in result.stderr

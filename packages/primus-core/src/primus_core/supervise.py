@@ -74,8 +74,6 @@ class Watch:
     show_launcher: bool = False
     """Also show the launcher's own text (torchrun's) on the console."""
     on_signal: Callable[[int], None] = lambda _: None
-    tick: Callable[[], None] = lambda: None
-    """Called about ten times a second."""
     _files: dict[str, int] = field(default_factory=dict)
 
     def file(self, name: str) -> int:
@@ -118,7 +116,6 @@ class _Supervisor:
         self.channels: dict[int, Channel] = {}
         self.forwarded = 0
         self.kill_at = float("inf")
-        self.next_tick = 0.0
 
     def run(self) -> Ended:
         self.files.start()
@@ -191,16 +188,12 @@ class _Supervisor:
                     return os.read(self.status, 4096)
 
     def _periodic(self, *, idle: bool) -> None:
-        now = time.monotonic()
         if idle:
             for channel in self.channels.values():
                 channel.flush()
-        if now > self.kill_at:
+        if time.monotonic() > self.kill_at:
             self._tell(signal.SIGKILL)
             self.kill_at = float("inf")
-        if now > self.next_tick:
-            self.watch.tick()
-            self.next_tick = now + _IDLE_S
 
     def _forward(self) -> None:
         """Pass on what the person sent: the first signal gently, with a deadline; a second one is SIGKILL."""

@@ -164,3 +164,21 @@ def test_a_misspelt_setting_of_torchtitan_is_refused_with_a_suggestion(primus: R
     line = 1 + (tmp_path / "mine.yaml").read_text().splitlines().index("        intreval: 10")
     assert f"mine.yaml:{line}: " in result.stderr
     assert "did you mean 'checkpoint.interval'?" in result.stderr
+
+
+def _gpu_is_here() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.skipif(not _gpu_is_here(), reason="torch finds no CUDA or ROCm device here")
+def test_the_quickstart_uses_the_gpu_where_there_is_one(primus: Run, tmp_path: Path) -> None:
+    result = primus("direct", "--", "train", "pretrain", "--config", str(CONFIG), timeout=900)
+    assert result.returncode == 0, result.stderr
+    run = (tmp_path / "output/quickstart").resolve()
+    assert json.loads((run / "config/backend_config.json").read_text())["device"] == "gpu"
+    found = losses(run)
+    assert found[max(found)] < found[1] * 2 / 3

@@ -50,6 +50,7 @@ def test_every_package_has_what_a_package_has(wheels: dict[str, Path]) -> None:
         assert (package / "README.md").read_text().startswith(f"# {package.name}\n")
         names = zipfile.ZipFile(wheels[package.name]).namelist()
         assert f"{package.name.replace('-', '_')}/py.typed" in names
+        assert any(name.endswith("licenses/LICENSE") for name in names)
         assert not [name for name in names if "tests" in name or name.endswith(".pyc")]
 
 

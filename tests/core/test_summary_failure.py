@@ -149,6 +149,13 @@ def test_the_signal_that_ended_the_launcher_is_named() -> None:
     assert "ended by" not in block(None, 255)
 
 
+def test_where_no_rank_said_why_the_launchers_last_line_is_told() -> None:
+    text = failure.report(
+        None, 1, run_dir="r", log="l", step="prepare text", launch_log="Traceback\nValueError: no text\n"
+    )
+    assert "what          ValueError: no text\n" in text
+
+
 def row(step: int, loss: float, **more: Any) -> dict[str, Any]:
     """A line of metrics."""
     return {"step": step, "steps": 120, "loss": loss, **more}

@@ -190,6 +190,7 @@ class _Run:
                 log=f"{run}/logs/{name}",
                 step=step.name if step else "run",
                 last_metrics=summary.last_step(metrics),
+                launch_log=self._launch_log(),
             )
             # A lone rank's traceback is the last thing on the console already.
             again = first is not None and step is not None and step.ranks > 1 and first.traceback

@@ -69,3 +69,25 @@ def test_a_failing_worker_does_not_show_it_in_its_traceback(primus: Run, project
 def test_a_password_in_a_url_is_masked(primus: Run, project: Path) -> None:
     env = {"HTTPS_PROXY": f"http://me:{VALUE}@proxy:3128"}
     assert VALUE not in everything(primus("direct", "--", "behave", "environment", cwd=project, env=env), project)
+
+
+EXPERIMENT = """\
+exp_name: down
+env: {WANDB_API_KEY: %s, OTHER: "${HF_TOKEN}"}
+modules: {pre_trainer: {framework: countdown}}
+"""
+
+
+@pytest.mark.parametrize("value", [VALUE, 'q"uo\\te-9f'])
+def test_a_secret_in_an_experiments_env_is_in_no_file_of_the_run(
+    primus: Run, third_party: str, tmp_path: Path, value: str
+) -> None:
+    (tmp_path / "exp.yaml").write_text(EXPERIMENT % f"'{value}'")
+    env = {"PYTHONPATH": third_party, "HF_TOKEN": "hidden-77aa"}
+    words = ("direct", "--single", "--", "train", "pretrain", "--config", "exp.yaml")
+    result = primus(*words, env=env)
+    assert result.returncode == 0, result.stderr
+    (tmp_path / "exp.yaml").unlink()
+    text = everything(result, tmp_path)
+    for secret in (value, "hidden-77aa", value.replace("\\", "\\\\").replace('"', '\\"')):
+        assert secret not in text

@@ -169,7 +169,7 @@ def test_a_misspelt_setting_of_torchtitan_is_refused_with_a_suggestion(primus: R
 def _gpu_is_here() -> bool:
     import torch
 
-    return torch.cuda.is_available()
+    return bool(torch.cuda.is_available())
 
 
 @pytest.mark.gpu

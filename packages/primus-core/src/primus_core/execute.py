@@ -115,7 +115,7 @@ class _Run:
         for file in self.plan.files:
             path = f"{self.directory}/{file.path}"
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            write_atomically(path, file.text)
+            write_atomically(path, redact(file.text, self.secrets))
         write_atomically(f"{self.directory}/plan.json", redact(json.dumps(self.plan.to_dict(), indent=1), self.secrets))
         self._write_metadata(status="started")
         if place.link and not link_atomically(os.path.basename(self.directory), place.link):

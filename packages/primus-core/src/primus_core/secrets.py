@@ -10,6 +10,7 @@ from primus_core.plan import SECRET, Plan
 __all__ = [
     "is_secret_key",
     "is_secret_name",
+    "is_secret_setting",
     "looks_secret",
     "redact",
     "redact_words",
@@ -54,6 +55,11 @@ def looks_secret(value: str) -> bool:
     return bool(_SHAPES.search(value) or _IN_URL.search(value))
 
 
+def is_secret_setting(key: str, value: str) -> bool:
+    """Whether a setting holds a secret, rather than the reference `${NAME}` to one."""
+    return bool(value) and "${" not in value and (is_secret_key(key) or looks_secret(value))
+
+
 def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The values in `environ` that must not appear anywhere, longest first. Under six characters masks too much.
 
@@ -62,6 +68,7 @@ def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
     secrets = [value for name, value in environ.items() if is_secret_name(name)]
     found = {part for value in secrets for part in (value, *value.splitlines())}
     found |= {match[2] for value in environ.values() for match in _IN_URL.finditer(value)}
+    found |= {value.replace("\\", "\\\\").replace('"', '\\"') for value in found}  # as JSON writes it
     return tuple(sorted((value for value in found if len(value) >= 6), key=len, reverse=True))
 
 

@@ -9,7 +9,7 @@ from primus_core.config.document import Document, Path
 from primus_core.config.files import parse_value
 from primus_core.config.interpolation import interpolate
 from primus_core.errors import RequestError
-from primus_core.secrets import is_secret_key, looks_secret
+from primus_core.secrets import is_secret_setting
 
 __all__ = ["parse"]
 
@@ -52,7 +52,7 @@ def _next(rest: list[str]) -> tuple[str, str, str]:
 
 
 def _refuse_secret(key: str, text: str) -> None:
-    if (is_secret_key(key.rpartition(".")[2]) and "${" not in text) or looks_secret(text):
+    if is_secret_setting(key.rpartition(".")[2], text):
         raise RequestError(
             f"'{key}' holds a secret, which a command line would show to everybody on this machine",
             fix=f"export it, and write {key}='${{NAME}}' with the variable's name",

@@ -9,7 +9,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primus_core import environment
 from primus_core.arguments import Parser
@@ -18,6 +18,10 @@ from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError, RequestError, suggestion
 from primus_core.plan import PlannedFile, RunPlace
 from primus_core.rundir import earlier_files
+from primus_core.secrets import is_secret_setting
+
+if TYPE_CHECKING:
+    from primus_core.config.document import Document, Path
 
 __all__ = ["TRAIN"]
 
@@ -86,6 +90,7 @@ class _Planning:
             beside=os.path.dirname(self.args.config) or ".",
             command_line=self.command_line,
         )
+        _refuse_secrets(settings.data, (), settings)
         place = self.call.place(experiment.workspace, experiment.exp_name)
         planned = backend.resolve(
             BackendCall(
@@ -149,6 +154,21 @@ class _Planning:
             notes=planned.notes,
             next_steps=(f"{again} exp_name=mine", f"GPUS_PER_NODE=2 {again}"),
             metrics_rank=planned.metrics_rank,
+        )
+
+
+def _refuse_secrets(value: Any, path: Path, settings: Document) -> None:
+    """A secret written into a setting would be in the run directory: only a reference to it may be."""
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            _refuse_secrets(below, (*path, key), settings)
+    elif isinstance(value, str) and path and is_secret_setting(str(path[-1]), value):
+        from primus_core.config.document import dotted
+
+        raise ConfigError(
+            f"'{dotted(path)}' holds a secret, which would be saved with the run",
+            where=settings.where(path),
+            fix=f"export it, and write {path[-1]}: ${{NAME}} with the variable's name",
         )
 
 

@@ -120,7 +120,7 @@ def test_two_runs_in_one_second_get_directories_of_their_own(primus: Run, projec
     assert len([p for p in (project / "output").iterdir() if not p.is_symlink()]) == 4
 
 
-def test_a_missing_requirement_is_exit_3_before_anything_is_written(primus: Run, tmp_path: Path) -> None:
+def test_a_workspace_that_cannot_be_made_is_exit_3(primus: Run, tmp_path: Path) -> None:
     (tmp_path / "output").write_text("a file where the workspace should be\n")
     (tmp_path / "primus.yaml").write_text("plugins: [./t.py]\n")
     (tmp_path / "t.py").write_text("from primus_core import register_task\n@register_task('hop')\ndef hop(call): ...\n")

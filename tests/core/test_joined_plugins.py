@@ -94,3 +94,16 @@ def test_two_packages_with_one_name_are_an_error_that_names_both(primus: Run, th
     assert result.returncode == 2
     assert "acme-primus 2.1.0" in result.stderr
     assert "twin 9.9" in result.stderr
+
+
+def test_a_broken_backend_does_not_stop_a_file_that_is_not_its_own(
+    primus: Run, third_party: str, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    (site / "sad-1.0.dist-info").mkdir(parents=True)
+    (site / "sad-1.0.dist-info/entry_points.txt").write_text("[primus.backends]\naaa = sad_module:SAD\n")
+    (tmp_path / "odd.yaml").write_text("exp_name: x\nsomething: 1\n")
+    result = primus("direct", "--", "train", "pretrain", "--config", "odd.yaml",
+                    env={"PYTHONPATH": f"{third_party}:{site}"})  # fmt: skip
+    assert result.returncode == 2
+    assert "odd.yaml:2: unknown key 'something'" in result.stderr

@@ -22,7 +22,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command; its exit code: 0, the task's own, 2 wrong request, 3 this machine cannot."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _main(words)
+        code = _main(words)
+        sys.stdout.flush()  # here, where a reader that has gone is no surprise; at exit it would be a message
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader (`| head`) has gone
@@ -30,6 +31,8 @@ def main(argv: list[str] | None = None) -> int:
         return 141
     except Exception as error:  # the last place: what is ours becomes a message, the rest is a bug
         return _explain(error, words)
+    else:
+        return code
 
 
 def _explain(error: Exception, words: list[str]) -> int:

@@ -14,7 +14,6 @@ from primus_core.secrets import MAY_HIDE_SECRET, redact
 __all__ = ["Channel", "RankPipes", "shown"]
 
 _PIPE_SIZE = 1 << 20
-_F_SETPIPE_SZ = 1031  # linux/fcntl.h; `fcntl.F_SETPIPE_SZ` is there from Python 3.10 on, but not on every platform
 _LONGEST_LINE = 1 << 16
 # What a rank other than 0 must say to be heard on the console.
 _LOUD = re.compile(rb"\b(WARN|WARNING|ERROR|CRITICAL|FATAL)\b|^\s*[\w.]*(Error|Exception)\b")
@@ -104,7 +103,7 @@ def _open_pipe(path: str) -> int:
     # Read-write: without a writer of its own, the reader would see end-of-file before and between the ranks' writes.
     descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        fcntl.fcntl(descriptor, _F_SETPIPE_SZ, _PIPE_SIZE)
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
     except OSError:  # over the user's limit for pipe memory: the default 64 KiB serve too
         pass
     return descriptor

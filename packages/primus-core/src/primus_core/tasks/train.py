@@ -15,7 +15,7 @@ from primus_core import environment
 from primus_core.arguments import Parser
 from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.contracts import Scope, TaskCall, TaskPlan
-from primus_core.errors import ConfigError, RequestError, suggestion
+from primus_core.errors import ConfigError, MachineError, RequestError, suggestion
 from primus_core.plan import PlannedFile, RunPlace
 from primus_core.rundir import earlier_files
 from primus_core.secrets import is_secret_setting
@@ -112,7 +112,11 @@ class _Planning:
         if "modules" in self.document.data:
             return
         for name in self.catalogue.names("backends"):
-            if adopted := self.catalogue.backend(name).adopt(self.document.data):
+            try:
+                backend = self.catalogue.backend(name)
+            except MachineError:  # a broken package of others is no reason to refuse a file that is not its own
+                continue
+            if adopted := backend.adopt(self.document.data):
                 prefix = ("modules", "pre_trainer", "overrides")
                 marks = {prefix + path: mark for path, mark in self.document.marks.items()}
                 self.document = Document(dict(adopted), {**marks, (): self.document.where(())})

@@ -105,4 +105,4 @@ def test_every_shell_has_a_script_and_others_are_refused(primus: Run) -> None:
         assert "primus" in primus("completion", shell).stdout
     refused = primus("completion", "tcsh")
     assert refused.returncode == 2
-    assert "bash, zsh, fish" in refused.stderr
+    assert "'bash', 'fish', 'zsh'" in refused.stderr

@@ -9,8 +9,6 @@ import sys
 
 TYPE_CHECKING = False  # a type checker's name; `typing` and `__future__` are modules that --version need not load
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from primus_core.plan import Plan
     from primus_core.plugins import Catalogue
     from primus_core.request import Request
@@ -62,34 +60,27 @@ def _main(words: list[str]) -> int:
         sys.stdout.write(f"primus {version_of('primus-core')}\n")
         return 0
     if words[0] in MANAGEMENT:
-        return MANAGEMENT[words[0]](words[1:])
+        return _management(words[0], words[1:])
+    if words[0] == "__complete":
+        return _complete(words[1:])
     return _request(words)
 
 
-def _plugins(words: list[str]) -> int:
-    from primus_core.management import plugins
+def _management(name: str, words: list[str]) -> int:
+    from importlib import import_module
 
-    return plugins(words)
-
-
-def _completion(words: list[str]) -> int:
-    from primus_core.completion import script
-
-    return script(words)
+    module = import_module(f"primus_core.commands.{name}")
+    return int(module.run(words))
 
 
 def _complete(words: list[str]) -> int:
     from primus_core.completion import answer
 
-    return answer(words, [name for name in MANAGEMENT if not name.startswith("_")])
+    return answer(words, MANAGEMENT)
 
 
-MANAGEMENT: "dict[str, Callable[[list[str]], int]]" = {
-    "plugins": _plugins,
-    "completion": _completion,
-    "__complete": _complete,
-}
-"""Commands that need no runtime."""
+MANAGEMENT = ("plugins", "completion", "env", "runs", "replay", "config", "hooks")
+"""Commands that need no runtime: modules of `primus_core.commands`."""
 
 
 def _request(words: list[str]) -> int:

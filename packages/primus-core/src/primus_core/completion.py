@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from primus_core.arguments import Parser
-from primus_core.errors import PrimusError, RequestError, suggestion
+from primus_core.errors import PrimusError
 from primus_core.host import HostRoot
 from primus_core.plugins import Catalogue
 
-__all__ = ["answer", "candidates", "script"]
+__all__ = ["SCRIPTS", "answer", "candidates"]
 
 _BASH = """\
 _primus() {
@@ -48,26 +49,6 @@ complete -c primus-cli -f -a '(__primus_complete)'
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
-def script(words: Sequence[str]) -> int:
-    """Print the completion script of one shell."""
-    if list(words) in ([], ["-h"], ["--help"]):
-        sys.stdout.write(
-            "usage: primus completion bash|zsh|fish\n\nexamples:\n"
-            "  source <(primus completion bash)\n"
-            "  primus completion zsh > ~/.zfunc/_primus\n"
-            "  primus completion fish > ~/.config/fish/completions/primus.fish\n"
-        )
-        return 0
-    if words[0] not in SCRIPTS:
-        raise RequestError(
-            f"no completion for '{words[0]}'",
-            why=f"known shells: {', '.join(SCRIPTS)}",
-            fix=suggestion(words[0], SCRIPTS) or "take one of them",
-        )
-    sys.stdout.write(SCRIPTS[words[0]])
-    return 0
-
-
 def answer(words: Sequence[str], commands: Sequence[str]) -> int:
     """Print the candidates for the word at INDEX (words: INDEX, then the command line).
 
@@ -96,7 +77,12 @@ def _possible(before: list[str], catalogue: Catalogue, commands: Sequence[str]) 
         return [*runtimes, *commands, "--help", "--version", "--dry-run"]
     if before[0] in runtimes:
         return _behind_runtime(before, catalogue)
-    return {"completion": list(SCRIPTS), "plugins": ["--json", "--help"]}.get(before[0], [])
+    return _of_parser(_management(before[0]), before[1:]) if before[0] in commands else []
+
+
+def _management(name: str) -> Parser:
+    parser: Parser = import_module(f"primus_core.commands.{name}").parser()
+    return parser
 
 
 def _behind_runtime(before: list[str], catalogue: Catalogue) -> list[str]:
@@ -133,7 +119,8 @@ def _of_parser(parser: Parser, words: Sequence[str]) -> list[str]:
             return [str(choice) for choice in action.choices]
         if words and words[-1] in action.option_strings and action.nargs != 0:
             return []  # a value is due: the shell completes files
-    return [*(() if words else parser.first_words), *subs, *_flags(parser)]
+    positional = [str(c) for action in parser.actions() if not action.option_strings for c in action.choices or ()]
+    return [*(() if words else [*parser.first_words, *positional]), *subs, *_flags(parser)]
 
 
 def _flags(parser: Parser) -> list[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from primus_core.plan import Distributed, PlannedFile, Requirement, RunPlace, Step, Variable, Worker
+from primus_core.plan import Distributed, PlannedFile, Requirement, RunPlace, Scope, Step, Variable, Worker
 
 if TYPE_CHECKING:
     import argparse
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from primus_core.facts import Facts
 
 __all__ = ["Runtime", "RuntimeCall", "RuntimePlan", "Scope", "Task", "TaskCall", "TaskPlan"]
-
-Scope = Literal["rank", "node", "run"]
-"""How often a task's worker runs: on every rank, once per node, or once per run (on node 0)."""
 
 
 class TaskCall(NamedTuple):
@@ -52,6 +49,12 @@ class TaskPlan:
     notes: tuple[str, ...] = ()
     next_steps: tuple[str, ...] = ()
     metrics_rank: int = 0
+    framework: str = ""
+    """The backend, where the task has one: GPU profiles have variables for some."""
+    model: str = ""
+    """What is trained, as the experiment calls it; `primus runs list` shows it."""
+    folder: str = ""
+    """Where the request's own files are: a `hooks/` beside them belongs to it."""
 
 
 class Task(Protocol):

@@ -14,7 +14,7 @@ from primus_core.errors import ConfigError, RequestError
 from primus_core.plan import Variable
 from primus_core.secrets import is_secret_name, looks_secret
 
-__all__ = ["OWNED", "from_options", "merge", "of_experiment"]
+__all__ = ["FAMILIES", "OWNED", "belongs_to_session", "from_options", "merge", "of_experiment"]
 
 OWNED = frozenset(
     {
@@ -24,8 +24,25 @@ OWNED = frozenset(
 )
 """What Primus and torchrun set themselves: another value would send a rank to the wrong place."""
 
+FAMILIES = (
+    *("NCCL_", "RCCL_", "GLOO_", "UCX_", "IONIC_", "HSA_", "HIP_", "HIPBLASLT_", "ROCR_", "ROCBLAS_", "ROCM_", "AMD_"),
+    *("MIOPEN_", "TENSILE_", "GPU_", "CUDA_", "CUBLAS_", "CUDNN_", "TORCH", "PYTORCH_", "TRITON_", "NVTE_", "XLA_"),
+    *("JAX_", "TF_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "MALLOC_", "HF_", "TOKENIZERS_", "PRIMUS_", "LD_PRELOAD"),
+)
+"""Beginnings of the names of variables that change what a run does or how fast it is."""
+_SESSION = re.compile(
+    r"PWD|OLDPWD|SHLVL|_|SHELL|USER|LOGNAME|HOME|HOSTNAME|MAIL|EDITOR|VISUAL|PAGER|DISPLAY|WINDOWID|STY|TMPDIR|PATH"
+    r"|COLORTERM|LS_COLORS|COLUMNS|LINES|VIRTUAL_ENV(_PROMPT)?|PS[1-4]|INVOCATION_ID|JOURNAL_STREAM|KRB5CCNAME"
+    r"|(?i:https?|ftp|no|all)_(?i:proxy)|(TERM|SSH|XDG|DBUS|TMUX|LESS|HIST|CONDA|VSCODE|SLURM|SLURMD|PMI|PMIX|LC)(_.*)?"
+    r"|LANG|LANGUAGE|NNODES|NODE_RANK|MASTER_ADDR|MASTER_PORT|PYTEST_.*|PRIMUS_TEST_.*"
+)
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def belongs_to_session(name: str) -> bool:
+    """Whether a variable says who, where and in which shell somebody is: no replay restores it, no diff shows it."""
+    return name in OWNED or bool(_SESSION.fullmatch(name))
 
 
 def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Variable, ...]:

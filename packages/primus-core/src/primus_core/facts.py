@@ -7,20 +7,69 @@ from typing import NamedTuple
 
 from primus_core.host import HostRoot
 
-__all__ = ["Facts", "Gpu", "read"]
+__all__ = ["Facts", "Gpu", "Network", "Port", "Route", "read"]
 
 _AMD, _NVIDIA = 0x1002, 0x10DE
 
 
 class Gpu(NamedTuple):
-    """One device that a rank can use (a partition counts as a device)."""
+    """One device that a rank can use: a whole GPU, or a partition (AMD CPX, DPX) or die (MI250X) of one."""
 
     vendor: str
     """`amd` or `nvidia`."""
     pci_address: str
+    """Of the GPU: its partitions share it."""
     device_id: int = 0
     numa_node: int = -1
     """-1: the machine does not say."""
+    model: str = ""
+    """The name in the GPU table; empty: a model that nobody has told Primus about."""
+    architecture: str = ""
+    """`gfx942`, `sm_90`; empty: not known."""
+    memory_bytes: int = 0
+    """Of this device; 0: not known."""
+    gpu: int = 0
+    """Which physical GPU of this machine it belongs to, from 0."""
+    partition: int = 0
+    """Which part of its GPU it is, from 0."""
+    partitions: int = 1
+    """How many devices its GPU makes."""
+    mode: str = ""
+    """AMD's partition modes, as `SPX/NPS1` or `CPX/NPS4`, as far as the driver tells; empty: it has none."""
+
+
+class Port(NamedTuple):
+    """One port of an InfiniBand or RoCE adapter."""
+
+    device: str
+    """`mlx5_0`: what `NCCL_IB_HCA` names."""
+    port: int
+    active: bool
+    """State ACTIVE and link up."""
+    link_layer: str
+    """`InfiniBand` or `Ethernet` (RoCE)."""
+    rate_gbps: float = 0.0
+    gid_index: int = -1
+    """The GID for RoCE v2, from the port's own table; -1: none, or not RoCE."""
+    driver: str = ""
+    """The kernel driver: `mlx5_core`, `bnxt_en`, `ionic`."""
+    numa_node: int = -1
+
+
+class Route(NamedTuple):
+    """One line of the kernel's routing table."""
+
+    network: str
+    """`10.1.0.0/16`, `fd00::/64`, `0.0.0.0/0`."""
+    interface: str
+    metric: int = 0
+
+
+class Network(NamedTuple):
+    """How this machine reaches others."""
+
+    ports: tuple[Port, ...] = ()
+    routes: tuple[Route, ...] = ()
 
 
 class Facts(NamedTuple):
@@ -38,6 +87,26 @@ class Facts(NamedTuple):
     host: HostRoot
     free_port: int = 29500
     """A TCP port that nobody listens on, for ranks that meet on this machine."""
+    network: Network = Network()
+    driver: str = ""
+    """Version of the GPU driver; empty: none, or it does not say."""
+    rocm: str = ""
+    """Version of ROCm, as `6.4.1`; empty: not installed."""
+    cuda: str = ""
+    """Version of CUDA that is installed; empty: not installed."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of this machine: a missing partition, a GPU that nobody knows."""
+
+    @property
+    def physical_gpus(self) -> int:
+        """GPUs as one would count them in the rack."""
+        return len({device.gpu for device in self.gpus})
+
+    @property
+    def gpu_model(self) -> str:
+        """The model of the GPUs (the most frequent one); empty where there is none, or none that Primus knows."""
+        models = [gpu.model for gpu in self.gpus]
+        return max(sorted(set(models)), key=models.count) if models else ""
 
 
 def read(host: HostRoot | None = None) -> Facts:

@@ -18,17 +18,23 @@ __all__ = [
     "PlannedFile",
     "Requirement",
     "RunPlace",
+    "Scope",
     "Step",
+    "StepKind",
     "Variable",
     "Worker",
     "load",
 ]
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the plan's JSON form. It changes when an old reader would misread a new plan."""
 
 SECRET = "<secret>"  # noqa: S105  # what stands in a secret's place
 """Stands where a secret's value would be, in everything that is shown or saved."""
+
+
+Scope = Literal["rank", "node", "run"]
+"""How often a task's worker runs: on every rank, once per node, or once per run (on node 0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,10 @@ class Variable:
     origin: str
     why: str = ""
     secret: bool = False
+    source: str = ""
+    """Where the reason is documented: a page, an issue, a file."""
+    overrode: tuple[tuple[str, str], ...] = ()
+    """What this value won over, strongest first, as (value, origin)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,10 @@ class Requirement:
     fix: str
 
 
+StepKind = Literal["hook", "patch", "prepare", "worker"]
+"""Hooks and patches are the person's scripts; preparation is the task's; the worker is what it is all for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """A process to start. `ranks`: how many `primus_core.rank` processes it becomes here (0: it is a plain process)."""
@@ -88,6 +102,11 @@ class Step:
     cwd: str
     ranks: int = 0
     first_rank: int = 0
+    kind: StepKind = "prepare"
+    script: str = ""
+    """The file that a hook or patch runs; it may print `env.NAME=VALUE` and `extra.name=value` (`scripts`)."""
+    timeout_s: float = 0.0
+    """Cut off after so many seconds; 0: it may take as long as it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +156,21 @@ class Plan:
     """Seconds between the forwarded signal and SIGKILL."""
     log_file: str = ""
     """A further copy of the console's text; empty: none."""
+    python: str = ""
+    """The interpreter in the steps. A replay elsewhere has its own in its place."""
+    worker: Worker | None = None
+    """What the last step runs, before a runtime made a process of it: what a replay in another runtime starts from."""
+    scope: Scope = "run"
+    framework: str = ""
+    """The backend, where the task has one."""
+    model: str = ""
+    """What is trained, as the experiment calls it."""
+    gpu_model: str = ""
+    """The model whose profile the environment follows; empty: no GPU, or none that Primus knows."""
+    unset: tuple[str, ...] = ()
+    """Variables of the caller that the run does not get."""
+    parent: str = ""
+    """The run directory that this run replays."""
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON values, with every secret replaced by `SECRET`."""
@@ -144,6 +178,7 @@ class Plan:
         for variable in data["environment"]:
             if variable["secret"]:
                 variable["value"] = SECRET
+                variable["overrode"] = [[SECRET, origin] for _, origin in variable["overrode"]]
         return dict(data)
 
 

@@ -1,4 +1,4 @@
-"""Commands that need no runtime: `primus plugins`."""
+"""`primus plugins`: list what is installed, and whether it loads."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from primus_core.errors import PrimusError
 from primus_core.host import HostRoot
 from primus_core.plugins import Catalogue, Plugin
 
-__all__ = ["plugins"]
+__all__ = ["parser", "run"]
 
 _EPILOG = """examples:
   primus plugins
   primus plugins --json"""
 
 
-def plugins(words: Sequence[str]) -> int:
-    """List every plugin with its state; a broken one is one line."""
-    parser = Parser(
-        prog="primus plugins",
-        epilog=_EPILOG,
-        description="List what is installed, and whether it loads.",
-        add_help=True,
-    )
+def parser() -> Parser:
+    """The command's parser."""
+    parser = Parser(prog="primus plugins", epilog=_EPILOG, description="List what is installed, and whether it loads.")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    args = parse_segment(parser, words)
+    return parser
+
+
+def run(words: Sequence[str]) -> int:
+    """List every plugin with its state; a broken one is one line."""
+    args = parse_segment(parser(), words)
     catalogue = Catalogue.here(HostRoot())
     rows = [_row(plugin, catalogue) for plugin in sorted(catalogue.plugins, key=lambda p: (p.kind, p.name, p.source))]
     if args.json:

@@ -1,0 +1,29 @@
+"""`primus completion bash|zsh|fish`: print a script for the shell to source."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from primus_core.arguments import Parser, parse_segment
+from primus_core.completion import SCRIPTS
+
+__all__ = ["parser", "run"]
+
+_EPILOG = """examples:
+  source <(primus completion bash)
+  primus completion zsh > ~/.zfunc/_primus
+  primus completion fish > ~/.config/fish/completions/primus.fish"""
+
+
+def parser() -> Parser:
+    """The command's parser."""
+    parser = Parser(prog="primus completion", epilog=_EPILOG, description="Print a shell's completion script.")
+    parser.add_argument("shell", choices=sorted(SCRIPTS), help="the shell that completes")
+    return parser
+
+
+def run(words: Sequence[str]) -> int:
+    """Print it."""
+    sys.stdout.write(SCRIPTS[parse_segment(parser(), words).shell])
+    return 0

@@ -1,4 +1,4 @@
-"""Ratios of Primus against named peers: `python benchmarks/run.py [--quick] [latency launch throughput]`."""
+"""Ratios of Primus against named peers: `python benchmarks/run.py [--quick] [latency launch runs throughput]`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that `benchmarks` is a package from anywhere
 
-from benchmarks import latency, launch, throughput
+from benchmarks import latency, launch, runs, throughput
 from benchmarks.ratio import Row
 
-SUITES = {"latency": latency.rows, "launch": launch.rows, "throughput": throughput.rows}
+SUITES = {"latency": latency.rows, "launch": launch.rows, "runs": runs.rows, "throughput": throughput.rows}
 
 
 def main() -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primus_core.environment import from_options, merge, of_experiment
+from primus_core.environment import from_options, of_experiment, resolve
 from primus_core.errors import ConfigError, RequestError
 from primus_core.plan import Variable
 
@@ -100,22 +101,66 @@ def test_a_secret_is_marked_by_its_name_or_shape(option: str, secret: bool) -> N
     assert from_options([option], {})[0].secret is secret
 
 
-def test_options_win_over_the_ranks_place_that_over_the_person_and_that_over_the_rest() -> None:
-    def every(origin: str, *names: str) -> tuple[Variable, ...]:
-        return tuple(Variable(name, origin, origin) for name in names)
+LAYERS = ("base", "model", "network", "backend", "experiment", "user", "hook", "place", "option")
+"""Low to high; the first five are `low`."""
 
-    found = merge(
-        {"C": "person", "B": "person"},
-        low=(*every("base", "E", "D", "C", "A"), *every("experiment", "D")),
-        forced=every("place", "B", "A"),
-        options=every("option", "A"),
+
+def layer(origin: str, names: Iterable[str]) -> tuple[Variable, ...]:
+    """Variables of one layer: each has the layer's name as its value, too."""
+    return tuple(Variable(name, origin, origin) for name in names)
+
+
+@given(st.dictionaries(names, st.sets(st.sampled_from(LAYERS), min_size=1), max_size=8))
+def test_the_highest_layer_that_speaks_of_a_name_wins_over_the_others(spoken: dict[str, set[str]]) -> None:
+    by_layer = {origin: layer(origin, [name for name in spoken if origin in spoken[name]]) for origin in LAYERS}
+    found = resolve(
+        {v.name: v.value for v in by_layer["user"]},
+        low=[v for origin in LAYERS[:5] for v in by_layer[origin]],
+        hooks=by_layer["hook"],
+        forced=by_layer["place"],
+        options=by_layer["option"],
     )
-    assert [(variable.name, variable.value) for variable in found] == [
-        ("A", "option"),
-        ("B", "place"),
-        ("D", "experiment"),
-        ("E", "base"),
-    ], "sorted; C is the person's own already"
+    only_the_persons = {name for name, origins in spoken.items() if origins == {"user"}}
+    assert [v.name for v in found] == sorted(spoken.keys() - only_the_persons)
+    for variable in found:
+        strongest_first = [origin for origin in reversed(LAYERS) if origin in spoken[variable.name]]
+        assert (variable.value, variable.origin) == (strongest_first[0], strongest_first[0])
+        assert variable.overrode == tuple((origin, origin) for origin in strongest_first[1:])
+
+
+@given(st.lists(st.tuples(st.sampled_from("AB"), st.text("12", max_size=2)), max_size=6))
+def test_of_several_low_layers_the_last_wins(claims: list[tuple[str, str]]) -> None:
+    low = [Variable(name, value, str(number)) for number, (name, value) in enumerate(claims)]
+    assert {v.name: v.value for v in resolve({}, low=low, forced=())} == dict(claims)
+
+
+def test_what_the_person_set_to_the_same_value_is_still_theirs() -> None:
+    [variable] = resolve({"A": "1"}, low=(Variable("A", "1", "profile amd"),), forced=())
+    assert (variable.origin, variable.overrode) == ("user", (("1", "profile amd"),))
+
+
+def test_a_forced_value_that_repeats_the_persons_or_an_options_did_not_win_over_it() -> None:
+    place = (Variable("NNODES", "2", "user"), Variable("MASTER_PORT", "5", "user"), Variable("RUN", "new", "primus"))
+    option = Variable("MASTER_PORT", "5", "--env")
+    found = resolve({"NNODES": "2", "MASTER_PORT": "4", "RUN": "old"}, low=(), forced=place, options=(option,))
+    assert [(v.name, v.origin, v.overrode) for v in found] == [
+        ("MASTER_PORT", "--env", (("4", "user"),)),
+        ("NNODES", "user", ()),
+        ("RUN", "primus", (("old", "user"),)),
+    ]
+
+
+def test_the_persons_other_variables_are_there_only_when_families_are_asked_for() -> None:
+    environ = {"NCCL_DEBUG": "INFO", "HOME": "/root", "SLURM_JOB_ID": "1", "PRIMUS_TEST_X": "1"}
+    assert resolve(environ, low=(), forced=()) == ()
+    assert [v.name for v in resolve(environ, low=(), forced=(), families=True)] == ["NCCL_DEBUG"]
+
+
+def test_one_secret_among_the_values_of_a_name_hides_them_all() -> None:
+    [plain] = resolve({"A": "hf_" + "x" * 24}, low=(), forced=(), options=layer("option", ["A"]))
+    assert plain.secret
+    [named] = resolve({"HF_TOKEN": "x"}, low=(), forced=(), families=True)
+    assert named.secret
 
 
 def test_a_secret_in_the_experiments_env_is_filled_in_and_marked() -> None:

@@ -1,4 +1,4 @@
-"""What is read from a machine: small trees of `/sys` and `/proc`, and this machine itself."""
+"""What is read from a machine: captures of real ones, trees of `/sys` and `/proc` built after real ones, this one."""
 
 from __future__ import annotations
 
@@ -7,73 +7,339 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from primus_core import facts
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.core import machines
+from tests.core.machines import AMD, KFD, NVIDIA, PCI
+
+from primus_core import capture, facts, gpus
 from primus_core.facts import Facts, Gpu
 from primus_core.host import HostRoot
 
-KFD = "sys/class/kfd/kfd/topology/nodes"
-CPU_NODE = "cpu_cores_count 64\nsimd_count 0\nlocation_id 0\n"
+CAPTURES = Path(__file__).with_name("captures")
 
 
-def gpu_node(bus: int, *, domain: int = 0, device: int = 0x74A1, partition: int = 0) -> str:
-    """The properties of a GPU as the driver writes them; a partition is in the upper bits of the location."""
-    location = partition << 28 | bus << 8
-    return f"cpu_cores_count 0\nsimd_count 1216\nlocation_id {location}\ndomain {domain}\ndevice_id {device}\nname\n"
-
-
-def read(root: Path, tree: Mapping[str, str]) -> Facts:
+def read(root: Path, *trees: Mapping[str, str], environ: Mapping[str, str] | None = None) -> Facts:
     """The facts of a machine that consists of these files."""
-    for path, text in tree.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
-    return facts.read(HostRoot(str(root), {"A": "1"}))
+    return facts.read(machines.write(root, *trees, environ=environ))
+
+
+def captured(name: str) -> Facts:
+    """The facts of a captured machine."""
+    return facts.read(capture.read(str(CAPTURES / f"{name}.tar.gz"), HostRoot(environ={})))
+
+
+def without(tree: Mapping[str, str], *nodes: int) -> dict[str, str]:
+    """A machine that lost some nodes of its topology."""
+    lost = tuple(f"{KFD}/{node}/" for node in nodes)
+    return {path: text for path, text in tree.items() if not path.startswith(lost)}
+
+
+def table(name: str) -> gpus.GpuModel:
+    return next(model for model in gpus.load() if model.name == name)
 
 
 def test_a_machine_without_anything_has_no_gpu(tmp_path: Path) -> None:
-    found = read(tmp_path, {})
+    found = read(tmp_path, {}, environ={"A": "1"})
     assert found.gpus == ()
     assert found.numa_cpus == {}
     assert found.environ == {"A": "1"}
+    assert (found.driver, found.rocm, found.cuda, found.notes, found.physical_gpus) == ("", "", "", (), 0)
 
 
-def test_amd_gpus_are_the_nodes_with_simds_in_numeric_order(tmp_path: Path) -> None:
-    tree = {f"{KFD}/{n}/properties": CPU_NODE for n in (0, 1)}
-    tree |= {f"{KFD}/{n}/properties": gpu_node(n, device=0x74A1) for n in (2, 9, 10)}
-    tree |= {"sys/bus/pci/devices/0000:0a:00.0/numa_node": "1\n", "sys/bus/pci/devices/0000:02:00.0/numa_node": "0\n"}
-    assert read(tmp_path, tree).gpus == (
-        Gpu("amd", "0000:02:00.0", 0x74A1, 0),
-        Gpu("amd", "0000:09:00.0", 0x74A1, -1),
-        Gpu("amd", "0000:0a:00.0", 0x74A1, 1),
+@pytest.mark.parametrize("model", [name for name in AMD if name != "MI250X"])
+def test_each_amd_model_is_known_by_its_pci_id(tmp_path: Path, model: str) -> None:
+    found = read(tmp_path, machines.base(), machines.amd(model))
+    assert found.gpu_model == model
+    assert {gpu.model for gpu in found.gpus} == {model}
+    assert {gpu.architecture for gpu in found.gpus} == {table(model).architecture}
+    assert (len(found.gpus), found.physical_gpus) == (8, 8)
+    assert [gpu.pci_address for gpu in found.gpus] == [f"0000:{bus:02x}:00.0" for bus in AMD[model].buses]
+    assert [gpu.gpu for gpu in found.gpus] == list(range(8))
+    assert [gpu.numa_node for gpu in found.gpus] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert {gpu.memory_bytes for gpu in found.gpus} == {AMD[model].memory_gb * 2**30 - 2**24}
+    assert {gpu.mode for gpu in found.gpus} == {"SPX/NPS1" if AMD[model].chiplets > 1 else ""}
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize("model", NVIDIA)
+def test_each_nvidia_model_is_known_by_its_pci_id(tmp_path: Path, model: str) -> None:
+    found = read(tmp_path, machines.base(), machines.nvidia(model))
+    assert found.gpu_model == model
+    assert {gpu.architecture for gpu in found.gpus} == {table(model).architecture}
+    assert (len(found.gpus), found.physical_gpus) == (8, 8)
+    assert found.gpus[4].numa_node == 1
+    assert {gpu.memory_bytes for gpu in found.gpus} == {int(table(model).memory_gb * 2**30)}
+    assert found.notes == ()
+
+
+def test_an_nvidia_gpu_with_an_unknown_id_is_known_by_its_name(tmp_path: Path) -> None:
+    tree = machines.nvidia("H100 SXM", gpus=1)
+    del tree[f"{PCI}/0000:1b:00.0/device"]
+    assert read(tmp_path, tree).gpus[0] == Gpu("nvidia", "0000:1b:00.0", 0, 0, "H100 SXM", "sm_90", 80 * 2**30)
+
+
+@pytest.mark.parametrize(("parts", "mode"), [(1, "SPX"), (2, "DPX"), (4, "QPX"), (8, "CPX")])
+def test_partitions_are_devices_of_one_gpu(tmp_path: Path, parts: int, mode: str) -> None:
+    found = read(tmp_path, machines.amd("MI300X", parts=parts, memory="NPS4"))
+    assert (len(found.gpus), found.physical_gpus) == (8 * parts, 8)
+    assert {gpu.mode for gpu in found.gpus} == {f"{mode}/NPS4"}
+    assert {gpu.partitions for gpu in found.gpus} == {parts}
+    assert [(gpu.gpu, gpu.partition) for gpu in found.gpus] == [(g, p) for g in range(8) for p in range(parts)]
+    assert found.gpus[-1].pci_address == "0000:e5:00.0"
+    assert found.gpus[-1].memory_bytes == (192 * 2**30 - 2**24) // parts
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(("parts", "mode"), [(1, "SPX"), (2, "DPX"), (8, "CPX")])
+def test_a_driver_that_tells_no_mode_shows_it_by_its_chiplets(tmp_path: Path, parts: int, mode: str) -> None:
+    tree = {path: text for path, text in machines.amd("MI300X", parts=parts).items() if "current_" not in path}
+    assert {gpu.mode for gpu in read(tmp_path, tree).gpus} == {mode}
+
+
+def test_a_gpu_with_four_chiplets_makes_four_partitions_in_cpx(tmp_path: Path) -> None:
+    found = read(tmp_path, machines.amd("MI308X", parts=4))
+    assert (len(found.gpus), found.physical_gpus, found.gpus[0].mode) == (32, 8, "CPX/NPS1")
+
+
+def test_partitions_that_an_older_driver_numbers_in_the_highest_bits_are_parts_too(tmp_path: Path) -> None:
+    tree = {
+        f"{KFD}/{n}/properties": f"simd_count 152\nlocation_id {n << 28 | 0x75 << 8}\ndomain 1\ndevice_id 29857\n"
+        for n in range(8)
+    }
+    found = read(tmp_path, tree)
+    assert [gpu.pci_address for gpu in found.gpus] == ["0001:75:00.0"] * 8
+    assert [gpu.partition for gpu in found.gpus] == list(range(8))
+    assert found.physical_gpus == 1
+
+
+def test_two_dies_that_follow_each_other_on_the_bus_are_one_gpu(tmp_path: Path) -> None:
+    found = read(tmp_path, machines.amd("MI250X"))
+    assert (len(found.gpus), found.physical_gpus, found.gpu_model) == (8, 4, "MI250X")
+    # the driver's order is not that of the bus: d1 d6 c9 ce d9 de c1 c6
+    assert [(gpu.pci_address[5:7], gpu.gpu, gpu.partition) for gpu in found.gpus[:4]] == [
+        ("d1", 0, 0),
+        ("d6", 0, 1),
+        ("c9", 1, 0),
+        ("ce", 1, 1),
+    ]
+    assert {(gpu.partitions, gpu.mode, gpu.memory_bytes >> 30) for gpu in found.gpus} == {(2, "", 63)}
+    assert found.notes == ()
+
+
+def test_an_odd_number_of_dies_is_told(tmp_path: Path) -> None:
+    found = read(tmp_path, machines.amd("MI250X", gpus=7))
+    assert (len(found.gpus), found.physical_gpus) == (7, 4)
+    assert found.notes == ("7 dies of GPUs that have two: one is missing",)
+
+
+def test_the_captured_mi300x_in_cpx_misses_one_of_its_partitions() -> None:
+    found = captured("mi300x-cpx-63-of-64")
+    assert (len(found.gpus), found.physical_gpus, found.gpu_model) == (63, 8, "MI300X")
+    assert {(gpu.architecture, gpu.partitions, gpu.mode) for gpu in found.gpus} == {("gfx942", 8, "CPX")}
+    assert found.notes == ("GPU 0000:e5:00.0: partition 7 of 0-7 is missing (CPX)",)
+
+
+def test_the_captured_mi210_are_eight_gpus() -> None:
+    found = captured("mi210-8")
+    assert (len(found.gpus), found.physical_gpus, found.gpu_model) == (8, 8, "MI210")
+    assert {(gpu.architecture, gpu.partitions, gpu.mode) for gpu in found.gpus} == {("gfx90a", 1, "")}
+    assert [gpu.pci_address[5:7] for gpu in found.gpus] == ["63", "43", "03", "26", "e3", "c3", "83", "a3"]
+    assert found.notes == ()
+
+
+def test_the_captured_vega_is_unknown_and_counts_by_its_unique_id() -> None:
+    found = captured("vega-2")
+    assert (len(found.gpus), found.physical_gpus, found.gpu_model) == (2, 2, "")
+    assert {gpu.memory_bytes for gpu in found.gpus} == {17163091968}
+    assert found.notes == (
+        (
+            "UNKNOWN GPU 1002:6860 (2 of architecture unknown): only the base profile applies; "
+            "set PRIMUS_GPU_MODEL=<model> if it is one that Primus knows"
+        ),
     )
 
 
-def test_each_partition_of_a_gpu_is_a_device_at_the_same_address(tmp_path: Path) -> None:
-    tree = {f"{KFD}/{n}/properties": gpu_node(0x75, domain=1, partition=n) for n in range(8)}
-    assert [gpu.pci_address for gpu in read(tmp_path, tree).gpus] == ["0001:75:00.0"] * 8
+def test_several_missing_partitions_are_named_for_each_gpu(tmp_path: Path) -> None:
+    found = read(tmp_path, without(machines.amd("MI300X", parts=8), 3, 4, 12))
+    assert found.notes == (
+        "GPU 0000:05:00.0: partitions 1, 2 of 0-7 are missing (CPX)",
+        "GPU 0000:26:00.0: partition 2 of 0-7 is missing (CPX)",
+    )
 
 
-def test_device_and_function_of_the_address_are_kept(tmp_path: Path) -> None:
+def test_a_last_partition_that_is_alone_is_still_a_partition(tmp_path: Path) -> None:
+    found = read(tmp_path, without(machines.amd("MI300X", parts=2, gpus=1), 2))
+    assert found.gpus[0][6:10] == ((192 * 2**30 - 2**24) // 2, 0, 1, 2)
+    assert found.gpus[0].pci_address == "0000:05:00.0"
+    assert found.notes == ("GPU 0000:05:00.0: partition 0 of 0-1 is missing (DPX)",)
+
+
+@pytest.mark.parametrize(("count", "usual"), [(3, 4), (5, 8), (6, 8), (7, 8)])
+def test_an_unusual_number_of_gpus_asks_whether_one_is_missing(tmp_path: Path, count: int, usual: int) -> None:
+    found = read(tmp_path, machines.amd("MI355X", gpus=count))
+    assert found.physical_gpus == count
+    assert found.notes == (f"{count} GPUs: a node has usually {usual}; is one missing?",)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_a_usual_number_of_gpus_asks_nothing(tmp_path: Path, count: int) -> None:
+    assert read(tmp_path, machines.amd("MI355X", gpus=count)).notes == ()
+
+
+def test_nodes_that_a_container_may_not_read_are_hidden_and_not_missing(tmp_path: Path) -> None:
+    tree = machines.amd("MI300X")
+    for node in (7, 8, 9):
+        del tree[f"{KFD}/{node}/properties"]
+    found = read(tmp_path, tree, {f"{KFD}/.note": "of the person who copied it"})
+    assert len(found.gpus) == 5
+    assert found.notes == (
+        "3 GPU devices of this machine are hidden from here, by a container's or a job's device list",
+    )
+
+
+def test_an_unknown_gpu_is_told_loudly_with_its_architecture(tmp_path: Path) -> None:
+    tree = {path: text.replace("device_id 29857", "device_id 30000") for path, text in machines.amd("MI300X").items()}
+    found = read(tmp_path, tree)
+    assert (found.gpu_model, found.gpus[0].architecture, len(found.gpus)) == ("", "gfx942", 8)
+    assert found.notes == (
+        (
+            "UNKNOWN GPU 1002:7530 (8 of architecture gfx942): only the base profile applies; "
+            "set PRIMUS_GPU_MODEL=<model> if it is one that Primus knows"
+        ),
+    )
+
+
+def test_gpus_of_two_models_are_told(tmp_path: Path) -> None:
+    tree = machines.amd("MI300X")
+    for node in (2, 3):
+        tree[f"{KFD}/{node}/properties"] = tree[f"{KFD}/{node}/properties"].replace("29857", "29861")
+    found = read(tmp_path, tree)
+    assert found.gpu_model == "MI300X"
+    assert found.notes == ("GPUs of mixed models: 6 MI300X, 2 MI325X; the profile follows the most frequent one",)
+
+
+@pytest.mark.parametrize(
+    ("said", "model"), [("MI300X", "MI300X"), ("mi300x", "MI300X"), ("AMD Instinct MI300X OAM", "MI300X"), ("none", "")]
+)
+def test_the_person_names_the_model_of_a_gpu_that_nobody_knows(tmp_path: Path, said: str, model: str) -> None:
+    tree = {path: text.replace("29857", "30000") for path, text in machines.amd("MI300X", parts=8).items()}
+    found = read(tmp_path, tree, environ={"PRIMUS_GPU_MODEL": said})
+    assert {gpu.model for gpu in found.gpus} == {model}
+    assert (len(found.gpus), found.physical_gpus, found.gpus[0].partitions) == (64, 8, 8)
+    assert found.notes == ()
+
+
+def test_a_model_that_contradicts_the_machine_wins_and_is_told(tmp_path: Path) -> None:
+    found = read(tmp_path, machines.amd("MI300X"), environ={"PRIMUS_GPU_MODEL": "MI350X"})
+    assert (found.gpu_model, found.gpus[0].architecture) == ("MI350X", "gfx942")
+    assert found.notes == ("PRIMUS_GPU_MODEL says MI350X; found here: MI300X",)
+
+
+def test_a_model_that_primus_does_not_know_is_kept_with_a_suggestion(tmp_path: Path) -> None:
+    found = read(tmp_path, machines.amd("MI300X"), environ={"PRIMUS_GPU_MODEL": "MI300"})
+    assert found.gpu_model == "MI300"
+    assert found.notes == (
+        (
+            "PRIMUS_GPU_MODEL is 'MI300', unknown to Primus: no profile, unless one of that name is installed; "
+            "did you mean 'MI300X'?"
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "notes"),
+    [("MI300X", ("PRIMUS_GPU_MODEL is 'MI300X', but no GPU was found here",)), ("none", ()), ("", ())],
+)
+def test_a_model_makes_no_gpus_where_there_are_none(tmp_path: Path, said: str, notes: tuple[str, ...]) -> None:
+    found = read(tmp_path, machines.base(), environ={"PRIMUS_GPU_MODEL": said})
+    assert (found.gpus, found.notes) == ((), notes)
+
+
+def test_memory_comes_from_the_graphics_driver_and_then_from_the_table(tmp_path: Path) -> None:
+    tree = {path: text for path, text in machines.amd("MI300X", parts=2, gpus=2).items() if "mem_banks" not in path}
+    tree[f"{PCI}/0000:05:00.0/mem_info_vram_total"] = "206141652992\n"
+    assert [gpu.memory_bytes for gpu in read(tmp_path, tree).gpus] == [103070826496] * 2 + [96 * 2**30] * 2
+
+
+def test_device_and_function_of_a_whole_gpu_are_kept(tmp_path: Path) -> None:
     location = 0xC1 << 8 | 0x1F << 3 | 5
     tree = {f"{KFD}/1/properties": f"simd_count 8\nlocation_id {location}\n"}
-    assert read(tmp_path, tree).gpus[0].pci_address == "0000:c1:1f.5"
+    tree |= {f"{KFD}/2/properties": f"simd_count 1216\nlocation_id {location + 1}\ndevice_id 29857\nnum_xcc 8\n"}
+    tree |= {f"{KFD}/3/properties": f"simd_count 1216\nlocation_id {location + 2}\ndevice_id 29857\nnum_xcc 8\n"}
+    found = read(tmp_path, tree)
+    assert [gpu.pci_address for gpu in found.gpus] == ["0000:c1:1f.5", "0000:c1:1f.6", "0000:c1:1f.7"]
+    assert found.physical_gpus == 3
 
 
-def test_a_node_whose_properties_a_container_may_not_read_is_no_gpu(tmp_path: Path) -> None:
-    tree = {f"{KFD}/1/properties": gpu_node(1), f"{KFD}/2/gpu_id": "1\n", f"{KFD}/.note": "of the person who copied it"}
-    assert len(read(tmp_path, tree).gpus) == 1
-
-
-def test_nvidia_gpus_are_those_of_its_driver(tmp_path: Path) -> None:
-    tree = {
-        "proc/driver/nvidia/gpus/0000:1B:00.0/information": "",
-        "proc/driver/nvidia/gpus/0000:43:00.0/information": "",
-        "sys/bus/pci/devices/0000:1b:00.0/device": "0x2330\n",
-        "sys/bus/pci/devices/0000:1b:00.0/numa_node": "1\n",
-    }
-    assert read(tmp_path, tree).gpus == (
-        Gpu("nvidia", "0000:1b:00.0", 0x2330, 1),
-        Gpu("nvidia", "0000:43:00.0", 0, -1),
+def test_malformed_numbers_count_as_nothing(tmp_path: Path) -> None:
+    text = (
+        "simd_count 8\nlocation_id many\ndomain -1\ndevice_id ²\nnum_xcc\ngfx_target_version 1 2\nunique_id "
+        + "9" * 5000
     )
+    tree = {f"{KFD}/1/properties": text, f"{KFD}/1/mem_banks/0/properties": "heap_type 1\nsize_in_bytes x\n"}
+    found = read(tmp_path, tree, {f"{PCI}/0000:00:00.0/numa_node": "none\n"}).gpus
+    assert [gpu._replace(architecture="") for gpu in found] == [Gpu("amd", "0000:00:00.0")]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(
+                ["simd_count", "location_id", "domain", "device_id", "unique_id", "num_xcc", "gfx_target_version", "x"]
+            ),
+            st.one_of(
+                st.integers(-1, 2**64).map(str), st.sampled_from(["29857", "29704", "1", "8"]), st.text(max_size=5)
+            ),
+        ),
+        max_size=6,
+    ),
+    st.sampled_from(["", "none", "MI300X", "MI250X"]),
+)
+def test_no_topology_stops_the_detection(tmp_path: Path, nodes: list[dict[str, str]], said: str) -> None:
+    # Always the same seven folders: what a former example wrote is written over.
+    texts = ["\n".join(f"{name} {value}" for name, value in node.items()) for node in nodes] + [""] * (7 - len(nodes))
+    tree = {f"{KFD}/{index}/properties": text for index, text in enumerate(texts)}
+    found = read(tmp_path, tree, environ={"PRIMUS_GPU_MODEL": said})
+    assert sorted({gpu.gpu for gpu in found.gpus}) == list(range(found.physical_gpus))
+    assert all(0 <= gpu.partition < gpu.partitions for gpu in found.gpus)
+
+
+def test_versions_of_driver_rocm_and_cuda_are_read(tmp_path: Path) -> None:
+    amd = read(tmp_path / "amd", machines.amd("MI300X"))
+    assert (amd.driver, amd.rocm, amd.cuda) == ("6.12.12", "6.4.1", "")
+    nvidia = read(tmp_path / "nvidia", machines.nvidia("H100 SXM"))
+    assert (nvidia.driver, nvidia.rocm, nvidia.cuda) == ("570.86.15", "", "12.8.1")
+
+
+def test_a_rocm_or_cuda_that_the_person_names_comes_first(tmp_path: Path) -> None:
+    tree = {
+        "opt/rocm/.info/version": "6.4.1-83\n",
+        "opt/rocm-7.0.0/.info/version": "7.0.0\n",
+        "opt/cuda-10/version.txt": "CUDA Version 10.2.89\n",
+    }
+    named = {"ROCM_PATH": "/opt/rocm-7.0.0", "CUDA_HOME": "/opt/cuda-10"}
+    found = read(tmp_path, tree, environ=named)
+    assert (found.rocm, found.cuda) == ("7.0.0", "10.2.89")
+    assert read(tmp_path, {}, environ={"ROCM_HOME": "/nowhere"}).rocm == "6.4.1"
+
+
+def test_a_link_of_the_other_machine_leads_to_its_own_files(tmp_path: Path) -> None:
+    machines.write(tmp_path, {"opt/rocm-6.4.1/.info/version": "6.4.1\n"})
+    (tmp_path / "opt" / "rocm").symlink_to("/opt/rocm-6.4.1")
+    (tmp_path / "opt" / "out").symlink_to("../../../../../../opt/rocm")
+    (tmp_path / "opt" / "circle").symlink_to("circle")
+    host = HostRoot(str(tmp_path), {})
+    assert facts.read(host).rocm == "6.4.1"
+    assert host.text("/opt/out/.info/version") == "6.4.1"
+    assert host.text("/opt/circle") is None
+
+
+def test_a_tree_says_its_own_name_and_cpus(tmp_path: Path) -> None:
+    found = read(tmp_path, machines.base(cpus=192))
+    assert (found.hostname, found.cpu_count) == ("gpu-node-17", 192)
 
 
 def test_numa_nodes_with_cpus_are_listed_and_those_of_gpu_memory_are_not(tmp_path: Path) -> None:
@@ -85,6 +351,14 @@ def test_numa_nodes_with_cpus_are_listed_and_those_of_gpu_memory_are_not(tmp_pat
         f"{folder}/possible": "0-10\n",
     }
     assert read(tmp_path, tree).numa_cpus == {0: "0-15,32-47", 10: "16-31"}
+
+
+def test_a_process_is_alive_until_it_ended(tmp_path: Path) -> None:
+    stat = "{} (a (strange) name) {} 1 7 7 0 -1\n"
+    tree = {f"proc/{pid}/stat": stat.format(pid, state) for pid, state in ((7, "S"), (8, "Z"))}
+    host = machines.write(tmp_path, tree)
+    assert [host.alive(pid) for pid in (7, 8, 9)] == [True, False, False]
+    assert HostRoot().alive(os.getpid())
 
 
 def test_this_machine_is_read_without_an_error() -> None:

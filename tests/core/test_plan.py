@@ -121,7 +121,7 @@ def test_a_plan_of_another_schema_is_refused_as_such(data: dict[str, Any]) -> No
         "3",
         "null",
         "{}",
-        '{"schema": 1}',
+        '{"schema": 2}',
         json.dumps(example(steps="x")),
         json.dumps(example(place=None)),
     ],

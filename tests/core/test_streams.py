@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from primus_core.streams import Channel, RankPipes, shown
+from primus_core.streams import Channel, Mask, RankPipes, shown
 
 SECRET = "hunter2-and-more"
 
@@ -29,7 +29,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 def heard(pipe: tuple[int, int], chunks: Sequence[bytes], *, idle: bool = False) -> list[tuple[bytes, bool]]:
     """What the sink gets when these chunks are written one after the other; `idle`: with a pause behind each."""
     got: list[tuple[bytes, bool]] = []
-    channel = Channel(pipe[0], (SECRET,), lambda data, whole: got.append((data, whole)))
+    channel = Channel(pipe[0], Mask((SECRET,)), lambda data, whole: got.append((data, whole)))
     for chunk in chunks:
         os.write(pipe[1], chunk)
         while channel.read():
@@ -113,7 +113,7 @@ def test_each_rank_has_two_named_pipes_and_nothing_is_left_of_them() -> None:
         found = {(rank, suffix): descriptor for rank, suffix, descriptor in pipes}
         assert sorted(found) == [(4, "err"), (4, "out"), (5, "err"), (5, "out")]
         got: list[bytes] = []
-        channel = Channel(found[5, "err"], (), lambda data, whole: got.append(data))
+        channel = Channel(found[5, "err"], Mask(()), lambda data, whole: got.append(data))
         for text in ("one\n", "two\n"):  # writers may come and go
             with Path(pipes.folder, "5.err").open("w") as writer:
                 writer.write(text)

@@ -34,7 +34,7 @@ COMMANDS = {
     "an abbreviated option": ("direct --sing -- train", "'--sing'", "did you mean '--single'?"),
     "a runtime option after the task": (f"{TRAIN} --numa", "segment 2 (train): '--numa'", "put --numa before the `--`"),
     "an unknown option of primus": ("--frob direct -- train", "'--frob' is not an option of primus", "primus --help"),
-    "a missing argument": ("direct -- train pretrain", "segment 2 (train)", "--config"),
+    "a missing argument": ("direct -- train pretrain", "--config is missing", "--replay RUN"),
     "a bad number": ("direct --grace-period soon -- train", "segment 1 (direct)", "soon"),
     "--json without --dry-run": ("direct --json -- behave exit 0", "--json goes with --dry-run", "add --dry-run"),
     "a bad --env": ("direct --env 9lives=1 -- behave exit 0", "--env: '9lives'", "NCCL_DEBUG=INFO"),

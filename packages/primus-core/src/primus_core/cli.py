@@ -9,11 +9,14 @@ import sys
 
 TYPE_CHECKING = False  # a type checker's name; `typing` and `__future__` are modules that --version need not load
 if TYPE_CHECKING:
+    import argparse
+
+    from primus_core.host import HostRoot
     from primus_core.plan import Plan
     from primus_core.plugins import Catalogue
     from primus_core.request import Request
 
-__all__ = ["main"]
+__all__ = ["carry_out", "main"]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -84,33 +87,58 @@ MANAGEMENT = ("plugins", "completion", "env", "runs", "replay", "config", "hooks
 
 
 def _request(words: list[str]) -> int:
-    from primus_core import facts, request
-    from primus_core.errors import RunDirectoryTaken
+    from primus_core import request
     from primus_core.host import HostRoot
-    from primus_core.planner import plan
     from primus_core.plugins import Catalogue
 
     host = HostRoot()
-    catalogue = Catalogue.here(host)
+    catalogue = Catalogue.here(host, request.config_of(words))
     asked = request.parse(words, catalogue.first_words("runtimes"), catalogue.first_words("tasks"))
     if helped := _help(asked, catalogue):
         sys.stdout.write(helped)
         return 0
     _hide_secrets(words)
-    while True:
-        planned = plan(asked, facts.read(host), catalogue, ("primus", *words))
-        if planned.dry_run:
-            return _show(planned.plan, as_json=planned.json)
-        if planned.json:
-            from primus_core.errors import RequestError
+    return carry_out(asked, host, catalogue, ("primus", *words))
 
-            raise RequestError("--json goes with --dry-run", fix="add --dry-run, or put --json behind the task")
+
+def carry_out(asked: "Request", host: "HostRoot", catalogue: "Catalogue", command: "tuple[str, ...]") -> int:
+    """Plan `asked`, and show, check or run it; the exit code."""
+    from primus_core import planner
+    from primus_core.errors import RunDirectoryTaken
+
+    while True:
+        planned = planner.plan(asked, host, catalogue, command)
+        if planned.replay:
+            from primus_core.commands import replay
+
+            if answered := replay.ask_for_secrets(planned, host):
+                host = answered
+                continue
+            if (code := replay.check(planned)) is not None:
+                return code
+        if planned.switches.dry_run:
+            return _show(planned.plan, as_json=planned.switches.json)
+        _refuse_to_run(planned.switches)
         from primus_core.execute import execute
 
         try:
-            return execute(planned.plan, host, debug=planned.debug)
+            return execute(
+                planned.plan,
+                planned.facts,
+                lambda spoken: planner.plan(asked, host, catalogue, command, spoken=spoken, first=planned).plan,  # noqa: B023  # carried out in this very turn
+                debug=planned.switches.debug,
+            )
         except RunDirectoryTaken:  # another run began in this very second: the next plan takes the next name
             continue
+
+
+def _refuse_to_run(switches: "argparse.Namespace") -> None:
+    from primus_core.errors import RequestError
+
+    if switches.assume_host:
+        raise RequestError("--assume-host plans for another machine, and runs nothing", fix="add --dry-run")
+    if switches.json:
+        raise RequestError("--json goes with --dry-run", fix="add --dry-run, or put --json behind the task")
 
 
 def _show(plan: "Plan", *, as_json: bool) -> int:

@@ -47,7 +47,7 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
     # One node: a free port, so that two runs on one machine do not collide. Several: one that all of them know.
     port, port_from = _number("MASTER_PORT", environ, facts.free_port if nnodes == 1 else _DEFAULT_PORT, 1, 65535)
     place = Distributed(nnodes, node_rank, gpus, addr, port)
-    detected = f"{len(facts.gpus)} GPUs found here" if facts.gpus else "no GPU found: one process"
+    detected = _found(facts)
     return place, (
         Variable("NNODES", str(nnodes), nnodes_from, "nodes in the job; each of them runs this command"),
         Variable("NODE_RANK", str(node_rank), rank_from, "this node's index"),
@@ -60,6 +60,15 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
             "free now" if nnodes == 1 and port_from == "default" else "where the ranks meet",
         ),
     )
+
+
+def _found(facts: Facts) -> str:
+    """What this machine has, in words. Partitions and dies are devices: each of them gets a rank."""
+    count = len(facts.gpus)
+    if not count:
+        return "no GPU found: one process"
+    several = any(gpu.partitions > 1 for gpu in facts.gpus)
+    return f"{count} devices of {facts.physical_gpus} GPUs found here" if several else f"{count} GPUs found here"
 
 
 def _number(name: str, environ: Mapping[str, str], default: int, low: int, high: int) -> tuple[int, str]:

@@ -1,6 +1,7 @@
 """The environment that a run gets, each variable with its origin.
 
-Who wins: `--env K=V` > `--env FILE` > the person's own environment > the experiment's `env:` > the backend > base.
+Who wins: `--env K=V` > `--env FILE` > hooks and patches > the person's own environment > the experiment's `env:` >
+the backend > the network and the GPU's profile (model over vendor) > base.
 """
 
 from __future__ import annotations
@@ -8,13 +9,27 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from primus_core import variables
 from primus_core.errors import ConfigError, RequestError
 from primus_core.plan import Variable
 from primus_core.secrets import is_secret_name, looks_secret
 
-__all__ = ["FAMILIES", "OWNED", "belongs_to_session", "from_options", "merge", "of_experiment"]
+__all__ = [
+    "FAMILIES",
+    "NAME",
+    "OWNED",
+    "USER",
+    "belongs_to_session",
+    "from_options",
+    "of_experiment",
+    "of_person",
+    "resolve",
+]
+
+USER = "user"
+"""The origin of what the person has in the environment."""
 
 OWNED = frozenset(
     {
@@ -37,7 +52,8 @@ _SESSION = re.compile(
     r"|LANG|LANGUAGE|NNODES|NODE_RANK|MASTER_ADDR|MASTER_PORT|PYTEST_.*|PRIMUS_TEST_.*"
 )
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What every shell and every program takes as a variable's name."""
 
 
 def belongs_to_session(name: str) -> bool:
@@ -77,7 +93,7 @@ def _file(path: str, environ: Mapping[str, str]) -> Iterable[Variable]:
 
 def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) -> Variable:
     name, equals, value = text.partition("=")
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise RequestError(
             f"{where}: '{name}' is neither NAME=VALUE, nor the NAME of a variable, nor a file",
             fix="for example --env NCCL_DEBUG=INFO",
@@ -105,7 +121,7 @@ def of_experiment(
     """
     found = []
     for name, value in env.items():
-        if not _NAME.fullmatch(name) or name in OWNED:
+        if not NAME.fullmatch(name) or name in OWNED:
             why = "Primus sets it itself" if name in OWNED else "letters, digits and '_', no digit first"
             raise ConfigError(f"'{name}' cannot be set in `env:`", where=where(name), why=why, fix="remove it")
         text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -119,15 +135,46 @@ def _unquoted(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
 
 
-def merge(
-    environ: Mapping[str, str], *, low: Sequence[Variable], forced: Sequence[Variable], options: Sequence[Variable]
-) -> tuple[Variable, ...]:
-    """The variables that the run gets on top of `environ`, sorted by name.
+def of_person(name: str, value: str) -> Variable:
+    """A variable of the person's own environment."""
+    return Variable(name, value, USER, "your own environment", secret=is_secret_name(name) or looks_secret(value))
 
-    `low` gives way to what the person has set; a later one wins over an earlier one. `forced` does not give way:
-    it says where the ranks stand, and was made with the person's own values in view. `options` win over all.
+
+def resolve(
+    environ: Mapping[str, str],
+    *,
+    low: Sequence[Variable],
+    forced: Sequence[Variable],
+    hooks: Sequence[Variable] = (),
+    options: Sequence[Variable] = (),
+    families: bool = False,
+) -> tuple[Variable, ...]:
+    """The variables that the run gets, sorted by name, each with what it won over.
+
+    `low` is ordered low to high: base, GPU model, network, backend, experiment. The person's `environ` wins over it,
+    `hooks` over that. `forced` gives way to neither: it says where the ranks stand, and was made with the person's
+    values in view. `options` win over all. What only the person set is there with `families` alone, and then only what
+    begins like one of `FAMILIES`.
     """
-    result = {v.name: v for v in low if v.name not in environ}
-    result |= {v.name: v for v in forced}
-    result |= {v.name: v for v in options}
-    return tuple(sorted(result.values(), key=lambda variable: variable.name))
+    claims: dict[str, list[Variable]] = {}
+    spoken = {variable.name for layer in (low, forced, hooks, options) for variable in layer}
+    person = [
+        of_person(name, value)
+        for name, value in environ.items()
+        if name in spoken or (families and name.startswith(FAMILIES) and not belongs_to_session(name))
+    ]
+    # A forced value repeats the person's that it was made of, or an option's: that is no victory over it.
+    layers = ((low, ()), (person, ()), (hooks, ()), (forced, person), (options, forced))
+    for layer, repeated in layers:
+        for variable in layer:
+            below = claims.get(variable.name, [])
+            kept = [v for v in below if v.value != variable.value or v not in repeated]
+            claims[variable.name] = [*kept, variable]
+    return tuple(_winner(claims[name]) for name in sorted(claims))
+
+
+def _winner(claims: Sequence[Variable]) -> Variable:
+    """The last of `claims`, with the others as what it won over. One secret among them hides them all."""
+    *lost, winner = claims
+    overrode = tuple((variable.value, variable.origin) for variable in reversed(lost))
+    return replace(winner, overrode=overrode, secret=any(variable.secret for variable in claims))

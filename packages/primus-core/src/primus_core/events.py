@@ -7,7 +7,16 @@ import os
 import time
 from typing import Any
 
-__all__ = ["Events"]
+__all__ = ["CHECKPOINT_SAVED", "FILE", "Events", "checkpoint_saved"]
+
+FILE = "logs/events.jsonl"
+"""In the run directory."""
+CHECKPOINT_SAVED = "checkpoint_saved"
+
+
+def checkpoint_saved(run_dir: str, *, step: int, path: str) -> None:
+    """Called by a backend's worker on one rank, once the checkpoint of `step` is whole at `path`."""
+    Events(f"{run_dir}/{FILE}", host=os.uname().nodename).emit(CHECKPOINT_SAVED, step=step, path=path)
 
 
 class Events:

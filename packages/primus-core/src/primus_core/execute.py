@@ -1,38 +1,46 @@
-"""Carries out a plan: makes the run directory, runs the steps, says how it ended. It decides nothing."""
+"""Carries out a plan: makes the run directory, runs the steps, says how it ended. It decides nothing.
+
+What hooks and patches say is for the planner to judge: it is asked again, and its answer is carried out.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
-from typing import Any
+from collections.abc import Callable
 
-from primus_core import failure, summary
-from primus_core.errors import MachineError, RunDirectoryTaken
-from primus_core.events import Events
-from primus_core.files import link_atomically, write_atomically
-from primus_core.host import HostRoot
+from primus_core import failure, scripts, snapshot, summary
+from primus_core.errors import MachineError, PrimusError
+from primus_core.events import FILE, Events
+from primus_core.facts import Facts
+from primus_core.files import link_atomically
 from primus_core.plan import Plan, Requirement, Step
+from primus_core.record import Record, unwritable
 from primus_core.rundir import COMPLETED
+from primus_core.scripts import Malformed, Spoken
 from primus_core.secrets import redact, values_in
+from primus_core.streams import Mask
 from primus_core.supervise import Ended, Signals, Watch, supervise
 
 __all__ = ["execute"]
 
+Replan = Callable[[Spoken], Plan]
 
-def execute(plan: Plan, host: HostRoot, *, debug: bool = False) -> int:
-    """Run `plan` to its end; the exit code.
+
+def execute(plan: Plan, facts: Facts, replan: Replan, *, debug: bool = False) -> int:
+    """Run `plan` to its end; the exit code. `replan` gives the plan with what hooks and patches said.
 
     Raises:
         MachineError: something that the plan requires is missing, or a program cannot be started.
+        RequestError: what a hook or patch said cannot be planned.
         RunDirectoryTaken: another run made the directory since it was planned.
     """
     for requirement in plan.requires:
         _check(requirement, plan.place.directory)
     signals = Signals()
     try:
-        return _Run(plan, host, signals, debug=debug).run()
+        return _Run(plan, facts, replan, signals, debug=debug).run()
     finally:
         signals.restore()
 
@@ -59,96 +67,130 @@ def _is_here(requirement: Requirement) -> bool:
         return False
 
 
-def _unwritable(directory: str, error: OSError) -> MachineError:
-    return MachineError(
-        f"the run directory {directory} cannot be written",
-        why=f"{error.strerror}: {error.filename}",
-        fix="give a `workspace:` where you may write",
-    )
-
-
 class _Run:
-    def __init__(self, plan: Plan, host: HostRoot, signals: Signals, *, debug: bool) -> None:
-        self.plan, self.signals = plan, signals
+    def __init__(self, plan: Plan, facts: Facts, replan: Replan, signals: Signals, *, debug: bool) -> None:
+        self.facts, self.replan, self.signals, self.debug = facts, replan, signals, debug
         self.directory = plan.place.directory
-        self.environ = {**host.environ, **{v.name: v.value for v in plan.environment}}
-        self.secrets = values_in(plan, host.environ)
-        self.started = time.time()
-        self.debug = debug
+        self.mask = Mask(())
         self.dropped = 0
-        self.host = host
+        self.record = Record(plan, facts)
+        self._take(plan)
+        self.events = Events(
+            f"{self.directory}/{FILE}",
+            run=plan.place.run_id,
+            node=plan.distributed.node_rank,
+            host=facts.hostname,
+        )
+
+    def _take(self, plan: Plan) -> None:
+        """Carry out this plan from now on."""
+        self.plan = self.record.plan = plan
+        self.environ = plan.environ(self.facts.host.environ)
+        self.mask.add(values_in(plan, self.environ))
 
     def run(self) -> int:
+        self.record.make()
         try:
-            self._make()
+            self._snapshot()
+            self._greet()
+            ended, step = self._scripts()
+            if not ended.exit_code:
+                ended, step = self._steps()
+            return self._finish(ended, step)
+        except PrimusError as error:
+            self.record.end("failed", error.exit_code, first_failure=None)
+            raise
+
+    def _snapshot(self) -> None:
+        """All that a replay needs, before anything is started."""
+        try:
+            note = snapshot.write(self.plan, self.facts, self.environ, self.mask.secrets)
+            self.record.write(status="started")
         except OSError as error:
-            raise _unwritable(self.directory, error) from None
-        self.events = Events(
-            f"{self.directory}/logs/events.jsonl",
-            run=self.plan.place.run_id,
-            node=self.plan.distributed.node_rank,
-            host=self.host.hostname(),
-        )
+            raise unwritable(self.directory, error) from None
+        if note:
+            self._note(note)
+
+    def _greet(self) -> None:
+        place = self.plan.place
+        if place.link and not link_atomically(os.path.basename(self.directory), place.link):
+            self._note(f"{place.link} is no link, so it does not point at this run")
         self.events.emit("run_started", task=self.plan.task, world_size=self.plan.distributed.world_size)
-        self._say(f"primus: run {_short(self.directory)}\n" + "".join(f"primus: note: {n}\n" for n in self.plan.notes))
+        self._say(f"primus: run {_short(self.directory)}\n")
+        for note in self.plan.notes:
+            self._note(note)
+
+    def _scripts(self) -> tuple[Ended, Step | None]:
+        """Hooks and patches, one after the other; the plan with what they said is the one that goes on."""
+        spoken = Spoken()
+        for step in self.plan.steps:
+            if not step.script:
+                continue
+            ended, said = self._script(step)
+            if step.kind == "patch" and ended.exit_code == scripts.NOT_APPLICABLE and not ended.signal:
+                self._say(f"primus: {step.name}: not applicable here\n")
+            elif ended.exit_code or ended.not_started:
+                return ended, step
+            spoken = spoken.and_then(said)
+            fixed = {v.name for v in self.plan.environment if v.origin.startswith("--env")}
+            self.environ.update({v.name: v.value for v in said.environment if v.name not in fixed})
+        if spoken != Spoken():
+            self._take(self.replan(spoken))
+            self._snapshot()
+        return Ended(0), None
+
+    def _script(self, step: Step) -> tuple[Ended, Spoken]:
+        said: list[Spoken] = []
+
+        def listen(line: bytes) -> None:
+            spoken = scripts.parse_line(line.decode("utf-8", "surrogateescape"), step.script)
+            if isinstance(spoken, Malformed):
+                self._note(f"{step.name}: '{redact(spoken.text, self.mask.secrets)}' was not understood: {spoken.why}")
+                self.events.emit("malformed_line", step=step.name, why=spoken.why)
+            elif spoken:
+                secret = [v.value for v in spoken.environment if v.secret]
+                self.mask.add([value if len(value) > 5 else line.decode(errors="replace") for value in secret])
+                said.append(spoken)
+
+        ended = self._step(step, listen)
+        if ended.timed_out:
+            self._say(f"primus: {step.name} took longer than {step.timeout_s:g} s and was cut off\n")
+        total = Spoken()
+        for spoken in said:
+            total = total.and_then(spoken)
+        return ended, total
+
+    def _steps(self) -> tuple[Ended, Step | None]:
         ended, step = Ended(0), None
         for step in self.plan.steps:
-            self.events.emit("step_started", step=step.name)
-            self._say(f"primus: {step.name}{_ranks(step)}\n")
-            ended = supervise(step, self.environ, self._watch())
-            self.dropped += ended.dropped
-            self.events.emit("step_ended", step=step.name, exit_code=ended.exit_code)
+            if step.script:
+                continue
+            ended = self._step(step)
             if ended.exit_code:
                 break
-        return self._finish(ended, step)
+        return ended, step
 
-    def _make(self) -> None:
-        """The run directory with everything that is known before the first process starts."""
-        place = self.plan.place
-        os.makedirs(os.path.dirname(self.directory), exist_ok=True)
-        try:
-            os.mkdir(self.directory)
-        except FileExistsError:
-            if not place.joined:
-                raise RunDirectoryTaken(self.directory) from None
-        os.makedirs(f"{self.directory}/logs", exist_ok=True)
-        for file in self.plan.files:
-            path = f"{self.directory}/{file.path}"
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            write_atomically(path, redact(file.text, self.secrets))
-        write_atomically(f"{self.directory}/plan.json", redact(json.dumps(self.plan.to_dict(), indent=1), self.secrets))
-        self._write_metadata(status="started")
-        if place.link and not link_atomically(os.path.basename(self.directory), place.link):
-            self._say(f"primus: note: {place.link} is no link, so it does not point at this run\n")
+    def _step(self, step: Step, listen: Callable[[bytes], None] | None = None) -> Ended:
+        self.events.emit("step_started", step=step.name)
+        self._say(f"primus: {step.name}{_ranks(step)}\n")
+        ended = supervise(step, self.environ, self._watch(listen))
+        self.dropped += ended.dropped
+        self.events.emit("step_ended", step=step.name, exit_code=ended.exit_code)
+        return ended
 
-    def _write_metadata(self, **fields: Any) -> None:
-        plan = self.plan
-        data = {
-            "run_id": plan.place.run_id,
-            "command": list(plan.command),
-            "task": plan.task,
-            "runtime": plan.runtime,
-            "primus_version": plan.primus_version,
-            "host": self.host.hostname(),
-            "user": self.environ.get("USER") or self.environ.get("LOGNAME") or str(os.getuid()),
-            "cwd": self.host.cwd(),
-            "pid": os.getpid(),
-            "started": self.started,
-            **fields,
-        }
-        write_atomically(f"{self.directory}/metadata.json", json.dumps(data, indent=1))
-
-    def _watch(self) -> Watch:
+    def _watch(self, listen: Callable[[bytes], None] | None) -> Watch:
         plan = self.plan
         return Watch(
             log_dir=f"{self.directory}/logs",
-            secrets=self.secrets,
+            launch_log=self.launch_log,
+            mask=self.mask,
             signals=self.signals,
             grace_s=plan.grace_period_s,
             metrics_rank=plan.metrics_rank,
             log_file=plan.log_file,
             show_launcher=self.debug,
             on_signal=self._signalled,
+            on_line=listen,
         )
 
     def _signalled(self, number: int) -> None:
@@ -161,17 +203,14 @@ class _Run:
     def _finish(self, ended: Ended, step: Step | None) -> int:
         code, first = ended.exit_code, None
         if ended.not_started:
-            self._write_metadata(status="failed", exit_code=3, ended=time.time())
             raise MachineError(f"{step.name if step else 'a step'} could not be started", why=ended.not_started)
         if code and not ended.signal:
             first = failure.first_failure(self.directory, self._launch_log(), self.plan.distributed.node_rank)
             code = first.exit_code if first and step and step.ranks else code
         status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
         record = {"rank": first.rank, "what": first.what} if first else None
-        try:
-            self._write_metadata(status=status, exit_code=code, ended=time.time(), first_failure=record)
-        except OSError as error:  # the run is over; what it came to must come back all the same
-            self._say(f"primus: note: metadata.json could not be written: {error.strerror}\n")
+        if note := self.record.end(status, code, first_failure=record):
+            self._note(note)
         self.events.emit("run_ended", status=status, exit_code=code, first_failure=record)
         self._say(self._last_words(code, status, first, step))
         return code
@@ -179,15 +218,15 @@ class _Run:
     def _last_words(self, code: int, status: str, first: failure.Failure | None, step: Step | None) -> str:
         metrics = summary.read(f"{self.directory}/metrics.jsonl")
         if self.dropped:
-            self._say(f"primus: note: {self.dropped} bytes of log text could not be written: disk full, or too slow?\n")
+            self._note(f"{self.dropped} bytes of log text could not be written: disk full, or too slow?")
         run = _short(self.directory)
         if status == "failed":
-            name = f"rank_{first.rank}.log" if first and step and step.ranks else "launch.log"
+            log = f"{run}/logs/rank_{first.rank}.log" if first and step and step.ranks else _short(self.launch_log)
             block = failure.report(
                 first,
                 code,
                 run_dir=run,
-                log=f"{run}/logs/{name}",
+                log=log,
                 step=step.name if step else "run",
                 last_metrics=summary.last_step(metrics),
                 launch_log=self._launch_log(),
@@ -196,15 +235,23 @@ class _Run:
             again = first is not None and step is not None and step.ranks > 1 and first.traceback
             trace = f"\n[rank {first.rank}] {first.traceback}\n" if first and again else "\n"
             return trace + block
-        seconds = time.time() - self.started
+        seconds = time.time() - self.record.started
         return summary.render(metrics, status=status, run_dir=run, seconds=seconds, next_steps=self.plan.next_steps)
+
+    @property
+    def launch_log(self) -> str:
+        """What torchrun and plain processes print; of each node that joined the run a file of its own."""
+        return f"{self.directory}/{self.record.part}logs/launch.log"
 
     def _launch_log(self) -> str:
         try:
-            with open(f"{self.directory}/logs/launch.log", encoding="utf-8", errors="replace") as file:
+            with open(self.launch_log, encoding="utf-8", errors="replace") as file:
                 return file.read()
         except OSError:
             return ""
+
+    def _note(self, text: str) -> None:
+        self._say(f"primus: note: {text}\n")
 
     def _say(self, text: str) -> None:
         """Primus's own words go to stderr: stdout is the task's."""

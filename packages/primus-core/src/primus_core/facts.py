@@ -2,74 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from primus_core import amd, devices, interconnect, nvidia
+from primus_core.devices import Gpu
 from primus_core.host import HostRoot
+from primus_core.interconnect import Network, Port, Route
 
 __all__ = ["Facts", "Gpu", "Network", "Port", "Route", "read"]
-
-_AMD, _NVIDIA = 0x1002, 0x10DE
-
-
-class Gpu(NamedTuple):
-    """One device that a rank can use: a whole GPU, or a partition (AMD CPX, DPX) or die (MI250X) of one."""
-
-    vendor: str
-    """`amd` or `nvidia`."""
-    pci_address: str
-    """Of the GPU: its partitions share it."""
-    device_id: int = 0
-    numa_node: int = -1
-    """-1: the machine does not say."""
-    model: str = ""
-    """The name in the GPU table; empty: a model that nobody has told Primus about."""
-    architecture: str = ""
-    """`gfx942`, `sm_90`; empty: not known."""
-    memory_bytes: int = 0
-    """Of this device; 0: not known."""
-    gpu: int = 0
-    """Which physical GPU of this machine it belongs to, from 0."""
-    partition: int = 0
-    """Which part of its GPU it is, from 0."""
-    partitions: int = 1
-    """How many devices its GPU makes."""
-    mode: str = ""
-    """AMD's partition modes, as `SPX/NPS1` or `CPX/NPS4`, as far as the driver tells; empty: it has none."""
-
-
-class Port(NamedTuple):
-    """One port of an InfiniBand or RoCE adapter."""
-
-    device: str
-    """`mlx5_0`: what `NCCL_IB_HCA` names."""
-    port: int
-    active: bool
-    """State ACTIVE and link up."""
-    link_layer: str
-    """`InfiniBand` or `Ethernet` (RoCE)."""
-    rate_gbps: float = 0.0
-    gid_index: int = -1
-    """The GID for RoCE v2, from the port's own table; -1: none, or not RoCE."""
-    driver: str = ""
-    """The kernel driver: `mlx5_core`, `bnxt_en`, `ionic`."""
-    numa_node: int = -1
-
-
-class Route(NamedTuple):
-    """One line of the kernel's routing table."""
-
-    network: str
-    """`10.1.0.0/16`, `fd00::/64`, `0.0.0.0/0`."""
-    interface: str
-    metric: int = 0
-
-
-class Network(NamedTuple):
-    """How this machine reaches others."""
-
-    ports: tuple[Port, ...] = ()
-    routes: tuple[Route, ...] = ()
 
 
 class Facts(NamedTuple):
@@ -112,6 +54,7 @@ class Facts(NamedTuple):
 def read(host: HostRoot | None = None) -> Facts:
     """The facts of `host` (default: this machine). Reads a few small files; starts nothing, imports nothing heavy."""
     host = host or HostRoot()
+    found = devices.named(_devices(host), host.environ)
     return Facts(
         environ=host.environ,
         hostname=host.hostname(),
@@ -119,50 +62,49 @@ def read(host: HostRoot | None = None) -> Facts:
         time=host.now(),
         python=host.python(),
         cpu_count=host.cpu_count(),
-        gpus=_amd(host) or _nvidia(host),
+        gpus=found.gpus,
         numa_cpus=_numa(host),
         host=host,
         free_port=host.free_port(),
+        network=interconnect.read(host),
+        driver=found.driver,
+        rocm=_rocm(host),
+        cuda=_cuda(host),
+        notes=found.notes,
     )
 
 
-def _amd(host: HostRoot) -> tuple[Gpu, ...]:
-    """AMD devices by the kernel driver's topology: no ROCm tool needed. CPU nodes have `simd_count 0`."""
-    nodes = "/sys/class/kfd/kfd/topology/nodes"
-    found = []
-    for node in sorted(filter(str.isdigit, host.names(nodes)), key=int):
-        lines = (host.text(f"{nodes}/{node}/properties") or "").splitlines()
-        properties = dict(line.split(None, 1) for line in lines if " " in line)
-        if int(properties.get("simd_count", 0)) > 0:
-            found.append(_amd_gpu(host, {name: int(value) for name, value in properties.items() if value.isdigit()}))
-    return tuple(found)
-
-
-def _amd_gpu(host: HostRoot, properties: Mapping[str, int]) -> Gpu:
-    location = properties.get("location_id", 0)
-    # bus, device and function as the amdgpu driver packs them (kfd_topology.c)
-    address = (
-        f"{properties.get('domain', 0):04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7:x}"
-    )
-    return Gpu("amd", address, properties.get("device_id", 0), _numa_node(host, address))
-
-
-def _nvidia(host: HostRoot) -> tuple[Gpu, ...]:
-    folder = "/proc/driver/nvidia/gpus"
-    found = []
-    for name in host.names(folder):
-        address = name.lower()[-12:]
-        device = host.text(f"/sys/bus/pci/devices/{address}/device")
-        found.append(Gpu("nvidia", address, int(device, 16) if device else 0, _numa_node(host, address)))
-    return tuple(found)
-
-
-def _numa_node(host: HostRoot, address: str) -> int:
-    return int(host.text(f"/sys/bus/pci/devices/{address}/numa_node") or -1)
+def _devices(host: HostRoot) -> devices.Devices:
+    """Of one vendor: no launcher spans two."""
+    found = amd.read(host)
+    if found.gpus:
+        return found
+    other = nvidia.read(host)
+    return other._replace(notes=found.notes + other.notes)
 
 
 def _numa(host: HostRoot) -> dict[int, str]:
     folder = "/sys/devices/system/node"
-    nodes = [name for name in host.names(folder) if name.startswith("node") and name[4:].isdigit()]
+    nodes = [name for name in host.names(folder) if name.startswith("node") and name[4:].isdecimal()]
     cpus = {int(name[4:]): host.text(f"{folder}/{name}/cpulist") or "" for name in nodes}
     return {node: listed for node, listed in cpus.items() if listed}  # memory of a GPU can be a node without CPUs
+
+
+def _rocm(host: HostRoot) -> str:
+    """`6.4.1` of `6.4.1-83`."""
+    return _first_version(host, ("ROCM_PATH", "ROCM_HOME"), "/opt/rocm", {".info/version": r"(\d+(?:\.\d+)+)"})
+
+
+def _cuda(host: HostRoot) -> str:
+    """From `{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}, ...}`, or `CUDA Version 10.2.89` before CUDA 11."""
+    forms = {"version.json": r'"cuda"\s*:\s*\{[^}]*"version"\s*:\s*"([\d.]+)"', "version.txt": r"CUDA Version ([\d.]+)"}
+    return _first_version(host, ("CUDA_HOME",), "/usr/local/cuda", forms)
+
+
+def _first_version(host: HostRoot, variables: tuple[str, ...], usual: str, forms: Mapping[str, str]) -> str:
+    """The version in the first file that says one, in the folders that variables name and the usual one."""
+    folders = [*filter(None, (host.environ.get(name) for name in variables)), usual]
+    for path, form in ((f"{folder}/{name}", form) for folder in folders for name, form in forms.items()):
+        if match := re.search(form, host.text(path) or ""):
+            return match[1]
+    return ""

@@ -7,14 +7,15 @@ import os
 __all__ = ["link_atomically", "write_atomically"]
 
 
-def write_atomically(path: str, text: str) -> None:
-    """Write `text` to `path`: staged beside it, flushed to disk, renamed. A reader sees the old file or the new."""
+def write_atomically(path: str, text: str, *, durable: bool = True) -> None:
+    """Write `text` to `path`: staged beside it, flushed to disk (if `durable`), renamed: the old file or the new."""
     staged = f"{path}.{os.getpid()}.partial"
     try:
-        with open(staged, "w", encoding="utf-8") as file:
+        with open(staged, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(staged, path)
     except BaseException:
         if os.path.exists(staged):

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 __all__ = ["HostRoot"]
 
+_MAX_LINKS = 40  # as the kernel: more is a circle
+
 
 @dataclass(frozen=True, slots=True)
 class HostRoot:
@@ -21,14 +23,19 @@ class HostRoot:
     root: str = "/"
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
-    def _real(self, path: str) -> str:
-        return os.path.join(self.root, path.lstrip("/"))
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the machine that runs us, and no tree or capture of another."""
+        return self.root == "/"
 
-    def text(self, path: str) -> str | None:
-        """The text of a file of the machine, stripped; None where it cannot be read."""
+    def _real(self, path: str) -> str:
+        return os.path.join("/", path) if self.is_here else _below(self.root, path)
+
+    def text(self, path: str, limit: int = -1) -> str | None:
+        """The text of a file of the machine (its first `limit` characters), stripped; None where it cannot be read."""
         try:
             with open(self._real(path), encoding="utf-8", errors="replace") as file:
-                return file.read().strip()
+                return file.read(limit).strip()
         except OSError:
             return None
 
@@ -45,7 +52,16 @@ class HostRoot:
 
     def hostname(self) -> str:
         """The host's name as the kernel has it."""
-        return os.uname().nodename
+        if self.is_here:
+            return os.uname().nodename
+        return self.text("/proc/sys/kernel/hostname") or self.text("/etc/hostname") or os.uname().nodename
+
+    def addresses(self, name: str) -> tuple[str, ...]:
+        """The IP addresses of a host: `name` itself if it is one, else what `/etc/hosts` or the network says."""
+        if _is_address(name):
+            return (name,)
+        found = _in_hosts(self.text("/etc/hosts") or "", name)
+        return found or (_from_network(name) if self.is_here else ())
 
     def cwd(self) -> str:
         """The folder where the person stands."""
@@ -53,11 +69,17 @@ class HostRoot:
 
     def cpu_count(self) -> int:
         """CPUs that this process may run on (an allocation or a container may allow fewer than the machine has)."""
-        return len(os.sched_getaffinity(0))
+        online = "" if self.is_here else self.text("/sys/devices/system/cpu/online") or ""
+        return _length(online) or len(os.sched_getaffinity(0))
 
     def python(self) -> str:
         """The running interpreter."""
         return sys.executable
+
+    def alive(self, pid: int) -> bool:
+        """Whether a process runs on the machine. One that ended and that nobody waited for does not."""
+        state = (self.text(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+        return bool(state) and state[0] not in "ZX"
 
     def free_port(self) -> int:
         """A TCP port that nobody listens on, below those that the kernel hands out, so that it stays free a while."""
@@ -77,3 +99,72 @@ class HostRoot:
     def exists(self, path: str) -> bool:
         """Whether a file or folder of the person is there, a dangling link included."""
         return os.path.lexists(path)
+
+
+def _below(root: str, path: str) -> str:
+    """`path` with its links followed as that machine would: an absolute one starts at `root`, none leads out of it."""
+    real: list[str] = []
+    parts = path.split("/")[::-1]
+    links = 0
+    while parts:
+        part = parts.pop()
+        if part == "..":
+            del real[-1:]
+        elif part not in ("", "."):
+            target = _link(os.path.join(root, *real, part)) if links < _MAX_LINKS else ""
+            links += bool(target)
+            real = [] if target.startswith("/") else real
+            parts += target.split("/")[::-1]
+            real += [] if target else [part]
+    return os.path.join(root, *real)
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:  # no link
+        return ""
+
+
+def _length(listed: str) -> int:
+    """How many a list of the kernel names: `0-15,32` are 17."""
+    ends = [part.partition("-") for part in listed.split(",")]
+    pairs = [(first, last or first) for first, _, last in ends]
+    return sum(int(last) - int(first) + 1 for first, last in pairs if first.isdecimal() and last.isdecimal())
+
+
+def _is_address(text: str) -> bool:
+    import socket
+
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, text.partition("%")[0])
+        except (OSError, ValueError):
+            continue
+        return True
+    return False
+
+
+def _in_hosts(text: str, name: str) -> tuple[str, ...]:
+    lines = [line.partition("#")[0].lower().split() for line in text.splitlines()]
+    found = dict.fromkeys(words[0] for words in lines if name.lower() in words[1:])
+    return tuple(filter(_is_address, found))
+
+
+def _from_network(name: str, patience_s: float = 3.0) -> tuple[str, ...]:
+    """What the resolver says. It may think for half a minute when no name server answers: it is left behind then."""
+    import socket
+    import threading
+
+    found: list[str] = []
+
+    def ask() -> None:
+        try:
+            found.extend(str(info[4][0]) for info in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError):  # no such name, or none that can be asked for
+            pass
+
+    asker = threading.Thread(target=ask, daemon=True)
+    asker.start()
+    asker.join(patience_s)
+    return tuple(dict.fromkeys(found))

@@ -90,13 +90,21 @@ def reap() -> dict[int, int]:
 
 
 def keep(
-    argv: Sequence[str], environ: Mapping[str, str], cwd: str, *, control: int, status: int, output: int, folder: str
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    cwd: str,
+    *,
+    control: int,
+    status: int,
+    output: int,
+    errors: int,
+    folder: str,
 ) -> None:
     """The keeper's life, in the forked process. Never returns.
 
-    It reads commands from `control`, starts `argv` with its output on `output`, and writes to `status` the wait
-    status as a number, or `!` and the reason when the program cannot be started. `folder`, the ranks' pipes, is
-    removed if the supervisor is no longer there to do it.
+    It reads commands from `control`, starts `argv` with stdout on `output` and stderr on `errors`, and writes to
+    `status` the wait status as a number, or `!` and the reason when the program cannot be started. `folder`, the
+    ranks' pipes, is removed if the supervisor is no longer there to do it.
     """
     os.setsid()
     become_subreaper()
@@ -107,11 +115,12 @@ def keep(
         signal.signal(number, lambda *_: None)
     try:
         os.chdir(cwd)
-        child = _spawn(argv, environ, output)
+        child = _spawn(argv, environ, output, errors)
     except OSError as error:
         os.write(status, f"!{error.strerror}: {argv[0]}".encode())
         os._exit(127)
     os.close(output)
+    os.close(errors)
     result = _watch(child, control, wakeup)
     end_all(_LEFTOVER_GRACE_S)
     try:
@@ -121,9 +130,9 @@ def keep(
     os._exit(0)
 
 
-def _spawn(argv: Sequence[str], environ: Mapping[str, str], output: int) -> int:
+def _spawn(argv: Sequence[str], environ: Mapping[str, str], output: int, errors: int) -> int:
     null = os.open(os.devnull, os.O_RDONLY)
-    actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
+    actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, errors, 2)]
     defaults = set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}
     return os.posix_spawnp(argv[0], list(argv), dict(environ), file_actions=actions, setpgroup=0, setsigdef=defaults)
 

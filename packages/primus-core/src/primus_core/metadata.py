@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["EntryPoint", "entry_points", "module_summary", "version_of"]
+__all__ = ["EntryPoint", "entry_points", "module_summary", "packages", "version_of"]
 
 
 class EntryPoint:
@@ -78,6 +78,11 @@ def version_of(package: str) -> str:
     """The installed version of `package` (any spelling), or an empty string."""
     wanted = package.replace("_", "-").lower()
     return next((version for name, version in map(_package_of, _folders()) if name == wanted), "")
+
+
+def packages() -> "dict[str, str]":
+    """Every installed package with its version."""
+    return {name: version for name, version in map(_package_of, _folders()) if version}
 
 
 def module_summary(module: str) -> str:

@@ -172,6 +172,11 @@ class Plan:
     parent: str = ""
     """The run directory that this run replays."""
 
+    def environ(self, caller: Mapping[str, str]) -> dict[str, str]:
+        """The whole environment of the steps, where Primus itself was called with that of `caller`."""
+        inherited = {name: value for name, value in caller.items() if name not in self.unset}
+        return {**inherited, **{variable.name: variable.value for variable in self.environment}}
+
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON values, with every secret replaced by `SECRET`."""
         data = _plain(self)

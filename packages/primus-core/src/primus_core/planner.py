@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from primus_core import environment, metadata, variables
+from primus_core import scripts as script_files
 from primus_core.arguments import Parser, flags_of, parse_segment
 from primus_core.contracts import Runtime, RuntimeCall, Task, TaskCall, TaskPlan
 from primus_core.errors import RequestError
-from primus_core.facts import Facts
-from primus_core.plan import SCHEMA, Plan, Variable
+from primus_core.facts import Facts, read
+from primus_core.host import HostRoot
+from primus_core.plan import SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable
 from primus_core.plugins import Catalogue
 from primus_core.request import Layer, Request
 from primus_core.rundir import place
+from primus_core.scripts import Spoken
 from primus_core.secrets import redact_words, values_in
+from primus_core.system_config import FILE, SystemConfig, apply_defaults
 
-__all__ = ["Planned", "plan", "runtime_parser", "task_parser"]
+if TYPE_CHECKING:
+    from primus_core.replay import Replay
+
+__all__ = ["Planned", "hook_folders", "plan", "runtime_parser", "task_parser"]
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A plan, and the switches of the command line that are not part of it."""
+class Planned(NamedTuple):
+    """A plan, what it was made from, and the switches of the command line that are not part of it."""
 
     plan: Plan
-    dry_run: bool
-    json: bool
-    debug: bool
+    facts: Facts
+    switches: argparse.Namespace
+    """`dry_run`, `json`, `debug`, `assume_host` of the runtime; `check` and `force` of a replay."""
+    replay: Replay | None = None
 
 
 def runtime_parser(runtime: Runtime, segment: str = "") -> Parser:
@@ -41,6 +50,9 @@ def runtime_parser(runtime: Runtime, segment: str = "") -> Parser:
     parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
     parser.add_argument("--json", action="store_true", help="with --dry-run: the plan as JSON")
     parser.add_argument("--debug", action="store_true", help="more text: torchrun's own, and tracebacks of Primus")
+    parser.add_argument(
+        "--assume-host", metavar="FILE", default="", help="plan for the machine of `primus env capture`; with --dry-run"
+    )
     runtime.add_arguments(parser)
     return parser
 
@@ -52,31 +64,227 @@ def task_parser(task: Task, name: str, segment: str = "") -> Parser:
     return parser
 
 
-def plan(request: Request, facts: Facts, catalogue: Catalogue, command: tuple[str, ...]) -> Planned:
-    """The plan for `request` on the machine of `facts`.
+def plan(
+    request: Request,
+    host: HostRoot,
+    catalogue: Catalogue,
+    command: tuple[str, ...],
+    *,
+    spoken: Spoken | None = None,
+    first: Planned | None = None,
+) -> Planned:
+    """The plan for `request` on the machine that `host` reads.
+
+    With `spoken`, what hooks and patches of the `first` plan said, the plan for the same run with that.
 
     Raises:
         RequestError: anything about the request or its files is wrong.
+        MachineError: a run that is to be replayed is incomplete or damaged.
     """
-    layer = _only_layer(request)
-    runtime = catalogue.runtime(layer.runtime)
-    parser = runtime_parser(runtime, _segment(layer.segment, layer.runtime))
-    args = parse_segment(parser, layer.words)
-    if not request.task:
-        raise RequestError(
-            f"`primus {layer.runtime}` needs a task",
-            why="nothing follows the runtime's options",
-            fix=f"primus {layer.runtime} -- <task>; tasks: {', '.join(catalogue.names('tasks'))}",
+    return _Planning(request, host, catalogue, spoken or Spoken(), first).planned(command)
+
+
+class _Planning:
+    def __init__(
+        self,
+        request: Request,
+        host: HostRoot,
+        catalogue: Catalogue,
+        spoken: Spoken,
+        first: Planned | None,
+    ) -> None:
+        self.request, self.catalogue, self.spoken, self.first = request, catalogue, spoken, first
+        self.system = system = catalogue.system
+        layer = _only_layer(request)
+        self.runtime = catalogue.runtime(layer.runtime)
+        self.parser = runtime_parser(self.runtime, _segment(layer.segment, layer.runtime))
+        apply_defaults(self.parser, system.section(layer.runtime))
+        self.args = parse_segment(self.parser, layer.words)
+        if not request.task:
+            raise RequestError(
+                f"`primus {layer.runtime}` needs a task",
+                why="nothing follows the runtime's options",
+                fix=f"primus {layer.runtime} -- <task>; tasks: {', '.join(catalogue.names('tasks'))}",
+            )
+        if self.args.assume_host:
+            from primus_core import capture
+
+            host = capture.read(self.args.assume_host, host)
+        self.facts = first.facts if first else read(host)
+
+    def planned(self, command: tuple[str, ...]) -> Planned:
+        said = {v.name: v.value for v in self.spoken.environment}
+        self.facts = self.facts._replace(environ={**self.facts.environ, **said})
+        if self.request.replay:
+            return self.replayed(self.request.replay, "", command, _switches(self.args, self.request, None))
+        task, name, words = self.catalogue.task(self.request.task)
+        if not (self.first and self.first.replay):  # the settings of a replay are those of its snapshot
+            words = (*words, *self.spoken.words)
+        sub = task_parser(task, name, _segment(self.request.task_segment, name))
+        task_args = parse_segment(sub, words, elsewhere=set(flags_of(self.parser)) - set(flags_of(sub)))
+        if directory := getattr(task_args, "replay", ""):
+            _refuse_settings(directory, task_args)
+            return self.replayed(directory, name, command, _switches(self.args, self.request, task_args))
+        place_in_job = self.runtime.distributed(self.args, self.facts)
+        task_plan = task.plan(TaskCall(words, task_args, self.facts, place_in_job, self.place))
+        low, notes = self.profile(task_plan.framework, place_in_job)
+        scripts = self.scripts(task_plan, name, words)
+        whole = replace(task_plan, environment=(*low, *task_plan.environment), notes=(*task_plan.notes, *notes))
+        result = self.assemble(whole, name, task.scope, place_in_job, scripts)
+        return self.finished(result, command, _switches(self.args, self.request, task_args))
+
+    def place(self, workspace: str, exp_name: str) -> RunPlace:
+        return self.first.plan.place if self.first else place(self.facts, workspace, exp_name)
+
+    def finished(self, result: Plan, command: tuple[str, ...], switches: argparse.Namespace) -> Planned:
+        secrets = values_in(result, self.facts.environ)
+        result = replace(
+            result,
+            command=redact_words(command, secrets),
+            steps=tuple(replace(s, argv=redact_words(s.argv, secrets)) if s.script else s for s in result.steps),
         )
-    task, name, words = catalogue.task(request.task)
-    sub = task_parser(task, name, _segment(request.task_segment, name))
-    task_args = parse_segment(sub, words, elsewhere=set(flags_of(parser)) - set(flags_of(sub)))
-    place_in_job = runtime.distributed(args, facts)
-    call = TaskCall(words, task_args, facts, place_in_job, lambda workspace, exp: place(facts, workspace, exp))
-    task_plan = task.plan(call)
-    result = _assemble(task_plan, name, args, runtime, RuntimeCall(args, facts, place_in_job, task_plan, task.scope))
-    result = replace(result, command=redact_words(command, values_in(result, facts.environ)))
-    return Planned(result, args.dry_run or request.dry_run, args.json, args.debug or request.debug)
+        return Planned(result, self.facts, switches)
+
+    def replayed(self, directory: str, name: str, command: tuple[str, ...], switches: argparse.Namespace) -> Planned:
+        """The plan of a saved run, for here."""
+        from primus_core import replay, saved
+
+        if self.first and self.first.replay:
+            kept = self.first.replay
+        else:
+            kept = replay.prepare(saved.load(os.path.realpath(os.path.join(self.facts.cwd, directory))), self.facts, self.place)
+        if name and kept.plan.task != name:
+            raise RequestError(
+                f"{directory} is a run of '{kept.plan.task}', not of '{name}'", fix=f"primus replay {directory}"
+            )
+        facts, self.facts = self.facts, self.facts._replace(environ=kept.environ)
+        place_in_job = self.runtime.distributed(self.args, self.facts)
+        low = _network(self.facts, place_in_job)[0]
+        task_plan = replace(kept.task, environment=low)
+        result = self.assemble(task_plan, kept.plan.task, kept.plan.scope, place_in_job, kept.scripts, kept)
+        self.facts = facts
+        return self.finished(result, command, switches)._replace(replay=kept)
+
+    def profile(self, framework: str, place_in_job: Distributed) -> tuple[tuple[Variable, ...], tuple[str, ...]]:
+        """The variables that the GPU's profile and the network ask for, weakest first, and what to know of them."""
+        from primus_core import profiles
+
+        file = getattr(self.args, "profile", "") or self.system.profile
+        own, notes = profiles.variables(
+            self.facts, framework=framework, profile_file=file, folders=profiles.installed()
+        )
+        network, more = _network(self.facts, place_in_job)
+        return (*own, *network), (*self.facts.notes, *notes, *more)
+
+    def scripts(self, task: TaskPlan, name: str, words: tuple[str, ...]) -> tuple[Step, ...]:
+        """Hooks and patches as steps. They get the task's words as arguments."""
+        cwd = self.facts.cwd
+        action = [word for word in words[:1] if not word.startswith("-")]
+        folders = hook_folders(self.facts, self.system, task.folder, getattr(self.args, "hooks", []))
+        found = [("hook", path) for path in script_files.hook_files(folders, (*name.split(), *action))]
+        patches = script_files.patch_files([*self.system.patches, *getattr(self.args, "patch", [])], cwd)
+        return tuple(
+            script_files.step(
+                kind,  # type: ignore[arg-type]  # one of the two
+                path,
+                (*name.split(), *words),
+                python=self.facts.python,
+                cwd=cwd,
+                timeout_s=self.system.hook_timeout_s,
+            )
+            for kind, path in (*found, *(("patch", path) for path in patches))
+        )
+
+    def assemble(
+        self,
+        task: TaskPlan,
+        name: str,
+        scope: Scope,
+        place_in_job: Distributed,
+        scripts: tuple[Step, ...],
+        kept: Replay | None = None,
+    ) -> Plan:
+        args = self.args
+        caller = {k: v for k, v in self.facts.host.environ.items() if not kept or k not in kept.unset}
+        planned = self.runtime.plan(RuntimeCall(args, self.facts, place_in_job, task, scope))
+        options = environment.from_options(getattr(args, "env", []), self.facts.environ)
+        own = (
+            Variable(variables.RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),
+            Variable(variables.RUN_ID, task.place.run_id, "primus", "names the run"),
+            Variable(variables.METRICS_FILE, f"{task.place.directory}/metrics.jsonl", "primus", "step metrics go here"),
+        )
+        return Plan(
+            schema=SCHEMA,
+            primus_version=metadata.version_of("primus-core"),
+            command=(),
+            runtime=self.runtime.name,
+            task=name,
+            place=task.place,
+            distributed=place_in_job,
+            environment=environment.resolve(
+                caller,
+                low=task.environment,
+                forced=(*planned.environment, *own),
+                hooks=(*(kept.restored if kept else ()), *self.spoken.environment),
+                options=options,
+            ),
+            steps=(*scripts, *planned.steps),
+            files=task.files,
+            requires=tuple(dict.fromkeys((*task.requires, *planned.requires))),
+            config=task.config,
+            notes=task.notes,
+            next_steps=task.next_steps,
+            metrics_rank=task.metrics_rank,
+            grace_period_s=getattr(args, "grace_period", 8.0),
+            log_file=_log_file(getattr(args, "log_file", ""), self.facts),
+            python=self.facts.python,
+            worker=task.worker,
+            scope=scope,
+            framework=task.framework,
+            model=task.model,
+            gpu_model=self.facts.gpu_model,
+            unset=kept.unset if kept else (),
+            parent=kept.saved.directory if kept else "",
+        )
+
+
+def hook_folders(facts: Facts, system: SystemConfig, beside: str, given: Sequence[str]) -> list[str]:
+    """Where hooks are looked for: beside the project's `primus.yaml`, what it names, beside the request, `--hooks`."""
+    project = facts.cwd if os.path.exists(os.path.join(facts.cwd, FILE)) else ""
+    implied = [os.path.join(facts.cwd, folder, "hooks") for folder in (project, beside) if folder]
+    whole = [os.path.normpath(os.path.join(facts.cwd, os.path.expanduser(folder))) for folder in given]
+    return [*filter(os.path.isdir, implied), *system.hook_folders, *whole]
+
+
+def _network(facts: Facts, place_in_job: Distributed) -> tuple[tuple[Variable, ...], tuple[str, ...]]:
+    from primus_core import network
+
+    return network.choose(
+        facts,
+        has_gpus=bool(facts.gpus),
+        nnodes=place_in_job.nnodes,
+        master_address=place_in_job.master_addr,
+        user_environ=facts.environ,
+    )
+
+
+def _refuse_settings(directory: str, task_args: argparse.Namespace) -> None:
+    if getattr(task_args, "config", "") or getattr(task_args, "overrides", []):
+        raise RequestError(
+            "a replay takes no settings: it has those of its run",
+            fix=f"to change some: --config {directory}/config/primus_config.yaml key=value, without --replay",
+        )
+
+
+def _switches(args: argparse.Namespace, request: Request, task_args: argparse.Namespace | None) -> argparse.Namespace:
+    return argparse.Namespace(
+        dry_run=args.dry_run or request.dry_run,
+        json=args.json,
+        debug=args.debug or request.debug,
+        assume_host=args.assume_host,
+        check=request.check or getattr(task_args, "check", False),
+        force=request.force or getattr(task_args, "force", False),
+    )
 
 
 def _segment(number: int, name: str) -> str:
@@ -88,37 +296,6 @@ def _only_layer(request: Request) -> Layer:
         first, second = request.layers[0].runtime, request.layers[1].runtime
         raise RequestError(f"segment 2: '{second}' cannot run inside '{first}'", fix="drop one of the two")
     return request.layers[0]
-
-
-def _assemble(task: TaskPlan, name: str, args: argparse.Namespace, runtime: Runtime, call: RuntimeCall) -> Plan:
-    planned = runtime.plan(call)
-    options = environment.from_options(getattr(args, "env", []), call.facts.environ)
-    own = (
-        Variable(variables.RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),
-        Variable(variables.RUN_ID, task.place.run_id, "primus", "names the run"),
-        Variable(variables.METRICS_FILE, f"{task.place.directory}/metrics.jsonl", "primus", "step metrics go here"),
-    )
-    return Plan(
-        schema=SCHEMA,
-        primus_version=metadata.version_of("primus-core"),
-        command=(),
-        runtime=runtime.name,
-        task=name,
-        place=task.place,
-        distributed=call.distributed,
-        environment=environment.merge(
-            call.facts.environ, low=task.environment, forced=(*planned.environment, *own), options=options
-        ),
-        steps=planned.steps,
-        files=task.files,
-        requires=tuple(dict.fromkeys((*task.requires, *planned.requires))),
-        config=task.config,
-        notes=task.notes,
-        next_steps=task.next_steps,
-        metrics_rank=task.metrics_rank,
-        grace_period_s=getattr(args, "grace_period", 8.0),
-        log_file=_log_file(getattr(args, "log_file", ""), call.facts),
-    )
 
 
 def _log_file(path: str, facts: Facts) -> str:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from primus_core import metadata
 from primus_core.contracts import Runtime, Task
 from primus_core.errors import MachineError, PrimusError, RequestError
 from primus_core.host import HostRoot
-from primus_core.project import Project, find
+from primus_core.system_config import SystemConfig, load
 
 if TYPE_CHECKING:
     from primus_core.backend import Backend
+    from primus_core.hook_data import HookPlugin
+    from primus_core.hook_files import Declared
 
 __all__ = ["Catalogue", "Plugin", "task_name"]
 
@@ -86,43 +89,61 @@ def _installed() -> Iterator[Plugin]:
         )
 
 
-def _dropped_in(project: Project) -> Iterator[Plugin]:
-    from primus_core import registration  # reads the files as text: only where a project names some
+def _dropped_in(paths: Iterable[str]) -> Iterator[Plugin]:
+    from primus_core import hook_files, registration  # they read the files as text: only where a project names some
 
-    for path in project.plugin_files:
+    for path in paths:
+        source = os.path.relpath(path)
         try:
-            declared = registration.declared(path)
+            tree = registration.parsed(path)
         except PrimusError as error:  # one broken file must not break the commands of the others
-            yield _broken(os.path.relpath(path), error)
+            yield Plugin(_meant(path), f"({source})", source, path, lambda: "", partial(_raise, error))
             continue
-        for name, summary in declared:
-            yield Plugin(
-                kind="tasks",
-                name=name,
-                source=os.path.relpath(path),
-                target=path,
-                summary=lambda summary=summary: summary,  # type: ignore[misc]  # bound now
-                loader=lambda path=path, name=name: registration.load(path)[name],  # type: ignore[misc]
-            )
+        for name, summary in registration.declared(tree):
+            yield Plugin("tasks", name, source, path, partial(str, summary), partial(_task_in, path, name))
+        if hooks := hook_files.declared(tree):
+            name = source.removesuffix(".py")  # whole, as no two files may have one name
+            yield Plugin("hooks", name, source, path, lambda: "", partial(_hooks_in, path, hooks))
 
 
-def _broken(source: str, error: PrimusError) -> Plugin:
-    def load() -> Any:
-        raise error
+def _meant(path: str) -> str:
+    """The kind of a file that cannot be read as Python: a launch without the hooks in it must not pass in silence."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return "hooks" if "hookimpl" in file.read() else "tasks"
+    except OSError:
+        return "tasks"
 
-    return Plugin("tasks", f"({source})", source, source, lambda: "", load)
+
+def _raise(error: PrimusError) -> Any:
+    raise error
+
+
+def _task_in(path: str, name: str) -> Any:
+    from primus_core import registration
+
+    return registration.load(path)[name]
+
+
+def _hooks_in(path: str, hooks: Sequence[Declared]) -> Any:
+    from primus_core import hook_files, registration
+
+    hook_files.check(hooks, os.path.relpath(path))
+    return registration.module(path)
 
 
 class Catalogue:
     """All plugins that are here, by kind and name."""
 
-    def __init__(self, project: Project) -> None:
-        self.plugins = [*_installed(), *(_dropped_in(project) if project.plugin_files else ())]
+    def __init__(self, system: SystemConfig) -> None:
+        self.system = system
+        files = system.plugin_files
+        self.plugins = [*_installed(), *(_dropped_in(files) if files else ())]
 
     @classmethod
-    def here(cls, host: HostRoot) -> Catalogue:
-        """The plugins of this environment and of the project in the current folder."""
-        return cls(find(host.cwd(), host.environ))
+    def here(cls, host: HostRoot, extra: str = "") -> Catalogue:
+        """The plugins of this environment and of the files that the system config names (`extra`: its last layer)."""
+        return cls(load(host, extra))
 
     def of(self, kind: str) -> list[Plugin]:
         """The plugins of one kind, by name."""
@@ -175,6 +196,22 @@ class Catalogue:
     def backend(self, name: str) -> Backend:
         """The backend of that name, loaded."""
         return cast("Backend", self.find("backends", name).load())
+
+    def hook_plugins(self) -> tuple[HookPlugin, ...]:
+        """The plugins with Python hooks, as data. Those of a person's own files are checked, without running them.
+
+        Raises:
+            ConfigError: a hook in a file has a name or an argument that no hook has.
+        """
+        if not (plugins := self.of("hooks")):
+            return ()
+        from primus_core import hook_files, registration
+        from primus_core.hook_data import HookPlugin
+
+        files = {plugin.target for plugin in plugins if os.path.isabs(plugin.target)}
+        for path in sorted(files):
+            hook_files.check(hook_files.declared(registration.parsed(path)), os.path.relpath(path))
+        return tuple(HookPlugin(p.source, p.target.rstrip(":"), p.target in files) for p in plugins)
 
     def first_words(self, kind: str) -> set[str]:
         """What a segment of that kind may begin with, the names of packages not installed included."""

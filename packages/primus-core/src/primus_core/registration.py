@@ -16,8 +16,10 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from primus_core import variables
@@ -28,7 +30,7 @@ from primus_core.plan import Worker
 if TYPE_CHECKING:
     from primus_core.arguments import Parser
 
-__all__ = ["FunctionTask", "WorkerCall", "declared", "load", "register_task"]
+__all__ = ["FunctionTask", "WorkerCall", "declared", "load", "module", "parsed", "register_task"]
 
 _DECORATORS = ("register_task", "register_subcommand")
 
@@ -83,19 +85,23 @@ def register_task(name: str, *, scope: Scope = "run") -> Callable[[Function], Fu
     return mark
 
 
-def declared(path: str) -> list[tuple[str, str]]:
-    """The (name, help) of each task in the file, found in its text.
+def parsed(path: str) -> ast.Module:
+    """The file's text as a tree: what it declares is found without running it.
 
     Raises:
         ConfigError: the file is no Python.
     """
     try:
         with open(path, encoding="utf-8") as file:
-            tree = ast.parse(file.read(), path)
+            return ast.parse(file.read(), path)
     except (OSError, SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         where = f"{path}:{line}" if line else path
         raise ConfigError("this plugin file cannot be read", where=where, why=str(error)) from None
+
+
+def declared(tree: ast.Module) -> list[tuple[str, str]]:
+    """The (name, help) of each task in a file's tree."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     return [(name, _first_line(f)) for f in functions for d in f.decorator_list if (name := _registered(d))]
 
@@ -116,16 +122,22 @@ def _first_line(function: ast.FunctionDef) -> str:
     return (ast.get_docstring(function) or "").partition("\n")[0]
 
 
-def load(path: str) -> dict[str, FunctionTask]:
-    """Run the file and return its tasks by name. Whatever it raises comes through."""
+def module(path: str) -> ModuleType:
+    """Run the file. Whatever it raises comes through."""
     name = "primus_plugin_" + os.path.basename(path).removesuffix(".py")
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[name] = made  # dataclasses look their module up there
+    spec.loader.exec_module(made)
+    return made
+
+
+def load(path: str) -> dict[str, FunctionTask]:
+    """Run the file and return its tasks by name. Whatever it raises comes through."""
     tasks: dict[str, FunctionTask] = {}
-    for value in vars(module).values():
+    for value in vars(module(path)).values():
         if marked := getattr(value, "__primus_task__", None):
             tasks[marked[0]] = FunctionTask(marked[0], marked[1], value, path)
     return tasks
@@ -145,6 +157,4 @@ def _main(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    import sys
-
     raise SystemExit(_main(sys.argv[1:]))

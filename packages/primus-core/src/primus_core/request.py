@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from primus_core.errors import RequestError, suggestion
 
-__all__ = ["Layer", "Request", "parse"]
+__all__ = ["Layer", "Request", "config_of", "parse"]
 
 
 class Layer(NamedTuple):
@@ -30,6 +30,14 @@ class Request(NamedTuple):
     task: tuple[str, ...]
     dry_run: bool = False
     debug: bool = False
+    config: str = ""
+    """A further layer of the system config: a file."""
+    replay: str = ""
+    """A run directory whose run is wanted again."""
+    check: bool = False
+    """Only say whether the replay could be the same run."""
+    force: bool = False
+    """Replay it all the same."""
 
     @property
     def task_segment(self) -> int:
@@ -43,10 +51,8 @@ def parse(words: Sequence[str], runtimes: Collection[str], tasks: Collection[str
     Raises:
         RequestError: an empty segment, an unknown runtime or task, or no task at all.
     """
-    flags = {"--dry-run": False, "--debug": False}
     rest = list(words)
-    while rest and rest[0] in flags:
-        flags[rest.pop(0)] = True
+    flags, config = _global(rest)
     layers: list[Layer] = []
     while True:
         end = rest.index("--") if "--" in rest else len(rest)
@@ -56,11 +62,30 @@ def parse(words: Sequence[str], runtimes: Collection[str], tasks: Collection[str
             raise _nothing(number, bool(layers), bool(rest), tasks)
         if head not in runtimes:
             _require_task(head, number, bool(layers), runtimes, tasks, rest)
-            return Request(tuple(layers), tuple(rest), flags["--dry-run"], flags["--debug"])
+            return Request(tuple(layers), tuple(rest), "--dry-run" in flags, "--debug" in flags, config)
         layers.append(Layer(head, tuple(rest[1:end]), number))
         if end == len(rest):
-            return Request(tuple(layers), (), flags["--dry-run"], flags["--debug"])
+            return Request(tuple(layers), (), "--dry-run" in flags, "--debug" in flags, config)
         rest = rest[end + 1 :]
+
+
+def config_of(words: Sequence[str]) -> str:
+    """The file that the global `--config` names, or nothing."""
+    return _global(list(words))[1]
+
+
+def _global(rest: list[str]) -> tuple[set[str], str]:
+    """Take the global options from the front of `rest`: the switches, and the file of `--config`."""
+    flags, config = set(), ""
+    while rest and rest[0].partition("=")[0] in ("--dry-run", "--debug", "--config"):
+        flag, equals, value = rest.pop(0).partition("=")
+        if flag != "--config":
+            flags.add(flag)
+            continue
+        config = value if equals else rest.pop(0) if rest else ""
+        if not config:
+            raise RequestError("--config needs a file", fix="primus --config site.yaml direct -- ...")
+    return flags, config
 
 
 def _nothing(number: int, nested: bool, dashes: bool, tasks: Collection[str]) -> RequestError:

@@ -13,6 +13,7 @@ __all__ = [
     "is_secret_setting",
     "looks_secret",
     "redact",
+    "redact_text",
     "redact_words",
     "secret_values",
     "values_in",
@@ -84,6 +85,25 @@ def redact(text: str, values: Iterable[str] = ()) -> str:
     for value in values:
         text = text.replace(value, SECRET)
     return _IN_URL.sub(rf"\1:{SECRET}@", _SHAPES.sub(SECRET, text))
+
+
+# `HF_TOKEN=abc`, `api_key: "abc"`: a name that says so, and a literal value up to the end of its line or quotes.
+_ASSIGNED = re.compile(
+    r"""(?<![\w.-])([A-Za-z_][\w-]*)(["']?\s*[:=]\s*)(?:(["'])([^"'\s]{6,})\3|([\w+/=~.-]{6,})(?=\s*$))""", re.M
+)
+
+
+def redact_text(text: str, values: Iterable[str] = ()) -> str:
+    """`redact` for whole files of code and settings: also a literal that is assigned to a secret's name."""
+    return _ASSIGNED.sub(_without_literal, redact(text, values))
+
+
+def _without_literal(match: re.Match[str]) -> str:
+    name, between, quote, quoted, bare = match.groups()
+    literal = quoted or (bare if name.isupper() or any(c.isdigit() for c in bare) else "")
+    if not literal or not (is_secret_key(name) or (name.isupper() and is_secret_name(name))):
+        return match[0]
+    return f"{name}{between}{quote or ''}{SECRET}{quote or ''}"
 
 
 def redact_words(words: Iterable[str], values: Iterable[str] = ()) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from primus_core.plan import Distributed, Plan, PlannedFile, Step, Variable
+from primus_core.plan import SECRET, Distributed, Plan, PlannedFile, Step, Variable
 
 __all__ = ["script"]
 
@@ -37,11 +37,13 @@ def _variables(variables: tuple[Variable, ...]) -> str:
     if not variables:
         return ""
     width = max(len(v.name) for v in variables)
-    rows = [
-        f"#   {v.name:<{width}}  {'<secret>' if v.secret else v.value}  ({v.origin}{': ' + v.why if v.why else ''})"
-        for v in variables
-    ]
+    rows = [f"#   {v.name:<{width}}  {SECRET if v.secret else v.value}  ({_reason(v)})" for v in variables]
     return "\n".join(["# environment", *(row.replace("\n", "\\n") for row in rows)])
+
+
+def _reason(variable: Variable) -> str:
+    over = ", ".join(f"{SECRET if variable.secret else value} ({origin})" for value, origin in variable.overrode)
+    return ": ".join(filter(None, (variable.origin, variable.why))) + (f"; instead of {over}" if over else "")
 
 
 def _files(plan: Plan) -> str:
@@ -64,10 +66,13 @@ def _join(plan: Plan, path: str) -> str:
 
 
 def _step(step: Step, plan: Plan) -> str:
-    settings = [f"{v.name}={v.value}" for v in plan.environment if not v.secret]
+    settings = [word for name in plan.unset for word in ("-u", name)]
+    settings += [f"{v.name}={v.value}" for v in plan.environment if not v.secret]
     secrets = [v.name for v in plan.environment if v.secret]
     ranks = f", {step.ranks} rank{'s' if step.ranks != 1 else ''}" if step.ranks else ""
     lines = [f"# step: {step.name}{ranks}"]
+    if step.script:
+        lines.append("# what it says by env.NAME=VALUE and extra.name=value, Primus adds to the plan; a shell does not")
     lines += [f"# export {name} yourself: its value is a secret" for name in secrets]
     lines.append(f"cd {shlex.quote(step.cwd)} && env {shlex.join([*settings, *step.argv])}")
     return "\n".join(lines)

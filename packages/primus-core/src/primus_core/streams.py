@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from primus_core.secrets import MAY_HIDE_SECRET, redact
 
-__all__ = ["Channel", "RankPipes", "shown"]
+__all__ = ["Channel", "Mask", "RankPipes", "shown"]
 
 _PIPE_SIZE = 1 << 20
 _LONGEST_LINE = 1 << 16
@@ -27,18 +27,42 @@ def shown(rank: int, line: bytes, metrics_rank: int) -> bool:
     return rank == 0 or bool(_LOUD.search(line))
 
 
+class Mask:
+    """Hides secret values in what passes by. A script may name further ones while it runs."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self.secrets: tuple[str, ...] = ()
+        self.encoded: tuple[bytes, ...] = ()
+        self.add(secrets)
+
+    def add(self, secrets: Sequence[str]) -> None:
+        """Hide these, too."""
+        known = sorted({*self.secrets, *secrets}, key=len, reverse=True)
+        self.secrets = tuple(known)
+        self.encoded = tuple(secret.encode("utf-8", "surrogateescape") for secret in known)
+
+    def __call__(self, text: bytes) -> bytes:
+        if not MAY_HIDE_SECRET.search(text) and not any(secret in text for secret in self.encoded):
+            return text  # the common case pays for nothing else
+        return redact(text.decode("utf-8", "surrogateescape"), self.secrets).encode("utf-8", "surrogateescape")
+
+    def begun(self, text: bytes) -> int:
+        """How many bytes at the end of `text` may be the beginning of a secret."""
+        return max((n for s in self.encoded for n in range(1, len(s)) if text.endswith(s[:n])), default=0)
+
+
 @dataclass(slots=True)
 class Channel:
-    """One pipe of one rank. `sink(data, whole)` gets masked text; `whole` is False for an unfinished line."""
+    """One pipe of one process. `sink(data, whole)` gets masked text; `whole` is False for an unfinished line.
+
+    `tap` gets each whole line before it is masked.
+    """
 
     descriptor: int
-    secrets: tuple[str, ...]
+    mask: Mask
     sink: Callable[[bytes, bool], None]
+    tap: Callable[[bytes], None] | None = None
     _rest: bytes = field(default=b"")
-    _encoded: tuple[bytes, ...] = ()
-
-    def __post_init__(self) -> None:
-        self._encoded = tuple(secret.encode("utf-8", "surrogateescape") for secret in self.secrets)
 
     def read(self) -> bool:
         """Take what is there. False: there was nothing (or the writers are gone)."""
@@ -50,30 +74,36 @@ class Channel:
             return False
         whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
         if newline:
-            self.sink(self._mask(whole + newline), True)
-        if len(self._rest) > _LONGEST_LINE:
+            self._pass(whole + newline)
+        if len(self._rest) > _LONGEST_LINE and self.tap:
+            rest, self._rest = self._rest, b""
+            self._pass(rest)
+        elif len(self._rest) > _LONGEST_LINE:
             self.flush()
         return True
 
+    def _pass(self, lines: bytes) -> None:
+        if self.tap:
+            for line in lines.splitlines():
+                self.tap(line)
+        self.sink(self.mask(lines), True)
+
     def flush(self) -> None:
         """Hand on an unfinished line (a progress bar), less an end that may be the beginning of a secret."""
-        keep = max((n for s in self._encoded for n in range(1, len(s)) if self._rest.endswith(s[:n])), default=0)
+        if self.tap:
+            return  # a script's line is read whole, or the secret in it would be told too late
+        keep = self.mask.begun(self._rest)
         ready, self._rest = self._rest[: len(self._rest) - keep], self._rest[len(self._rest) - keep :]
         if ready:
-            self.sink(self._mask(ready), False)
+            self.sink(self.mask(ready), False)
 
     def finish(self) -> None:
         """Read to the end and hand on everything."""
         while self.read():
             pass
         if self._rest:
-            self.sink(self._mask(self._rest), True)
+            self._pass(self._rest)
             self._rest = b""
-
-    def _mask(self, text: bytes) -> bytes:
-        if not MAY_HIDE_SECRET.search(text) and not any(secret in text for secret in self._encoded):
-            return text  # the common case pays for nothing else
-        return redact(text.decode("utf-8", "surrogateescape"), self.secrets).encode("utf-8", "surrogateescape")
 
 
 class RankPipes:

@@ -15,7 +15,7 @@ from primus_core import variables
 from primus_core.keeper import COMMANDS, become_subreaper, end_all, keep
 from primus_core.outlet import Outlet
 from primus_core.plan import Step
-from primus_core.streams import Channel, RankPipes, shown
+from primus_core.streams import Channel, Mask, RankPipes, shown
 
 __all__ = ["Ended", "Signals", "Watch", "supervise"]
 
@@ -34,6 +34,8 @@ class Ended:
     """The signal that the person or scheduler sent, if any."""
     dropped: int = 0
     """Bytes of log text that could not be written: the disk is full, or too slow."""
+    timed_out: bool = False
+    """It took longer than its step allows, and was ended for it."""
 
 
 class Signals:
@@ -66,7 +68,9 @@ class Watch:
     """What the supervisor is told: where the logs go, what to hide, whom to tell."""
 
     log_dir: str
-    secrets: tuple[str, ...]
+    launch_log: str
+    """What plain processes and the launcher print."""
+    mask: Mask
     signals: Signals
     grace_s: float
     metrics_rank: int = 0
@@ -74,6 +78,10 @@ class Watch:
     show_launcher: bool = False
     """Also show the launcher's own text (torchrun's) on the console."""
     on_signal: Callable[[int], None] = lambda _: None
+    on_line: Callable[[bytes], None] | None = None
+    """Gets each line of a plain process's stdout, unmasked: scripts speak by lines."""
+    poll: Callable[[], None] = lambda: None
+    """Called several times a second."""
     _files: dict[str, int] = field(default_factory=dict)
 
     def file(self, name: str) -> int:
@@ -110,12 +118,14 @@ def supervise(step: Step, environ: Mapping[str, str], watch: Watch) -> Ended:
 class _Supervisor:
     def __init__(self, step: Step, environ: Mapping[str, str], watch: Watch, pipes: RankPipes | None) -> None:
         self.step, self.watch, self.pipes = step, watch, pipes
-        self.keeper, self.control, self.status, self.output = _fork_keeper(step, environ, pipes)
+        self.keeper, self.control, self.status, self.output, self.errors = _fork_keeper(step, environ, pipes)
         # Threads only from here on: forking a process that has some is not safe.
         self.files, self.console = Outlet(limit=_FILE_BUFFER), Outlet(limit=_CONSOLE_BUFFER)
         self.channels: dict[int, Channel] = {}
         self.forwarded = 0
         self.kill_at = float("inf")
+        self.ends_at = time.monotonic() + step.timeout_s if step.timeout_s else float("inf")
+        self.timed_out = False
 
     def run(self) -> Ended:
         self.files.start()
@@ -127,21 +137,22 @@ class _Supervisor:
         self.console.close(2.0)
         if self.files.close(30.0):  # a thread that still writes keeps its descriptors
             self.watch.close()
-        for descriptor in (self.control, self.status, self.output):
+        for descriptor in (self.control, self.status, self.output, self.errors):
             os.close(descriptor)
         return self._ended(text)
 
     def _open_channels(self) -> None:
-        secrets = self.watch.secrets
-        self.channels[self.output] = Channel(self.output, secrets, self._launcher_text)
+        mask = self.watch.mask
+        self.channels[self.output] = Channel(self.output, mask, self._launcher_text, self.watch.on_line)
+        self.channels[self.errors] = Channel(self.errors, mask, self._launcher_text)
         for rank, suffix, descriptor in self.pipes or ():
             sink = self._rank_sink(rank, 1 if suffix == "out" else 2)
-            self.channels[descriptor] = Channel(descriptor, secrets, sink)
+            self.channels[descriptor] = Channel(descriptor, mask, sink)
 
     def _launcher_text(self, data: bytes, whole: bool) -> None:
         """A plain process is shown; torchrun's text goes to its log only, since the ranks speak for themselves."""
         kept = b"\n".join(line.rpartition(b"\r")[2] for line in data.split(b"\n")) if whole else b""
-        self.files.put(self.watch.file("launch.log"), kept)
+        self.files.put(self.watch.file(self.watch.launch_log), kept)
         if not self.pipes or self.watch.show_launcher:
             self._show(2, data)
 
@@ -174,11 +185,8 @@ class _Supervisor:
             while True:
                 ready = [key.fd for key, _ in selector.select(_IDLE_S)]
                 for descriptor in ready:
-                    if (
-                        descriptor in self.channels
-                        and not self.channels[descriptor].read()
-                        and descriptor == self.output
-                    ):
+                    own = descriptor in (self.output, self.errors)
+                    if descriptor in self.channels and not self.channels[descriptor].read() and own:
                         selector.unregister(descriptor)  # the launcher has closed its output
                 if self.watch.signals.reader in ready:
                     os.read(self.watch.signals.reader, 64)
@@ -191,6 +199,11 @@ class _Supervisor:
         if idle:
             for channel in self.channels.values():
                 channel.flush()
+        self.watch.poll()
+        if time.monotonic() > self.ends_at:
+            self.ends_at, self.timed_out = float("inf"), True
+            self.kill_at = min(self.kill_at, time.monotonic() + self.watch.grace_s)
+            self._tell(signal.SIGTERM)
         if time.monotonic() > self.kill_at:
             self._tell(signal.SIGKILL)
             self.kill_at = float("inf")
@@ -219,25 +232,29 @@ class _Supervisor:
             return Ended(3, not_started=text[1:].decode(errors="replace"))
         if not text:  # the keeper was killed: what it had started is ours now
             end_all(1.0)
-            return Ended(128 + (self.forwarded or signal.SIGKILL), signal=self.forwarded, dropped=dropped)
+            code = 128 + (self.forwarded or signal.SIGKILL)
+            return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out)
         os.waitpid(self.keeper, 0)
         code = os.waitstatus_to_exitcode(int(text))
         if self.forwarded and code:
             code = 128 + self.forwarded
-        return Ended(128 - code if code < 0 else code, signal=self.forwarded, dropped=dropped)
+        code = 128 - code if code < 0 else code
+        return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out)
 
 
-def _fork_keeper(step: Step, environ: Mapping[str, str], pipes: RankPipes | None) -> tuple[int, int, int, int]:
-    """Start the keeper: its pid, and the supervisor's ends of its control, status and output pipes."""
+def _fork_keeper(step: Step, environ: Mapping[str, str], pipes: RankPipes | None) -> tuple[int, int, int, int, int]:
+    """Start the keeper: its pid, and the supervisor's ends of its control, status, stdout and stderr pipes."""
     control_read, control = os.pipe()
     status, status_write = os.pipe()
     output, output_write = os.pipe()
-    os.set_blocking(output, False)
+    errors, errors_write = os.pipe()
+    for descriptor in (output, errors):
+        os.set_blocking(descriptor, False)
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if not pid:
-        for descriptor in (control, status, output):
+        for descriptor in (control, status, output, errors):
             os.close(descriptor)
         try:
             keep(
@@ -247,10 +264,11 @@ def _fork_keeper(step: Step, environ: Mapping[str, str], pipes: RankPipes | None
                 control=control_read,
                 status=status_write,
                 output=output_write,
+                errors=errors_write,
                 folder=pipes.folder if pipes else "",
             )
         finally:
             os._exit(127)
-    for descriptor in (control_read, status_write, output_write):
+    for descriptor in (control_read, status_write, output_write, errors_write):
         os.close(descriptor)
-    return pid, control, status, output
+    return pid, control, status, output, errors

@@ -13,7 +13,9 @@ from typing import Any
 
 from primus_core import variables
 from primus_core.errors import MachineError
+from primus_core.events import checkpoint_saved
 from primus_core.secrets import is_secret_name
+from primus_torchtitan.checkpoints import CheckpointWatch
 
 __all__ = ["main"]
 
@@ -95,6 +97,7 @@ def _train(resolved: dict[str, Any]) -> None:
 
 def _run(config: Any) -> None:
     trainer = config.build()
+    watch = _watch_checkpoints(trainer)
     try:
         if config.checkpoint.create_seed_checkpoint:
             trainer.checkpointer.save(curr_step=0, last_step=True)
@@ -102,6 +105,16 @@ def _run(config: Any) -> None:
             trainer.train()
     finally:
         trainer.close()
+    if watch:
+        watch.look()
+
+
+def _watch_checkpoints(trainer: Any) -> CheckpointWatch | None:
+    """One rank tells of the checkpoints of all."""
+    if int(os.environ.get("RANK", "0")):
+        return None
+    run = str(_run_directory())
+    return CheckpointWatch(trainer.checkpointer, lambda step, path: checkpoint_saved(run, step=step, path=path))
 
 
 if __name__ == "__main__":

@@ -48,6 +48,15 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
             metavar="K=V|FILE",
             help="set a variable for the run (repeatable; K alone passes its value on)",
         )
+        parser.add_argument(
+            "--profile", metavar="FILE", default="", help="a GPU profile of your own, over the one found"
+        )
+        parser.add_argument(
+            "--hooks", action="append", default=[], metavar="DIR", help="run the hooks in this folder, too (repeatable)"
+        )
+        parser.add_argument(
+            "--patch", action="append", default=[], metavar="FILE", help="run this script before the start (repeatable)"
+        )
         numa = parser.add_mutually_exclusive_group()
         numa.add_argument("--numa", action="store_true", help="bind each rank to the CPUs next to its GPU")
         numa.add_argument("--no-numa", dest="numa", action="store_false", help="let ranks run on any CPU (default)")
@@ -104,7 +113,7 @@ def _rank_command(worker: Worker) -> tuple[str, ...]:
 
 
 def _plain(facts: Facts, worker: Worker) -> Step:
-    return Step("worker", (facts.python, *_rank_command(worker)), facts.cwd, ranks=1)
+    return Step("worker", (facts.python, *_rank_command(worker)), facts.cwd, ranks=1, kind="worker")
 
 
 def _torchrun(facts: Facts, worker: Worker, place: Distributed) -> Step:
@@ -114,7 +123,7 @@ def _torchrun(facts: Facts, worker: Worker, place: Distributed) -> Step:
     meeting = ("--master-addr", place.master_addr, "--master-port", str(place.master_port))
     argv = (facts.python, "-m", "torch.distributed.run", *ranks, *nodes, *meeting, *_rank_command(worker))
     first = place.node_rank * place.gpus_per_node
-    return Step("worker", argv, facts.cwd, ranks=place.gpus_per_node, first_rank=first)
+    return Step("worker", argv, facts.cwd, ranks=place.gpus_per_node, first_rank=first, kind="worker")
 
 
 def _numa(facts: Facts, ranks: int) -> tuple[Variable, ...]:

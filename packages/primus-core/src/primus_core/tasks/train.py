@@ -22,6 +22,7 @@ from primus_core.secrets import is_secret_setting
 
 if TYPE_CHECKING:
     from primus_core.config.document import Document, Path
+    from primus_core.config.experiment import Experiment
 
 __all__ = ["TRAIN"]
 
@@ -37,18 +38,26 @@ class Train:
     epilog = """examples:
   primus direct -- train pretrain --config exp.yaml
   primus direct -- train pretrain --config exp.yaml training.steps=100 --optimizer.lr 3e-4
-  primus direct --dry-run -- train pretrain --config exp.yaml"""
+  primus direct --dry-run -- train pretrain --config exp.yaml
+  primus direct -- train pretrain --replay output/exp_2026_11_21_134522"""
 
     def add_arguments(self, parser: Parser) -> None:
         """`train STAGE --config FILE [settings]`."""
         parser.add_argument("stage", metavar="STAGE", help="what to train: pretrain (more where the backend has them)")
-        parser.add_argument("--config", required=True, metavar="FILE", help="the experiment, YAML or TOML")
-        parser.usage = f"{parser.prog} STAGE --config FILE [key=value | --key value ...]"
+        parser.add_argument("--config", metavar="FILE", help="the experiment, YAML or TOML")
+        parser.add_argument("--replay", metavar="RUN", help="a run directory: start that run again, as it was")
+        parser.add_argument("--check", action="store_true", help="with --replay: only say what equals and what differs")
+        parser.add_argument(
+            "--force", action="store_true", help="with --replay: start it although it cannot be the same"
+        )
+        parser.usage = f"{parser.prog} STAGE --config FILE [key=value | --key value ...]  |  STAGE --replay RUN"
         parser.rest_to("overrides")
         parser.first_words = ("pretrain",)
 
     def plan(self, call: TaskCall) -> TaskPlan:
         """Read the experiment, let the backend translate it, and plan the run."""
+        if not call.args.config:
+            raise RequestError("--config is missing", fix="train pretrain --config FILE, or --replay RUN")
         return _Planning(call).plan()
 
 
@@ -103,7 +112,7 @@ class _Planning:
                 previous=lambda pattern: earlier_files(place, pattern),
             )
         )
-        return self._task_plan(experiment.model_dump(), place, planned, experiment.env)
+        return self._task_plan(experiment, module, settings, place, planned)
 
     def _adopt(self) -> None:
         """A file in a framework's own form becomes an experiment, if an installed backend knows that form."""
@@ -137,28 +146,58 @@ class _Planning:
         return backend
 
     def _task_plan(
-        self, experiment: Mapping[str, Any], place: RunPlace, planned: BackendPlan, env: Mapping[str, Any]
+        self, experiment: Experiment, module: str, settings: Document, place: RunPlace, planned: BackendPlan
     ) -> TaskPlan:
-        import yaml
-
-        config = json.dumps(planned.config, indent=1, sort_keys=True)
-        given = environment.of_experiment(env, self.call.facts.environ, lambda name: self.document.where(("env", name)))
+        where = self.document.where
+        given = environment.of_experiment(experiment.env, self.call.facts.environ, lambda name: where(("env", name)))
         again = f"primus direct -- train {self.args.stage} --config {shlex.quote(self.args.config)}"
         return TaskPlan(
             place=place,
             worker=planned.worker,
             prepare=planned.prepare,
             environment=planned.environment + given,
-            files=(
-                PlannedFile(BACKEND_CONFIG, config),
-                PlannedFile("config/primus_config.yaml", yaml.safe_dump(dict(experiment), sort_keys=False)),
-            ),
+            files=_files(experiment, module, settings.data, planned.config),
             requires=planned.requires,
             config=planned.config,
             notes=planned.notes,
             next_steps=(f"{again} exp_name=mine", f"GPUS_PER_NODE=2 {again}"),
             metrics_rank=planned.metrics_rank,
+            framework=experiment.modules[module].framework,
+            model=_label(experiment.modules[module].model, settings.data.get("model")),
+            folder=os.path.dirname(self.args.config) or ".",
         )
+
+
+def _files(
+    experiment: Experiment, module: str, settings: Mapping[str, Any], backend_config: Mapping[str, Any]
+) -> tuple[PlannedFile, ...]:
+    """The settings as they were resolved. `primus_config.yaml` is an experiment that gives the same plan anywhere."""
+    rest = {key: value for key, value in settings.items() if key not in ("model", "data")}
+    model, data = settings.get("model") or {}, settings.get("data") or {}
+    whole = experiment.model_dump()
+    whole["modules"] = {
+        module: {"framework": experiment.modules[module].framework, "model": model, "data": data, "overrides": rest}
+    }
+    return (
+        PlannedFile(BACKEND_CONFIG, json.dumps(backend_config, indent=1, sort_keys=True)),
+        PlannedFile("config/primus_config.yaml", _yaml(whole)),
+        PlannedFile("config/model_config.yaml", _yaml(model)),
+        PlannedFile("config/data_config.yaml", _yaml(data)),
+    )
+
+
+def _yaml(data: Mapping[str, Any]) -> str:
+    import yaml
+
+    return yaml.safe_dump(dict(data), sort_keys=False)
+
+
+def _label(given: str | Mapping[str, Any], settings: Any) -> str:
+    """What to call the model in lists: the preset's name, or what a model that is written out says of itself."""
+    if isinstance(given, str):
+        return given
+    named = settings if isinstance(settings, Mapping) else {}
+    return str(next((named[key] for key in ("name", "flavor", "family") if named.get(key)), ""))
 
 
 def _refuse_secrets(value: Any, path: Path, settings: Document) -> None:

@@ -47,10 +47,23 @@ def document_of(data: Mapping[str, Any], place: str = "exp.yaml") -> Document:
 
 
 def facts_of(*, gpus: int = 0, environ: Mapping[str, str] | None = None, cpu_count: int = 2) -> Facts:
-    """A machine with so many GPUs and CPUs."""
+    """A machine with so many GPUs (MI300X) and CPUs."""
     host = HostRoot(environ=environ or {})
-    devices = tuple(Gpu("amd", f"0000:{index:02x}:00.0") for index in range(gpus))
+    devices = tuple(_mi300x(index) for index in range(gpus))
     return Facts(dict(environ or {}), "node0", "/work", 0.0, sys.executable, cpu_count, devices, {}, host)
+
+
+def _mi300x(index: int) -> Gpu:
+    return Gpu(
+        vendor="amd",
+        pci_address=f"0000:{index:02x}:00.0",
+        device_id=0x74A1,
+        model="MI300X",
+        architecture="gfx942",
+        memory_bytes=206141652992,
+        gpu=index,
+        mode="SPX/NPS1",
+    )
 
 
 def resolve(

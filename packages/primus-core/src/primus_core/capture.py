@@ -1,0 +1,233 @@
+"""A machine in a file: exactly what detection reads of it, without what names it.
+
+    write(HostRoot(), "node.tar.gz")            on the machine
+    facts.read(read("node.tar.gz", HostRoot())) anywhere
+
+The archive holds the machine's files under their own paths, and `facts.json`, which says what it is. Unpacked, it is a
+tree that `read` takes as well, as it takes the mounted root of another machine.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import tarfile
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from primus_core import facts, metadata, system_info
+from primus_core.anonymous import HOSTNAME, anonymise
+from primus_core.errors import RequestError
+from primus_core.host import HostRoot
+
+__all__ = ["SCHEMA", "CapturedHost", "read", "write"]
+
+SCHEMA = 1
+"""Version of the archive's form. It changes when an old reader would misread a new archive."""
+
+_ABOUT = "facts.json"
+_MAX_BYTES = 16 * 2**20
+_MAX_DEPTH = 32
+"""A machine of 64 devices and ten adapters takes two megabytes, unpacked. Much more is no capture, or a trap."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorder(HostRoot):
+    """`host`, and what was read of it."""
+
+    host: HostRoot = field(default_factory=HostRoot)
+    texts: dict[str, str] = field(default_factory=dict)
+    folders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def text(self, path: str, limit: int = -1) -> str | None:
+        text = self.host.text(path, limit)
+        if text is not None and len(text) >= len(self.texts.get(path, "")):
+            self.texts[path] = text
+        return text
+
+    def names(self, path: str) -> tuple[str, ...]:
+        self.folders[path] = self.host.names(path)
+        return self.folders[path]
+
+    def hostname(self) -> str:
+        return self.host.hostname()
+
+    def cpu_count(self) -> int:
+        return self.host.cpu_count()
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedHost(HostRoot):
+    """A machine that is known by a capture. What is the person's own, and the clock, are those of `here`."""
+
+    here: HostRoot = field(default_factory=HostRoot)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    folders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def text(self, path: str, limit: int = -1) -> str | None:
+        found = self.texts.get(_plain(path))
+        return found if found is None or limit < 0 else found[:limit].strip()
+
+    def names(self, path: str) -> tuple[str, ...]:
+        return self.folders.get(_plain(path), ())
+
+    def now(self) -> float:
+        return self.here.now()
+
+    def cwd(self) -> str:
+        return self.here.cwd()
+
+    def python(self) -> str:
+        return self.here.python()
+
+    def free_port(self) -> int:
+        return self.here.free_port()
+
+    def exists(self, path: str) -> bool:
+        return self.here.exists(path)
+
+
+def write(host: HostRoot, path: str) -> None:
+    """Capture `host` in the file `path`. The same machine gives the same bytes."""
+    recorder = _Recorder(host.root, host.environ, host)
+    found = facts.read(recorder)
+    system_info.describe(found)
+    texts = anonymise({_plain(name): text for name, text in recorder.texts.items()} | _said(found))
+    listed = {f"{_plain(folder)}/{name}" for folder, names in recorder.folders.items() for name in names}
+    about = {
+        "schema": SCHEMA,
+        "primus_version": metadata.version_of("primus-core"),
+        "hostname": HOSTNAME,
+        "cpu_count": found.cpu_count,
+    }
+    texts[_ABOUT] = json.dumps(about, indent=1) + "\n"
+    _write_archive(path, texts, listed - texts.keys())
+
+
+def _said(found: facts.Facts) -> dict[str, str]:
+    """Facts that no file says, or one to which a variable of the person's led, as the files where `HostRoot` looks."""
+    files = {
+        "proc/sys/kernel/hostname": HOSTNAME,
+        "sys/devices/system/cpu/online": f"0-{found.cpu_count - 1}",
+        "opt/rocm/.info/version": found.rocm,
+        "usr/local/cuda/version.txt": found.cuda and f"CUDA Version {found.cuda}",
+    }
+    return {name: text for name, text in files.items() if text}
+
+
+def read(path: str, here: HostRoot) -> HostRoot:
+    """The machine in `path`: a capture, or a folder that holds another machine's `/sys` and `/proc`.
+
+    Raises:
+        RequestError: it is neither.
+    """
+    if os.path.isdir(path):
+        if not any(os.path.isdir(os.path.join(path, name)) for name in ("sys", "proc")):
+            _refuse(path, "the folder has neither sys/ nor proc/")
+        return HostRoot(os.path.abspath(path), here.environ)
+    texts, folders = _read_archive(path)
+    _check(path, texts.pop(_ABOUT, ""))
+    return CapturedHost(path, here.environ, here, texts, _listings((*texts, *folders)))
+
+
+def _plain(path: str) -> str:
+    """The name under which the archive has a file of the machine."""
+    return "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def _write_archive(path: str, texts: Mapping[str, str], folders: Iterable[str]) -> None:
+    staged = f"{path}.{os.getpid()}.partial"
+    try:
+        with open(staged, "wb") as file:
+            # No time and no name in the header: both would change the bytes.
+            with gzip.GzipFile("", "wb", mtime=0, fileobj=file) as packed:
+                packed.write(_archive(texts, folders))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(staged, path)
+    except OSError as error:
+        raise RequestError(f"{path}: the capture cannot be written", why=str(error.strerror)) from None
+    finally:
+        if os.path.exists(staged):
+            os.unlink(staged)
+
+
+def _archive(texts: Mapping[str, str], folders: Iterable[str]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for folder in sorted(folders):
+            archive.addfile(_member(folder, tarfile.DIRTYPE))
+        for name, text in sorted(texts.items()):
+            data = text.encode()
+            archive.addfile(_member(name, tarfile.REGTYPE, len(data)), io.BytesIO(data))
+    return packed.getvalue()
+
+
+def _member(name: str, kind: bytes, size: int = 0) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.size = kind, size
+    member.mode = 0o755 if kind == tarfile.DIRTYPE else 0o644
+    return member
+
+
+def _read_archive(path: str) -> tuple[dict[str, str], list[str]]:
+    """Texts and folders in the archive. Nothing is written to disk; a link in it means nothing."""
+    texts, folders = {}, []
+    try:
+        with tarfile.open(fileobj=io.BytesIO(_unpacked(path)), mode="r:") as archive:
+            for member in archive:
+                name = _checked(member.name)
+                if member.isdir():
+                    folders.append(name)
+                elif member.isreg() and not member.issparse() and (content := archive.extractfile(member)):
+                    texts[name] = content.read().decode("utf-8", "replace")
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
+        _refuse(path, getattr(error, "strerror", None) or str(error))
+    return texts, folders
+
+
+def _checked(name: str) -> str:
+    if name.count("/") > _MAX_DEPTH:
+        raise ValueError("the folders in it are too deep")
+    return _plain(name)
+
+
+def _unpacked(path: str) -> bytes:
+    with gzip.open(path) as packed:
+        data = packed.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise ValueError(f"unpacked, it is larger than {_MAX_BYTES >> 20} MiB")
+    return data
+
+
+def _check(path: str, text: str) -> None:
+    try:
+        about = json.loads(text)
+        schema = about["schema"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        _refuse(path, f"there is no {_ABOUT} in it, or no valid one")
+    if schema != SCHEMA:
+        _refuse(path, f"its form is {schema}, this Primus reads {SCHEMA}: use the version that wrote it")
+
+
+def _listings(paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """What each folder holds."""
+    found: dict[str, set[str]] = {}
+    for path in paths:
+        while path:
+            folder, _, name = path.rpartition("/")
+            found.setdefault(folder, set()).add(name)
+            path = folder  # noqa: PLW2901  # from the leaf to the root
+    return {folder: tuple(sorted(names)) for folder, names in found.items()}
+
+
+def _refuse(path: str, why: str) -> NoReturn:
+    raise RequestError(
+        f"'{path}' is no captured machine",
+        why=why,
+        fix="`primus env capture FILE` on the machine makes one; a folder with its sys/ and proc/ does, too",
+    )

@@ -1,0 +1,110 @@
+"""`primus config system`: what the layers of `primus.yaml` come to, and which file and line each value is from."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from primus_core import system_config
+from primus_core.arguments import Parser, parse_segment
+from primus_core.host import HostRoot
+from primus_core.plugins import Catalogue
+from primus_core.secrets import redact, redact_words, secret_values
+from primus_core.system_config import Layer, Setting, SystemConfig
+
+__all__ = ["parser", "run"]
+
+_EPILOG = """examples:
+  primus config system
+  primus config system --config cluster.yaml --json"""
+
+
+def parser() -> Parser:
+    """The command's parser."""
+    parser = Parser(prog="primus config", epilog=_EPILOG, description="Show where settings come from.")
+    below = parser.add_subparsers(dest="what", required=True, metavar="{system}")
+    system = below.add_parser(
+        "system", epilog=_EPILOG, description="Show the system config, and which file and line each value is from."
+    )
+    system.add_argument("--config", metavar="FILE", default="", help="a further layer, which wins over the others")
+    system.add_argument("--json", action="store_true", help="as JSON")
+    return parser
+
+
+def run(words: Sequence[str]) -> int:
+    """Show the merged settings; everything that a launch would refuse in them is refused here."""
+    args = parse_segment(parser(), words)
+    host = HostRoot()
+    config = system_config.load(host, args.config)
+    _check_options(config)
+    text = _as_json(config) if args.json else _as_text(config)
+    sys.stdout.write(redact(text, secret_values(host.environ)))
+    return 0
+
+
+def _check_options(config: SystemConfig) -> None:
+    """Each runtime's section against its options; a launch checks only the one that it uses."""
+    from primus_core.planner import runtime_parser
+
+    catalogue = Catalogue(config)
+    for name in catalogue.names("runtimes"):
+        section = config.section(name)
+        if section.data:
+            system_config.apply_defaults(runtime_parser(catalogue.runtime(name)), section)
+
+
+def _as_json(config: SystemConfig) -> str:
+    layers = [{"name": la.name, "path": la.path, "exists": la.document is not None} for la in _layers(config)]
+    settings = [_plain(setting) for setting in _settings(config)]
+    return json.dumps({"layers": layers, "settings": settings}, indent=1) + "\n"
+
+
+def _plain(setting: Setting) -> dict[str, Any]:
+    overrode = [{"value": value, "origin": origin} for value, origin in setting.overrode]
+    return {"key": setting.key, "value": setting.value, "origin": setting.origin, "overrode": overrode}
+
+
+def _as_text(config: SystemConfig) -> str:
+    lines = ["layers, a later one wins:"]
+    lines += [f"  {layer.name:<16}{_state(layer)}" for layer in _layers(config)]
+    lines += ["", f"{'key':<28}{'value':<28}from"]
+    for setting in _settings(config):
+        lines.append(f"{setting.key:<28}{_short(setting.value):<28}{_place(setting.origin)}")
+        lines += [f"{'':<28}  over {_short(value)} ({_place(origin)})" for value, origin in setting.overrode]
+    return "\n".join(lines) + "\n"
+
+
+def _settings(config: SystemConfig) -> Iterator[Setting]:
+    """The settings, safe to show: `env: [HF_TOKEN=...]` may hold a secret."""
+    for setting in config.settings():
+        overrode = tuple((_safe(value), origin) for value, origin in setting.overrode)
+        yield setting._replace(value=_safe(setting.value), overrode=overrode)
+
+
+def _safe(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_safe(item) for item in value]
+    return redact_words((value,))[0] if isinstance(value, str) else value
+
+
+def _layers(config: SystemConfig) -> list[Layer]:
+    return [config.packaged, *config.layers]
+
+
+def _state(layer: Layer) -> str:
+    if not layer.path:
+        return "(HOME is not set)"
+    return layer.path if layer.document else f"{layer.path} (there is none)"
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _place(origin: str) -> str:
+    """A place below the folder where the person stands, from there."""
+    here = os.path.join(os.getcwd(), "")
+    return origin.removeprefix(here)

@@ -1,0 +1,200 @@
+"""`primus env`: which environment a run gets on this machine, why, and what was found here."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from primus_core import distributed, environment, network, profiles
+from primus_core.arguments import Parser, parse_segment
+from primus_core.env_view import listing, machine, named_rows, rows, table
+from primus_core.errors import RequestError, suggestion
+from primus_core.facts import Facts, read
+from primus_core.host import HostRoot
+from primus_core.plan import Variable
+from primus_core.plugins import Catalogue
+from primus_core.profile_files import Profile
+from primus_core.secrets import redact, secret_values
+
+__all__ = ["parser", "run"]
+
+_FRAMEWORKS = ("maxtext", "megatron", "torchtitan")
+"""Frameworks that profiles speak of, also where their packages are not installed."""
+_EPILOG = """examples:
+  primus env show
+  primus env explain NCCL_IB_HCA
+  primus env capture -o node.tar.gz"""
+_SHOW_EPILOG = """examples:
+  primus env show
+  primus env show --config exp.yaml --env NCCL_DEBUG=INFO
+  primus env show --assume-host node.tar.gz --framework megatron
+  PRIMUS_GPU_MODEL=MI300X primus env show --json
+
+environment: NNODES NODE_RANK MASTER_ADDR PRIMUS_GPU_MODEL (=none: no profile) PRIMUS_DETERMINISTIC (=1)"""
+_EXPLAIN_EPILOG = """examples:
+  primus env explain
+  primus env explain NCCL_IB_GID_INDEX NCCL_IB_HCA
+  NNODES=2 MASTER_ADDR=node1 primus env explain --framework megatron
+
+who wins: --env K=V > --env FILE > hooks and patches > your own environment > the experiment's env: > the backend
+> the network and the GPU's profile > base. Hooks and backends speak when a run is planned: see --dry-run."""
+_CAPTURE_EPILOG = """examples:
+  primus env capture -o node.tar.gz
+  primus env show --assume-host node.tar.gz"""
+
+
+class _Found(NamedTuple):
+    """A machine, and the environment that a run gets on it."""
+
+    facts: Facts
+    chain: tuple[Profile, ...]
+    environ: Mapping[str, str]
+    """The person's, with `--env` on top."""
+    variables: tuple[Variable, ...]
+    notes: tuple[str, ...]
+
+
+def parser() -> Parser:
+    """The command's parser."""
+    parser = Parser(
+        prog="primus env",
+        epilog=_EPILOG,
+        description="Show what is detected here and which environment a run gets, explain why, capture a machine.",
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    show = actions.add_parser("show", help="what was detected here, and the variables", epilog=_SHOW_EPILOG)
+    explain = actions.add_parser("explain", help="each variable with its reason and source", epilog=_EXPLAIN_EPILOG)
+    explain.add_argument("names", nargs="*", metavar="NAME", help="only these variables")
+    for action in (show, explain):
+        _add_options(action)
+    packed = actions.add_parser("capture", help="write what is detected here to a file", epilog=_CAPTURE_EPILOG)
+    packed.add_argument("-o", "--output", required=True, metavar="FILE", help="where to, as node.tar.gz")
+    packed.add_argument("--force", action="store_true", help="replace FILE if it is there")
+    return parser
+
+
+def _add_options(parser: Parser) -> None:
+    parser.add_argument("--assume-host", metavar="FILE", default="", help="a captured machine instead of this one")
+    parser.add_argument("--profile", metavar="FILE", default="", help="lay this profile over the GPU's")
+    parser.add_argument("--env", action="append", default=[], metavar="K=V|FILE", help="set a variable (repeatable)")
+    parser.add_argument("--framework", metavar="NAME", default="", help="for training with it")
+    parser.add_argument("--config", metavar="FILE", default="", help="for this experiment: its env: and framework")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(words: Sequence[str]) -> int:
+    """Do one of the three."""
+    args = parse_segment(parser(), words)
+    return {"show": _show, "explain": _explain, "capture": _capture}[args.action](args)
+
+
+def _show(args: Namespace) -> int:
+    found = _find(args, HostRoot())
+    if args.json:
+        from primus_core.system_info import describe
+
+        about = {"profile": [profile.origin for profile in found.chain], **describe(found.facts)}
+        return _say(json.dumps({**about, "variables": rows(found.variables), "notes": found.notes}, indent=1), found)
+    return _say(f"{machine(found.facts, found.chain, found.notes)}\n\n{listing(found.variables)}", found)
+
+
+def _explain(args: Namespace) -> int:
+    found = _find(args, HostRoot(), families=True)
+    variables = named_rows(found.variables, args.names, found.environ) if args.names else found.variables
+    if args.json:
+        return _say(json.dumps({"variables": rows(variables), "notes": found.notes}, indent=1), found)
+    notes = "".join(f"note: {note}\n" for note in found.notes)
+    return _say(notes + table(variables, _width()), found)
+
+
+def _capture(args: Namespace) -> int:
+    if os.path.lexists(args.output) and not args.force:
+        raise RequestError(f"'{args.output}' is there already", fix="name another file, or add --force")
+    from primus_core import capture
+
+    host = HostRoot()
+    capture.write(host, args.output)
+    facts = read(host)
+    ports = len(facts.network.ports)
+    sys.stdout.write(
+        f"{args.output}: {facts.physical_gpus} GPUs, {ports} network ports, {os.path.getsize(args.output)} bytes\n"
+        "It holds the files that detection reads, as text. Serial numbers, host name and network addresses were\n"
+        f"replaced.\nSee it anywhere: primus env show --assume-host {args.output}\n"
+    )
+    return 0
+
+
+def _say(text: str, found: _Found) -> int:
+    hidden = {f"{number}_SECRET": v.value for number, v in enumerate(found.variables) if v.secret}
+    sys.stdout.write(redact(text, secret_values({**found.environ, **hidden})).rstrip("\n") + "\n")
+    return 0
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(1).columns
+    except OSError:
+        return 200  # a file, or a pager that can scroll
+
+
+def _find(args: Namespace, here: HostRoot, *, families: bool = False) -> _Found:
+    """The layers of a run's environment, as planning lays them, as far as no task is needed to know them."""
+    facts = read(_assumed(args.assume_host, here) if args.assume_host else here)
+    catalogue = Catalogue.here(here)
+    options = environment.from_options(args.env, facts.environ)
+    environ = {**facts.environ, **{variable.name: variable.value for variable in options}}
+    framework, given = _experiment(args.config, environ)
+    framework = _known(args.framework or framework, catalogue)
+    folders, file = profiles.installed(), args.profile or catalogue.system.profile
+    chain, _ = profiles.select(facts, folders, file)
+    own, notes = profiles.variables(facts, framework=framework, profile_file=file, folders=folders, environ=environ)
+    place, forced = distributed.resolve(facts, environ)
+    detected = network.choose(
+        facts,
+        has_gpus=bool(facts.gpus),
+        nnodes=place.nnodes,
+        master_address=place.master_addr,
+        user_environ=environ,
+    )
+    variables = environment.resolve(
+        facts.environ, low=(*own, *detected.variables, *given), forced=forced, options=options, families=families
+    )
+    told = [note for note in facts.notes if not profiles.outdated(note, chain)]
+    return _Found(facts, chain, environ, variables, (*told, *notes, *detected.notes))
+
+
+def _assumed(path: str, here: HostRoot) -> HostRoot:
+    from primus_core import capture  # gzip and tar: only where there is such a file
+
+    return capture.read(path, here)
+
+
+def _experiment(path: str, environ: Mapping[str, str]) -> tuple[str, tuple[Variable, ...]]:
+    """The framework of an experiment, and what its `env:` sets."""
+    if not path:
+        return "", ()
+    from primus_core.config import experiment as experiments
+    from primus_core.config import files
+
+    document = files.read_extended(path, environ)
+    experiment = experiments.parse(document)
+    given = environment.of_experiment(experiment.env, environ, lambda name: document.where(("env", name)))
+    frameworks = {module.framework for module in experiment.modules.values()}
+    if len(frameworks) == 1:
+        return frameworks.pop(), given
+    return experiment.modules[experiments.select(experiment, "pretrain", document)].framework, given
+
+
+def _known(framework: str, catalogue: Catalogue) -> str:
+    known = sorted({*_FRAMEWORKS, *catalogue.names("backends")})
+    if framework and framework not in known:
+        raise RequestError(
+            f"no framework is called '{framework}'",
+            why=f"known: {', '.join(known)}",
+            fix=suggestion(framework, known) or "install the package with its backend",
+        )
+    return framework

@@ -1,0 +1,77 @@
+"""`primus hooks list [TASK ACTION]`: which hooks, patches and Python hooks would run, in their order."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from primus_core import facts as machine
+from primus_core import scripts
+from primus_core.arguments import Parser, parse_segment
+from primus_core.host import HostRoot
+from primus_core.planner import hook_folders
+from primus_core.plugins import Catalogue
+
+__all__ = ["parser", "run"]
+
+_EPILOG = """examples:
+  primus hooks list
+  primus hooks list train pretrain
+  primus hooks list train pretrain --config exp.yaml --hooks ./site-hooks
+  primus hooks list bench gemm --json"""
+
+
+def parser() -> Parser:
+    """The command's parser."""
+    parser = Parser(prog="primus hooks", epilog=_EPILOG, description="The scripts and plugins around a launch.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{list}")
+    listing = commands.add_parser("list", help="what would run, in its order", epilog=_EPILOG)
+    listing.add_argument("task", nargs="*", metavar="TASK [ACTION]", help="only what this task would run")
+    listing.add_argument("--config", metavar="FILE", default="", help="also the hooks beside this experiment")
+    listing.add_argument("--hooks", metavar="DIR", action="append", default=[], help="also the hooks in this folder")
+    listing.add_argument("--patch", metavar="FILE", action="append", default=[], help="also this patch")
+    listing.add_argument("--json", action="store_true", help="as JSON")
+    return parser
+
+
+def run(words: Sequence[str]) -> int:
+    """List them; nothing runs."""
+    args = parse_segment(parser(), words)
+    host = HostRoot()
+    catalogue = Catalogue.here(host)
+    facts = machine.read(host)
+    beside = os.path.dirname(args.config) or "." if args.config else ""
+    folders = hook_folders(facts, catalogue.system, beside, args.hooks)
+    found = scripts.hook_files(folders, args.task) if args.task else _all(folders)
+    rows = [{"kind": "hook", "runs": path, "from": "once per node, before the ranks"} for path in found]
+    patches = scripts.patch_files([*catalogue.system.patches, *args.patch], facts.cwd)
+    rows += [{"kind": "patch", "runs": path, "from": "once per node, after the hooks"} for path in patches]
+    rows += [{"kind": "python", "runs": p.target, "from": p.source} for p in catalogue.of("hooks")]
+    if args.json:
+        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+    elif rows:
+        from tabulate import tabulate
+
+        shown = [(row["kind"], _short(row["runs"], facts.cwd), row["from"]) for row in rows]
+        sys.stdout.write(tabulate(shown, headers=("kind", "runs", "")) + "\n")
+    else:
+        looked = ", ".join(_short(folder, facts.cwd) for folder in folders) or "no folder of hooks"
+        sys.stdout.write(f"no hooks here (looked in {looked})\n")
+    return 0
+
+
+def _all(folders: Sequence[str]) -> list[str]:
+    """Every script in the folders, whichever task it is for."""
+    found = []
+    for folder in folders:
+        for place, below, names in os.walk(folder):
+            below.sort(key=os.fsencode)
+            found += [os.path.join(place, n) for n in sorted(names, key=os.fsencode) if n.endswith((".sh", ".py"))]
+    return found
+
+
+def _short(path: str, cwd: str) -> str:
+    relative = os.path.relpath(path, cwd) if os.path.isabs(path) else path
+    return path if relative.startswith("..") else relative

@@ -1,0 +1,251 @@
+"""What differs between two saved runs, and how much each difference matters to a replay. Pure: data to data."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from primus_core.environment import belongs_to_session
+from primus_core.saved import Saved
+
+__all__ = ["NONE", "SEVERITY", "Category", "Difference", "Severity", "compare", "dotted", "flatten", "severity"]
+
+Category = Literal["config", "environment", "packages", "code", "hardware"]
+Severity = Literal["blocking", "warning", "note"]
+Path = tuple[str | int, ...]
+
+NONE = "none"
+"""Stands for what a machine or a repository does not have."""
+
+SEVERITY: Mapping[str, Severity] = {
+    "hardware.gpu_model": "blocking",
+    "hardware.driver": "warning",
+    "hardware.rocm": "warning",
+    "hardware.cuda": "warning",
+    "hardware": "note",
+    "config": "warning",
+    "packages": "warning",
+    "code": "warning",
+    "environment": "note",
+}
+"""By `category.name`, else by category. Too few devices is a question of counting: see `severity`."""
+
+_HARDWARE = ("gpu_model", "physical_gpus", "driver", "rocm", "cuda", "kernel", "cpu_model", "cpu_count", "host")
+_ASKED = ("task", "runtime", "framework", "model")
+_PLACED = ("nnodes", "gpus_per_node")
+# Where ranks meet is another place in every run.
+_BY_NATURE = re.compile(r"(--)?((master|rdzv)[-_](addr|port|endpoint|id|backend)|node[-_]rank)")
+_FLAG = re.compile(r"--?[A-Za-z].*")
+_SETTING = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.S)
+
+
+class Difference(NamedTuple):
+    """One thing that is not the same. Empty: the run does not have it."""
+
+    category: Category
+    name: str
+    before: str
+    after: str
+
+
+class _Missing:
+    """What one of the two runs does not have: unlike None, which may be a setting's value."""
+
+
+_MISSING = _Missing()
+
+
+def compare(a: Saved, b: Saved) -> list[Difference]:
+    """What differs from `a` to `b`, by category; paths below each run's own directory are equal."""
+    return [
+        *_rows("config", _settings(a), _settings(b)),
+        *_rows("environment", _environment(a), _environment(b)),
+        *_rows("packages", _sorted(a.packages), _sorted(b.packages)),
+        *_rows("code", _code(a), _code(b)),
+        *_rows("hardware", _hardware(a), _hardware(b)),
+        *_partitions(a, b),
+    ]
+
+
+def severity(difference: Difference, saved: Saved, here: Saved) -> Severity:
+    """How much a difference matters to whoever replays `saved` where `here` was taken."""
+    category, name, before, _ = difference
+    if category == "hardware" and name in ("physical_gpus", "devices"):
+        return "blocking" if _devices(here) < _needed(saved) else "note"
+    if name == "gpu_model" and before == NONE:
+        return "note"
+    return SEVERITY.get(f"{category}.{name}") or SEVERITY[category]
+
+
+def flatten(value: Any) -> dict[Path, Any]:
+    """Nested settings by path. A list of plain values, and what is empty, stays whole: it reads best so."""
+    return dict(_leaves(value, ()))
+
+
+def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, below in value.items():
+            yield from _leaves(below, (*path, str(key)))
+    elif isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value):
+        for index, below in enumerate(value):
+            yield from _leaves(below, (*path, index))
+    else:
+        yield path, value
+
+
+def dotted(path: Path) -> str:
+    """A path as one reads it: `optimizer.groups[0].lr`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def _rows(category: Category, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[Difference]:
+    for key in dict.fromkeys([*before, *after]):
+        old, new = before.get(key, _MISSING), after.get(key, _MISSING)
+        if not _same(old, new):
+            name = dotted(key) if isinstance(key, tuple) else str(key)
+            yield Difference(category, name, *_texts(old, new))
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal as settings: 1 is 1.0, but not true, and not a number is not a number."""
+    if isinstance(a, _Missing) or isinstance(b, _Missing):
+        return a is b
+    return a == b if _is_number(a) and _is_number(b) and a == a else _json(a) == _json(b)  # noqa: PLR0124  # NaN
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)  # YAML has dates
+
+
+def _texts(a: Any, b: Any) -> tuple[str, str]:
+    """Both values as text; as JSON where they would look the same ('1' and 1)."""
+    plain = _text(a), _text(b)
+    return plain if plain[0] != plain[1] else (_text(a, _json), _text(b, _json))
+
+
+def _text(value: Any, write: Callable[[Any], str] | None = None) -> str:
+    if isinstance(value, _Missing):
+        return ""
+    return value if isinstance(value, str) and not write else (write or _json)(value)
+
+
+def _sorted(values: Mapping[str, str]) -> dict[str, str]:
+    return dict(sorted(values.items()))
+
+
+def _settings(run: Saved) -> dict[Path, Any]:
+    """All that was asked for: what the framework got, or, where there is no framework, what the programs got."""
+    plan, place = run.plan, run.plan.get("distributed") or {}
+    found: dict[Path, Any] = {(name,): plan[name] for name in _ASKED if plan.get(name)}
+    found |= {(name,): place[name] for name in _PLACED if name in place}
+    backend = run.configs.get("backend_config")
+    found |= flatten(backend) if backend is not None else dict(_programs(plan))
+    found |= {(path.removeprefix("config/"),): sha[:12] for path, sha in run.files.items() if _is_script(path)}
+    own = _own(run)
+    return {path: _mapped(value, own) for path, value in found.items() if not _is_by_nature(path)}
+
+
+def _is_script(path: str) -> bool:
+    return path.startswith(("config/hooks/", "config/patches/"))
+
+
+def _is_by_nature(path: Path) -> bool:
+    return bool(path) and bool(_BY_NATURE.fullmatch(str(path[-1])))
+
+
+def _programs(plan: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    """The worker's arguments and those of the steps before it, each by its flag."""
+    worker = plan.get("worker")
+    if worker:
+        yield ("module",), worker.get("module")
+        yield ("launcher",), worker.get("launcher")
+        yield from (((flag,), value) for flag, value in _options(worker.get("args") or ()).items())
+    for step in plan.get("steps") or ():
+        if not (worker and step.get("kind") == "worker"):
+            options = _options(step["argv"][1:])  # the first word is an interpreter's path: packages say more
+            yield from (((step["name"], flag), value) for flag, value in options.items())
+
+
+def _options(words: Sequence[str]) -> dict[str, Any]:
+    """Arguments by flag, as far as one can tell: a flag takes the words up to the next one."""
+    found: dict[str, list[str]] = {}
+    flag = "arguments"
+    for word in words:
+        setting = _SETTING.fullmatch(word)
+        if _FLAG.fullmatch(word):
+            flag, equals, value = word.partition("=")
+            found.setdefault(flag, []).extend([value] if equals else [])
+        elif setting and flag == "arguments":
+            found.setdefault(setting[1], []).append(setting[2])
+        else:
+            found.setdefault(flag, []).append(word)
+    return {name: " ".join(values) if values else True for name, values in found.items()}
+
+
+def _environment(run: Saved) -> dict[str, str]:
+    """What the ranks got, less what says only who and where somebody was, and what the settings say already."""
+    own = _own(run)
+    kept = {k: v for k, v in run.environment.items() if not belongs_to_session(k) and k != "GPUS_PER_NODE"}
+    return {name: own(value) for name, value in sorted(kept.items())}
+
+
+def _own(run: Saved) -> Callable[[str], str]:
+    """A function that replaces what is the run's own in a text: its directory, wherever it lay, and its id."""
+    place = run.plan.get("place") or {}
+    directories = {run.directory, str(place.get("directory") or run.directory)}
+    run_id = str(run.metadata.get("run_id") or place.get("run_id") or "")
+    parts = [(f"{re.escape(path)}(?![\\w+-])", "<run>") for path in sorted(directories, key=len, reverse=True)]
+    parts += [(rf"(?<!\w){re.escape(run_id)}(?!\w)", "<id>")] if run_id else []
+
+    def own(text: str) -> str:
+        for pattern, mark in parts:
+            text = re.sub(pattern, mark, text)
+        return text
+
+    return own
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    return [_mapped(item, change) for item in value] if isinstance(value, list) else value
+
+
+def _code(run: Saved) -> dict[str, str]:
+    return {
+        "commit": run.code.get("commit") or NONE,
+        "uncommitted changes": _uncommitted(run.code) if run.code.get("dirty") else NONE,
+    }
+
+
+def _uncommitted(code: Mapping[str, Any]) -> str:
+    """Checksum and names: two sets of changes to the same files are two."""
+    names = [*(code.get("changed") or ()), *(f"{left['path']} (left out)" for left in code.get("omitted") or ())]
+    more = f", {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{str(code.get('patch_sha256') or '')[:12]} {', '.join(names[:3])}{more}".strip()
+
+
+def _hardware(run: Saved) -> dict[str, Any]:
+    return {name: NONE if run.system.get(name) in (None, "") else run.system[name] for name in _HARDWARE}
+
+
+def _partitions(a: Saved, b: Saved) -> Iterator[Difference]:
+    """The same GPUs, but taken apart differently (AMD CPX, DPX): the row about GPUs would not say so."""
+    if a.system.get("physical_gpus") == b.system.get("physical_gpus") and _devices(a) != _devices(b):
+        yield Difference("hardware", "devices", str(_devices(a)), str(_devices(b)))
+
+
+def _devices(run: Saved) -> int:
+    return len(run.system.get("gpus") or ())
+
+
+def _needed(run: Saved) -> int:
+    """Devices that the run used on this node; a run without any may have had many ranks on the CPUs."""
+    return min(_devices(run), int((run.plan.get("distributed") or {}).get("gpus_per_node") or 0))

@@ -1,0 +1,189 @@
+"""The supervisor's side of the Python Hook API: one process for each plugin, called at the moments of a run.
+
+A hook that hangs, crashes or leaks does so in its own process; the run goes on.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from primus_core.errors import ConfigError
+from primus_core.hook_data import HOOKS, HookPlugin, RunInfo
+from primus_core.hook_process import HookProcess
+from primus_core.streams import Mask
+
+__all__ = ["HookProcesses"]
+
+_END_GRACE_S = 5.0
+_TERM_GRACE_S = 1.0
+_WAIT_MS = 100
+_KEPT = 1 << 20
+
+
+class HookProcesses:
+    """The hook plugins of one run, each in its process, from before the launch until after its end."""
+
+    def __init__(
+        self,
+        plugins: Iterable[HookPlugin],
+        run: RunInfo,
+        *,
+        timeout_s: float,
+        environ: Mapping[str, str],
+        say: Callable[[str], None],
+        log: str,
+        mask: Mask,
+        interruptions: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Start them; they load beside what the supervisor does next.
+
+        Args:
+            plugins: from `Catalogue.hook_plugins`.
+            run: what every hook is told.
+            timeout_s: the most that a hook may take for one call.
+            environ: the plugins' environment, whole.
+            say: shows a line to the person (it ends in a newline).
+            log: the file that gets what hooks print. Its folder may be made later.
+            mask: hides secrets in both.
+            interruptions: how many signals the person has sent; when it grows, `call` waits no longer.
+        """
+        self._limit, self._show, self._mask, self._interruptions = timeout_s, say, mask, interruptions
+        self._log = _Log(log)
+        self._processes = [
+            HookProcess(plugin, run, environ, mask=mask, log=self._log.put, say=self._say) for plugin in plugins
+        ]
+
+    def ready(self) -> None:
+        """Wait until every plugin is loaded. A broken package is a note; a person's own broken file is an error.
+
+        Raises:
+            ConfigError: a file cannot be loaded, or has a hook that does not exist. All processes have ended.
+        """
+        seen = self._interruptions()
+        while any(p.alive and p.hooks is None and not p.broken for p in self._processes):
+            self._wait()
+            if self._interruptions() > seen:
+                return
+        for process in self._processes:
+            if process.broken and not process.told:
+                process.told = True
+                self._refuse(process.plugin, process.broken)
+
+    def _refuse(self, plugin: HookPlugin, broken: Mapping[str, str]) -> None:
+        what, why, fix = self._masked(broken["what"]), self._masked(broken["why"]), broken["fix"]
+        if not plugin.is_file:
+            self._say(f"note: the hooks of {plugin.source} are left out: {what}{f': {why}' if why else ''}")
+            return
+        self.close()
+        raise ConfigError(f"the hooks of {plugin.source} cannot be used: {what}", why=why, fix=fix)
+
+    def call(self, name: str, **data: Any) -> str | None:
+        """Call a hook of every plugin, and wait for all, each at most the limit. Why a plugin stops the run, or None."""
+        _require(name, data)
+        self.ready()
+        plain = {key: _plain(value) for key, value in data.items()}
+        asked = [(process, process.ask(name, plain)) for process in self._processes if process.wants(name)]
+        deadline, seen = time.monotonic() + self._limit, self._interruptions()
+        while waiting := [process for process, number in asked if process.waits_for(number)]:
+            if self._interruptions() > seen:
+                break
+            self._wait()
+            if time.monotonic() > deadline:
+                for process in (p for p, number in asked if p in waiting and p.waits_for(number)):
+                    process.late(self._limit)
+        reasons = [f"{p.stop} ({name} of {p.plugin.source})" for p, _ in asked if p.stop]
+        return reasons[0] if reasons and name == "before_launch" else None
+
+    def post(self, name: str, **data: Any) -> None:
+        """Call a hook of every plugin and do not wait. A plugin that is thousands of events behind misses it."""
+        _require(name, data)
+        plain = {key: _plain(value) for key, value in data.items()}
+        for process in self._processes:
+            if process.wants(name):
+                process.post(name, plain)
+
+    def poll(self) -> None:
+        """Take answers and output, and cut off what is over its limit. To be called a few times a second."""
+        for process in self._processes:
+            process.poll(self._limit)
+
+    def descriptors(self) -> list[int]:
+        """What to wait for between two `poll`, for whoever wants to be quicker than a few times a second."""
+        return [end for p in self._processes if p.alive for end in (p.answers, p.output)]
+
+    def pids(self) -> list[int]:
+        """The processes that run: not to be ended with what the launch has started."""
+        return [process.pid for process in self._processes if process.alive]
+
+    def close(self) -> None:
+        """End them all: a word, some seconds, SIGTERM, SIGKILL. Then say what was missed."""
+        for process in self._alive():
+            process.end()
+        self._await_end(_END_GRACE_S)
+        for process in self._alive():
+            process.terminate()
+        self._await_end(_TERM_GRACE_S)
+        for process in self._alive():
+            process.kill()
+        for process in self._processes:
+            self._summarize(process)
+        self._processes.clear()
+
+    def _alive(self) -> list[HookProcess]:
+        return [process for process in self._processes if process.alive]
+
+    def _await_end(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not all([p.has_ended() for p in self._processes]):
+            time.sleep(0.01)
+
+    def _summarize(self, process: HookProcess) -> None:
+        for (hook, kind), count in process.failures.items():
+            if count > 1:
+                self._say(f"note: hook {hook} of {process.plugin.source} failed {count} times with {kind}")
+        if process.dropped:
+            self._say(f"note: the hooks of {process.plugin.source} were too slow: they missed {process.dropped} events")
+
+    def _wait(self) -> None:
+        ready = select.poll()
+        for descriptor in self.descriptors():
+            ready.register(descriptor, select.POLLIN)
+        ready.poll(_WAIT_MS)
+        self.poll()
+
+    def _masked(self, text: str) -> str:
+        return self._mask(text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")
+
+    def _say(self, text: str) -> None:
+        self._show(f"primus: {self._masked(text)}\n")
+
+
+def _require(name: str, data: Mapping[str, Any]) -> None:
+    assert {"run", *data} == set(HOOKS[name]), f"{name} is told {HOOKS[name]}, not {sorted(data)}"
+
+
+def _plain(value: Any) -> Any:
+    """JSON values: the named tuples of `hook_data` as mappings."""
+    return value._asdict() if hasattr(value, "_asdict") else value
+
+
+class _Log:
+    """`logs/hooks.log`: what comes before its folder is there waits, and a full disk ends nothing."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._kept = path, b""
+
+    def put(self, source: str, data: bytes) -> None:
+        """Add lines, each behind the plugin that printed it."""
+        prefix = f"[{source}] ".encode()
+        self._kept += b"".join(prefix + line.rstrip(b"\n") + b"\n" for line in data.splitlines(keepends=True))
+        try:
+            with open(self._path, "ab") as file:
+                file.write(self._kept)
+        except OSError:
+            self._kept = self._kept[-_KEPT:]
+        else:
+            self._kept = b""

@@ -1,0 +1,83 @@
+"""What the Python hooks are told, as plain data: it crosses a pipe as JSON between supervisor and hook process.
+
+The hooks themselves stand in `primus_core.hookspecs`. This module knows nothing of pluggy, since the supervisor and
+planning, which need the names here, must not pay for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["HOOKS", "FailureInfo", "HookPlugin", "Result", "RunInfo", "StepMetrics", "StopRun"]
+
+HOOKS: Mapping[str, tuple[str, ...]] = {
+    "before_launch": ("run",),
+    "after_launch": ("run",),
+    "on_step": ("run", "metrics"),
+    "on_checkpoint": ("run", "step", "path"),
+    "on_failure": ("run", "failure"),
+    "after_run": ("run", "result"),
+}
+"""Each hook and its arguments, as in `hookspecs` (a test holds the two equal)."""
+
+StepMetrics = Mapping[str, Any]
+"""One line of `metrics.jsonl`: the fields of `primus_core.metrics.Metrics`, and what else a backend writes."""
+
+
+class StopRun(Exception):  # noqa: N818  # it asks for something; nothing has gone wrong
+    """Raised in `before_launch`: do not launch. Its text is the reason that the person reads."""
+
+
+class RunInfo(NamedTuple):
+    """The run, as every hook gets it."""
+
+    run_id: str
+    directory: str
+    """The run directory; metrics and logs are there."""
+    task: str
+    framework: str
+    """The backend; empty for a task without one."""
+    model: str
+    command: tuple[str, ...]
+    """The command line, without secrets."""
+    nnodes: int
+    node_rank: int
+    """Hooks run on every node; most plugins act where this is 0."""
+    gpus_per_node: int
+    world_size: int
+    host: str
+    config: Mapping[str, Any]
+    """The resolved experiment; empty for a task without one."""
+
+
+class FailureInfo(NamedTuple):
+    """The first failure of a run."""
+
+    rank: int
+    """-1: no rank said why; it was the launcher, or a script."""
+    exit_code: int
+    what: str
+    traceback: str
+    host: str
+
+
+class Result(NamedTuple):
+    """How a run ended."""
+
+    status: str
+    """`completed`, `failed`, `interrupted`, or `stopped` by a `before_launch`."""
+    exit_code: int
+    seconds: float
+    last_step: int | None
+    last_loss: float | None
+
+
+class HookPlugin(NamedTuple):
+    """A plugin with hooks: where it comes from, and what its process imports."""
+
+    source: str
+    """`acme-primus 2.1.0`, or the path of a person's file, as messages show it."""
+    target: str
+    """`module`, `module:object`, or the path of a file."""
+    is_file: bool = False

@@ -1,0 +1,63 @@
+"""The Python Hook API: the moments of a run at which a plugin's own code is called. This is the page to read.
+
+    from primus_core import hookimpl
+
+    @hookimpl
+    def on_step(run, metrics):
+        print(run.run_id, metrics["step"], metrics["loss"])
+
+A hook takes the arguments below, or as few of them as it needs. Each plugin runs in a process of its own on every
+node, beside the supervisor: never in a rank, so nothing here slows a step, and nothing that it does can harm the run.
+Its calls come one after the other, in the order of the events. A hook that raises is named with its plugin and
+exception, and the run goes on; one that takes longer than `hooks: {event_timeout_s: 30}` is ended, and its plugin gets
+no further events. What hooks print goes to `logs/hooks.log`. What they return is ignored.
+
+pluggy's options (`@hookimpl(tryfirst=True)`, `wrapper=True`, `specname="on_step"`) work within one plugin.
+"""
+
+from __future__ import annotations
+
+import pluggy
+
+from primus_core.hook_data import FailureInfo, Result, RunInfo, StepMetrics, StopRun
+
+__all__ = ["FailureInfo", "Result", "RunInfo", "StepMetrics", "StopRun", "hookimpl", "hookspec"]
+
+hookspec = pluggy.HookspecMarker("primus")
+hookimpl = pluggy.HookimplMarker("primus")
+
+
+@hookspec
+def before_launch(run: RunInfo) -> None:
+    """Before the first process of the run is started. The launch waits for it.
+
+    May raise `StopRun("why")`: nothing is launched, the reason is shown, the exit code is 1.
+    """
+
+
+@hookspec
+def after_launch(run: RunInfo) -> None:
+    """The ranks of this node have been started; they are not yet ready. The run does not wait for it."""
+
+
+@hookspec
+def on_step(run: RunInfo, metrics: StepMetrics) -> None:
+    """A training step was logged. The run does not wait for it.
+
+    A plugin that falls thousands of steps behind misses some; how many is told at the end.
+    """
+
+
+@hookspec
+def on_checkpoint(run: RunInfo, step: int, path: str) -> None:
+    """The checkpoint of `step` is whole and lies at `path`. The run does not wait for it."""
+
+
+@hookspec
+def on_failure(run: RunInfo, failure: FailureInfo) -> None:
+    """The run failed on this node, and everything of it has ended. Primus waits for it. `after_run` follows."""
+
+
+@hookspec
+def after_run(run: RunInfo, result: Result) -> None:
+    """The run is over, well or not. Primus waits for it; then the process of the plugin ends."""

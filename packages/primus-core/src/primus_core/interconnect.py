@@ -1,0 +1,139 @@
+"""How a machine reaches others: its InfiniBand and RoCE ports and its routes, as the kernel lists them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from primus_core.devices import number
+from primus_core.host import HostRoot
+
+__all__ = ["Network", "Port", "Route", "read"]
+
+_DEVICES = "/sys/class/infiniband"
+_UP, _REJECT = 0x1, 0x200
+"""Flags of a route, from linux/route.h."""
+_EMPTY_AFTER = 16
+"""A GID table has up to 256 places, filled from the front with few gaps: after so many empty ones nothing comes."""
+
+
+class Port(NamedTuple):
+    """One port of an InfiniBand or RoCE adapter."""
+
+    device: str
+    """`mlx5_0`: what `NCCL_IB_HCA` names."""
+    port: int
+    active: bool
+    """State ACTIVE and link up."""
+    link_layer: str
+    """`InfiniBand` or `Ethernet` (RoCE)."""
+    rate_gbps: float = 0.0
+    gid_index: int = -1
+    """The GID for RoCE v2, from the port's own table; -1: none, or not RoCE."""
+    driver: str = ""
+    """The kernel driver: `mlx5_core`, `bnxt_en`, `ionic`."""
+    numa_node: int = -1
+
+
+class Route(NamedTuple):
+    """One line of the kernel's routing table."""
+
+    network: str
+    """`10.1.0.0/16`, `fd00::/64`, `0.0.0.0/0`."""
+    interface: str
+    metric: int = 0
+
+
+class Network(NamedTuple):
+    """How this machine reaches others."""
+
+    ports: tuple[Port, ...] = ()
+    routes: tuple[Route, ...] = ()
+
+
+def read(host: HostRoot) -> Network:
+    """Ports in natural order (`mlx5_10` after `mlx5_9`), routes as the kernel lists them."""
+    devices = sorted(host.names(_DEVICES), key=lambda name: re.sub(r"\d+", lambda digits: digits[0].zfill(9), name))
+    ports = tuple(port for device in devices for port in _ports(host, device))
+    routes = (*_ipv4_routes(host.text("/proc/net/route") or ""), *_ipv6_routes(host.text("/proc/net/ipv6_route") or ""))
+    return Network(ports, routes)
+
+
+def _ports(host: HostRoot, device: str) -> Iterator[Port]:
+    folder = f"{_DEVICES}/{device}"
+    driver = re.search(r"^DRIVER=(.*)$", host.text(f"{folder}/device/uevent") or "", re.MULTILINE)
+    node = host.text(f"{folder}/device/numa_node") or ""
+    for name in sorted(filter(str.isdecimal, host.names(f"{folder}/ports")), key=int):
+        yield _port(host, device, int(name))._replace(
+            driver=driver[1] if driver else "", numa_node=number(node) if node.isdecimal() else -1
+        )
+
+
+def _port(host: HostRoot, device: str, port: int) -> Port:
+    folder = f"{_DEVICES}/{device}/ports/{port}"
+    state, physical, layer, rate = (
+        host.text(f"{folder}/{name}") or "" for name in ("state", "phys_state", "link_layer", "rate")
+    )
+    # `4: ACTIVE`, `5: LinkUp`; some drivers have no `phys_state`
+    active = state.startswith("4:") and (not physical or physical.startswith("5:"))
+    gid = _gid_index(host, folder) if active and layer == "Ethernet" else -1
+    return Port(device, port, active, layer, _gbps(rate), gid)
+
+
+def _gbps(rate: str) -> float:
+    """`400 Gb/sec (4X NDR)` is 400."""
+    found = re.match(r"\d{1,9}(?:\.\d{1,9})?", rate)
+    return float(found[0]) if found else 0.0
+
+
+def _gid_index(host: HostRoot, folder: str) -> int:
+    """The first RoCE v2 GID with an IPv4 address, else with a global one, else a link-local one; -1 without any."""
+    best = (len(_GID_KINDS), -1)
+    empty = 0
+    for index in sorted(map(int, filter(str.isdecimal, host.names(f"{folder}/gids")))):
+        kind = _gid_kind(host.text(f"{folder}/gids/{index}") or "")
+        empty = empty + 1 if kind is None else 0
+        if empty > _EMPTY_AFTER or best[0] == 0:
+            break
+        if kind is not None and kind < best[0] and host.text(f"{folder}/gid_attrs/types/{index}") == "RoCE v2":
+            best = (kind, index)
+    return best[1]
+
+
+_GID_KINDS = (
+    re.compile(r"(0000:){5}ffff:[0-9a-f]{4}:[0-9a-f]{4}"),  # an IPv4 address
+    re.compile(r"(?!fe[89ab])([0-9a-f]{4}:){7}[0-9a-f]{4}"),  # a global one
+    re.compile(r"([0-9a-f]{4}:){7}[0-9a-f]{4}"),  # link-local
+)
+
+
+def _gid_kind(gid: str) -> int | None:
+    """How well a GID suits, 0 best; None for an empty place."""
+    if not gid.strip("0:"):
+        return None
+    return next((index for index, kind in enumerate(_GID_KINDS) if kind.fullmatch(gid.lower())), None)
+
+
+def _ipv4_routes(text: str) -> Iterator[Route]:
+    """Lines of `/proc/net/route`: numbers in hexadecimal, addresses as they lie in a little-endian machine's memory."""
+    for words in (line.split() for line in text.splitlines()[1:]):
+        if len(words) >= 8 and _usable(words[0], words[3]):
+            address, mask = (number(words[place], 16) & 0xFFFFFFFF for place in (1, 7))
+            network = ".".join(map(str, address.to_bytes(4, "little")))
+            yield Route(f"{network}/{mask.bit_count()}", words[0], number(words[6]))
+
+
+def _ipv6_routes(text: str) -> Iterator[Route]:
+    """Lines of `/proc/net/ipv6_route`. Those for multicast (ff00::/8) lead everywhere."""
+    import socket
+
+    for words in (line.split() for line in text.splitlines()):
+        if len(words) == 10 and _usable(words[9], words[8]) and re.fullmatch(r"(?!ff)[0-9a-f]{32}", words[0]):
+            network = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(words[0]))
+            yield Route(f"{network}/{min(number(words[1], 16), 128)}", words[9], number(words[5], 16))
+
+
+def _usable(interface: str, flags: str) -> bool:
+    bits = number(flags, 16)
+    return interface != "lo" and bool(bits & _UP) and not bits & _REJECT

@@ -1,0 +1,146 @@
+"""A saved run, planned again: settings, environment and scripts from its snapshot, place and ranks from here."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from primus_core.contracts import TaskPlan
+from primus_core.environment import FAMILIES, belongs_to_session
+from primus_core.errors import ConfigError, MachineError
+from primus_core.facts import Facts
+from primus_core.plan import SECRET, Plan, RunPlace, Step, Variable, load
+from primus_core.saved import Saved, parse_name
+from primus_core.scripts import saved_as
+
+__all__ = ["Replay", "prepare"]
+
+_PLANNED_HERE = frozenset({"direct", "network", "primus", "--numa"})
+"""Origins of variables that say where the ranks stand and how this machine reaches others: never restored."""
+_PLACEMENT = frozenset({"NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT"})
+
+
+class Replay(NamedTuple):
+    """What a saved run asks of the planner."""
+
+    saved: Saved
+    plan: Plan
+    """The saved plan, as it was."""
+    task: TaskPlan
+    scripts: tuple[Step, ...]
+    """Hooks and patches, from the copies in the snapshot."""
+    environ: Mapping[str, str]
+    """The environment as the saved run had it; who and where somebody is, from here."""
+    restored: tuple[Variable, ...]
+    unset: tuple[str, ...]
+    missing_secrets: tuple[str, ...]
+    """Variables whose value no snapshot holds, and which are not set here."""
+
+
+def prepare(saved: Saved, facts: Facts, place: Callable[[str, str], RunPlace]) -> Replay:
+    """The replay of `saved` here, in a run directory beside it.
+
+    Raises:
+        MachineError: its plan is of another schema, or no plan.
+    """
+    try:
+        old = load(json.dumps(saved.plan))
+    except ConfigError as error:
+        raise MachineError(
+            f"{saved.directory} cannot be replayed: {error.what}", why=error.why, fix=error.fix
+        ) from None
+    name = parse_name(os.path.basename(old.place.directory))
+    new = place(os.path.dirname(saved.directory), name.exp_name if name else old.task.replace(" ", "-"))
+    return _Preparation(saved, old, facts, new).replay()
+
+
+class _Preparation:
+    def __init__(self, saved: Saved, old: Plan, facts: Facts, new: RunPlace) -> None:
+        self.saved, self.old, self.facts, self.new = saved, old, facts, new
+
+    def replay(self) -> Replay:
+        environ, restored, missing = self.environment()
+        return Replay(
+            saved=self.saved,
+            plan=self.old,
+            task=self.task(),
+            scripts=tuple(self.script(path, step) for path, step in saved_as(self.old.steps).items()),
+            environ=environ,
+            restored=restored,
+            unset=tuple(sorted(set(self.facts.host.environ) - set(environ))),
+            missing_secrets=missing,
+        )
+
+    def moved(self, value: Any) -> Any:
+        """`value` with the run's own directory where it says the saved one's."""
+        if isinstance(value, str):
+            pairs = (self.old.place.directory, self.new.directory), (self.old.place.run_id, self.new.run_id)
+            for before, after in pairs:
+                value = value.replace(before, after).replace(json.dumps(before)[1:-1], json.dumps(after)[1:-1])
+            return value
+        if isinstance(value, Mapping):
+            return {key: self.moved(item) for key, item in value.items()}
+        return [self.moved(item) for item in value] if isinstance(value, list | tuple) else value
+
+    def task(self) -> TaskPlan:
+        from dataclasses import replace
+
+        old = self.old
+        if old.worker is None:
+            raise MachineError(f"{self.saved.directory} cannot be replayed", why="its plan names no worker")
+        return TaskPlan(
+            place=self.new,
+            worker=replace(old.worker, args=tuple(self.moved(old.worker.args))),
+            prepare=tuple(self.step(step) for step in old.steps if step.kind == "prepare"),
+            files=tuple(replace(file, text=self.moved(file.text)) for file in old.files),
+            requires=tuple(replace(needed, name=self.moved(needed.name)) for needed in old.requires),
+            config=self.moved(old.config),
+            notes=(f"this run replays {self.saved.directory}",),
+            metrics_rank=old.metrics_rank,
+            framework=old.framework,
+            model=old.model,
+        )
+
+    def step(self, step: Step) -> Step:
+        from dataclasses import replace
+
+        return replace(step, argv=self.command(step.argv), cwd=self.facts.cwd)
+
+    def script(self, path: str, step: Step) -> Step:
+        from dataclasses import replace
+
+        copy = os.path.join(self.saved.directory, path)
+        argv = tuple(copy if word == step.script else word for word in self.command(step.argv))
+        return replace(step, name=f"{step.kind} {path}", argv=argv, cwd=self.facts.cwd, script=copy)
+
+    def command(self, argv: Sequence[str]) -> tuple[str, ...]:
+        first = self.facts.python if argv[0] == self.old.python else argv[0]
+        return (first, *self.moved(argv[1:]))
+
+    def environment(self) -> tuple[dict[str, str], tuple[Variable, ...], tuple[str, ...]]:
+        """The whole environment, the variables in it that are restored, and the secrets that nobody knows."""
+        here = self.facts.environ
+        environ = {name: value for name, value in here.items() if not name.startswith(FAMILIES) or _is_ours(name)}
+        environ.setdefault("GPUS_PER_NODE", str(self.old.distributed.gpus_per_node))
+        planned = {v.name: v for v in self.old.environment}
+        restored, missing = [], []
+        for name, dumped in self.saved.environment.items():
+            known = planned.get(name)
+            if _is_ours(name) or (known and known.origin in _PLANNED_HERE):
+                continue
+            secret = dumped == SECRET
+            if secret and name not in here:
+                missing += [name] if known else []
+                continue
+            environ[name] = here[name] if secret else self.moved(dumped)
+            if known or here.get(name) != environ[name]:
+                why = f"{known.origin}: {known.why}" if known else "in the environment of the saved run"
+                restored.append(Variable(name, environ[name], "replay", why, secret=secret))
+        return environ, tuple(restored), tuple(missing)
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a variable says who, where and beside whom: that is as it is here, not as it was."""
+    return name in _PLACEMENT or belongs_to_session(name)

@@ -1,0 +1,192 @@
+"""The runs of a workspace, found and listed: thousands in a moment, so each costs one small file to read."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from primus_core.errors import RequestError, suggestion
+from primus_core.host import HostRoot
+from primus_core.saved import Name, is_run, metadata, parse_name, state_of
+
+__all__ = ["LATEST", "Run", "find", "last_metrics", "read", "resolve"]
+
+LATEST = "latest"
+"""Names the newest run of a workspace."""
+_TAIL_BYTES = 8192
+"""Some twenty lines of metrics."""
+
+
+class Run(NamedTuple):
+    """A run as a list shows it. None and empty: not known."""
+
+    directory: str
+    name: str
+    started: float | None
+    """Seconds since the epoch."""
+    state: str
+    """One of `saved.STATES`."""
+    task: str = ""
+    framework: str = ""
+    model: str = ""
+    duration_s: float | None = None
+    last_step: int | None = None
+    last_loss: float | None = None
+    parent: str = ""
+    """The run that this one replays."""
+    host: str = ""
+
+
+def find(workspace: str, host: HostRoot | None = None) -> Iterator[Run]:
+    """The runs in `workspace`, newest first. Each is read when its turn comes."""
+    host = host or HostRoot()
+    for name, known in _newest_first(workspace):
+        directory = f"{workspace}/{name}"
+        yield _run(directory, name, metadata(directory) if known is None else known, host)
+
+
+def read(directory: str, host: HostRoot) -> Run:
+    """One run, as `find` gives it."""
+    return _run(directory, os.path.basename(directory), metadata(directory), host)
+
+
+def _newest_first(workspace: str) -> list[tuple[str, dict[str, Any] | None]]:
+    """Names of the runs, by the time in the name. The metadata too, of those that had to be read to tell."""
+    found: list[tuple[tuple[str, int, str], str, dict[str, Any] | None]] = []
+    for name, parsed in _folders(workspace):
+        known = None if parsed else metadata(f"{workspace}/{name}")
+        if parsed:
+            found.append(((parsed.stamp, parsed.number, name), name, None))
+        elif known:
+            found.append(((_stamp(known.get("started")), 1, name), name, known))
+    found.sort(key=lambda run: run[0], reverse=True)
+    return [(name, known) for _, name, known in found]
+
+
+def _folders(workspace: str) -> Iterator[tuple[str, Name | None]]:
+    """The folders that may be runs. A link is one under a run's name (moved elsewhere), not as `<exp_name>`."""
+    try:
+        with os.scandir(workspace) as entries:
+            for entry in entries:
+                parsed = parse_name(entry.name)
+                if entry.is_dir(follow_symlinks=parsed is not None):
+                    yield entry.name, parsed
+    except OSError:
+        return
+
+
+def _stamp(started: Any) -> str:
+    """A time as names have it."""
+    seconds = _number(started)
+    try:
+        return time.strftime("%Y_%m_%d_%H%M%S", time.localtime(seconds)) if seconds is not None else ""
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def _run(directory: str, name: str, known: Mapping[str, Any], host: HostRoot) -> Run:
+    state = state_of(known, directory, host)
+    step, loss, ended = known.get("last_step"), known.get("last_loss"), _number(known.get("ended"))
+    started = _number(known.get("started"))
+    if state in ("running", "lost", "started"):
+        last = last_metrics(directory)
+        step, loss = last.get("step"), last.get("loss")
+        ended = host.now() if state == "running" else _number(last.get("time"))
+    parent = known.get("parent")
+    return Run(
+        directory,
+        name,
+        started,
+        state,
+        task=_text(known.get("task")),
+        framework=_text(known.get("framework")),
+        model=_text(known.get("model")),
+        duration_s=ended - started if ended is not None and started is not None else None,
+        last_step=step if isinstance(step, int) and not isinstance(step, bool) else None,
+        last_loss=_number(loss),
+        parent=_text(parent.get("run_id")) if isinstance(parent, dict) else "",
+        host=_text(known.get("host")),
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def last_metrics(directory: str) -> dict[str, Any]:
+    """The newest whole line of a run's `metrics.jsonl`; empty where there is none. Reads the file's end only."""
+    for line in reversed(_tail(f"{directory}/metrics.jsonl").split(b"\n")[:-1]):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict) and isinstance(row.get("step"), int):
+            return row
+    return {}
+
+
+def _tail(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))
+            return file.read()
+    except OSError:
+        return b""
+
+
+def resolve(name_or_path: str, workspace: str, host: HostRoot) -> str:
+    """The absolute directory of a run: by path, by run id, by `exp_name` (its newest run), or `latest` of all.
+
+    Raises:
+        RequestError: there is none; with a suggestion.
+    """
+    base = os.path.join(host.cwd(), workspace)
+    if name_or_path == LATEST:
+        names = [name for name, _ in _newest_first(base)[:1]]
+        candidates = [os.path.join(base, name) for name in names]
+    elif "/" in name_or_path:
+        candidates = [os.path.join(host.cwd(), os.path.expanduser(name_or_path))]
+    elif name_or_path:
+        candidates = [os.path.join(base, name_or_path), *_of_experiment(base, name_or_path)]
+        candidates += [os.path.join(host.cwd(), name_or_path)]
+    else:
+        candidates = []
+    for path in map(_followed, candidates):
+        if is_run(path):
+            return path
+    raise _unknown(name_or_path, workspace, base)
+
+
+def _of_experiment(base: str, exp_name: str) -> list[str]:
+    """The newest run of an experiment that has lost its link."""
+    runs = [name for name, _ in _newest_first(base) if (parsed := parse_name(name)) and parsed.exp_name == exp_name]
+    return [os.path.join(base, name) for name in runs[:1]]
+
+
+def _followed(path: str) -> str:
+    """The path, absolute; that of the run where it is the link to an experiment's newest."""
+    path = os.path.abspath(path)
+    if os.path.islink(path) and not parse_name(os.path.basename(path)):
+        return os.path.abspath(os.path.join(os.path.dirname(path), os.readlink(path)))
+    return path
+
+
+def _unknown(asked: str, workspace: str, base: str) -> RequestError:
+    names = [name for name, _ in _newest_first(base)]
+    if not names:
+        return RequestError(
+            f"there is no run '{asked}': no runs in {workspace}",
+            fix="give a path, or the folder of the runs as --workspace DIR",
+        )
+    known = {*names, *(parsed.exp_name for name in names if (parsed := parse_name(name))), LATEST}
+    return RequestError(
+        f"there is no run '{asked}' in {workspace}",
+        fix=suggestion(os.path.basename(asked), known) or "`primus runs list` shows the runs",
+    )

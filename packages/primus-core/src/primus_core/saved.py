@@ -1,0 +1,360 @@
+"""A run as its directory holds it: what a replay starts from and what a comparison compares, checked byte by byte.
+
+`load` believes nothing that its checksums do not confirm; `state` says how a run stands, whole or not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from primus_core.errors import MachineError, RequestError
+
+if TYPE_CHECKING:
+    from primus_core.host import HostRoot
+
+__all__ = [
+    "MANIFEST",
+    "SCHEMA",
+    "STATES",
+    "Damaged",
+    "Name",
+    "Saved",
+    "changed_paths",
+    "dump",
+    "is_run",
+    "load",
+    "metadata",
+    "parse_name",
+    "state",
+    "state_of",
+    "undump",
+]
+
+SCHEMA = 1
+"""Version of the snapshot's form."""
+MANIFEST = "snapshot.json"
+"""Written last: where it is, the snapshot is whole."""
+STATES = ("completed", "failed", "interrupted", "running", "lost", "incomplete", "started", "unknown")
+"""What `state` may say."""
+
+_ENDED = ("completed", "failed", "interrupted")  # no set: damaged metadata may hold what has no hash
+_ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE = (
+    *("env/primus_env_dump.txt", "env/packages.txt", "env/system_info.json", "code/code.json"),
+)
+_NEEDED = ("plan.json", _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE)
+_PATCH = "code/diff.patch"
+_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._+-]*)_(\d{4}_\d{2}_\d{2}_\d{6})(?:_(\d+))?")
+_HEADER = re.compile(rb'^diff --git (?:"?a/.*"? "b/(.*)"|a/.* b/(.*))$', re.M)
+_CLOCK_SLACK_S = 60
+"""A process seems to have started so much after its run only if it is another one, whatever clocks were set."""
+
+
+class Damaged(MachineError):  # noqa: N818  # as one reads it: `raise Damaged`
+    """A run directory that cannot be trusted: incomplete, changed since, or of another schema."""
+
+
+class Name(NamedTuple):
+    """A run's name, `<exp_name>_<YYYY_MM_DD_HHMMSS>` or with `_<number>`, taken apart."""
+
+    exp_name: str
+    stamp: str
+    number: int = 1
+
+
+class Saved(NamedTuple):
+    """What a whole snapshot holds."""
+
+    directory: str
+    metadata: dict[str, Any]
+    plan: dict[str, Any]
+    environment: dict[str, str]
+    """The whole environment of the ranks."""
+    packages: dict[str, str]
+    """Versions by name."""
+    system: dict[str, Any]
+    code: dict[str, Any]
+    """`code.json`, and as `changed` the paths that `diff.patch` changes."""
+    configs: dict[str, Any]
+    """The files of `config/`, parsed, by name without suffix."""
+    schema: int = SCHEMA
+    files: Mapping[str, str] = {}
+    """The sha256 of every file of the snapshot, by path."""
+
+
+def parse_name(name: str) -> Name | None:
+    """The parts of a run directory's name; None for another folder's."""
+    match = _NAME.fullmatch(name)
+    return Name(match[1], match[2], int(match[3] or 1)) if match else None
+
+
+def metadata(directory: str) -> dict[str, Any]:
+    """A run's `metadata.json`; empty where it cannot be read."""
+    try:
+        data = json.loads(_bytes(f"{directory}/metadata.json"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _bytes(path: str) -> bytes:
+    """A file's bytes, without the layers of `open`, which a list of thousands of runs would feel."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        parts = [os.read(descriptor, 1 << 16)]
+        while len(parts[-1]) == 1 << 16:
+            parts.append(os.read(descriptor, 1 << 16))
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
+
+
+def is_run(directory: str) -> bool:
+    """Whether a folder is a run's, by its name or by what it holds."""
+    if not os.path.isdir(directory):
+        return False
+    named = parse_name(os.path.basename(os.path.abspath(directory)))
+    return bool(named) or any(os.path.exists(f"{directory}/{name}") for name in ("metadata.json", MANIFEST))
+
+
+def state(directory: str, host: HostRoot) -> str:
+    """How a run stands, one of `STATES`, as seen from `host`."""
+    return state_of(metadata(directory), directory, host)
+
+
+def state_of(known: Mapping[str, Any], directory: str, host: HostRoot) -> str:
+    """The same, for a run whose metadata is at hand.
+
+    A run that says how it ended is believed, also where an earlier Primus made no snapshot of it.
+    """
+    status = known.get("status")
+    if status in _ENDED:
+        return str(status)
+    here = known.get("host") == host.hostname()
+    if here and status in ("preparing", "started") and _is_alive(known, host):
+        return "running"
+    if not os.path.exists(f"{directory}/{MANIFEST}"):
+        return "incomplete" if status in ("preparing", "started", None) else "unknown"
+    if status not in ("preparing", "started"):
+        return "unknown"
+    return "lost" if here else "started"
+
+
+def _is_alive(known: Mapping[str, Any], host: HostRoot) -> bool:
+    """Whether the run's own process is there: a later one may have got its number."""
+    pid = known.get("pid")
+    text = (host.text(f"/proc/{pid}/stat") or "") if isinstance(pid, int) else ""
+    fields = text.rpartition(")")[2].split()
+    if len(fields) < 20 or fields[0] in "ZX":
+        return False
+    started = known.get("started")
+    if not isinstance(started, int | float):
+        return True
+    # By the clock that the kernel itself counts process starts with: containers fake /proc/uptime.
+    booted = host.now() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return booted + int(fields[19]) / os.sysconf("SC_CLK_TCK") <= started + _CLOCK_SLACK_S
+
+
+def load(directory: str) -> Saved:
+    """The snapshot in a run directory, every file of it checked.
+
+    Raises:
+        RequestError: it is no run directory.
+        Damaged: the snapshot is incomplete, of another schema, or not what was written.
+    """
+    directory = os.path.abspath(directory)
+    if not is_run(directory):
+        raise _no_run(directory)
+    return _Reader(directory).saved()
+
+
+def _no_run(directory: str) -> RequestError:
+    from primus_core.errors import suggestion
+
+    parent, name = os.path.split(directory)
+    try:
+        near = suggestion(name, (entry for entry in os.listdir(parent) if is_run(f"{parent}/{entry}")))
+    except OSError:
+        near = ""
+    what = "is no run directory" if os.path.exists(directory) else "is not there"
+    return RequestError(f"{directory} {what}", fix=near or "`primus runs list` shows the runs")
+
+
+class _Reader:
+    """Reads the files of one snapshot, each checked against the manifest."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.run = os.path.basename(directory)
+        self.files: dict[str, Mapping[str, Any]] = {}
+
+    def saved(self) -> Saved:
+        self.files = self.manifest()
+        texts = {path: self.checked(path, entry) for path, entry in self.files.items()}
+        code = {**self.json(_CODE, texts), "changed": list(changed_paths(texts.get(_PATCH, b"")))}
+        return Saved(
+            directory=self.directory,
+            metadata=self.json("metadata.json", {"metadata.json": self.read("metadata.json")}),
+            plan=self.json("plan.json", texts),
+            environment=self.lines(_ENVIRONMENT, texts, undump),
+            packages=self.lines(_PACKAGES, texts, _packages),
+            system=self.json(_SYSTEM, texts),
+            code=code,
+            configs={os.path.basename(path).rpartition(".")[0]: self.config(path, texts) for path in _configs(texts)},
+            files={path: str(entry["sha256"]) for path, entry in self.files.items()},
+        )
+
+    def manifest(self) -> dict[str, Mapping[str, Any]]:
+        if not os.path.exists(f"{self.directory}/{MANIFEST}"):
+            raise self.incomplete()
+        data = self.json(MANIFEST, {MANIFEST: self.read(MANIFEST)})
+        if data.get("schema") != SCHEMA:
+            wrote = metadata(self.directory).get("primus_version", "see metadata.json")
+            raise Damaged(
+                f"snapshot schema {data.get('schema')} is not {SCHEMA}",
+                why=f"{self.directory} was written by another version of Primus",
+                fix=f"use the Primus version that wrote it: {wrote}",
+            )
+        files = data.get("files")
+        if not isinstance(files, dict) or not all(map(_is_entry, files.items())):
+            self.damaged(MANIFEST, "it lists no files with checksums")
+        for path in _NEEDED:
+            if path not in files:
+                self.damaged(MANIFEST, f"it does not list {path}")
+        return files
+
+    def incomplete(self) -> Damaged:
+        if metadata(self.directory).get("status") in _ENDED:
+            return Damaged(
+                f"{self.run} has no snapshot",
+                why=f"{MANIFEST} is not there: it was removed, or an earlier version of Primus made the run",
+                fix="`primus runs show` shows what there is",
+            )
+        return Damaged(
+            f"the snapshot of {self.run} is incomplete: it was ended while it was being written",
+            why=f"{self.directory}/{MANIFEST}, which is written last, is not there",
+            fix="start it again with its command line, which `primus runs show` shows as far as it was written",
+        )
+
+    def damaged(self, path: str, why: str) -> NoReturn:
+        raise Damaged(f"{self.run}: {path} is damaged", why=why, fix="restore it from a copy, or use another run")
+
+    def read(self, path: str) -> bytes:
+        try:
+            return _bytes(f"{self.directory}/{path}")
+        except FileNotFoundError:
+            raise Damaged(
+                f"{self.run}: {path} is missing",
+                why="it was removed after the run had begun",
+                fix="restore it from a copy, or use another run",
+            ) from None
+        except OSError as error:
+            raise Damaged(f"{self.run}: {path} cannot be read", why=str(error.strerror)) from None
+
+    def checked(self, path: str, entry: Mapping[str, Any]) -> bytes:
+        from hashlib import sha256
+
+        data = self.read(path)
+        if len(data) != entry["bytes"]:
+            self.damaged(path, f"it has {len(data)} bytes, and had {entry['bytes']} when it was written")
+        if sha256(data).hexdigest() != entry["sha256"]:
+            self.damaged(path, "its checksum is not what it was when it was written")
+        return data
+
+    def json(self, path: str, texts: Mapping[str, bytes]) -> dict[str, Any]:
+        try:
+            data = json.loads(texts[path])
+        except (ValueError, RecursionError) as error:
+            self.damaged(path, f"it is no JSON: {error}")
+        if not isinstance(data, dict):
+            self.damaged(path, "it is no JSON object")
+        return data
+
+    def lines(self, path: str, texts: Mapping[str, bytes], parse: Any) -> dict[str, str]:
+        try:
+            found: dict[str, str] = parse(texts[path].decode())
+        except ValueError as error:
+            self.damaged(path, str(error))
+        return found
+
+    def config(self, path: str, texts: Mapping[str, bytes]) -> Any:
+        if path.endswith(".json"):
+            return self.json(path, texts)
+        import yaml
+
+        try:
+            return yaml.load(texts[path], getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # both are safe
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            self.damaged(path, f"it is no YAML: {error}")
+
+
+def _is_entry(item: tuple[str, Any]) -> bool:
+    """Whether an item of the manifest is a file's, inside the run directory."""
+    path, entry = item
+    inside = not path.startswith("/") and ".." not in path.split("/")
+    return inside and isinstance(entry, dict) and {"sha256", "bytes"} <= entry.keys()
+
+
+def _configs(paths: Mapping[str, bytes]) -> list[str]:
+    return [path for path in paths if re.fullmatch(r"config/[^/]+\.(json|ya?ml)", path)]
+
+
+def changed_paths(patch: bytes) -> Iterator[str]:
+    """The files that a patch of git changes."""
+    for quoted, plain in _HEADER.findall(patch):
+        yield (quoted or plain).decode(errors="replace")
+
+
+def _packages(text: str) -> dict[str, str]:
+    pairs = (line.partition("==") for line in text.split("\n") if line)
+    return {name: version for name, _, version in pairs}
+
+
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
+_ESCAPED = re.compile(r"[\\\n\r\udc80-\udcff]")
+_UNESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|(.?))", re.S)
+_MEANT = {"\\": "\\", "n": "\n", "r": "\r"}
+
+
+def dump(environ: Mapping[str, str]) -> str:
+    r"""Environment as text: `NAME=VALUE` a line, sorted. `\`, newline, return and bytes that are no UTF-8 are escaped.
+
+    Values are written as they are: whoever writes them to a file has replaced the secrets.
+    """
+    return "".join(f"{_escape(name)}={_escape(environ[name])}\n" for name in sorted(environ))
+
+
+def _escape(text: str) -> str:
+    return _ESCAPED.sub(lambda match: _ESCAPES.get(match[0]) or f"\\x{ord(match[0]) - 0xDC00:02x}", text)
+
+
+def undump(text: str) -> dict[str, str]:
+    """The environment that `dump` wrote.
+
+    Raises:
+        ValueError: it did not write this.
+    """
+    found = {}
+    for number, line in enumerate(text.split("\n"), 1):  # not splitlines, which knows ten more ends of lines
+        name, equals, value = line.partition("=")
+        if not equals and line:
+            raise ValueError(f"line {number} is not NAME=VALUE")
+        if line:
+            found[_unescape(name)] = _unescape(value)
+    return found
+
+
+def _unescape(text: str) -> str:
+    return _UNESCAPED.sub(_meant, text)
+
+
+def _meant(match: re.Match[str]) -> str:
+    if match[1]:
+        return chr(0xDC00 + int(match[1], 16))
+    if match[2] not in _MEANT:
+        raise ValueError(f"'\\{match[2]}' is no escape")
+    return _MEANT[match[2]]

@@ -1,0 +1,133 @@
+"""The person's own scripts around a launch, hooks and patches, and the lines by which they speak.
+
+    hooks/NN_*.{sh,py}, hooks/<task>/NN_*, hooks/<task>/<action>/NN_*        in this order, each folder by bytes
+    --patch FILE                                                             after the hooks, as given
+
+Each runs once per node before the ranks start. On stdout it may say `env.NAME=VALUE` (a variable for all that
+follows) and `extra.name=value` (adds `--name value` to the task). Exit 0 goes on; a patch may exit 2: "not
+applicable"; anything else stops the launch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from primus_core.environment import OWNED
+from primus_core.errors import RequestError, suggestion
+from primus_core.plan import Step, StepKind, Variable
+from primus_core.secrets import is_secret_name, looks_secret
+
+__all__ = ["NOT_APPLICABLE", "Malformed", "Spoken", "hook_files", "parse_line", "patch_files", "saved_as", "step"]
+
+NOT_APPLICABLE = 2
+"""The exit code by which a patch says that there is nothing to do here."""
+
+_SUFFIXES = (".sh", ".py")
+_SAYS = re.compile(r"(env|extra)\.")
+_ENV = re.compile(r"env\.([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.S)
+_EXTRA = re.compile(r"extra\.([A-Za-z0-9_][A-Za-z0-9_.-]*)=(.*)", re.S)
+
+
+class Spoken(NamedTuple):
+    """What scripts said, in their order: variables, and words for the task."""
+
+    environment: tuple[Variable, ...] = ()
+    words: tuple[str, ...] = ()
+
+    def and_then(self, other: Spoken) -> Spoken:
+        """Both; of a variable said twice, the later value."""
+        said = {v.name: v for v in (*self.environment, *other.environment)}
+        return Spoken(tuple(said.values()), self.words + other.words)
+
+
+class Malformed(NamedTuple):
+    """A line that begins as the protocol's do, and is none of them."""
+
+    text: str
+    why: str
+
+
+def parse_line(line: str, script: str) -> Spoken | Malformed | None:
+    """What one line of a script's stdout says; None: it is only text."""
+    line = line.rstrip("\r\n")
+    if not _SAYS.match(line):
+        return None
+    if match := _ENV.fullmatch(line):
+        name, value = match.groups()
+        if name in OWNED:
+            return Malformed(line, f"{name} is set by Primus itself")
+        if "\0" in value:
+            return Malformed(line, "no environment can carry a NUL character")
+        secret = is_secret_name(name) or looks_secret(value)
+        return Spoken((Variable(name, value, f"hook {os.path.basename(script)}", f"said by {script}", secret=secret),))
+    if match := _EXTRA.fullmatch(line):
+        return Spoken(words=(f"--{match[1]}", match[2]))
+    kind = line.partition(".")[0]
+    form = {"env": "env.NAME=VALUE", "extra": "extra.name=value"}[kind]
+    return Malformed(line, f"the form is {form}, without spaces in the name")
+
+
+def hook_files(folders: Iterable[str], task: Sequence[str]) -> list[str]:
+    """The hooks for `task` (its name and action) in `folders`: general ones first, in each folder by bytes.
+
+    Raises:
+        RequestError: one of the folders is none.
+    """
+    found: dict[str, str] = {}  # by real path: a folder may be reached in two ways
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise RequestError(f"there is no folder of hooks '{folder}'", fix="name a folder with *.sh or *.py files")
+        for depth in range(len(task) + 1):
+            for path in _scripts_in(os.path.join(folder, *task[:depth])):
+                found.setdefault(os.path.realpath(path), path)
+    return list(found.values())
+
+
+def _scripts_in(folder: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(folder), key=os.fsencode)
+    except OSError:
+        return []
+    paths = [os.path.join(folder, name) for name in names if name.endswith(_SUFFIXES)]
+    return [path for path in paths if os.path.isfile(path)]
+
+
+def patch_files(paths: Sequence[str], cwd: str) -> list[str]:
+    """The patches as whole paths.
+
+    Raises:
+        RequestError: one is missing, or neither a bash nor a Python file by its suffix.
+    """
+    found = []
+    for given in paths:
+        path = os.path.normpath(os.path.join(cwd, os.path.expanduser(given)))
+        if not path.endswith(_SUFFIXES):
+            raise RequestError(f"--patch {given}: neither a bash nor a Python file", fix="call it *.sh or *.py")
+        if not os.path.isfile(path):
+            near = suggestion(os.path.basename(path), _names_in(os.path.dirname(path)))
+            raise RequestError(f"--patch {given}: there is no such file", fix=near or "check the path")
+        found.append(path)
+    return found
+
+
+def _names_in(folder: str) -> list[str]:
+    return os.listdir(folder) if os.path.isdir(folder) else []
+
+
+def step(kind: StepKind, path: str, words: Sequence[str], *, python: str, cwd: str, timeout_s: float) -> Step:
+    """The step that runs a script, with the task's words as its arguments."""
+    command = (python, "-u") if path.endswith(".py") else ("bash",)
+    name = f"{kind} {os.path.relpath(path, cwd)}"
+    return Step(name, (*command, path, *words), cwd, kind=kind, script=path, timeout_s=timeout_s)
+
+
+def saved_as(steps: Sequence[Step]) -> dict[str, Step]:
+    """Where a run directory keeps the text of its scripts: `config/hooks/01-prepare.sh`, numbered in their order."""
+    found: dict[str, Step] = {}
+    for index, script in enumerate(step for step in steps if step.script):
+        folder = {"hook": "hooks", "patch": "patches"}[script.kind]
+        found[f"config/{folder}/{index + 1:02d}-{os.path.basename(script.script)}"] = script
+    return found

@@ -1,0 +1,84 @@
+"""Writes what it takes to run a run again, before its first rank starts. `saved` reads it, `replay` runs it.
+
+plan.json  env/  config/  code/      what was decided, on what, with which settings and code
+snapshot.json                        written last: every file with its checksum; without it, the rest is incomplete
+nodes/<n>/                           the same of the nodes that joined the run
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+
+from primus_core import metadata, repository, saved, scripts, system_info
+from primus_core.facts import Facts
+from primus_core.files import write_atomically
+from primus_core.plan import SECRET, Plan
+from primus_core.secrets import is_secret_name, looks_secret, redact
+
+__all__ = ["environment", "part_of", "write"]
+
+
+def part_of(plan: Plan) -> str:
+    """Where in the run directory this node keeps what is its own: at the top, or below `nodes/<n>/`."""
+    return f"nodes/{plan.distributed.node_rank}/" if plan.place.joined and plan.distributed.node_rank else ""
+
+
+def write(plan: Plan, facts: Facts, environ: Mapping[str, str], secrets: Sequence[str]) -> str:
+    """Write the snapshot of `plan`, whose ranks get `environ`. What could not be recorded, or nothing.
+
+    Raises:
+        OSError: the run directory cannot be written.
+    """
+    directory, part = plan.place.directory, part_of(plan)
+    manifest = f"{directory}/{part}{saved.MANIFEST}"
+    if os.path.exists(manifest):  # hooks changed the plan: until it is whole again, it is incomplete
+        os.unlink(manifest)
+    code = repository.read(
+        facts.cwd, facts.host.environ, leave_out=(os.path.dirname(directory), directory), secrets=secrets
+    )
+    texts = {
+        f"{part}plan.json": json.dumps(plan.to_dict(), indent=1),
+        **{f"{part}{path}": text for path, text in environment(plan, facts, environ).items()},
+        **{f"{part}{path}": _text_of(step.script) for path, step in scripts.saved_as(plan.steps).items()},
+        f"{part}code/code.json": json.dumps(code.summary, indent=1),
+        f"{part}code/diff.patch": code.patch,
+        **{file.path: file.text for file in plan.files},
+    }
+    checksums = {path: _write(f"{directory}/{path}", redact(text, secrets)) for path, text in texts.items()}
+    own = {path.removeprefix(part): found for path, found in checksums.items() if path.startswith(part)}
+    write_atomically(manifest, json.dumps({"schema": saved.SCHEMA, "files": own}, indent=1))
+    error = str(code.summary.get("error", ""))
+    return f"the code that runs is not recorded: {error}" if error else ""
+
+
+def _write(path: str, text: str) -> dict[str, object]:
+    """Not flushed to disk one by one: if the machine loses power, the checksum tells."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    write_atomically(path, text, durable=False)
+    data = text.encode("utf-8", "surrogateescape")
+    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+
+
+def environment(plan: Plan, facts: Facts, environ: Mapping[str, str]) -> dict[str, str]:
+    """The texts below `env/`: what the run gets and on what it runs."""
+    hidden = {v.name for v in plan.environment if v.secret}
+    shown = {
+        name: SECRET if name in hidden or is_secret_name(name) or looks_secret(value) else value
+        for name, value in environ.items()
+    }
+    packages = sorted(f"{name}=={version}" for name, version in metadata.packages().items())
+    return {
+        "env/primus_env_dump.txt": saved.dump(shown),
+        "env/gpu_model.txt": f"{plan.gpu_model or 'none'}\n",
+        "env/rocm_version.txt": f"{facts.rocm or 'none'}\n",
+        "env/system_info.json": json.dumps(system_info.describe(facts), indent=1),
+        "env/packages.txt": "".join(f"{line}\n" for line in packages),
+    }
+
+
+def _text_of(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()

@@ -1,0 +1,268 @@
+"""The system config: what a person sets once for all in `primus.yaml`, in layers of which a later one wins.
+
+    packaged < ~/.primus.yaml < ./primus.yaml < --config FILE
+
+Mappings merge, anything else is replaced. A folder without such files costs three looks at the file system.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from primus_core.config.document import Document, Path, at, dotted
+from primus_core.option_defaults import apply_defaults
+
+if TYPE_CHECKING:
+    from primus_core.host import HostRoot
+
+__all__ = ["FILE", "Layer", "Setting", "SystemConfig", "apply_defaults", "load"]
+
+FILE = "primus.yaml"
+_PACKAGED = "data/primus.toml"
+
+# What each fixed key takes. Any other key at the top is a runtime's name.
+_KEYS: Mapping[Path, str] = {
+    ("plugins",): "files",
+    ("workspace",): "path",
+    ("profile",): "file",
+    ("hooks", "folders"): "folders",
+    ("hooks", "patches"): "files",
+    ("hooks", "timeout_s"): "seconds",
+    ("hooks", "event_timeout_s"): "seconds",
+}
+_SHAPES = {"files": "a list of paths", "folders": "a list of paths", "file": "a path", "path": "a path"}
+
+
+class Layer(NamedTuple):
+    """One place where settings may stand, and what it says."""
+
+    name: str
+    path: str
+    """Empty: there is no such place (no HOME)."""
+    document: Document | None
+    """None: there is no such file."""
+
+
+class Setting(NamedTuple):
+    """One value of the result: where it stands, and what it won over, strongest first, as (value, place)."""
+
+    key: str
+    value: Any
+    origin: str
+    overrode: tuple[tuple[Any, str], ...]
+
+
+class SystemConfig:
+    """The layers, weakest first, and what they come to. All paths are absolute."""
+
+    def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
+        self.layers = layers
+        self._own = _merged(layer.document for layer in layers)
+
+    @cached_property
+    def packaged(self) -> Layer:
+        """The lowest layer, read when somebody asks: reading it costs more than looking for all the others."""
+        from primus_core.config import files
+
+        path = os.path.join(os.path.dirname(__file__), _PACKAGED)
+        document = files.read(path, {})
+        return Layer("packaged", path, Document(document.data, dict.fromkeys(document.marks, "packaged")))
+
+    @cached_property
+    def document(self) -> Document:
+        """The result; it knows the file and line of each key."""
+        return _merged((self.packaged.document, self._own))
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The result as plain data."""
+        return self.document.data
+
+    def section(self, runtime: str) -> Document:
+        """What the files say for the options of a runtime."""
+        return self._own.section((runtime,))
+
+    def _paths(self, *path: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(at(self._own.data, path) or ()))
+
+    @property
+    def plugin_files(self) -> tuple[str, ...]:
+        """Files with tasks and hooks."""
+        return self._paths("plugins")
+
+    @property
+    def hook_folders(self) -> tuple[str, ...]:
+        """Folders with hook scripts."""
+        return self._paths("hooks", "folders")
+
+    @property
+    def patches(self) -> tuple[str, ...]:
+        """Patch scripts."""
+        return self._paths("hooks", "patches")
+
+    @property
+    def profile(self) -> str:
+        """A file with a GPU profile; empty: none."""
+        return at(self._own.data, ("profile",)) or ""
+
+    @property
+    def workspace(self) -> str:
+        """The folder where `primus runs` looks; empty: nobody said."""
+        return at(self._own.data, ("workspace",)) or ""
+
+    @property
+    def hook_timeout_s(self) -> float:
+        """How long a hook script or a patch may take."""
+        return float(at(self.values, ("hooks", "timeout_s")))
+
+    @property
+    def event_timeout_s(self) -> float:
+        """How long a Python hook may take for one event."""
+        return float(at(self.values, ("hooks", "event_timeout_s")))
+
+    def settings(self) -> list[Setting]:
+        """Every value of the result, by key."""
+        documents = [layer.document for layer in (self.packaged, *self.layers) if layer.document][::-1]
+        found = []
+        for path in sorted(_leaves(self.values)):
+            said = [(at(d.data, path), d.where(path)) for d in documents if path in set(_leaves(d.data))]
+            found.append(Setting(dotted(path), *said[0], tuple(said[1:])))
+        return found
+
+
+def load(host: HostRoot, extra: str = "") -> SystemConfig:
+    """The system config of a person in the current folder; `extra` is the file that `--config` names.
+
+    Raises:
+        ConfigError: a file is malformed, has an unknown key, a value of the wrong type, or names what is not there.
+    """
+    home = host.environ.get("HOME", "")
+    places = [
+        ("~/.primus.yaml", home and os.path.join(home, f".{FILE}")),
+        (f"./{FILE}", os.path.join(host.cwd(), FILE)),
+    ]
+    layers = [_layer(name, path, host.environ, required=False) for name, path in places]
+    if extra:
+        path = os.path.join(host.cwd(), os.path.expanduser(extra))
+        layers.append(_layer("--config", path, host.environ, required=True))
+    return SystemConfig(tuple(layers))
+
+
+def _layer(name: str, path: str, environ: Mapping[str, str], *, required: bool) -> Layer:
+    if not required and not (path and os.path.lexists(path)):
+        return Layer(name, path, None)
+    from primus_core.config import files  # YAML: 20 ms that a folder without the file saves
+
+    return Layer(name, path, _Checked(files.read(path, environ), path, environ.get("HOME", "")).document())
+
+
+def _merged(documents: Iterator[Document | None] | tuple[Document | None, ...]) -> Document:
+    result = Document()
+    for document in documents:
+        result = document.over(result) if document else result
+    return result
+
+
+def _leaves(data: Mapping[str, Any], before: Path = ()) -> Iterator[Path]:
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*before, key))
+        else:
+            yield (*before, key)
+
+
+class _Checked:
+    """One file, every key of it checked, paths made whole."""
+
+    def __init__(self, source: Document, path: str, home: str) -> None:
+        self.source, self.folder, self.home = source, os.path.dirname(path), home
+
+    def document(self) -> Document:
+        data: dict[str, Any] = {}
+        marks = dict(self.source.marks)
+        for key, value in self.source.data.items():
+            if (key,) in _KEYS:
+                data[key] = self._value((key,), value)
+            elif key == "hooks":
+                section = self._section(key, value)
+                data[key] = {name: self._value((key, name), below) for name, below in section.items()}
+            else:
+                self._require_runtime(key)
+                data[key] = self._options(key, value, marks)
+        return Document(data, marks)
+
+    def _fail(self, path: Path, what: str, *, why: str = "", fix: str = "") -> NoReturn:
+        from primus_core.errors import ConfigError
+
+        raise ConfigError(what, where=self.source.where(path), why=why, fix=fix)
+
+    def _unknown(self, path: Path, known: list[str], more: str) -> NoReturn:
+        from primus_core.errors import suggestion
+
+        fix = suggestion(str(path[-1]), known) or f"remove it{more}"
+        self._fail(path, f"unknown key '{dotted(path)}'", why=f"known: {', '.join(known)}", fix=fix)
+
+    @cached_property
+    def _runtimes(self) -> set[str]:
+        from primus_core import metadata
+
+        return {entry.name for entry in metadata.entry_points("primus.runtimes")}
+
+    def _require_runtime(self, key: str) -> None:
+        if key not in self._runtimes:
+            known = sorted({str(path[0]) for path in _KEYS} | self._runtimes)
+            self._unknown((key,), known, ", or install the package whose runtime it is")
+
+    def _section(self, key: str, value: Any) -> Mapping[str, Any]:
+        if value is not None and not isinstance(value, Mapping):
+            self._fail((key,), f"`{key}` takes keys and values", why=f"it is {value!r}")
+        return value or {}
+
+    def _options(self, runtime: str, value: Any, marks: dict[Path, str]) -> dict[str, Any]:
+        """A runtime's section, each option spelt with `-`. What they take, the runtime's parser knows."""
+        options: dict[str, Any] = {}
+        for name, item in self._section(runtime, value).items():
+            spelt = name.replace("_", "-")
+            if spelt in options:
+                self._fail((runtime, name), f"'{spelt}' stands here twice: `-` and `_` are the same", fix="keep one")
+            options[spelt] = item
+            marks[runtime, spelt] = self.source.where((runtime, name))
+        return options
+
+    def _value(self, path: Path, value: Any) -> Any:
+        kind = _KEYS.get(path)
+        if kind is None:
+            self._unknown(path, [str(known[1]) for known in _KEYS if known[:1] == path[:1] and len(known) > 1], "")
+        if kind == "seconds":
+            return self._seconds(path, value)
+        if kind.endswith("s"):
+            items = [] if value is None else value
+            if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
+                self._fail(path, f"`{dotted(path)}` takes {_SHAPES[kind]}", why=f"it is {value!r}")
+            return [self._path(path, item, kind.removesuffix("s")) for item in items]
+        if value is not None and not isinstance(value, str):
+            self._fail(path, f"`{dotted(path)}` takes {_SHAPES[kind]}", why=f"it is {value!r}")
+        return self._path(path, value, kind) if value else ""
+
+    def _seconds(self, path: Path, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+            self._fail(path, f"`{dotted(path)}` takes a number of seconds above 0", why=f"it is {value!r}")
+        return value
+
+    def _path(self, path: Path, text: str, kind: str) -> str:
+        if text == "~" or text.startswith("~/"):
+            if not self.home:
+                self._fail(path, f"'{text}' needs HOME, which is not set", fix="write the whole path")
+            text = self.home + text[1:]
+        whole = os.path.normpath(os.path.join(self.folder, text))
+        if (kind == "file" and not os.path.isfile(whole)) or (kind == "folder" and not os.path.isdir(whole)):
+            self._fail(
+                path,
+                f"there is no {kind} '{text}'",
+                why=f"looked for {whole}",
+                fix="check the path: it is relative to this file",
+            )
+        return whole

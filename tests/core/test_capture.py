@@ -1,0 +1,253 @@
+"""A machine in a file: what is read from it is what was read on the machine, save for what names that."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core import machines
+from tests.core.machines import ZERO, local, mapped, port, roce_gids, routes
+
+from primus_core import capture, facts, system_info
+from primus_core.anonymous import anonymise
+from primus_core.errors import RequestError
+from primus_core.facts import Facts
+from primus_core.host import HostRoot
+
+HERE = HostRoot(environ={"A": "1"})
+FABRIC = (
+    *(port(f"rdma{n}", layer="Ethernet", gids=roce_gids(n), driver="bnxt_en") for n in range(8)),
+    port("mlx5_bond_0"),
+    routes(("0.0.0.0/0", "eno1", 100), ("10.1.0.0/16", "eno1", 100)),
+)
+MACHINES = {
+    "MI300X": machines.amd("MI300X"),
+    "MI300X in CPX": machines.amd("MI300X", parts=8, memory="NPS4"),
+    "MI250X": machines.amd("MI250X"),
+    "MI355X of which one is missing": machines.amd("MI355X", gpus=7),
+    "H100": machines.nvidia("H100 SXM"),
+    "nothing": {},
+}
+
+
+def of_the_machine(found: Facts) -> Facts:
+    """The facts without what belongs to the reader, or was replaced."""
+    return found._replace(host=HERE, time=0, free_port=0, environ={}, hostname="", cwd="", python="")
+
+
+def archive(path: Path, members: dict[str, bytes]) -> str:
+    with tarfile.open(path, "w:gz") as packed:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            packed.addfile(member, io.BytesIO(data))
+    return str(path)
+
+
+def unpacked(path: str) -> dict[str, str]:
+    with tarfile.open(path) as packed:
+        files = {member.name: packed.extractfile(member) for member in packed}
+        return {name: file.read().decode() for name, file in files.items() if file}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_detection_on_a_capture_is_that_on_the_machine(tmp_path: Path, name: str) -> None:
+    there = machines.write(tmp_path / "there", machines.base(), MACHINES[name], *FABRIC)
+    capture.write(there, str(tmp_path / "node.tar.gz"))
+    host = capture.read(str(tmp_path / "node.tar.gz"), HERE)
+    before, after = facts.read(there), facts.read(host)
+    assert of_the_machine(after) == of_the_machine(before)
+    assert {**system_info.describe(after), "host": ""} == {**system_info.describe(before), "host": ""}
+    assert after.hostname == "captured-host"
+
+
+def test_a_capture_of_a_capture_is_the_same_file(tmp_path: Path) -> None:
+    there = machines.write(tmp_path / "there", machines.base(), machines.amd("MI300X"), *FABRIC)
+    first, second, third = (str(tmp_path / f"{name}.tar.gz") for name in "abc")
+    capture.write(there, first)
+    capture.write(there, second)
+    capture.write(capture.read(first, HERE), third)
+    assert Path(first).read_bytes() == Path(second).read_bytes() == Path(third).read_bytes()
+
+
+def test_an_unpacked_capture_is_a_machine_too(tmp_path: Path) -> None:
+    there = machines.write(tmp_path / "there", machines.base(), machines.amd("MI300X"), *FABRIC)
+    capture.write(there, str(tmp_path / "node.tar.gz"))
+    with tarfile.open(tmp_path / "node.tar.gz") as packed:
+        packed.extractall(tmp_path / "unpacked", filter="data")
+    found = facts.read(capture.read(str(tmp_path / "unpacked"), HERE))
+    assert of_the_machine(found) == of_the_machine(facts.read(there))
+    assert (found.hostname, found.environ) == ("captured-host", {"A": "1"})
+
+
+def test_this_machine_can_be_captured(tmp_path: Path) -> None:
+    capture.write(HostRoot(), str(tmp_path / "here.tar.gz"))
+    found = facts.read(capture.read(str(tmp_path / "here.tar.gz"), HostRoot()))
+    assert of_the_machine(found) == of_the_machine(facts.read())
+    assert [path.name for path in tmp_path.iterdir()] == ["here.tar.gz"]
+
+
+def test_the_person_and_the_clock_are_those_of_here(tmp_path: Path) -> None:
+    capture.write(machines.write(tmp_path / "there", machines.base()), str(tmp_path / "node.tar.gz"))
+    host = capture.read(str(tmp_path / "node.tar.gz"), HERE)
+    assert host.environ == {"A": "1"}
+    assert (host.cwd(), host.python()) == (HERE.cwd(), HERE.python())
+    assert host.now() >= HERE.now() - 5
+    assert host.free_port()
+    assert host.exists(str(tmp_path))
+    assert not host.exists("/proc/meminfo-of-nobody")
+    assert (host.hostname(), host.cpu_count()) == ("captured-host", 192)
+    assert host.addresses("localhost") == ()
+
+
+def test_nothing_that_was_not_read_is_in_the_archive(tmp_path: Path) -> None:
+    tree = {"etc/shadow": "root:x", "home/me/.ssh/id_rsa": "key", "proc/1/environ": "TOKEN=1"}
+    there = machines.write(tmp_path / "there", machines.base(), tree)
+    capture.write(there, str(tmp_path / "node.tar.gz"))
+    files = unpacked(str(tmp_path / "node.tar.gz"))
+    assert not tree.keys() & files.keys()
+    assert json.loads(files["facts.json"]) == {
+        "schema": 1,
+        "primus_version": json.loads(files["facts.json"])["primus_version"],
+        "hostname": "captured-host",
+        "cpu_count": 192,
+    }
+
+
+def test_nothing_that_names_the_machine_is_in_the_archive(tmp_path: Path) -> None:
+    tree = machines.amd("MI300X", gpus=2) | machines.nvidia("H100 SXM", gpus=1)
+    there = machines.write(tmp_path / "there", machines.base(), tree, *FABRIC)
+    capture.write(there, str(tmp_path / "node.tar.gz"))
+    text = "\n".join(unpacked(str(tmp_path / "node.tar.gz")).values())
+    for name in ("gpu-node-17", "15304831566906821", "7773567030725891371", "GPU-9221d5d1", "0e42:a1ff:fe65", "0a14:"):
+        assert name not in text
+
+
+def test_a_version_to_which_a_variable_led_is_found_without_it(tmp_path: Path) -> None:
+    tree = {"sw/rocm/.info/version": "6.4.1-83\n", "sw/cuda/version.txt": "CUDA Version 10.2.89\n"}
+    named = {"ROCM_PATH": "/sw/rocm", "CUDA_HOME": "/sw/cuda"}
+    there = machines.write(tmp_path / "there", tree, environ=named)
+    capture.write(there, str(tmp_path / "node.tar.gz"))
+    found = facts.read(capture.read(str(tmp_path / "node.tar.gz"), HERE))
+    assert (found.rocm, found.cuda) == ("6.4.1", "10.2.89")
+
+
+def test_the_same_name_gets_the_same_replacement_and_another_another() -> None:
+    files = {
+        "sys/class/kfd/1/properties": "unique_id 77\nhive_id 5\nsimd_count 77",
+        "sys/class/kfd/2/properties": "unique_id 78\nhive_id 5",
+        "sys/class/kfd/3/properties": "unique_id 77\nhive_id 0",
+    }
+    first, second, third = anonymise(files).values()
+    unique = [re.findall(r"unique_id (\d+)", text)[0] for text in (first, second, third)]
+    assert unique[0] == unique[2] != unique[1]
+    assert not {"77", "78"} & set(unique)
+    assert "simd_count 77" in first
+    assert first.splitlines()[1] == second.splitlines()[1] != "hive_id 5"
+    assert third.splitlines()[1] == "hive_id 0"
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("proc/driver/nvidia/gpus/a/information", "GPU UUID: \t GPU-9221d5d1-b60b-a624-bf14-0a1819cfda3b"),
+        ("sys/class/infiniband/mlx5_0/node_guid", "0c42:a103:0065:1a2b"),
+        ("sys/class/infiniband/mlx5_0/sys_image_guid", "0c42:a103:0065:1a2b"),
+        ("sys/class/net/eth0/address", "0c:42:a1:65:1a:2b"),
+        ("sys/bus/pci/devices/0000:05:00.0/unique_id", "d46a2d6d1a2b3c4d"),
+        ("sys/class/dmi/id/product_serial", "S123456X"),
+        ("etc/hostname", "gpu-node-17"),
+    ],
+)
+def test_each_kind_of_name_is_replaced(path: str, text: str) -> None:
+    replaced = anonymise({path: text})[path]
+    assert replaced != text
+    assert not re.search("9221d5d1|0c42|0c:42|d46a|S123|node-17", replaced)
+
+
+GIDS = st.one_of(
+    st.just(ZERO),
+    st.integers(0, 0xFFFF).map(local),
+    st.ip_addresses(v=4).map(str).map(mapped),
+    st.ip_addresses(v=6).map(lambda address: address.exploded),
+)
+
+
+def kind(gid: str) -> str:
+    if gid == ZERO:
+        return "zero"
+    return "mapped" if gid.startswith(mapped("0.0.0.0")[:30]) else "local" if gid.startswith("fe80:") else "global"
+
+
+@given(st.lists(GIDS, max_size=20))
+def test_a_gid_stays_what_it_is_and_is_another(gids: list[str]) -> None:
+    files = {f"sys/class/infiniband/a/ports/1/gids/{index:03}": gid for index, gid in enumerate(gids)}
+    replaced = list(anonymise(files).values())
+    assert [kind(gid) for gid in replaced] == [kind(gid) for gid in gids]
+    assert len(set(zip(gids, replaced, strict=True))) == len(set(gids)) == len(set(replaced))
+
+
+def test_what_is_no_capture_is_refused_with_its_name(tmp_path: Path) -> None:
+    about = json.dumps({"schema": 1, "hostname": "x", "cpu_count": 1}).encode()
+    (tmp_path / "text").write_text("no archive")
+    (tmp_path / "cut").write_bytes(gzip.compress(b"x" * 1000)[:20])
+    (tmp_path / "gzip").write_bytes(gzip.compress(b"x" * 1000))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "bomb").write_bytes(gzip.compress(bytes(32 << 20)))
+    bad = {
+        "text": "Not a gzipped file",
+        "cut": "ended before",
+        "gzip": "",
+        "folder": "neither sys/ nor proc/",
+        "bomb": "larger than 16 MiB",
+        "missing": "No such file",
+        archive(tmp_path / "other", {"a": b"b"}): "no facts.json",
+        archive(tmp_path / "broken", {"facts.json": b"[" * 100_000}): "no facts.json in it, or no valid one",
+        archive(tmp_path / "list", {"facts.json": b"[1]"}): "no facts.json in it, or no valid one",
+        archive(tmp_path / "newer", {"facts.json": b'{"schema": 9}'}): "its form is 9, this Primus reads 1",
+        archive(tmp_path / "deep", {"facts.json": about, "a/" * 100 + "b": b""}): "too deep",
+    }
+    for name, why in bad.items():
+        with pytest.raises(RequestError, match="is no captured machine") as refused:
+            capture.read(str(tmp_path / name), HERE)
+        assert str(tmp_path / name) in refused.value.what
+        assert why in refused.value.why
+
+
+def test_a_path_or_link_that_leads_out_of_the_archive_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("of this machine")
+    path = tmp_path / "trap"
+    with tarfile.open(path, "w:gz") as packed:
+        for name, data in {"facts.json": b'{"schema": 1}', "../outside": b"o", "/absolute": b"a"}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            packed.addfile(member, io.BytesIO(data))
+        link = tarfile.TarInfo("proc/link")
+        link.type, link.linkname = tarfile.SYMTYPE, str(tmp_path / "secret")
+        packed.addfile(link)
+    host = capture.read(str(path), HERE)
+    assert host.text("/proc/link") is None
+    assert host.text("/outside") is None
+    assert host.text("/absolute") == "a"
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["secret", "trap"]
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="cannot be written") as refused:
+        capture.write(machines.write(tmp_path, machines.base()), str(tmp_path / "nowhere" / "node.tar.gz"))
+    assert refused.value.why == "No such file or directory"
+
+
+def test_a_file_that_was_there_is_replaced_whole(tmp_path: Path) -> None:
+    target = tmp_path / "node.tar.gz"
+    target.write_text("older")
+    capture.write(machines.write(tmp_path / "there", machines.base()), str(target))
+    assert facts.read(capture.read(str(target), HERE)).cpu_count == 192
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["node.tar.gz", "there"]

@@ -1,0 +1,222 @@
+"""`primus env`: the real command, on this machine and on assumed ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import Run
+from tests.core.machines import amd, base, port, roce_gids, routes, write
+
+MELLANOX = {
+    path: text
+    for number in range(2)
+    for path, text in port(f"mlx5_{number}", layer="Ethernet", gids=roce_gids(number)).items()
+}
+EXPERIMENT = """\
+exp_name: small
+env:
+  NCCL_P2P_NET_CHUNKSIZE: 262144
+  HF_TOKEN: ${HF_TOKEN}
+modules:
+  pre_trainer:
+    framework: megatron
+"""
+
+
+@pytest.fixture
+def assumed(tmp_path: Path) -> dict[str, str]:
+    """Folders of machines, by name."""
+    trees: dict[str, Mapping[str, str]] = {name: amd(name) for name in ("MI210", "MI300X", "MI355X")}
+    trees["none"] = {}
+    for name, tree in trees.items():
+        write(tmp_path / "machines" / name, base(), tree, MELLANOX, routes(("10.0.0.0/8", "eth0", 0)))
+    return {name: str(tmp_path / "machines" / name) for name in trees}
+
+
+def told(primus: Run, *words: str, action: str = "explain", **environ: str) -> Any:
+    """What `primus env ACTION --json` says."""
+    result = primus("env", action, "--json", *words, env=environ)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def variables(primus: Run, *words: str, **environ: str) -> dict[str, dict[str, Any]]:
+    """The rows of `primus env explain`, by variable."""
+    return {row["name"]: row for row in told(primus, *words, **environ)["variables"]}
+
+
+def test_this_machine_is_shown_with_its_variables(primus: Run) -> None:
+    result = primus("env", "show")
+    assert result.returncode == 0, result.stderr
+    assert {line.split()[0] for line in result.stdout.splitlines()[:5]} >= {"host", "GPUs", "network", "profile"}
+    assert any(line.startswith("PYTHONFAULTHANDLER=1 ") for line in result.stdout.splitlines())
+
+
+def test_a_machine_is_described_as_one_would_count_it(primus: Run, tmp_path: Path) -> None:
+    write(tmp_path / "cpx", base(), amd("MI300X", parts=8, memory="NPS4"), MELLANOX)
+    text = primus("env", "show", "--assume-host", str(tmp_path / "cpx")).stdout
+    assert "GPUs      8 x MI300X, 64 devices, 24 GiB each, gfx942, CPX/NPS4\n" in text
+    assert "NUMA 0: 0000:05:00.0, 0000:26:00.0, 0000:46:00.0, 0000:65:00.0\n" in text
+    assert "versions  driver 6.12.12, ROCm 6.4.1\n" in text
+    assert "network   mlx5_0:1, Ethernet, 400 Gb/s, active, mlx5_core, RoCE v2 GID 3, NUMA 0\n" in text
+    assert "profile   base > amd > MI300X\n" in text
+
+
+def test_profiles_differ_where_the_hardware_does(primus: Run, assumed: dict[str, str]) -> None:
+    def by_profile(name: str) -> dict[str, str]:
+        rows = variables(primus, "--assume-host", assumed[name])
+        return {row["name"]: row["value"] for row in rows.values() if row["origin"].startswith("profile")}
+
+    found = {name: by_profile(name) for name in assumed}
+    assert found["none"] == {"PYTHONFAULTHANDLER": "1"}
+    assert found["MI210"]["HSA_FORCE_FINE_GRAIN_PCIE"] == "1"
+    assert found["MI300X"]["RCCL_MSCCL_ENABLE"] == "0"
+    assert found["MI355X"]["RCCL_WARP_SPEED_AUTO"] == "0"
+    names = [set(found[name]) for name in ("MI210", "MI300X", "MI355X")]
+    assert names[0] != names[1] != names[2] != names[0]
+
+
+def test_every_row_says_where_it_is_from_and_why(primus: Run, assumed: dict[str, str]) -> None:
+    environ = {"NNODES": "2", "MASTER_ADDR": "10.1.2.3"}
+    rows = variables(primus, "--assume-host", assumed["MI300X"], "--framework", "megatron", **environ)
+    assert all(row["origin"] and row["why"] for row in rows.values())
+    assert all(row["source"] for row in rows.values() if row["origin"].startswith(("profile", "network")))
+    assert rows["GLOO_SOCKET_IFNAME"]["value"] == "eth0"
+
+
+def test_the_person_wins_over_detection_and_an_option_over_the_person(primus: Run, assumed: dict[str, str]) -> None:
+    name = "NCCL_IB_GID_INDEX"
+    words = ("--assume-host", assumed["MI300X"])
+    detected = variables(primus, *words)[name]
+    assert (detected["value"], detected["origin"], detected["overrode"]) == ("3", "network", [])
+    own = variables(primus, *words, **{name: "9"})[name]
+    assert (own["value"], own["origin"]) == ("9", "user")
+    assert own["overrode"] == [{"value": "3", "origin": "network"}]
+    given = variables(primus, *words, "--env", f"{name}=7", **{name: "9"})[name]
+    assert (given["value"], given["origin"]) == ("7", "--env")
+    assert given["overrode"] == [{"value": "9", "origin": "user"}, {"value": "3", "origin": "network"}]
+
+
+def test_the_table_shows_what_was_overridden(primus: Run, assumed: dict[str, str]) -> None:
+    result = primus("env", "explain", "NCCL_IB_GID_INDEX", "--assume-host", assumed["MI300X"],
+                    "--env", "NCCL_IB_GID_INDEX=7", env={"NCCL_IB_GID_INDEX": "9"})  # fmt: skip
+    head, _, first, second = (line.split() for line in result.stdout.splitlines())
+    assert head == ["variable", "value", "origin", "overrode", "why", "source"]
+    assert first == ["NCCL_IB_GID_INDEX", "7", "--env", "9", "(user)"]
+    assert second == ["3", "(network)"]
+
+
+def test_a_source_stays_whole_to_be_copied(primus: Run, assumed: dict[str, str]) -> None:
+    text = primus("env", "explain", "RCCL_WARP_SPEED_AUTO", "--assume-host", assumed["MI355X"]).stdout
+    assert "https://github.com/AMD-AGI/Primus/pull/1178\n" in text
+
+
+def test_a_variable_that_nobody_sets_is_said_to_be_so(primus: Run) -> None:
+    rows = variables(primus, "NCCL_PXN_DISABLE", "HOME", HOME="/home/me")
+    assert rows["NCCL_PXN_DISABLE"]["why"] == "nobody sets it here"
+    assert (rows["HOME"]["value"], rows["HOME"]["origin"]) == ("/home/me", "user")
+
+
+def test_the_persons_own_are_listed_where_they_change_a_run(primus: Run) -> None:
+    rows = variables(primus, NCCL_DEBUG="INFO", LESS="x")
+    assert rows["NCCL_DEBUG"]["origin"] == "user"
+    assert "LESS" not in rows
+
+
+def test_an_experiment_adds_its_env_and_its_framework(primus: Run, assumed: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "exp.yaml").write_text(EXPERIMENT, encoding="utf-8")
+    words = ("--assume-host", assumed["MI300X"], "--config", "exp.yaml")
+    rows = variables(primus, *words, HF_TOKEN="hidden-hidden")
+    assert rows["CUDA_DEVICE_MAX_CONNECTIONS"]["origin"] == "profile amd"
+    size = rows["NCCL_P2P_NET_CHUNKSIZE"]
+    assert (size["value"], size["origin"]) == ("262144", "experiment")
+    assert size["overrode"] == [{"value": "524288", "origin": "profile amd"}]
+    assert rows["HF_TOKEN"]["value"] == "<secret>"
+
+
+@pytest.mark.parametrize("action", ["show", "explain"])
+@pytest.mark.parametrize("json_too", [(), ("--json",)])
+def test_no_secret_is_printed(action: str, json_too: tuple[str, ...], primus: Run, tmp_path: Path) -> None:
+    (tmp_path / "exp.yaml").write_text(EXPERIMENT, encoding="utf-8")
+    token = "hf_" + "y" * 24
+    result = primus("env", action, *json_too, "--config", "exp.yaml", "--env", f"NCCL_NOTE={token}",
+                    "--env", "HF_TOKEN=given-secret", env={"HF_TOKEN": "own-secret", "NCCL_NOTE": "a"})  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "<secret>" in result.stdout
+    assert not [value for value in (token, "given-secret", "own-secret") if value in result.stdout + result.stderr]
+
+
+def test_a_gpu_that_nobody_knows_is_said_loudly_once(primus: Run, tmp_path: Path) -> None:
+    tree = {
+        path: text.replace(f"device_id {0x75A0}\n", f"device_id {0x75B0}\n") for path, text in amd("MI350X").items()
+    }
+    write(tmp_path / "new", base(), tree)
+    text = primus("env", "show", "--assume-host", str(tmp_path / "new")).stdout
+    assert text.count("UNKNOWN GPU 1002:75b0") == 1
+    assert "profile   base\n" in text
+    known = primus("env", "show", "--assume-host", str(tmp_path / "new"), env={"PRIMUS_GPU_MODEL": "MI350X"}).stdout
+    assert "profile   base > amd > MI350X\n" in known
+
+
+def test_a_package_brings_the_profile_of_a_new_gpu(primus: Run, third_party: str, tmp_path: Path) -> None:
+    tree = {
+        path: text.replace(f"device_id {0x75A0}\n", f"device_id {0x75B0}\n") for path, text in amd("MI350X").items()
+    }
+    write(tmp_path / "new", base(), tree)
+    rows = variables(primus, "--assume-host", str(tmp_path / "new"), PYTHONPATH=third_party)
+    row = rows["GPU_MAX_HW_QUEUES"]
+    assert (row["value"], row["origin"]) == ("4", "profile MI350P (acme-primus 2.1.0)")
+    assert row["overrode"] == [{"value": "2", "origin": "profile amd"}]
+    text = primus("env", "show", "--assume-host", str(tmp_path / "new"), env={"PYTHONPATH": third_party}).stdout
+    assert "profile   base > amd > MI350P (acme-primus 2.1.0)\n" in text
+    assert "UNKNOWN GPU" not in text
+
+
+def test_a_persons_profile_is_laid_over(primus: Run, assumed: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('[[variable]]\nname = "GPU_MAX_HW_QUEUES"\nvalue = "8"\nwhy = "I measured"\n')
+    row = variables(primus, "--assume-host", assumed["MI300X"], "--profile", "mine.toml")["GPU_MAX_HW_QUEUES"]
+    assert (row["value"], row["origin"], row["why"]) == ("8", "profile mine.toml", "I measured")
+
+
+def test_a_captured_machine_is_shown_as_it_is(primus: Run, tmp_path: Path) -> None:
+    made = primus("env", "capture", "-o", "node.tar.gz")
+    assert made.returncode == 0, made.stderr
+    assert "Serial numbers, host name and network addresses were" in made.stdout
+    here, there = told(primus, action="show"), told(primus, "--assume-host", "node.tar.gz", action="show")
+    assert [row["name"] for row in there["variables"]] == [row["name"] for row in here["variables"]]
+    assert there["gpus"] == here["gpus"]
+    again = primus("env", "capture", "-o", "node.tar.gz")
+    assert again.returncode == 2
+    assert "'node.tar.gz' is there already" in again.stderr
+    assert primus("env", "capture", "-o", "node.tar.gz", "--force").returncode == 0
+
+
+WRONG = {
+    "an unknown framework": (("explain", "--framework", "megatorn"), "did you mean 'megatron'?"),
+    "a missing profile": (("show", "--profile", "gone.toml"), "gone.toml: this profile cannot be read"),
+    "a missing host": (("show", "--assume-host", "gone.tar.gz"), "'gone.tar.gz' is no captured machine"),
+    "a missing experiment": (("show", "--config", "gone.yaml"), "gone.yaml"),
+    "a wrong option": (("show", "--profil", "x"), "did you mean '--profile'?"),
+    "a wrong --env": (("show", "--env", "A B"), "neither NAME=VALUE"),
+    "no action": ((), "ACTION"),
+    "a folder that is not there": (("capture", "-o", "gone/node.tar.gz"), "gone/node.tar.gz"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_request_is_explained_and_ends_with_2(what: str, primus: Run) -> None:
+    words, message = WRONG[what]
+    result = primus("env", *words)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_several_nodes_need_a_place_to_meet(primus: Run) -> None:
+    result = primus("env", "show", env={"NNODES": "2"})
+    assert result.returncode == 2
+    assert "MASTER_ADDR is not set" in result.stderr

@@ -62,7 +62,7 @@ def test_a_machine_is_described_as_one_would_count_it(primus: Run, tmp_path: Pat
     assert "GPUs      8 x MI300X, 64 devices, 24 GiB each, gfx942, CPX/NPS4\n" in text
     assert "NUMA 0: 0000:05:00.0, 0000:26:00.0, 0000:46:00.0, 0000:65:00.0\n" in text
     assert "versions  driver 6.12.12, ROCm 6.4.1\n" in text
-    assert "network   mlx5_0:1, Ethernet, 400 Gb/s, active, mlx5_core, RoCE v2 GID 3, NUMA 0\n" in text
+    assert "network   mlx5_0:1 Ethernet, 400 Gb/s, active, mlx5_core, RoCE v2 GID 3, NUMA 0\n" in text
     assert "profile   base > amd > MI300X\n" in text
 
 

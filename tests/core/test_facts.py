@@ -114,6 +114,12 @@ def test_partitions_that_an_older_driver_numbers_in_the_highest_bits_are_parts_t
     assert found.physical_gpus == 1
 
 
+def test_an_unknown_gpu_has_as_many_parts_as_their_numbers_speak_of(tmp_path: Path) -> None:
+    tree = {f"{KFD}/{n}/properties": f"simd_count 152\nlocation_id {0x500 | n}\ndevice_id 9\n" for n in (0, 5)}
+    found = read(tmp_path, tree)
+    assert [(gpu.partition, gpu.partitions) for gpu in found.gpus] == [(0, 6), (5, 6)]
+
+
 def test_two_dies_that_follow_each_other_on_the_bus_are_one_gpu(tmp_path: Path) -> None:
     found = read(tmp_path, machines.amd("MI250X"))
     assert (len(found.gpus), found.physical_gpus, found.gpu_model) == (8, 4, "MI250X")

@@ -113,7 +113,7 @@ def _package(node: _Node) -> str:
 
 
 def _device(host: HostRoot, node: _Node, gpu: int, group: list[_Node]) -> Gpu:
-    parts = max(node.parts, len(group))
+    parts = _parts(group)
     partition = _partition(node, group) if parts > 1 else 0
     address = node.address() if parts == 1 or node.is_die else node.address(0)
     return Gpu(
@@ -129,6 +129,12 @@ def _device(host: HostRoot, node: _Node, gpu: int, group: list[_Node]) -> Gpu:
         partitions=parts,
         mode=_mode(host, node, address),
     )
+
+
+def _parts(group: list[_Node]) -> int:
+    """Devices that a GPU makes: as many as it should, and as many as its partitions' numbers speak of."""
+    parts = max(len(group), *(node.parts for node in group))
+    return parts if parts == 1 or group[0].is_die else max(parts, *(node.partition + 1 for node in group))
 
 
 def _partition(node: _Node, group: list[_Node]) -> int:

@@ -9,14 +9,10 @@ import sys
 
 TYPE_CHECKING = False  # a type checker's name; `typing` and `__future__` are modules that --version need not load
 if TYPE_CHECKING:
-    import argparse
-
-    from primus_core.host import HostRoot
-    from primus_core.plan import Plan
     from primus_core.plugins import Catalogue
     from primus_core.request import Request
 
-__all__ = ["carry_out", "main"]
+__all__ = ["main"]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -98,62 +94,9 @@ def _request(words: list[str]) -> int:
         sys.stdout.write(helped)
         return 0
     _hide_secrets(words)
+    from primus_core.conduct import carry_out
+
     return carry_out(asked, host, catalogue, ("primus", *words))
-
-
-def carry_out(asked: "Request", host: "HostRoot", catalogue: "Catalogue", command: "tuple[str, ...]") -> int:
-    """Plan `asked`, and show, check or run it; the exit code."""
-    from primus_core import planner
-    from primus_core.errors import RunDirectoryTaken
-
-    while True:
-        planned = planner.plan(asked, host, catalogue, command)
-        if planned.replay:
-            from primus_core.commands import replay
-
-            if answered := replay.ask_for_secrets(planned, host):
-                host = answered
-                continue
-            if (code := replay.check(planned)) is not None:
-                return code
-        if planned.switches.dry_run:
-            return _show(planned.plan, as_json=planned.switches.json)
-        _refuse_to_run(planned.switches)
-        from primus_core.execute import execute
-
-        try:
-            return execute(
-                planned.plan,
-                planned.facts,
-                lambda spoken: planner.plan(asked, host, catalogue, command, spoken=spoken, first=planned).plan,  # noqa: B023  # carried out in this very turn
-                debug=planned.switches.debug,
-            )
-        except RunDirectoryTaken:  # another run began in this very second: the next plan takes the next name
-            continue
-
-
-def _refuse_to_run(switches: "argparse.Namespace") -> None:
-    from primus_core.errors import RequestError
-
-    if switches.assume_host:
-        raise RequestError("--assume-host plans for another machine, and runs nothing", fix="add --dry-run")
-    if switches.json:
-        raise RequestError("--json goes with --dry-run", fix="add --dry-run, or put --json behind the task")
-
-
-def _show(plan: "Plan", *, as_json: bool) -> int:
-    from primus_core.secrets import redact, values_in
-
-    if as_json:
-        import json
-
-        text = json.dumps(plan.to_dict(), indent=1) + "\n"
-    else:
-        from primus_core.show import script
-
-        text = script(plan)
-    sys.stdout.write(redact(text, values_in(plan, os.environ)))
-    return 0
 
 
 def _help(asked: "Request", catalogue: "Catalogue") -> str:

@@ -23,7 +23,7 @@ def machine(facts: Facts, chain: Sequence[Profile], notes: Sequence[str]) -> str
     """What was detected, one line each."""
     versions = [("driver", facts.driver), ("ROCm", facts.rocm), ("CUDA", facts.cuda)]
     lines = [
-        ("host", f"{facts.hostname}, {facts.cpu_count} CPUs, {len(facts.numa_cpus)} NUMA nodes"),
+        ("host", f"{facts.hostname}, {_count(facts.cpu_count, 'CPU')}, {_count(len(facts.numa_cpus), 'NUMA node')}"),
         *(("GPUs", line) for line in _gpus(facts) or ["none found"]),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions if version) or "no driver found"),
         *(("network", line) for line in _ports(facts) or ["no InfiniBand or RoCE port found"]),
@@ -32,6 +32,10 @@ def machine(facts: Facts, chain: Sequence[Profile], notes: Sequence[str]) -> str
     ]
     shown = [("" if label == before else label, text) for (before, _), (label, text) in pairwise([("", ""), *lines])]
     return "\n".join(f"{label:<10}{text}" for label, text in shown)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' if number != 1 else ''}"
 
 
 def _gpus(facts: Facts) -> list[str]:

@@ -45,7 +45,7 @@ FAMILIES = (
     *("JAX_", "TF_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "MALLOC_", "HF_", "TOKENIZERS_", "PRIMUS_", "LD_PRELOAD"),
 )
 """Beginnings of the names of variables that change what a run does or how fast it is."""
-_SESSION = re.compile(
+_SESSION = (  # compiled where it is first asked: not for --help
     r"PWD|OLDPWD|SHLVL|_|SHELL|USER|LOGNAME|HOME|HOSTNAME|MAIL|EDITOR|VISUAL|PAGER|DISPLAY|WINDOWID|STY|TMPDIR|PATH"
     r"|COLORTERM|LS_COLORS|COLUMNS|LINES|VIRTUAL_ENV(_PROMPT)?|PS[1-4]|INVOCATION_ID|JOURNAL_STREAM|KRB5CCNAME"
     r"|(?i:https?|ftp|no|all)_(?i:proxy)|(TERM|SSH|XDG|DBUS|TMUX|LESS|HIST|CONDA|VSCODE|SLURM|SLURMD|PMI|PMIX|LC)(_.*)?"
@@ -58,7 +58,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def belongs_to_session(name: str) -> bool:
     """Whether a variable says who, where and in which shell somebody is: no replay restores it, no diff shows it."""
-    return name in OWNED or bool(_SESSION.fullmatch(name))
+    return name in OWNED or bool(re.fullmatch(_SESSION, name))
 
 
 def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Variable, ...]:

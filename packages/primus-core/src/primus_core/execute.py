@@ -9,12 +9,14 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from primus_core import failure, scripts, snapshot, summary
 from primus_core.errors import MachineError, PrimusError
 from primus_core.events import FILE, Events
 from primus_core.facts import Facts
 from primus_core.files import link_atomically
+from primus_core.hook_data import Result
 from primus_core.plan import Plan, Requirement, Step
 from primus_core.record import Record, unwritable
 from primus_core.rundir import COMPLETED
@@ -22,6 +24,9 @@ from primus_core.scripts import Malformed, Spoken
 from primus_core.secrets import redact, values_in
 from primus_core.streams import Mask
 from primus_core.supervise import Ended, Signals, Watch, supervise
+
+if TYPE_CHECKING:
+    from primus_core.lifecycle import Lifecycle
 
 __all__ = ["execute"]
 
@@ -74,6 +79,7 @@ class _Run:
         self.mask = Mask(())
         self.dropped = 0
         self.record = Record(plan, facts)
+        self.hooks: Lifecycle | None = None
         self._take(plan)
         self.events = Events(
             f"{self.directory}/{FILE}",
@@ -94,12 +100,48 @@ class _Run:
             self._snapshot()
             self._greet()
             ended, step = self._scripts()
-            if not ended.exit_code:
-                ended, step = self._steps()
-            return self._finish(ended, step)
+            if ended.exit_code:
+                return self._finish(ended, step)
+            if why := self._before_launch():
+                return self._stopped(why)
+            return self._finish(*self._steps())
         except PrimusError as error:
             self.record.end("failed", error.exit_code, first_failure=None)
             raise
+        finally:
+            if self.hooks:
+                self.hooks.close()
+
+    def _before_launch(self) -> str:
+        """Start the Python hooks, if there are any. Why one of them wants no launch; empty: go on."""
+        if not self.plan.hook_plugins:
+            return ""
+        from primus_core.lifecycle import Lifecycle
+
+        self.hooks = Lifecycle(
+            self.plan,
+            self.facts.hostname,
+            self.environ,
+            mask=self.mask,
+            say=self._say,
+            interruptions=lambda: self.signals.count,
+        )
+        return self.hooks.before_launch()
+
+    def _stopped(self, why: str) -> int:
+        """A hook wants no launch."""
+        self.record.end("failed", 1, first_failure={"rank": -1, "what": why})
+        self.events.emit("run_ended", status="failed", exit_code=1, first_failure=None)
+        self._say(f"primus: stopped before the launch: {why}\n")
+        self._tell("stopped", 1, None)
+        return 1
+
+    def _tell(self, status: str, code: int, first: failure.Failure | None) -> None:
+        """The Python hooks hear how it ended."""
+        if self.hooks:
+            rows = summary.read(f"{self.directory}/metrics.jsonl")
+            last = (rows[-1]["step"], rows[-1]["loss"]) if rows else (None, None)
+            self.hooks.ended(Result(status, code, time.time() - self.record.started, *last), first)
 
     def _snapshot(self) -> None:
         """All that a replay needs, before anything is started."""
@@ -191,6 +233,7 @@ class _Run:
             show_launcher=self.debug,
             on_signal=self._signalled,
             on_line=listen,
+            poll=self.hooks.poll if self.hooks else _nothing,
         )
 
     def _signalled(self, number: int) -> None:
@@ -212,6 +255,7 @@ class _Run:
         if note := self.record.end(status, code, first_failure=record):
             self._note(note)
         self.events.emit("run_ended", status=status, exit_code=code, first_failure=record)
+        self._tell(status, code, first)
         self._say(self._last_words(code, status, first, step))
         return code
 
@@ -262,6 +306,10 @@ class _Run:
             pass
         if self.plan.log_file:
             _append(self.plan.log_file, text)
+
+
+def _nothing() -> None:
+    """No Python hook is there to be looked after."""
 
 
 def _append(path: str, text: str) -> None:

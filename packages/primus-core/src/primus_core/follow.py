@@ -22,7 +22,8 @@ class Follower:
 
     def new(self) -> list[dict[str, Any]]:
         """The objects of the whole lines since the last call. A torn last line waits; what is no object is skipped."""
-        *lines, self._torn = (self._torn + self._read()).split(b"\n")
+        data = self._read()  # which may find another file in its place, and forget the torn line
+        *lines, self._torn = (self._torn + data).split(b"\n")
         return [found for line in lines if (found := _object(line)) is not None]
 
     def _read(self) -> bytes:

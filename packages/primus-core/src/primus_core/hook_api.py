@@ -81,7 +81,7 @@ class HookProcesses:
         raise ConfigError(f"the hooks of {plugin.source} cannot be used: {what}", why=why, fix=fix)
 
     def call(self, name: str, **data: Any) -> str | None:
-        """Call a hook of every plugin, and wait for all, each at most the limit. Why a plugin stops the run, or None."""
+        """Call a hook of every plugin and wait for all, each at most the limit: why one stops the run, or None."""
         _require(name, data)
         self.ready()
         plain = {key: _plain(value) for key, value in data.items()}
@@ -124,6 +124,7 @@ class HookProcesses:
             process.end()
         self._await_end(_END_GRACE_S)
         for process in self._alive():
+            self._say(f"note: the hooks of {process.plugin.source} did not end in {_END_GRACE_S:g} s and were ended")
             process.terminate()
         self._await_end(_TERM_GRACE_S)
         for process in self._alive():
@@ -137,15 +138,16 @@ class HookProcesses:
 
     def _await_end(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not all([p.has_ended() for p in self._processes]):
+        while time.monotonic() < deadline and [p for p in self._processes if not p.has_ended()]:
             time.sleep(0.01)
 
     def _summarize(self, process: HookProcess) -> None:
+        source, missed = process.plugin.source, process.missed()
         for (hook, kind), count in process.failures.items():
             if count > 1:
-                self._say(f"note: hook {hook} of {process.plugin.source} failed {count} times with {kind}")
-        if process.dropped:
-            self._say(f"note: the hooks of {process.plugin.source} were too slow: they missed {process.dropped} events")
+                self._say(f"note: hook {hook} of {source} failed {count} times with {kind}")
+        if missed:
+            self._say(f"note: the hooks of {source} were too slow: they missed {missed} events")
 
     def _wait(self) -> None:
         ready = select.poll()

@@ -52,7 +52,7 @@ class HookProcess:
         self.alive = True
         self.stop = ""
         """Why it asks for no launch."""
-        self.dropped = 0
+        self._dropped = 0
         self.failures: Counter[tuple[str, str]] = Counter()
         self._owed: deque[_Owed] = deque()
         self._unsent = bytearray()
@@ -67,7 +67,7 @@ class HookProcess:
 
     def wants(self, hook: str) -> bool:
         """Whether a call of `hook` would reach anything."""
-        return self.alive and (self.hooks is None or hook in self.hooks)
+        return self.alive and not self.broken and (self.hooks is None or hook in self.hooks)
 
     def ask(self, hook: str, data: Mapping[str, Any]) -> int:
         """Queue a call; its number, for `waits_for`."""
@@ -83,7 +83,11 @@ class HookProcess:
         if len(self._owed) < _QUEUE:
             self.ask(hook, data)
         else:
-            self.dropped += 1
+            self._dropped += 1
+
+    def missed(self) -> int:
+        """Events that were dropped, or that it had not come to when it ended."""
+        return self._dropped + len(self._owed)
 
     def waits_for(self, number: int) -> bool:
         """Whether the call of that number has not been answered, and may yet be."""
@@ -195,6 +199,7 @@ class HookProcess:
         name = f"by {signal.Signals(-code).name}" if code and code < 0 else f"with exit code {code or 0}"
         during = f" in {self._owed[0].hook}" if self._owed else ""
         self._say(f"the hooks of {self.plugin.source} ended {name}{during}; they get no further events")
+        self._owed.clear()
 
     def cut_off(self, why: str) -> None:
         """End it now, and say why. Where it hangs goes to the log."""
@@ -205,6 +210,7 @@ class HookProcess:
             self._listen()
             time.sleep(0.02)
         self.kill()
+        self._owed.clear()  # told already
 
     def kill(self) -> None:
         """End it and everything that it has started, without a word."""

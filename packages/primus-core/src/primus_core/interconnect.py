@@ -17,6 +17,13 @@ _UP, _REJECT = 0x1, 0x200
 _EMPTY_AFTER = 16
 """A GID table has up to 256 places, filled from the front with few gaps: after so many empty ones nothing comes."""
 
+_GID_KINDS = (
+    r"(0000:){5}ffff:[0-9a-f]{4}:[0-9a-f]{4}",  # with an IPv4 address
+    r"(?!fe[89ab])([0-9a-f]{4}:){7}[0-9a-f]{4}",  # global
+    r"([0-9a-f]{4}:){7}[0-9a-f]{4}",  # link-local
+)
+"""Forms of a GID, the best first. Not compiled here: most machines have none."""
+
 
 class Port(NamedTuple):
     """One port of an InfiniBand or RoCE adapter."""
@@ -101,18 +108,11 @@ def _gid_index(host: HostRoot, folder: str) -> int:
     return best[1]
 
 
-_GID_KINDS = (
-    re.compile(r"(0000:){5}ffff:[0-9a-f]{4}:[0-9a-f]{4}"),  # an IPv4 address
-    re.compile(r"(?!fe[89ab])([0-9a-f]{4}:){7}[0-9a-f]{4}"),  # a global one
-    re.compile(r"([0-9a-f]{4}:){7}[0-9a-f]{4}"),  # link-local
-)
-
-
 def _gid_kind(gid: str) -> int | None:
     """How well a GID suits, 0 best; None for an empty place."""
     if not gid.strip("0:"):
         return None
-    return next((index for index, kind in enumerate(_GID_KINDS) if kind.fullmatch(gid.lower())), None)
+    return next((index for index, kind in enumerate(_GID_KINDS) if re.fullmatch(kind, gid.lower())), None)
 
 
 def _ipv4_routes(text: str) -> Iterator[Route]:

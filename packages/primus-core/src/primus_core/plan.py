@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
+from primus_core.hook_data import HookPlugin
+
 __all__ = [
     "SCHEMA",
     "SECRET",
@@ -171,6 +173,10 @@ class Plan:
     """Variables of the caller that the run does not get."""
     parent: str = ""
     """The run directory that this run replays."""
+    hook_plugins: tuple[HookPlugin, ...] = ()
+    """Plugins with Python hooks; each runs in a process beside the supervisor."""
+    hook_timeout_s: float = 30.0
+    """The most that a Python hook may take for one call."""
 
     def environ(self, caller: Mapping[str, str]) -> dict[str, str]:
         """The whole environment of the steps, where Primus itself was called with that of `caller`."""

@@ -152,7 +152,9 @@ class _Planning:
         if self.first and self.first.replay:
             kept = self.first.replay
         else:
-            kept = replay.prepare(saved.load(os.path.realpath(os.path.join(self.facts.cwd, directory))), self.facts, self.place)
+            kept = replay.prepare(
+                saved.load(os.path.realpath(os.path.join(self.facts.cwd, directory))), self.facts, self.place
+            )
         if name and kept.plan.task != name:
             raise RequestError(
                 f"{directory} is a run of '{kept.plan.task}', not of '{name}'", fix=f"primus replay {directory}"
@@ -170,11 +172,16 @@ class _Planning:
         from primus_core import profiles
 
         file = getattr(self.args, "profile", "") or self.system.profile
+        folders = profiles.installed() if self.facts.gpus or file else ()
+        options = environment.from_options(getattr(self.args, "env", []), self.facts.environ)
+        environ = {**self.facts.environ, **{v.name: v.value for v in options}}
         own, notes = profiles.variables(
-            self.facts, framework=framework, profile_file=file, folders=profiles.installed()
+            self.facts, framework=framework, profile_file=file, folders=folders, environ=environ
         )
+        chain, _ = profiles.select(self.facts, folders, file) if self.facts.notes else ((), ())
+        known = tuple(note for note in self.facts.notes if not profiles.outdated(note, chain))
         network, more = _network(self.facts, place_in_job)
-        return (*own, *network), (*self.facts.notes, *notes, *more)
+        return (*own, *network), (*known, *notes, *more)
 
     def scripts(self, task: TaskPlan, name: str, words: tuple[str, ...]) -> tuple[Step, ...]:
         """Hooks and patches as steps. They get the task's words as arguments."""
@@ -245,6 +252,8 @@ class _Planning:
             gpu_model=self.facts.gpu_model,
             unset=kept.unset if kept else (),
             parent=kept.saved.directory if kept else "",
+            hook_plugins=self.catalogue.hook_plugins(),
+            hook_timeout_s=self.system.event_timeout_s,
         )
 
 

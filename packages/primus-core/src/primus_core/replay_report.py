@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from primus_core import repository, snapshot
 from primus_core.comparison import Severity, compare, severity
+from primus_core.errors import MachineError
 from primus_core.facts import Facts
+from primus_core.host import HostRoot
 from primus_core.plan import Plan
+from primus_core.planner import Planned
 from primus_core.replay import Replay
 from primus_core.saved import Saved, changed_paths, undump
 from primus_core.secrets import values_in
 
-__all__ = ["Report", "Row", "report"]
+__all__ = ["Report", "Row", "ask_for_secrets", "check", "report"]
 
 _ORDER = ("blocking", "warning", "note")
 
@@ -129,3 +134,65 @@ def _essence(plan: dict[str, Any]) -> str:
         for form in {own, json.dumps(own)[1:-1], json.dumps(json.dumps(own)[1:-1])[1:-1]}:
             text = text.replace(form, mark)
     return text
+
+
+def ask_for_secrets(planned: Planned, host: HostRoot) -> HostRoot | None:
+    """The machine with the secrets that no snapshot holds, asked of the person; None: nothing was asked."""
+    names = planned.replay.missing_secrets if planned.replay else ()
+    if not names or planned.switches.check or planned.switches.dry_run or not sys.stdin.isatty():
+        return None
+    from getpass import getpass
+
+    given = {name: getpass(f"primus: {name} is a secret that the run had. Its value: ") for name in names}
+    return dataclasses.replace(host, environ={**host.environ, **given})
+
+
+def check(planned: Planned) -> int | None:
+    """Say what equals and what differs; the exit code where that is all, None where the run goes on.
+
+    Raises:
+        MachineError: it cannot be the same run, and nobody said `--force`.
+    """
+    assert planned.replay
+    switches = planned.switches
+    found = report(planned.plan, planned.facts, planned.replay)
+    if switches.check and switches.json:
+        sys.stdout.write(json.dumps(_plain(found, planned), indent=1) + "\n")
+    else:
+        (sys.stdout if switches.check else sys.stderr).write(_text(found, planned))
+    if switches.check:
+        return 3 if found.blocking else 0
+    if found.blocking and not switches.force:
+        raise MachineError(
+            "this cannot be the same run",
+            why="\n".join(f"{row.name}: {row.before} then, {row.after} here" for row in found.blocking),
+            fix="go where it can, or start it all the same with --force",
+        )
+    return None
+
+
+def _plain(found: Report, planned: Planned) -> dict[str, object]:
+    assert planned.replay
+    return {
+        "run": planned.replay.saved.directory,
+        "replayable": not found.blocking,
+        "equal": list(found.equal),
+        "differences": [row._asdict() for row in found.rows],
+    }
+
+
+def _text(found: Report, planned: Planned) -> str:
+    assert planned.replay
+    known = planned.replay.saved.metadata
+    step = f", step {known['last_step']}, loss {known['last_loss']:.4f}" if known.get("last_step") is not None else ""
+    lines = [f"primus: replay of {planned.replay.saved.directory} ({known.get('status', 'unknown')}{step})"]
+    lines.append(f"  {'equal':<9} {', '.join(found.equal) or 'nothing'}")
+    for row in found.rows:
+        change = f"{_short(row.before) or 'not set'} → {_short(row.after) or 'not set'}"
+        lines.append(f"  {row.severity:<9} {row.category}: {row.name}: {change}")
+    return "\n".join(lines) + "\n"
+
+
+def _short(text: str) -> str:
+    line = text.replace("\n", " ")
+    return line if len(line) <= 80 else line[:77] + "..."

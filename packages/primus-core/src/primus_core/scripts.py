@@ -26,9 +26,9 @@ NOT_APPLICABLE = 2
 """The exit code by which a patch says that there is nothing to do here."""
 
 _SUFFIXES = (".sh", ".py")
-_SAYS = re.compile(r"(env|extra)\.")
-_ENV = re.compile(r"env\.([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.S)
-_EXTRA = re.compile(r"extra\.([A-Za-z0-9_][A-Za-z0-9_.-]*)=(.*)", re.S)
+# Compiled by `re` where a script first speaks.
+_ENV = r"env\.([A-Za-z_][A-Za-z0-9_]*)=(.*)"
+_EXTRA = r"extra\.([A-Za-z0-9_][A-Za-z0-9_.-]*)=(.*)"
 
 
 class Spoken(NamedTuple):
@@ -53,9 +53,9 @@ class Malformed(NamedTuple):
 def parse_line(line: str, script: str) -> Spoken | Malformed | None:
     """What one line of a script's stdout says; None: it is only text."""
     line = line.rstrip("\r\n")
-    if not _SAYS.match(line):
+    if not line.startswith(("env.", "extra.")):
         return None
-    if match := _ENV.fullmatch(line):
+    if match := re.fullmatch(_ENV, line, re.S):
         name, value = match.groups()
         if name in OWNED:
             return Malformed(line, f"{name} is set by Primus itself")
@@ -63,7 +63,7 @@ def parse_line(line: str, script: str) -> Spoken | Malformed | None:
             return Malformed(line, "no environment can carry a NUL character")
         secret = is_secret_name(name) or looks_secret(value)
         return Spoken((Variable(name, value, f"hook {os.path.basename(script)}", f"said by {script}", secret=secret),))
-    if match := _EXTRA.fullmatch(line):
+    if match := re.fullmatch(_EXTRA, line, re.S):
         return Spoken(words=(f"--{match[1]}", match[2]))
     kind = line.partition(".")[0]
     form = {"env": "env.NAME=VALUE", "extra": "extra.name=value"}[kind]

@@ -88,14 +88,12 @@ def redact(text: str, values: Iterable[str] = ()) -> str:
 
 
 # `HF_TOKEN=abc`, `api_key: "abc"`: a name that says so, and a literal value up to the end of its line or quotes.
-_ASSIGNED = re.compile(
-    r"""(?<![\w.-])([A-Za-z_][\w-]*)(["']?\s*[:=]\s*)(?:(["'])([^"'\s]{6,})\3|([\w+/=~.-]{6,})(?=\s*$))""", re.M
-)
+_ASSIGNED = r"""(?<![\w.-])([A-Za-z_][\w-]*)(["']?\s*[:=]\s*)(?:(["'])([^"'\s]{6,})\3|([\w+/=~.-]{6,})(?=\s*$))"""
 
 
 def redact_text(text: str, values: Iterable[str] = ()) -> str:
     """`redact` for whole files of code and settings: also a literal that is assigned to a secret's name."""
-    return _ASSIGNED.sub(_without_literal, redact(text, values))
+    return re.sub(_ASSIGNED, _without_literal, redact(text, values), flags=re.M)
 
 
 def _without_literal(match: re.Match[str]) -> str:

@@ -21,6 +21,9 @@ def script(plan: Plan) -> str:
         f"# ranks      {place.world_size} ({_where(place)})",
     ]
     head += [f"# note       {note}" for note in plan.notes]
+    head += [
+        f"# hooks      {plugin.target} ({plugin.source}), in a process beside the run" for plugin in plan.hook_plugins
+    ]
     head += [f"# needs      {r.kind} {r.name}" for r in plan.requires]
     head = [line.replace("\n", "\\n") for line in head]
     parts = ["\n".join(head), _variables(plan.environment), _files(plan)]

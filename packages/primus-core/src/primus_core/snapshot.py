@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from primus_core import metadata, repository, saved, scripts, system_info
 from primus_core.facts import Facts
@@ -43,6 +43,7 @@ def write(plan: Plan, facts: Facts, environ: Mapping[str, str], secrets: Sequenc
         f"{part}plan.json": json.dumps(plan.to_dict(), indent=1),
         **{f"{part}{path}": text for path, text in environment(plan, facts, environ).items()},
         **{f"{part}{path}": _text_of(step.script) for path, step in scripts.saved_as(plan.steps).items()},
+        **{f"{part}{path}": _text_of(target) for path, target in _plugin_files(plan)},
         f"{part}code/code.json": json.dumps(code.summary, indent=1),
         f"{part}code/diff.patch": code.patch,
         **{file.path: file.text for file in plan.files},
@@ -77,6 +78,13 @@ def environment(plan: Plan, facts: Facts, environ: Mapping[str, str]) -> dict[st
         "env/system_info.json": json.dumps(system_info.describe(facts), indent=1),
         "env/packages.txt": "".join(f"{line}\n" for line in packages),
     }
+
+
+def _plugin_files(plan: Plan) -> Iterator[tuple[str, str]]:
+    """The person's own files of Python hooks. Those of packages are known by their package's version."""
+    for index, plugin in enumerate(plan.hook_plugins):
+        if plugin.is_file:
+            yield f"config/hooks/plugin-{index + 1:02d}-{os.path.basename(plugin.target)}", plugin.target
 
 
 def _text_of(path: str) -> str:

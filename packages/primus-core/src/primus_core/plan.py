@@ -175,8 +175,8 @@ class Plan:
     """The run directory that this run replays."""
     hook_plugins: tuple[HookPlugin, ...] = ()
     """Plugins with Python hooks; each runs in a process beside the supervisor."""
-    hook_timeout_s: float = 30.0
-    """The most that a Python hook may take for one call."""
+    hook_timeout_s: float = 0.0
+    """The most that a Python hook may take for one call; 0 where there is none."""
 
     def environ(self, caller: Mapping[str, str]) -> dict[str, str]:
         """The whole environment of the steps, where Primus itself was called with that of `caller`."""

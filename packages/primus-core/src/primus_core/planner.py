@@ -213,6 +213,7 @@ class _Planning:
     ) -> Plan:
         args = self.args
         caller = {k: v for k, v in self.facts.host.environ.items() if not kept or k not in kept.unset}
+        plugins = self.catalogue.hook_plugins()
         planned = self.runtime.plan(RuntimeCall(args, self.facts, place_in_job, task, scope))
         options = environment.from_options(getattr(args, "env", []), self.facts.environ)
         own = (
@@ -252,8 +253,8 @@ class _Planning:
             gpu_model=self.facts.gpu_model,
             unset=kept.unset if kept else (),
             parent=kept.saved.directory if kept else "",
-            hook_plugins=self.catalogue.hook_plugins(),
-            hook_timeout_s=self.system.event_timeout_s,
+            hook_plugins=plugins,
+            hook_timeout_s=self.system.event_timeout_s if plugins else 0.0,  # reading it costs
         )
 
 

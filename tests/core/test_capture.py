@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from tests.core import machines
 from tests.core.machines import ZERO, local, mapped, port, roce_gids, routes
 
-from primus_core import capture, facts, system_info
-from primus_core.anonymous import anonymise
+from primus_core import facts
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
 from primus_core.host import HostRoot
+from primus_core.machine import capture, system_info
+from primus_core.machine.anonymous import anonymise
 
 HERE = HostRoot(environ={"A": "1"})
 FABRIC = (

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.run_directories import COMMIT, make, plan_of
 
-from primus_core.comparison import SEVERITY, Difference, compare, dotted, flatten, severity
-from primus_core.saved import Saved, load
+from primus_core.runs.comparison import SEVERITY, Difference, compare, dotted, flatten, severity
+from primus_core.runs.saved import Saved, load
 
 Pair = Callable[..., tuple[Saved, Saved]]
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from tests.core import machines
 from tests.core.machines import AMD, KFD, NVIDIA, PCI
 
-from primus_core import capture, facts, gpus
+from primus_core import facts, gpus
 from primus_core.facts import Facts, Gpu
 from primus_core.host import HostRoot
+from primus_core.machine import capture
 
 CAPTURES = Path(__file__).with_name("captures")
 

@@ -19,12 +19,13 @@ from typing import Any
 import pytest
 from tests.conftest import Run
 
-from primus_core import hook_files, hookspecs
+from primus_core import hookspecs
 from primus_core.errors import ConfigError
-from primus_core.follow import Follower
-from primus_core.hook_api import HookProcesses
-from primus_core.hook_data import HOOKS, FailureInfo, HookPlugin, Result, RunInfo
-from primus_core.streams import Mask
+from primus_core.hooks import files as hook_files
+from primus_core.hooks.api import HookProcesses
+from primus_core.hooks.data import HOOKS, FailureInfo, HookPlugin, Result, RunInfo
+from primus_core.hooks.follow import Follower
+from primus_core.launch.streams import Mask
 
 RUN = RunInfo("exp_1", "/runs/exp_1", "train", "torchtitan", "llama", ("primus", "direct"), 2, 1, 4, 8, "node1",
               {"steps": 3})  # fmt: skip
@@ -434,9 +435,9 @@ def test_the_end_runs_what_a_plugin_left_for_its_exit_and_is_quick(stage: Stage)
 
 SUPERVISOR = """
 import sys, time
-from primus_core.hook_api import HookProcesses
-from primus_core.hook_data import HookPlugin, RunInfo
-from primus_core.streams import Mask
+from primus_core.hooks.api import HookProcesses
+from primus_core.hooks.data import HookPlugin, RunInfo
+from primus_core.launch.streams import Mask
 import os
 run = RunInfo("r", "/r", "train", "", "", (), 1, 0, 1, 1, "h", {})
 hooks = HookProcesses([HookPlugin("a.py", sys.argv[1], True)], run, timeout_s=100, environ=dict(os.environ),
@@ -505,9 +506,7 @@ def test_a_package_of_another_team_is_called(third_party: str, stage: Stage) -> 
 
 
 def test_pluggy_is_not_imported_by_the_supervisors_side() -> None:
-    code = (
-        "import sys, primus_core.hook_api, primus_core.hook_files, primus_core.plugins; print('pluggy' in sys.modules)"
-    )
+    code = "import sys, primus_core.hooks.api, primus_core.hooks.files, primus_core.plugins; print('pluggy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from primus_core.outlet import Outlet
+from primus_core.launch.outlet import Outlet
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ PUBLIC = {
     "primus_core": ["hookimpl", "register_subcommand", "register_task"],
     "primus_core.backend": ["Backend", "BackendCall", "BackendPlan"],
     "primus_core.contracts": ["Runtime", "RuntimeCall", "RuntimePlan", "Scope", "Task", "TaskCall", "TaskPlan"],
-    "primus_core.follow": ["Follower"],
+    "primus_core.hooks.follow": ["Follower"],
     "primus_core.hookspecs": ["FailureInfo", "Result", "RunInfo", "StepMetrics", "StopRun", "hookimpl", "hookspec"],
     "primus_core.metrics": ["Metrics", "append", "log_line"],
     "primus_core.options": ["Option", "check", "load"],

@@ -16,7 +16,7 @@ from tests.core.run_directories import STARTED, here, make, metrics
 
 from primus_core.errors import RequestError
 from primus_core.host import HostRoot
-from primus_core.runs import find, resolve
+from primus_core.runs.listing import find, resolve
 
 HOST = HostRoot()
 

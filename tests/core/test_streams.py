@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from primus_core.streams import Channel, Mask, RankPipes, shown
+from primus_core.launch.streams import Channel, Mask, RankPipes, shown
 
 SECRET = "hunter2-and-more"
 

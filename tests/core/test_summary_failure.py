@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primus_core import failure, summary
+from primus_core import summary
+from primus_core.launch import failure
 
 # As torch 2.13 prints it when rank 0 is killed, rank 1 crashes and rank 2 is ended by torchrun.
 TABLE = """\

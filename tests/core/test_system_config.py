@@ -16,9 +16,9 @@ from tests.conftest import Run
 
 from primus_core.arguments import Parser, parse_segment
 from primus_core.config.document import Document
+from primus_core.config.system import Layer, SystemConfig, apply_defaults, load
 from primus_core.errors import ConfigError
 from primus_core.host import HostRoot
-from primus_core.system_config import Layer, SystemConfig, apply_defaults, load
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_the_packaged_layer_names_no_path_so_that_paths_can_be_read_without_it(h
 def test_a_folder_without_files_costs_little_and_loads_no_reader(home: Path) -> None:
     code = """
 import sys, time
-from primus_core import system_config
+from primus_core.config import system as system_config
 from primus_core.host import HostRoot
 host = HostRoot()
 times = []

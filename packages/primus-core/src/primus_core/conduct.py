@@ -21,7 +21,7 @@ def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tup
     while True:
         planned = planner.plan(asked, host, catalogue, command)
         if planned.replay:
-            from primus_core import replay_report
+            from primus_core.runs import replay_report
 
             if answered := replay_report.ask_for_secrets(planned, host):
                 host = answered
@@ -31,7 +31,7 @@ def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tup
         if planned.switches.dry_run:
             return _show(planned.plan, host.environ, as_json=planned.switches.json)
         _refuse_to_run(planned.switches)
-        from primus_core.execute import execute
+        from primus_core.launch.execute import execute
 
         try:
             return execute(

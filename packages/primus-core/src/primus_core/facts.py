@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from primus_core import amd, devices, interconnect, nvidia
-from primus_core.devices import Gpu
 from primus_core.host import HostRoot
-from primus_core.interconnect import Network, Port, Route
+from primus_core.machine import amd, devices, interconnect, nvidia
+from primus_core.machine.devices import Gpu
+from primus_core.machine.interconnect import Network, Port, Route
 
 __all__ = ["Facts", "Gpu", "Network", "Port", "Route", "read"]
 

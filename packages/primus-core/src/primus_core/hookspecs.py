@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import pluggy
 
-from primus_core.hook_data import FailureInfo, Result, RunInfo, StepMetrics, StopRun
+from primus_core.hooks.data import FailureInfo, Result, RunInfo, StepMetrics, StopRun
 
 __all__ = ["FailureInfo", "Result", "RunInfo", "StepMetrics", "StopRun", "hookimpl", "hookspec"]
 

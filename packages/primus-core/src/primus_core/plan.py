@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-from primus_core.hook_data import HookPlugin
+from primus_core.hooks.data import HookPlugin
 
 __all__ = [
     "SCHEMA",

@@ -9,22 +9,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from primus_core import environment, metadata, variables
-from primus_core import scripts as script_files
 from primus_core.arguments import Parser, flags_of, parse_segment
+from primus_core.config.system import FILE, SystemConfig, apply_defaults
 from primus_core.contracts import Runtime, RuntimeCall, Task, TaskCall, TaskPlan
 from primus_core.errors import RequestError
 from primus_core.facts import Facts, read
+from primus_core.hooks import scripts as script_files
+from primus_core.hooks.scripts import Spoken
 from primus_core.host import HostRoot
 from primus_core.plan import SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable
 from primus_core.plugins import Catalogue
 from primus_core.request import Layer, Request
-from primus_core.rundir import place
-from primus_core.scripts import Spoken
+from primus_core.runs.rundir import place
 from primus_core.secrets import redact_words, values_in
-from primus_core.system_config import FILE, SystemConfig, apply_defaults
 
 if TYPE_CHECKING:
-    from primus_core.replay import Replay
+    from primus_core.runs.replay import Replay
 
 __all__ = ["Planned", "hook_folders", "plan", "runtime_parser", "task_parser"]
 
@@ -107,7 +107,7 @@ class _Planning:
                 fix=f"primus {layer.runtime} -- <task>; tasks: {', '.join(catalogue.names('tasks'))}",
             )
         if self.args.assume_host:
-            from primus_core import capture
+            from primus_core.machine import capture
 
             host = capture.read(self.args.assume_host, host)
         self.facts = first.facts if first else read(host)
@@ -147,7 +147,7 @@ class _Planning:
 
     def replayed(self, directory: str, name: str, command: tuple[str, ...], switches: argparse.Namespace) -> Planned:
         """The plan of a saved run, for here."""
-        from primus_core import replay, saved
+        from primus_core.runs import replay, saved
 
         if self.first and self.first.replay:
             kept = self.first.replay
@@ -267,7 +267,7 @@ def hook_folders(facts: Facts, system: SystemConfig, beside: str, given: Sequenc
 
 
 def _network(facts: Facts, place_in_job: Distributed) -> tuple[tuple[Variable, ...], tuple[str, ...]]:
-    from primus_core import network
+    from primus_core.machine import network
 
     return network.choose(
         facts,

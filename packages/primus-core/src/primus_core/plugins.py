@@ -13,15 +13,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from primus_core import metadata
+from primus_core.config.system import SystemConfig, load
 from primus_core.contracts import Runtime, Task
 from primus_core.errors import MachineError, PrimusError, RequestError
 from primus_core.host import HostRoot
-from primus_core.system_config import SystemConfig, load
 
 if TYPE_CHECKING:
     from primus_core.backend import Backend
-    from primus_core.hook_data import HookPlugin
-    from primus_core.hook_files import Declared
+    from primus_core.hooks.data import HookPlugin
+    from primus_core.hooks.files import Declared
 
 __all__ = ["Catalogue", "Plugin", "task_name"]
 
@@ -90,7 +90,8 @@ def _installed() -> Iterator[Plugin]:
 
 
 def _dropped_in(paths: Iterable[str]) -> Iterator[Plugin]:
-    from primus_core import hook_files, registration  # they read the files as text: only where a project names some
+    from primus_core import registration  # they read the files as text: only where a project names some
+    from primus_core.hooks import files as hook_files
 
     for path in paths:
         source = os.path.relpath(path)
@@ -126,7 +127,8 @@ def _task_in(path: str, name: str) -> Any:
 
 
 def _hooks_in(path: str, hooks: Sequence[Declared]) -> Any:
-    from primus_core import hook_files, registration
+    from primus_core import registration
+    from primus_core.hooks import files as hook_files
 
     hook_files.check(hooks, os.path.relpath(path))
     return registration.module(path)
@@ -205,8 +207,9 @@ class Catalogue:
         """
         if not (plugins := self.of("hooks")):
             return ()
-        from primus_core import hook_files, registration
-        from primus_core.hook_data import HookPlugin
+        from primus_core import registration
+        from primus_core.hooks import files as hook_files
+        from primus_core.hooks.data import HookPlugin
 
         files = {plugin.target for plugin in plugins if os.path.isabs(plugin.target)}
         for path in sorted(files):

@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from primus_core import metadata
-from primus_core.devices import MODEL_VARIABLE
 from primus_core.errors import ConfigError, suggestion
 from primus_core.facts import Facts, Gpu
+from primus_core.machine.devices import MODEL_VARIABLE
 from primus_core.plan import Variable
 from primus_core.profile_files import VERSIONS, Profile, listed, read
 from primus_core.profile_files import Row as _Row

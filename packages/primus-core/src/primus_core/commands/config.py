@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from primus_core import system_config
 from primus_core.arguments import Parser, parse_segment
+from primus_core.config import system as system_config
+from primus_core.config.system import Layer, Setting, SystemConfig
 from primus_core.host import HostRoot
 from primus_core.plugins import Catalogue
 from primus_core.secrets import redact, redact_words, secret_values
-from primus_core.system_config import Layer, Setting, SystemConfig
 
 __all__ = ["parser", "run"]
 

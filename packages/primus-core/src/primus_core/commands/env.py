@@ -9,12 +9,13 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from primus_core import distributed, environment, network, profiles
+from primus_core import distributed, environment, profiles
 from primus_core.arguments import Parser, parse_segment
-from primus_core.env_view import listing, machine, named_rows, rows, table
+from primus_core.commands.env_view import listing, machine, named_rows, rows, table
 from primus_core.errors import RequestError, suggestion
 from primus_core.facts import Facts, read
 from primus_core.host import HostRoot
+from primus_core.machine import network
 from primus_core.plan import Variable
 from primus_core.plugins import Catalogue
 from primus_core.profile_files import Profile
@@ -95,7 +96,7 @@ def run(words: Sequence[str]) -> int:
 def _show(args: Namespace) -> int:
     found = _find(args, HostRoot())
     if args.json:
-        from primus_core.system_info import describe
+        from primus_core.machine.system_info import describe
 
         about = {"profile": [profile.origin for profile in found.chain], **describe(found.facts)}
         return _say(json.dumps({**about, "variables": rows(found.variables), "notes": found.notes}, indent=1), found)
@@ -114,7 +115,7 @@ def _explain(args: Namespace) -> int:
 def _capture(args: Namespace) -> int:
     if os.path.lexists(args.output) and not args.force:
         raise RequestError(f"'{args.output}' is there already", fix="name another file, or add --force")
-    from primus_core import capture
+    from primus_core.machine import capture
 
     host = HostRoot()
     capture.write(host, args.output)
@@ -168,7 +169,7 @@ def _find(args: Namespace, here: HostRoot, *, families: bool = False) -> _Found:
 
 
 def _assumed(path: str, here: HostRoot) -> HostRoot:
-    from primus_core import capture  # gzip and tar: only where there is such a file
+    from primus_core.machine import capture
 
     return capture.read(path, here)
 

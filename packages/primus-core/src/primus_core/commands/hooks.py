@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from primus_core import facts as machine
-from primus_core import scripts
 from primus_core.arguments import Parser, parse_segment
+from primus_core.hooks import scripts
 from primus_core.host import HostRoot
 from primus_core.planner import hook_folders
 from primus_core.plugins import Catalogue

@@ -15,8 +15,8 @@ from typing import Any
 from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import RequestError
 from primus_core.host import HostRoot
-from primus_core.runs import Run, find, last_metrics, read, resolve
-from primus_core.saved import STATES, Damaged, Saved, load, metadata
+from primus_core.runs.listing import Run, find, last_metrics, read, resolve
+from primus_core.runs.saved import STATES, Damaged, Saved, load, metadata
 from primus_core.secrets import redact, redact_words, secret_values
 
 __all__ = ["parser", "run"]
@@ -312,7 +312,7 @@ def _metrics(row: Mapping[str, Any]) -> str:
 
 
 def _diff(args: Namespace, host: HostRoot) -> tuple[Any, Any]:
-    from primus_core.comparison import compare
+    from primus_core.runs.comparison import compare
 
     a, b = (load(resolve(name, args.workspace or _WORKSPACE, host)) for name in (args.a, args.b))
     results = {"a": _results(a, host), "b": _results(b, host)}

@@ -17,7 +17,7 @@ from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError, MachineError, RequestError, suggestion
 from primus_core.plan import PlannedFile, RunPlace
-from primus_core.rundir import earlier_files
+from primus_core.runs.rundir import earlier_files
 from primus_core.secrets import is_secret_setting
 
 if TYPE_CHECKING:

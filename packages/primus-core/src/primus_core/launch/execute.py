@@ -11,22 +11,25 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from primus_core import failure, scripts, snapshot, summary
+from primus_core import summary
 from primus_core.errors import MachineError, PrimusError
 from primus_core.events import FILE, Events
 from primus_core.facts import Facts
 from primus_core.files import link_atomically
-from primus_core.hook_data import Result
+from primus_core.hooks import scripts
+from primus_core.hooks.data import Result
+from primus_core.hooks.scripts import Malformed, Spoken
+from primus_core.launch import failure
+from primus_core.launch.streams import Mask
+from primus_core.launch.supervise import Ended, Signals, Watch, supervise
 from primus_core.plan import Plan, Requirement, Step
-from primus_core.record import Record, unwritable
-from primus_core.rundir import COMPLETED
-from primus_core.scripts import Malformed, Spoken
+from primus_core.runs import snapshot
+from primus_core.runs.record import Record, unwritable
+from primus_core.runs.rundir import COMPLETED
 from primus_core.secrets import redact, values_in
-from primus_core.streams import Mask
-from primus_core.supervise import Ended, Signals, Watch, supervise
 
 if TYPE_CHECKING:
-    from primus_core.lifecycle import Lifecycle
+    from primus_core.hooks.lifecycle import Lifecycle
 
 __all__ = ["execute"]
 
@@ -116,7 +119,7 @@ class _Run:
         """Start the Python hooks, if there are any. Why one of them wants no launch; empty: go on."""
         if not self.plan.hook_plugins:
             return ""
-        from primus_core.lifecycle import Lifecycle
+        from primus_core.hooks.lifecycle import Lifecycle
 
         self.hooks = Lifecycle(
             self.plan,

@@ -11,9 +11,9 @@ from primus_core.contracts import TaskPlan
 from primus_core.environment import FAMILIES, belongs_to_session
 from primus_core.errors import ConfigError, MachineError
 from primus_core.facts import Facts
+from primus_core.hooks.scripts import saved_as
 from primus_core.plan import SECRET, Plan, RunPlace, Step, Variable, load
-from primus_core.saved import Saved, parse_name
-from primus_core.scripts import saved_as
+from primus_core.runs.saved import Saved, parse_name
 
 __all__ = ["Replay", "prepare"]
 

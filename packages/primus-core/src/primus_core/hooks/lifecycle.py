@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 
 from primus_core import events
-from primus_core.failure import Failure
-from primus_core.follow import Follower
-from primus_core.hook_api import HookProcesses
-from primus_core.hook_data import FailureInfo, Result, RunInfo
+from primus_core.hooks.api import HookProcesses
+from primus_core.hooks.data import FailureInfo, Result, RunInfo
+from primus_core.hooks.follow import Follower
+from primus_core.launch.failure import Failure
+from primus_core.launch.streams import Mask
 from primus_core.plan import Plan
-from primus_core.streams import Mask
 
 __all__ = ["Lifecycle"]
 

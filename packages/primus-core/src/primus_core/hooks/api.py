@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from primus_core.errors import ConfigError
-from primus_core.hook_data import HOOKS, HookPlugin, RunInfo
-from primus_core.hook_process import HookProcess
-from primus_core.streams import Mask
+from primus_core.hooks.data import HOOKS, HookPlugin, RunInfo
+from primus_core.hooks.process import HookProcess
+from primus_core.launch.streams import Mask
 
 __all__ = ["HookProcesses"]
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from primus_core.config.document import Document, Path, at, dotted
-from primus_core.option_defaults import apply_defaults
+from primus_core.config.option_defaults import apply_defaults
 
 if TYPE_CHECKING:
     from primus_core.host import HostRoot
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["FILE", "Layer", "Setting", "SystemConfig", "apply_defaults", "load"]
 
 FILE = "primus.yaml"
-_PACKAGED = "data/primus.toml"
+_PACKAGED = "../data/primus.toml"
 
 # What each fixed key takes. Any other key at the top is a runtime's name.
 _KEYS: Mapping[Path, str] = {
@@ -67,7 +67,7 @@ class SystemConfig:
         """The lowest layer, read when somebody asks: reading it costs more than looking for all the others."""
         from primus_core.config import files
 
-        path = os.path.join(os.path.dirname(__file__), _PACKAGED)
+        path = os.path.normpath(os.path.join(os.path.dirname(__file__), _PACKAGED))
         document = files.read(path, {})
         return Layer("packaged", path, Document(document.data, dict.fromkeys(document.marks, "packaged")))
 

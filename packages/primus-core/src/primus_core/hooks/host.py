@@ -1,6 +1,6 @@
 """The process of one hook plugin: loads it, and calls its hooks as the supervisor says. Only here is pluggy imported.
 
-    python -m primus_core.hook_host SUPERVISOR_PID file|module TARGET
+    python -m primus_core.hooks.host SUPERVISOR_PID file|module TARGET
 
 Requests come as JSON lines on stdin and answers go to stdout; before the plugin is loaded both are moved away, so that
 what it reads is empty, and what it prints goes with stderr to `logs/hooks.log`. It ends with the supervisor, whatever
@@ -23,10 +23,11 @@ from typing import Any, NoReturn
 
 import pluggy
 
-from primus_core import hookspecs, keeper, registration
+from primus_core import hookspecs, registration
 from primus_core.errors import ConfigError, PrimusError
-from primus_core.hook_data import HOOKS, FailureInfo, Result, RunInfo, StopRun
-from primus_core.hook_files import problem
+from primus_core.hooks.data import HOOKS, FailureInfo, Result, RunInfo, StopRun
+from primus_core.hooks.files import problem
+from primus_core.launch import keeper
 
 __all__ = ["main"]
 

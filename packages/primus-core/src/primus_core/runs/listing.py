@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from primus_core.errors import RequestError, suggestion
 from primus_core.host import HostRoot
-from primus_core.saved import Name, is_run, metadata, parse_name, state_of
+from primus_core.runs.saved import Name, is_run, metadata, parse_name, state_of
 
 __all__ = ["LATEST", "Run", "find", "last_metrics", "read", "resolve"]
 

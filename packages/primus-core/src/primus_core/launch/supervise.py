@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from primus_core import variables
-from primus_core.keeper import COMMANDS, become_subreaper, end_all, keep
-from primus_core.outlet import Outlet
+from primus_core.launch.keeper import COMMANDS, become_subreaper, end_all, keep
+from primus_core.launch.outlet import Outlet
+from primus_core.launch.streams import Channel, Mask, RankPipes, shown
 from primus_core.plan import Step
-from primus_core.streams import Channel, Mask, RankPipes, shown
 
 __all__ = ["Ended", "Signals", "Watch", "supervise"]
 

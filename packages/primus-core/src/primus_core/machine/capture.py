@@ -19,10 +19,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from primus_core import facts, metadata, system_info
-from primus_core.anonymous import HOSTNAME, anonymise
+from primus_core import facts, metadata
 from primus_core.errors import RequestError
 from primus_core.host import HostRoot
+from primus_core.machine import system_info
+from primus_core.machine.anonymous import HOSTNAME, anonymise
 
 __all__ = ["SCHEMA", "CapturedHost", "read", "write"]
 

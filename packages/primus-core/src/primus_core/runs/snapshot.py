@@ -12,10 +12,13 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from primus_core import metadata, repository, saved, scripts, system_info
+from primus_core import metadata
 from primus_core.facts import Facts
 from primus_core.files import write_atomically
+from primus_core.hooks import scripts
+from primus_core.machine import system_info
 from primus_core.plan import SECRET, Plan
+from primus_core.runs import repository, saved
 from primus_core.secrets import is_secret_name, looks_secret, redact
 
 __all__ = ["environment", "part_of", "write"]

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from primus_core import repository, snapshot
-from primus_core.comparison import Severity, compare, severity
 from primus_core.errors import MachineError
 from primus_core.facts import Facts
 from primus_core.host import HostRoot
 from primus_core.plan import Plan
 from primus_core.planner import Planned
-from primus_core.replay import Replay
-from primus_core.saved import Saved, changed_paths, undump
+from primus_core.runs import repository, snapshot
+from primus_core.runs.comparison import Severity, compare, severity
+from primus_core.runs.replay import Replay
+from primus_core.runs.saved import Saved, changed_paths, undump
 from primus_core.secrets import values_in
 
 __all__ = ["Report", "Row", "ask_for_secrets", "check", "report"]

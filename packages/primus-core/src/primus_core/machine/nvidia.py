@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from primus_core.devices import Devices, Gpu, memory_of, model_of, numa_node, number
 from primus_core.host import HostRoot
+from primus_core.machine.devices import Devices, Gpu, memory_of, model_of, numa_node, number
 
 __all__ = ["read"]
 

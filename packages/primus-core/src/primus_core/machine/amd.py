@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from primus_core.devices import Devices, Gpu, memory_of, model_of, numa_node, number, unusual_count
 from primus_core.host import HostRoot
+from primus_core.machine.devices import Devices, Gpu, memory_of, model_of, numa_node, number, unusual_count
 
 if TYPE_CHECKING:
     from primus_core.gpus import GpuModel

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from primus_core.environment import belongs_to_session
-from primus_core.saved import Saved
+from primus_core.runs.saved import Saved
 
 __all__ = ["NONE", "SEVERITY", "Category", "Difference", "Severity", "compare", "dotted", "flatten", "severity"]
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from primus_core.devices import number
 from primus_core.host import HostRoot
+from primus_core.machine.devices import number
 
 __all__ = ["Network", "Port", "Route", "read"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from primus_core.errors import ConfigError, suggestion
-from primus_core.hook_data import HOOKS
+from primus_core.hooks.data import HOOKS
 
 __all__ = ["Declared", "check", "declared", "problem"]
 

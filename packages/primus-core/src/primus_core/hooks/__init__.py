@@ -1,0 +1,1 @@
+"""What a person runs around a launch: scripts before it, Python hooks beside it."""

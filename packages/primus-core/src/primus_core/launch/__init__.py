@@ -1,0 +1,1 @@
+"""Starts what a plan says, watches it, and says how it ended."""

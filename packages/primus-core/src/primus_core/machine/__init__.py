@@ -1,0 +1,1 @@
+"""Reads the machine: GPUs, network, versions; captures of it."""

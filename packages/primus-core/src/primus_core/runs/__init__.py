@@ -1,0 +1,1 @@
+"""Runs on disk: their directories, snapshots, lists, differences and replays."""

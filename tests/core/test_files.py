@@ -26,7 +26,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     path = tmp_path / "a.json"
     path.write_text("old")
     with pytest.raises(UnicodeEncodeError):
-        write_atomically(str(path), "new \udc80")
+        write_atomically(str(path), "new \ud800")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.json"]
     (tmp_path / "folder").mkdir()

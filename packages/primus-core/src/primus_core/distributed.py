@@ -18,6 +18,7 @@ MAX_GPUS_PER_NODE = 72
 """The largest node that one operating system sees today: an NVL72 rack."""
 
 _DEFAULT_PORT = 1234
+_PAGE = "docs/direct.md"
 _VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 _SLURM = {
     "NNODES": ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
@@ -48,18 +49,15 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
     port, port_from = _number("MASTER_PORT", environ, facts.free_port if nnodes == 1 else _DEFAULT_PORT, 1, 65535)
     place = Distributed(nnodes, node_rank, gpus, addr, port)
     detected = _found(facts)
-    return place, (
-        Variable("NNODES", str(nnodes), nnodes_from, "nodes in the job; each of them runs this command"),
-        Variable("NODE_RANK", str(node_rank), rank_from, "this node's index"),
-        Variable("GPUS_PER_NODE", str(gpus), gpus_from, detected if gpus_from == "default" else "ranks on each node"),
-        Variable("MASTER_ADDR", addr, addr_from, "where the ranks meet"),
-        Variable(
-            "MASTER_PORT",
-            str(port),
-            port_from,
-            "free now" if nnodes == 1 and port_from == "default" else "where the ranks meet",
-        ),
+    meet = "free now" if nnodes == 1 and port_from == "default" else "where the ranks meet"
+    rows = (
+        ("NNODES", nnodes, nnodes_from, "nodes in the job; each of them runs this command"),
+        ("NODE_RANK", node_rank, rank_from, "this node's index"),
+        ("GPUS_PER_NODE", gpus, gpus_from, detected if gpus_from == "default" else "ranks on each node"),
+        ("MASTER_ADDR", addr, addr_from, "where the ranks meet"),
+        ("MASTER_PORT", port, port_from, meet),
     )
+    return place, tuple(Variable(name, str(value), said, why, source=_PAGE) for name, value, said, why in rows)
 
 
 def _found(facts: Facts) -> str:

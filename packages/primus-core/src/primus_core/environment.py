@@ -108,7 +108,8 @@ def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) ->
     if "\0" in value:
         raise RequestError(f"{where}: the value of {name} holds a NUL character", fix="no environment can carry one")
     value = value if equals else environ[name]
-    return Variable(name, value, origin, secret=is_secret_name(name) or looks_secret(value))
+    secret = is_secret_name(name) or looks_secret(value)
+    return Variable(name, value, origin, "given for this run", secret=secret, source=where)
 
 
 def of_experiment(
@@ -127,7 +128,7 @@ def of_experiment(
         text = str(value).lower() if isinstance(value, bool) else str(value)
         filled = _REFERENCE.sub(lambda match: environ.get(match[1], match[0]), text)
         secret = filled != text or is_secret_name(name) or looks_secret(filled)
-        found.append(Variable(name, filled, "experiment", where(name), secret=secret))
+        found.append(Variable(name, filled, "experiment", "set by the experiment", secret=secret, source=where(name)))
     return tuple(found)
 
 
@@ -137,7 +138,8 @@ def _unquoted(value: str) -> str:
 
 def of_person(name: str, value: str) -> Variable:
     """A variable of the person's own environment."""
-    return Variable(name, value, USER, "your own environment", secret=is_secret_name(name) or looks_secret(value))
+    secret = is_secret_name(name) or looks_secret(value)
+    return Variable(name, value, USER, "your own environment", secret=secret, source="the shell that runs primus")
 
 
 def resolve(

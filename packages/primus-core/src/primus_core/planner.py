@@ -147,6 +147,7 @@ class _Planning:
 
     def replayed(self, directory: str, name: str, command: tuple[str, ...], switches: argparse.Namespace) -> Planned:
         """The plan of a saved run, for here."""
+        from primus_core.machine.defaults import of_network
         from primus_core.runs import replay, saved
 
         if self.first and self.first.replay:
@@ -161,27 +162,25 @@ class _Planning:
             )
         facts, self.facts = self.facts, self.facts._replace(environ=kept.environ)
         place_in_job = self.runtime.distributed(self.args, self.facts)
-        low = _network(self.facts, place_in_job)[0]
-        task_plan = replace(kept.task, environment=low)
+        low = of_network(self.facts, place_in_job, self.facts.environ)
+        task_plan = replace(kept.task, environment=low.variables, notes=(*kept.task.notes, *low.notes))
         result = self.assemble(task_plan, kept.plan.task, kept.plan.scope, place_in_job, kept.scripts, kept)
         self.facts = facts
         return self.finished(result, command, switches)._replace(replay=kept)
 
     def profile(self, framework: str, place_in_job: Distributed) -> tuple[tuple[Variable, ...], tuple[str, ...]]:
         """The variables that the GPU's profile and the network ask for, weakest first, and what to know of them."""
-        from primus_core import profiles
+        from primus_core.machine.defaults import of_machine
 
-        file = getattr(self.args, "profile", "") or self.system.profile
-        folders = profiles.installed() if self.facts.gpus or file else ()
         options = environment.from_options(getattr(self.args, "env", []), self.facts.environ)
-        environ = {**self.facts.environ, **{v.name: v.value for v in options}}
-        own, notes = profiles.variables(
-            self.facts, framework=framework, profile_file=file, folders=folders, environ=environ
+        found = of_machine(
+            self.facts,
+            place_in_job,
+            framework=framework,
+            profile_file=getattr(self.args, "profile", "") or self.system.profile,
+            environ={**self.facts.environ, **{v.name: v.value for v in options}},
         )
-        chain, _ = profiles.select(self.facts, folders, file) if self.facts.notes else ((), ())
-        known = tuple(note for note in self.facts.notes if not profiles.outdated(note, chain))
-        network, more = _network(self.facts, place_in_job)
-        return (*own, *network), (*known, *notes, *more)
+        return found.variables, found.notes
 
     def scripts(self, task: TaskPlan, name: str, words: tuple[str, ...]) -> tuple[Step, ...]:
         """Hooks and patches as steps. They get the task's words as arguments."""
@@ -264,18 +263,6 @@ def hook_folders(facts: Facts, system: SystemConfig, beside: str, given: Sequenc
     implied = [os.path.join(facts.cwd, folder, "hooks") for folder in (project, beside) if folder]
     whole = [os.path.normpath(os.path.join(facts.cwd, os.path.expanduser(folder))) for folder in given]
     return [*filter(os.path.isdir, implied), *system.hook_folders, *whole]
-
-
-def _network(facts: Facts, place_in_job: Distributed) -> tuple[tuple[Variable, ...], tuple[str, ...]]:
-    from primus_core.machine import network
-
-    return network.choose(
-        facts,
-        has_gpus=bool(facts.gpus),
-        nnodes=place_in_job.nnodes,
-        master_address=place_in_job.master_addr,
-        user_environ=facts.environ,
-    )
 
 
 def _refuse_settings(directory: str, task_args: argparse.Namespace) -> None:

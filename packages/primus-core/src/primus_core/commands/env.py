@@ -9,13 +9,13 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from primus_core import distributed, environment, profiles
+from primus_core import distributed, environment
 from primus_core.arguments import Parser, parse_segment
 from primus_core.commands.env_view import listing, machine, named_rows, rows, table
 from primus_core.errors import RequestError, suggestion
 from primus_core.facts import Facts, read
 from primus_core.host import HostRoot
-from primus_core.machine import network
+from primus_core.machine.defaults import of_machine
 from primus_core.plan import Variable
 from primus_core.plugins import Catalogue
 from primus_core.profile_files import Profile
@@ -150,22 +150,13 @@ def _find(args: Namespace, here: HostRoot, *, families: bool = False) -> _Found:
     environ = {**facts.environ, **{variable.name: variable.value for variable in options}}
     framework, given = _experiment(args.config, environ)
     framework = _known(args.framework or framework, catalogue)
-    folders, file = profiles.installed(), args.profile or catalogue.system.profile
-    chain, _ = profiles.select(facts, folders, file)
-    own, notes = profiles.variables(facts, framework=framework, profile_file=file, folders=folders, environ=environ)
     place, forced = distributed.resolve(facts, environ)
-    detected = network.choose(
-        facts,
-        has_gpus=bool(facts.gpus),
-        nnodes=place.nnodes,
-        master_address=place.master_addr,
-        user_environ=environ,
-    )
+    file = args.profile or catalogue.system.profile
+    found = of_machine(facts, place, framework=framework, profile_file=file, environ=environ)
     variables = environment.resolve(
-        facts.environ, low=(*own, *detected.variables, *given), forced=forced, options=options, families=families
+        facts.environ, low=(*found.variables, *given), forced=forced, options=options, families=families
     )
-    told = [note for note in facts.notes if not profiles.outdated(note, chain)]
-    return _Found(facts, chain, environ, variables, (*told, *notes, *detected.notes))
+    return _Found(facts, found.chain, environ, variables, found.notes)
 
 
 def _assumed(path: str, here: HostRoot) -> HostRoot:

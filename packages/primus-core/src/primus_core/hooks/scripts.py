@@ -62,7 +62,8 @@ def parse_line(line: str, script: str) -> Spoken | Malformed | None:
         if "\0" in value:
             return Malformed(line, "no environment can carry a NUL character")
         secret = is_secret_name(name) or looks_secret(value)
-        return Spoken((Variable(name, value, f"hook {os.path.basename(script)}", f"said by {script}", secret=secret),))
+        origin = f"hook {os.path.basename(script)}"
+        return Spoken((Variable(name, value, origin, "said by a script before the launch", secret, script),))
     if match := re.fullmatch(_EXTRA, line, re.S):
         return Spoken(words=(f"--{match[1]}", match[2]))
     kind = line.partition(".")[0]

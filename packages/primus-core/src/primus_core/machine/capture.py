@@ -230,5 +230,5 @@ def _refuse(path: str, why: str) -> NoReturn:
     raise RequestError(
         f"'{path}' is no captured machine",
         why=why,
-        fix="`primus env capture FILE` on the machine makes one; a folder with its sys/ and proc/ does, too",
+        fix="`primus env capture -o FILE` on the machine makes one; a folder with its sys/ and proc/ does, too",
     )

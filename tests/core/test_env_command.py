@@ -84,7 +84,7 @@ def test_every_row_says_where_it_is_from_and_why(primus: Run, assumed: dict[str,
     environ = {"NNODES": "2", "MASTER_ADDR": "10.1.2.3"}
     rows = variables(primus, "--assume-host", assumed["MI300X"], "--framework", "megatron", **environ)
     assert all(row["origin"] and row["why"] for row in rows.values())
-    assert all(row["source"] for row in rows.values() if row["origin"].startswith(("profile", "network")))
+    assert all(row["source"] for row in rows.values())
     assert rows["GLOO_SOCKET_IFNAME"]["value"] == "eth0"
 
 
@@ -106,7 +106,7 @@ def test_the_table_shows_what_was_overridden(primus: Run, assumed: dict[str, str
                     "--env", "NCCL_IB_GID_INDEX=7", env={"NCCL_IB_GID_INDEX": "9"})  # fmt: skip
     head, _, first, second = (line.split() for line in result.stdout.splitlines())
     assert head == ["variable", "value", "origin", "overrode", "why", "source"]
-    assert first == ["NCCL_IB_GID_INDEX", "7", "--env", "9", "(user)"]
+    assert first == ["NCCL_IB_GID_INDEX", "7", "--env", "9", "(user)", "given", "for", "this", "run", "--env"]
     assert second == ["3", "(network)"]
 
 

@@ -77,8 +77,9 @@ def test_what_is_no_link_is_left_alone(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_of_the_same_id_left_is_in_nobodys_way(tmp_path: Path) -> None:
     link = tmp_path / "newest"
-    os.symlink("stale", f"{link}.{os.getpid()}.partial")
-    (tmp_path / f"a.{os.getpid()}.partial").write_text("stale")
+    mine = f"{os.uname().nodename}.{os.getpid()}.partial"
+    os.symlink("stale", f"{link}.{mine}")
+    (tmp_path / f"a.{mine}").write_text("stale")
     assert link_atomically("run_1", str(link))
     write_atomically(str(tmp_path / "a"), "x")
     assert sorted(os.listdir(tmp_path)) == ["a", "newest"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import string
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +15,10 @@ from primus_core.secrets import (
     is_secret_name,
     looks_secret,
     redact,
+    redact_text,
     redact_words,
     secret_values,
+    spelt,
 )
 
 SHAPES = [
@@ -138,3 +143,98 @@ def test_a_password_in_the_url_of_any_variable_is_a_value_to_hide() -> None:
 )
 def test_a_command_line_is_safe_to_show_and_otherwise_as_typed(words: list[str], safe: list[str]) -> None:
     assert redact_words(words, ("known-value",)) == tuple(safe)
+
+
+@given(st.text(min_size=6, max_size=20))
+def test_a_value_is_known_as_json_and_repr_write_it_too(value: str) -> None:
+    values = secret_values({"A_TOKEN": value})
+    for text in (value, json.dumps({"a": value}), json.dumps(value, ensure_ascii=False), repr({"a": value})):
+        assert value not in redact(text, values).replace("<secret>", "") or value in "{'a': ''}\"\""
+    assert value in spelt([value])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token = tokenizer.encode(x)",
+        "token = tokenizer.v2_encode",
+        "  token: torch.int64",
+        "self.token = next_token",
+        "key=value",
+        "SORT_KEY = 'created_at'",
+        'EOS_TOKEN = "<|endoftext|>"',
+        'BOS_TOKEN = "begin_of_text"',
+        "PAD_TOKEN=tokenizer.pad_token",
+        '"token": "<|im_start|>"',
+        'token = os.environ["HF_TOKEN"]',
+        'HF_TOKEN = os.environ.get("HF_TOKEN", "")',
+        'api_key = "OPENAI_API_KEY"',
+        "hf_token: ${HF_TOKEN}",
+        'hf_token: "${HF_TOKEN}"',
+        'export HF_TOKEN="$(cat ~/.token)"',
+        "export HF_TOKEN=$OTHER",
+        'echo "env.HF_TOKEN=$HF_TOKEN"',
+        "print('env.HF_TOKEN=' + value)",
+        "password = getpass.getpass()",
+        "password: str = Field(default=None)",
+        "HF_TOKEN=\nNEXT=abcdef123",
+        "index 4b825dc642cb6eb9a060e54bf8d69288fbee4904..8f2c1d9 100644",
+        "text_key: description_v1_2024",
+    ],
+)
+def test_ordinary_code_is_kept_byte_for_byte(text: str) -> None:
+    for sign in ("", "+", "-", " "):
+        assert redact_text(f"{sign}{text}\n") == f"{sign}{text}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("HF_TOKEN=abcdefgh", "abcdefgh"),
+        ("export HF_TOKEN='abcdefgh'", "abcdefgh"),
+        ("hf_token: planted-4d", "planted-4d"),
+        ("hub.token: 'abcdefgh'", "abcdefgh"),
+        ('{"api_key": "abcdefgh", "x": 1}', "abcdefgh"),
+        ('wandb.login(token="abcdefgh")', "abcdefgh"),
+        ('os.environ["HF_TOKEN"] = "abcdefgh"', "abcdefgh"),
+        ("self.password = 'hunter-hunter'", "hunter-hunter"),
+        ("echo env.HF_TOKEN=abcdefgh", "abcdefgh"),
+        ('echo "env.HF_TOKEN=abcdefgh"', "abcdefgh"),
+        ("print('env.HF_TOKEN=abcdefgh')", "abcdefgh"),
+        ("OPENAI_KEY = 'abc123def'", "abc123def"),
+        ("api-key = 1a2b3c4d5e6f", "1a2b3c4d5e6f"),
+    ],
+)
+def test_a_literal_that_is_assigned_to_a_secrets_name_is_masked_and_nothing_around_it(text: str, secret: str) -> None:
+    for sign in ("", "+", "-", " ", "+    "):
+        assert redact_text(f"{sign}{text}\n") == f"{sign}{text}\n".replace(secret, "<secret>")
+
+
+@given(st.text(max_size=80))
+def test_masking_a_text_twice_changes_nothing_more(text: str) -> None:
+    once = redact_text(text)
+    assert redact_text(once) == once
+
+
+CODE = st.lists(
+    st.tuples(
+        st.sampled_from(["", "+", "-", " "]),
+        st.sampled_from(["loss", "lr", "num_tokens", "x.key", "eos_token", "tokenizer", "keys", "path", "KEYBOARD"]),
+        st.sampled_from([" = ", "=", ": "]),
+        st.text(string.ascii_letters + string.digits + "_-.()[]{}'\", +*/", max_size=30),
+    ),
+    max_size=5,
+)
+
+
+@given(CODE)
+def test_a_diff_that_assigns_nothing_to_a_secrets_name_stays_as_it_is(rows: list[tuple[str, str, str, str]]) -> None:
+    names = ("token", "sk-", "hf_", "xox", "gh", "AKIA", "eyJ", "glpat", "=", ":")
+    text = "".join("".join(row) + "\n" for row in rows if not any(name in row[3] for name in names))
+    assert redact_text(text) == text
+
+
+@given(st.sampled_from(["HF_TOKEN", "hf_token", "password", "DB_PASSWORD"]), st.text(string.ascii_letters, min_size=6))
+def test_no_quoted_literal_survives_its_assignment(name: str, value: str) -> None:
+    if not value.isupper():
+        assert f'"{value}"' not in redact_text(f'{name} = "{value}"\n')

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -91,3 +96,240 @@ def test_a_secret_in_an_experiments_env_is_in_no_file_of_the_run(
     text = everything(result, tmp_path)
     for secret in (value, "hidden-77aa", value.replace("\\", "\\\\").replace('"', '\\"')):
         assert secret not in text
+
+
+PLANTED = {
+    "environment": "planted-in-the-environment-1a",
+    "option": "planted-in-an-option-2b",
+    "file": "planted-in-a-file-of-options-3c",
+    "config": "planted-in-the-config-4d",
+    "hook": "planted-by-a-hook-5e",
+    "python": "planted-by-a-python-hook-6f",
+    "url": "planted-in-a-url-7a",
+    "bytes": "planted by\ta \\ 'hook' \"quoted\" \u00e9 8b",
+}
+TASKS = """
+import os, sys, time
+from primus_core import hookimpl, register_task
+@register_task("tell")
+def tell(call):
+    print(dict(os.environ))
+    for value in os.environ.values():
+        print(value)
+        print("stderr", value, file=sys.stderr)
+    time.sleep(0.5)
+    if call.words[:1] == ("fail",):
+        raise ValueError(" ".join(os.environ.values()))
+"""
+PYTHON_HOOKS = """
+import os
+from primus_core import hookimpl
+@hookimpl
+def before_launch(run):
+    print(dict(os.environ))
+@hookimpl
+def after_run(run, result):
+    print(*os.environ.values())
+    raise ValueError(os.environ["HOOK_TOKEN"])
+"""
+
+
+@pytest.fixture
+def planted(project: Path) -> Path:
+    """A git repository where secrets lie about in files: untracked ones, a `.env`, and a hook that says one."""
+    values = PLANTED
+    (project / "primus.yaml").write_text("plugins: [./my_tasks.py, ./tell.py, ./py_hooks.py]\n")
+    (project / "tell.py").write_text(TASKS)
+    (project / "py_hooks.py").write_text(PYTHON_HOOKS)
+    (project / "hooks").mkdir()
+    (project / "hooks/1.sh").write_text(
+        f"set -x\necho env.HOOK_TOKEN={values['hook']}\necho 'extra.x=a b'\nsleep 0.3\n"
+    )
+    (project / "hooks/2.py").write_text(
+        f"import os\nprint('env.BYTES_SECRET=' + {values['bytes']!r})\nprint('env.PY_PASSWORD=' + os.environ['SEED'])\n"
+        "print('env.BAD-TOKEN=' + os.environ['HF_TOKEN'], os.environ['HOOK_TOKEN'], flush=True)\n"
+    )
+    commit = ("git", "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "x", "--allow-empty")
+    for command in (("git", "init", "-q"), ("git", "add", "my_tasks.py"), commit):
+        subprocess.run(command, cwd=project, check=True)
+    (project / "notes.txt").write_text("\n".join(f"kept here: {v}" for name, v in values.items() if name != "config"))
+    (project / "old.yaml").write_text(f"hub:\n  hf_token: {values['config']}\n")
+    (project / ".env").write_text(f"NEVER_SEEN_TOKEN={values['file']}-and-more\n")
+    (project / "s.env").write_text(f"FILE_API_KEY={values['file']}\n")
+    return project
+
+
+@contextmanager
+def watched(process: subprocess.Popen[str]) -> Iterator[set[bytes]]:
+    """The command lines of all that a process starts, and from a second after its start on its own."""
+    seen: set[bytes] = set()
+    stop = threading.Event()
+
+    def watch() -> None:
+        began = time.monotonic()
+        while not stop.is_set():
+            parents: dict[int, int] = {}
+            for entry in Path("/proc").iterdir():
+                if entry.name.isdigit():
+                    try:
+                        parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                    except OSError:
+                        continue
+            for pid in parents:
+                above = pid
+                while above in parents and above != process.pid:
+                    above = parents[above]
+                # Its own command line is as the person typed it, until it has begun again without the secret.
+                if above == process.pid and (pid != process.pid or time.monotonic() > began + 0.6):
+                    try:
+                        seen.add(Path(f"/proc/{pid}/cmdline").read_bytes())
+                    except OSError:
+                        continue
+            time.sleep(0.003)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        thread.join()
+
+
+def leaks(text: str, *which: str) -> list[str]:
+    """Which of these secrets (of all) a text holds, as they are or as JSON and repr write them."""
+    forms = {name: (value, json.dumps(value)[1:-1], repr(value)[1:-1]) for name, value in PLANTED.items()}
+    return [name for name in which or PLANTED if any(form in text for form in forms[name])]
+
+
+@pytest.mark.parametrize("words", [("tell",), ("tell", "fail")])
+def test_secrets_planted_everywhere_are_found_nowhere(
+    primus: Run, clean_environ: dict[str, str], planted: Path, words: tuple[str, ...]
+) -> None:
+    env = {"HF_TOKEN": PLANTED["environment"], "SEED": PLANTED["python"],
+           "HTTPS_PROXY": f"http://me:{PLANTED['url']}@proxy:3128"}  # fmt: skip
+    options = ("--env", f"WANDB_API_KEY={PLANTED['option']}", "--env", "s.env", "--log-file", "console.log")
+    process = subprocess.Popen(
+        [str(Path(sys.executable).with_name("primus")), "direct", *options, "--", *words],
+        env={**clean_environ, **env}, cwd=planted, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    with watched(process) as commands:
+        stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == len(words) - 1, stderr
+    assert len(commands) > 4, "they were watched"
+    assert "'HOOK_TOKEN': '<secret>'" in stdout, "the task has it, and only its value is masked"
+    assert not leaks(stdout + stderr)
+    assert not leaks(b"\n".join(commands).decode(errors="replace").replace("\0", " "))
+    run = (planted / "output/tell").resolve()
+    for path in [planted / "console.log", *(path for path in run.rglob("*") if path.is_file())]:
+        assert not leaks(path.read_text(errors="replace")), path.relative_to(planted)
+    assert "kept here: <secret>" in (run / "code/diff.patch").read_text(), "the file is there, without the values"
+    assert "NEVER_SEEN" not in (run / "code/diff.patch").read_text(), "a .env stays out whole"
+    assert "<secret>" in (run / "logs/hooks.log").read_text()
+    later = [
+        ("direct", *options, "--dry-run", "--", *words),
+        ("direct", *options, "--dry-run", "--json", "--", *words),
+        ("runs", "show", "tell"),
+        ("runs", "show", "tell", "--json"),
+        ("runs", "list"),
+        ("env", "explain", "--env", f"HF_TOKEN={PLANTED['option']}", "--env", "s.env"),
+        ("env", "show", "--json", "--env", f"HF_TOKEN={PLANTED['option']}"),
+        ("hooks", "list", "tell"),
+        ("replay", "tell", "--check"),
+        ("replay", "tell", "--dry-run", "--force"),
+        ("replay", "tell", "--dry-run", "--force", "--json"),
+    ]
+    known = {"HOOK_TOKEN": PLANTED["hook"], "PY_PASSWORD": PLANTED["python"], "BYTES_SECRET": PLANTED["bytes"],
+             "WANDB_API_KEY": PLANTED["option"], "FILE_API_KEY": PLANTED["file"]}  # fmt: skip
+    for command in later:
+        result = primus(*command, cwd=planted, env={**env, **(known if command[0] == "replay" else {})})
+        assert result.stdout, (command, result.stderr)
+        assert not leaks(result.stdout + result.stderr), command
+
+
+@pytest.mark.parametrize("end", ["exit 7", "echo extra.stesp=1"])
+def test_a_secret_that_a_hook_says_before_it_all_ends_badly_is_found_nowhere(
+    primus: Run, third_party: str, planted: Path, end: str
+) -> None:
+    (planted / "exp.yaml").write_text(EXPERIMENT.replace("%s", "none") + f"# {PLANTED['config']}\n")
+    (planted / "hooks/2.py").unlink()
+    (planted / "hooks/1.sh").write_text(
+        f"V={PLANTED['hook']}\necho env.HOOK_TOKEN=$V\necho env.CONFIG_TOKEN={PLANTED['config']}\n"
+        f"echo extra.loss.start=$V\n{end}\n"
+    )
+    words = ("direct", "--debug", "--single", "--", "train", "pretrain", "--config", "exp.yaml")
+    env = {"PYTHONPATH": third_party, "HF_TOKEN": PLANTED["environment"]}
+    known = ("environment", "hook", "config")
+    result = primus(*words, cwd=planted, env=env)
+    assert result.returncode == (7 if end == "exit 7" else 2), result.stderr
+    assert not leaks(result.stdout + result.stderr, *known)
+    for path in (planted / "output/down").resolve().rglob("*"):
+        assert not path.is_file() or not leaks(path.read_text(errors="replace"), *known), path.relative_to(planted)
+
+
+@pytest.mark.parametrize(
+    "place", ["hf_token: %s", "hub: {hf_token: %s}", "modules: {pre_trainer: {overrides: {hf_token: %s}}}"]
+)
+@pytest.mark.parametrize("options", [(), ("--dry-run",), ("--debug",)])
+def test_a_secret_written_into_the_config_is_refused_and_not_repeated(
+    primus: Run, third_party: str, tmp_path: Path, place: str, options: tuple[str, ...]
+) -> None:
+    (tmp_path / "base.yaml").write_text(EXPERIMENT % "none")
+    (tmp_path / "exp.yaml").write_text("extends: base.yaml\n" + place % PLANTED["config"] + "\n")
+    words = ("direct", "--single", *options, "--", "train", "pretrain", "--config", "exp.yaml")
+    result = primus(*words, env={"PYTHONPATH": third_party, "HF_TOKEN": "hidden-77aa"})
+    assert result.returncode == 2
+    assert "exp.yaml:2" in result.stderr
+    assert "hf_token" in result.stderr or "hub" in result.stderr
+    assert not leaks(result.stdout + result.stderr)
+    assert not (tmp_path / "output").exists()
+
+
+def test_a_hook_cannot_pass_a_secret_as_an_argument(primus: Run, planted: Path) -> None:
+    (planted / "hooks/2.py").write_text(f"print('extra.hub.token={PLANTED['hook']}')\n")
+    result = primus("direct", "--", "analyze", "topology", cwd=planted, env={"HF_TOKEN": PLANTED["environment"]})
+    assert result.returncode == 0, result.stderr
+    assert "'extra.hub.token=<secret>' was not understood: it holds a secret" in result.stderr
+    assert result.stdout == "rank 0 of 1 words ['--x', 'a b']\n"
+    assert not leaks(everything(result, planted / "output"), "hook")
+
+
+NOTING = """
+import atexit, os
+@atexit.register
+def note():
+    with open(os.environ["NOTED"], "ab") as file:
+        file.write(open("/proc/self/cmdline", "rb").read() + b"\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("env", "explain", "X_TOKEN", "--env", f"X_TOKEN={VALUE}"),
+        ("env", "show", f"--env=X_TOKEN={VALUE}"),
+        ("direct", "--dry-run", "--env", f"X_TOKEN={VALUE}", "--", "behave", "--", "--env", "COLOUR=red"),
+        ("replay", "behave", "direct", "--dry-run", "--env", f"X_TOKEN={VALUE}"),
+    ],
+)
+def test_no_command_that_takes_env_leaves_the_value_in_the_process_list(
+    primus: Run, project: Path, words: tuple[str, ...]
+) -> None:
+    (project / "site").mkdir()
+    (project / "site/sitecustomize.py").write_text(NOTING)
+    if words[0] == "replay":
+        assert primus("direct", "--", "behave", "exit", "0", cwd=project).returncode == 0
+    result = primus(*words, cwd=project, env={"PYTHONPATH": str(project / "site"), "NOTED": str(project / "noted")})
+    assert result.returncode == 0, result.stderr
+    noted = (project / "noted").read_text()
+    assert "X_TOKEN" in noted
+    assert VALUE not in noted + result.stdout + result.stderr
+    assert "X_TOKEN" in result.stdout, "it is set, all the same"
+
+
+def test_the_words_of_a_task_are_its_own_even_where_they_look_like_an_option_with_a_secret(
+    primus: Run, project: Path
+) -> None:
+    words = ("--env", "HF_TOKEN=given-to-the-task", "--", "x")
+    result = primus("direct", "--env", "MY_TOKEN=abcdef12", "--", "analyze", "topology", *words, cwd=project)
+    assert result.stdout == f"rank 0 of 1 words {list(words)}\n"

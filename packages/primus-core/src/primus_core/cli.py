@@ -39,11 +39,12 @@ def _explain(error: Exception, words: list[str]) -> int:
     if not isinstance(error, PrimusError):
         sys.stderr.write("primus: this is a bug in Primus; please report it with the lines below\n")
         raise error
+    text = f"primus: error: {error}\n"
     if "--debug" in words:
         import traceback
 
-        traceback.print_exception(error)
-    sys.stderr.write(redact(f"primus: error: {error}\n", secret_values(os.environ)))
+        text = "".join(traceback.format_exception(error)) + text
+    sys.stderr.write(redact(text, secret_values(os.environ)))
     return error.exit_code
 
 
@@ -59,6 +60,7 @@ def _main(words: list[str]) -> int:
         sys.stdout.write(f"primus {version_of('primus-core')}\n")
         return 0
     if words[0] in MANAGEMENT:
+        _hide_secrets(words, len(words))
         return _management(words[0], words[1:])
     if words[0] == "__complete":
         return _complete(words[1:])
@@ -93,7 +95,7 @@ def _request(words: list[str]) -> int:
     if helped := _help(asked, catalogue):
         sys.stdout.write(helped)
         return 0
-    _hide_secrets(words)
+    _hide_secrets(words, len(words) - len(asked.task))
     from primus_core.conduct import carry_out
 
     return carry_out(asked, host, catalogue, ("primus", *words))
@@ -117,15 +119,17 @@ def _help(asked: "Request", catalogue: "Catalogue") -> str:
     return parser.below(rest).format_help()
 
 
-def _hide_secrets(words: list[str]) -> None:
+def _hide_secrets(words: list[str], end: int) -> None:
     """Begin again without secret values in the process list: `--env HF_TOKEN=x` becomes `--env HF_TOKEN`, x inherited.
 
-    Everybody on a machine can read every command line; only the owner can read an environment.
+    Everybody on a machine can read every command line; only the owner can read an environment. The words from `end`
+    on are the task's own.
     """
+    if not any(word.startswith("--env") for word in words[:end]):
+        return
     from primus_core.secrets import is_secret_name, looks_secret
 
     found: dict[str, str] = {}
-    end = len(words) - words[::-1].index("--") - 1 if "--" in words else len(words)
     cleaned = list(words)
     for index in range(end):
         joined = words[index].startswith("--env=")

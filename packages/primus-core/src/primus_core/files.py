@@ -9,7 +9,7 @@ __all__ = ["link_atomically", "write_atomically"]
 
 def write_atomically(path: str, text: str, *, durable: bool = True) -> None:
     """Write `text` to `path`: staged beside it, flushed to disk (if `durable`), renamed: the old file or the new."""
-    staged = f"{path}.{os.getpid()}.partial"
+    staged = _staged(path)
     try:
         with open(staged, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(text)
@@ -27,9 +27,14 @@ def link_atomically(target: str, path: str) -> bool:
     """Point the symbolic link `path` at `target`. False: something that is no link stands there, and stays."""
     if os.path.lexists(path) and not os.path.islink(path):
         return False
-    staged = f"{path}.{os.getpid()}.partial"
+    staged = _staged(path)
     if os.path.lexists(staged):  # of a process that was killed here; in containers pids come again
         os.unlink(staged)
     os.symlink(target, staged)
     os.replace(staged, path)
     return True
+
+
+def _staged(path: str) -> str:
+    """Of this process alone: nodes share a folder, and in containers all may have the same process id."""
+    return f"{path}.{os.uname().nodename}.{os.getpid()}.partial"

@@ -11,15 +11,27 @@ __all__ = ["overview"]
 _HEAD = """\
 primus: one command between you and a large-model training run
 
-usage: primus [--dry-run] [--debug] <runtime> [runtime options] -- <task> [task options]
-       primus plugins [--json] | completion bash|zsh|fish
+usage: primus [--dry-run] [--debug] [--config FILE] <runtime> [runtime options] -- <task> [task options]
+       primus <command> [options]
 """
 
+_COMMANDS = """
+commands:
+  env               what is found here, which variables a run gets, and why: show, explain, capture
+  runs              what has run, and what changed: list, show, diff, path
+  replay            start a run again, as it was
+  hooks             what runs around a launch: list
+  config            the options that primus.yaml files set: system
+  plugins           what is installed, and whether it loads
+  completion        complete words in bash, zsh or fish
+"""
 _TAIL = """
 examples:
   primus direct -- train pretrain --config examples/quickstart.yaml
   primus direct --dry-run -- train pretrain --config examples/quickstart.yaml training.steps=50
   primus direct -- bench gemm -M 4096 --dtype bf16
+  primus env explain
+  primus replay output/quickstart --check
 
 more:  primus <runtime> --help     primus direct -- <task> --help     primus --version
 exit codes: 0 ok; the task's own when it failed (128+n for signal n); 2 wrong request; 3 this machine cannot run it
@@ -36,7 +48,7 @@ def overview() -> str:
         text += f"\n{title}:\n" + "".join(_row(e.name, summaries[e.module], e.package) for e in entries)
         if group == "primus.tasks":
             text += _dropped_in()
-    return text + _TAIL
+    return text + _COMMANDS + _TAIL
 
 
 def _row(name: str, summary: str, source: str) -> str:
@@ -44,8 +56,9 @@ def _row(name: str, summary: str, source: str) -> str:
 
 
 def _dropped_in() -> str:
-    """Tasks of the files that `primus.yaml` names; only where there is one."""
-    if not os.path.exists("primus.yaml"):
+    """Tasks of the files that a `primus.yaml` names; only where there is one."""
+    home = os.path.join(os.environ.get("HOME", ""), ".primus.yaml")  # noqa: TID251  # a look, before anything is loaded
+    if not (os.path.exists("primus.yaml") or os.path.exists(home)):
         return ""
     from primus_core.host import HostRoot
     from primus_core.plugins import Catalogue

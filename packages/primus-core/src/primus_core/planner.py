@@ -128,7 +128,7 @@ class _Planning:
         place_in_job = self.runtime.distributed(self.args, self.facts)
         task_plan = task.plan(TaskCall(words, task_args, self.facts, place_in_job, self.place))
         low, notes = self.profile(task_plan.framework, place_in_job)
-        scripts = self.scripts(task_plan, name, words)
+        scripts = self.ran() if self.first else self.scripts(task_plan, name, words)
         whole = replace(task_plan, environment=(*low, *task_plan.environment), notes=(*task_plan.notes, *notes))
         result = self.assemble(whole, name, task.scope, place_in_job, scripts)
         return self.finished(result, command, _switches(self.args, self.request, task_args))
@@ -182,6 +182,10 @@ class _Planning:
         )
         return found.variables, found.notes
 
+    def ran(self) -> tuple[Step, ...]:
+        """The scripts that have spoken: as they ran, whatever they said and did to the folders of hooks."""
+        return tuple(step for step in self.first.plan.steps if step.script) if self.first else ()
+
     def scripts(self, task: TaskPlan, name: str, words: tuple[str, ...]) -> tuple[Step, ...]:
         """Hooks and patches as steps. They get the task's words as arguments."""
         cwd = self.facts.cwd
@@ -214,7 +218,8 @@ class _Planning:
         caller = {k: v for k, v in self.facts.host.environ.items() if not kept or k not in kept.unset}
         plugins = self.catalogue.hook_plugins()
         planned = self.runtime.plan(RuntimeCall(args, self.facts, place_in_job, task, scope))
-        options = environment.from_options(getattr(args, "env", []), self.facts.environ)
+        here = {**self.facts.environ, **(self.facts.host.environ if kept else {})}  # `--env NAME`: the person's value
+        options = environment.from_options(getattr(args, "env", []), here)
         own = (
             Variable(variables.RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),
             Variable(variables.RUN_ID, task.place.run_id, "primus", "names the run"),
@@ -245,7 +250,7 @@ class _Planning:
             grace_period_s=getattr(args, "grace_period", 8.0),
             log_file=_log_file(getattr(args, "log_file", ""), self.facts),
             python=self.facts.python,
-            worker=task.worker,
+            worker=replace(task.worker, launcher="single") if getattr(args, "single", False) else task.worker,
             scope=scope,
             framework=task.framework,
             model=task.model,
@@ -259,10 +264,11 @@ class _Planning:
 
 def hook_folders(facts: Facts, system: SystemConfig, beside: str, given: Sequence[str]) -> list[str]:
     """Where hooks are looked for: beside the project's `primus.yaml`, what it names, beside the request, `--hooks`."""
-    project = facts.cwd if os.path.exists(os.path.join(facts.cwd, FILE)) else ""
-    implied = [os.path.join(facts.cwd, folder, "hooks") for folder in (project, beside) if folder]
+    project = os.path.join(facts.cwd, "hooks") if os.path.exists(os.path.join(facts.cwd, FILE)) else ""
+    request = os.path.join(facts.cwd, beside, "hooks") if beside else ""
     whole = [os.path.normpath(os.path.join(facts.cwd, os.path.expanduser(folder))) for folder in given]
-    return [*filter(os.path.isdir, implied), *system.hook_folders, *whole]
+    implied, asked = ([path] if os.path.isdir(path) else [] for path in (project, request))
+    return [*implied, *system.hook_folders, *asked, *whole]
 
 
 def _refuse_settings(directory: str, task_args: argparse.Namespace) -> None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from primus_core import variables
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError
-from primus_core.plan import Worker
+from primus_core.plan import Requirement, Worker
 
 if TYPE_CHECKING:
     from primus_core.arguments import Parser
@@ -70,6 +70,7 @@ class FunctionTask:
         return TaskPlan(
             place=call.place("output", self.name.replace(" ", "-")),
             worker=Worker("primus_core.registration", args, launcher),  # type: ignore[arg-type]  # one of the two
+            requires=(Requirement("file", self.path, "it has the task's code: put it back, or name another"),),
         )
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "redact_text",
     "redact_words",
     "secret_values",
+    "spelt",
     "values_in",
 ]
 
@@ -69,8 +70,18 @@ def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
     secrets = [value for name, value in environ.items() if is_secret_name(name)]
     found = {part for value in secrets for part in (value, *value.splitlines())}
     found |= {match[2] for value in environ.values() for match in _IN_URL.finditer(value)}
-    found |= {value.replace("\\", "\\\\").replace('"', '\\"') for value in found}  # as JSON writes it
-    return tuple(sorted((value for value in found if len(value) >= 6), key=len, reverse=True))
+    return tuple(sorted(spelt(value for value in found if len(value) >= 6), key=len, reverse=True))
+
+
+def spelt(values: Iterable[str]) -> set[str]:
+    """`values`, and each as JSON and Python's `repr` write it where that differs."""
+    found = set(values)
+    for value in tuple(found):
+        if not (value.isascii() and value.isprintable()) or {"\\", '"', "'"} & set(value):
+            import json  # most secrets are plain words
+
+            found |= {repr(value)[1:-1], json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    return found
 
 
 def values_in(plan: Plan, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -88,7 +99,10 @@ def redact(text: str, values: Iterable[str] = ()) -> str:
 
 
 # `HF_TOKEN=abc`, `api_key: "abc"`: a name that says so, and a literal value up to the end of its line or quotes.
-_ASSIGNED = r"""(?<![\w.-])([A-Za-z_][\w-]*)(["']?\s*[:=]\s*)(?:(["'])([^"'\s]{6,})\3|([\w+/=~.-]{6,})(?=\s*$))"""
+_ASSIGNED = (
+    r"""(?<!\w)([A-Za-z_][\w-]*)(["']?\]?[^\S\n]*[:=][^\S\n]*)"""
+    r"""(?:(["'])([^"'\s]{6,})\3|([\w+/=~.-]{6,})(?=["')]*\s*$))"""
+)
 
 
 def redact_text(text: str, values: Iterable[str] = ()) -> str:
@@ -98,10 +112,28 @@ def redact_text(text: str, values: Iterable[str] = ()) -> str:
 
 def _without_literal(match: re.Match[str]) -> str:
     name, between, quote, quoted, bare = match.groups()
-    literal = quoted or (bare if name.isupper() or any(c.isdigit() for c in bare) else "")
-    if not literal or not (is_secret_key(name) or (name.isupper() and is_secret_name(name))):
-        return match[0]
-    return f"{name}{between}{quote or ''}{SECRET}{quote or ''}"
+    found = _is_literal_secret(name, quoted) if quoted else _is_bare_secret(name, bare)
+    return f"{name}{between}{quote or ''}{SECRET}{quote or ''}" if found else match[0]
+
+
+def _is_literal_secret(name: str, value: str) -> bool:
+    """Whether text in quotes is one: no reference (`$TOKEN`, `{token}`), no piece of text (`<|end|>`), no name."""
+    if value[0] in "$<{[%" or value == SECRET or (value.isupper() and is_secret_name(value)):
+        return False
+    # SORT_KEY = "created_at" is ordinary code: of a name that only ends like one, the value must look the part.
+    return is_secret_key(name) or (_is_secret_constant(name) and any(c.isdigit() for c in value))
+
+
+def _is_bare_secret(name: str, value: str) -> bool:
+    """Whether a word without quotes is one: an identifier (`tokenizer.decode`, `float32`) is none."""
+    if name.isupper() and "." not in value:
+        return is_secret_key(name) or _is_secret_constant(name)
+    digits = sum(c.isdigit() for c in value)
+    return is_secret_key(name) and digits > (2 if value.replace(".", "_").isidentifier() else 0)
+
+
+def _is_secret_constant(name: str) -> bool:
+    return name.isupper() and is_secret_name(name) and not _TEXT_TOKENS & set(name.split("_"))
 
 
 def redact_words(words: Iterable[str], values: Iterable[str] = ()) -> tuple[str, ...]:

@@ -44,7 +44,8 @@ def run(words: Sequence[str]) -> int:
     facts = machine.read(host)
     beside = os.path.dirname(args.config) or "." if args.config else ""
     folders = hook_folders(facts, catalogue.system, beside, args.hooks)
-    found = scripts.hook_files(folders, args.task) if args.task else _all(folders)
+    found = scripts.hook_files(folders, args.task)  # refuses a folder that is not there
+    found = found if args.task else _all(folders)
     rows = [{"kind": "hook", "runs": path, "from": "once per node, before the ranks"} for path in found]
     patches = scripts.patch_files([*catalogue.system.patches, *args.patch], facts.cwd)
     rows += [{"kind": "patch", "runs": path, "from": "once per node, after the hooks"} for path in patches]

@@ -237,7 +237,8 @@ def _list_of(value: Any) -> list[Any]:
 
 
 def _files_below(folder: str) -> list[str]:
-    return sorted(os.path.join(path, name) for path, _, names in os.walk(folder) for name in names)
+    found = (os.path.join(path, name) for path, _, names in os.walk(folder) for name in names)
+    return sorted(path for path in found if not path.endswith(".partial"))  # of a run that was killed
 
 
 def _snapshot(directory: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ applicable"; anything else stops the launch.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -18,9 +19,19 @@ from typing import NamedTuple
 from primus_core.environment import OWNED
 from primus_core.errors import RequestError, suggestion
 from primus_core.plan import Step, StepKind, Variable
-from primus_core.secrets import is_secret_name, looks_secret
+from primus_core.secrets import is_secret_name, is_secret_setting, looks_secret
 
-__all__ = ["NOT_APPLICABLE", "Malformed", "Spoken", "hook_files", "parse_line", "patch_files", "saved_as", "step"]
+__all__ = [
+    "NOT_APPLICABLE",
+    "Malformed",
+    "Spoken",
+    "hook_files",
+    "parse_line",
+    "patch_files",
+    "saved_as",
+    "secrets_in",
+    "step",
+]
 
 NOT_APPLICABLE = 2
 """The exit code by which a patch says that there is nothing to do here."""
@@ -55,20 +66,39 @@ def parse_line(line: str, script: str) -> Spoken | Malformed | None:
     line = line.rstrip("\r\n")
     if not line.startswith(("env.", "extra.")):
         return None
+    if "\0" in line:
+        return Malformed(line, "neither a variable nor an argument can carry a NUL character")
     if match := re.fullmatch(_ENV, line, re.S):
-        name, value = match.groups()
-        if name in OWNED:
-            return Malformed(line, f"{name} is set by Primus itself")
-        if "\0" in value:
-            return Malformed(line, "no environment can carry a NUL character")
-        secret = is_secret_name(name) or looks_secret(value)
-        origin = f"hook {os.path.basename(script)}"
-        return Spoken((Variable(name, value, origin, "said by a script before the launch", secret, script),))
+        return _variable(line, match[1], match[2], script)
     if match := re.fullmatch(_EXTRA, line, re.S):
-        return Spoken(words=(f"--{match[1]}", match[2]))
+        return _argument(line, match[1], match[2])
     kind = line.partition(".")[0]
     form = {"env": "env.NAME=VALUE", "extra": "extra.name=value"}[kind]
     return Malformed(line, f"the form is {form}, without spaces in the name")
+
+
+def _variable(line: str, name: str, value: str, script: str) -> Spoken | Malformed:
+    if name in OWNED:
+        return Malformed(line, f"{name} is set by Primus itself")
+    secret = is_secret_name(name) or looks_secret(value)
+    return Spoken((Variable(name, value, f"hook {os.path.basename(script)}", f"said by {script}", secret=secret),))
+
+
+def _argument(line: str, name: str, value: str) -> Spoken | Malformed:
+    if is_secret_setting(name, value):
+        return Malformed(line, "it holds a secret, and everybody here can read arguments: say env.NAME=VALUE")
+    return Spoken(words=(f"--{name}", value))
+
+
+def secrets_in(line: str) -> tuple[str, ...]:
+    """The secret that a script's line says, well-formed or not. Of a short one the line: it would mask too much."""
+    kind, _, rest = line.strip().partition(".")
+    name, _, value = rest.partition("=")
+    name, value = name.strip(), value.strip()
+    if kind not in ("env", "extra") or not value:
+        return ()
+    secret = looks_secret(value) or is_secret_setting(name, value) or (kind == "env" and is_secret_name(name))
+    return ((value if len(value) > 5 else line),) if secret else ()
 
 
 def hook_files(folders: Iterable[str], task: Sequence[str]) -> list[str]:
@@ -78,13 +108,22 @@ def hook_files(folders: Iterable[str], task: Sequence[str]) -> list[str]:
         RequestError: one of the folders is none.
     """
     found: dict[str, str] = {}  # by real path: a folder may be reached in two ways
+    named = list(itertools.takewhile(_is_folder_name, task))
     for folder in folders:
         if not os.path.isdir(folder):
-            raise RequestError(f"there is no folder of hooks '{folder}'", fix="name a folder with *.sh or *.py files")
-        for depth in range(len(task) + 1):
-            for path in _scripts_in(os.path.join(folder, *task[:depth])):
+            near = suggestion(os.path.basename(folder), _names_in(os.path.dirname(folder)))
+            raise RequestError(
+                f"there is no folder of hooks '{folder}'", fix=near or "name a folder with *.sh or *.py files"
+            )
+        for depth in range(len(named) + 1):
+            for path in _scripts_in(os.path.join(folder, *named[:depth])):
                 found.setdefault(os.path.realpath(path), path)
     return list(found.values())
+
+
+def _is_folder_name(word: str) -> bool:
+    """A task's word may be anything, `/tmp` too; a folder of hooks is only looked for below the others."""
+    return "/" not in word and word not in ("", ".", "..")
 
 
 def _scripts_in(folder: str) -> list[str]:
@@ -126,9 +165,13 @@ def step(kind: StepKind, path: str, words: Sequence[str], *, python: str, cwd: s
 
 
 def saved_as(steps: Sequence[Step]) -> dict[str, Step]:
-    """Where a run directory keeps the text of its scripts: `config/hooks/01-prepare.sh`, numbered in their order."""
+    """Where a run directory keeps the text of its scripts: `config/hooks/01-prepare.sh`, numbered in their order.
+
+    One that bears its number already keeps its name: a replay's scripts come from such a folder.
+    """
     found: dict[str, Step] = {}
     for index, script in enumerate(step for step in steps if step.script):
         folder = {"hook": "hooks", "patch": "patches"}[script.kind]
-        found[f"config/{folder}/{index + 1:02d}-{os.path.basename(script.script)}"] = script
+        number, name = f"{index + 1:02d}-", os.path.basename(script.script)
+        found[f"config/{folder}/{number}{name.removeprefix(number)}"] = script
     return found

@@ -6,9 +6,11 @@ What hooks and patches say is for the planner to judge: it is asked again, and i
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from primus_core import summary
@@ -23,10 +25,11 @@ from primus_core.launch import failure
 from primus_core.launch.streams import Mask
 from primus_core.launch.supervise import Ended, Signals, Watch, supervise
 from primus_core.plan import Plan, Requirement, Step
+from primus_core.requirements import is_here
 from primus_core.runs import snapshot
 from primus_core.runs.record import Record, unwritable
 from primus_core.runs.rundir import COMPLETED
-from primus_core.secrets import redact, values_in
+from primus_core.secrets import redact, spelt, values_in
 
 if TYPE_CHECKING:
     from primus_core.hooks.lifecycle import Lifecycle
@@ -45,7 +48,7 @@ def execute(plan: Plan, facts: Facts, replan: Replan, *, debug: bool = False) ->
         RunDirectoryTaken: another run made the directory since it was planned.
     """
     for requirement in plan.requires:
-        _check(requirement, plan.place.directory)
+        _check(requirement, plan.environ(facts.host.environ))
     signals = Signals()
     try:
         return _Run(plan, facts, replan, signals, debug=debug).run()
@@ -53,26 +56,11 @@ def execute(plan: Plan, facts: Facts, replan: Replan, *, debug: bool = False) ->
         signals.restore()
 
 
-def _check(requirement: Requirement, run_dir: str) -> None:
-    if _is_here(requirement):
+def _check(requirement: Requirement, environ: Mapping[str, str]) -> None:
+    if is_here(requirement, environ):
         return
     nouns = {"module": "the Python module", "command": "the command", "file": "the file"}
     raise MachineError(f"{nouns[requirement.kind]} '{requirement.name}' is not here", fix=requirement.fix)
-
-
-def _is_here(requirement: Requirement) -> bool:
-    if requirement.kind == "file":
-        return os.path.exists(requirement.name)
-    if requirement.kind == "command":
-        import shutil
-
-        return shutil.which(requirement.name) is not None
-    from importlib.util import find_spec  # finds a module without importing it
-
-    try:
-        return find_spec(requirement.name) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 class _Run:
@@ -109,8 +97,10 @@ class _Run:
                 return self._stopped(why)
             return self._finish(*self._steps())
         except PrimusError as error:
-            self.record.end("failed", error.exit_code, first_failure=None)
-            raise
+            told = _without(error, self.mask.secrets)
+            self.record.end("failed", error.exit_code, first_failure={"rank": -1, "what": told.what})
+            self.events.emit("run_ended", status="failed", exit_code=error.exit_code, first_failure=None)
+            raise told from None
         finally:
             if self.hooks:
                 self.hooks.close()
@@ -167,39 +157,45 @@ class _Run:
 
     def _scripts(self) -> tuple[Ended, Step | None]:
         """Hooks and patches, one after the other; the plan with what they said is the one that goes on."""
-        spoken = Spoken()
-        for step in self.plan.steps:
-            if not step.script:
-                continue
-            ended, said = self._script(step)
-            if step.kind == "patch" and ended.exit_code == scripts.NOT_APPLICABLE and not ended.signal:
-                self._say(f"primus: {step.name}: not applicable here\n")
-            elif ended.exit_code or ended.not_started:
-                return ended, step
-            spoken = spoken.and_then(said)
-            fixed = {v.name for v in self.plan.environment if v.origin.startswith("--env")}
-            self.environ.update({v.name: v.value for v in said.environment if v.name not in fixed})
-        if spoken != Spoken():
-            self._take(self.replan(spoken))
-            self._snapshot()
-        return Ended(0), None
+        spoken, known = Spoken(), self.mask.secrets
+        try:
+            for step in self.plan.steps:
+                if not step.script:
+                    continue
+                ended, said = self._script(step)
+                if step.kind == "patch" and ended.exit_code == scripts.NOT_APPLICABLE and not ended.signal:
+                    self._say(f"primus: {step.name}: not applicable here\n")
+                    continue
+                if ended.exit_code:
+                    return ended, step
+                spoken = spoken.and_then(said)
+                fixed = {v.name for v in self.plan.environment if v.origin.startswith("--env")}
+                self.environ.update({v.name: v.value for v in said.environment if v.name not in fixed})
+            if spoken != Spoken():
+                self._take(self.replan(spoken))
+            return Ended(0), None
+        finally:
+            if spoken != Spoken() or self.mask.secrets != known:  # a secret may stand in what was saved before it
+                self._snapshot()
 
     def _script(self, step: Step) -> tuple[Ended, Spoken]:
         said: list[Spoken] = []
 
         def listen(line: bytes) -> None:
-            spoken = scripts.parse_line(line.decode("utf-8", "surrogateescape"), step.script)
+            text = line.decode("utf-8", "surrogateescape")
+            self.mask.add(tuple(spelt(scripts.secrets_in(text))))
+            spoken = scripts.parse_line(text, step.script)
             if isinstance(spoken, Malformed):
                 self._note(f"{step.name}: '{redact(spoken.text, self.mask.secrets)}' was not understood: {spoken.why}")
                 self.events.emit("malformed_line", step=step.name, why=spoken.why)
             elif spoken:
-                secret = [v.value for v in spoken.environment if v.secret]
-                self.mask.add([value if len(value) > 5 else line.decode(errors="replace") for value in secret])
                 said.append(spoken)
 
         ended = self._step(step, listen)
         if ended.timed_out:
             self._say(f"primus: {step.name} took longer than {step.timeout_s:g} s and was cut off\n")
+        if (ended.timed_out or ended.signal) and not ended.exit_code:  # it tidied up and said that all is well
+            ended = replace(ended, exit_code=128 + (ended.signal or signal.SIGTERM))
         total = Spoken()
         for spoken in said:
             total = total.and_then(spoken)
@@ -240,8 +236,6 @@ class _Run:
         )
 
     def _signalled(self, number: int) -> None:
-        import signal  # only a run that is being ended needs the name
-
         name = signal.Signals(number).name
         self.events.emit("signal", signal=name)
         self._say(f"primus: {name}: passed on to every rank; SIGKILL in {self.plan.grace_period_s:g} s\n")
@@ -254,15 +248,18 @@ class _Run:
             first = failure.first_failure(self.directory, self._launch_log(), self.plan.distributed.node_rank)
             code = first.exit_code if first and step and step.ranks else code
         status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
+        why = _why(ended, step) if step and step.script else ""
         record = {"rank": first.rank, "what": first.what} if first else None
+        if code and step and step.script:
+            record = {"rank": -1, "what": f"{step.name}: {why or f'exit code {code}'}"}
         if note := self.record.end(status, code, first_failure=record):
             self._note(note)
         self.events.emit("run_ended", status=status, exit_code=code, first_failure=record)
         self._tell(status, code, first)
-        self._say(self._last_words(code, status, first, step))
+        self._say(self._last_words(code, status, first, step, why))
         return code
 
-    def _last_words(self, code: int, status: str, first: failure.Failure | None, step: Step | None) -> str:
+    def _last_words(self, code: int, status: str, first: failure.Failure | None, step: Step | None, why: str) -> str:
         metrics = summary.read(f"{self.directory}/metrics.jsonl")
         if self.dropped:
             self._note(f"{self.dropped} bytes of log text could not be written: disk full, or too slow?")
@@ -277,6 +274,7 @@ class _Run:
                 step=step.name if step else "run",
                 last_metrics=summary.last_step(metrics),
                 launch_log=self._launch_log(),
+                why=why,
             )
             # A lone rank's traceback is the last thing on the console already.
             again = first is not None and step is not None and step.ranks > 1 and first.traceback
@@ -309,6 +307,21 @@ class _Run:
             pass
         if self.plan.log_file:
             _append(self.plan.log_file, text)
+
+
+def _why(ended: Ended, script: Step) -> str:
+    """Why a script ended, where it could not say so itself."""
+    if ended.timed_out:
+        return f"took longer than {script.timeout_s:g} s"
+    number = ended.exit_code - 128
+    return f"ended by {signal.Signals(number).name}" if number in set(signal.Signals) else ""
+
+
+def _without(error: PrimusError, secrets: Sequence[str]) -> PrimusError:
+    """The same error with these values replaced: it may quote what a script said."""
+    error.what, error.why, error.fix = (redact(text, secrets) for text in (error.what, error.why, error.fix))
+    error.args = (error.what,)
+    return error
 
 
 def _nothing() -> None:

@@ -93,10 +93,13 @@ def report(
     step: str,
     last_metrics: str = "",
     launch_log: str = "",
+    why: str = "",
 ) -> str:
     """The block that ends the console of a failed run. Where no rank said why, the launcher's last line has to do."""
     rows = [("exit code", str(exit_code))]
-    if not failure and exit_code - 128 in set(signal.Signals):
+    if why:
+        rows.append(("what", why))
+    elif not failure and exit_code - 128 in set(signal.Signals):
         rows.append(("what", f"the launcher was ended by {_signal_name(exit_code - 128)}"))
     elif not failure and (said := launch_log.strip()):
         rows.append(("what", said.rpartition("\n")[2]))

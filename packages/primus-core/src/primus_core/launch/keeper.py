@@ -99,12 +99,14 @@ def keep(
     output: int,
     errors: int,
     folder: str,
+    whole_group: bool,
 ) -> None:
     """The keeper's life, in the forked process. Never returns.
 
     It reads commands from `control`, starts `argv` with stdout on `output` and stderr on `errors`, and writes to
     `status` the wait status as a number, or `!` and the reason when the program cannot be started. `folder`, the
-    ranks' pipes, is removed if the supervisor is no longer there to do it.
+    ranks' pipes, is removed if the supervisor is no longer there to do it. Signals go to `argv`'s process, or to its
+    `whole_group`: a bash that waits for a program takes no SIGINT that the program did not get, too.
     """
     os.setsid()
     become_subreaper()
@@ -121,7 +123,7 @@ def keep(
         os._exit(127)
     os.close(output)
     os.close(errors)
-    result = _watch(child, control, wakeup)
+    result = _watch(child, -child if whole_group else child, control, wakeup)
     end_all(_LEFTOVER_GRACE_S)
     try:
         os.write(status, str(result).encode())
@@ -137,8 +139,8 @@ def _spawn(argv: Sequence[str], environ: Mapping[str, str], output: int, errors:
     return os.posix_spawnp(argv[0], list(argv), dict(environ), file_actions=actions, setpgroup=0, setsigdef=defaults)
 
 
-def _watch(child: int, control: int, wakeup: int) -> int:
-    """The child's wait status, once it has ended; commands and signals go to it until then."""
+def _watch(child: int, target: int, control: int, wakeup: int) -> int:
+    """The child's wait status, once it has ended; commands and signals go to `target` until then."""
     deadline = float("inf")
     waiting = [control, wakeup]
     ended: dict[int, int] = {}
@@ -151,19 +153,19 @@ def _watch(child: int, control: int, wakeup: int) -> int:
                 waiting.remove(control)
                 deadline = time.monotonic() + _ABANDONED_GRACE_S
                 commands = b"T"
-            _obey(commands, child)
+            _obey(commands, target)
         if wakeup in ready:
             for number in os.read(wakeup, 64):
                 if number in (signal.SIGTERM, signal.SIGINT):
-                    _send(child, number)
+                    _send(target, number)
         ended |= reap()
     return ended[child]
 
 
-def _obey(commands: bytes, child: int) -> None:
+def _obey(commands: bytes, target: int) -> None:
     for command in commands:
         if command == ord("K"):
             for pid in descendants(os.getpid()):
                 _send(pid, signal.SIGKILL)
         else:
-            _send(child, _SIGNALS[command])
+            _send(target, _SIGNALS[command])

@@ -9,7 +9,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from primus_core.secrets import MAY_HIDE_SECRET, redact
+from primus_core.plan import SECRET
+from primus_core.secrets import MAY_HIDE_SECRET, is_secret_name, redact
 
 __all__ = ["Channel", "Mask", "RankPipes", "shown"]
 
@@ -17,6 +18,8 @@ _PIPE_SIZE = 1 << 20
 _LONGEST_LINE = 1 << 16
 # What a rank other than 0 must say to be heard on the console.
 _LOUD = re.compile(rb"\b(WARN|WARNING|ERROR|CRITICAL|FATAL)\b|^\s*[\w.]*(Error|Exception)\b")
+# What a script says by `env.`, as bash shows it where a script has `set -x`: `+ echo env.HF_TOKEN=x`.
+_TRACED = re.compile(rb"""\benv\.([A-Z_][A-Z0-9_]*)=([^\s'"$<]+)""")
 _METRICS = re.compile(rb"\biteration \d+/\d+ \|")
 
 
@@ -25,6 +28,10 @@ def shown(rank: int, line: bytes, metrics_rank: int) -> bool:
     if _METRICS.search(line):
         return rank == metrics_rank
     return rank == 0 or bool(_LOUD.search(line))
+
+
+def _untraced(said: re.Match[bytes]) -> bytes:
+    return b"env.%b=%b" % (said[1], SECRET.encode()) if is_secret_name(said[1].decode()) else said[0]
 
 
 class Mask:
@@ -42,6 +49,8 @@ class Mask:
         self.encoded = tuple(secret.encode("utf-8", "surrogateescape") for secret in known)
 
     def __call__(self, text: bytes) -> bytes:
+        if b"env." in text:
+            text = _TRACED.sub(_untraced, text)
         if not MAY_HIDE_SECRET.search(text) and not any(secret in text for secret in self.encoded):
             return text  # the common case pays for nothing else
         return redact(text.decode("utf-8", "surrogateescape"), self.secrets).encode("utf-8", "surrogateescape")

@@ -266,6 +266,7 @@ def _fork_keeper(step: Step, environ: Mapping[str, str], pipes: RankPipes | None
                 output=output_write,
                 errors=errors_write,
                 folder=pipes.folder if pipes else "",
+                whole_group=not step.ranks,
             )
         finally:
             os._exit(127)

@@ -168,7 +168,7 @@ def _programs(plan: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
         yield ("launcher",), worker.get("launcher")
         yield from (((flag,), value) for flag, value in _options(worker.get("args") or ()).items())
     for step in plan.get("steps") or ():
-        if not (worker and step.get("kind") == "worker"):
+        if not step.get("script") and not (worker and step.get("kind") == "worker"):  # of scripts, the text counts
             options = _options(step["argv"][1:])  # the first word is an interpreter's path: packages say more
             yield from (((step["name"], flag), value) for flag, value in options.items())
 

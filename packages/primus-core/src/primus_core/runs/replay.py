@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -59,6 +60,7 @@ def prepare(saved: Saved, facts: Facts, place: Callable[[str, str], RunPlace]) -
 class _Preparation:
     def __init__(self, saved: Saved, old: Plan, facts: Facts, new: RunPlace) -> None:
         self.saved, self.old, self.facts, self.new = saved, old, facts, new
+        self.mover = _mover(old.place, new)
 
     def replay(self) -> Replay:
         environ, restored, missing = self.environment()
@@ -76,10 +78,7 @@ class _Preparation:
     def moved(self, value: Any) -> Any:
         """`value` with the run's own directory where it says the saved one's."""
         if isinstance(value, str):
-            pairs = (self.old.place.directory, self.new.directory), (self.old.place.run_id, self.new.run_id)
-            for before, after in pairs:
-                value = value.replace(before, after).replace(json.dumps(before)[1:-1], json.dumps(after)[1:-1])
-            return value
+            return self.mover(value)
         if isinstance(value, Mapping):
             return {key: self.moved(item) for key, item in value.items()}
         return [self.moved(item) for item in value] if isinstance(value, list | tuple) else value
@@ -130,15 +129,30 @@ class _Preparation:
             known = planned.get(name)
             if _is_ours(name) or (known and known.origin in _PLANNED_HERE):
                 continue
-            secret = dumped == SECRET
+            secret = SECRET in dumped  # the whole of it, or a part
             if secret and name not in here:
                 missing += [name] if known else []
                 continue
             environ[name] = here[name] if secret else self.moved(dumped)
             if known or here.get(name) != environ[name]:
-                why = f"{known.origin}: {known.why}" if known else "in the environment of the saved run"
-                restored.append(Variable(name, environ[name], "replay", why, secret=secret))
+                restored.append(Variable(name, environ[name], "replay", _why(known), secret=secret))
         return environ, tuple(restored), tuple(missing)
+
+
+def _mover(old: RunPlace, new: RunPlace) -> Callable[[str], str]:
+    """Replaces directory and id of a run, as they are and as JSON has them; in one pass: `run_2` begins like `run`."""
+    pairs = {old.directory: new.directory, old.run_id: new.run_id}
+    pairs |= {json.dumps(before)[1:-1]: json.dumps(after)[1:-1] for before, after in pairs.items()}
+    forms = "|".join(re.escape(form) for form in sorted(pairs, key=len, reverse=True))
+    pattern = re.compile(rf"(?:{forms})(?![\w+-])")
+    return lambda text: pattern.sub(lambda match: pairs[match[0]], text)
+
+
+def _why(known: Variable | None) -> str:
+    """Why the saved run had a variable; a replay of a replay says it once."""
+    if known is None:
+        return "in the environment of the saved run"
+    return known.why if known.origin == "replay" else f"{known.origin}: {known.why}".removesuffix(": ")
 
 
 def _is_ours(name: str) -> bool:

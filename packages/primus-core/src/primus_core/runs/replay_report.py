@@ -6,15 +6,15 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Iterator
-from importlib.util import find_spec
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from primus_core.errors import MachineError
 from primus_core.facts import Facts
 from primus_core.host import HostRoot
-from primus_core.plan import Plan
+from primus_core.plan import SECRET, Plan, Requirement
 from primus_core.planner import Planned
+from primus_core.requirements import is_here
 from primus_core.runs import repository, snapshot
 from primus_core.runs.comparison import Severity, compare, severity
 from primus_core.runs.replay import Replay
@@ -53,7 +53,7 @@ def report(plan: Plan, facts: Facts, replay: Replay) -> Report:
     here = _here(plan, facts, replay.saved)
     differences = compare(replay.saved, here)
     rows = [Row(severity(d, replay.saved, here), *d) for d in differences]
-    rows += _missing(plan, replay)
+    rows += _missing(plan, replay, here.environment)
     equal = [_counted("plan", _essence(replay.saved.plan) == _essence(here.plan))]
     for category, size in _sizes(replay.saved).items():
         equal.append(_counted(category, all(d.category != category for d in differences), size))
@@ -79,6 +79,7 @@ def _here(plan: Plan, facts: Facts, saved: Saved) -> Saved:
     """The replay as a snapshot of it would be."""
     environ = plan.environ(facts.host.environ)
     secrets = values_in(plan, environ)
+    masked = {k: v for k, v in saved.environment.items() if SECRET in v and k in environ}
     texts = snapshot.environment(plan, facts, environ)
     directory = plan.place.directory
     leave_out = (os.path.dirname(directory), os.path.dirname(saved.directory))
@@ -88,7 +89,8 @@ def _here(plan: Plan, facts: Facts, saved: Saved) -> Saved:
         directory=directory,
         metadata={"run_id": plan.place.run_id},
         plan=json.loads(json.dumps(plan.to_dict())),
-        environment=undump(texts["env/primus_env_dump.txt"]),
+        # Of what a secret was taken out of, nobody can say whether it differs, and nobody shall show what it is here.
+        environment={**undump(texts["env/primus_env_dump.txt"]), **masked},
         packages={name: version for name, _, version in packages},
         system=json.loads(texts["env/system_info.json"]),
         code={**code.summary, "changed": list(changed_paths(code.patch.encode("utf-8", "surrogateescape")))},
@@ -103,22 +105,29 @@ def _configs(plan: Plan) -> Iterator[tuple[str, Any]]:
             yield os.path.basename(file.path).removesuffix(".json"), json.loads(file.text)
 
 
-def _missing(plan: Plan, replay: Replay) -> Iterator[Row]:
+def _missing(plan: Plan, replay: Replay, environ: Mapping[str, str]) -> Iterator[Row]:
     """What a run cannot do without, and which is not here."""
     for name in replay.missing_secrets:
         yield Row("blocking", "secret", name, "<secret>", "not set: export it")
+    for name, text in _texts(plan):
+        if SECRET in text:
+            yield Row("blocking", "secret", name, SECRET, "not known: start the run anew, with its command line")
     for needed in plan.requires:
-        if needed.kind == "module" and not _is_importable(needed.name):
-            yield Row("blocking", "package", needed.name, "installed", f"not here: {needed.fix}")
-    if plan.worker and not _is_importable(plan.worker.module):
+        if not is_here(needed, environ):
+            yield Row("blocking", needed.kind, needed.name, "there", f"not here: {needed.fix}")
+    if plan.worker and not is_here(Requirement("module", plan.worker.module, ""), environ):
         yield Row("blocking", "backend", plan.framework or plan.task, plan.worker.module, "not installed here")
 
 
-def _is_importable(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
+def _texts(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What a run is started with and no environment carries: in a snapshot a secret is missing from it."""
+    yield "the worker's arguments", " ".join(plan.worker.args) if plan.worker else ""
+    yield from ((step.name, " ".join(step.argv)) for step in plan.steps if step.kind == "prepare")
+    yield from ((file.path, file.text) for file in plan.files)
+    for step in plan.steps:
+        if step.script:
+            with open(step.script, encoding="utf-8", errors="replace") as file:
+                yield step.name, file.read()
 
 
 def _essence(plan: dict[str, Any]) -> str:

@@ -24,6 +24,10 @@ _TIME_LIMIT_S = 20.0
 # Files that people keep secrets in; git's own pathspec patterns.
 _SENSITIVE = (".env", ".env.*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".netrc", "*credentials*", "*.kubeconfig")
 _QUIET = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
+_PLAIN = (  # whatever the person's configuration says of patches: `git apply` must take this one
+    *("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
+    *("--src-prefix=a/", "--dst-prefix=b/", "--unified=3", "--submodule=short"),
+)
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # git's name for a tree without files
 
 
@@ -106,7 +110,7 @@ class _Reader:
         return taken, omitted
 
     def patch(self, base: str, untracked: Sequence[str]) -> bytes:
-        diff = ("diff", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color", base)
+        diff = ("diff", *_PLAIN, base)
         if not untracked:
             return self.git(*diff, "--", *self.excluded())
         with tempfile.TemporaryDirectory(prefix="primus-") as folder:  # the person's own index stays as it is
@@ -116,8 +120,16 @@ class _Reader:
             return self.git(*diff, "--", *self.excluded())
 
     def index_for(self, folder: str, base: str) -> None:
-        """A copy of the person's index, which knows what is unchanged; of the commit, where there is none."""
-        own = os.path.join(self.cwd, self.git("rev-parse", "--git-path", "index").decode().strip())
+        """A copy of the person's index, which knows what is unchanged; of the commit, where there is none.
+
+        New objects go to `folder`, too: the person's repository may be one that only others may write.
+        """
+        index, objects = self.git("rev-parse", "--git-path", "index", "--git-path", "objects").decode().splitlines()
+        own = os.path.join(self.cwd, index)
+        known = (os.path.join(self.cwd, objects), self.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES"))
+        os.mkdir(f"{folder}/objects")
+        self.environ["GIT_OBJECT_DIRECTORY"] = f"{folder}/objects"
+        self.environ["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = os.pathsep.join(filter(None, known))
         self.environ["GIT_INDEX_FILE"] = f"{folder}/index"
         if os.path.exists(own):
             shutil.copyfile(own, f"{folder}/index")

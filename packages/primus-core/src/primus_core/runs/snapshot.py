@@ -19,7 +19,7 @@ from primus_core.hooks import scripts
 from primus_core.machine import system_info
 from primus_core.plan import SECRET, Plan
 from primus_core.runs import repository, saved
-from primus_core.secrets import is_secret_name, looks_secret, redact
+from primus_core.secrets import is_secret_name, looks_secret, redact, redact_text
 
 __all__ = ["environment", "part_of", "write"]
 
@@ -45,8 +45,11 @@ def write(plan: Plan, facts: Facts, environ: Mapping[str, str], secrets: Sequenc
     texts = {
         f"{part}plan.json": json.dumps(plan.to_dict(), indent=1),
         **{f"{part}{path}": text for path, text in environment(plan, facts, environ).items()},
-        **{f"{part}{path}": _text_of(step.script) for path, step in scripts.saved_as(plan.steps).items()},
-        **{f"{part}{path}": _text_of(target) for path, target in _plugin_files(plan)},
+        **{
+            f"{part}{path}": redact_text(_text_of(step.script), secrets)
+            for path, step in scripts.saved_as(plan.steps).items()
+        },
+        **{f"{part}{path}": redact_text(_text_of(target), secrets) for path, target in _plugin_files(plan)},
         f"{part}code/code.json": json.dumps(code.summary, indent=1),
         f"{part}code/diff.patch": code.patch,
         **{file.path: file.text for file in plan.files},
@@ -91,5 +94,5 @@ def _plugin_files(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _text_of(path: str) -> str:
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
         return file.read()

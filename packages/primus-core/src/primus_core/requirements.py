@@ -1,0 +1,45 @@
+"""Whether what a plan requires is here, as the run would find it: with its own PATH and PYTHONPATH. Imports nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from primus_core.plan import Requirement
+
+__all__ = ["is_here"]
+
+
+def is_here(needed: Requirement, environ: Mapping[str, str]) -> bool:
+    """Whether a run with `environ` finds it."""
+    if needed.kind == "file":
+        return os.path.exists(needed.name)
+    if needed.kind == "command":
+        import shutil
+
+        return shutil.which(needed.name, path=environ.get("PATH")) is not None
+    return _is_importable(needed.name) or _is_below(needed.name, environ.get("PYTHONPATH", "").split(os.pathsep))
+
+
+def _is_importable(module: str) -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _is_below(module: str, folders: list[str]) -> bool:
+    """Whether a module lies in folders that this process does not know: those of a saved run's PYTHONPATH."""
+    from importlib.machinery import PathFinder
+
+    path: list[str] | None = [folder for folder in folders if folder]
+    whole = ""
+    for part in module.split("."):
+        whole = f"{whole}.{part}" if whole else part
+        spec = PathFinder.find_spec(whole, path) if path else None
+        if spec is None:
+            return False
+        path = list(spec.submodule_search_locations or ())
+    return True

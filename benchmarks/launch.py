@@ -1,7 +1,11 @@
-"""Time from the command to the first line of the rank's program, against bare torchrun with the same program."""
+"""Time from the command to the first line of the rank's program, against bare torchrun with the same program.
+
+Primus takes its snapshot in it: once outside any repository, once in one with changes.
+"""
 
 from __future__ import annotations
 
+import operator
 import os
 import subprocess
 import sys
@@ -48,12 +52,32 @@ def _seconds(command: Sequence[str], folder: str) -> float:
     return float(line.split()[1]) - began
 
 
+def _repository(folder: Path) -> None:
+    """4,000 committed files in 100 folders, 200 of them changed, and 200 untracked ones of 4 KB."""
+    for number in range(4000):
+        path = folder / f"part{number % 100}" / f"module{number}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"value = {number}\n" * 50)
+    (folder / ".gitignore").write_text("output/\n__pycache__/\n")
+    author = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
+    for words in (("init", "--quiet"), ("add", "--all"), (*author, "commit", "--quiet", "--message", "begin")):
+        subprocess.run(("git", *words), cwd=folder, check=True)
+    for path in sorted(folder.glob("part*/*.py"))[::20]:
+        path.write_text(path.read_text() + "changed = True\n")
+    for number in range(200):
+        (folder / f"notes{number}.txt").write_text(f"{number:063}\n" * 64)
+
+
 def rows(*, quick: bool) -> Iterator[Row]:
-    """One row."""
+    """As a ratio, and in seconds."""
     bin_folder = Path(sys.executable).parent
+    repetitions = 5 if quick else 15
+    ours = (str(bin_folder / "primus"), "direct", "--", "firstline")
+    theirs = (str(bin_folder / "torchrun"), "--nproc-per-node", "1", "-m", "firstline_program")
     with tempfile.TemporaryDirectory() as folder:
         _package(Path(folder))
-        ours = (str(bin_folder / "primus"), "direct", "--", "firstline")
-        theirs = (str(bin_folder / "torchrun"), "--nproc-per-node", "1", "-m", "firstline_program")
-        ratios = paired(lambda: _seconds(ours, folder), lambda: _seconds(theirs, folder), 5 if quick else 15)
-    yield Row("command to first line of a rank", "torchrun", ratios, 1.05)
+        pair = (lambda: _seconds(ours, folder), lambda: _seconds(theirs, folder))
+        yield Row("command to first line of a rank", "torchrun", paired(*pair, repetitions), 1.05)
+        _repository(Path(folder))
+        late = paired(*pair, repetitions, operator.sub)
+        yield Row("the same in a repository with 400 changes: seconds later", "torchrun", late, 0.3)

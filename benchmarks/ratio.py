@@ -1,7 +1,8 @@
-"""Measuring in pairs: A B A B ..., since the machine's speed drifts, and the median of the ratios."""
+"""Measuring in pairs: A B A B ..., since the machine's speed drifts, and the median of the ratios (or differences)."""
 
 from __future__ import annotations
 
+import operator
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +41,12 @@ class Row:
         return self.ratio >= self.goal if self.at_least else self.ratio <= self.goal
 
 
-def paired(ours: Callable[[], float], theirs: Callable[[], float], repetitions: int) -> tuple[float, ...]:
-    """Ratios ours/theirs of `repetitions` pairs, after one pair that warms the caches."""
+def paired(
+    ours: Callable[[], float],
+    theirs: Callable[[], float],
+    repetitions: int,
+    compare: Callable[[float, float], float] = operator.truediv,
+) -> tuple[float, ...]:
+    """Ratios ours/theirs (or what `compare` makes of them) of `repetitions` pairs, after one that warms the caches."""
     ours(), theirs()
-    return tuple(ours() / theirs() for _ in range(repetitions))
+    return tuple(compare(ours(), theirs()) for _ in range(repetitions))

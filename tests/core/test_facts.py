@@ -360,14 +360,6 @@ def test_numa_nodes_with_cpus_are_listed_and_those_of_gpu_memory_are_not(tmp_pat
     assert read(tmp_path, tree).numa_cpus == {0: "0-15,32-47", 10: "16-31"}
 
 
-def test_a_process_is_alive_until_it_ended(tmp_path: Path) -> None:
-    stat = "{} (a (strange) name) {} 1 7 7 0 -1\n"
-    tree = {f"proc/{pid}/stat": stat.format(pid, state) for pid, state in ((7, "S"), (8, "Z"))}
-    host = machines.write(tmp_path, tree)
-    assert [host.alive(pid) for pid in (7, 8, 9)] == [True, False, False]
-    assert HostRoot().alive(os.getpid())
-
-
 def test_this_machine_is_read_without_an_error() -> None:
     found = facts.read()
     assert found.python == sys.executable

@@ -76,11 +76,6 @@ class HostRoot:
         """The running interpreter."""
         return sys.executable
 
-    def alive(self, pid: int) -> bool:
-        """Whether a process runs on the machine. One that ended and that nobody waited for does not."""
-        state = (self.text(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
-        return bool(state) and state[0] not in "ZX"
-
     def free_port(self) -> int:
         """A TCP port that nobody listens on, below those that the kernel hands out, so that it stays free a while."""
         import socket

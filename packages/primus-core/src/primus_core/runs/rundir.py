@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from primus_core import variables
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
+from primus_core.host import HostRoot
 from primus_core.plan import RunPlace
 
 __all__ = ["COMPLETED", "earlier_files", "metadata", "place"]
@@ -78,15 +79,17 @@ def _unfinished(place: RunPlace) -> Iterator[str]:
     for entry in found:
         directory = os.path.join(root, entry)
         known = metadata(directory)
-        if known.get("status") == COMPLETED or _is_alive(known):
+        if known.get("status") == COMPLETED or _goes_on(known):
             return
         yield directory
 
 
-def _is_alive(known: dict[str, object]) -> bool:
+def _goes_on(known: dict[str, object]) -> bool:
     """Whether the run still goes on, on this host: its checkpoints are being written."""
-    here = known.get("status") == "started" and known.get("host") == os.uname().nodename
-    return here and os.path.exists(f"/proc/{known.get('pid')}")
+    from primus_core.runs.saved import is_alive  # only an experiment with earlier runs asks
+
+    host = HostRoot()
+    return known.get("status") == "started" and known.get("host") == host.hostname() and is_alive(known, host)
 
 
 def _order(name: str) -> tuple[str, int]:

@@ -26,6 +26,7 @@ __all__ = [
     "Saved",
     "changed_paths",
     "dump",
+    "is_alive",
     "is_run",
     "load",
     "metadata",
@@ -135,7 +136,7 @@ def state_of(known: Mapping[str, Any], directory: str, host: HostRoot) -> str:
     if status in _ENDED:
         return str(status)
     here = known.get("host") == host.hostname()
-    if here and status in ("preparing", "started") and _is_alive(known, host):
+    if here and status in ("preparing", "started") and is_alive(known, host):
         return "running"
     if not os.path.exists(f"{directory}/{MANIFEST}"):
         return "incomplete" if status in ("preparing", "started", None) else "unknown"
@@ -144,7 +145,7 @@ def state_of(known: Mapping[str, Any], directory: str, host: HostRoot) -> str:
     return "lost" if here else "started"
 
 
-def _is_alive(known: Mapping[str, Any], host: HostRoot) -> bool:
+def is_alive(known: Mapping[str, Any], host: HostRoot) -> bool:
     """Whether the run's own process is there: a later one may have got its number."""
     pid = known.get("pid")
     text = (host.text(f"/proc/{pid}/stat") or "") if isinstance(pid, int) else ""

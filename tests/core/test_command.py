@@ -28,6 +28,15 @@ def test_the_version_is_the_packages(primus: Run) -> None:
     assert re.fullmatch(r"primus \d+\.\d+\.\d+\n", primus("--version").stdout)
 
 
+@pytest.mark.parametrize("words", [("--help",), ("env", "show"), ("plugins", "--json")])
+def test_a_full_disk_is_no_bug_of_ours(words: tuple[str, ...], clean_environ: dict[str, str]) -> None:
+    command = [str(Path(sys.executable).with_name("primus")), *words]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        result = subprocess.run(command, env=clean_environ, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr.splitlines()[0]) == (3, "primus: error: the output cannot be written")
+    assert "Traceback" not in result.stderr
+
+
 def test_primus_cli_is_the_same_command(clean_environ: dict[str, str]) -> None:
     alias = Path(sys.executable).with_name("primus-cli")
     result = subprocess.run([alias, "--version"], env=clean_environ, text=True, capture_output=True, check=True)

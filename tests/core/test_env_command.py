@@ -121,6 +121,20 @@ def test_a_variable_that_nobody_sets_is_said_to_be_so(primus: Run) -> None:
     assert (rows["HOME"]["value"], rows["HOME"]["origin"]) == ("/home/me", "user")
 
 
+def test_a_misspelt_variable_is_answered_with_the_one_that_was_meant(primus: Run) -> None:
+    assert "did you mean 'NCCL_DEBUG'?" in variables(primus, "NCCL_DEBGU", NCCL_DEBUG="INFO")["NCCL_DEBGU"]["why"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "latin-1", "ascii"])
+def test_every_value_can_be_printed_and_none_commands_the_terminal(primus: Run, encoding: str) -> None:
+    odd = {"NCCL_A": "\udcff", "NCCL_B": "日", "NCCL_C": "\x1b[31mred\n", "PYTHONIOENCODING": encoding}
+    for action in ("show", "explain"):
+        result = primus("env", action, env=odd)
+        assert result.returncode == 0, result.stderr
+        assert "\x1b" not in result.stdout
+    assert "\\x1b[31mred\\n" in result.stdout
+
+
 def test_the_persons_own_are_listed_where_they_change_a_run(primus: Run) -> None:
     rows = variables(primus, NCCL_DEBUG="INFO", LESS="x")
     assert rows["NCCL_DEBUG"]["origin"] == "user"

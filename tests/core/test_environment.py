@@ -68,6 +68,8 @@ def test_a_setting_wins_over_a_file_wherever_it_stands(tmp_path: Path) -> None:
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
     assert values("A=option", one, two) == {"A": "option", "B": "file2"}
     assert values(one, two, "A=option") == {"A": "option", "B": "file2"}
+    [a, _] = resolve({"A": "mine"}, low=(), forced=(), options=from_options(["A=option", one], {}))
+    assert a.overrode == (("file1", f"--env {one}"), ("mine", "user"))
 
 
 @pytest.mark.parametrize("option", ["./gone.env", "A B=1", "1A=2", "=x", "", "a-b=1", "A\n=1"])
@@ -176,5 +178,12 @@ def test_the_experiments_env_cannot_set_what_is_no_name_or_primuss_own(name: str
 
 @pytest.mark.parametrize("option", ["RANK=7", "WORLD_SIZE=2", "PRIMUS_RUN_DIR=/x"])
 def test_an_option_cannot_set_what_primus_sets(option: str) -> None:
-    with pytest.raises(RequestError, match="set by Primus itself"):
+    with pytest.raises(RequestError, match="Primus sets it itself"):
         from_options([option], {})
+
+
+def test_what_the_machine_is_read_by_is_refused_where_it_would_come_too_late() -> None:
+    with pytest.raises(RequestError, match="before it plans"):
+        from_options(["PRIMUS_GPU_MODEL=MI300X"], {})
+    with pytest.raises(ConfigError, match="before it plans"):
+        of_experiment({"PRIMUS_GPU_MODEL": "MI300X"}, {}, lambda _: "x.yaml:2")

@@ -4,8 +4,10 @@ primus [global] <runtime> [options] -- <task> [task options]
 primus plugins | completion
 """
 
+import errno
 import os
 import sys
+from io import TextIOWrapper
 
 TYPE_CHECKING = False  # a type checker's name; `typing` and `__future__` are modules that --version need not load
 if TYPE_CHECKING:
@@ -14,17 +16,21 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Why a disk, or a terminal that has gone, takes no more."""
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; its exit code: 0, the task's own, 2 wrong request, 3 this machine cannot."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _print_anything()
     try:
         code = _main(words)
         sys.stdout.flush()  # here, where a reader that has gone is no surprise; at exit it would be a message
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader (`| head`) has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _print_no_more()
         return 141
     except Exception as error:  # the last place: what is ours becomes a message, the rest is a bug
         return _explain(error, words)
@@ -32,10 +38,25 @@ def main(argv: list[str] | None = None) -> int:
         return code
 
 
+def _print_anything() -> None:
+    """Stdout takes every text: the bytes that the environment and file names hold, and letters that a locale lacks."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape" if sys.stdout.encoding == "utf-8" else "backslashreplace")
+
+
+def _print_no_more() -> None:
+    """What is left in the buffer goes nowhere: at exit, it would be a message."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def _explain(error: Exception, words: list[str]) -> int:
     from primus_core.errors import PrimusError
     from primus_core.secrets import redact, secret_values
 
+    if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
+        _print_no_more()
+        sys.stderr.write(f"primus: error: the output cannot be written\n  why: {error.strerror}\n")
+        return 3
     if not isinstance(error, PrimusError):
         sys.stderr.write("primus: this is a bug in Primus; please report it with the lines below\n")
         raise error

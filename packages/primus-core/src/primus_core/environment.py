@@ -25,6 +25,7 @@ __all__ = [
     "from_options",
     "of_experiment",
     "of_person",
+    "refused",
     "resolve",
 ]
 
@@ -38,6 +39,8 @@ OWNED = frozenset(
     }
 )
 """What Primus and torchrun set themselves: another value would send a rank to the wrong place."""
+_READ_FIRST = frozenset({variables.GPU_MODEL})
+"""What the machine is read by, before there is an option, an experiment or a hook."""
 
 FAMILIES = (
     *("NCCL_", "RCCL_", "GLOO_", "UCX_", "IONIC_", "HSA_", "HIP_", "HIPBLASLT_", "ROCR_", "ROCBLAS_", "ROCM_", "AMD_"),
@@ -61,21 +64,25 @@ def belongs_to_session(name: str) -> bool:
     return name in OWNED or bool(re.fullmatch(_SESSION, name))
 
 
+def refused(name: str) -> str:
+    """Why a run's variable of this name cannot be set by an option, an experiment or a hook; empty: it can."""
+    if name in OWNED:
+        return "Primus sets it itself"
+    return "Primus reads it before it plans: export it where you call primus" if name in _READ_FIRST else ""
+
+
 def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Variable, ...]:
     """The variables that `--env` options give: `NAME=VALUE`, `NAME` (its value here), or a file of such lines.
+
+    Of several with one name, the last wins: files come first.
 
     Raises:
         RequestError: an option is none of these, or names a variable that is not set.
     """
-    pairs: dict[str, Variable] = {}
-    files = [option for option in options if "=" not in option and os.path.isfile(option)]
-    for path in files:
-        pairs.update((v.name, v) for v in _file(path, environ))
-    for option in options:
-        if option not in files:
-            variable = _variable(option, environ, "--env", "--env")
-            pairs[variable.name] = variable
-    return tuple(pairs.values())
+    files = [option for option in options if "=" not in option and os.path.exists(option)]
+    written = [variable for path in files for variable in _file(path, environ)]
+    typed = [_variable(option, environ, "--env", "--env") for option in options if option not in files]
+    return (*written, *typed)
 
 
 def _file(path: str, environ: Mapping[str, str]) -> Iterable[Variable]:
@@ -103,8 +110,8 @@ def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) ->
             f"{where}: {name} is not set here, so there is no value to pass on",
             fix=f"export {name}=..., or write --env {name}=VALUE",
         )
-    if name in OWNED:
-        raise RequestError(f"{where}: {name} is set by Primus itself", fix="leave it out")
+    if why := refused(name):
+        raise RequestError(f"{where}: {name} cannot be set so", why=why, fix="leave it out")
     if "\0" in value:
         raise RequestError(f"{where}: the value of {name} holds a NUL character", fix="no environment can carry one")
     value = value if equals else environ[name]
@@ -122,8 +129,8 @@ def of_experiment(
     """
     found = []
     for name, value in env.items():
-        if not NAME.fullmatch(name) or name in OWNED:
-            why = "Primus sets it itself" if name in OWNED else "letters, digits and '_', no digit first"
+        why = refused(name) if NAME.fullmatch(name) else "letters, digits and '_', no digit first"
+        if why:
             raise ConfigError(f"'{name}' cannot be set in `env:`", where=where(name), why=why, fix="remove it")
         text = str(value).lower() if isinstance(value, bool) else str(value)
         filled = _REFERENCE.sub(lambda match: environ.get(match[1], match[0]), text)

@@ -6,7 +6,7 @@ import shlex
 
 from primus_core.plan import SECRET, Distributed, Plan, PlannedFile, Step, Variable
 
-__all__ = ["script"]
+__all__ = ["one_line", "script"]
 
 _FILE_END = "PRIMUS_END_OF_FILE"
 
@@ -25,10 +25,15 @@ def script(plan: Plan) -> str:
         f"# hooks      {plugin.target} ({plugin.source}), in a process beside the run" for plugin in plan.hook_plugins
     ]
     head += [f"# needs      {r.kind} {r.name}" for r in plan.requires]
-    head = [line.replace("\n", "\\n") for line in head]
+    head = [one_line(line) for line in head]
     parts = ["\n".join(head), _variables(plan.environment), _files(plan)]
     parts += [_step(step, plan) for step in plan.steps]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def one_line(text: str) -> str:
+    """`text` with what is not printable spelt out: line ends, and what a terminal would obey."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
 def _where(place: Distributed) -> str:
@@ -41,7 +46,7 @@ def _variables(variables: tuple[Variable, ...]) -> str:
         return ""
     width = max(len(v.name) for v in variables)
     rows = [f"#   {v.name:<{width}}  {SECRET if v.secret else v.value}  ({_reason(v)})" for v in variables]
-    return "\n".join(["# environment", *(row.replace("\n", "\\n") for row in rows)])
+    return "\n".join(["# environment", *(one_line(row) for row in rows)])
 
 
 def _reason(variable: Variable) -> str:

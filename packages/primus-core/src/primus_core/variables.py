@@ -1,5 +1,7 @@
 """Names of the environment variables with which the parts of Primus speak to each other."""
 
+GPU_MODEL = "PRIMUS_GPU_MODEL"
+"""The person's word on which model the GPUs are, over what is detected; `none`: no profile."""
 METRICS_FILE = "PRIMUS_METRICS_FILE"
 """Where a worker appends step metrics: `metrics.jsonl` in the run directory."""
 NUMA_CPUS = "PRIMUS_NUMA_CPUS"

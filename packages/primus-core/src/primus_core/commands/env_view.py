@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from primus_core.environment import of_person
+from primus_core.errors import suggestion
 from primus_core.facts import Facts, Gpu
 from primus_core.plan import SECRET, Variable
 from primus_core.profile_files import Profile
+from primus_core.show import one_line
 
 __all__ = ["listing", "machine", "named_rows", "rows", "table"]
 
@@ -31,7 +33,7 @@ def machine(facts: Facts, chain: Sequence[Profile], notes: Sequence[str]) -> str
         *(("note", note) for note in notes),
     ]
     shown = [("" if label == before else label, text) for (before, _), (label, text) in pairwise([("", ""), *lines])]
-    return "\n".join(f"{label:<10}{text}" for label, text in shown)
+    return "\n".join(f"{label:<10}{one_line(text)}" for label, text in shown)
 
 
 def _count(number: int, thing: str) -> str:
@@ -86,7 +88,7 @@ def _ports(facts: Facts) -> list[str]:
 
 def listing(variables: Sequence[Variable]) -> str:
     """`NAME=VALUE  # origin`, one line each."""
-    texts = [f"{v.name}={_line(_value(v))}" for v in variables]
+    texts = [f"{v.name}={one_line(_value(v))}" for v in variables]
     width = min(max(map(len, texts), default=0), 60)
     return "\n".join(f"{text:<{width}}  # {v.origin}" for text, v in zip(texts, variables, strict=True))
 
@@ -94,11 +96,13 @@ def listing(variables: Sequence[Variable]) -> str:
 def named_rows(variables: Sequence[Variable], names: Sequence[str], environ: Mapping[str, str]) -> tuple[Variable, ...]:
     """The variables that were asked for, by name; one that nobody sets is a row, too."""
     found = {variable.name: variable for variable in variables}
-    return tuple(found.get(name) or _other(name, environ) for name in dict.fromkeys(names))
+    return tuple(found.get(name) or _other(name, environ, found) for name in dict.fromkeys(names))
 
 
-def _other(name: str, environ: Mapping[str, str]) -> Variable:
-    return of_person(name, environ[name]) if name in environ else Variable(name, "", "", "nobody sets it here")
+def _other(name: str, environ: Mapping[str, str], known: Iterable[str]) -> Variable:
+    if name in environ:
+        return of_person(name, environ[name])
+    return Variable(name, "", "", "; ".join(filter(None, ("nobody sets it here", suggestion(name, known)))))
 
 
 def rows(variables: Sequence[Variable]) -> list[dict[str, Any]]:
@@ -141,14 +145,10 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def _cells(variable: Variable) -> tuple[str, ...]:
-    lost = [f"{SECRET if variable.secret else _line(value)} ({origin})" for value, origin in variable.overrode]
+    lost = [f"{SECRET if variable.secret else one_line(value)} ({origin})" for value, origin in variable.overrode]
     source = variable.source.replace("; ", "\n")
-    return (variable.name, _line(_value(variable)), variable.origin, "\n".join(lost), variable.why, source)
+    return (variable.name, one_line(_value(variable)), variable.origin, "\n".join(lost), variable.why, source)
 
 
 def _value(variable: Variable) -> str:
     return SECRET if variable.secret else variable.value
-
-
-def _line(text: str) -> str:
-    return text.replace("\n", "\\n")

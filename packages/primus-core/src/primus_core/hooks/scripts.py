@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from primus_core.environment import OWNED
+from primus_core.environment import refused
 from primus_core.errors import RequestError, suggestion
 from primus_core.plan import Step, StepKind, Variable
 from primus_core.secrets import is_secret_name, is_secret_setting, looks_secret
@@ -78,8 +78,8 @@ def parse_line(line: str, script: str) -> Spoken | Malformed | None:
 
 
 def _variable(line: str, name: str, value: str, script: str) -> Spoken | Malformed:
-    if name in OWNED:
-        return Malformed(line, f"{name} is set by Primus itself")
+    if why := refused(name):
+        return Malformed(line, f"{name} cannot be set so: {why}")
     secret = is_secret_name(name) or looks_secret(value)
     return Spoken((Variable(name, value, f"hook {os.path.basename(script)}", f"said by {script}", secret=secret),))
 

@@ -34,7 +34,7 @@ def test_a_drivers_name_for_a_device_finds_its_model(name: str, model: str) -> N
     "name",
     ["AMD Instinct MI300", "AMD Instinct MI300A", "AMD Instinct MI300XHF", "AMD Instinct MI300X HF",
      "AMD Radeon Graphics", "NVIDIA H100 PCIe", "NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA GH200 480GB",
-     "NVIDIA H20", "H100 or B200", ""],
+     "NVIDIA H20", "NVIDIA H100 96GB HBM2e", "H100 or B200", ""],
 )  # fmt: skip
 def test_a_name_that_is_not_quite_a_models_finds_none(name: str) -> None:
     """A wrong yardstick is worse than none."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import re
 import tarfile
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 
 import pytest
@@ -19,7 +22,7 @@ from primus_core import facts
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
 from primus_core.host import HostRoot
-from primus_core.machine import capture, system_info
+from primus_core.machine import capture, network, system_info
 from primus_core.machine.anonymous import anonymise
 
 HERE = HostRoot(environ={"A": "1"})
@@ -40,7 +43,9 @@ MACHINES = {
 
 def of_the_machine(found: Facts) -> Facts:
     """The facts without what belongs to the reader, or was replaced."""
-    return found._replace(host=HERE, time=0, free_port=0, environ={}, hostname="", cwd="", python="")
+    routes = tuple(route._replace(network=route.network.partition("/")[2]) for route in found.network.routes)
+    wires = found.network._replace(routes=routes)
+    return found._replace(host=HERE, time=0, free_port=0, environ={}, hostname="", cwd="", python="", network=wires)
 
 
 def archive(path: Path, members: dict[str, bytes]) -> str:
@@ -129,6 +134,134 @@ def test_nothing_that_names_the_machine_is_in_the_archive(tmp_path: Path) -> Non
     text = "\n".join(unpacked(str(tmp_path / "node.tar.gz")).values())
     for name in ("gpu-node-17", "15304831566906821", "7773567030725891371", "GPU-9221d5d1", "0e42:a1ff:fe65", "0a14:"):
         assert name not in text
+
+
+MAC = "5ea25e102030"
+LEAKY = (
+    port("mlx5_0", layer="Ethernet", gids=[("2001:0db8:00aa:0000:5ca2:5eff:fe10:2030", "RoCE v2")]),
+    port(f"roce{MAC}", layer="Ethernet", gids=[(mapped("10.20.0.7"), "RoCE v2")]),
+    port("ibp1s0"),
+    routes(("10.20.0.0/16", f"enx{MAC}", 5), ("10.20.128.0/17", "ens2", 0), ("0.0.0.0/0", "ens1", 0)),
+    {
+        "proc/net/ipv6_route": f"20010db800aa00005ca25efffe102030 80 {'0' * 32} 00 {'0' * 32} 00000000 00000003 00000000 "
+        f"80200001     enx{MAC}\nfe80000000000000{'0' * 16} 40 {'0' * 32} 00 fe800000000000005ca25efffe102030 00000100 "
+        "00000001 00000000 00000001     ens1\n20010db800bb no route\n",
+        "home/alice/rocm-secret/.info/version": "6.3.0\n",
+        "home/alice/cuda-secret/version.json": '{"cuda": {"version": "12.1"}}',
+        "usr/local/cuda/version.json": '{"cuda": {"version": "13.0"}}',
+    },
+)
+PATHS = {"ROCM_PATH": "/home/alice/rocm-secret", "CUDA_HOME": "/home/alice/cuda-secret"}
+
+
+def packed(tmp_path: Path, *trees: dict[str, str]) -> tuple[HostRoot, str]:
+    """A machine of somebody with paths of their own, and its capture."""
+    there = machines.write(tmp_path / "there", machines.base(), *trees, environ=PATHS)
+    capture.write(there, str(tmp_path / "node.tar.gz"))
+    return there, str(tmp_path / "node.tar.gz")
+
+
+def test_no_address_name_or_path_of_somebody_is_in_the_archive(tmp_path: Path) -> None:
+    files = unpacked(packed(tmp_path, machines.amd("MI300X", gpus=1), *LEAKY)[1])
+    with tarfile.open(tmp_path / "node.tar.gz") as archive:
+        everything = "\n".join([*archive.getnames(), *files.values()]).lower()
+    for name in (MAC, "5ca2:5e", "5ca25e", "0014", "0a14", "0db8", "alice", "secret", "home", "no route"):
+        assert name not in everything
+    assert files["opt/rocm/.info/version"] == "6.3.0"
+
+
+def test_a_capture_without_these_plans_as_the_machine_does(tmp_path: Path) -> None:
+    there, path = packed(tmp_path, machines.amd("MI300X", gpus=1), *LEAKY)
+    with tarfile.open(path) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    before = facts.read(there)
+    for host in (capture.read(path, HERE), capture.read(str(tmp_path / "unpacked"), HERE)):
+        after = facts.read(host)
+        assert (after.rocm, after.cuda) == (before.rocm, before.cuda) == ("6.3.0", "12.1")
+        names = [found.device for found in after.network.ports]
+        assert names == ["ibp1s0", "mlx5_0", "roce020000000001"]
+        assert [found.gid_index for found in after.network.ports] == [-1, 0, 0]
+        interfaces = [route.interface for route in after.network.routes]
+        assert interfaces == ["enx020000000001", "ens2", "ens1", "enx020000000001", "ens1"]
+        assert [f"{r.network} {r.metric}" for r in after.network.routes] == [
+            "10.0.0.0/16 5",
+            "10.0.128.0/17 0",
+            "0.0.0.0/0 0",
+            "2000::/128 0",
+            "fe80::/64 256",
+        ]
+        assert chosen(after, "8.8.8.8") == chosen(before, "8.8.8.8").replace(MAC, "020000000001")
+        assert chosen(after, "10.0.128.9") == chosen(before, "10.20.128.9").replace(MAC, "020000000001")
+    capture.write(capture.read(path, HERE), str(tmp_path / "again"))
+    assert (tmp_path / "again").read_bytes() == Path(path).read_bytes()
+
+
+def chosen(found: Facts, master: str) -> str:
+    """What the collectives get on two nodes."""
+    variables = network.variables(found, has_gpus=True, nnodes=2, master_address=master, user_environ={})
+    return ", ".join(f"{variable.name}{variable.value}" for variable in variables)
+
+
+IPV4 = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=4, network="10.0.0.0/8"))
+IPV6 = st.one_of(
+    st.ip_addresses(v=6), st.ip_addresses(v=6, network="fd00::/56"), st.ip_addresses(v=6, network="fe80::/64")
+)
+
+
+@given(st.lists(st.tuples(IPV4, st.integers(0, 32)), max_size=8), IPV4)
+def test_a_replaced_address_is_routed_as_the_one_that_it_stands_for(
+    networks: list[tuple[IPv4Address, int]], master: IPv4Address
+) -> None:
+    lines = [(f"{IPv4Network((at, length), strict=False)}", f"e{n}", n) for n, (at, length) in enumerate(networks)]
+    tree = routes(*lines) | {GID_FILE: mapped(str(master))}
+    replaced = anonymise(tree)
+    words = replaced[GID_FILE].split(":")
+    image = str(IPv4Address(int(words[6] + words[7], 16)))
+    assert routed(replaced, image) == routed(tree, str(master))
+    assert anonymise(replaced) == {path: text.strip() for path, text in replaced.items()}
+    for special in ("is_loopback", "is_multicast", "is_link_local"):
+        assert getattr(IPv4Address(image), special) == getattr(master, special)
+
+
+@given(st.lists(st.tuples(IPV6, st.integers(0, 128)), max_size=8), IPV6)
+def test_so_is_one_of_ipv6(networks: list[tuple[IPv6Address, int]], master: IPv6Address) -> None:
+    lines = [
+        f"{IPv6Network((at, length), strict=False).network_address.packed.hex()} {length:02x} {'0' * 32} 00 {'0' * 32} "
+        f"{n:08x} 00000001 00000000 00000001 e{n}"
+        for n, (at, length) in enumerate(networks)
+    ]
+    tree = {"proc/net/ipv6_route": "\n".join(lines), GID_FILE: master.exploded}
+    replaced = anonymise(tree)
+    assert routed(replaced, str(IPv6Address(replaced[GID_FILE]))) == routed(tree, str(master))
+    assert anonymise(replaced) == replaced
+
+
+GID_FILE = "sys/class/infiniband/a/ports/1/gids/0"
+
+
+def routed(files: dict[str, str], address: str) -> str:
+    host = capture.CapturedHost(environ={}, texts={path: text.strip() for path, text in files.items()})
+    return network.interface_to(facts.read(host).network.routes, address)
+
+
+@given(st.lists(st.from_regex(r"\A(en|roce|ib)x?([0-9a-f]{12}|[0-9a-f]{16})\Z"), unique=True, max_size=6))
+def test_names_made_of_addresses_stay_in_their_order_and_apart(names: list[str]) -> None:
+    files = {f"sys/class/infiniband/{name}/ports/1/state": name for name in names}
+    replaced = {old: path.split("/")[3] for path, old in anonymise(files).items()}
+    assert len(set(replaced.values())) == len(names)
+    again = {
+        path.split("/")[3]: old
+        for path, old in anonymise({f"a/b/c/{name}/": name for name in replaced.values()}).items()
+    }
+    assert all(new == old for new, old in again.items())
+    for start in ("enx", "roce", "ib"):
+        alike = sorted((name for name in names if re.fullmatch(f"{start}[0-9a-f]{{12}}", name)), key=natural)
+        assert [replaced[name] for name in alike] == sorted((replaced[name] for name in alike), key=natural)
+
+
+def natural(name: str) -> str:
+    """As detection orders ports."""
+    return re.sub(r"\d+", lambda digits: digits[0].zfill(9), name)
 
 
 def test_a_version_to_which_a_variable_led_is_found_without_it(tmp_path: Path) -> None:
@@ -240,10 +373,65 @@ def test_a_path_or_link_that_leads_out_of_the_archive_leads_nowhere(tmp_path: Pa
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["secret", "trap"]
 
 
+def nested_names(times: int) -> bytes:
+    """A name for a name for a name: tarfile calls itself for each."""
+    head = tarfile.TarInfo("././@LongLink")
+    head.type, head.size = tarfile.GNUTYPE_LONGNAME, 2
+    return (head.tobuf(tarfile.USTAR_FORMAT) + b"a\0".ljust(512, b"\0")) * times + tarfile.TarInfo("x").tobuf()
+
+
+def endless(size: str) -> bytes:
+    """A file that says it has that many bytes."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("facts.json")
+        member.pax_headers = {"size": size}
+        archive.addfile(member)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize("content", [nested_names(3000), endless("9" * 30), endless("9" * 5000), endless("-5")])
+def test_an_archive_that_was_made_to_do_harm_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "trap").write_bytes(gzip.compress(content))
+    with pytest.raises(RequestError, match="is no captured machine"):
+        capture.read(str(tmp_path / "trap"), HERE)
+
+
+@pytest.mark.parametrize("name", ["sys/ev\x1b[31mil", "sys/ev\nil"])
+def test_a_name_that_would_write_to_the_terminal_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        capture.read(archive(tmp_path / "trap", {"facts.json": b'{"schema": 1}', name: b""}), HERE)
+    assert "characters that no kernel writes" in refused.value.why
+    assert refused.value.why.isprintable()
+
+
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="cannot be written") as refused:
         capture.write(machines.write(tmp_path, machines.base()), str(tmp_path / "nowhere" / "node.tar.gz"))
     assert refused.value.why == "No such file or directory"
+    assert refused.value.fix == "name a file in a folder that exists and in which you may write"
+
+
+def test_no_place_is_said(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="no file is named for the capture"):
+        capture.write(machines.write(tmp_path, machines.base()), "")
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "dangling", "folder"])
+def test_what_is_no_regular_file_is_never_replaced(tmp_path: Path, kind: str) -> None:
+    target = tmp_path / "node.tar.gz"
+    make: dict[str, Callable[[], object]] = {
+        "fifo": lambda: os.mkfifo(target),
+        "link": lambda: target.symlink_to(__file__),
+        "dangling": lambda: target.symlink_to("nowhere"),
+        "folder": target.mkdir,
+    }
+    make[kind]()
+    before = target.lstat()
+    with pytest.raises(RequestError, match="cannot be written") as refused:
+        capture.write(machines.write(tmp_path / "there", machines.base()), str(target))
+    assert "no regular file" in refused.value.why
+    assert target.lstat() == before
 
 
 def test_a_file_that_was_there_is_replaced_whole(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run
+from tests.core.test_direct import metadata, run_of
 
 
 def test_help_lists_runtimes_tasks_and_examples(primus: Run) -> None:
@@ -35,6 +36,17 @@ def test_a_full_disk_is_no_bug_of_ours(words: tuple[str, ...], clean_environ: di
         result = subprocess.run(command, env=clean_environ, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (result.returncode, result.stderr.splitlines()[0]) == (3, "primus: error: the output cannot be written")
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_a_closed_stream_breaks_no_run(closed: str, clean_environ: dict[str, str], project: Path) -> None:
+    primus = Path(sys.executable).with_name("primus")
+    command = f"exec {primus} direct --single -- analyze topology {closed}"
+    result = subprocess.run(["bash", "-c", command], env=clean_environ, cwd=project, capture_output=True, check=False)
+    assert result.returncode == 0, result.stderr
+    run = run_of(project, "analyze-topology")
+    assert metadata(run)["status"] == "completed"
+    assert (run / "logs/rank_0.log").read_text().startswith("rank 0 of 1")
 
 
 def test_primus_cli_is_the_same_command(clean_environ: dict[str, str]) -> None:

@@ -96,6 +96,15 @@ def test_single_tells_the_process_that_it_is_alone(primus: Run, project: Path) -
     assert out.stdout == "rank 0 is here\n"
 
 
+def test_a_lone_process_that_a_signal_ended_is_a_rank_and_no_launcher(primus: Run, project: Path) -> None:
+    result = primus("direct", "--single", "--", "behave", "signal", "9", cwd=project)
+    assert result.returncode == 137
+    assert "first failure rank 0 on node 0" in result.stderr
+    assert "ended by SIGKILL (out of memory?" in result.stderr
+    assert f"{run_of(project).relative_to(project)}/logs/rank_0.log" in result.stderr
+    assert metadata(run_of(project))["first_failure"]["rank"] == 0
+
+
 def test_a_long_output_arrives_whole_and_in_order(primus: Run, project: Path) -> None:
     result = primus("direct", "--", "behave", "talk", "30000", cwd=project)
     assert [line.split()[1] for line in result.stdout.splitlines()] == [str(n) for n in range(30000)]

@@ -152,6 +152,11 @@ def test_an_experiment_adds_its_env_and_its_framework(primus: Run, assumed: dict
     assert rows["HF_TOKEN"]["value"] == "<secret>"
 
 
+def test_what_an_experiment_sets_counts_where_a_profile_asks(primus: Run, tmp_path: Path) -> None:
+    (tmp_path / "exp.yaml").write_text(EXPERIMENT.replace("env:", "env:\n  PRIMUS_DETERMINISTIC: 1"))
+    assert "PYTHONHASHSEED" in variables(primus, "--config", "exp.yaml", HF_TOKEN="hidden-hidden")
+
+
 @pytest.mark.parametrize("action", ["show", "explain"])
 @pytest.mark.parametrize("json_too", [(), ("--json",)])
 def test_no_secret_is_printed(action: str, json_too: tuple[str, ...], primus: Run, tmp_path: Path) -> None:
@@ -166,11 +171,11 @@ def test_no_secret_is_printed(action: str, json_too: tuple[str, ...], primus: Ru
 
 def test_a_gpu_that_nobody_knows_is_said_loudly_once(primus: Run, tmp_path: Path) -> None:
     tree = {
-        path: text.replace(f"device_id {0x75A0}\n", f"device_id {0x75B0}\n") for path, text in amd("MI350X").items()
+        path: text.replace(f"device_id {0x75A0}\n", f"device_id {0x75A8}\n") for path, text in amd("MI350X").items()
     }
     write(tmp_path / "new", base(), tree)
     text = primus("env", "show", "--assume-host", str(tmp_path / "new")).stdout
-    assert text.count("UNKNOWN GPU 1002:75b0") == 1
+    assert text.count("UNKNOWN GPU 1002:75a8") == 1
     assert "profile   base\n" in text
     known = primus("env", "show", "--assume-host", str(tmp_path / "new"), env={"PRIMUS_GPU_MODEL": "MI350X"}).stdout
     assert "profile   base > amd > MI350X\n" in known
@@ -178,7 +183,7 @@ def test_a_gpu_that_nobody_knows_is_said_loudly_once(primus: Run, tmp_path: Path
 
 def test_a_package_brings_the_profile_of_a_new_gpu(primus: Run, third_party: str, tmp_path: Path) -> None:
     tree = {
-        path: text.replace(f"device_id {0x75A0}\n", f"device_id {0x75B0}\n") for path, text in amd("MI350X").items()
+        path: text.replace(f"device_id {0x75A0}\n", f"device_id {0x75A8}\n") for path, text in amd("MI350X").items()
     }
     write(tmp_path / "new", base(), tree)
     rows = variables(primus, "--assume-host", str(tmp_path / "new"), PYTHONPATH=third_party)

@@ -15,7 +15,7 @@ from tests.core.machines import ZERO, local, mapped, port, roce_gids, routes
 from primus_core import facts
 from primus_core.facts import Facts, Port, Route
 from primus_core.host import HostRoot
-from primus_core.machine import network
+from primus_core.machine import interconnect, network
 from primus_core.machine.network import Choice
 
 ROUTES = routes(("0.0.0.0/0", "eno1", 100), ("10.1.0.0/16", "eno1", 100), ("172.17.0.0/16", "docker0", 0))
@@ -39,6 +39,10 @@ def values(choice: Choice) -> dict[str, str]:
 def roce(device: str, index: int, **more: object) -> dict[str, str]:
     gids = more.pop("gids", roce_gids(index))
     return port(device, layer="Ethernet", rate="400 Gb/sec (4X NDR)", gids=gids, **more)  # type: ignore[arg-type]
+
+
+def with_ports(*ports: Port) -> Facts:
+    return Facts({}, "", "", 0.0, "", 1, (), {}, HostRoot("/nowhere", {}), network=facts.Network(ports))
 
 
 def test_ports_are_read_with_what_they_are(tmp_path: Path) -> None:
@@ -134,6 +138,67 @@ def test_routes_are_read_from_both_tables(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ens1 GG HH 0001 0 0 x yy 0 0 0",
+        "ens1 00000000 00000000 0001 0 0 100 0000000000 0 0 0",
+        "ens1 00000000 00000000 0001 0 0 soon 00000000 0 0 0",
+        "ens1 0000000A 00000000 0001 0 0 100 FF00FF00 0 0 0",
+        "ens1 00000000 00000000 0001",
+    ],
+)
+def test_a_line_that_is_no_route_makes_none(tmp_path: Path, line: str) -> None:
+    tree = {"proc/net/route": f"Iface Destination\n{line}\n"}
+    assert read(tmp_path, tree).network == facts.Network()
+
+
+@pytest.mark.parametrize("prefix", ["GG", "ff", "0"])
+def test_a_line_that_is_no_route_of_ipv6_makes_none(tmp_path: Path, prefix: str) -> None:
+    zero = "0" * 32
+    line = f"{zero} {prefix} {zero} 00 {zero} 00000100 00000001 00000000 00000001 eth0"
+    assert read(tmp_path, {"proc/net/ipv6_route": line}).network == facts.Network()
+
+
+def test_a_metric_that_the_kernel_writes_signed_is_a_high_one(tmp_path: Path) -> None:
+    found = read(tmp_path, routes(("10.1.0.0/16", "eth0", -1), ("10.1.0.0/16", "eth1", 100)))
+    assert values(choose(found))["GLOO_SOCKET_IFNAME"] == "eth1"
+
+
+@pytest.mark.parametrize("name", ["9" * 200, "007", "٣", "1x"])
+def test_a_port_or_gid_that_has_no_number_is_passed_over(tmp_path: Path, name: str) -> None:
+    device = roce("mlx5_0", 0)
+    odd = {f"{machines.IB}/mlx5_0/ports/{name}/state": "4: ACTIVE", f"{machines.IB}/mlx5_0/ports/1/gids/{name}": ZERO}
+    assert read(tmp_path / "a", device, odd).network == read(tmp_path / "b", device).network
+
+
+def test_a_number_of_five_thousand_digits_stops_nothing() -> None:
+    huge = "9" * 5000  # in a capture: no file can be called so
+    assert interconnect._numbers((huge, "2", "10", "1")) == [1, 2, 10]
+
+
+@pytest.mark.parametrize(
+    "name", ["ev\x1b[31mil;rm -rf ~,x", "ev\nil", "mlx5_0,mlx5_1", "$(id)", "a" * 65, "mlx5 0", "mlx5_é"]
+)
+def test_a_device_whose_name_no_kernel_gives_is_noted_and_not_taken(tmp_path: Path, name: str) -> None:
+    chosen = choose(read(tmp_path, port(name), port("mlx5_0")), nnodes=1)
+    assert values(chosen) == {"NCCL_IB_HCA": "=mlx5_0:1"}
+    shown = ascii(name[:64])
+    assert chosen.notes == (f"not taken as network devices, since no kernel names one so: {shown}",)
+    assert chosen.notes[0].isprintable()
+
+
+def test_an_interface_whose_name_no_kernel_gives_is_noted_and_not_taken(tmp_path: Path) -> None:
+    odd = [(f"1{n}.0.0.0/8", f"e;{n}", 0) for n in range(5)]
+    hosts = {"etc/hosts": "fe80::1%$(id) zoned\nfe80::1% bare\n"}
+    found = read(tmp_path, routes(*odd), hosts)
+    chosen = choose(found)
+    assert chosen.variables == ()
+    assert chosen.notes[0].endswith("'e;0', 'e;1', 'e;2' and 2 more")
+    assert "'fe80::1%$(id)' names no interface" in choose(found, master="zoned").notes[1]
+    assert "no route to fe80::1;" in choose(found, master="bare").notes[1]
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
 @given(st.text(), st.text())
 def test_no_routing_table_stops_the_detection(tmp_path: Path, ipv4: str, ipv6: str) -> None:
@@ -180,9 +245,47 @@ def test_active_infiniband_ports_are_named_exactly_and_need_no_gid(tmp_path: Pat
 
 
 def test_infiniband_is_preferred_to_the_ethernet_beside_it(tmp_path: Path) -> None:
-    chosen = choose(read(tmp_path, port("mlx5_0"), roce("mlx5_1", 1)), nnodes=1)
+    found = read(tmp_path, port("mlx5_0"), roce("mlx5_1", 1))
+    chosen = choose(found, nnodes=1)
     assert values(chosen) == {"NCCL_IB_HCA": "=mlx5_0:1"}
     assert chosen.variables[0].why.endswith("; without mlx5_1:1 (not InfiniBand)")
+    left = "NCCL uses the InfiniBand ports, and not those of another kind: mlx5_1:1; NCCL_IB_HCA chooses others"
+    assert chosen.notes == (left,)
+    assert choose(found, nnodes=1, NCCL_IB_HCA="mlx5_1").notes == (), "the person has chosen"
+
+
+IB, ROCE = "InfiniBand", "Ethernet"
+
+
+@pytest.mark.parametrize(
+    ("ports", "kind"),
+    [
+        ({ROCE: (400, 8), IB: (40, 1)}, ROCE),
+        ({ROCE: (400, 8), IB: (200, 1)}, ROCE),
+        ({ROCE: (400, 8), IB: (400, 1)}, ROCE),
+        ({ROCE: (25, 1), IB: (400, 8)}, IB),
+        ({ROCE: (200, 2), IB: (200, 8)}, IB),
+        ({ROCE: (400, 1), IB: (200, 8)}, IB),
+        ({ROCE: (400, 1), IB: (100, 8)}, IB),
+        ({ROCE: (100, 8), IB: (200, 2)}, IB),
+        ({ROCE: (400, 8), IB: (400, 8)}, IB),
+        ({ROCE: (0, 2), IB: (0, 1)}, IB),
+    ],
+)
+def test_of_two_fabrics_the_faster_is_taken_and_the_other_is_noted(
+    ports: Mapping[str, tuple[int, int]], kind: str
+) -> None:
+    everything = tuple(
+        Port(f"{layer[:3].lower()}_{number}", 1, True, layer, float(rate), 3 if layer == ROCE else -1)
+        for layer, (rate, count) in ports.items()
+        for number in range(count)
+    )
+    chosen = choose(with_ports(*everything), nnodes=1)
+    taken = [port for port in everything if port.link_layer == kind]
+    assert values(chosen)["NCCL_IB_HCA"] == "=" + ",".join(f"{port.device}:1" for port in taken)
+    others = ", ".join(f"{port.device}:1" for port in everything if port.link_layer != kind)
+    assert len(chosen.notes) == 1
+    assert f"of another kind: {others};" in chosen.notes[0]
 
 
 def test_slow_ports_for_management_are_left_out_with_a_reason(tmp_path: Path) -> None:
@@ -218,9 +321,28 @@ def test_ethernet_ports_without_a_gid_are_left_out(tmp_path: Path) -> None:
     assert alone == Choice(notes=("no adapter is chosen for NCCL: without irdma0:1 (no RoCE v2 GID)",))
 
 
-def test_ports_that_are_all_down_give_nothing(tmp_path: Path) -> None:
-    down = port("mlx5_0", state="1: DOWN", physical="3: Disabled")
-    assert choose(read(tmp_path, down), nnodes=1) == Choice()
+def test_ports_that_are_all_down_give_nothing_but_a_note(tmp_path: Path) -> None:
+    found = read(tmp_path, *(port(f"mlx5_{n}", state="1: DOWN", physical="3: Disabled") for n in (0, 1)))
+    note = "all InfiniBand and RoCE ports are DOWN (mlx5_0:1, mlx5_1:1): between nodes, NCCL goes over TCP"
+    assert choose(found, nnodes=1) == Choice(notes=(note,))
+    assert choose(found, nnodes=1, has_gpus=False) == Choice()
+
+
+def test_a_rail_that_is_missing_among_its_like_is_named(tmp_path: Path) -> None:
+    down = {"state": "1: DOWN", "physical": "2: Polling"}
+    found = read(
+        tmp_path,
+        *(port(f"mlx5_{number}") for number in (0, 1)),
+        port("mlx5_2", rate="10 Gb/sec (4X SDR)", **down),  # type: ignore[arg-type]  # so slow until there is a link
+        port("mlx5_0", number=2, **down),  # type: ignore[arg-type]  # second ports are often unused
+        port("bnxt_re0", layer="Ethernet", driver="bnxt_en", **down),  # type: ignore[arg-type]
+    )
+    note = "DOWN: mlx5_2:1; NCCL is left with 2 ports: is a cable missing?"
+    assert choose(found, nnodes=1).notes == (note,)
+    assert choose(found, nnodes=1, NCCL_IB_HCA="=mlx5_0:1,mlx5_1:1").notes == (), "the person does without"
+    assert choose(found, nnodes=1, NCCL_IB_HCA="bnxt").notes == (
+        "DOWN: bnxt_re0:1; NCCL is left with 0 ports: is a cable missing?",
+    )
 
 
 def test_the_gid_is_that_of_the_ports_which_the_person_chose(tmp_path: Path) -> None:
@@ -261,8 +383,7 @@ def test_the_adapters_that_are_named_are_those_that_nccl_takes(
 ) -> None:
     everything = [Port(name, number, True, "InfiniBand", 400.0) for name, number in ports]
     active = data.draw(st.sets(st.sampled_from(everything), min_size=1))
-    shown = tuple(port._replace(active=port in active) for port in everything)
-    here = Facts({}, "", "", 0.0, "", 1, (), {}, HostRoot("/nowhere", {}), network=facts.Network(shown))
+    here = with_ports(*(port._replace(active=port in active) for port in everything))
     said = values(choose(here, nnodes=1))["NCCL_IB_HCA"]
     assert {port for port in everything if network.selects(said, port)} == active
 
@@ -302,12 +423,52 @@ def test_where_no_interface_is_found_none_is_set_and_a_note_says_why(tmp_path: P
     assert chosen.notes == (f"no interface to MASTER_ADDR {master}: {why}; {advice}",)
 
 
-@pytest.mark.parametrize("name", ["lo", "docker0", "br-1a2b3c", "veth12ab", "virbr0", "cni0", "flannel.1", "cali12"])
+CONTAINERS = (
+    "docker0",
+    "docker_gwbridge",
+    "br-1a2b3c4d5e6f",
+    "veth12ab",
+    "virbr0",
+    "podman1",
+    "lxcbr0",
+    "vnet3",
+    "lxc12ab",
+)
+PODS = (
+    "cni0",
+    "cni-podman0",
+    "flannel.1",
+    "cali12",
+    "cilium_host",
+    "cilium_vxlan",
+    "vxlan.calico",
+    "tunl0",
+    "kube-bridge",
+)
+
+
+@pytest.mark.parametrize("name", ["lo", *CONTAINERS, *PODS])
 def test_no_interface_of_containers_is_taken(tmp_path: Path, name: str) -> None:
     assert choose(read(tmp_path, routes(("10.1.0.0/16", name, 0)))).variables == ()
 
 
-@pytest.mark.parametrize("name", ["br0", "bond0", "bond0.100", "enp1s0f0np0", "ib0", "locale0"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "br0",
+        "br-ex",
+        "br-bond0",
+        "br-1a2b3c",
+        "vmbr0",
+        "bond0",
+        "bond0.100",
+        "enp1s0f0np0",
+        "ib0",
+        "locale0",
+        "tun0",
+        "tap0",
+    ],
+)
 def test_every_other_interface_is(tmp_path: Path, name: str) -> None:
     assert values(choose(read(tmp_path, routes(("10.1.0.0/16", name, 0)))))["GLOO_SOCKET_IFNAME"] == name
 

@@ -88,13 +88,6 @@ def test_a_section_that_only_the_command_line_names_is_placed_there() -> None:
     assert document.where(("trainng",)) == "command line: trainng.steps=1"
 
 
-@pytest.mark.parametrize("word", ["hub.api_key=abc", "--hf_token=abc", "a=hf_" + "x" * 24, "url=https://u:p@host/"])
-def test_a_secret_on_the_command_line_is_refused_without_repeating_it(word: str) -> None:
-    error = refused(word)
-    assert "holds a secret" in error.what
-    assert word.partition("=")[2] not in str(error).replace("'${NAME}'", "")
-
-
 @pytest.mark.parametrize("word", ["moe.token_dispatcher_type=alltoall", "eos_token=</s>", "text_key=body", "tokens=5"])
 def test_a_setting_that_only_sounds_like_a_secret_is_taken(word: str) -> None:
     assert overrides.parse([word], {}).data

@@ -19,7 +19,7 @@ FOLDER = Path(profiles.__file__).parent / "data" / "profiles"
 BUILT_IN = {path.stem: read(str(path)) for path in sorted(FOLDER.glob("*.toml"))}
 ROWS = [pytest.param(row, id=f"{name}: {row.name}") for name, profile in BUILT_IN.items() for row in profile.rows]
 
-UNKNOWN = {path: text.replace(f"device_id {0x75A0}\n", f"device_id {0x75B0}\n") for path, text in amd("MI350X").items()}
+UNKNOWN = {path: text.replace(f"device_id {0x75A0}\n", f"device_id {0x75A8}\n") for path, text in amd("MI350X").items()}
 
 
 def machine(root: Path, *trees: Mapping[str, str], **environ: str) -> Facts:
@@ -115,9 +115,9 @@ def test_a_person_may_want_no_profile(tmp_path: Path) -> None:
 def test_a_gpu_that_nobody_knows_gets_base_and_one_loud_note(tmp_path: Path) -> None:
     here = machine(tmp_path, UNKNOWN)
     assert chain(here) == ["base"]
-    notes = [note for note in (*here.notes, *profiles.select(here)[1]) if "1002:75b0" in note]
+    notes = [note for note in (*here.notes, *profiles.select(here)[1]) if "1002:75a8" in note]
     assert len(notes) == 1
-    assert notes[0].startswith("UNKNOWN GPU 1002:75b0")
+    assert notes[0].startswith("UNKNOWN GPU 1002:75a8")
     assert "PRIMUS_GPU_MODEL" in notes[0]
     alone = profiles.select(here._replace(notes=()))[1]
     assert len(alone) == 1, "also where the facts say nothing"
@@ -133,7 +133,12 @@ def test_profiles_differ_where_the_hardware_does(tmp_path: Path) -> None:
     assert both["GPU_MAX_HW_QUEUES"] == "2"
     assert {m: v.items() - both.items() for m, v in here.items()} == {
         "MI210": {("HSA_FORCE_FINE_GRAIN_PCIE", "1")},
-        "MI300X": {("HSA_NO_SCRATCH_RECLAIM", "1"), ("RCCL_MSCCL_ENABLE", "0")},
+        "MI300X": {
+            ("HSA_NO_SCRATCH_RECLAIM", "1"),
+            ("NVTE_CK_IS_V3_ATOMIC_FP32", "1"),
+            ("RCCL_MSCCLPP_ENABLE", "0"),
+            ("RCCL_MSCCL_ENABLE", "0"),
+        },
         "MI355X": {("HSA_NO_SCRATCH_RECLAIM", "1"), ("RCCL_WARP_SPEED_AUTO", "0"), ("NVTE_ROCM_ENABLE_MXFP8", "1")},
     }
 
@@ -165,7 +170,12 @@ def test_a_row_for_a_range_of_rocm_needs_a_version_in_it(version: str, there: bo
 
 
 def test_determinism_is_asked_for_in_the_environment_or_by_an_option(tmp_path: Path) -> None:
-    wanted = {"NCCL_ALGO": "Ring", "ROCBLAS_DEFAULT_ATOMICS_MODE": "0", "TORCH_COMPILE_DISABLE": "1"}
+    wanted = {
+        "NCCL_ALGO": "Ring",
+        "PRIMUS_TURBO_AUTO_TUNE": "0",
+        "ROCBLAS_DEFAULT_ATOMICS_MODE": "0",
+        "TORCH_COMPILE_DISABLE": "1",
+    }
     here = machine(tmp_path, amd("MI300X"))
     assert not wanted.keys() & values(here).keys()
     asked = here._replace(environ={"PRIMUS_DETERMINISTIC": "1"})
@@ -196,7 +206,7 @@ def test_a_persons_file_that_extends_another_stands_on_that(tmp_path: Path) -> N
 
 
 def test_a_package_brings_a_gpu_by_its_pci_id(tmp_path: Path) -> None:
-    profile(tmp_path / "p", 'name = "MI350P"\nextends = "amd"\npci_ids = ["1002:75B0"]\n')
+    profile(tmp_path / "p", 'name = "MI350P"\nextends = "amd"\npci_ids = ["1002:75A8"]\n')
     theirs = Folder(str(tmp_path / "p"), "acme-primus 2.1.0")
     here = machine(tmp_path / "m", UNKNOWN)
     selected, notes = profiles.select(here, [theirs])
@@ -251,14 +261,26 @@ WRONG = {
     "no value": ('[[variable]]\nname = "A"\n', "A needs a value, or unset = true"),
     "both": (ROW + "unset = true\n", "A needs a value, or unset = true"),
     "no variable's name": ('[[variable]]\nname = "A B"\nvalue = "1"\n', "'A B' cannot be set by a profile"),
+    "an escape": ('[[variable]]\nname = "A\\u001b[31m"\nvalue = "1"\n', r"'A\x1b[31m' cannot be set by a profile"),
     "Primus's own": ('[[variable]]\nname = "RANK"\nvalue = "1"\n', "'RANK' cannot be set by a profile"),
     "twice": (ROW + ROW, "A is there twice"),
     "an unknown condition": (ROW + 'when = { arch = "gfx942" }\n', "'arch' is no condition"),
     "a wrong condition": (ROW + 'when = { deterministic = "1" }\n', "that takes true or false"),
     "an empty condition": (ROW + "when = { nic = [] }\n", "that takes text"),
     "no version": (ROW + 'when = { rocm = "6.2" }\n', "that is no version"),
+    "a release that is compatible with any": (
+        ROW + 'when = { rocm = "~=6" }\n',
+        "[[variable]] 1 (A): when rocm = '~=6'",
+    ),
+    "an order of a family": (
+        ROW + 'when = { cuda = [">=12", ">=6.*"] }\n',
+        "(A): when cuda = '>=6.*': that is no version",
+    ),
+    "a version without an end": (ROW + f'when = {{ rocm = ">={"9" * 5000}" }}\n', "that is no version"),
+    "every version": (ROW + 'when = { rocm = "" }\n', "that is no version"),
+    "lists without an end": ("x = " + "[" * 20000, "cannot be read"),
     "no row": ("variable = [1]\n", "1 is no row"),
-    "no PCI id": ('pci_ids = ["75b0"]\n', "is no PCI id"),
+    "no PCI id": ('pci_ids = ["75a8"]\n', "is no PCI id"),
 }
 
 
@@ -269,7 +291,7 @@ def test_a_wrong_file_is_refused_with_its_name_and_what_is_wrong(what: str, tmp_
     with pytest.raises(ConfigError) as caught:
         read(path)
     assert caught.value.where.startswith(path)
-    assert message in caught.value.what
+    assert message in f"{caught.value.where}: {caught.value.what}"
 
 
 def test_rows_of_one_name_with_different_conditions_are_alternatives(tmp_path: Path) -> None:
@@ -278,6 +300,25 @@ def test_rows_of_one_name_with_different_conditions_are_alternatives(tmp_path: P
     )
     path = profile(tmp_path, text)
     assert values(machine(tmp_path / "m", amd("MI300X")), "", path)["A"] == "gfx942"
+
+
+def test_of_rows_of_one_name_the_last_that_holds_wins_also_where_it_takes_away(tmp_path: Path) -> None:
+    head = '[[variable]]\nname = "GPU_MAX_HW_QUEUES"\n'
+    there, gone = head + 'value = "9"\nwhen = { architecture = "gfx942" }\n', head + "unset = true\n"
+    here = machine(tmp_path / "m", amd("MI300X"))
+    when = 'when = { framework = "megatron" }\n'
+    last_unset, last_set = profile(tmp_path, there + gone + when), profile(tmp_path, gone + when + there, "other.toml")
+    assert "GPU_MAX_HW_QUEUES" not in values(here, "megatron", last_unset)
+    assert values(here, "torchtitan", last_unset)["GPU_MAX_HW_QUEUES"] == "9"
+    assert values(here, "megatron", last_set)["GPU_MAX_HW_QUEUES"] == "9"
+
+
+@pytest.mark.parametrize("wanted", [">=6.2,<7", "~=6.2", "==6.*", "!=6.3", " >= 6.2 , < 7 "])
+def test_a_range_is_written_as_pip_writes_it(wanted: str, tmp_path: Path) -> None:
+    path = profile(tmp_path, ROW + f'when = {{ rocm = "{wanted}" }}\n')
+    here = machine(tmp_path / "m", amd("MI300X"))
+    assert "A" in values(here, "", path)
+    assert "A" not in values(here._replace(rocm="6..4"), "", path), "what the machine says is no version"
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:

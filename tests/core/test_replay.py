@@ -80,7 +80,6 @@ def first(spoken: Spoken, workplace: Path) -> Path:
         "OMP_NUM_THREADS": "3",
         "PLACE": "there",
         "MESSAGE": "two\nlines",
-        "HF_TOKEN": "the-first-token",
         "SSH_TTY": "1",
     }
     words = ("--env", "COLOUR=red", "--env", "MY_TOKEN=the-second-token", "--patch", "fix.py")
@@ -198,7 +197,7 @@ def test_a_replay_can_be_replayed(primus: Run, spoken: Spoken, first: Path, work
     assert "plan" in found["equal"]
     assert [row for row in found["differences"] if row["category"] == "config"] == []
     changed = json.loads(primus("runs", "diff", str(first), str(newest), "--json").stdout)["differences"]
-    assert [row["name"] for row in changed if row["name"] != "HF_TOKEN"] == []
+    assert [row["name"] for row in changed] == []
     why = {v["name"]: v["why"] for v in load(str(newest)).plan["environment"] if v["origin"] == "replay"}
     assert why["COLOUR"] == "--env: given for this run"
 
@@ -217,6 +216,21 @@ def test_scripts_run_from_the_copies_when_the_originals_are_gone(spoken: Spoken,
     assert again["environ"]["FROM_HOOK"] == "speak in there"
     assert "primus: hook config/hooks/01-say.sh" in again["stderr"]
     assert "primus: patch config/patches/02-fix.py" in again["stderr"]
+
+
+def test_python_hooks_run_from_their_copies_too(spoken: Spoken, workplace: Path) -> None:
+    (workplace / "primus.yaml").write_text("plugins: [./tasks.py, ./watch.py]\n")
+    text = "from primus_core import hookimpl\n@hookimpl\ndef before_launch(run): open('{}', 'a').write(run.task)\n"
+    told = workplace.parent / "told"
+    (workplace / "watch.py").write_text(text.format(told))
+    spoken("direct", "--", "speak")
+    (workplace / "watch.py").write_text(text.format(workplace.parent / "told-today"))
+    for _ in range(2):
+        spoken("replay", "latest")
+    assert told.read_text() == "speak" * 3
+    assert not (workplace.parent / "told-today").exists()
+    copies = run_of(workplace, "speak") / "config/hooks"
+    assert [path.name for path in copies.glob("plugin*")] == ["plugin-01-watch.py"]
 
 
 def test_hooks_of_today_do_not_run(spoken: Spoken, first: Path, workplace: Path) -> None:
@@ -324,7 +338,7 @@ def test_a_dry_run_shows_the_replay_and_does_nothing(primus: Run, first: Path, w
         (("replay", "RUN", "steps=9"), "steps=9"),
         (("replay",), "RUN"),
         (("replay", "nothing"), "there is no run 'nothing'"),
-        (("replay", "RUN", "--json"), "--json goes with --dry-run"),
+        (("replay", "RUN", "--json"), "--json goes with --check or --dry-run"),
         (("replay", "RUN", "--chekc"), "--check"),
     ],
 )
@@ -355,8 +369,15 @@ def test_a_secret_that_the_run_had_is_asked_for(primus: Run, first: Path, workpl
     assert result.returncode == FAILED
     assert "blocking  secret: MY_TOKEN: <secret> → not set: export it" in result.stderr
     assert "MY_TOKEN: <secret> then, not set: export it here" in result.stderr
-    assert "HF_TOKEN" not in result.stderr.replace("note      environment: HF_TOKEN", ""), "no part of the plan"
+    assert "HF_TOKEN" not in result.stderr.replace("warning   environment: HF_TOKEN", ""), "no part of the plan"
     assert everything(workplace) == before
+
+
+def test_a_secret_that_only_the_person_had_is_missed_aloud(spoken: Spoken, primus: Run, workplace: Path) -> None:
+    spoken("direct", "--", "speak", env={"HF_TOKEN": "of-the-hub"})
+    result = primus("replay", "speak", "--check", cwd=workplace)
+    assert result.returncode == 0
+    assert "warning   environment: HF_TOKEN: <secret> → not set" in result.stdout
 
 
 def test_a_secret_of_the_experiment_is_asked_for_by_its_variable(primus: Run, trained: Path, third_party: str) -> None:
@@ -471,6 +492,11 @@ def test_a_missing_backend_blocks_even_when_forced_it_says_why(
     assert "blocking  backend: countdown: acme_primus.countdown → not installed here" in result.stderr
     assert everything(trained.parent) == before
     assert primus("replay", str(trained), "--force", env={"API_KEY": "and-the-variable"}).returncode == 1
+
+
+def test_metadata_of_another_hand_are_no_bug_of_ours(primus: Run, first: Path) -> None:
+    (first / "metadata.json").write_text(json.dumps({**metadata(first), "last_step": 3, "last_loss": None}))
+    assert primus("replay", str(first), "--check", env={"MY_TOKEN": "x-second-token"}).stderr == ""
 
 
 def test_a_missing_file_of_tasks_blocks(primus: Run, first: Path, workplace: Path) -> None:

@@ -279,6 +279,14 @@ def test_a_failing_hook_stops_the_launch_with_its_exit_code(primus: Run, stage: 
     assert record["first_failure"]["what"] == "hook hooks/1.sh: exit code 7"
 
 
+def test_a_hook_that_fails_in_silence_is_not_blamed_with_anothers_words(primus: Run, stage: Path) -> None:
+    write(stage / "hooks/1.sh", "echo said by the first\n")
+    write(stage / "hooks/2.sh", "exit 4\n")
+    result = primus("direct", "--", "show", cwd=stage)
+    assert result.returncode == 4
+    assert "said by the first" not in result.stderr.partition("hook hooks/2.sh failed")[2]
+
+
 @pytest.mark.parametrize("script", ["exit 2\n", "kill -9 $$\n"])
 def test_a_hook_may_not_skip_itself_and_a_killed_one_stops_too(primus: Run, stage: Path, script: str) -> None:
     write(stage / "hooks/1.sh", script)
@@ -354,7 +362,7 @@ def test_a_signal_during_a_hook_ends_it_at_once_and_nothing_is_launched(
         (("--patch", "fix.txt"), ["--patch fix.txt: neither a bash nor a Python file", "*.sh or *.py"]),
         (("--patch", "hooks"), ["neither a bash nor a Python file"]),
         (("--hooks", "hoks"), ["there is no folder of hooks", "hoks", "did you mean 'hooks'?"]),
-        (("--hooks", "fix.sh"), ["there is no folder of hooks"]),
+        (("--hooks", "fix.sh"), ["is no folder of hooks", "--patch FILE"]),
     ],
 )
 def test_what_is_not_there_is_refused_before_anything_happens(
@@ -370,6 +378,16 @@ def test_what_is_not_there_is_refused_before_anything_happens(
         assert word in result.stderr
     assert listing(stage) == before
     assert primus("hooks", "list", *options, cwd=stage).returncode == 2
+
+
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("/gone/check.sh"), os.mkfifo])
+def test_a_hook_that_cannot_be_read_is_not_passed_over(primus: Run, stage: Path, make: Any) -> None:
+    make(stage / "hooks/0_check.sh")
+    for words in (("direct", "--", "show"), ("direct", "--dry-run", "--", "show"), ("hooks", "list", "show")):
+        result = primus(*words, cwd=stage)
+        assert result.returncode == 2
+        assert "hooks/0_check.sh' cannot be run" in result.stderr
+    assert not (stage / "output").exists()
 
 
 def test_a_dry_run_lists_all_and_runs_none(primus: Run, stage: Path) -> None:
@@ -429,6 +447,8 @@ def test_hooks_list_shows_them_in_their_order(primus: Run, stage: Path) -> None:
     ]  # fmt: skip
     assert not (stage / "ran").exists()
     assert "no hooks here" in primus("hooks", "list", cwd=stage / "given").stdout
+    assert "did you mean 'show'?" in primus("hooks", "list", "shwo", cwd=stage).stderr
+    assert "--config gone.yaml: there is no such file" in primus("hooks", "list", "--config", "gone.yaml").stderr
 
 
 def test_a_run_without_scripts_has_no_folder_for_them(primus: Run, stage: Path) -> None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import string
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from primus_core.errors import RequestError
 from primus_core.secrets import (
     MAY_HIDE_SECRET,
+    is_maskable,
     is_secret_key,
     is_secret_name,
     looks_secret,
+    quoted,
     redact,
     redact_text,
     redact_words,
+    refuse_secrets,
     secret_values,
     spelt,
 )
@@ -48,20 +53,78 @@ SHAPES = [
         "github_token",
         "TOKEN",
         "OPENAI_KEY",
+        "OPENAI_API_KEYS",
+        "OPENAI_API_KEY_2",
+        "API_KEY2",
+        "API_KEY_PROD",
+        "HF_TOKENS",
+        "HF_TOKEN_PROD",
+        "PASSWORDS",
+        "DB_PASS",
+        "SMTP_PASS",
+        "SSHPASS",
+        "MYAPP_CREDS",
+        "SECRETKEY",
+        "PRIVATEKEY",
+        "ACCESSKEY",
+        "MY_APIKEYS",
+        "SSH_KEY_RSA",
+        "GITHUB_PAT",
+        "REDISCLI_AUTH",
+        "AUTHORIZATION",
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "VAULT_SECRET_ID",
     ],
 )
 def test_a_variable_whose_name_says_so_holds_a_secret(name: str) -> None:
     assert is_secret_name(name)
 
 
-@pytest.mark.parametrize(
-    "name", ["PATH", "PWD", "OLDPWD", "TOKENIZERS_PARALLELISM", "KEYBOARD", "NCCL_DEBUG", "MONKEY", "SSH_AUTH_SOCK", ""]
-)
+ORDINARY = [
+    *("PATH", "PWD", "OLDPWD", "TOKENIZERS_PARALLELISM", "KEYBOARD", "NCCL_DEBUG", "MONKEY", "SSH_AUTH_SOCK", ""),
+    *("PASSES", "COMPASS", "BYPASS", "NUM_PASSES", "FORWARD_PASS", "XAUTHORITY", "MAX_TOKENS", "TRAIN_TOKENS"),
+    *("SORT_KEY", "SORT_KEYS", "TEXT_KEY", "SSH_PUBLIC_KEY", "EOS_TOKEN", "AWS_ACCESS_KEY_ID", "HF_TOKEN_PATH"),
+    *("AWS_WEB_IDENTITY_TOKEN_FILE", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "GIT_ASKPASS", "SSH_ASKPASS"),
+    *("NCCL_IB_HCA", "LESSKEY", "FILE_PAT", "AUTHOR", "KEYS", "PATTERN", "KRB5CCNAME", "XDG_SESSION_ID"),
+]
+
+
+@pytest.mark.parametrize("name", ORDINARY)
 def test_other_variables_do_not(name: str) -> None:
     assert not is_secret_name(name)
 
 
-@pytest.mark.parametrize("key", ["api_key", "hf_token", "token", "password", "hub.auth-token", "private_key"])
+@given(
+    st.sampled_from(["API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "PASSWORD", "HF_TOKEN", "SECRET", "CREDS", "APIKEY"]),
+    st.sampled_from(["", "MY_", "OPENAI_", "A1_"]),
+    st.sampled_from(["", "S", "2", "_2", "_PROD", "_RSA"]),
+    st.booleans(),
+)
+def test_a_secrets_name_may_be_a_plural_have_a_number_or_say_more(
+    name: str, before: str, after: str, lower: bool
+) -> None:
+    whole = before + name.removesuffix("S" if after == "S" else "") + after
+    assert is_secret_name(whole.lower() if lower else whole)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "api_key",
+        "hf_token",
+        "token",
+        "password",
+        "hub.auth-token",
+        "private_key",
+        "apiKey",
+        "db_pass",
+        "github_pat",
+        "api_keys",
+        "accessToken",
+        "hf_tokens",
+        "X-Api-Key",
+    ],
+)
 def test_a_config_key_may_hold_a_secret(key: str) -> None:
     assert is_secret_key(key)
 
@@ -76,6 +139,14 @@ def test_a_config_key_may_hold_a_secret(key: str) -> None:
         "moe_token_dispatcher_type",
         "num_tokens",
         "flops_per_token",
+        "train_tokens",
+        "tokenizer",
+        "max-tokens",
+        "token-count",
+        "hf-token-file",
+        "password_file",
+        "forward_pass",
+        "auth",
         "lr",
         "",
     ],
@@ -97,6 +168,41 @@ def test_a_password_in_a_url_is_masked_and_its_user_and_host_are_not() -> None:
     assert redact("tcp://host:29500 mail@x") == "tcp://host:29500 mail@x"
 
 
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("https://pypiSEKRET99@host/simple", "pypiSEKRET99"),
+        ("https://5f1c9a77e05f1c9a77e0@sentry.io/1", "5f1c9a77e05f1c9a77e0"),
+        ("https://x-access-token:sEKRET1@github.com/a/b", "sEKRET1"),
+        ("https://sEKRET-1-ab:@host", "sEKRET-1-ab"),
+        ("Authorization: Bearer sEKRET1.x-y", "sEKRET1.x-y"),
+        ('{"Authorization": "Basic dXNlcjpwYXNz"}', "dXNlcjpwYXNz"),
+        ('"{\\"authorization\\": \\"token sEKRET1\\"}"', "sEKRET1"),
+        ("bearer 5f1c9a77e05f1c9a77e0,", "5f1c9a77e05f1c9a77e0"),
+        ("AccountName=me;AccountKey=ab+c/d==;EndpointSuffix=core", "ab+c/d=="),
+    ],
+)
+def test_a_secret_is_known_by_what_stands_before_it(text: str, secret: str) -> None:
+    assert redact(text) == text.replace(secret, "<secret>")
+    assert looks_secret(text)
+    assert MAY_HIDE_SECRET.search(text.encode())
+    assert secret_values({"HARMLESS": text}) == tuple(v for v in (secret,) if len(v) > 5) or "+" in secret
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ssh://git@github.com/a.git https://me@host https://jsmith42@dev.azure.com/x git@github.com:a/b",
+        "http://host12345678Ab:8080/x@y",
+        "Bearer of bad news; the bearer token; Basic authentication",
+        "Authorization: required",
+        "Authorization: Bearer $TOKEN, Authorization: Bearer ${TOKEN}",
+    ],
+)
+def test_what_only_looks_similar_is_left(text: str) -> None:
+    assert redact(text) == text
+
+
 @given(st.text(max_size=60))
 def test_the_cheap_look_misses_nothing_that_would_be_masked(text: str) -> None:
     if redact(text) != text:
@@ -104,7 +210,11 @@ def test_the_cheap_look_misses_nothing_that_would_be_masked(text: str) -> None:
 
 
 @given(
-    secrets=st.lists(st.text(min_size=6, max_size=12).filter(lambda s: s not in "<secret>"), min_size=1, max_size=3),
+    secrets=st.lists(
+        st.text(min_size=6, max_size=12).filter(lambda s: s not in "<secret>" and is_maskable(s)),
+        min_size=1,
+        max_size=3,
+    ),
     text=st.text(max_size=20),
 )
 def test_no_known_value_is_left_in_a_text(secrets: list[str], text: str) -> None:
@@ -125,6 +235,28 @@ def test_each_line_of_a_long_secret_counts() -> None:
     assert redact("log: MIIabcdef", values) == "log: <secret>"
 
 
+@pytest.mark.parametrize(
+    "value", ["/data/models", "~/.token", "./a/b/c", "/tmp/abcdef", "1234567", "-0.123456", "3000000", "false", "short"]
+)
+def test_a_value_that_stands_in_every_log_is_not_masked_wherever_it_stands(value: str) -> None:
+    assert not is_maskable(value)
+    assert secret_values({"A_SECRET": value}) == ()
+
+
+@pytest.mark.parametrize(
+    "value", ["/aB3+dE/fGh", "wJalrXUtnFEMI/K7MDENG", "1234567890123456", "5f1c9a77e0", "truetrue"]
+)
+def test_a_value_that_only_begins_like_a_path_or_a_number_is(value: str) -> None:
+    assert is_maskable(value)
+
+
+def test_each_of_a_list_of_secrets_counts() -> None:
+    assert set(secret_values({"API_KEYS": "first-1,second-2"})) == {"first-1,second-2", "first-1", "second-2"} | spelt(
+        ["first-1,second-2"]
+    )
+    assert "service_account" not in secret_values({"CREDENTIALS": '{"type":"service_account","id":"x"}'})
+
+
 def test_a_password_in_the_url_of_any_variable_is_a_value_to_hide() -> None:
     assert secret_values({"HTTP_PROXY": "http://me:hunter22@proxy:80"}) == ("hunter22",)
 
@@ -139,18 +271,92 @@ def test_a_password_in_the_url_of_any_variable_is_a_value_to_hide() -> None:
         (["x", "known-value"], ["x", "<secret>"]),
         (["--moe-token-dispatcher-type", "alltoall"], ["--moe-token-dispatcher-type", "alltoall"]),
         (["eos_token=</s>", "lr=1"], ["eos_token=</s>", "lr=1"]),
+        (["--env=HF_TOKEN=abc=", "--x=known-value"], ["--env=HF_TOKEN=<secret>", "--x=<secret>"]),
+        (["--use-auth-token", "true", "--token", "$HF_TOKEN"], ["--use-auth-token", "true", "--token", "$HF_TOKEN"]),
     ],
 )
 def test_a_command_line_is_safe_to_show_and_otherwise_as_typed(words: list[str], safe: list[str]) -> None:
     assert redact_words(words, ("known-value",)) == tuple(safe)
 
 
-@given(st.text(min_size=6, max_size=20))
-def test_a_value_is_known_as_json_and_repr_write_it_too(value: str) -> None:
+WORDS_WITH_SECRETS = [
+    ["hub.api_key=abc"],
+    ["--hf_token=abc"],
+    ["show", "--hf-token", "wSEKRET1"],
+    ["--token=wSEKRET2"],
+    ["HF_TOKEN=wSEKRET2"],
+    ["--env=HF_TOKEN=wSEKRET2"],
+    ["--export=ALL,HF_TOKEN=wSEKRET2"],
+    ["a=hf_" + "x" * 24],
+    ["url=https://u:wSEKRET@host/"],
+    ["--header", "Authorization: Bearer wSEKRET2"],
+]
+
+
+@pytest.mark.parametrize("words", WORDS_WITH_SECRETS)
+def test_a_secret_in_a_tasks_words_is_refused_without_repeating_it(words: list[str]) -> None:
+    with pytest.raises(RequestError) as caught:
+        refuse_secrets(words)
+    assert "holds a secret" in caught.value.what
+    assert "export it" in caught.value.fix
+    for secret in ("abc", "SEKRET", "hf_x"):
+        assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--tokenizer", "x", "--max-tokens", "4096", "--token-count", "7", "--eos-token", "<|end|>"],
+        ["--hf-token-file", "some/where", "--password-stdin", "x"],
+        ["--hf-token", "$TOKEN", "api_key=${API_KEY}", "--token=$TOKEN"],
+        ["--use-auth-token", "true", "--token", "12", "--token", "/run/secrets/hf", "--token=<|im|>"],
+        ["--token", "--next", "x", "--", "KEY=value"],
+        ["moe.token_dispatcher_type=alltoall", "eos_token=</s>", "text_key=body", "tokens=5B"],
+        ["--text", "the token: abcdefgh", "a sentence"],
+    ],
+)
+def test_words_that_only_sound_like_a_secret_are_a_tasks_own(words: list[str]) -> None:
+    refuse_secrets(words)
+
+
+@given(st.lists(st.text(max_size=12), max_size=5))
+def test_any_words_without_a_secret_are_shown_as_they_are(words: list[str]) -> None:
+    if not any("://" in word or "=" in word or word.startswith("--") for word in words):
+        assert redact_words(words) == tuple(words)
+        refuse_secrets(words)
+
+
+@pytest.mark.parametrize(
+    ("value", "key", "shown"),
+    [
+        ({"HF_TOKEN": "SEKRET36", "A": 1}, "env", "{'HF_TOKEN': '<secret>', 'A': 1}"),
+        ("HF_TOKEN=SEKRET38", "env", "'HF_TOKEN=<secret>'"),
+        (["HF_TOKEN=SEKRET38", 3], "env", "['HF_TOKEN=<secret>', 3]"),
+        ([{"x": {"api_key": 123456}}], "env", "[{'x': {'api_key': '<secret>'}}]"),
+        ("A=1 HF_TOKEN=SEKRET38", "env", "'A=1 HF_TOKEN=<secret>'"),
+        ("SEKRET", "hf-token", "'<secret>'"),
+        (["SEKRET"], "api-keys", "['<secret>']"),
+        ("many", "nnodes", "'many'"),
+        (None, "hf-token", "None"),
+    ],
+)
+def test_an_error_quotes_a_config_without_the_secrets_in_it(value: object, key: str, shown: str) -> None:
+    assert quoted(value, key) == shown
+
+
+@given(st.text(min_size=6, max_size=20).filter(is_maskable))
+def test_a_value_is_known_as_programs_and_urls_write_it_too(value: str) -> None:
     values = secret_values({"A_TOKEN": value})
-    for text in (value, json.dumps({"a": value}), json.dumps(value, ensure_ascii=False), repr({"a": value})):
-        assert value not in redact(text, values).replace("<secret>", "") or value in "{'a': ''}\"\""
+    message = json.dumps({"a": value})
+    texts = (value, message, json.dumps(message), json.dumps(value, ensure_ascii=False), repr({"a": value}))
+    for text in (*texts, repr(value.encode()), quote(value), quote(value, safe=""), quote_plus(value)):
+        assert "<secret>" in redact(text, values)
+        assert value not in redact(text, values).replace("<secret>", "") or value in "{'a': ''}\"\"b''\\"
     assert value in spelt([value])
+
+
+def test_of_a_secret_that_is_a_plain_word_one_spelling_is_enough() -> None:
+    assert spelt(["hf-abc_123.x~y"]) == {"hf-abc_123.x~y"}
 
 
 @pytest.mark.parametrize(
@@ -180,6 +386,16 @@ def test_a_value_is_known_as_json_and_repr_write_it_too(value: str) -> None:
         "HF_TOKEN=\nNEXT=abcdef123",
         "index 4b825dc642cb6eb9a060e54bf8d69288fbee4904..8f2c1d9 100644",
         "text_key: description_v1_2024",
+        'curl -H "Authorization: Bearer $HF_TOKEN" -u "$ME:$PASSWORD" x',
+        "curl -u me:${PASSWORD} --password $PW --token=$(cat x)",
+        "docker run -u 1000:1000 -u jenkins:docker x",
+        "use --token instead of --password because",
+        "x --token-file some/where1 --password TOKEN --token /run/secrets/hf1 --max-tokens 100000",
+        'parser.add_argument("--token", default="")',
+        "git push -u https://github.com/A1/b1 main",
+        "HF_TOKEN=$OTHER1 python x.py",
+        "PASSWORD is needed: API_KEY: see docs1 there",
+        'password: "123456"',
     ],
 )
 def test_ordinary_code_is_kept_byte_for_byte(text: str) -> None:
@@ -203,6 +419,22 @@ def test_ordinary_code_is_kept_byte_for_byte(text: str) -> None:
         ("print('env.HF_TOKEN=abcdefgh')", "abcdefgh"),
         ("OPENAI_KEY = 'abc123def'", "abc123def"),
         ("api-key = 1a2b3c4d5e6f", "1a2b3c4d5e6f"),
+        ('curl -H "Authorization: Bearer sEKRET11" https://x/y', "sEKRET11"),
+        ("curl -H 'Authorization: Basic c0VLUkVU' https://x/y", "c0VLUkVU"),
+        ('headers = {"Authorization": "Bearer sEKRET11"}', "sEKRET11"),
+        ('curl -H "X-Api-Key: sEKRET1134" https://x/y', "sEKRET1134"),
+        ("curl -u me:sEKRET11 https://x", "sEKRET11"),
+        ('curl --user "me:sEKRET11" https://x', "sEKRET11"),
+        ("curl -ume:sEKRET11", "sEKRET11"),
+        ("mysql --password sEKRET11 -h x", "sEKRET11"),
+        ("hf login --token sEKRET11 && x", "sEKRET11"),
+        ("hf login --token 'abcdefgh' && x", "abcdefgh"),
+        ("hf login --token=abcdefgh && x", "abcdefgh"),
+        ('["--api-key=abcdefgh1", x]', "abcdefgh1"),
+        ("HF_TOKEN=abcdefg1 python x.py", "abcdefg1"),
+        ("run: HF_TOKEN=abcdefgh", "abcdefgh"),
+        ("args: --token=abcdefgh", "abcdefgh"),
+        ("HF_TOKEN=abcdefgh==", "abcdefgh=="),
     ],
 )
 def test_a_literal_that_is_assigned_to_a_secrets_name_is_masked_and_nothing_around_it(text: str, secret: str) -> None:

@@ -330,6 +330,83 @@ def test_no_command_that_takes_env_leaves_the_value_in_the_process_list(
 def test_the_words_of_a_task_are_its_own_even_where_they_look_like_an_option_with_a_secret(
     primus: Run, project: Path
 ) -> None:
-    words = ("--env", "HF_TOKEN=given-to-the-task", "--", "x")
+    words = ("--env", "HF_TOKEN=$GIVEN_TO_THE_TASK", "--", "x", "--hf-token", "${HF_TOKEN}", "--use-auth-token", "true")
     result = primus("direct", "--env", "MY_TOKEN=abcdef12", "--", "analyze", "topology", *words, cwd=project)
     assert result.stdout == f"rank 0 of 1 words {list(words)}\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",), ("--dry-run", "--json"), ("--debug",)])
+@pytest.mark.parametrize("words", [("--hf-token", VALUE), (f"--token={VALUE}",), (f"api_key={VALUE}",)])
+def test_a_secret_in_the_words_of_any_task_is_refused_and_not_repeated(
+    primus: Run, project: Path, options: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    result = primus("direct", "--single", *options, "--", "analyze", "topology", "show", *words, cwd=project)
+    assert result.returncode == 2
+    assert "holds a secret, which a command line would show to everybody" in result.stderr
+    assert "export it" in result.stderr
+    assert VALUE not in everything(result, project)
+    assert not (project / "output").exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",), ("--dry-run", "--json")])
+def test_a_known_value_in_the_words_of_a_task_is_masked(primus: Run, project: Path, options: tuple[str, ...]) -> None:
+    words = ("analyze", "topology", "--greeting", VALUE, f"x={VALUE}")
+    result = primus("direct", "--single", *options, "--", *words, cwd=project, env={"DB_PASS": VALUE})
+    assert result.returncode == 0, result.stderr
+    assert VALUE not in everything(result, project)
+    assert "<secret>" in result.stdout
+
+
+UNUSUAL = {
+    **dict.fromkeys(("OPENAI_API_KEYS", "API_KEY_PROD", "SMTP_PASS", "MYAPP_CREDS", "GITHUB_PAT"), "{}"),
+    **dict.fromkeys(("SECRETKEY", "SSH_KEY_RSA", "REDISCLI_AUTH", "HF_TOKENS"), "{}"),
+    "AZURE_STORAGE_CONNECTION_STRING": "AccountName=me;AccountKey={}==;EndpointSuffix=core.windows.net",
+    "OTEL_EXPORTER_OTLP_HEADERS": "Authorization=Bearer {}",
+    "PIP_INDEX_URL": "https://{}@host/simple",
+    "GIT_REMOTE": "https://x-access-token:{}@github.com/me/it",
+}
+TELL_PARTS = """
+from primus_core import register_task
+from urllib.parse import quote
+import json, os
+@register_task("tell")
+def tell(call):
+    for name in call.words:
+        value = os.environ[name]
+        print(value, value.encode(), quote(value), json.dumps(json.dumps(value)))
+"""
+
+
+def test_a_secret_is_masked_whatever_its_variable_is_called_and_however_it_is_spelt(primus: Run, project: Path) -> None:
+    (project / "my_tasks.py").write_text(TELL_PARTS)
+    planted = {name: f"p{index}-SEKRET-9f5f1c9a77" for index, name in enumerate(UNUSUAL)}
+    env = {name: form.format(planted[name]) for name, form in UNUSUAL.items()}
+    env |= {"XAUTHORITY": "/home/me/.Xauthority", "MAX_TOKENS": "4096000", "ODD_PASSWORD": 'a+b/"9f5f\u00e91c'}
+    result = primus("direct", "--single", "--", "tell", *UNUSUAL, "ODD_PASSWORD", "MAX_TOKENS", cwd=project, env=env)
+    assert result.returncode == 0, result.stderr
+    text = everything(result, project)
+    assert not [name for name, value in planted.items() if value in text]
+    assert "9f5f" not in text
+    (run,) = (project / "output").glob("tell_*/env/primus_env_dump.txt")
+    kept = run.read_text()
+    assert "/home/me/.Xauthority" in kept
+    assert "4096000 b'4096000'" in result.stdout
+
+
+def test_a_script_that_logs_in_is_copied_without_the_literals(primus: Run, project: Path) -> None:
+    (project / "hooks").mkdir()
+    (project / "hooks/1.sh").write_text(
+        f"true curl -H 'Authorization: Bearer {VALUE}1' -u me:{VALUE}2 https://x\ntrue --token {VALUE}3 --password=$PW\n"
+    )
+    commit = ("git", "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "x", "--allow-empty")
+    for command in (("git", "init", "-q"), commit):
+        subprocess.run(command, cwd=project, check=True)
+    result = primus("direct", "--single", "--", "analyze", "topology", cwd=project)
+    assert result.returncode == 0, result.stderr
+    (run,) = {path.resolve() for path in (project / "output").iterdir()}
+    script, patch = run / "config/hooks/01-1.sh", run / "code/diff.patch"
+    assert script.read_text() == (
+        "true curl -H 'Authorization: Bearer <secret>' -u me:<secret> https://x\ntrue --token <secret> --password=$PW\n"
+    )
+    assert "hooks/1.sh" in patch.read_text()
+    assert VALUE not in patch.read_text()

@@ -323,3 +323,26 @@ def test_config_system_checks_every_runtimes_options_and_shows_no_secret(primus:
     assert result.returncode == 0
     assert "HF_TOKEN=<secret>" in result.stdout
     assert "abcdefgh" not in result.stdout
+
+
+LEAKY = {
+    "a mapping for a list": "direct: {env: {HF_TOKEN: abcdefgh}}\n",
+    "a text for a list": "direct: {env: 'HF_TOKEN=abcdefgh'}\n",
+    "a list of mappings": "direct: {env: [{HF_TOKEN: abcdefgh}]}\n",
+    "a text for a number": "direct: {grace-period: 'api_key=abcdefgh'}\n",
+    "a text for a runtime": "direct: 'HF_TOKEN=abcdefgh'\n",
+    "a mapping for a path": "workspace: {password: abcdefgh}\n",
+    "a mapping in a list": "plugins: [{password: abcdefgh}]\n",
+    "a mapping for a time": "hooks: {timeout_s: {db_pass: abcdefgh}}\n",
+    "a path with a password": "profile: https://me:abcdefgh@host/gpu.toml\n",
+}
+
+
+@pytest.mark.parametrize("case", LEAKY)
+def test_an_error_about_a_file_does_not_repeat_a_secret_in_it(case: str, primus: Run, tmp_path: Path) -> None:
+    write(tmp_path / "x.yaml", LEAKY[case])
+    result = primus("config", "system", "--config", "x.yaml")
+    assert result.returncode == 2
+    assert "x.yaml:1: " in result.stderr
+    assert "<secret>" in result.stderr
+    assert "abcdefgh" not in result.stdout + result.stderr

@@ -23,7 +23,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 def main(argv: list[str] | None = None) -> int:
     """Run the command; its exit code: 0, the task's own, 2 wrong request, 3 this machine cannot."""
     words = list(sys.argv[1:] if argv is None else argv)
-    _print_anything()
+    _open_streams()
     try:
         code = _main(words)
         sys.stdout.flush()  # here, where a reader that has gone is no surprise; at exit it would be a message
@@ -38,8 +38,13 @@ def main(argv: list[str] | None = None) -> int:
         return code
 
 
-def _print_anything() -> None:
-    """Stdout takes every text: the bytes that the environment and file names hold, and letters that a locale lacks."""
+def _open_streams() -> None:
+    """A stream that was closed (`>&-`) leads nowhere, before another file gets its number. Stdout takes every text:
+    the bytes that the environment and file names hold, and letters that a locale lacks.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), "w" if number else "r"))
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape" if sys.stdout.encoding == "utf-8" else "backslashreplace")
 
@@ -107,12 +112,18 @@ MANAGEMENT = ("plugins", "completion", "env", "runs", "replay", "config", "hooks
 
 def _request(words: list[str]) -> int:
     from primus_core import request
+    from primus_core.errors import RequestError
     from primus_core.host import HostRoot
     from primus_core.plugins import Catalogue
 
     host = HostRoot()
     catalogue = Catalogue.here(host, request.config_of(words))
-    asked = request.parse(words, catalogue.first_words("runtimes"), catalogue.first_words("tasks"))
+    try:
+        asked = request.parse(words, catalogue.first_words("runtimes"), catalogue.first_words("tasks"))
+    except RequestError as error:
+        if broken := catalogue.broken("tasks"):
+            error.fix = f"{error.fix}; tasks may be missing: `primus plugins` says why {broken} cannot be read"
+        raise
     if helped := _help(asked, catalogue):
         sys.stdout.write(helped)
         return 0

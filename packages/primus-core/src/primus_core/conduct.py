@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
 
@@ -20,6 +19,8 @@ def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tup
     """Plan `asked`, and show, check or run it; the exit code."""
     while True:
         planned = planner.plan(asked, host, catalogue, command)
+        if not (planned.switches.dry_run or planned.switches.check):
+            _refuse_to_run(planned)
         if planned.replay:
             from primus_core.runs import replay_report
 
@@ -30,7 +31,6 @@ def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tup
                 return code
         if planned.switches.dry_run:
             return _show(planned.plan, host.environ, as_json=planned.switches.json)
-        _refuse_to_run(planned.switches)
         from primus_core.launch.execute import execute
 
         try:
@@ -44,11 +44,13 @@ def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tup
             continue
 
 
-def _refuse_to_run(switches: argparse.Namespace) -> None:
-    if switches.assume_host:
-        raise RequestError("--assume-host plans for another machine, and runs nothing", fix="add --dry-run")
-    if switches.json:
-        raise RequestError("--json goes with --dry-run", fix="add --dry-run, or put --json behind the task")
+def _refuse_to_run(planned: planner.Planned) -> None:
+    dry = "--check or --dry-run" if planned.replay else "--dry-run"
+    if planned.switches.assume_host:
+        raise RequestError("--assume-host plans for another machine, and runs nothing", fix=f"add {dry}")
+    if planned.switches.json:
+        fix = f"add {dry}" + ("" if planned.replay else ", or put --json behind the task")
+        raise RequestError(f"--json goes with {dry}", fix=fix)
 
 
 def _show(plan: Plan, environ: Mapping[str, str], *, as_json: bool) -> int:

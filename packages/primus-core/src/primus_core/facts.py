@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from primus_core.host import HostRoot
+from primus_core.host import HostRoot, numbered
 from primus_core.machine import amd, devices, interconnect, nvidia
 from primus_core.machine.devices import Gpu
 from primus_core.machine.interconnect import Network, Port, Route
@@ -76,17 +76,17 @@ def read(host: HostRoot | None = None) -> Facts:
 
 def _devices(host: HostRoot) -> devices.Devices:
     """Of one vendor: no launcher spans two."""
-    found = amd.read(host)
-    if found.gpus:
-        return found
-    other = nvidia.read(host)
-    return other._replace(notes=found.notes + other.notes)
+    found = [amd.read(host), nvidia.read(host)]
+    if all(one.gpus for one in found):
+        return devices.chosen(found, host.environ)
+    one, other = sorted(found, key=lambda one: not one.gpus)
+    return one._replace(notes=other.notes + one.notes)
 
 
 def _numa(host: HostRoot) -> dict[int, str]:
     folder = "/sys/devices/system/node"
-    nodes = [name for name in host.names(folder) if name.startswith("node") and name[4:].isdecimal()]
-    cpus = {int(name[4:]): host.text(f"{folder}/{name}/cpulist") or "" for name in nodes}
+    nodes = numbered(host.names(folder), "node")
+    cpus = {node: host.text(f"{folder}/{name}/cpulist") or "" for node, name in nodes.items()}
     return {node: listed for node, listed in cpus.items() if listed}  # memory of a GPU can be a node without CPUs
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["VENDORS", "GpuModel", "by_name", "by_pci_id", "load"]
+__all__ = ["VENDORS", "GpuModel", "by_driver_name", "by_name", "by_pci_id", "load"]
 
 VENDORS: Mapping[str, int] = MappingProxyType({"amd": 0x1002, "nvidia": 0x10DE})
 """PCI vendor ids."""
@@ -37,6 +37,8 @@ class GpuModel:
     """Dense peak by data type (`bf16`, `fp16`, `fp8`, `fp4`), in TFLOP/s; a type without a number is missing."""
     reachable_tflops: Mapping[str, float] = field(default_factory=dict)
     """The best matrix multiplication that was published, by data type, in TFLOP/s."""
+    driver_names: tuple[str, ...] = ()
+    """What the driver calls exactly this model, for where the PCI id cannot be read."""
     other_models: tuple[str, ...] = ()
     """Words in a device's name that make it another model."""
     unverified: tuple[str, ...] = ()
@@ -69,6 +71,11 @@ def by_name(text: str) -> GpuModel | None:
     words = frozenset(re.split(r"[^a-z0-9]+", text.lower()))
     found = [model for model in load() if _fits(model, words)]
     return found[0] if len(found) == 1 else None
+
+
+def by_driver_name(text: str) -> GpuModel | None:
+    """The model that a driver calls exactly so, or None: `NVIDIA H100 96GB HBM2e` is no H100 of 80 GiB."""
+    return next((model for model in load() if text in model.driver_names), None)
 
 
 def _fits(model: GpuModel, words: frozenset[str]) -> bool:

@@ -6,14 +6,36 @@ Everything is read below `root`, so that a captured tree of another machine can 
 from __future__ import annotations
 
 import os
+import re
+import stat
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["HostRoot"]
+__all__ = ["HostRoot", "number", "numbered"]
+
+_UNKNOWN = "unknown"
+"""The name of a machine whose tree does not say it."""
 
 _MAX_LINKS = 40  # as the kernel: more is a circle
+_MAX_TEXT = 2**24  # no file of the kernel that we read comes near; a file in somebody's folder might
+_NUMBER = re.compile(r"[0-9]{1,9}")
+"""Digits only (`str.isdecimal` takes those of all scripts), and so few that nothing can be made to count for ever."""
+
+
+def number(text: str | None, base: int = 10) -> int:
+    """The number that a file of the kernel holds; 0 where it holds none. No kernel writes more than 64 bits."""
+    try:
+        return max(int((text or "")[:24], base), 0)
+    except ValueError:
+        return 0
+
+
+def numbered(names: Iterable[str], prefix: str = "") -> dict[int, str]:
+    """The `names` that are `prefix` and a number, by that number in its order. Others are no folders of a kernel."""
+    found = {name: name.removeprefix(prefix) for name in names if name.startswith(prefix)}
+    return dict(sorted((int(rest), name) for name, rest in found.items() if _NUMBER.fullmatch(rest)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +55,11 @@ class HostRoot:
 
     def text(self, path: str, limit: int = -1) -> str | None:
         """The text of a file of the machine (its first `limit` characters), stripped; None where it cannot be read."""
+        real = self._real(path)
         try:
-            with open(self._real(path), encoding="utf-8", errors="replace") as file:
+            if not _is_text(os.stat(real)):
+                return None
+            with open(real, encoding="utf-8", errors="replace") as file:
                 return file.read(limit).strip()
         except OSError:
             return None
@@ -51,10 +76,11 @@ class HostRoot:
         return time.time()
 
     def hostname(self) -> str:
-        """The host's name as the kernel has it."""
+        """The host's name as the kernel has it. Another machine that does not say it never borrows this one's."""
         if self.is_here:
             return os.uname().nodename
-        return self.text("/proc/sys/kernel/hostname") or self.text("/etc/hostname") or os.uname().nodename
+        name = self.text("/proc/sys/kernel/hostname") or self.text("/etc/hostname") or ""
+        return name if name and name.isprintable() else _UNKNOWN
 
     def addresses(self, name: str) -> tuple[str, ...]:
         """The IP addresses of a host: `name` itself if it is one, else what `/etc/hosts` or the network says."""
@@ -68,9 +94,14 @@ class HostRoot:
         return os.getcwd()
 
     def cpu_count(self) -> int:
-        """CPUs that this process may run on (an allocation or a container may allow fewer than the machine has)."""
-        online = "" if self.is_here else self.text("/sys/devices/system/cpu/online") or ""
-        return _length(online) or len(os.sched_getaffinity(0))
+        """CPUs that this process may run on (an allocation or a container may allow fewer than the machine has).
+
+        Of another machine, those that its tree tells of; 0: it tells of none.
+        """
+        if self.is_here:
+            return len(os.sched_getaffinity(0))
+        listed = _length(self.text("/sys/devices/system/cpu/online") or "")
+        return listed or len(re.findall(r"(?m)^processor\b", self.text("/proc/cpuinfo") or ""))
 
     def python(self) -> str:
         """The running interpreter."""
@@ -94,6 +125,11 @@ class HostRoot:
     def exists(self, path: str) -> bool:
         """Whether a file or folder of the person is there, a dangling link included."""
         return os.path.lexists(path)
+
+
+def _is_text(found: os.stat_result) -> bool:
+    """Whether to read a file: a FIFO in somebody's folder would be waited for. Those of the kernel are of size 0."""
+    return stat.S_ISREG(found.st_mode) and found.st_size <= _MAX_TEXT
 
 
 def _below(root: str, path: str) -> str:
@@ -123,9 +159,10 @@ def _link(path: str) -> str:
 
 def _length(listed: str) -> int:
     """How many a list of the kernel names: `0-15,32` are 17."""
-    ends = [part.partition("-") for part in listed.split(",")]
-    pairs = [(first, last or first) for first, _, last in ends]
-    return sum(int(last) - int(first) + 1 for first, last in pairs if first.isdecimal() and last.isdecimal())
+    parts = [part.strip().partition("-") for part in listed.split(",")]
+    pairs = [(first, last or first) for first, _, last in parts]
+    ends = [(int(first), int(last)) for first, last in pairs if _NUMBER.fullmatch(first) and _NUMBER.fullmatch(last)]
+    return sum(max(last - first + 1, 0) for first, last in ends)
 
 
 def _is_address(text: str) -> bool:

@@ -21,7 +21,7 @@ from primus_core.plan import SCHEMA, Distributed, Plan, RunPlace, Scope, Step, V
 from primus_core.plugins import Catalogue
 from primus_core.request import Layer, Request
 from primus_core.runs.rundir import place
-from primus_core.secrets import redact_words, values_in
+from primus_core.secrets import redact_words, refuse_secrets, values_in
 
 if TYPE_CHECKING:
     from primus_core.runs.replay import Replay
@@ -120,6 +120,7 @@ class _Planning:
         task, name, words = self.catalogue.task(self.request.task)
         if not (self.first and self.first.replay):  # the settings of a replay are those of its snapshot
             words = (*words, *self.spoken.words)
+        refuse_secrets(words)  # first: no other error shall quote one
         sub = task_parser(task, name, _segment(self.request.task_segment, name))
         task_args = parse_segment(sub, words, elsewhere=set(flags_of(self.parser)) - set(flags_of(sub)))
         if directory := getattr(task_args, "replay", ""):
@@ -127,7 +128,7 @@ class _Planning:
             return self.replayed(directory, name, command, _switches(self.args, self.request, task_args))
         place_in_job = self.runtime.distributed(self.args, self.facts)
         task_plan = task.plan(TaskCall(words, task_args, self.facts, place_in_job, self.place))
-        low, notes = self.profile(task_plan.framework, place_in_job)
+        low, notes = self.profile(task_plan, place_in_job)
         scripts = self.ran() if self.first else self.scripts(task_plan, name, words)
         whole = replace(task_plan, environment=(*low, *task_plan.environment), notes=(*task_plan.notes, *notes))
         result = self.assemble(whole, name, task.scope, place_in_job, scripts)
@@ -168,7 +169,7 @@ class _Planning:
         self.facts = facts
         return self.finished(result, command, switches)._replace(replay=kept)
 
-    def profile(self, framework: str, place_in_job: Distributed) -> tuple[tuple[Variable, ...], tuple[str, ...]]:
+    def profile(self, task: TaskPlan, place_in_job: Distributed) -> tuple[tuple[Variable, ...], tuple[str, ...]]:
         """The variables that the GPU's profile and the network ask for, weakest first, and what to know of them."""
         from primus_core.machine.defaults import of_machine
 
@@ -176,9 +177,13 @@ class _Planning:
         found = of_machine(
             self.facts,
             place_in_job,
-            framework=framework,
+            framework=task.framework,
             profile_file=getattr(self.args, "profile", "") or self.system.profile,
-            environ={**self.facts.environ, **{v.name: v.value for v in options}},
+            environ={
+                **{v.name: v.value for v in task.environment},
+                **self.facts.environ,
+                **{v.name: v.value for v in options},
+            },
         )
         return found.variables, found.notes
 
@@ -216,7 +221,7 @@ class _Planning:
     ) -> Plan:
         args = self.args
         caller = {k: v for k, v in self.facts.host.environ.items() if not kept or k not in kept.unset}
-        plugins = self.catalogue.hook_plugins()
+        plugins = kept.hook_plugins if kept else self.catalogue.hook_plugins()
         planned = self.runtime.plan(RuntimeCall(args, self.facts, place_in_job, task, scope))
         here = {**self.facts.environ, **(self.facts.host.environ if kept else {})}  # `--env NAME`: the person's value
         options = environment.from_options(getattr(args, "env", []), here)

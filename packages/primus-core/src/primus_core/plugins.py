@@ -49,6 +49,11 @@ class Plugin(NamedTuple):
     summary: Callable[[], str]
     loader: Callable[[], Any]
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether it stands for a file that cannot be read, whose names nobody knows."""
+        return self.name.startswith("(")
+
     def load(self) -> Any:
         """The plugin's object.
 
@@ -219,7 +224,11 @@ class Catalogue:
     def first_words(self, kind: str) -> set[str]:
         """What a segment of that kind may begin with, the names of packages not installed included."""
         extra = {"bench", "benchmark", "preflight"} if kind == "tasks" else set()
-        return {name.split()[0] for name in self.names(kind)} | extra
+        return {p.name.split()[0] for p in self.of(kind) if not p.is_broken} | extra
+
+    def broken(self, kind: str) -> str:
+        """The files of that kind that cannot be read: names in them may be missing. Empty: there is none."""
+        return ", ".join(p.source for p in self.of(kind) if p.is_broken)
 
 
 def task_name(words: Sequence[str], known: Sequence[str]) -> str:

@@ -16,7 +16,6 @@ VERSIONS = ("cuda", "rocm")
 """Conditions that ask for a range of versions."""
 
 _CONDITIONS = ("architecture", "cuda", "deterministic", "framework", "nic", "rocm")
-_VERSION = re.compile(r"\s*(<=|>=|==|!=|~=|<|>)\s*\d+(\.\d+)*(\.\*)?\s*")
 _PCI_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}")
 _ROW_KEYS = {"name": str, "value": str, "why": str, "source": str, "when": dict, "unset": bool}
 _FILE_KEYS = {"name": str, "extends": str, "pci_ids": list, "variable": list}
@@ -43,7 +42,7 @@ class Profile(NamedTuple):
     """`profile MI300X`, `profile ACME (acme-primus 2.1.0)`, `profile ./mine.toml`."""
     extends: str = ""
     pci_ids: tuple[str, ...] = ()
-    """`1002:75b0`: devices that are of this model, for a model that Primus itself does not know."""
+    """`1002:75a8`: devices that are of this model, for a model that Primus itself does not know."""
     rows: tuple[Row, ...] = ()
 
 
@@ -58,9 +57,8 @@ def read(path: str, origin: str = "") -> Profile:
     try:
         with open(path, "rb") as file:
             data = tomllib.load(file)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError("this profile cannot be read", where=path, why=str(why)) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError("this profile cannot be read", where=path, why=_reason(error)) from None
     _check(data, _FILE_KEYS, path, "a profile")
     name = data.get("name") or os.path.splitext(os.path.basename(path))[0]
     return Profile(
@@ -71,6 +69,12 @@ def read(path: str, origin: str = "") -> Profile:
         pci_ids=tuple(_pci(item, path) for item in data.get("pci_ids", ())),
         rows=_rows(data.get("variable", ()), path),
     )
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is damaged: its lists or tables lie too deep within each other"
+    return str(error.strerror) if isinstance(error, OSError) else str(error)
 
 
 def _rows(data: Sequence[Any], path: str) -> tuple[Row, ...]:
@@ -88,7 +92,7 @@ def _row(data: Any, where: str) -> Row:
     row = Row(**data)
     if not NAME.fullmatch(row.name) or row.name in OWNED:
         why = "Primus sets it itself" if row.name in OWNED else "letters, digits and '_', no digit first"
-        raise ConfigError(f"'{row.name}' cannot be set by a profile", where=where, why=why)
+        raise ConfigError(f"{row.name!r} cannot be set by a profile", where=where, why=why)
     if row.unset == ("value" in data) or "\0" in row.value:
         raise ConfigError(f"{row.name} needs a value, or unset = true, and not both", where=where)
     for key, wanted in row.when.items():
@@ -100,7 +104,7 @@ def _check(data: Mapping[str, Any], kinds: Mapping[str, type], where: str, what:
     for key, value in data.items():
         if key not in kinds:
             fix = suggestion(key, kinds)
-            raise ConfigError(f"'{key}' is no key of {what}", where=where, why=f"keys: {', '.join(kinds)}", fix=fix)
+            raise ConfigError(f"{key!r} is no key of {what}", where=where, why=f"keys: {', '.join(kinds)}", fix=fix)
         if not isinstance(value, kinds[key]):
             fix = f'write "{value}"' if kinds[key] is str and not isinstance(value, dict | list) else ""
             raise ConfigError(f"{key} = {value!r} is no {_word(kinds[key])}", where=where, fix=fix)
@@ -115,15 +119,26 @@ def _word(kind: type) -> str:
 def _check_condition(key: str, wanted: Any, where: str) -> None:
     if key not in _CONDITIONS:
         fix = suggestion(key, _CONDITIONS)
-        raise ConfigError(f"'{key}' is no condition", where=where, why=f"conditions: {', '.join(_CONDITIONS)}", fix=fix)
+        raise ConfigError(f"{key!r} is no condition", where=where, why=f"conditions: {', '.join(_CONDITIONS)}", fix=fix)
     kind = bool if key == "deterministic" else str
     values = listed(wanted)
     if not values or not all(isinstance(value, kind) for value in values):
         expected = "true or false" if kind is bool else "text, or a list of texts"
         raise ConfigError(f"when {key} = {wanted!r}: that takes {expected}", where=where)
     for value in values if key in VERSIONS else ():
-        if not all(_VERSION.fullmatch(part) for part in value.split(",")):
-            raise ConfigError(f"when {key} = '{value}': that is no version", where=where, fix='write ">=6.2,<7"')
+        if not _is_range(value):
+            raise ConfigError(f"when {key} = {value!r}: that is no version", where=where, fix='write ">=6.2,<7"')
+
+
+def _is_range(text: str) -> bool:
+    """Whether `text` is a range of versions, by the word of what will compare them."""
+    from packaging.specifiers import SpecifierSet  # slow, and few files ask for a version
+
+    try:
+        SpecifierSet(text).contains("1")  # some of it is read only here
+        return bool(list(SpecifierSet(text)))  # nothing would be a range of all versions
+    except ValueError:
+        return False
 
 
 def _pci(value: Any, path: str) -> str:

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from primus_core import metadata
 from primus_core.errors import ConfigError, suggestion
 from primus_core.facts import Facts, Gpu
-from primus_core.machine.devices import MODEL_VARIABLE
 from primus_core.plan import Variable
 from primus_core.profile_files import VERSIONS, Profile, listed, read
 from primus_core.profile_files import Row as _Row
 from primus_core.secrets import is_secret_name
+from primus_core.variables import GPU_MODEL
 
-__all__ = ["Folder", "installed", "outdated", "select", "variables"]
+__all__ = ["Folder", "installed", "names", "outdated", "select", "variables"]
 
 BASE = "base"
 _GROUP = "primus.profiles"
@@ -57,7 +57,8 @@ def variables(
 ) -> tuple[tuple[Variable, ...], tuple[str, ...]]:
     """What the profiles for this machine set, base first, and notes for the person.
 
-    A name may come more than once: the later wins. `environ`: the person's with `--env` on top, where that differs.
+    A name may come more than once: the later wins. `environ`: what the run has above the profile, where that is more
+    than the person's own.
 
     Raises:
         ConfigError: a profile that is wrong, unknown, or there twice.
@@ -66,10 +67,9 @@ def variables(
     situation = _situation(facts, chain, framework, facts.environ if environ is None else environ)
     found: list[Variable] = []
     for profile in chain:
-        rows = [row for row in profile.rows if _holds(row.when, situation)]
-        gone = {row.name for row in rows if row.unset}
-        found = [v for v in found if v.name not in gone]
-        found += [_variable(row, profile) for row in rows if not row.unset]
+        for row in (row for row in profile.rows if _holds(row.when, situation)):
+            found = [v for v in found if not (row.unset and v.name == row.name)]
+            found += [] if row.unset else [_variable(row, profile)]
     return tuple(found), notes
 
 
@@ -95,6 +95,11 @@ def installed() -> tuple[Folder, ...]:
     return tuple(Folder(_folder_of(entry), _source(entry)) for entry in metadata.entry_points(_GROUP))
 
 
+def names(folders: Sequence[Folder] = ()) -> frozenset[str]:
+    """What profiles are called, those of packages in `folders` included."""
+    return frozenset((*_built_in(), *_theirs(folders)))
+
+
 def _source(entry: metadata.EntryPoint) -> str:
     return f"{entry.package} {entry.version}"
 
@@ -106,7 +111,7 @@ def outdated(note: str, chain: Iterable[Profile]) -> bool:
 
 def _name(facts: Facts, theirs: Mapping[str, Profile]) -> tuple[str, tuple[str, ...]]:
     """Which profile the machine gets, by name."""
-    said = facts.environ.get(MODEL_VARIABLE, "").strip().lower()
+    said = facts.environ.get(GPU_MODEL, "").strip().lower()
     if not facts.gpus or said == "none":
         return BASE, ()
     known = {name.lower(): name for name in (*_built_in(), *theirs)}
@@ -122,7 +127,7 @@ def _name(facts: Facts, theirs: Mapping[str, Profile]) -> tuple[str, tuple[str, 
 
 def _unknown(pci: str) -> str:
     return (
-        f"UNKNOWN GPU {pci}: it gets the base profile only. Set {MODEL_VARIABLE}=<model> if it is one that Primus "
+        f"UNKNOWN GPU {pci}: it gets the base profile only. Set {GPU_MODEL}=<model> if it is one that Primus "
         "knows, or write a profile: docs/gpu-profiles.md"
     )
 
@@ -222,7 +227,7 @@ def _situation(facts: Facts, chain: Sequence[Profile], framework: str, environ: 
 
 def _architectures(facts: Facts, chain: Sequence[Profile]) -> frozenset[str]:
     """Of the model that the person says, if one is said: they may be planning for another machine's GPU."""
-    said = facts.gpu_model if facts.environ.get(MODEL_VARIABLE, "").strip() else ""
+    said = facts.gpu_model if facts.environ.get(GPU_MODEL, "").strip() else ""
     if said and any(said == profile.name for profile in chain):
         from primus_core import gpus
 
@@ -246,7 +251,10 @@ def _fits(key: str, wanted: Sequence[Any], here: Any) -> bool:
 def _in_range(version: str, wanted: str) -> bool:
     from packaging.specifiers import SpecifierSet  # only where a row asks for a version, and there is one
 
-    return SpecifierSet(wanted).contains(version, prereleases=True)
+    try:
+        return SpecifierSet(wanted).contains(version, prereleases=True)
+    except ValueError:  # what a file of the machine says is no version
+        return False
 
 
 def _variable(row: _Row, profile: Profile) -> Variable:

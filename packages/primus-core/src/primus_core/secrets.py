@@ -3,85 +3,117 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from primus_core.plan import SECRET, Plan
+from primus_core.secret_names import is_secret_key, is_secret_name
 
 __all__ = [
+    "is_maskable",
     "is_secret_key",
     "is_secret_name",
     "is_secret_setting",
     "looks_secret",
+    "quoted",
     "redact",
     "redact_text",
     "redact_words",
+    "refuse_secrets",
     "secret_values",
     "spelt",
     "values_in",
 ]
 
-_WORDS = frozenset({"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"})
-# Words around TOKEN that make it a piece of text, not a secret: `eos_token`, `flops_per_token`.
-_TEXT_TOKENS = frozenset({"EOS", "BOS", "PAD", "UNK", "MASK", "SEP", "CLS", "STOP", "START", "END", "IMAGE", "PER"})
-_ENDINGS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "APIKEY")  # PGPASSWORD
 # A value may be a secret by its shape: Hugging Face, GitHub, GitLab, OpenAI/Anthropic, Slack, AWS, JWT.
 _SHAPES = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{20,}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-[\w-]{20,}"
     r"|xox[abposr]-[\w-]{10,}|AKIA[A-Z0-9]{16}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,})"
 )
-MAY_HIDE_SECRET = re.compile(rb"://|hf_|gh[opsur]_|github_pat_|glpat-|sk-|xox|AKIA|eyJ")
+# ... or by what it follows, which is kept: what a text must hold for it, and the pattern, compiled where one does.
+_FOLLOWING = (
+    # A token as a URL's user, told from a person's name by its digits; then any URL's password.
+    (
+        "://",
+        r"(https?://)((?=[A-Za-z_-]*[0-9])(?:(?=[a-z0-9_-]*[A-Z])[A-Za-z0-9_-]{8,}|[A-Za-z0-9_-]{16,}))(?=(?::[^/\s@]*)?@)",
+    ),
+    ("://", r"(://[^/\s:@]*:)([^/\s@]+)(?=@)"),
+    (
+        "horization",
+        r"""([Aa]uthorization\\*["']?[^\S\n]*[:=][^\S\n]*\\*["']?(?i:bearer|basic|token)[^\S\n]+)([^\s"'$`{}<>,;()\\]{6,})""",
+    ),
+    ("earer", r"([Bb]earer[^\S\n]+)((?=[^\s0-9]*[0-9])[A-Za-z0-9_.~+/=-]{12,})"),
+    ("Key=", r"""((?:Account|Access)Key=)([^\s;"'<]{6,})"""),
+)
+MAY_HIDE_SECRET = re.compile(
+    rb"://|hf_|gh[opsur]_|github_pat_|glpat-|sk-|xox|AKIA|eyJ|horization|Bearer|bearer|AccountKey=|AccessKey="
+)
 """Found in every text that `redact` could change without knowing a value: a cheap look before it."""
-_IN_URL = re.compile(r"(?<=://)([^/\s:@]*):([^/\s@]+)@")
+# What stands where a secret could, and is none: a switch, a count, a path; `/+f3..` may be the base64 of anything.
+_PLAIN = (
+    r"(?i:true|false|yes|no|on|off|none|null)|[+-]?(?=.?\d)[\d.,_]{1,15}(?:e[+-]?\d+)?[kKmMbBtT%]?"
+    r"|(?:~|\.\.?|/[a-z0-9_.-]{2,})(?:/\S*)?"
+)
+# `$TOKEN` names one, `<|end|>` and `{}` hold a place.
+_REFERENCE = r"\$\w+|<[^<>]*>|\{\w*\}|\{\{.*\}\}|\[\w+\]"
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether an environment variable's name says that its value is a secret (`HF_TOKEN`, `WANDB_API_KEY`)."""
-    words = name.upper().split("_")
-    last = words[-1]
-    return bool(_WORDS & set(words)) or last == "KEY" or last.endswith(_ENDINGS) or words[1:][-1:] == ["PWD"]
-
-
-def is_secret_key(name: str) -> bool:
-    """The same for a key of a config: `api_key` and `hf_token`, but not `text_key`, `token_dispatcher`, `eos_token`."""
-    words = re.split(r"[_.\-]", name.upper())
-    found = set(words)
-    if words[-1] == "TOKEN":
-        return not _TEXT_TOKENS & found
-    return bool((_WORDS - {"TOKEN"}) & found) or (
-        words[-1] == "KEY" and bool({"API", "ACCESS", "PRIVATE", "AUTH"} & found)
-    )
+def is_maskable(value: str) -> bool:
+    """Whether a secret's value can be replaced wherever it stands: `true` or `/data` would take half a log with it."""
+    return len(value) >= 6 and not re.fullmatch(_PLAIN, value)
 
 
 def looks_secret(value: str) -> bool:
-    """Whether a value has the shape of a well-known kind of token, or a URL with a password in it."""
-    return bool(_SHAPES.search(value) or _IN_URL.search(value))
+    """Whether a value shows by its shape that it holds a token or a password."""
+    return redact(value) != value
 
 
 def is_secret_setting(key: str, value: str) -> bool:
-    """Whether a setting holds a secret, rather than the reference `${NAME}` to one."""
-    return bool(value) and "${" not in value and (is_secret_key(key) or looks_secret(value))
+    """Whether a setting holds a secret, rather than the reference `${NAME}` to one, its file, or a number."""
+    if not value or "${" in value:
+        return False
+    return (_says_secret(key) and not re.fullmatch(f"{_PLAIN}|{_REFERENCE}", value)) or looks_secret(value)
+
+
+def _says_secret(key: str) -> bool:
+    name = key.rpartition(".")[2]
+    return is_secret_key(name) or ("_" in name and name.isupper() and is_secret_name(name))
 
 
 def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The values in `environ` that must not appear anywhere, longest first. Under six characters masks too much.
+    """The values in `environ` that must not appear anywhere, longest first.
 
     Of a value with several lines (a private key) each line counts too, since logs are read line by line.
     """
-    secrets = [value for name, value in environ.items() if is_secret_name(name)]
-    found = {part for value in secrets for part in (value, *value.splitlines())}
-    found |= {match[2] for value in environ.values() for match in _IN_URL.finditer(value)}
-    return tuple(sorted(spelt(value for value in found if len(value) >= 6), key=len, reverse=True))
+    secrets = [(name, value) for name, value in environ.items() if is_secret_name(name)]
+    found = {part for name, value in secrets for part in (value, *value.splitlines(), *_items(name, value))}
+    whole = "\n".join(environ.values())
+    found |= {match[2] for near, pattern in _FOLLOWING if near in whole for match in re.finditer(pattern, whole)}
+    return tuple(sorted(spelt(value for value in found if is_maskable(value)), key=len, reverse=True))
+
+
+def _items(name: str, value: str) -> list[str]:
+    """What `API_KEYS=a,b` lists."""
+    items = value.split(",") if name.upper().endswith("S") else []
+    return items if all(re.fullmatch(r"[\w+/=.~-]+", item) for item in items) else []
 
 
 def spelt(values: Iterable[str]) -> set[str]:
-    """`values`, and each as JSON and Python's `repr` write it where that differs."""
-    found = set(values)
-    for value in tuple(found):
-        if not (value.isascii() and value.isprintable()) or {"\\", '"', "'"} & set(value):
-            import json  # most secrets are plain words
+    """`values`, and each as JSON, Python and URLs write it where that differs."""
+    return {form for value in values for form in _forms(value)}
 
-            found |= {repr(value)[1:-1], json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
-    return found
+
+def _forms(value: str) -> set[str]:
+    if re.fullmatch(r"[A-Za-z0-9_.~-]*", value):  # most secrets are plain words
+        return {value}
+    import json
+    from urllib.parse import quote, quote_plus
+
+    data = value.encode("utf-8", "surrogateescape")
+    written = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    within = {json.dumps(text)[1:-1] for text in written}  # a message that is JSON, in a log that is
+    in_url = {quote(data), quote(data, safe=""), quote_plus(data)}
+    return {value, repr(value)[1:-1], repr(data)[2:-1], *written, *within, *in_url}
 
 
 def values_in(plan: Plan, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -92,40 +124,74 @@ def values_in(plan: Plan, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def redact(text: str, values: Iterable[str] = ()) -> str:
-    """`text` with known secret `values`, token shapes and passwords in URLs replaced by `<secret>`."""
+    """`text` with known secret `values`, and what shows by its shape that it is one, replaced by `<secret>`."""
     for value in values:
         text = text.replace(value, SECRET)
-    return _IN_URL.sub(rf"\1:{SECRET}@", _SHAPES.sub(SECRET, text))
+    text = _SHAPES.sub(SECRET, text)
+    for near, pattern in _FOLLOWING:
+        if near in text:
+            text = re.sub(pattern, rf"\1{SECRET}", text)
+    return text
 
 
-# `HF_TOKEN=abc`, `api_key: "abc"`: a name that says so, and a literal value up to the end of its line or quotes.
+# `HF_TOKEN=abc`, `api_key: "abc"`: a name that says so, and a literal value up to the end of its line, word or quotes.
 _ASSIGNED = (
     r"""(?<!\w)([A-Za-z_][\w-]*)(["']?\]?[^\S\n]*[:=][^\S\n]*)"""
-    r"""(?:(["'])([^"'\s]{6,})\3|([\w+/=~.-]{6,})(?=["')]*\s*$))"""
+    r"""(?:(["'])([^"'\s]{6,})\3|((?!--)[\w+/~.-]{6,}={0,2})(?:(?=["')]*\s*$)|(?=(["'\s]))))"""
 )
+_FLAG = r"""(?<![\w-])(--([A-Za-z][\w-]*)(=|[^\S\n]+))(["']?)([^\s"'`;|&()]{6,})\4"""
+_USER = r"""(?<![\w-])((?:-u|--user)[^\S\n]*=?["']?[\w.@%+-]+:)([^\s"'$`{}<>:/()][^\s"'$`{}<>()]{5,})"""
 
 
 def redact_text(text: str, values: Iterable[str] = ()) -> str:
-    """`redact` for whole files of code and settings: also a literal that is assigned to a secret's name."""
-    return re.sub(_ASSIGNED, _without_literal, redact(text, values), flags=re.M)
+    """`redact` for whole files of code and settings: also a literal that is given to a secret's name or flag."""
+    text = re.sub(_ASSIGNED, _without_literal, redact(text, values), flags=re.M)
+    text = re.sub(_FLAG, _without_argument, text)
+    return re.sub(_USER, _without_password, text)
 
 
 def _without_literal(match: re.Match[str]) -> str:
-    name, between, quote, quoted, bare = match.groups()
-    found = _is_literal_secret(name, quoted) if quoted else _is_bare_secret(name, bare)
+    name, between, quote, literal, bare, end = match.groups()
+    if literal:
+        found = _is_literal_secret(name, literal)
+    else:  # in the midst of a line, `NAME=value command` is a shell's, and much else is prose
+        found = _is_bare_secret(name, bare) and (
+            not end or (_has_digit(bare) and (end in "\"'" or (name.isupper() and between == "=")))
+        )
     return f"{name}{between}{quote or ''}{SECRET}{quote or ''}" if found else match[0]
+
+
+def _without_argument(match: re.Match[str]) -> str:
+    """`--token abc1`, but not the prose `use --token instead`."""
+    before, name, between, quote, value = match.groups()
+    said = bool(quote) or between == "=" or _has_digit(value)
+    placeholder = re.fullmatch(r"[A-Z_]+", value)
+    found = said and not placeholder and is_secret_key(name) and _is_literal_secret(name, value)
+    return f"{before}{quote}{SECRET}{quote}" if found else match[0]
+
+
+def _without_password(match: re.Match[str]) -> str:
+    """`curl -u me:Abc123`, but not `docker run -u jenkins:docker`."""
+    told = any(c.isdigit() or c.isupper() for c in match[2]) and is_maskable(match[2])
+    return f"{match[1]}{SECRET}" if told else match[0]
+
+
+def _has_digit(text: str) -> bool:
+    return any(c.isdigit() for c in text)
 
 
 def _is_literal_secret(name: str, value: str) -> bool:
     """Whether text in quotes is one: no reference (`$TOKEN`, `{token}`), no piece of text (`<|end|>`), no name."""
-    if value[0] in "$<{[%" or value == SECRET or (value.isupper() and is_secret_name(value)):
+    if value[0] in "$<{[%" or not is_maskable(value) or (value.isupper() and is_secret_name(value)):
         return False
     # SORT_KEY = "created_at" is ordinary code: of a name that only ends like one, the value must look the part.
-    return is_secret_key(name) or (_is_secret_constant(name) and any(c.isdigit() for c in value))
+    return is_secret_key(name) or (_is_secret_constant(name) and _has_digit(value))
 
 
 def _is_bare_secret(name: str, value: str) -> bool:
     """Whether a word without quotes is one: an identifier (`tokenizer.decode`, `float32`) is none."""
+    if not is_maskable(value):
+        return False
     if name.isupper() and "." not in value:
         return is_secret_key(name) or _is_secret_constant(name)
     digits = sum(c.isdigit() for c in value)
@@ -133,19 +199,69 @@ def _is_bare_secret(name: str, value: str) -> bool:
 
 
 def _is_secret_constant(name: str) -> bool:
-    return name.isupper() and is_secret_name(name) and not _TEXT_TOKENS & set(name.split("_"))
+    return name.isupper() and is_secret_name(name)
+
+
+def _settings(words: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """Each word as the setting's name, what stands before the value (`--name=`, or nothing), and the value."""
+    flag = ""
+    for word in words:
+        name, before = _named(word)
+        if not name and not word.startswith("--"):
+            name = flag
+        yield name, before, word[len(before) :]
+        flag = word[2:] if word.startswith("--") and not before else ""
+
+
+def _named(word: str) -> tuple[str, str]:
+    """The name in `--name=value`, with all before the value; of `--env=NAME=value` the one that says secret."""
+    found = ("", "")
+    before = ""
+    for part in word.split("=")[:-1]:
+        before += f"{part}="
+        name = part.lstrip("-").rpartition(",")[2]
+        if not re.fullmatch(r"[\w.-]+", name):
+            break
+        if _says_secret(name):
+            return name, before
+        found = found if found[0] else (name, before)
+    return found
 
 
 def redact_words(words: Iterable[str], values: Iterable[str] = ()) -> tuple[str, ...]:
     """A command line, safe to show: also `NAME=value` and `--name value` where NAME is a secret's."""
-    safe: list[str] = []
-    hide_next = False
-    for word in words:
-        name, equals, _ = word.lstrip("-").partition("=")
-        hide = hide_next
-        hide_next = word.startswith("--") and not equals and is_secret_key(name)
-        if equals and (is_secret_key(name) or (name.isupper() and is_secret_name(name))):
-            safe.append(word[: word.index("=") + 1] + SECRET)
-        else:
-            safe.append(SECRET if hide else redact(word, values))
-    return tuple(safe)
+    return tuple(
+        before + SECRET if _says_secret(name) and is_secret_setting(name, value) else redact(before + value, values)
+        for name, before, value in _settings(words)
+    )
+
+
+def refuse_secrets(words: Iterable[str]) -> None:
+    """The rule for the words of every task: everybody on a machine can read them, and they are saved with the run.
+
+    Raises:
+        RequestError: a setting among them holds a secret.
+    """
+    for name, _, value in _settings(words):
+        if name and is_secret_setting(name, value):
+            from primus_core.errors import RequestError
+
+            raise RequestError(
+                f"'{name}' holds a secret, which a command line would show to everybody on this machine",
+                fix=f"export it for the task to read; `train` also takes {name}='${{NAME}}' with the variable's name",
+            )
+
+
+def quoted(value: Any, key: str = "") -> str:
+    """What an error about a config's `key` may quote of its value."""
+    return repr(_without_secrets(value, key))
+
+
+def _without_secrets(value: Any, key: str) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_secrets(below, str(name)) for name, below in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(item, key) for item in value]
+    if key and value and not isinstance(value, bool) and (is_secret_key(key) or is_secret_name(key)):
+        return SECRET
+    return redact_text(redact_words((value,))[0]) if isinstance(value, str) else value

@@ -70,9 +70,9 @@ def _plain(setting: Setting) -> dict[str, Any]:
 def _as_text(config: SystemConfig) -> str:
     lines = ["layers, a later one wins:"]
     lines += [f"  {layer.name:<16}{_state(layer)}" for layer in _layers(config)]
-    lines += ["", f"{'key':<28}{'value':<28}from"]
+    lines += ["", f"{'key':<28}{'value':<26}  from"]
     for setting in _settings(config):
-        lines.append(f"{setting.key:<28}{_short(setting.value):<28}{_place(setting.origin)}")
+        lines.append(f"{setting.key:<26}  {_short(setting.value):<26}  {_place(setting.origin)}")
         lines += [f"{'':<28}  over {_short(value)} ({_place(origin)})" for value, origin in setting.overrode]
     return "\n".join(lines) + "\n"
 

@@ -122,7 +122,7 @@ def _capture(args: Namespace) -> int:
     facts = read(host)
     ports = len(facts.network.ports)
     sys.stdout.write(
-        f"{args.output}: {facts.physical_gpus} GPUs, {ports} network ports, {os.path.getsize(args.output)} bytes\n"
+        f"{args.output}: GPUs {facts.physical_gpus}, network ports {ports}, bytes {os.path.getsize(args.output)}\n"
         "It holds the files that detection reads, as text. Serial numbers, host name and network addresses were\n"
         f"replaced.\nSee it anywhere: primus env show --assume-host {args.output}\n"
     )
@@ -152,7 +152,8 @@ def _find(args: Namespace, here: HostRoot, *, families: bool = False) -> _Found:
     framework = _known(args.framework or framework, catalogue)
     place, forced = distributed.resolve(facts, environ)
     file = args.profile or catalogue.system.profile
-    found = of_machine(facts, place, framework=framework, profile_file=file, environ=environ)
+    seen = {**{variable.name: variable.value for variable in given}, **environ}
+    found = of_machine(facts, place, framework=framework, profile_file=file, environ=seen)
     variables = environment.resolve(
         facts.environ, low=(*found.variables, *given), forced=forced, options=options, families=families
     )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from primus_core import facts as machine
 from primus_core.arguments import Parser, parse_segment
+from primus_core.errors import RequestError
 from primus_core.hooks import scripts
 from primus_core.host import HostRoot
 from primus_core.planner import hook_folders
@@ -42,6 +43,11 @@ def run(words: Sequence[str]) -> int:
     host = HostRoot()
     catalogue = Catalogue.here(host)
     facts = machine.read(host)
+    if args.config and not os.path.isfile(args.config):
+        raise RequestError(f"--config {args.config}: there is no such file", fix="check the path")
+    if args.task:
+        _, name, rest = catalogue.task(args.task)
+        args.task = [*name.split(), *rest]
     beside = os.path.dirname(args.config) or "." if args.config else ""
     folders = hook_folders(facts, catalogue.system, beside, args.hooks)
     found = scripts.hook_files(folders, args.task)  # refuses a folder that is not there
@@ -58,7 +64,7 @@ def run(words: Sequence[str]) -> int:
         shown = [(row["kind"], _short(row["runs"], facts.cwd), row["from"]) for row in rows]
         sys.stdout.write(tabulate(shown, headers=("kind", "runs", "")) + "\n")
     else:
-        looked = ", ".join(_short(folder, facts.cwd) for folder in folders) or "no folder of hooks"
+        looked = ", ".join(dict.fromkeys(_short(folder, facts.cwd) for folder in folders)) or "no folder of hooks"
         sys.stdout.write(f"no hooks here (looked in {looked})\n")
     return 0
 

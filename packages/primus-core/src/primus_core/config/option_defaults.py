@@ -65,6 +65,12 @@ class _Setting:
 
         raise ConfigError(what, where=self.where, why=why, fix=fix)
 
+    def shown(self, value: Any) -> str:
+        """A value as an error may quote it."""
+        from primus_core.secrets import quoted
+
+        return quoted(value, self.key)
+
     def unknown(self, known: list[str]) -> NoReturn:
         from primus_core.errors import suggestion
 
@@ -87,14 +93,14 @@ class _Setting:
     def words(self, value: Any) -> list[str]:
         """The setting as the engine behind a runtime takes it."""
         if isinstance(value, dict):
-            self.fail(f"'{self.key}' takes a value or a list", why=f"it is {value!r}")
+            self.fail(f"'{self.key}' takes a value or a list", why=f"it is {self.shown(value)}")
         if isinstance(value, bool):
             return [f"--{self.key}"] if value else []
         return [f"--{self.key}={item}" for item in (value if isinstance(value, list) else [value])]
 
     def _switch(self, flag: str, action: argparse.Action, value: Any) -> Any:
         if not isinstance(value, bool):
-            self.fail(f"'{self.key}' is on or off: true or false", why=f"it is {value!r}")
+            self.fail(f"'{self.key}' is on or off: true or false", why=f"it is {self.shown(value)}")
         opposite = f"--no-{flag[2:]}"
         if value:
             self._offer_off(opposite, action)
@@ -113,12 +119,12 @@ class _Setting:
 
     def _items(self, flag: str, value: Any) -> list[Any]:
         if not isinstance(value, list):
-            self.fail(f"'{self.key}' takes a list", why=f"it is {value!r}; {flag} may be given several times")
+            self.fail(f"'{self.key}' takes a list", why=f"it is {self.shown(value)}; {flag} may be given several times")
         return value
 
     def _one(self, action: argparse.Action, value: Any) -> Any:
         if isinstance(value, bool | list | dict) or value is None:
-            self.fail(f"'{self.key}' takes {action.metavar or 'a value'}", why=f"it is {value!r}")
+            self.fail(f"'{self.key}' takes {action.metavar or 'a value'}", why=f"it is {self.shown(value)}")
         text = self._whole(action, str(value))
         converted = self._typed(action, text)
         if action.choices is not None and converted not in action.choices:
@@ -126,7 +132,7 @@ class _Setting:
 
             known = [str(choice) for choice in action.choices]
             self.fail(
-                f"'{self.key}' cannot be '{text}'",
+                f"'{self.key}' cannot be {self.shown(text)}",
                 why=f"known: {', '.join(known)}",
                 fix=suggestion(text, known) or "take one of them",
             )
@@ -148,10 +154,10 @@ class _Setting:
         try:
             return action.type(text)
         except ArgumentTypeError as error:
-            self.fail(f"'{self.key}': {error}")
+            self.fail(f"'{self.key}': {str(error).replace(text, self.shown(text)[1:-1])}")
         except (TypeError, ValueError):
             kind = getattr(action.type, "__name__", "value")
-            self.fail(f"'{self.key}' is '{text}'", why=f"it takes a value of type {kind}")
+            self.fail(f"'{self.key}' is {self.shown(text)}", why=f"it takes a value of type {kind}")
 
     def _called(self, flag: str, action: argparse.Action, values: list[Any]) -> Any:
         """What the option's action makes of the values, one call for each time that it is given."""

@@ -9,7 +9,6 @@ from primus_core.config.document import Document, Path
 from primus_core.config.files import parse_value
 from primus_core.config.interpolation import interpolate
 from primus_core.errors import RequestError
-from primus_core.secrets import is_secret_setting
 
 __all__ = ["parse"]
 
@@ -20,14 +19,13 @@ def parse(words: Sequence[str], environ: Mapping[str, str]) -> Document:
     `${VAR}` is filled in as in a file, for what a shell's quotes left standing (`api_key='${MY_KEY}'`).
 
     Raises:
-        RequestError: a word is no setting, a value or variable is missing, or a secret would be in the process list.
+        RequestError: a word is no setting, or a value or variable is missing.
     """
     data: dict[str, Any] = {}
     marks: dict[Path, str] = {}
     rest = list(words)
     while rest:
         shown, key, text = _next(rest)
-        _refuse_secret(key, text)
         path = tuple(key.split("."))
         if not all(path):
             raise RequestError(f"'{shown}' is no setting", why="a part between its dots is empty")
@@ -49,14 +47,6 @@ def _next(rest: list[str]) -> tuple[str, str, str]:
         raise RequestError(f"'{word}' has no value", fix=f"write {word} VALUE, or {name}=true for a switch")
     value = rest.pop(0)
     return f"{word} {value}", name, value
-
-
-def _refuse_secret(key: str, text: str) -> None:
-    if is_secret_setting(key.rpartition(".")[2], text):
-        raise RequestError(
-            f"'{key}' holds a secret, which a command line would show to everybody on this machine",
-            fix=f"export it, and write {key}='${{NAME}}' with the variable's name",
-        )
 
 
 def _put(data: dict[str, Any], path: Path, value: Any) -> None:

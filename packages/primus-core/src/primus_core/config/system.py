@@ -174,6 +174,13 @@ def _leaves(data: Mapping[str, Any], before: Path = ()) -> Iterator[Path]:
             yield (*before, key)
 
 
+def _shown(path: Path, value: Any) -> str:
+    """A value as an error may quote it."""
+    from primus_core.secrets import quoted  # only an error needs it
+
+    return quoted(value, str(path[-1]))
+
+
 class _Checked:
     """One file, every key of it checked, paths made whole."""
 
@@ -218,7 +225,7 @@ class _Checked:
 
     def _section(self, key: str, value: Any) -> Mapping[str, Any]:
         if value is not None and not isinstance(value, Mapping):
-            self._fail((key,), f"`{key}` takes keys and values", why=f"it is {value!r}")
+            self._fail((key,), f"`{key}` takes keys and values", why=f"it is {_shown((key,), value)}")
         return value or {}
 
     def _options(self, runtime: str, value: Any, marks: dict[Path, str]) -> dict[str, Any]:
@@ -241,28 +248,29 @@ class _Checked:
         if kind.endswith("s"):
             items = [] if value is None else value
             if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
-                self._fail(path, f"`{dotted(path)}` takes {_SHAPES[kind]}", why=f"it is {value!r}")
+                self._fail(path, f"`{dotted(path)}` takes {_SHAPES[kind]}", why=f"it is {_shown(path, value)}")
             return [self._path(path, item, kind.removesuffix("s")) for item in items]
         if value is not None and not isinstance(value, str):
-            self._fail(path, f"`{dotted(path)}` takes {_SHAPES[kind]}", why=f"it is {value!r}")
+            self._fail(path, f"`{dotted(path)}` takes {_SHAPES[kind]}", why=f"it is {_shown(path, value)}")
         return self._path(path, value, kind) if value else ""
 
     def _seconds(self, path: Path, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-            self._fail(path, f"`{dotted(path)}` takes a number of seconds above 0", why=f"it is {value!r}")
+            self._fail(path, f"`{dotted(path)}` takes a number of seconds above 0", why=f"it is {_shown(path, value)}")
         return value
 
     def _path(self, path: Path, text: str, kind: str) -> str:
         if text == "~" or text.startswith("~/"):
             if not self.home:
-                self._fail(path, f"'{text}' needs HOME, which is not set", fix="write the whole path")
+                self._fail(path, f"{_shown(path, text)} needs HOME, which is not set", fix="write the whole path")
             text = self.home + text[1:]
         whole = os.path.normpath(os.path.join(self.folder, text))
         if (kind == "file" and not os.path.isfile(whole)) or (kind == "folder" and not os.path.isdir(whole)):
+            shown = _shown(path, text)
             self._fail(
                 path,
-                f"there is no {kind} '{text}'",
-                why=f"looked for {whole}",
+                f"there is no {kind} {shown}",
+                why=f"looked for {os.path.normpath(os.path.join(self.folder, shown[1:-1]))}",
                 fix="check the path: it is relative to this file",
             )
         return whole

@@ -6,10 +6,10 @@ planning, which need the names here, must not pay for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["HOOKS", "FailureInfo", "HookPlugin", "Result", "RunInfo", "StepMetrics", "StopRun"]
+__all__ = ["HOOKS", "FailureInfo", "HookPlugin", "Result", "RunInfo", "StepMetrics", "StopRun", "saved_as"]
 
 HOOKS: Mapping[str, tuple[str, ...]] = {
     "before_launch": ("run",),
@@ -81,3 +81,13 @@ class HookPlugin(NamedTuple):
     target: str
     """`module`, `module:object`, or the path of a file."""
     is_file: bool = False
+
+
+def saved_as(plugins: Sequence[HookPlugin]) -> dict[str, HookPlugin]:
+    """Where a run directory keeps a person's files of Python hooks; packages are known by their versions."""
+    found = {}
+    for index, plugin in enumerate(plugins):
+        if plugin.is_file:
+            number, name = f"plugin-{index + 1:02d}-", plugin.target.rpartition("/")[2]
+            found[f"config/hooks/{number}{name.removeprefix(number)}"] = plugin
+    return found

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from primus_core.environment import refused
 from primus_core.errors import RequestError, suggestion
 from primus_core.plan import Step, StepKind, Variable
-from primus_core.secrets import is_secret_name, is_secret_setting, looks_secret
+from primus_core.secrets import is_maskable, is_secret_name, is_secret_setting, looks_secret
 
 __all__ = [
     "NOT_APPLICABLE",
@@ -91,34 +91,38 @@ def _argument(line: str, name: str, value: str) -> Spoken | Malformed:
 
 
 def secrets_in(line: str) -> tuple[str, ...]:
-    """The secret that a script's line says, well-formed or not. Of a short one the line: it would mask too much."""
+    """The secret that a script's line says, well-formed or not; the line, where the value would mask too much."""
     kind, _, rest = line.strip().partition(".")
     name, _, value = rest.partition("=")
     name, value = name.strip(), value.strip()
     if kind not in ("env", "extra") or not value:
         return ()
     secret = looks_secret(value) or is_secret_setting(name, value) or (kind == "env" and is_secret_name(name))
-    return ((value if len(value) > 5 else line),) if secret else ()
+    return ((value if is_maskable(value) else line),) if secret else ()
 
 
 def hook_files(folders: Iterable[str], task: Sequence[str]) -> list[str]:
     """The hooks for `task` (its name and action) in `folders`: general ones first, in each folder by bytes.
 
     Raises:
-        RequestError: one of the folders is none.
+        RequestError: one of the folders is none, or a script in it is no file.
     """
     found: dict[str, str] = {}  # by real path: a folder may be reached in two ways
     named = list(itertools.takewhile(_is_folder_name, task))
     for folder in folders:
         if not os.path.isdir(folder):
-            near = suggestion(os.path.basename(folder), _names_in(os.path.dirname(folder)))
-            raise RequestError(
-                f"there is no folder of hooks '{folder}'", fix=near or "name a folder with *.sh or *.py files"
-            )
+            raise _no_folder(folder)
         for depth in range(len(named) + 1):
             for path in _scripts_in(os.path.join(folder, *named[:depth])):
                 found.setdefault(os.path.realpath(path), path)
     return list(found.values())
+
+
+def _no_folder(path: str) -> RequestError:
+    if os.path.exists(path):
+        return RequestError(f"'{path}' is no folder of hooks", fix="name the folder; a single script: --patch FILE")
+    near = suggestion(os.path.basename(path), _names_in(os.path.dirname(path)))
+    return RequestError(f"there is no folder of hooks '{path}'", fix=near or "name a folder with *.sh or *.py files")
 
 
 def _is_folder_name(word: str) -> bool:
@@ -131,8 +135,13 @@ def _scripts_in(folder: str) -> list[str]:
         names = sorted(os.listdir(folder), key=os.fsencode)
     except OSError:
         return []
-    paths = [os.path.join(folder, name) for name in names if name.endswith(_SUFFIXES)]
-    return [path for path in paths if os.path.isfile(path)]
+    whole = (os.path.join(folder, name) for name in names if name.endswith(_SUFFIXES))
+    paths = [path for path in whole if not os.path.isdir(path)]
+    for path in paths:
+        if not os.path.isfile(path):
+            why = "it is a link to nothing" if os.path.islink(path) else "it is no file"
+            raise RequestError(f"the hook '{path}' cannot be run", why=why, fix="put it right, or remove it")
+    return paths
 
 
 def patch_files(paths: Sequence[str], cwd: str) -> list[str]:

@@ -69,6 +69,8 @@ class _Run:
         self.directory = plan.place.directory
         self.mask = Mask(())
         self.dropped = 0
+        self.quiet_until = 0
+        """Where in the launch log the step in hand began to speak, in bytes."""
         self.record = Record(plan, facts)
         self.hooks: Lifecycle | None = None
         self._take(plan)
@@ -213,6 +215,7 @@ class _Run:
 
     def _step(self, step: Step, listen: Callable[[bytes], None] | None = None) -> Ended:
         self.events.emit("step_started", step=step.name)
+        self.quiet_until = os.path.getsize(self.launch_log) if os.path.exists(self.launch_log) else 0
         self._say(f"primus: {step.name}{_ranks(step)}\n")
         ended = supervise(step, self.environ, self._watch(listen))
         self.dropped += ended.dropped
@@ -246,6 +249,8 @@ class _Run:
             raise MachineError(f"{step.name if step else 'a step'} could not be started", why=ended.not_started)
         if code and not ended.signal:
             first = failure.first_failure(self.directory, self._launch_log(), self.plan.distributed.node_rank)
+            if not first and step and step.ranks and self._is_lone:
+                first = failure.of_lone_rank(code, self.facts.hostname, self.plan.distributed.node_rank)
             code = first.exit_code if first and step and step.ranks else code
         status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
         why = _why(ended, step) if step and step.script else ""
@@ -284,14 +289,21 @@ class _Run:
         return summary.render(metrics, status=status, run_dir=run, seconds=seconds, next_steps=self.plan.next_steps)
 
     @property
+    def _is_lone(self) -> bool:
+        """Whether the worker is one process that no launcher watches."""
+        return self.plan.worker is not None and self.plan.worker.launcher == "single"
+
+    @property
     def launch_log(self) -> str:
         """What torchrun and plain processes print; of each node that joined the run a file of its own."""
         return f"{self.directory}/{self.record.part}logs/launch.log"
 
     def _launch_log(self) -> str:
+        """What the last step has printed there."""
         try:
-            with open(self.launch_log, encoding="utf-8", errors="replace") as file:
-                return file.read()
+            with open(self.launch_log, "rb") as file:
+                file.seek(self.quiet_until)
+                return file.read().decode("utf-8", "replace")
         except OSError:
             return ""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from primus_core.rank import FAILURES
 
-__all__ = ["Failure", "first_failure", "report"]
+__all__ = ["Failure", "first_failure", "of_lone_rank", "report"]
 
 # torchrun's table (torch.distributed.elastic.multiprocessing.errors.ChildFailedError), with exit codes by rank.
 _ROW = re.compile(r"host\s*:\s*(\S+)\s*\n\s*rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+)")
@@ -55,10 +55,19 @@ def _signalled(launch_log: str, node_rank: int) -> list[Failure]:
     found = []
     for host, rank, code in _ROW.findall(root) + _ROW.findall(others):
         if int(code) < 0:
-            name = _signal_name(-int(code))
-            what = f"ended by {name}" + _hint(name)
-            found.append(Failure(int(rank), 128 - int(code), what, host=host, node_rank=node_rank))
+            found.append(_ended_by(-int(code), int(rank), host, node_rank))
     return found
+
+
+def _ended_by(number: int, rank: int, host: str, node_rank: int) -> Failure:
+    name = _signal_name(number)
+    return Failure(rank, 128 + number, f"ended by {name}" + _hint(name), host=host, node_rank=node_rank)
+
+
+def of_lone_rank(exit_code: int, host: str, node_rank: int) -> Failure | None:
+    """The failure of the only rank, which left no record and has no launcher to speak for it; None: no signal."""
+    ended = exit_code - 128 in set(signal.Signals)
+    return _ended_by(exit_code - 128, 0, host, node_rank) if ended else None
 
 
 def _signal_name(number: int) -> str:

@@ -5,22 +5,38 @@ How the driver packs its numbers is in Linux, drivers/gpu/drm/amd/amdkfd/kfd_top
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from primus_core.host import HostRoot
-from primus_core.machine.devices import Devices, Gpu, memory_of, model_of, numa_node, number, unusual_count
+from primus_core import variables
+from primus_core.host import HostRoot, numbered
+from primus_core.machine.devices import (
+    PCI,
+    Devices,
+    Gpu,
+    absent,
+    hidden,
+    memory_of,
+    missing,
+    model_of,
+    numa_node,
+    number,
+    said_model,
+)
 
 if TYPE_CHECKING:
     from primus_core.gpus import GpuModel
 
 __all__ = ["read"]
 
-_NODES = "/sys/class/kfd/kfd/topology/nodes"
-_PCI = "/sys/bus/pci/devices"
+_TOPOLOGY = "/sys/class/kfd/kfd/topology"
+_NODES = f"{_TOPOLOGY}/nodes"
 _MODES = {1: "SPX", 2: "DPX", 3: "TPX", 4: "QPX"}
 _DIES_ON_PCI = frozenset({"gfx90a"})
 """Architectures whose chiplets are PCI devices of their own, so that no partition mode joins or splits them."""
+_SMALLEST = 64
+"""SIMDs: the smallest part of an accelerator has 80 (MI308X in CPX), a GPU beside a CPU's cores 4 to 32."""
 _VRAM = (1, 2)
 """Heap types: memory of the GPU that the CPU can see, and that it cannot."""
 
@@ -55,6 +71,11 @@ class _Node(NamedTuple):
         return bool(self.model and self.model.chiplets > 1 and self.model.architecture in _DIES_ON_PCI)
 
     @property
+    def is_integrated(self) -> bool:
+        """A GPU in a CPU, for its screen. MI300A is none: its GPU is a node without CPUs, of 912 SIMDs."""
+        return not self.model and (self.get("cpu_cores_count") > 0 or self.get("simd_count") < _SMALLEST)
+
+    @property
     def parts(self) -> int:
         """Devices that its GPU should make; 0: not known."""
         if self.is_die and self.model:
@@ -70,17 +91,58 @@ class _Node(NamedTuple):
 
 def read(host: HostRoot) -> Devices:
     """The AMD devices in the driver's order, which is HIP's, too."""
-    folders = [f"{_NODES}/{node}" for node in sorted(filter(str.isdecimal, host.names(_NODES)), key=int)]
+    folders = [f"{_NODES}/{name}" for name in numbered(host.names(_NODES)).values()]
+    if not folders:
+        return Devices(notes=_closed(host))
     texts = [host.text(f"{folder}/properties") for folder in folders]
     nodes = [
-        _Node(folder, properties, model_of("amd", properties.get("device_id", 0), host.environ))
+        _Node(folder, properties, model_of("amd", properties.get("device_id", 0)))
         for folder, text in zip(folders, texts, strict=True)
         if (properties := _properties(text or "")).get("simd_count", 0) > 0  # a CPU has none
     ]
-    gpus = _devices(host, nodes)
-    hidden = texts.count(None)  # the driver refuses what a container's or a job's device list leaves out
-    notes = _hidden(hidden) if hidden else (*_missing_parts(gpus), *_odd_dies(nodes), *unusual_count(gpus))
+    used = _used(nodes, said=bool(host.environ.get(variables.GPU_MODEL, "").strip()))
+    said = said_model("amd", host.environ)
+    gpus = _devices(host, [node if node.model else node._replace(model=said) for node in used])
+    # What the driver refuses is what a container's or a job's device list leaves out.
+    notes = (*_left_out(nodes, used), *_not_here(host, nodes, gpus, texts.count(None)))
     return Devices(gpus, host.text("/sys/module/amdgpu/version") or "" if gpus else "", notes)
+
+
+def _closed(host: HostRoot) -> tuple[str, ...]:
+    """A note where the driver is there but its list is not: the driver lists at least the CPU."""
+    if "nodes" not in host.names(_TOPOLOGY):
+        return ()
+    return (f"{_NODES} shows nothing, so AMD GPUs cannot be seen: is it closed to you, or masked by a container?",)
+
+
+def _used(nodes: Sequence[_Node], *, said: bool) -> list[_Node]:
+    """The accelerators: the GPUs of known models if there are any, else those that are not in a CPU, else all.
+
+    Where a person says what the GPUs are, all are it that may be.
+    """
+    known = [] if said else [node for node in nodes if node.model]
+    return known or [node for node in nodes if not node.is_integrated] or list(nodes)
+
+
+def _left_out(nodes: Sequence[_Node], used: Sequence[_Node]) -> tuple[str, ...]:
+    places = {node.folder for node in used}
+    left = [node for node in nodes if node.folder not in places]
+    if not left:
+        return ()
+    listed = ", ".join(f"{node.address()} (1002:{node.get('device_id'):04x})" for node in left)
+    kept = [index for index, node in enumerate(nodes) if node.folder in places]
+    shifted = kept != list(range(len(kept)))
+    hip = f"; HIP counts it, too, unless HIP_VISIBLE_DEVICES={','.join(map(str, kept))}" if shifted else ""
+    return (f"left out beside the accelerators: {listed}{hip}",)
+
+
+def _not_here(host: HostRoot, nodes: Sequence[_Node], gpus: Sequence[Gpu], unread: int) -> tuple[str, ...]:
+    """Notes on what this machine has, or should have, that is not among `gpus`."""
+    seen = {node.address() for node in nodes} | {node.address(0) for node in nodes}
+    lost = [address for address in absent(host, gpus, "amd") if address not in seen]
+    if unread:
+        return (hidden(unread, lost), *_missing_parts(gpus, "hidden or missing"))
+    return (*_missing_parts(gpus, "missing"), *_odd_dies(nodes), *missing(lost, gpus))
 
 
 def _properties(text: str) -> dict[str, int]:
@@ -103,13 +165,16 @@ def _packages(nodes: list[_Node]) -> list[str]:
     dies = sorted((node for node in nodes if node.is_die), key=_Node.address)
     # The driver does not say which two dies share a package: they follow each other on the bus (Frontier, LUMI).
     pairs = {node.folder: f"package {index // node.parts}" for index, node in enumerate(dies)}
-    return [pairs.get(node.folder) or _package(node) for node in nodes]
+    # One place twice is no partition of a GPU: only such nodes are told apart by their unique ids, which newer drivers
+    # give to each partition, and older ones to each GPU.
+    places = Counter((_package(node), node.partition) for node in nodes)
+    alike = {package for (package, _), count in places.items() if count > 1}
+    return [pairs.get(node.folder) or _package(node, unique=_package(node) in alike) for node in nodes]
 
 
-def _package(node: _Node) -> str:
-    if unique := node.get("unique_id"):
-        return str(unique)
-    return node.address() if node.parts == 1 else node.address(0)  # a whole GPU's function is one of PCI
+def _package(node: _Node, *, unique: bool = False) -> str:
+    place = node.address() if node.parts == 1 else node.address(0)  # a whole GPU's function is one of PCI
+    return f"{place} {node.get('unique_id')}" if unique else place
 
 
 def _device(host: HostRoot, node: _Node, gpu: int, group: list[_Node]) -> Gpu:
@@ -150,14 +215,14 @@ def _memory(host: HostRoot, node: _Node, address: str, parts: int) -> int:
     found = [_properties(host.text(bank) or "") for bank in banks]
     if size := sum(bank.get("size_in_bytes", 0) for bank in found if bank.get("heap_type") in _VRAM):
         return size
-    if total := number(host.text(f"{_PCI}/{address}/mem_info_vram_total")):
+    if total := number(host.text(f"{PCI}/{address}/mem_info_vram_total")):
         return total if node.is_die else total // parts
     return memory_of(node.model) // parts
 
 
 def _mode(host: HostRoot, node: _Node, address: str) -> str:
-    compute = host.text(f"{_PCI}/{address}/current_compute_partition") or _derived_mode(node)
-    memory = host.text(f"{_PCI}/{address}/current_memory_partition") or ""
+    compute = host.text(f"{PCI}/{address}/current_compute_partition") or _derived_mode(node)
+    memory = host.text(f"{PCI}/{address}/current_memory_partition") or ""
     return "/".join(filter(None, (compute, memory)))
 
 
@@ -167,27 +232,24 @@ def _derived_mode(node: _Node) -> str:
     return "CPX" if node.get("num_xcc") == 1 else _MODES.get(node.parts, "")
 
 
-def _missing_parts(gpus: Iterable[Gpu]) -> tuple[str, ...]:
+def _missing_parts(gpus: Iterable[Gpu], how: str) -> tuple[str, ...]:
     groups: dict[int, list[Gpu]] = {}
     for gpu in gpus:
         groups.setdefault(gpu.gpu, []).append(gpu)
-    return tuple(_missing(group) for group in groups.values() if group[0].mode and len(group) < group[0].partitions)
+    short = (group for group in groups.values() if group[0].mode and len(group) < group[0].partitions)
+    return tuple(_missing(group, how) for group in short)
 
 
-def _missing(group: list[Gpu]) -> str:
+def _missing(group: list[Gpu], how: str) -> str:
     first = group[0]
     lost = sorted(set(range(first.partitions)) - {gpu.partition for gpu in group})
     listed = ", ".join(map(str, lost))
     which, verb = ("partition", "is") if len(lost) == 1 else ("partitions", "are")
     compute = first.mode.partition("/")[0]
-    return f"GPU {first.pci_address}: {which} {listed} of 0-{first.partitions - 1} {verb} missing ({compute})"
+    return f"GPU {first.pci_address}: {which} {listed} of 0-{first.partitions - 1} {verb} {how} ({compute})"
 
 
 def _odd_dies(nodes: Iterable[_Node]) -> tuple[str, ...]:
     dies = [node for node in nodes if node.is_die]
     left = len(dies) % dies[0].parts if dies else 0
     return (f"{len(dies)} dies of GPUs that have two: one is missing",) if left else ()
-
-
-def _hidden(count: int) -> tuple[str, ...]:
-    return (f"{count} GPU devices of this machine are hidden from here, by a container's or a job's device list",)

@@ -1,4 +1,4 @@
-"""Takes out of a machine's files what names it: serial numbers, hardware addresses, host names.
+"""Takes out of a machine's files what names it: serial numbers, hardware and network addresses, host names.
 
 The same thing gets the same replacement everywhere, so that what belonged together still does; replacements are
 counted, not computed, so that nothing leads back.
@@ -9,17 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from primus_core.machine import addresses
+
 __all__ = ["HOSTNAME", "anonymise"]
 
 HOSTNAME = "captured-host"
 """What every captured machine is called."""
 
-_LINK_LOCAL, _MAPPED = "fe80:0000:0000:0000:", "0000:0000:0000:0000:0000:ffff:"
 _HEX4 = r"[0-9a-fA-F]{4}"
 
 
 def anonymise(files: Mapping[str, str]) -> dict[str, str]:
-    """`files` (path to text) with what names their machine replaced."""
+    """`files` (path to text; a folder's path ends in `/`) with what names their machine replaced, in paths too."""
+    files = addresses.replaced(files)
     known: dict[tuple[str, str], str] = {}
 
     def replaced(kind: str, make: Callable[[int, str], str]) -> Callable[[re.Match[str]], str]:
@@ -43,15 +45,6 @@ def anonymise(files: Mapping[str, str]) -> dict[str, str]:
     return result
 
 
-def _gid(count: int, old: str) -> str:
-    """A GID of the same kind: with an IPv4 address, link-local, or global."""
-    low = f"{count >> 16 & 0xFFFF:04x}:{count & 0xFFFF:04x}"
-    if old.startswith(_MAPPED):
-        return f"{_MAPPED}0a{count >> 16 & 0xFF:02x}:{count & 0xFFFF:04x}"
-    head = _LINK_LOCAL if old.startswith("fe80:") else "fd00:0000:0000:0000:"
-    return f"{head}0200:0000:{low}"
-
-
 _RULES: tuple[tuple[re.Pattern[str], re.Pattern[str], str, Callable[[int, str], str]], ...] = (
     # which files, what in them, what it is, what stands for the nth
     (re.compile("/kfd/"), re.compile(r"(?<=unique_id )\d+"), "gpu", lambda n, _: str(1000 + n)),
@@ -63,7 +56,6 @@ _RULES: tuple[tuple[re.Pattern[str], re.Pattern[str], str, Callable[[int, str], 
         "uuid",
         lambda n, _: f"00000000-0000-0000-0000-{n:012d}",
     ),
-    (re.compile("/gids/"), re.compile(rf"(?:{_HEX4}:){{7}}{_HEX4}"), "gid", _gid),
     (re.compile("guid$"), re.compile(rf"(?:{_HEX4}:){{3}}{_HEX4}"), "guid", lambda n, _: f"0200:0000:0000:{n:04x}"),
     (
         re.compile(""),

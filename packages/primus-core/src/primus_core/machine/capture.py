@@ -31,6 +31,8 @@ SCHEMA = 1
 """Version of the archive's form. It changes when an old reader would misread a new archive."""
 
 _ABOUT = "facts.json"
+_TOOLS = ("opt/rocm/", "usr/local/cuda/")
+"""Of these only versions matter, and not where the person has them."""
 _MAX_BYTES = 16 * 2**20
 _MAX_DEPTH = 32
 """A machine of 64 devices and ten adapters takes two megabytes, unpacked. Much more is no capture, or a trap."""
@@ -93,12 +95,16 @@ class CapturedHost(HostRoot):
 
 
 def write(host: HostRoot, path: str) -> None:
-    """Capture `host` in the file `path`. The same machine gives the same bytes."""
-    recorder = _Recorder(host.root, host.environ, host)
-    found = facts.read(recorder)
-    system_info.describe(found)
-    texts = anonymise({_plain(name): text for name, text in recorder.texts.items()} | _said(found))
-    listed = {f"{_plain(folder)}/{name}" for folder, names in recorder.folders.items() for name in names}
+    """Capture `host` in the file `path`. The same machine gives the same bytes.
+
+    Raises:
+        RequestError: nothing can be written there, or something would be lost.
+    """
+    _check_place(path)
+    found = facts.read(host)
+    files = anonymise(_recorded(host) | _said(found))
+    texts = {name: text for name, text in files.items() if not name.endswith("/")}
+    folders = {name.rstrip("/") for name in files.keys() - texts.keys()}
     about = {
         "schema": SCHEMA,
         "primus_version": metadata.version_of("primus-core"),
@@ -106,18 +112,41 @@ def write(host: HostRoot, path: str) -> None:
         "cpu_count": found.cpu_count,
     }
     texts[_ABOUT] = json.dumps(about, indent=1) + "\n"
-    _write_archive(path, texts, listed - texts.keys())
+    _write_archive(path, texts, folders - texts.keys())
+
+
+def _check_place(path: str) -> None:
+    if not path:
+        raise RequestError("no file is named for the capture", fix="for example -o node.tar.gz")
+    if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
+        raise RequestError(
+            f"{path}: the capture cannot be written",
+            why="what is there is a link, a folder or a device, and no regular file",
+            fix="name another file",
+        )
+
+
+def _recorded(host: HostRoot) -> dict[str, str]:
+    """What detection reads of `host`, as the archive names it; a folder's name ends in `/`.
+
+    It reads for somebody who has no variables: a path to which one leads is the person's own, and so no part of it.
+    """
+    recorder = _Recorder(host.root, {}, host)
+    system_info.describe(facts.read(recorder))
+    listed = {f"{_plain(folder)}/{name}/": "" for folder, names in recorder.folders.items() for name in names}
+    texts = {_plain(path): text for path, text in recorder.texts.items()}
+    return listed | {path: text for path, text in texts.items() if not path.startswith(_TOOLS)}
 
 
 def _said(found: facts.Facts) -> dict[str, str]:
     """Facts that no file says, or one to which a variable of the person's led, as the files where `HostRoot` looks."""
-    files = {
+    files: dict[str, str | int] = {
         "proc/sys/kernel/hostname": HOSTNAME,
-        "sys/devices/system/cpu/online": f"0-{found.cpu_count - 1}",
+        "sys/devices/system/cpu/online": found.cpu_count and f"0-{found.cpu_count - 1}",
         "opt/rocm/.info/version": found.rocm,
         "usr/local/cuda/version.txt": found.cuda and f"CUDA Version {found.cuda}",
     }
-    return {name: text for name, text in files.items() if text}
+    return {name: str(text) for name, text in files.items() if text}
 
 
 def read(path: str, here: HostRoot) -> HostRoot:
@@ -151,7 +180,11 @@ def _write_archive(path: str, texts: Mapping[str, str], folders: Iterable[str]) 
             os.fsync(file.fileno())
         os.replace(staged, path)
     except OSError as error:
-        raise RequestError(f"{path}: the capture cannot be written", why=str(error.strerror)) from None
+        raise RequestError(
+            f"{path}: the capture cannot be written",
+            why=str(error.strerror),
+            fix="name a file in a folder that exists and in which you may write",
+        ) from None
     finally:
         if os.path.exists(staged):
             os.unlink(staged)
@@ -188,12 +221,16 @@ def _read_archive(path: str) -> tuple[dict[str, str], list[str]]:
                     texts[name] = content.read().decode("utf-8", "replace")
     except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
         _refuse(path, getattr(error, "strerror", None) or str(error))
+    except (RecursionError, OverflowError):  # tarfile trusts the lengths and the nesting of what it reads
+        _refuse(path, "it is damaged, or was made to do harm")
     return texts, folders
 
 
 def _checked(name: str) -> str:
     if name.count("/") > _MAX_DEPTH:
         raise ValueError("the folders in it are too deep")
+    if not name.isprintable():
+        raise ValueError(f"a name in it holds characters that no kernel writes: {name!a}")
     return _plain(name)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from primus_core import profiles
 from primus_core.facts import Facts
-from primus_core.machine import network
+from primus_core.machine import network, said
 from primus_core.plan import Distributed, Variable
 from primus_core.profile_files import Profile
 
@@ -26,11 +26,16 @@ class Defaults(NamedTuple):
 def of_machine(
     facts: Facts, place: Distributed, *, framework: str, profile_file: str, environ: Mapping[str, str]
 ) -> Defaults:
-    """What the machine of `facts` asks for. `environ`: the person's, with `--env` on top; conditions look at it.
+    """What the machine of `facts` asks for.
+
+    `environ`: what the run has above that, so that conditions see what it will really have: the backend's and the
+    experiment's variables, the person's over them, `--env` on top.
 
     Raises:
         ConfigError: a profile is wrong, unknown, or there twice.
+        RequestError: the person names a GPU model that nobody knows.
     """
+    said.check(facts.environ, lambda: profiles.names(profiles.installed()))
     folders = profiles.installed() if facts.gpus or profile_file else ()
     chain, _ = profiles.select(facts, folders, profile_file)
     own, notes = profiles.variables(

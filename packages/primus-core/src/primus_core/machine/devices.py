@@ -6,26 +6,29 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from primus_core.host import HostRoot
+from primus_core import variables
+from primus_core.host import HostRoot, number
 
 if TYPE_CHECKING:
     from primus_core.gpus import GpuModel
 
 __all__ = [
-    "MODEL_VARIABLE",
+    "PCI",
     "Devices",
     "Gpu",
+    "absent",
+    "chosen",
+    "hidden",
     "memory_of",
+    "missing",
     "model_of",
     "named",
     "numa_node",
     "number",
-    "unusual_count",
+    "said_model",
 ]
 
-MODEL_VARIABLE = "PRIMUS_GPU_MODEL"
-"""With it a person says which model all GPUs here are; `none`: no profile."""
-
+PCI = "/sys/bus/pci/devices"
 _VENDORS = {"amd": 0x1002, "nvidia": 0x10DE}
 _USUAL = (1, 2, 4, 8, 16)
 """How many GPUs a node has."""
@@ -66,14 +69,6 @@ class Devices(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def number(text: str | None, base: int = 10) -> int:
-    """The number that a file of the kernel holds; 0 where it holds none. No kernel writes more than 64 bits."""
-    try:
-        return max(int((text or "")[:24], base), 0)
-    except ValueError:
-        return 0
-
-
 def memory_of(model: GpuModel | None) -> int:
     """Bytes of a whole GPU by the table. What its sellers call GB is GiB."""
     return int(model.memory_gb * 2**30) if model else 0
@@ -81,23 +76,67 @@ def memory_of(model: GpuModel | None) -> int:
 
 def numa_node(host: HostRoot, address: str) -> int:
     """The NUMA node beside which a PCI device sits; -1 where the machine does not say."""
-    text = host.text(f"/sys/bus/pci/devices/{address}/numa_node") or ""
+    text = host.text(f"{PCI}/{address}/numa_node") or ""
     return number(text) if text.isdecimal() else -1
 
 
-def model_of(vendor: str, device_id: int, environ: Mapping[str, str], name: str = "") -> GpuModel | None:
-    """The model by its PCI ids or else its driver's `name`; for one that nobody knows, what the person says it is."""
+def model_of(vendor: str, device_id: int) -> GpuModel | None:
+    """The model by its PCI ids."""
     from primus_core import gpus  # reads a table: only where there is a GPU
 
-    said = environ.get(MODEL_VARIABLE, "")
-    return gpus.by_pci_id(_VENDORS[vendor], device_id) or gpus.by_name(name) or gpus.by_name(said)
+    return gpus.by_pci_id(_VENDORS[vendor], device_id)
+
+
+def said_model(vendor: str, environ: Mapping[str, str]) -> GpuModel | None:
+    """The model that the person says, where it is one of this vendor: what a GPU is taken for that nobody knows."""
+    from primus_core import gpus
+
+    model = gpus.by_name(environ.get(variables.GPU_MODEL, ""))
+    return model if model and model.vendor == vendor else None
+
+
+def chosen(found: Sequence[Devices], environ: Mapping[str, str]) -> Devices:
+    """Of two vendors the one that the person says, or else that with more GPUs that Primus knows, or with more."""
+    said = _said_vendor(environ.get(variables.GPU_MODEL, ""))
+    *others, best = sorted(found, key=lambda one: (one.gpus[0].vendor == said, _known(one), _count(one.gpus)))
+    left = tuple(
+        f"{_counted(_count(other.gpus), 'GPU')} of {other.gpus[0].vendor} left out ({_addresses(other.gpus)}): no run "
+        f"spans two vendors; {variables.GPU_MODEL}={other.gpus[0].vendor} or a model of theirs takes them"
+        for other in others
+    )
+    return best._replace(notes=left + best.notes)
+
+
+def _known(found: Devices) -> int:
+    return _count([gpu for gpu in found.gpus if gpu.model])
+
+
+def _count(devices: Sequence[Gpu]) -> int:
+    return len({gpu.gpu for gpu in devices})
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' if number != 1 else ''}"
+
+
+def _addresses(devices: Sequence[Gpu]) -> str:
+    return ", ".join(dict.fromkeys(gpu.pci_address for gpu in devices))
+
+
+def _said_vendor(said: str) -> str:
+    """The vendor that the person's word means, by its name or by that of a model."""
+    from primus_core import gpus
+
+    model = gpus.by_name(said)
+    word = said.strip().lower()
+    return model.vendor if model else word if word in _VENDORS else ""
 
 
 def named(found: Devices, environ: Mapping[str, str]) -> Devices:
     """`found` under the model that the person says, if one is said, and with notes on what is odd about it."""
-    said = environ.get(MODEL_VARIABLE, "").strip()
+    said = environ.get(variables.GPU_MODEL, "").strip()
     if not found.gpus:
-        nothing = (f"{MODEL_VARIABLE} is '{said}', but no GPU was found here",)
+        nothing = (f"{variables.GPU_MODEL} is '{said}', but no GPU was found here",)
         return found._replace(notes=found.notes + (nothing if said.lower() not in ("", "none") else ()))
     if not said:
         return found._replace(notes=found.notes + _unknown(found.gpus) + _mixed(found.gpus))
@@ -106,20 +145,21 @@ def named(found: Devices, environ: Mapping[str, str]) -> Devices:
 
 
 def _said(said: str, devices: Sequence[Gpu]) -> tuple[str, tuple[str, ...]]:
-    """The model that the person's word means, and what to say about it."""
+    """The model that the person's word means, and what to say about it.
+
+    A word that Primus does not know may be the name of a profile that a package brings: `said.check` looks there.
+    """
     from primus_core import gpus
-    from primus_core.errors import suggestion
 
     if said.lower() == "none":
         return "", ()
     model = gpus.by_name(said)
-    if not model:
-        near = suggestion(said, [known.name for known in gpus.load()])
-        note = f"{MODEL_VARIABLE} is '{said}', unknown to Primus: no profile, unless one of that name is installed"
-        return said, (f"{note}; {near}" if near else note,)
-    others = sorted({gpu.model for gpu in devices} - {model.name, ""})
-    found = f"{MODEL_VARIABLE} says {model.name}; found here: {', '.join(others)}"
-    return model.name, (found,) if others else ()
+    name = model.name if model else said
+    others = ", ".join(sorted({gpu.model for gpu in devices} - {name, ""}))
+    vendor, here = _said_vendor(said), devices[0].vendor
+    if vendor and vendor != here:
+        others = f"GPUs of {here}, {others or 'of no model that Primus knows'}, and none of {vendor}"
+    return name, (f"{variables.GPU_MODEL} says {name}; found here: {others}",) if others else ()
 
 
 def _unknown(devices: Sequence[Gpu]) -> tuple[str, ...]:
@@ -127,7 +167,7 @@ def _unknown(devices: Sequence[Gpu]) -> tuple[str, ...]:
     kinds = Counter((gpu.vendor, gpu.device_id, gpu.architecture) for gpu in devices if not gpu.model)
     return tuple(
         f"UNKNOWN GPU {_VENDORS[vendor]:04x}:{device_id:04x} ({count} of architecture {architecture or 'unknown'}): "
-        f"only the base profile applies; set {MODEL_VARIABLE}=<model> if it is one that Primus knows"
+        f"Primus has no profile of its model; set {variables.GPU_MODEL}=<model> if it is one that Primus knows"
         for (vendor, device_id, architecture), count in kinds.items()
     )
 
@@ -138,8 +178,40 @@ def _mixed(devices: Sequence[Gpu]) -> tuple[str, ...]:
     return (f"GPUs of mixed models: {listed}; the profile follows the most frequent one",) if len(models) > 1 else ()
 
 
-def unusual_count(devices: Sequence[Gpu]) -> tuple[str, ...]:
+def absent(host: HostRoot, devices: Sequence[Gpu], vendor: str) -> tuple[str, ...]:
+    """Addresses of GPUs on the PCI bus that the driver does not list: those of known models and of the models here."""
+    from primus_core import gpus
+
+    known = {device for model in gpus.load() if model.vendor == vendor for device in model.pci_devices}
+    known |= {gpu.device_id for gpu in devices} - {0}
+    listed = {gpu.pci_address for gpu in devices}
+    return tuple(
+        address
+        for address in host.names(PCI)
+        if address not in listed
+        and number(host.text(f"{PCI}/{address}/device"), 16) in known
+        and number(host.text(f"{PCI}/{address}/vendor"), 16) == _VENDORS[vendor]
+    )
+
+
+def missing(addresses: Sequence[str], devices: Sequence[Gpu]) -> tuple[str, ...]:
+    """A note on the GPUs of which only the PCI bus tells; without any, on an unusual number of GPUs."""
+    if not addresses:
+        return _unusual_count(devices)
+    count = _counted(len(addresses), "GPU")
+    return (f"{count} on the PCI bus but not among the driver's: {', '.join(addresses)}; hidden from here, or lost",)
+
+
+def _unusual_count(devices: Sequence[Gpu]) -> tuple[str, ...]:
     """A note where a GPU may be missing. One machine alone cannot tell for sure."""
-    count = len({gpu.gpu for gpu in devices})
+    count = _count(devices)
     usual = next((number for number in _USUAL if number >= count), count)
     return (f"{count} GPUs: a node has usually {usual}; is one missing?",) if 0 < count < usual else ()
+
+
+def hidden(count: int, addresses: Sequence[str]) -> str:
+    """A note on devices that the driver refuses to show, by address as far as the PCI bus tells those."""
+    which = f": {', '.join(addresses)}" if addresses else ""
+    things = _counted(count, "GPU device")
+    verb = "is" if count == 1 else "are"
+    return f"{things} of this machine {verb} hidden from here, by a container's or a job's device list{which}"

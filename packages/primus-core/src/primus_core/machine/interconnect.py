@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from primus_core.host import HostRoot
 from primus_core.machine.devices import number
 
-__all__ = ["Network", "Port", "Route", "read"]
+__all__ = ["Network", "Port", "Route", "is_name", "read"]
 
 _DEVICES = "/sys/class/infiniband"
 _UP, _REJECT = 0x1, 0x200
@@ -57,24 +57,44 @@ class Network(NamedTuple):
 
     ports: tuple[Port, ...] = ()
     routes: tuple[Route, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was found and not taken."""
 
 
 def read(host: HostRoot) -> Network:
     """Ports in natural order (`mlx5_10` after `mlx5_9`), routes as the kernel lists them."""
     devices = sorted(host.names(_DEVICES), key=lambda name: re.sub(r"\d+", lambda digits: digits[0].zfill(9), name))
-    ports = tuple(port for device in devices for port in _ports(host, device))
+    ports = tuple(port for device in filter(is_name, devices) for port in _ports(host, device))
     routes = (*_ipv4_routes(host.text("/proc/net/route") or ""), *_ipv6_routes(host.text("/proc/net/ipv6_route") or ""))
-    return Network(ports, routes)
+    usable = tuple(route for route in routes if is_name(route.interface))
+    return Network(ports, usable, _odd((*devices, *(route.interface for route in routes))))
+
+
+def is_name(text: str) -> bool:
+    """Whether the kernel gives a device such a name. Others are of a forged capture: names get into a shell's lines."""
+    return bool(re.fullmatch(r"[A-Za-z0-9_.:@-]{1,64}", text))
+
+
+def _odd(names: Iterable[str]) -> tuple[str, ...]:
+    odd = list(dict.fromkeys(name for name in names if not is_name(name)))
+    listed = ", ".join(ascii(name[:64]) for name in odd[:3])
+    more = f" and {len(odd) - 3} more" if len(odd) > 3 else ""
+    return (f"not taken as network devices, since no kernel names one so: {listed}{more}",) if odd else ()
 
 
 def _ports(host: HostRoot, device: str) -> Iterator[Port]:
     folder = f"{_DEVICES}/{device}"
     driver = re.search(r"^DRIVER=(.*)$", host.text(f"{folder}/device/uevent") or "", re.MULTILINE)
     node = host.text(f"{folder}/device/numa_node") or ""
-    for name in sorted(filter(str.isdecimal, host.names(f"{folder}/ports")), key=int):
-        yield _port(host, device, int(name))._replace(
+    for port in _numbers(host.names(f"{folder}/ports")):
+        yield _port(host, device, port)._replace(
             driver=driver[1] if driver else "", numa_node=number(node) if node.isdecimal() else -1
         )
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    """Those of `names` that the kernel writes for a number, in order."""
+    return sorted(int(name) for name in names if re.fullmatch("0|[1-9][0-9]{0,8}", name))
 
 
 def _port(host: HostRoot, device: str, port: int) -> Port:
@@ -98,7 +118,7 @@ def _gid_index(host: HostRoot, folder: str) -> int:
     """The first RoCE v2 GID with an IPv4 address, else with a global one, else a link-local one; -1 without any."""
     best = (len(_GID_KINDS), -1)
     empty = 0
-    for index in sorted(map(int, filter(str.isdecimal, host.names(f"{folder}/gids")))):
+    for index in _numbers(host.names(f"{folder}/gids")):
         kind = _gid_kind(host.text(f"{folder}/gids/{index}") or "")
         empty = empty + 1 if kind is None else 0
         if empty > _EMPTY_AFTER or best[0] == 0:
@@ -116,24 +136,36 @@ def _gid_kind(gid: str) -> int | None:
 
 
 def _ipv4_routes(text: str) -> Iterator[Route]:
-    """Lines of `/proc/net/route`: numbers in hexadecimal, addresses as they lie in a little-endian machine's memory."""
-    for words in (line.split() for line in text.splitlines()[1:]):
-        if len(words) >= 8 and _usable(words[0], words[3]):
-            address, mask = (number(words[place], 16) & 0xFFFFFFFF for place in (1, 7))
-            network = ".".join(map(str, address.to_bytes(4, "little")))
-            yield Route(f"{network}/{mask.bit_count()}", words[0], number(words[6]))
+    """Lines of `/proc/net/route`: numbers in hexadecimal, addresses as they lie in a little-endian machine's memory.
+
+    Each column must be what the kernel writes: of "GG", no default route is made.
+    """
+    word, metric, flags = r"[0-9A-Fa-f]{8}", "-?[0-9]{1,10}", "[0-9A-Fa-f]{4}"
+    form = rf"(\S+)\s+({word})\s+{word}\s+({flags})\s+\S+\s+\S+\s+({metric})\s+({word})\b.*"
+    for found in (re.fullmatch(form, line) for line in text.splitlines()):
+        if found and _usable(found[1], found[3]) and (length := _length(found[5])) >= 0:
+            network = ".".join(map(str, reversed(bytes.fromhex(found[2]))))
+            yield Route(f"{network}/{length}", found[1], int(found[4]) % 2**32)  # the kernel writes it signed
+
+
+def _length(mask: str) -> int:
+    """24 of `00FFFFFF`; -1 of a mask with holes, which the kernel does not have."""
+    bits = f"{int.from_bytes(bytes.fromhex(mask), 'little'):032b}".rstrip("0")
+    return -1 if "0" in bits else len(bits)
 
 
 def _ipv6_routes(text: str) -> Iterator[Route]:
     """Lines of `/proc/net/ipv6_route`. Those for multicast (ff00::/8) lead everywhere."""
     import socket
 
-    for words in (line.split() for line in text.splitlines()):
-        if len(words) == 10 and _usable(words[9], words[8]) and re.fullmatch(r"(?!ff)[0-9a-f]{32}", words[0]):
-            network = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(words[0]))
-            yield Route(f"{network}/{min(number(words[1], 16), 128)}", words[9], number(words[5], 16))
+    address, length, word = "[0-9a-f]{32}", "[0-9a-f]{2}", "[0-9a-f]{8}"
+    form = rf"((?!ff){address}) ({length}) {address} {length} {address} ({word}) {word} {word} ({word})\s+(\S+)"
+    for found in (re.fullmatch(form, line.strip()) for line in text.splitlines()):
+        if found and _usable(found[5], found[4]) and int(found[2], 16) <= 128:
+            network = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(found[1]))
+            yield Route(f"{network}/{int(found[2], 16)}", found[5], int(found[3], 16))
 
 
 def _usable(interface: str, flags: str) -> bool:
-    bits = number(flags, 16)
+    bits = int(flags, 16)
     return interface != "lo" and bool(bits & _UP) and not bits & _REJECT

@@ -10,14 +10,22 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from primus_core.facts import Facts, Port, Route
+from primus_core.machine.interconnect import is_name
 from primus_core.plan import Variable
 
 __all__ = ["Choice", "choose", "interface_to", "selects", "variables"]
 
 _DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 _GLOO_DOCS = "https://docs.pytorch.org/docs/stable/distributed.html#choosing-the-network-interface-to-use"
-_VIRTUAL = re.compile(r"lo|docker\d*|(br-|veth|virbr|cni|flannel|cali).*")
-"""Interfaces that lead to containers and virtual machines on this one, and never to another node."""
+_VIRTUAL = (
+    "lo",
+    r"docker\d+|docker_gwbridge|br-[0-9a-f]{12}",  # Docker's bridges; another br-… is not: br-ex is OpenShift's uplink
+    r"podman\d+|nerdctl\d+|lxcbr\d+|lxdbr\d+|virbr\d+",  # bridges of other containers and of virtual machines
+    r"veth.*|vnet\d+|lxc[0-9a-f]+|cali[0-9a-f]+",  # one end of a cable, the other is inside a container or machine
+    r"cni\d+|cni-.+|flannel.*|cilium_.+|vxlan\.calico|tunl0|weave|kube-bridge",  # a Kubernetes node's network of pods
+)
+"""Interfaces that lead to containers and virtual machines, and never to another node. A bridge (`br0`), a bond and a
+VLAN may hold the node's own address; a tunnel (`tun0`, `wg0`) may be the only way between two sites."""
 _SLOW = 4
 """A port that is so many times slower than the fastest carries management or storage, and would slow a ring down."""
 
@@ -52,6 +60,7 @@ def choose(
     `has_gpus`: ranks will use GPUs, so NCCL carries their traffic. `master_address`: a name or an address.
     """
     adapters = _adapters(facts, user_environ.get("NCCL_IB_HCA", "")) if has_gpus else Choice()
+    adapters = adapters._replace(notes=facts.network.notes + adapters.notes)
     names = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME") if has_gpus else ("GLOO_SOCKET_IFNAME",)
     if nnodes == 1 or all(name in user_environ for name in names):
         return adapters
@@ -61,24 +70,64 @@ def choose(
 
 def _adapters(facts: Facts, said: str) -> Choice:
     active = tuple(port for port in facts.network.ports if port.active)
-    chosen = _fast(_with_gid(_of_one_kind(_Ports(active))))
-    if active and not chosen.ports:
-        return Choice(notes=(f"no adapter is chosen for NCCL: {'; '.join(chosen.left_out)}",))
+    chosen = _fast(_of_one_kind(_with_gid(_Ports(active))))
     # A person who chose the adapters still wants the GID that these have.
     used = tuple(port for port in active if selects(said, port)) if said else chosen.ports
-    gid, gid_note = _gid(used)
+    notes = (*_down(facts.network.ports, used, said), *(() if said else _idle(active, chosen)))
     if not chosen.ports:
-        return Choice()
-    listed = ",".join(f"{port.device}:{port.port}" for port in chosen.ports)
-    why = f"active {'InfiniBand' if chosen.ports[0].link_layer == 'InfiniBand' else 'RoCE'} ports, by exact name"
+        return Choice(notes=notes)
+    gid, gid_note = _gid(used)
+    why = f"active {_kind(chosen.ports[0])} ports, by exact name"
     reasons = "; ".join((why, *chosen.left_out, *gid_note))
-    return Choice((Variable("NCCL_IB_HCA", f"={listed}", "network", reasons, source=f"{_DOCS}#nccl-ib-hca"), *gid))
+    listed = f"={_names(chosen.ports, ',')}"
+    return Choice((Variable("NCCL_IB_HCA", listed, "network", reasons, source=f"{_DOCS}#nccl-ib-hca"), *gid), notes)
+
+
+def _down(ports: Sequence[Port], used: Sequence[Port], said: str) -> tuple[str, ...]:
+    """A note on ports that are down where they are missed: all, or those like the ones in use. A run is slow then.
+
+    Unused second ports of cards are no news. Speeds are not compared: a port that is down does not tell its own.
+    """
+    if ports and not any(port.active for port in ports):
+        return (f"all InfiniBand and RoCE ports are DOWN ({_names(ports)}): between nodes, NCCL goes over TCP",)
+    like = {(port.link_layer, port.driver, port.port) for port in used}
+    missed = [p for p in ports if (p.link_layer, p.driver, p.port) in like or (said and not used)]
+    down = [port for port in missed if not port.active and selects(said, port)]
+    return (f"DOWN: {_names(down)}; NCCL is left with {len(used)} ports: is a cable missing?",) if down else ()
+
+
+def _idle(active: Sequence[Port], chosen: _Ports) -> tuple[str, ...]:
+    """A note on active ports that nobody might expect to be left out: all, or those of another kind."""
+    if not chosen.ports:
+        return (f"no adapter is chosen for NCCL: {'; '.join(chosen.left_out)}",) if active else ()
+    kind = _kind(chosen.ports[0])
+    others = [port for port in active if _kind(port) != kind]
+    note = f"NCCL uses the {kind} ports, and not those of another kind: {_names(others)}; NCCL_IB_HCA chooses others"
+    return (note,) if others else ()
+
+
+def _kind(port: Port) -> str:
+    return "InfiniBand" if port.link_layer == "InfiniBand" else "RoCE"
+
+
+def _names(ports: Sequence[Port], between: str = ", ") -> str:
+    return between.join(f"{port.device}:{port.port}" for port in ports)
 
 
 def _of_one_kind(candidates: _Ports) -> _Ports:
-    """InfiniBand where there is some: the Ethernet beside it is for other things."""
-    infiniband = tuple(port for port in candidates.ports if port.link_layer == "InfiniBand")
-    return _keep(candidates, infiniband or candidates.ports, "not InfiniBand")
+    """One fabric: InfiniBand, unless Ethernet ports as fast as it carry more together. Then it leads to storage."""
+    infiniband = [port for port in candidates.ports if _kind(port) == "InfiniBand"]
+    roce = [port for port in candidates.ports if _kind(port) == "RoCE"]
+    (ib_fastest, ib_total), (fastest, total) = (_speed(ports) for ports in (infiniband, roce))
+    if roce and (not infiniband or (fastest >= ib_fastest and total > ib_total)):
+        return _keep(candidates, roce, "not RoCE")
+    return _keep(candidates, infiniband, "not InfiniBand")
+
+
+def _speed(ports: Sequence[Port]) -> tuple[float, float]:
+    """Of the fastest port, and of all."""
+    rates = [port.rate_gbps for port in ports]
+    return max(rates, default=0.0), sum(rates)
 
 
 def _with_gid(candidates: _Ports) -> _Ports:
@@ -95,8 +144,8 @@ def _fast(candidates: _Ports) -> _Ports:
 
 
 def _keep(candidates: _Ports, kept: Sequence[Port], reason: str) -> _Ports:
-    lost = [f"{port.device}:{port.port}" for port in candidates.ports if port not in kept]
-    left_out = (f"without {', '.join(lost)} ({reason})",) if lost else ()
+    lost = [port for port in candidates.ports if port not in kept]
+    left_out = (f"without {_names(lost)} ({reason})",) if lost else ()
     return _Ports(tuple(kept), candidates.left_out + left_out)
 
 
@@ -147,13 +196,16 @@ def _interface(routes: Sequence[Route], addresses: Sequence[str]) -> tuple[str, 
     """The interface to the first address that has one, or what is wrong with the last."""
     problem = ""
     for address in addresses:
-        interface = address.partition("%")[2] or interface_to(routes, address)
-        if address.startswith("127.") or address == "::1":
-            problem = f"{address} is this machine itself (see /etc/hosts)"
+        plain, _, zone = address.partition("%")
+        interface = zone or interface_to(routes, plain)
+        if plain.startswith("127.") or plain == "::1":
+            problem = f"{plain} is this machine itself (see /etc/hosts)"
         elif not interface:
-            problem = f"no route to {address}"
-        elif _VIRTUAL.fullmatch(interface):
-            problem = f"the route to {address} leads through {interface}, which reaches no other node"
+            problem = f"no route to {plain}"
+        elif not is_name(interface):  # of an /etc/hosts that somebody else has written
+            problem = f"{address!a} names no interface"
+        elif re.fullmatch("|".join(_VIRTUAL), interface):
+            problem = f"the route to {plain} leads through {interface}, which reaches no other node"
         else:
             return interface, ""
     return "", problem

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from primus_core.host import HostRoot
-from primus_core.machine.devices import Devices, Gpu, memory_of, model_of, numa_node, number
+from primus_core.machine.devices import (
+    PCI,
+    Devices,
+    Gpu,
+    absent,
+    memory_of,
+    missing,
+    model_of,
+    numa_node,
+    number,
+    said_model,
+)
+
+if TYPE_CHECKING:
+    from primus_core.gpus import GpuModel
 
 __all__ = ["read"]
 
@@ -16,14 +31,15 @@ def read(host: HostRoot) -> Devices:
     """The NVIDIA devices by PCI address, which is CUDA's order with `CUDA_DEVICE_ORDER=PCI_BUS_ID`."""
     names = host.names(f"{_FOLDER}/gpus")
     gpus = tuple(_device(host, name, index) for index, name in enumerate(names))
-    return Devices(gpus, _driver(host) if gpus else "")
+    if not gpus:
+        return Devices()
+    return Devices(gpus, _driver(host), missing(absent(host, gpus, "nvidia"), gpus))
 
 
 def _device(host: HostRoot, name: str, index: int) -> Gpu:
     address = name.lower()[-12:]
-    device_id = number(host.text(f"/sys/bus/pci/devices/{address}/device"), 16)
-    information = host.text(f"{_FOLDER}/gpus/{name}/information") or ""
-    model = model_of("nvidia", device_id, host.environ, _field(information, "Model"))
+    device_id = number(host.text(f"{PCI}/{address}/device"), 16)
+    model = _model(host, name, device_id)
     return Gpu(
         vendor="nvidia",
         pci_address=address,
@@ -34,6 +50,17 @@ def _device(host: HostRoot, name: str, index: int) -> Gpu:
         memory_bytes=memory_of(model),
         gpu=index,
     )
+
+
+def _model(host: HostRoot, name: str, device_id: int) -> GpuModel | None:
+    """By its PCI id. The driver's name decides only where no id can be read: one name may stand for several models."""
+    from primus_core import gpus
+
+    known = model_of("nvidia", device_id)
+    if not device_id:
+        information = host.text(f"{_FOLDER}/gpus/{name}/information") or ""
+        known = gpus.by_driver_name(_field(information, "Model"))
+    return known or said_model("nvidia", host.environ)
 
 
 def _field(text: str, name: str) -> str:

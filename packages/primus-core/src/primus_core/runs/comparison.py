@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from primus_core.environment import belongs_to_session
+from primus_core.plan import SECRET
 from primus_core.runs.saved import Saved
 
 __all__ = ["NONE", "SEVERITY", "Category", "Difference", "Severity", "compare", "dotted", "flatten", "severity"]
@@ -76,6 +77,8 @@ def severity(difference: Difference, saved: Saved, here: Saved) -> Severity:
         return "blocking" if _devices(here) < _needed(saved) else "note"
     if name == "gpu_model" and before == NONE:
         return "note"
+    if category == "environment" and before == SECRET:
+        return "warning"  # it is not here: whether the run needs it, nobody can say
     return SEVERITY.get(f"{category}.{name}") or SEVERITY[category]
 
 

@@ -12,7 +12,7 @@ from primus_core.contracts import TaskPlan
 from primus_core.environment import FAMILIES, belongs_to_session
 from primus_core.errors import ConfigError, MachineError
 from primus_core.facts import Facts
-from primus_core.hooks.scripts import saved_as
+from primus_core.hooks import data, scripts
 from primus_core.plan import SECRET, Plan, RunPlace, Step, Variable, load
 from primus_core.runs.saved import Saved, parse_name
 
@@ -32,6 +32,8 @@ class Replay(NamedTuple):
     task: TaskPlan
     scripts: tuple[Step, ...]
     """Hooks and patches, from the copies in the snapshot."""
+    hook_plugins: tuple[data.HookPlugin, ...]
+    """Python hooks: a person's files, too, are the copies."""
     environ: Mapping[str, str]
     """The environment as the saved run had it; who and where somebody is, from here."""
     restored: tuple[Variable, ...]
@@ -68,7 +70,8 @@ class _Preparation:
             saved=self.saved,
             plan=self.old,
             task=self.task(),
-            scripts=tuple(self.script(path, step) for path, step in saved_as(self.old.steps).items()),
+            scripts=tuple(self.script(path, step) for path, step in scripts.saved_as(self.old.steps).items()),
+            hook_plugins=self.plugins(),
             environ=environ,
             restored=restored,
             unset=tuple(sorted(set(self.facts.host.environ) - set(environ))),
@@ -113,6 +116,13 @@ class _Preparation:
         copy = os.path.join(self.saved.directory, path)
         argv = tuple(copy if word == step.script else word for word in self.command(step.argv))
         return replace(step, name=f"{step.kind} {path}", argv=argv, cwd=self.facts.cwd, script=copy)
+
+    def plugins(self) -> tuple[data.HookPlugin, ...]:
+        copies = {plugin: path for path, plugin in data.saved_as(self.old.hook_plugins).items()}
+        return tuple(
+            plugin._replace(target=os.path.join(self.saved.directory, copies[plugin])) if plugin in copies else plugin
+            for plugin in self.old.hook_plugins
+        )
 
     def command(self, argv: Sequence[str]) -> tuple[str, ...]:
         first = self.facts.python if argv[0] == self.old.python else argv[0]

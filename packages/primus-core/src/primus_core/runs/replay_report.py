@@ -115,6 +115,9 @@ def _missing(plan: Plan, replay: Replay, environ: Mapping[str, str]) -> Iterator
     for needed in plan.requires:
         if not is_here(needed, environ):
             yield Row("blocking", needed.kind, needed.name, "there", f"not here: {needed.fix}")
+    for plugin in plan.hook_plugins:
+        if not plugin.is_file and not is_here(Requirement("module", plugin.target.partition(":")[0], ""), environ):
+            yield Row("blocking", "hooks", plugin.source, plugin.target, "not installed here")
     if plan.worker and not is_here(Requirement("module", plan.worker.module, ""), environ):
         yield Row("blocking", "backend", plan.framework or plan.task, plan.worker.module, "not installed here")
 
@@ -126,8 +129,13 @@ def _texts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield from ((file.path, file.text) for file in plan.files)
     for step in plan.steps:
         if step.script:
-            with open(step.script, encoding="utf-8", errors="replace") as file:
-                yield step.name, file.read()
+            yield step.name, _text_of(step.script)
+    yield from ((f"hooks of {p.source}", _text_of(p.target)) for p in plan.hook_plugins if p.is_file)
+
+
+def _text_of(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
 
 
 def _essence(plan: dict[str, Any]) -> str:
@@ -193,8 +201,9 @@ def _plain(found: Report, planned: Planned) -> dict[str, object]:
 def _text(found: Report, planned: Planned) -> str:
     assert planned.replay
     known = planned.replay.saved.metadata
-    step = f", step {known['last_step']}, loss {known['last_loss']:.4f}" if known.get("last_step") is not None else ""
-    lines = [f"primus: replay of {planned.replay.saved.directory} ({known.get('status', 'unknown')}{step})"]
+    step, loss = known.get("last_step"), known.get("last_loss")
+    reached = f", step {step}, loss {loss:.4f}" if isinstance(step, int) and isinstance(loss, int | float) else ""
+    lines = [f"primus: replay of {planned.replay.saved.directory} ({known.get('status', 'unknown')}{reached})"]
     lines.append(f"  {'equal':<9} {', '.join(found.equal) or 'nothing'}")
     for row in found.rows:
         change = f"{_short(row.before) or 'not set'} → {_short(row.after) or 'not set'}"

@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from primus_core import metadata
 from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.hooks import scripts
+from primus_core.hooks.data import saved_as
 from primus_core.machine import system_info
 from primus_core.plan import SECRET, Plan
 from primus_core.runs import repository, saved
@@ -49,7 +50,10 @@ def write(plan: Plan, facts: Facts, environ: Mapping[str, str], secrets: Sequenc
             f"{part}{path}": redact_text(_text_of(step.script), secrets)
             for path, step in scripts.saved_as(plan.steps).items()
         },
-        **{f"{part}{path}": redact_text(_text_of(target), secrets) for path, target in _plugin_files(plan)},
+        **{
+            f"{part}{path}": redact_text(_text_of(plugin.target), secrets)
+            for path, plugin in saved_as(plan.hook_plugins).items()
+        },
         f"{part}code/code.json": json.dumps(code.summary, indent=1),
         f"{part}code/diff.patch": code.patch,
         **{file.path: file.text for file in plan.files},
@@ -84,13 +88,6 @@ def environment(plan: Plan, facts: Facts, environ: Mapping[str, str]) -> dict[st
         "env/system_info.json": json.dumps(system_info.describe(facts), indent=1),
         "env/packages.txt": "".join(f"{line}\n" for line in packages),
     }
-
-
-def _plugin_files(plan: Plan) -> Iterator[tuple[str, str]]:
-    """The person's own files of Python hooks. Those of packages are known by their package's version."""
-    for index, plugin in enumerate(plan.hook_plugins):
-        if plugin.is_file:
-            yield f"config/hooks/plugin-{index + 1:02d}-{os.path.basename(plugin.target)}", plugin.target
 
 
 def _text_of(path: str) -> str:

@@ -12,7 +12,8 @@ from primus_core.errors import RequestError
 from primus_core.facts import Facts
 from primus_core.host import HostRoot
 from primus_core.plan import RunPlace
-from primus_core.runs.rundir import earlier_files, metadata, place
+from primus_core.runs.rundir import earlier_files, place
+from primus_core.runs.saved import metadata
 
 MOMENT = time.mktime((2026, 11, 21, 10, 15, 26, 0, 0, -1))
 

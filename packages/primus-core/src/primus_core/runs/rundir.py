@@ -13,7 +13,7 @@ from primus_core.facts import Facts
 from primus_core.host import HostRoot
 from primus_core.plan import RunPlace
 
-__all__ = ["COMPLETED", "earlier_files", "metadata", "place"]
+__all__ = ["COMPLETED", "earlier_files", "place"]
 
 COMPLETED = "completed"
 
@@ -45,18 +45,6 @@ def place(facts: Facts, workspace: str, exp_name: str) -> RunPlace:
     return RunPlace(name, os.path.join(root, name), os.path.join(root, exp_name))
 
 
-def metadata(directory: str) -> dict[str, object]:
-    """A run's `metadata.json`; empty where there is none that can be read."""
-    import json  # a plan reads no earlier run unless its experiment has one
-
-    try:
-        with open(os.path.join(directory, "metadata.json"), encoding="utf-8") as file:
-            data = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
 def earlier_files(place: RunPlace, pattern: str) -> tuple[str, ...]:
     """Files that match `pattern` in the earlier runs of this experiment, newest run first.
 
@@ -70,6 +58,8 @@ def earlier_files(place: RunPlace, pattern: str) -> tuple[str, ...]:
 def _unfinished(place: RunPlace) -> Iterator[str]:
     if not place.link:
         return
+    from primus_core.runs.saved import metadata  # only an experiment with earlier runs asks
+
     root, name = os.path.split(place.link)
     runs = re.compile(re.escape(name) + _STAMP)
     try:

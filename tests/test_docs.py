@@ -13,7 +13,8 @@ from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"^ {4}((?:[A-Z_]+=\S+ )*primus .*)$", re.M)
-INLINE = re.compile(r"`(primus direct [^`]*)`")
+INLINE = re.compile(r"`(primus (?:direct|container|slurm) [^`]*)`")
+STARTS = re.compile(r"\bprimus (direct|container|slurm) (?!.*--dry-run|.*--clean)")
 
 
 def commands(page: Path) -> list[str]:
@@ -41,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.torch
 @pytest.mark.parametrize("command", ALL)
 def test_a_documented_command_works(command: str, folder: Path, clean_environ: dict[str, str]) -> None:
-    planned = re.sub(r"\bprimus direct (?!.*--dry-run)", "primus direct --dry-run ", command.split("#", maxsplit=1)[0])
+    planned = STARTS.sub(r"primus \1 --dry-run ", command.split("#", maxsplit=1)[0])
     environ = {**clean_environ, "PATH": f"{Path(sys.executable).parent}:{clean_environ['PATH']}"}
     result = subprocess.run(["bash", "-euo", "pipefail", "-c", planned], env=environ, cwd=folder, text=True,
                             capture_output=True, check=False, timeout=120)  # fmt: skip

@@ -127,6 +127,18 @@ def test_another_model_runtime_or_number_of_gpus_is_one_row_each(pair: Pair) -> 
     ]
 
 
+def test_between_runtimes_only_the_environment_that_belongs_to_the_run_counts(pair: Pair) -> None:
+    own = {"NCCL_DEBUG": "INFO", "OF_PLAN": "1"}
+    before = {"environ": {**own, "EDITOR_OF_MINE": "x", "CUDA_HOME": "/cuda"}}
+    after = {
+        "environ": {**own, "NCCL_DEBUG": "WARN", "container": "podman"},
+        "metadata": {"runtime": "container"},
+        "plan": {"place": {"outer": "container"}, "environment": [{"name": "OF_PLAN", "value": "1"}]},
+    }
+    rows = [row[1:] for row in compare(*pair(before, after))]
+    assert rows == [("runtime", "direct", "container"), ("NCCL_DEBUG", "INFO", "WARN")]
+
+
 def bench(directory: str, *words: str, worker: bool = True) -> dict[str, Any]:
     """A run without a framework; `worker=False`: of a plan that names only processes."""
     output = f"{directory}/gemm.json"

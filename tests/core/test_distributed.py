@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from primus_core.distributed import MAX_GPUS_PER_NODE, resolve
 from primus_core.errors import RequestError
 from primus_core.facts import Facts, Gpu
-from primus_core.host import HostRoot
+from primus_core.host import UNREAD, HostRoot
 from primus_core.plan import Distributed
 
 SLURM = {
@@ -68,7 +68,7 @@ def test_every_gpu_gets_a_rank() -> None:
 
 
 def test_slurm_wins_over_the_default() -> None:
-    assert place(SLURM) == Distributed(4, 2, 6, "n03", 1234)
+    assert place(SLURM) == Distributed(4, 2, 6, "n03", 20007)
     assert origins(SLURM) == {
         "NNODES": "Slurm",
         "NODE_RANK": "Slurm",
@@ -181,6 +181,23 @@ def test_visible_devices_make_no_gpu_where_there_is_none() -> None:
     assert place({"CUDA_VISIBLE_DEVICES": "0,1"}).gpus_per_node == 1
 
 
+def test_all_nodes_of_a_job_step_agree_on_a_port_and_steps_have_different_ones() -> None:
+    ports = {
+        step: {place({**SLURM, "SLURM_NODEID": node, "SLURM_STEP_ID": step}).master_port for node in "0123"}
+        for step in "012"
+    }
+    assert all(len(of_step) == 1 for of_step in ports.values())
+    assert len({port for of_step in ports.values() for port in of_step}) == 3
+    assert place({**SLURM, "SLURM_JOB_ID": "123456789"}).master_port in range(20000, 30000)
+    assert place({**SLURM, "MASTER_PORT": "1111"}).master_port == 1111
+
+
+def test_how_many_ranks_there_will_be_is_open_on_a_machine_that_nobody_knows() -> None:
+    unknown = machine()._replace(host=HostRoot(UNREAD, {}))
+    assert resolve(unknown, SLURM)[0].tentative is False
+    assert resolve(unknown, {**SLURM, "SLURM_GPUS_ON_NODE": ""})[0].tentative
+
+
 @pytest.mark.parametrize(
     ("nodes", "first"),
     [
@@ -200,7 +217,7 @@ def test_the_master_is_the_first_of_slurms_nodes(nodes: str, first: str) -> None
 names = st.from_regex(r"[a-z][a-z0-9-]{0,5}", fullmatch=True)
 ranges = st.lists(
     st.tuples(st.integers(0, 999), st.none() | st.integers(0, 999)).map(
-        lambda pair: f"{pair[0]:03d}" + ("" if pair[1] is None else f"-{pair[1]:03d}")
+        lambda pair: f"{pair[0]:03d}" + ("" if pair[1] is None else f"-{max(pair[0], pair[1]):03d}")
     ),
     min_size=1,
     max_size=3,

@@ -9,7 +9,10 @@ import pytest
 PUBLIC = {
     "primus_core": ["hookimpl", "register_subcommand", "register_task"],
     "primus_core.backend": ["Backend", "BackendCall", "BackendPlan"],
-    "primus_core.contracts": ["Runtime", "RuntimeCall", "RuntimePlan", "Scope", "Task", "TaskCall", "TaskPlan"],
+    "primus_core.contracts": [
+        *("Elsewhere", "OuterCall", "OuterPlan", "OuterRuntime", "Runtime", "RuntimeCall", "RuntimePlan"),
+        *("Scope", "Task", "TaskCall", "TaskPlan"),
+    ],
     "primus_core.hooks.follow": ["Follower"],
     "primus_core.hookspecs": ["FailureInfo", "Result", "RunInfo", "StepMetrics", "StopRun", "hookimpl", "hookspec"],
     "primus_core.metrics": ["Metrics", "append", "log_line"],

@@ -47,7 +47,7 @@ def refused(home: Path, text: str) -> str:
 
 def test_without_files_the_packaged_layer_holds(home: Path) -> None:
     config = load(host(home))
-    assert config.values == {"hooks": {"timeout_s": 3600, "event_timeout_s": 30}}
+    assert config.values["hooks"] == {"timeout_s": 3600, "event_timeout_s": 30}
     assert (config.hook_timeout_s, config.event_timeout_s) == (3600, 30)
     assert (config.plugin_files, config.hook_folders, config.patches) == ((), (), ())
     assert (config.profile, config.workspace) == ("", "")
@@ -56,7 +56,15 @@ def test_without_files_the_packaged_layer_holds(home: Path) -> None:
 
 
 def test_the_packaged_layer_names_no_path_so_that_paths_can_be_read_without_it(home: Path) -> None:
-    assert set(load(host(home)).values) == {"hooks"}
+    values = load(host(home)).values
+    assert set(values).isdisjoint({"plugins", "workspace", "profile"})
+    assert set(values["hooks"]) == {"timeout_s", "event_timeout_s"}
+
+
+def test_the_home_folder_is_the_one_that_an_outer_layer_names(home: Path) -> None:
+    write(home / ".primus.yaml", "direct: {env: [~/own.env, A=~/x]}\n")
+    inside = HostRoot(environ={"HOME": "/root", "PRIMUS_HOME": str(home)})
+    assert load(inside).section("direct").data == {"env": [f"{home}/own.env", "A=~/x"]}
 
 
 def test_a_folder_without_files_costs_little_and_loads_no_reader(home: Path) -> None:
@@ -309,8 +317,7 @@ def test_config_system_shows_each_value_with_its_origin_and_what_it_won_over(pri
         ("~/.primus.yaml", False),
         ("./primus.yaml", True),
     ]
-    assert found["settings"][0] == {
-        "key": "hooks.event_timeout_s", "value": 30, "origin": "packaged", "overrode": []}  # fmt: skip
+    assert {"key": "hooks.event_timeout_s", "value": 30, "origin": "packaged", "overrode": []} in found["settings"]
 
 
 def test_config_system_checks_every_runtimes_options_and_shows_no_secret(primus: Run, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_person_inside_a_slurm_allocation_gets_slurms_place_in_the_job(primus:
     slurm = {"SLURM_JOB_ID": "7", "SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_NODELIST": "n[03-04]",
              "SLURM_GPUS_ON_NODE": "4"}  # fmt: skip
     shown = primus("direct", "--dry-run", "--", "ranks", "end", "0", cwd=project, env=slurm).stdout
-    assert re.search(r"--nproc-per-node 4 --nnodes 2 --node-rank 1 --master-addr n03 --master-port 1234 ", shown)
+    assert re.search(r"--nproc-per-node 4 --nnodes 2 --node-rank 1 --master-addr n03 --master-port 20007 ", shown)
     mine = primus("direct", "--dry-run", "--", "ranks", "end", "0", cwd=project, env={**slurm, "NODE_RANK": "0"}).stdout
     assert "--node-rank 0" in mine
 

@@ -25,6 +25,7 @@ def earlier_run(resolve: Resolve, folder: Path, text: str, steps: dict[int, str]
         place = folder / "checkpoints" / f"step-{step}"
         place.mkdir(parents=True)
         (place / ".metadata").write_text(metadata)
+        (place / "__0_0.distcp").write_text("x")
     config = folder / "config" / "backend_config.json"
     config.parent.mkdir()
     config.write_text(json.dumps(resolve(text).config))

@@ -182,3 +182,15 @@ def test_the_quickstart_uses_the_gpu_where_there_is_one(primus: Run, tmp_path: P
     assert json.loads((run / "config/backend_config.json").read_text())["device"] == "gpu"
     found = losses(run)
     assert found[max(found)] < found[1] * 2 / 3
+
+
+def test_on_slurm_the_layout_is_checked_before_the_queue_where_the_number_of_ranks_is_known(primus: Run) -> None:
+    task = train("training.global_batch_size=33")[2:]
+    unknown = primus("slurm", "--dry-run", "-N2", "--", *task)
+    assert unknown.returncode == 0, unknown.stderr
+    assert "the layout is checked where they start" in unknown.stdout
+    known = primus("slurm", "--dry-run", "-N2", "--gpus-per-node=8", "--", *task)
+    assert known.returncode == 2
+    assert "is no multiple of 128" in known.stderr
+    split = primus("slurm", "--dry-run", "-N2", "--", *task, "parallelism.tensor_parallel_degree=3")
+    assert split.returncode == 2, "what needs no number of ranks is checked at once"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 from primus_core.errors import RequestError, suggestion
 
 __all__ = ["Parser", "flags_of", "parse_segment"]
+
+Split = Callable[["Parser", Sequence[str]], tuple[Sequence[str], Sequence[str]]]
+"""Words that are the parser's own, and the rest."""
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
@@ -32,15 +35,17 @@ class Parser(argparse.ArgumentParser):
         self.segment = segment
         self.rest = ""
         self.rest_checked = True
+        self.split_rest: Split | None = None
         self.first_words: tuple[str, ...] = ()
         """What the first word may be, where only a plugin knows for sure. For completion."""
 
-    def rest_to(self, dest: str, *, checked: bool = True) -> None:
+    def rest_to(self, dest: str, *, checked: bool = True, split: Split | None = None) -> None:
         """Collect all words that no argument takes in `args.<dest>`.
 
-        `checked`: an option that belongs to the runtime is refused there, since it was surely misplaced.
+        `checked`: an option that belongs to the runtime is refused there, since it was surely misplaced. `split`
+        tells the rest from the parser's own, where only that knows which word is the value of another.
         """
-        self.rest, self.rest_checked = dest, checked
+        self.rest, self.rest_checked, self.split_rest = dest, checked, split
         self.set_defaults(**{dest: []})
 
     def error(self, message: str) -> NoReturn:
@@ -78,6 +83,7 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
         RequestError: an unknown option or a bad value, with a suggestion.
     """
     _name_segment(parser, parser.segment)
+    words, rest = parser.split_rest(parser, words) if parser.split_rest else (words, ())
     args, unknown = parser.parse_known_args(list(words))
     where = f"{parser.segment}: " if parser.segment else ""
     misplaced = [word for word in unknown if word.split("=", 1)[0] in elsewhere] if parser.rest_checked else []
@@ -89,7 +95,7 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
             fix=f"put {flag} before the `--`",
         )
     if parser.rest:
-        setattr(args, parser.rest, unknown)
+        setattr(args, parser.rest, [*unknown, *rest])
     elif unknown:
         hint = suggestion(unknown[0].split("=", 1)[0], flags_of(parser)) if unknown[0].startswith("-") else ""
         raise RequestError(f"{where}'{unknown[0]}' is not known here", fix=hint or f"see `{parser.prog} --help`")

@@ -88,6 +88,11 @@ def _main(words: list[str]) -> int:
     if words[0] in MANAGEMENT:
         _hide_secrets(words, len(words))
         return _management(words[0], words[1:])
+    if words[0] == "__protocol":
+        from primus_core.variables import PROTOCOL
+
+        sys.stdout.write(f"{PROTOCOL}\n")
+        return 0
     if words[0] == "__complete":
         return _complete(words[1:])
     return _request(words)
@@ -106,7 +111,7 @@ def _complete(words: list[str]) -> int:
     return answer(words, MANAGEMENT)
 
 
-MANAGEMENT = ("plugins", "completion", "env", "runs", "replay", "config", "hooks")
+MANAGEMENT = ("plugins", "completion", "env", "runs", "logs", "stop", "replay", "config", "hooks")
 """Commands that need no runtime: modules of `primus_core.commands`."""
 
 
@@ -151,26 +156,35 @@ def _help(asked: "Request", catalogue: "Catalogue") -> str:
     return parser.below(rest).format_help()
 
 
+_ENV_FLAGS = ("--env", "-e")
+
+
+def _joined_flag(word: str) -> str:
+    """The flag in `--env=K=V` and `-eK=V`; empty: none stands there."""
+    if word.startswith("--env="):
+        return "--env="
+    return "-e" if word.startswith("-e") and len(word) > 2 else ""
+
+
 def _hide_secrets(words: list[str], end: int) -> None:
     """Begin again without secret values in the process list: `--env HF_TOKEN=x` becomes `--env HF_TOKEN`, x inherited.
 
     Everybody on a machine can read every command line; only the owner can read an environment. The words from `end`
     on are the task's own.
     """
-    if not any(word.startswith("--env") for word in words[:end]):
+    if not any(word.startswith(_ENV_FLAGS) for word in words[:end]):
         return
     from primus_core.secrets import is_secret_name, looks_secret
 
     found: dict[str, str] = {}
     cleaned = list(words)
     for index in range(end):
-        joined = words[index].startswith("--env=")
-        text = words[index][6:] if joined else words[index]
-        name, equals, value = text.partition("=")
-        is_env = joined or (index > 0 and words[index - 1] == "--env")
+        flag = _joined_flag(words[index])
+        name, equals, value = words[index][len(flag) :].partition("=")
+        is_env = flag or (index > 0 and words[index - 1] in _ENV_FLAGS)
         if is_env and equals and (is_secret_name(name) or looks_secret(value)):
             found[name] = value
-            cleaned[index] = f"--env={name}" if joined else name
+            cleaned[index] = f"{flag}{name}"
     if found:
         start = sys.orig_argv[: len(sys.orig_argv) - len(words)]
         os.execve(sys.executable, [*start, *cleaned], {**os.environ, **found})  # noqa: S606  # the same command again

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from typing import cast
 
 from primus_core import planner
+from primus_core.contracts import OuterRuntime
 from primus_core.errors import RequestError, RunDirectoryTaken
 from primus_core.host import HostRoot
-from primus_core.plan import Plan
 from primus_core.plugins import Catalogue
 from primus_core.request import Request
 
@@ -17,11 +18,13 @@ __all__ = ["carry_out"]
 
 def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tuple[str, ...]) -> int:
     """Plan `asked`, and show, check or run it; the exit code."""
+    if not asked.task and not asked.replay and (code := _cleaned(asked, host, catalogue)) is not None:
+        return code
     while True:
-        planned = planner.plan(asked, host, catalogue, command)
+        planned = _plan(asked, host, catalogue, command)
         if not (planned.switches.dry_run or planned.switches.check):
             _refuse_to_run(planned)
-        if planned.replay:
+        if planned.replay and (not planned.inner or planned.switches.check):
             from primus_core.runs import replay_report
 
             if answered := replay_report.ask_for_secrets(planned, host):
@@ -30,7 +33,14 @@ def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tup
             if (code := replay_report.check(planned)) is not None:
                 return code
         if planned.switches.dry_run:
-            return _show(planned.plan, host.environ, as_json=planned.switches.json)
+            return _show(planned, host.environ, as_json=planned.switches.json)
+        if planned.inner:
+            from primus_core.launch.outer import execute_outer
+
+            try:
+                return execute_outer(planned.plan, planned.facts, debug=planned.switches.debug)
+            except RunDirectoryTaken:
+                continue
         from primus_core.launch.execute import execute
 
         try:
@@ -44,6 +54,37 @@ def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tup
             continue
 
 
+def _plan(asked: Request, host: HostRoot, catalogue: Catalogue, command: tuple[str, ...]) -> planner.Planned:
+    """The plan of all layers."""
+    if not hasattr(catalogue.runtime(asked.layers[0].runtime), "wrap"):
+        return planner.plan(asked, host, catalogue, command)
+    from primus_core import wrapping
+
+    def inside(request: Request, host: HostRoot) -> planner.Planned:
+        if len(request.layers) > 1 or wrapping.is_outer(catalogue.runtime(request.layers[0].runtime)):
+            return wrapping.plan(request, host, catalogue, inside)
+        return planner.plan(request, host, catalogue, command, elsewhere=True)
+
+    return wrapping.finished(wrapping.plan(asked, host, catalogue, inside), command, host.environ)
+
+
+def _cleaned(asked: Request, host: HostRoot, catalogue: Catalogue) -> int | None:
+    """What a runtime with `--clean`, and without a task, comes to; None: this is none."""
+    [layer, *inside] = asked.layers
+    runtime = catalogue.runtime(layer.runtime)
+    if inside or not hasattr(runtime, "engine_of"):
+        return None
+    from primus_core import wrapping
+
+    args = wrapping.parsed(cast("OuterRuntime", runtime), layer, catalogue)
+    if not args.clean:
+        return None
+    from primus_core.launch import leftovers
+
+    engine: str = runtime.engine_of(args, host.environ)
+    return leftovers.clean(engine, host.environ, host.hostname(), dry_run=args.dry_run or asked.dry_run)
+
+
 def _refuse_to_run(planned: planner.Planned) -> None:
     dry = "--check or --dry-run" if planned.replay else "--dry-run"
     if planned.switches.assume_host:
@@ -53,16 +94,21 @@ def _refuse_to_run(planned: planner.Planned) -> None:
         raise RequestError(f"--json goes with {dry}", fix=fix)
 
 
-def _show(plan: Plan, environ: Mapping[str, str], *, as_json: bool) -> int:
+def _show(planned: planner.Planned, environ: Mapping[str, str], *, as_json: bool) -> int:
     from primus_core.secrets import redact, values_in
 
+    plans = [planned.plan]
+    while planned.inner:
+        planned = planned.inner
+        plans.append(planned.plan)
     if as_json:
         import json
 
-        text = json.dumps(plan.to_dict(), indent=1) + "\n"
+        outer, *inner = [plan.to_dict() for plan in plans]
+        text = json.dumps({**outer, "inner_plans": inner} if inner else outer, indent=1) + "\n"
     else:
         from primus_core.show import script
 
-        text = script(plan)
-    sys.stdout.write(redact(text, values_in(plan, environ)))
+        text = script(*plans)
+    sys.stdout.write(redact(text, [value for plan in plans for value in values_in(plan, environ)]))
     return 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from primus_core.plan import Distributed, PlannedFile, Requirement, RunPlace, Scope, Step, Variable, Worker
 
@@ -18,7 +18,19 @@ if TYPE_CHECKING:
     from primus_core.arguments import Parser
     from primus_core.facts import Facts
 
-__all__ = ["Runtime", "RuntimeCall", "RuntimePlan", "Scope", "Task", "TaskCall", "TaskPlan"]
+__all__ = [
+    "Elsewhere",
+    "OuterCall",
+    "OuterPlan",
+    "OuterRuntime",
+    "Runtime",
+    "RuntimeCall",
+    "RuntimePlan",
+    "Scope",
+    "Task",
+    "TaskCall",
+    "TaskPlan",
+]
 
 
 class TaskCall(NamedTuple):
@@ -32,6 +44,8 @@ class TaskCall(NamedTuple):
     distributed: Distributed
     place: Callable[[str, str], RunPlace]
     """`place(workspace, exp_name)` names the run directory. It makes nothing."""
+    elsewhere: bool = False
+    """The worker runs where other things are installed (in a container): what is missing here may be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +69,8 @@ class TaskPlan:
     """What is trained, as the experiment calls it; `primus runs list` shows it."""
     folder: str = ""
     """Where the request's own files are: a `hooks/` beside them belongs to it."""
+    reads: tuple[str, ...] = ()
+    """Files that were read to plan this: whoever plans it again in a container must see them there, too."""
 
 
 class Task(Protocol):
@@ -108,3 +124,55 @@ class Runtime(Protocol):
 
     def plan(self, call: RuntimeCall) -> RuntimePlan:
         """The task's preparation and worker as processes."""
+
+
+class OuterCall(NamedTuple):
+    """A layer that runs another command line of Primus somewhere else: its options, and what is to run there."""
+
+    args: argparse.Namespace
+    facts: Facts
+    place: RunPlace
+    inner: tuple[str, ...]
+    """The command line of the layer inside, without `primus`."""
+    reads: tuple[str, ...]
+    """Absolute paths of what the inner layers read: settings, scripts, data."""
+    variables: tuple[Variable, ...]
+    """What the inner layers must find in their environment, beside what the person has in theirs."""
+
+
+class OuterPlan(NamedTuple):
+    """How an outer layer runs the inner command."""
+
+    steps: tuple[Step, ...]
+    """The last of them runs it, or submits it to a scheduler; those before prepare."""
+    files: tuple[PlannedFile, ...] = ()
+    requires: tuple[Requirement, ...] = ()
+    notes: tuple[str, ...] = ()
+    told: frozenset[str] = frozenset()
+    """Names of variables that the words of the process say already: it shall not get them itself."""
+
+
+class OuterRuntime(Protocol):
+    """A place that holds another runtime: a container, a scheduler's job. Entry-point group `primus.runtimes`.
+
+    One that runs on machines which nobody knows yet has a method `inside` (`Elsewhere`), too.
+    """
+
+    name: str
+    epilog: str
+    holds: frozenset[str]
+    """Names of the runtimes that can run inside."""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """Declare the options that stand before `--`."""
+
+    def wrap(self, call: OuterCall) -> OuterPlan:
+        """The inner command as processes of this machine."""
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """What an outer runtime has that runs on other machines: what is inside is planned without knowing them."""
+
+    def inside(self, args: argparse.Namespace, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """The variables that the layer inside will find on the first of them, as far as they are known."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
+from primus_core.nodelist import first_host
 from primus_core.plan import Distributed, Variable
 
 __all__ = ["MAX_GPUS_PER_NODE", "resolve"]
@@ -46,10 +47,13 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
     gpus, gpus_from = _number("GPUS_PER_NODE", environ, _devices(facts, environ), 1, MAX_GPUS_PER_NODE)
     addr, addr_from = _address(environ, nnodes)
     # One node: a free port, so that two runs on one machine do not collide. Several: one that all of them know.
-    port, port_from = _number("MASTER_PORT", environ, facts.free_port if nnodes == 1 else _DEFAULT_PORT, 1, 65535)
-    place = Distributed(nnodes, node_rank, gpus, addr, port)
-    detected = _found(facts)
-    meet = "free now" if nnodes == 1 and port_from == "default" else "where the ranks meet"
+    own_port, meet = (facts.free_port, "free now") if nnodes == 1 else _port_of_job(environ)
+    port, port_from = _number("MASTER_PORT", environ, own_port, 1, 65535)
+    meet = meet if port_from == "default" else "where the ranks meet"
+    place = Distributed(
+        nnodes, node_rank, gpus, addr, port, tentative=not facts.host.is_known and gpus_from == "default"
+    )
+    detected = _found(facts) if facts.host.is_known else "not known before Slurm has chosen nodes"
     rows = (
         ("NNODES", nnodes, nnodes_from, "nodes in the job; each of them runs this command"),
         ("NODE_RANK", node_rank, rank_from, "this node's index"),
@@ -84,6 +88,18 @@ def _number(name: str, environ: Mapping[str, str], default: int, low: int, high:
     return default, "default"
 
 
+def _port_of_job(environ: Mapping[str, str]) -> tuple[int, str]:
+    """A port on which all nodes agree without a word between them, and why it is that one.
+
+    Jobs that share a node, and steps of one job, have different ones; the kernel hands out none of these (32768-).
+    """
+    job, step = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", "")
+    if not (_started_by_slurm(environ) and re.fullmatch("[0-9]{1,18}", job)):
+        return _DEFAULT_PORT, "where the ranks meet"
+    number = int(job) + 997 * (int(step) if re.fullmatch("[0-9]{1,9}", step) else 0)
+    return 20000 + number % 10000, "from the numbers of Slurm's job and step"
+
+
 def _started_by_slurm(environ: Mapping[str, str]) -> bool:
     """Whether Slurm started this process on a node. In the shell that `salloc` opens it did not: one node is meant."""
     return "SLURM_JOB_ID" in environ and bool({"SLURM_NODEID", "SLURM_PROCID"} & environ.keys())
@@ -113,7 +129,7 @@ def _address(environ: Mapping[str, str], nnodes: int) -> tuple[str, str]:
     if addr := environ.get("MASTER_ADDR", "").strip():
         return _checked(addr), "user"
     nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST", "")
-    if nnodes > 1 and _started_by_slurm(environ) and (first := _first_host(nodes)):
+    if nnodes > 1 and _started_by_slurm(environ) and (first := first_host(nodes)):
         return first, "Slurm"
     if nnodes > 1:
         raise RequestError(
@@ -139,9 +155,3 @@ def _checked(addr: str) -> str:
             fix="set it to the first node's name or address, without a port",
         )
     return addr
-
-
-def _first_host(nodelist: str) -> str:
-    """The first host of a Slurm node list: `n[01-04,07],m3` gives `n01`. Every bracket gives its first item."""
-    head = re.match(r"(?:[^,\[]|\[[^\]]*\])+", nodelist)
-    return re.sub(r"\[([^\],-]+)[^\]]*\]", r"\1", head[0]) if head else ""

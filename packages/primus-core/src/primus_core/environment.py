@@ -19,6 +19,7 @@ from primus_core.secrets import is_secret_name, looks_secret
 __all__ = [
     "FAMILIES",
     "NAME",
+    "OF_SYSTEM",
     "OWNED",
     "USER",
     "belongs_to_session",
@@ -35,7 +36,17 @@ USER = "user"
 OWNED = frozenset(
     {
         *("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
-        *(variables.RUN_DIR, variables.RUN_ID, variables.METRICS_FILE, variables.STREAMS, variables.NUMA_CPUS),
+        *(
+            variables.RUN_DIR,
+            variables.RUN_ID,
+            variables.OUTER,
+            variables.HOME,
+            variables.CARRIED,
+            variables.ATTENDED,
+            variables.METRICS_FILE,
+            variables.STREAMS,
+            variables.NUMA_CPUS,
+        ),
     }
 )
 """What Primus and torchrun set themselves: another value would send a rank to the wrong place."""
@@ -48,6 +59,8 @@ FAMILIES = (
     *("JAX_", "TF_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "MALLOC_", "HF_", "TOKENIZERS_", "PRIMUS_", "LD_PRELOAD"),
 )
 """Beginnings of the names of variables that change what a run does or how fast it is."""
+OF_SYSTEM = frozenset({"LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", "HIP_PATH", "ROCM_HOME", "ROCM_PATH", "TORCH_HOME"})
+"""Variables of these families that name what is installed on a machine: a container has its own."""
 _SESSION = (  # compiled where it is first asked: not for --help
     r"PWD|OLDPWD|SHLVL|_|SHELL|USER|LOGNAME|HOME|HOSTNAME|MAIL|EDITOR|VISUAL|PAGER|DISPLAY|WINDOWID|STY|TMPDIR|PATH"
     r"|COLORTERM|LS_COLORS|COLUMNS|LINES|VIRTUAL_ENV(_PROMPT)?|PS[1-4]|INVOCATION_ID|JOURNAL_STREAM|KRB5CCNAME"

@@ -13,8 +13,10 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["HostRoot", "number", "numbered"]
+__all__ = ["UNREAD", "HostRoot", "number", "numbered"]
 
+UNREAD = os.devnull
+"""The root of a machine that nobody has read yet, as a node that a scheduler will choose: it has no files."""
 _UNKNOWN = "unknown"
 """The name of a machine whose tree does not say it."""
 
@@ -49,6 +51,11 @@ class HostRoot:
     def is_here(self) -> bool:
         """Whether this is the machine that runs us, and no tree or capture of another."""
         return self.root == "/"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything is known of this machine."""
+        return self.root != UNREAD
 
     def _real(self, path: str) -> str:
         return os.path.join("/", path) if self.is_here else _below(self.root, path)

@@ -63,6 +63,8 @@ class Distributed:
     gpus_per_node: int = 1
     master_addr: str = "localhost"
     master_port: int = 29500
+    tentative: bool = False
+    """How many ranks there will be is not known yet: a scheduler chooses the nodes."""
 
     @property
     def world_size(self) -> int:
@@ -80,6 +82,8 @@ class RunPlace:
     """`<workspace>/<exp_name>`, which will point at the newest run; empty: no link."""
     joined: bool = False
     """An outer layer made the directory: this plan adds its part."""
+    outer: str = ""
+    """The runtime of that layer, which keeps `metadata.json`; empty: nobody does, so node 0 does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +95,9 @@ class Requirement:
     fix: str
 
 
-StepKind = Literal["hook", "patch", "prepare", "worker"]
-"""Hooks and patches are the person's scripts; preparation is the task's; the worker is what it is all for."""
+StepKind = Literal["hook", "patch", "prepare", "worker", "submit"]
+"""Hooks and patches are the person's scripts; preparation is the task's; the worker is what it is all for. A step that
+submits hands the run to a scheduler, and its last word is the job's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,15 @@ class Step:
     """The file that a hook or patch runs; it may print `env.NAME=VALUE` and `extra.name=value` (`scripts`)."""
     timeout_s: float = 0.0
     """Cut off after so many seconds; 0: it may take as long as it takes."""
+    cleanup: tuple[str, ...] = ()
+    """A command that takes away what the step leaves where no signal reaches; run whatever becomes of the step."""
+    lock: str = ""
+    """A file that is locked as long as somebody stays with the step."""
+    stop: tuple[str, ...] = ()
+    """A command that asks what the step has started to end, where a signal to its process would not be passed on."""
+    refusals: tuple[int, ...] = (125, 126, 127)
+    """Exit codes with which an outer layer's program says that it could not start what was asked: here, podman's and
+    docker's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +191,12 @@ class Plan:
     """Plugins with Python hooks; each runs in a process beside the supervisor."""
     hook_timeout_s: float = 0.0
     """The most that a Python hook may take for one call; 0 where there is none."""
+    max_restarts: int = 0
+    """How many times in a row the worker may be started again without reaching a step that it had not reached."""
+    hang_timeout_s: float = 0.0
+    """A worker that says nothing for so many seconds is ended as one that hangs; 0: it may be silent for ever."""
+    inner: tuple[str, ...] = ()
+    """The command line of the layer inside, without `primus`; empty: this is the innermost, whose steps are ranks."""
 
     def environ(self, caller: Mapping[str, str]) -> dict[str, str]:
         """The whole environment of the steps, where Primus itself was called with that of `caller`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from primus_core import environment, metadata, variables
 from primus_core.arguments import Parser, flags_of, parse_segment
 from primus_core.config.system import FILE, SystemConfig, apply_defaults
-from primus_core.contracts import Runtime, RuntimeCall, Task, TaskCall, TaskPlan
+from primus_core.contracts import OuterRuntime, Runtime, RuntimeCall, Task, TaskCall, TaskPlan
 from primus_core.errors import RequestError
 from primus_core.facts import Facts, read
 from primus_core.hooks import scripts as script_files
@@ -26,7 +26,7 @@ from primus_core.secrets import redact_words, refuse_secrets, values_in
 if TYPE_CHECKING:
     from primus_core.runs.replay import Replay
 
-__all__ = ["Planned", "hook_folders", "plan", "runtime_parser", "task_parser"]
+__all__ = ["Planned", "hook_folders", "plan", "runtime_parser", "segment_name", "switches_of", "task_parser"]
 
 
 class Planned(NamedTuple):
@@ -37,9 +37,13 @@ class Planned(NamedTuple):
     switches: argparse.Namespace
     """`dry_run`, `json`, `debug`, `assume_host` of the runtime; `check` and `force` of a replay."""
     replay: Replay | None = None
+    reads: tuple[str, ...] = ()
+    """The files that were read for it, and those that it needs: whoever plans it again must see them."""
+    inner: Planned | None = None
+    """Of an outer layer: what the layer inside would do here."""
 
 
-def runtime_parser(runtime: Runtime, segment: str = "") -> Parser:
+def runtime_parser(runtime: Runtime | OuterRuntime, segment: str = "") -> Parser:
     """The parser of a runtime's segment, with the options that every runtime has."""
     parser = Parser(
         prog=f"primus {runtime.name}",
@@ -72,16 +76,18 @@ def plan(
     *,
     spoken: Spoken | None = None,
     first: Planned | None = None,
+    elsewhere: bool = False,
 ) -> Planned:
     """The plan for `request` on the machine that `host` reads.
 
-    With `spoken`, what hooks and patches of the `first` plan said, the plan for the same run with that.
+    With `spoken`, what hooks and patches of the `first` plan said, the plan for the same run with that. `elsewhere`:
+    it will be planned again where it runs, with other packages.
 
     Raises:
         RequestError: anything about the request or its files is wrong.
         MachineError: a run that is to be replayed is incomplete or damaged.
     """
-    return _Planning(request, host, catalogue, spoken or Spoken(), first).planned(command)
+    return _Planning(request, host, catalogue, spoken or Spoken(), first, elsewhere=elsewhere).planned(command)
 
 
 class _Planning:
@@ -92,12 +98,15 @@ class _Planning:
         catalogue: Catalogue,
         spoken: Spoken,
         first: Planned | None,
+        *,
+        elsewhere: bool,
     ) -> None:
         self.request, self.catalogue, self.spoken, self.first = request, catalogue, spoken, first
+        self.elsewhere = elsewhere
         self.system = system = catalogue.system
         layer = _only_layer(request)
         self.runtime = catalogue.runtime(layer.runtime)
-        self.parser = runtime_parser(self.runtime, _segment(layer.segment, layer.runtime))
+        self.parser = runtime_parser(self.runtime, segment_name(layer.segment, layer.runtime))
         apply_defaults(self.parser, system.section(layer.runtime))
         self.args = parse_segment(self.parser, layer.words)
         if not request.task:
@@ -116,23 +125,33 @@ class _Planning:
         said = {v.name: v.value for v in self.spoken.environment}
         self.facts = self.facts._replace(environ={**self.facts.environ, **said})
         if self.request.replay:
-            return self.replayed(self.request.replay, "", command, _switches(self.args, self.request, None))
+            return self.replayed(self.request.replay, "", command, switches_of(self.args, self.request, None))
         task, name, words = self.catalogue.task(self.request.task)
         if not (self.first and self.first.replay):  # the settings of a replay are those of its snapshot
             words = (*words, *self.spoken.words)
         refuse_secrets(words)  # first: no other error shall quote one
-        sub = task_parser(task, name, _segment(self.request.task_segment, name))
+        sub = task_parser(task, name, segment_name(self.request.task_segment, name))
         task_args = parse_segment(sub, words, elsewhere=set(flags_of(self.parser)) - set(flags_of(sub)))
         if directory := getattr(task_args, "replay", ""):
             _refuse_settings(directory, task_args)
-            return self.replayed(directory, name, command, _switches(self.args, self.request, task_args))
+            return self.replayed(directory, name, command, switches_of(self.args, self.request, task_args))
         place_in_job = self.runtime.distributed(self.args, self.facts)
-        task_plan = task.plan(TaskCall(words, task_args, self.facts, place_in_job, self.place))
+        task_plan = task.plan(TaskCall(words, task_args, self.facts, place_in_job, self.place, self.elsewhere))
         low, notes = self.profile(task_plan, place_in_job)
         scripts = self.ran() if self.first else self.scripts(task_plan, name, words)
         whole = replace(task_plan, environment=(*low, *task_plan.environment), notes=(*task_plan.notes, *notes))
         result = self.assemble(whole, name, task.scope, place_in_job, scripts)
-        return self.finished(result, command, _switches(self.args, self.request, task_args))
+        switches = switches_of(self.args, self.request, task_args)
+        return self.finished(result, command, switches)._replace(reads=self.reads(task_plan, scripts))
+
+    def reads(self, task: TaskPlan, scripts: Sequence[Step]) -> tuple[str, ...]:
+        args, system = self.args, self.system
+        named = [getattr(args, "profile", ""), *getattr(args, "hooks", []), *getattr(args, "env", [])]
+        needed = [requirement.name for requirement in task.requires if requirement.kind == "file"]
+        own = [layer.path for layer in system.layers if layer.document]
+        files = [*own, *system.plugin_files, *system.hook_folders, system.profile, *task.reads, *needed, *named]
+        whole = (os.path.normpath(os.path.join(self.facts.cwd, os.path.expanduser(path))) for path in files if path)
+        return tuple(dict.fromkeys((*filter(os.path.exists, whole), *(step.script for step in scripts))))
 
     def place(self, workspace: str, exp_name: str) -> RunPlace:
         return self.first.plan.place if self.first else place(self.facts, workspace, exp_name)
@@ -167,10 +186,13 @@ class _Planning:
         task_plan = replace(kept.task, environment=low.variables, notes=(*kept.task.notes, *low.notes))
         result = self.assemble(task_plan, kept.plan.task, kept.plan.scope, place_in_job, kept.scripts, kept)
         self.facts = facts
-        return self.finished(result, command, switches)._replace(replay=kept)
+        reads = (kept.saved.directory, *self.reads(task_plan, kept.scripts))
+        return self.finished(result, command, switches)._replace(replay=kept, reads=reads)
 
     def profile(self, task: TaskPlan, place_in_job: Distributed) -> tuple[tuple[Variable, ...], tuple[str, ...]]:
         """The variables that the GPU's profile and the network ask for, weakest first, and what to know of them."""
+        if not self.facts.host.is_known:
+            return (), ("the nodes are not known yet: what their GPUs and networks need is planned on each of them",)
         from primus_core.machine.defaults import of_machine
 
         options = environment.from_options(getattr(self.args, "env", []), self.facts.environ)
@@ -264,6 +286,8 @@ class _Planning:
             parent=kept.saved.directory if kept else "",
             hook_plugins=plugins,
             hook_timeout_s=self.system.event_timeout_s if plugins else 0.0,  # reading it costs
+            max_restarts=getattr(args, "max_restarts", 0),
+            hang_timeout_s=getattr(args, "hang_timeout", 0.0),
         )
 
 
@@ -284,7 +308,8 @@ def _refuse_settings(directory: str, task_args: argparse.Namespace) -> None:
         )
 
 
-def _switches(args: argparse.Namespace, request: Request, task_args: argparse.Namespace | None) -> argparse.Namespace:
+def switches_of(args: argparse.Namespace, request: Request, task_args: argparse.Namespace | None) -> argparse.Namespace:
+    """What the command line says of how to carry out the plan."""
     return argparse.Namespace(
         dry_run=args.dry_run or request.dry_run,
         json=args.json,
@@ -295,7 +320,8 @@ def _switches(args: argparse.Namespace, request: Request, task_args: argparse.Na
     )
 
 
-def _segment(number: int, name: str) -> str:
+def segment_name(number: int, name: str) -> str:
+    """A segment as messages call it."""
     return f"segment {number} ({name})"
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from primus_core.errors import RequestError, suggestion
 
-__all__ = ["Layer", "Request", "config_of", "parse"]
+__all__ = ["Layer", "Request", "config_of", "global_words", "parse"]
 
 
 class Layer(NamedTuple):
@@ -72,6 +72,13 @@ def parse(words: Sequence[str], runtimes: Collection[str], tasks: Collection[str
 def config_of(words: Sequence[str]) -> str:
     """The file that the global `--config` names, or nothing."""
     return _global(list(words))[1]
+
+
+def global_words(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The global options at the front of `words`, and the rest."""
+    rest = list(words)
+    _global(rest)
+    return tuple(words[: len(words) - len(rest)]), tuple(rest)
 
 
 def _global(rest: list[str]) -> tuple[set[str], str]:

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from primus_core.errors import MachineError
 from primus_core.plan import Requirement
 
-__all__ = ["is_here"]
+__all__ = ["check", "is_here"]
+
+
+def check(requires: Iterable[Requirement], environ: Mapping[str, str]) -> None:
+    """Refuse a run that misses one of them.
+
+    Raises:
+        MachineError: with what a person can do about it.
+    """
+    nouns = {"module": "the Python module", "command": "the command", "file": "the file"}
+    for needed in requires:
+        if not is_here(needed, environ):
+            raise MachineError(f"{nouns[needed.kind]} '{needed.name}' is not here", fix=needed.fix)
 
 
 def is_here(needed: Requirement, environ: Mapping[str, str]) -> bool:

@@ -11,14 +11,30 @@ __all__ = ["one_line", "script"]
 _FILE_END = "PRIMUS_END_OF_FILE"
 
 
-def script(plan: Plan) -> str:
-    """The dry run: every comment explains, every command is one line that a shell takes as it stands."""
+def script(plan: Plan, *inner: Plan) -> str:
+    """The dry run: every comment explains, every command is one line that a shell takes as it stands.
+
+    What the layers `inner` do, the outermost one's command does: they are shown as comments.
+    """
+    own = _script(plan)
+    hops = (
+        f"# --- inside {outer.runtime}, there:\n{_commented(_script(hop))}"
+        for outer, hop in zip((plan, *inner), inner, strict=False)
+    )
+    return "\n".join((own, *hops))
+
+
+def _commented(text: str) -> str:
+    return "".join(f"# {line}".rstrip() + "\n" for line in text.splitlines())
+
+
+def _script(plan: Plan) -> str:
     place = plan.distributed
     head = [
         f"# primus {plan.primus_version}: {plan.task} with {plan.runtime}. This is a dry run: nothing was done.",
         f"# run        {plan.place.run_id}",
         f"# directory  {plan.place.directory}",
-        f"# ranks      {place.world_size} ({_where(place)})",
+        f"# ranks      {_ranks(place)}",
     ]
     head += [f"# note       {note}" for note in plan.notes]
     head += [
@@ -34,6 +50,12 @@ def script(plan: Plan) -> str:
 def one_line(text: str) -> str:
     """`text` with what is not printable spelt out: line ends, and what a terminal would obey."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def _ranks(place: Distributed) -> str:
+    if place.tentative:
+        return f"not known before Slurm has chosen nodes ({place.nnodes} of them, as far as is known)"
+    return f"{place.world_size} ({_where(place)})"
 
 
 def _where(place: Distributed) -> str:

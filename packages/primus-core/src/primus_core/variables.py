@@ -1,7 +1,19 @@
 """Names of the environment variables with which the parts of Primus speak to each other."""
 
+PROTOCOL = 1
+"""What an outer layer of Primus and an inner one agree on: these variables, and the run directory. Another number
+means that they cannot work together, whatever their versions.
+"""
+ATTENDED = "PRIMUS_ATTENDED"
+"""A file that whoever runs the container keeps locked (`launch.attendance`)."""
+CARRIED = "PRIMUS_CARRIED"
+"""Folders with packages of the machine outside, for a Python of the image (`carried/sitecustomize.py`)."""
 GPU_MODEL = "PRIMUS_GPU_MODEL"
 """The person's word on which model the GPUs are, over what is detected; `none`: no profile."""
+HOME = "PRIMUS_HOME"
+"""The person's home folder outside, which `~` means in their settings: inside a container, HOME is another one."""
+OUTER = "PRIMUS_OUTER"
+"""The runtime around this layer, which keeps the run's `metadata.json`: `container`, `slurm`."""
 METRICS_FILE = "PRIMUS_METRICS_FILE"
 """Where a worker appends step metrics: `metrics.jsonl` in the run directory."""
 NUMA_CPUS = "PRIMUS_NUMA_CPUS"

@@ -67,7 +67,7 @@ class _Resolution:
         check_values(settings, self.schema, self.call.facts.cwd)
         prepare, vocab = apply_text(self.text, self.model, settings, self.call) if self.text else (None, 0)
         self.defaults()
-        layout = check_layout(settings, self.call.distributed.world_size, self.model.facts, self.schema.schedules)
+        layout = check_layout(settings, self.ranks(), self.model.facts, self.schema.schedules)
         rank = metrics_rank(layout, settings["parallelism.pipeline_parallel_schedule"])
         resolved: dict[str, Any] = {
             "framework": "torchtitan",
@@ -90,6 +90,13 @@ class _Resolution:
             notes=tuple(self.notes),
             metrics_rank=rank,
         )
+
+    def ranks(self) -> int | None:
+        """How many there will be; None: that is not known yet."""
+        place = self.call.distributed
+        if place.tentative:
+            self.notes.append("how many ranks there will be is not known yet: the layout is checked where they start")
+        return None if place.tentative else place.world_size
 
     def global_batch(self, data_parallel: int) -> int:
         total: int = self.settings["training.global_batch_size"]

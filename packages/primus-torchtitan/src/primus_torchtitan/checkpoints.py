@@ -1,4 +1,4 @@
-"""Tells of each checkpoint once it is whole. TorchTitan may write them in the background, and does not say when."""
+"""Which checkpoints are whole. TorchTitan may write them in the background, and does not say when one is."""
 
 from __future__ import annotations
 
@@ -7,11 +7,25 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["CheckpointWatch"]
+__all__ = ["CheckpointWatch", "is_whole", "resume_from"]
 
 _STEP = re.compile(r"step-(\d+)")
 _LAST_FILES = (".metadata", "model.safetensors.index.json")
 """Written last: by torch.distributed.checkpoint, and for Hugging Face."""
+
+
+def is_whole(path: str) -> bool:
+    """Whether nothing of a distributed checkpoint was cut off: its list, which comes last, and every part of it."""
+    parts = [name for name in os.listdir(path) if name.endswith(".distcp")] if os.path.isdir(path) else []
+    return bool(parts) and all(_has_text(os.path.join(path, name)) for name in (".metadata", *parts))
+
+
+def resume_from(folder: str) -> tuple[int | None, tuple[int, ...]]:
+    """The newest step in `folder` whose checkpoint is whole (None: there is none), and the newer ones that are not."""
+    found = [_STEP.fullmatch(name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
+    steps = sorted((int(match[1]) for match in found if match), reverse=True)
+    whole = next((step for step in steps if is_whole(os.path.join(folder, f"step-{step}"))), None)
+    return whole, tuple(step for step in steps if whole is None or step > whole)
 
 
 class CheckpointWatch:

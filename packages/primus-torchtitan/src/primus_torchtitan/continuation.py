@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from primus_core.backend import BackendCall
+from primus_torchtitan.checkpoints import is_whole
 from primus_torchtitan.settings import Settings
 
 __all__ = ["continue_earlier"]
@@ -60,8 +61,7 @@ def _runs(metadata: tuple[str, ...], folder: str) -> dict[str, list[int]]:
     runs: dict[str, list[int]] = {}
     for path in metadata:
         match = pattern.fullmatch(path)
-        # The metadata is written last: where it is empty, the writing was cut short.
-        if match and os.path.getsize(path):
+        if match and is_whole(os.path.dirname(path)):
             runs.setdefault(match[1], []).append(int(match[2]))
     return runs
 

@@ -45,17 +45,22 @@ class Layout:
         return self.data * self.context * self.tensor * self.pipeline
 
 
-def check_layout(settings: Settings, world_size: int, facts: Mapping[str, Any], schedules: Mapping[str, str]) -> Layout:
+def check_layout(
+    settings: Settings, world_size: int | None, facts: Mapping[str, Any], schedules: Mapping[str, str]
+) -> Layout:
     """The layout for `world_size` ranks and a model of which `facts` are known.
+
+    None: how many there will be is not known yet; what depends on it is not checked, and stands for the least.
 
     Raises:
         ConfigError: the numbers do not fit, with the numbers.
     """
-    layout = _degrees(settings, world_size)
+    layout = _degrees(settings, _least(settings) if world_size is None else world_size)
     _check_sequence(settings, layout, facts)
     _check_heads(settings, layout, facts)
-    _check_batch(settings, layout)
-    _check_experts(settings, layout, facts)
+    if world_size is not None:
+        _check_batch(settings, layout)
+        _check_experts(settings, layout, facts)
     _check_pipeline(settings, layout, facts, schedules)
     return layout
 
@@ -65,6 +70,11 @@ def metrics_rank(layout: Layout, schedule: str) -> int:
     if layout.pipeline == 1 or schedule == "ZBVZeroBubble":
         return 0  # in a V the first rank holds the last stage too
     return layout.world_size // layout.pipeline * (layout.pipeline - 1)
+
+
+def _least(settings: Settings) -> int:
+    """The fewest ranks that the degrees allow."""
+    return math.prod(max(settings[setting], 1) for setting in _DEGREES.values())
 
 
 def _degrees(settings: Settings, world_size: int) -> Layout:

@@ -15,7 +15,7 @@ from primus_core import variables
 from primus_core.errors import MachineError
 from primus_core.events import checkpoint_saved
 from primus_core.secrets import is_secret_name
-from primus_torchtitan.checkpoints import CheckpointWatch
+from primus_torchtitan.checkpoints import CheckpointWatch, resume_from
 
 __all__ = ["main"]
 
@@ -25,6 +25,7 @@ _REFERENCE = re.compile(r"\$\{(\w+)\}")
 def main() -> None:
     """Read the settings, adapt TorchTitan to this machine, train."""
     resolved = _expanded(json.loads((_run_directory() / "config" / "backend_config.json").read_text(encoding="utf-8")))
+    _resume(resolved["settings"])
     _adapt(resolved)
     _train(resolved)
 
@@ -42,6 +43,18 @@ def _expanded(value: Any) -> Any:
     if isinstance(value, str) and "${" in value:
         return _REFERENCE.sub(lambda m: os.environ[m[1]] if is_secret_name(m[1]) else m[0], value)
     return value
+
+
+def _resume(settings: dict[str, Any]) -> None:
+    """An earlier attempt of this very run may have left checkpoints; the last one may have been cut off with it."""
+    if not settings.get("checkpoint.enable") or settings.get("checkpoint.load_step", -1) != -1:
+        return
+    step, cut = resume_from(str(_run_directory() / settings["checkpoint.folder"]))
+    if step is not None:
+        settings["checkpoint.load_step"] = step
+    if os.environ.get("RANK", "0") == "0":
+        for number in cut if step is not None else ():
+            print(f"WARNING: the checkpoint of step {number} was cut off; resuming from step {step}", flush=True)
 
 
 def _adapt(resolved: dict[str, Any]) -> None:

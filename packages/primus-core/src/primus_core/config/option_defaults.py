@@ -18,6 +18,7 @@ __all__ = ["apply_defaults"]
 
 # What an option's metavar says when it takes a path: `FILE`, or `K=V|FILE` for either.
 _PATHS = frozenset({"FILE", "FOLDER", "DIR", "PATH"})
+_MOUNT = "PATH[:DST][:ro]"
 
 
 def apply_defaults(parser: Parser, section: Document) -> tuple[str, ...]:
@@ -139,12 +140,19 @@ class _Setting:
         return converted
 
     def _whole(self, action: argparse.Action, text: str) -> str:
+        if action.metavar == _MOUNT:
+            source, *rest = text.split(":")
+            return ":".join([self._beside(source), *rest]) if "=" not in source else text
         forms = set(action.metavar.split("|")) if isinstance(action.metavar, str) else set()
         if not _PATHS & forms or not text:
             return text
-        folder = os.path.dirname(self.where.rpartition(":")[0])
-        path = os.path.normpath(os.path.join(folder, os.path.expanduser(text)))
+        path = self._beside(text)
         return path if forms <= _PATHS or os.path.exists(path) else text
+
+    def _beside(self, text: str) -> str:
+        """A path, relative to the file that names it, made whole."""
+        folder = os.path.dirname(self.where.rpartition(":")[0])
+        return os.path.normpath(os.path.join(folder, os.path.expanduser(text)))
 
     def _typed(self, action: argparse.Action, text: str) -> Any:
         from argparse import ArgumentTypeError

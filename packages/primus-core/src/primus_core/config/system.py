@@ -81,9 +81,9 @@ class SystemConfig:
         """The result as plain data."""
         return self.document.data
 
-    def section(self, runtime: str) -> Document:
-        """What the files say for the options of a runtime."""
-        return self._own.section((runtime,))
+    def section(self, runtime: str, *, packaged: bool = False) -> Document:
+        """What the files say for the options of a runtime; `packaged`: what Primus itself says, too."""
+        return (self.document if packaged else self._own).section((runtime,))
 
     def _paths(self, *path: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(at(self._own.data, path) or ()))
@@ -139,7 +139,7 @@ def load(host: HostRoot, extra: str = "") -> SystemConfig:
     Raises:
         ConfigError: a file is malformed, has an unknown key, a value of the wrong type, or names what is not there.
     """
-    home = host.environ.get("HOME", "")
+    home = _home(host.environ)
     places = [
         ("~/.primus.yaml", home and os.path.join(home, f".{FILE}")),
         (f"./{FILE}", os.path.join(host.cwd(), FILE)),
@@ -156,7 +156,14 @@ def _layer(name: str, path: str, environ: Mapping[str, str], *, required: bool) 
         return Layer(name, path, None)
     from primus_core.config import files  # YAML: 20 ms that a folder without the file saves
 
-    return Layer(name, path, _Checked(files.read(path, environ), path, environ.get("HOME", "")).document())
+    return Layer(name, path, _Checked(files.read(path, environ), path, _home(environ)).document())
+
+
+def _home(environ: Mapping[str, str]) -> str:
+    """The person's home folder: in a container, the one outside."""
+    from primus_core import variables
+
+    return environ.get(variables.HOME) or environ.get("HOME", "")
 
 
 def _merged(documents: Iterator[Document | None] | tuple[Document | None, ...]) -> Document:
@@ -235,9 +242,15 @@ class _Checked:
             spelt = name.replace("_", "-")
             if spelt in options:
                 self._fail((runtime, name), f"'{spelt}' stands here twice: `-` and `_` are the same", fix="keep one")
-            options[spelt] = item
+            options[spelt] = self._from_home(item)
             marks[runtime, spelt] = self.source.where((runtime, name))
         return options
+
+    def _from_home(self, item: Any) -> Any:
+        """`~/x` with the home folder that it means, here and in a container."""
+        if isinstance(item, list):
+            return [self._from_home(one) for one in item]
+        return f"{self.home}{item[1:]}" if self.home and isinstance(item, str) and item.startswith("~/") else item
 
     def _value(self, path: Path, value: Any) -> Any:
         kind = _KEYS.get(path)

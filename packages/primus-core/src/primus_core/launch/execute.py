@@ -9,11 +9,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
-from primus_core import summary
+from primus_core import requirements, summary, variables
 from primus_core.errors import MachineError, PrimusError
 from primus_core.events import FILE, Events
 from primus_core.facts import Facts
@@ -22,13 +23,13 @@ from primus_core.hooks import scripts
 from primus_core.hooks.data import Result
 from primus_core.hooks.scripts import Malformed, Spoken
 from primus_core.launch import failure
+from primus_core.launch.attendance import Attendance
 from primus_core.launch.streams import Mask
 from primus_core.launch.supervise import Ended, Signals, Watch, supervise
-from primus_core.plan import Plan, Requirement, Step
-from primus_core.requirements import is_here
+from primus_core.plan import Plan, Step
 from primus_core.runs import snapshot
 from primus_core.runs.record import Record, unwritable
-from primus_core.runs.rundir import COMPLETED
+from primus_core.runs.rundir import COMPLETED, short
 from primus_core.secrets import redact, spelt, values_in
 
 if TYPE_CHECKING:
@@ -47,20 +48,12 @@ def execute(plan: Plan, facts: Facts, replan: Replan, *, debug: bool = False) ->
         RequestError: what a hook or patch said cannot be planned.
         RunDirectoryTaken: another run made the directory since it was planned.
     """
-    for requirement in plan.requires:
-        _check(requirement, plan.environ(facts.host.environ))
+    requirements.check(plan.requires, plan.environ(facts.host.environ))
     signals = Signals()
     try:
         return _Run(plan, facts, replan, signals, debug=debug).run()
     finally:
         signals.restore()
-
-
-def _check(requirement: Requirement, environ: Mapping[str, str]) -> None:
-    if is_here(requirement, environ):
-        return
-    nouns = {"module": "the Python module", "command": "the command", "file": "the file"}
-    raise MachineError(f"{nouns[requirement.kind]} '{requirement.name}' is not here", fix=requirement.fix)
 
 
 class _Run:
@@ -73,6 +66,7 @@ class _Run:
         """Where in the launch log the step in hand began to speak, in bytes."""
         self.record = Record(plan, facts)
         self.hooks: Lifecycle | None = None
+        self.attendance = Attendance(facts.host.environ.get(variables.ATTENDED, ""))
         self._take(plan)
         self.events = Events(
             f"{self.directory}/{FILE}",
@@ -150,10 +144,11 @@ class _Run:
 
     def _greet(self) -> None:
         place = self.plan.place
-        if place.link and not link_atomically(os.path.basename(self.directory), place.link):
+        if place.link and not place.joined and not link_atomically(os.path.basename(self.directory), place.link):
             self._note(f"{place.link} is no link, so it does not point at this run")
         self.events.emit("run_started", task=self.plan.task, world_size=self.plan.distributed.world_size)
-        self._say(f"primus: run {_short(self.directory)}\n")
+        if not place.outer:  # that one has said it
+            self._say(f"primus: run {short(self.directory)}\n")
         for note in self.plan.notes:
             self._note(note)
 
@@ -208,21 +203,55 @@ class _Run:
         for step in self.plan.steps:
             if step.script:
                 continue
-            ended = self._step(step)
+            ended = self._attempts(step) if step.ranks else self._step(step)
             if ended.exit_code:
                 break
         return ended, step
+
+    def _attempts(self, step: Step) -> Ended:
+        """The worker, started again where that is wanted and an earlier start was not in vain."""
+        reached, fruitless = self._last_step(), 0
+        for attempt in count(1):
+            self.record.begin_attempt()
+            ended = self._step(step)
+            last = self._last_step()
+            if attempt > 1:
+                fruitless = 0 if last > reached else fruitless + 1
+            first = self._first_failure(ended, step)
+            self.record.end_attempt(ended.exit_code, last, first.what if first else self._why_ended(ended))
+            if not ended.exit_code or ended.signal or ended.not_started or not self.plan.max_restarts:
+                break
+            reached = max(reached, last)
+            if fruitless >= self.plan.max_restarts:
+                self._note(f"not started again: {fruitless} attempts in a row brought no new step")
+                break
+            self._restart(attempt, ended.exit_code, last)
+        return ended
+
+    def _restart(self, attempt: int, exit_code: int, last: int) -> None:
+        at = f" at step {last}" if last >= 0 else ""
+        self._note(f"attempt {attempt} ended with exit code {exit_code}{at}: starting again")
+        self.events.emit("restart", attempt=attempt + 1, exit_code=exit_code, last_step=last)
+        failure.set_aside(self.directory, attempt)
+
+    def _last_step(self) -> int:
+        """The highest step that any attempt has reached; -1: none."""
+        return max((row["step"] for row in summary.read(f"{self.directory}/metrics.jsonl")), default=-1)
+
+    def _why_ended(self, ended: Ended) -> str:
+        silent = f"hung: no rank said anything for {self.plan.hang_timeout_s:g} s"
+        return silent if ended.hung else f"exit code {ended.exit_code}" if ended.exit_code else ""
 
     def _step(self, step: Step, listen: Callable[[bytes], None] | None = None) -> Ended:
         self.events.emit("step_started", step=step.name)
         self.quiet_until = os.path.getsize(self.launch_log) if os.path.exists(self.launch_log) else 0
         self._say(f"primus: {step.name}{_ranks(step)}\n")
-        ended = supervise(step, self.environ, self._watch(listen))
+        ended = supervise(step, self.environ, self._watch(listen, ranks=bool(step.ranks)))
         self.dropped += ended.dropped
         self.events.emit("step_ended", step=step.name, exit_code=ended.exit_code)
         return ended
 
-    def _watch(self, listen: Callable[[bytes], None] | None) -> Watch:
+    def _watch(self, listen: Callable[[bytes], None] | None, *, ranks: bool) -> Watch:
         plan = self.plan
         return Watch(
             log_dir=f"{self.directory}/logs",
@@ -230,13 +259,19 @@ class _Run:
             mask=self.mask,
             signals=self.signals,
             grace_s=plan.grace_period_s,
+            silence_s=plan.hang_timeout_s if ranks else 0.0,
             metrics_rank=plan.metrics_rank,
             log_file=plan.log_file,
             show_launcher=self.debug,
             on_signal=self._signalled,
             on_line=listen,
-            poll=self.hooks.poll if self.hooks else _nothing,
+            poll=self._poll,
         )
+
+    def _poll(self) -> None:
+        self.attendance.look()
+        if self.hooks:
+            self.hooks.poll()
 
     def _signalled(self, number: int) -> None:
         name = signal.Signals(number).name
@@ -248,9 +283,7 @@ class _Run:
         if ended.not_started:
             raise MachineError(f"{step.name if step else 'a step'} could not be started", why=ended.not_started)
         if code and not ended.signal:
-            first = failure.first_failure(self.directory, self._launch_log(), self.plan.distributed.node_rank)
-            if not first and step and step.ranks and self._is_lone:
-                first = failure.of_lone_rank(code, self.facts.hostname, self.plan.distributed.node_rank)
+            first = self._first_failure(ended, step)
             code = first.exit_code if first and step and step.ranks else code
         status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
         why = _why(ended, step) if step and step.script else ""
@@ -268,9 +301,13 @@ class _Run:
         metrics = summary.read(f"{self.directory}/metrics.jsonl")
         if self.dropped:
             self._note(f"{self.dropped} bytes of log text could not be written: disk full, or too slow?")
-        run = _short(self.directory)
+        run = short(self.directory)
         if status == "failed":
-            log = f"{run}/logs/rank_{first.rank}.log" if first and step and step.ranks else _short(self.launch_log)
+            log = (
+                f"{run}/logs/rank_{first.rank}.log"
+                if first and first.rank >= 0 and step and step.ranks
+                else short(self.launch_log)
+            )
             block = failure.report(
                 first,
                 code,
@@ -287,6 +324,15 @@ class _Run:
             return trace + block
         seconds = time.time() - self.record.started
         return summary.render(metrics, status=status, run_dir=run, seconds=seconds, next_steps=self.plan.next_steps)
+
+    def _first_failure(self, ended: Ended, step: Step | None) -> failure.Failure | None:
+        node = self.plan.distributed.node_rank
+        if ended.hung:  # what ranks say on being ended is no reason
+            return failure.Failure(-1, ended.exit_code, self._why_ended(ended), node_rank=node)
+        first = failure.first_failure(self.directory, self._launch_log(), node)
+        if not first and step and step.ranks and self._is_lone:
+            first = failure.of_lone_rank(ended.exit_code, self.facts.hostname, node)
+        return first
 
     @property
     def _is_lone(self) -> bool:
@@ -336,10 +382,6 @@ def _without(error: PrimusError, secrets: Sequence[str]) -> PrimusError:
     return error
 
 
-def _nothing() -> None:
-    """No Python hook is there to be looked after."""
-
-
 def _append(path: str, text: str) -> None:
     try:
         with open(path, "a", encoding="utf-8") as file:
@@ -350,8 +392,3 @@ def _append(path: str, text: str) -> None:
 
 def _ranks(step: Step) -> str:
     return f": {step.ranks} rank{'s' if step.ranks > 1 else ''}" if step.ranks else ""
-
-
-def _short(path: str) -> str:
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
+import os
 import re
 import signal
 import time
@@ -12,7 +13,7 @@ from typing import Any
 
 from primus_core.rank import FAILURES
 
-__all__ = ["Failure", "first_failure", "of_lone_rank", "report"]
+__all__ = ["Failure", "first_failure", "of_lone_rank", "report", "set_aside"]
 
 # torchrun's table (torch.distributed.elastic.multiprocessing.errors.ChildFailedError), with exit codes by rank.
 _ROW = re.compile(r"host\s*:\s*(\S+)\s*\n\s*rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+)")
@@ -47,6 +48,14 @@ def _recorded(run_dir: str) -> list[Failure]:
             )
         )
     return sorted(found, key=lambda failure: failure.time)
+
+
+def set_aside(run_dir: str, attempt: int) -> None:
+    """Keep the records of an attempt apart: those of the next one are the news."""
+    folder = f"{run_dir}/{FAILURES}"
+    if os.path.isdir(folder):
+        os.rename(folder, f"{folder}_{attempt}")
+        os.makedirs(folder, exist_ok=True)
 
 
 def _signalled(launch_log: str, node_rank: int) -> list[Failure]:
@@ -115,10 +124,9 @@ def report(
     if failure:
         at = time.strftime(" at %H:%M:%S", time.localtime(failure.time)) if failure.time else ""
         host = f" ({failure.host})" if failure.host else ""
-        rows += [
-            ("first failure", f"rank {failure.rank} on node {failure.node_rank}{host}{at}"),
-            ("what", failure.what.splitlines()[0] if failure.what else ""),
-        ]
+        if failure.rank >= 0:
+            rows.append(("first failure", f"rank {failure.rank} on node {failure.node_rank}{host}{at}"))
+        rows.append(("what", failure.what.splitlines()[0] if failure.what else ""))
     if last_metrics:
         rows.append(("last step", last_metrics))
     rows += [("log", log), ("run", run_dir)]

@@ -15,7 +15,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 
-__all__ = ["COMMANDS", "become_subreaper", "descendants", "end_all", "keep"]
+__all__ = ["COMMANDS", "become_subreaper", "clean_up", "descendants", "end_all", "keep"]
 
 COMMANDS = {signal.SIGINT: b"I", signal.SIGTERM: b"T", signal.SIGHUP: b"T", signal.SIGQUIT: b"T", signal.SIGKILL: b"K"}
 """What the supervisor writes to the keeper for a signal."""
@@ -23,6 +23,7 @@ _SIGNALS = {ord("I"): signal.SIGINT, ord("T"): signal.SIGTERM}
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _LEFTOVER_GRACE_S = 1.0
 _ABANDONED_GRACE_S = 4.0
+_CLEANUP_S = 20.0
 
 
 def become_subreaper() -> None:
@@ -100,13 +101,16 @@ def keep(
     errors: int,
     folder: str,
     whole_group: bool,
+    cleanup: Sequence[str] = (),
+    stop: Sequence[str] = (),
 ) -> None:
     """The keeper's life, in the forked process. Never returns.
 
     It reads commands from `control`, starts `argv` with stdout on `output` and stderr on `errors`, and writes to
     `status` the wait status as a number, or `!` and the reason when the program cannot be started. `folder`, the
     ranks' pipes, is removed if the supervisor is no longer there to do it. Signals go to `argv`'s process, or to its
-    `whole_group`: a bash that waits for a program takes no SIGINT that the program did not get, too.
+    `whole_group`: a bash that waits for a program takes no SIGINT that the program did not get, too. Where there is
+    `stop`, that runs in the place of the first signal. `cleanup` runs at the end, unless all went well.
     """
     os.setsid()
     become_subreaper()
@@ -123,13 +127,39 @@ def keep(
         os._exit(127)
     os.close(output)
     os.close(errors)
-    result = _watch(child, -child if whole_group else child, control, wakeup)
+    target = _Target(-child if whole_group else child, stop, environ)
+    result = _watch(child, target, control, wakeup)
     end_all(_LEFTOVER_GRACE_S)
+    if cleanup and result:
+        clean_up(cleanup, environ)
     try:
         os.write(status, str(result).encode())
     except BrokenPipeError:  # the supervisor is gone: nobody wants to know
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
+
+
+def clean_up(argv: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Run a step's `cleanup`, in silence: there may be nothing left to take away."""
+    if not _start_quietly(argv, environ):
+        return
+    deadline = time.monotonic() + _CLEANUP_S
+    while descendants(os.getpid()) and time.monotonic() < deadline:
+        reap()
+        time.sleep(0.02)
+    end_all(0.1)
+
+
+def _start_quietly(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """The pid; 0: the program has gone, and with it what it could do."""
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        actions = [(os.POSIX_SPAWN_DUP2, null, stream) for stream in range(3)]
+        return os.posix_spawnp(argv[0], list(argv), dict(environ), file_actions=actions, setsid=True)
+    except OSError:
+        return 0
+    finally:
+        os.close(null)
 
 
 def _spawn(argv: Sequence[str], environ: Mapping[str, str], output: int, errors: int) -> int:
@@ -139,7 +169,29 @@ def _spawn(argv: Sequence[str], environ: Mapping[str, str], output: int, errors:
     return os.posix_spawnp(argv[0], list(argv), dict(environ), file_actions=actions, setpgroup=0, setsigdef=defaults)
 
 
-def _watch(child: int, target: int, control: int, wakeup: int) -> int:
+class _Target:
+    """What gets the signals: a process or group; or `stop` runs, and they follow only where it fails."""
+
+    def __init__(self, pid: int, stop: Sequence[str], environ: Mapping[str, str]) -> None:
+        self.pid, self.stop, self.environ = pid, stop, environ
+        self.stopper, self.number = 0, 0
+
+    def send(self, number: int) -> None:
+        if not self.stop:
+            _send(self.pid, number)
+        elif not self.stopper:
+            self.number = number
+            self.stopper = _start_quietly(self.stop, self.environ)
+            self.look({} if self.stopper else {0: 1})
+
+    def look(self, ended: Mapping[int, int]) -> None:
+        """See in what has `ended` whether `stop` could do nothing."""
+        if self.number and ended.get(self.stopper):
+            _send(self.pid, self.number)
+            self.number = 0
+
+
+def _watch(child: int, target: _Target, control: int, wakeup: int) -> int:
     """The child's wait status, once it has ended; commands and signals go to `target` until then."""
     deadline = float("inf")
     waiting = [control, wakeup]
@@ -157,15 +209,16 @@ def _watch(child: int, target: int, control: int, wakeup: int) -> int:
         if wakeup in ready:
             for number in os.read(wakeup, 64):
                 if number in (signal.SIGTERM, signal.SIGINT):
-                    _send(target, number)
+                    target.send(number)
         ended |= reap()
+        target.look(ended)
     return ended[child]
 
 
-def _obey(commands: bytes, target: int) -> None:
+def _obey(commands: bytes, target: _Target) -> None:
     for command in commands:
         if command == ord("K"):
             for pid in descendants(os.getpid()):
                 _send(pid, signal.SIGKILL)
         else:
-            _send(target, _SIGNALS[command])
+            target.send(_SIGNALS[command])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from primus_core import variables
-from primus_core.launch.keeper import COMMANDS, become_subreaper, end_all, keep
+from primus_core.launch.keeper import COMMANDS, become_subreaper, clean_up, end_all, keep
 from primus_core.launch.outlet import Outlet
 from primus_core.launch.streams import Channel, Mask, RankPipes, shown
 from primus_core.plan import Step
@@ -36,6 +36,8 @@ class Ended:
     """Bytes of log text that could not be written: the disk is full, or too slow."""
     timed_out: bool = False
     """It took longer than its step allows, and was ended for it."""
+    hung: bool = False
+    """It said nothing for longer than it may, and was ended for it."""
 
 
 class Signals:
@@ -44,6 +46,8 @@ class Signals:
     def __init__(self) -> None:
         self.first = 0
         self.count = 0
+        self.hurry = False
+        """A person sent a further one. A scheduler that says SIGTERM again, as another node has ended, is in none."""
         self.reader, self._writer = os.pipe()
         for descriptor in (self.reader, self._writer):
             os.set_blocking(descriptor, False)
@@ -51,6 +55,7 @@ class Signals:
         self._old = {number: signal.signal(number, self._note) for number in COMMANDS if number != signal.SIGKILL}
 
     def _note(self, number: int, _: FrameType | None) -> None:
+        self.hurry = self.hurry or bool(self.first and number in (signal.SIGINT, signal.SIGQUIT))
         self.first = self.first or number
         self.count += 1
 
@@ -73,10 +78,14 @@ class Watch:
     mask: Mask
     signals: Signals
     grace_s: float
+    silence_s: float = 0.0
+    """A process that says nothing for so long is taken to hang, and ended; 0: it may be silent."""
     metrics_rank: int = 0
     log_file: str = ""
     show_launcher: bool = False
     """Also show the launcher's own text (torchrun's) on the console."""
+    pass_through: bool = False
+    """What the process prints is the console's: a Primus inside has ordered it already."""
     on_signal: Callable[[int], None] = lambda _: None
     on_line: Callable[[bytes], None] | None = None
     """Gets each line of a plain process's stdout, unmasked: scripts speak by lines."""
@@ -117,7 +126,7 @@ def supervise(step: Step, environ: Mapping[str, str], watch: Watch) -> Ended:
 
 class _Supervisor:
     def __init__(self, step: Step, environ: Mapping[str, str], watch: Watch, pipes: RankPipes | None) -> None:
-        self.step, self.watch, self.pipes = step, watch, pipes
+        self.step, self.environ, self.watch, self.pipes = step, environ, watch, pipes
         self.keeper, self.control, self.status, self.output, self.errors = _fork_keeper(step, environ, pipes)
         # Threads only from here on: forking a process that has some is not safe.
         self.files, self.console = Outlet(limit=_FILE_BUFFER), Outlet(limit=_CONSOLE_BUFFER)
@@ -125,7 +134,8 @@ class _Supervisor:
         self.forwarded = 0
         self.kill_at = float("inf")
         self.ends_at = time.monotonic() + step.timeout_s if step.timeout_s else float("inf")
-        self.timed_out = False
+        self.timed_out = self.hung = False
+        self.heard = time.monotonic()
 
     def run(self) -> Ended:
         self.files.start()
@@ -143,7 +153,8 @@ class _Supervisor:
 
     def _open_channels(self) -> None:
         mask = self.watch.mask
-        self.channels[self.output] = Channel(self.output, mask, self._launcher_text, self.watch.on_line)
+        text = self._inner_text if self.watch.pass_through else self._launcher_text
+        self.channels[self.output] = Channel(self.output, mask, text, self.watch.on_line)
         self.channels[self.errors] = Channel(self.errors, mask, self._launcher_text)
         for rank, suffix, descriptor in self.pipes or ():
             sink = self._rank_sink(rank, 1 if suffix == "out" else 2)
@@ -155,6 +166,9 @@ class _Supervisor:
         self.files.put(self.watch.file(self.watch.launch_log), kept)
         if not self.pipes or self.watch.show_launcher:
             self._show(2, data)
+
+    def _inner_text(self, data: bytes, whole: bool) -> None:  # the run's logs have it
+        self._show(1, data)
 
     def _rank_sink(self, rank: int, console: int) -> Callable[[bytes, bool], None]:
         log = self.watch.file(f"rank_{rank}.log")
@@ -186,6 +200,7 @@ class _Supervisor:
                 ready = [key.fd for key, _ in selector.select(_IDLE_S)]
                 for descriptor in ready:
                     own = descriptor in (self.output, self.errors)
+                    self.heard = time.monotonic() if descriptor in self.channels else self.heard
                     if descriptor in self.channels and not self.channels[descriptor].read() and own:
                         selector.unregister(descriptor)  # the launcher has closed its output
                 if self.watch.signals.reader in ready:
@@ -202,21 +217,27 @@ class _Supervisor:
         self.watch.poll()
         if time.monotonic() > self.ends_at:
             self.ends_at, self.timed_out = float("inf"), True
-            self.kill_at = min(self.kill_at, time.monotonic() + self.watch.grace_s)
-            self._tell(signal.SIGTERM)
+            self._cut_off()
+        if self.watch.silence_s and not self.hung and time.monotonic() > self.heard + self.watch.silence_s:
+            self.hung = True
+            self._cut_off()
         if time.monotonic() > self.kill_at:
             self._tell(signal.SIGKILL)
             self.kill_at = float("inf")
 
+    def _cut_off(self) -> None:
+        self.kill_at = min(self.kill_at, time.monotonic() + self.watch.grace_s)
+        self._tell(signal.SIGTERM)
+
     def _forward(self) -> None:
-        """Pass on what the person sent: the first signal gently, with a deadline; a second one is SIGKILL."""
+        """Pass on what the person sent: the first signal gently, with a deadline; a second Ctrl-C is SIGKILL."""
         signals = self.watch.signals
         if signals.first and not self.forwarded:
             self.forwarded = signals.first
             self.kill_at = time.monotonic() + self.watch.grace_s
             self.watch.on_signal(signals.first)
             self._tell(signals.first)
-        elif signals.count > 1:
+        elif signals.hurry:
             self._tell(signal.SIGKILL)
 
     def _tell(self, number: int) -> None:
@@ -232,14 +253,18 @@ class _Supervisor:
             return Ended(3, not_started=text[1:].decode(errors="replace"))
         if not text:  # the keeper was killed: what it had started is ours now
             end_all(1.0)
+            if self.step.cleanup:
+                clean_up(self.step.cleanup, self.environ)
             code = 128 + (self.forwarded or signal.SIGKILL)
-            return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out)
+            return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out, hung=self.hung)
         os.waitpid(self.keeper, 0)
         code = os.waitstatus_to_exitcode(int(text))
         if self.forwarded and code:
             code = 128 + self.forwarded
         code = 128 - code if code < 0 else code
-        return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out)
+        if self.hung and not code:  # it tidied up, and called it a good end
+            code = 128 + signal.SIGTERM
+        return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out, hung=self.hung)
 
 
 def _fork_keeper(step: Step, environ: Mapping[str, str], pipes: RankPipes | None) -> tuple[int, int, int, int, int]:
@@ -267,6 +292,8 @@ def _fork_keeper(step: Step, environ: Mapping[str, str], pipes: RankPipes | None
                 errors=errors_write,
                 folder=pipes.folder if pipes else "",
                 whole_group=not step.ranks,
+                cleanup=step.cleanup,
+                stop=step.stop,
             )
         finally:
             os._exit(127)

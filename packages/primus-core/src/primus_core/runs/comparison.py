@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from primus_core.environment import belongs_to_session
+from primus_core.environment import FAMILIES, OF_SYSTEM, belongs_to_session
 from primus_core.plan import SECRET
 from primus_core.runs.saved import Saved
 
@@ -62,7 +62,7 @@ def compare(a: Saved, b: Saved) -> list[Difference]:
     """What differs from `a` to `b`, by category; paths below each run's own directory are equal."""
     return [
         *_rows("config", _settings(a), _settings(b)),
-        *_rows("environment", _environment(a), _environment(b)),
+        *_rows("environment", *_environments(a, b)),
         *_rows("packages", _sorted(a.packages), _sorted(b.packages)),
         *_rows("code", _code(a), _code(b)),
         *_rows("hardware", _hardware(a), _hardware(b)),
@@ -147,6 +147,7 @@ def _settings(run: Saved) -> dict[Path, Any]:
     """All that was asked for: what the framework got, or, where there is no framework, what the programs got."""
     plan, place = run.plan, run.plan.get("distributed") or {}
     found: dict[Path, Any] = {(name,): plan[name] for name in _ASKED if plan.get(name)}
+    found |= {("runtime",): _runtime(run)} if ("runtime",) in found else {}
     found |= {(name,): place[name] for name in _PLACED if name in place}
     backend = run.configs.get("backend_config")
     found |= flatten(backend) if backend is not None else dict(_programs(plan))
@@ -190,6 +191,27 @@ def _options(words: Sequence[str]) -> dict[str, Any]:
         else:
             found.setdefault(flag, []).append(word)
     return {name: " ".join(values) if values else True for name, values in found.items()}
+
+
+def _runtime(run: Saved) -> str:
+    """The outermost one: the plan is that of the innermost, whose ranks these are."""
+    own = str(run.plan.get("runtime") or "")
+    return str(run.metadata.get("runtime") or own) if (run.plan.get("place") or {}).get("outer") else own
+
+
+def _environments(a: Saved, b: Saved) -> list[dict[str, str]]:
+    """Both environments. Another runtime gives another system around the ranks, so only what belongs to a run counts:
+    what its plan sets, and the families that change what a run does.
+    """
+    found = [_environment(a), _environment(b)]
+    if _runtime(a) == _runtime(b):
+        return found
+    planned = {str(variable["name"]) for run in (a, b) for variable in run.plan.get("environment") or ()}
+    return [{k: v for k, v in one.items() if k in planned or _changes_runs(k)} for one in found]
+
+
+def _changes_runs(name: str) -> bool:
+    return name.startswith(FAMILIES) and name not in OF_SYSTEM
 
 
 def _environment(run: Saved) -> dict[str, str]:

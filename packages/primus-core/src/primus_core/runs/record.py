@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from primus_core import summary
@@ -12,6 +13,7 @@ from primus_core.errors import MachineError, RunDirectoryTaken
 from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.plan import Plan
+from primus_core.runs.rundir import metadata
 from primus_core.runs.snapshot import part_of
 
 __all__ = ["Record"]
@@ -24,7 +26,12 @@ class Record:
         self.plan, self.facts = plan, facts
         self.directory = plan.place.directory
         self.part = part_of(plan)
+        # The outermost layer keeps the run's own; what it does not know, it finds in those of the nodes.
+        self.own = f"nodes/{plan.distributed.node_rank}/" if plan.place.outer else self.part
         self.started = time.time()
+        self.attempts: list[dict[str, Any]] = []
+        self.kept: dict[str, Any] = {}
+        """What the metadata says of who submitted this job: the command line that the person typed, and when."""
 
     def make(self) -> None:
         """The directory, marked as being prepared.
@@ -41,10 +48,22 @@ class Record:
                 if not self.plan.place.joined:
                     raise RunDirectoryTaken(self.directory) from None
             os.makedirs(f"{self.directory}/{self.part}logs", exist_ok=True)
+            os.makedirs(f"{self.directory}/{self.own}", exist_ok=True)
             os.makedirs(f"{self.directory}/logs", exist_ok=True)
+            if self.plan.place.joined:
+                self.kept = _of_submitter(f"{self.directory}/{self.own}")
             self.write(status="preparing")
         except OSError as error:
             raise unwritable(self.directory, error) from None
+
+    def begin_attempt(self) -> None:
+        """The worker starts."""
+        self.attempts.append({"started": time.time()})
+
+    def end_attempt(self, exit_code: int, last_step: int, what: str) -> None:
+        """It ended. Written with the run's end; until then, `events.jsonl` has it."""
+        known = {"ended": time.time(), "exit_code": exit_code, "last_step": last_step if last_step >= 0 else None}
+        self.attempts[-1] |= {**known, "what": what}
 
     def write(self, **fields: Any) -> None:
         """Write `metadata.json` with what is known of the run and these fields."""
@@ -64,10 +83,13 @@ class Record:
             "cwd": self.facts.cwd,
             "pid": os.getpid(),
             "started": self.started,
+            **_job(environ),
+            "attempts": self.attempts,
             "parent": {"run_id": os.path.basename(plan.parent), "directory": plan.parent} if plan.parent else None,
+            **self.kept,
             **fields,
         }
-        write_atomically(f"{self.directory}/{self.part}metadata.json", json.dumps(data, indent=1))
+        write_atomically(f"{self.directory}/{self.own}metadata.json", json.dumps(data, indent=1))
 
     def end(self, status: str, exit_code: int, **fields: Any) -> str:
         """Record how it ended, with the last step; why that could not be written, or nothing."""
@@ -87,3 +109,14 @@ def unwritable(directory: str, error: OSError) -> MachineError:
         why=f"{error.strerror}: {error.filename}",
         fix="give a `workspace:` where you may write",
     )
+
+
+def _of_submitter(folder: str) -> dict[str, Any]:
+    known = metadata(folder)
+    return {name: known[name] for name in ("command", "submitted") if "submitted" in known}
+
+
+def _job(environ: Mapping[str, str]) -> dict[str, str]:
+    """The scheduler's numbers for what runs here; `primus stop` and a signal's way to the ranks need them."""
+    known = {"job_id": environ.get("SLURM_JOB_ID"), "step_id": environ.get("SLURM_STEP_ID")}
+    return {name: value for name, value in known.items() if value}

@@ -13,7 +13,7 @@ from primus_core.facts import Facts
 from primus_core.host import HostRoot
 from primus_core.plan import RunPlace
 
-__all__ = ["COMPLETED", "earlier_files", "place"]
+__all__ = ["COMPLETED", "earlier_files", "place", "short"]
 
 COMPLETED = "completed"
 
@@ -29,7 +29,10 @@ def place(facts: Facts, workspace: str, exp_name: str) -> RunPlace:
     """
     if joined := facts.environ.get(variables.RUN_DIR):
         joined = os.path.join(facts.cwd, joined)
-        return RunPlace(facts.environ.get(variables.RUN_ID) or os.path.basename(joined), joined, "", joined=True)
+        run_id = facts.environ.get(variables.RUN_ID) or os.path.basename(joined)
+        outer = facts.environ.get(variables.OUTER, "")
+        link = os.path.join(os.path.dirname(joined), exp_name) if outer else ""
+        return RunPlace(run_id, joined, link, joined=True, outer=outer)
     if not _NAME.fullmatch(exp_name):
         raise RequestError(
             f"'{exp_name}' cannot name a run",
@@ -43,6 +46,12 @@ def place(facts: Facts, workspace: str, exp_name: str) -> RunPlace:
         count += 1
         name = f"{exp_name}_{stamp}_{count}"
     return RunPlace(name, os.path.join(root, name), os.path.join(root, exp_name))
+
+
+def short(path: str) -> str:
+    """A path as a person in the current folder writes it."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
 
 
 def earlier_files(place: RunPlace, pattern: str) -> tuple[str, ...]:
@@ -68,6 +77,8 @@ def _unfinished(place: RunPlace) -> Iterator[str]:
         return
     for entry in found:
         directory = os.path.join(root, entry)
+        if directory == place.directory:  # an outer layer made it
+            continue
         known = metadata(directory)
         if known.get("status") == COMPLETED or _goes_on(known):
             return

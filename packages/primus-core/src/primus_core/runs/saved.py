@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from primus_core.host import HostRoot
 
 __all__ = [
+    "GOING",
     "MANIFEST",
     "SCHEMA",
     "STATES",
@@ -40,8 +41,11 @@ SCHEMA = 1
 """Version of the snapshot's form."""
 MANIFEST = "snapshot.json"
 """Written last: where it is, the snapshot is whole."""
-STATES = ("completed", "failed", "interrupted", "running", "lost", "incomplete", "started", "unknown")
-"""What `state` may say."""
+STATES = ("completed", "failed", "interrupted", "running", "lost", "incomplete", "started", "submitted", "unknown")
+"""What `state` may say. A run that was submitted waits for its scheduler: nothing here knows whether it still does."""
+
+GOING = ("running", "started")
+"""Of them, those of runs that go on, as far as one can tell from here."""
 
 _ENDED = ("completed", "failed", "interrupted")  # no set: damaged metadata may hold what has no hash
 _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE = (
@@ -133,7 +137,7 @@ def state_of(known: Mapping[str, Any], directory: str, host: HostRoot) -> str:
     A run that says how it ended is believed, also where an earlier Primus made no snapshot of it.
     """
     status = known.get("status")
-    if status in _ENDED:
+    if status in (*_ENDED, "submitted"):
         return str(status)
     here = known.get("host") == host.hostname()
     if here and status in ("preparing", "started") and is_alive(known, host):

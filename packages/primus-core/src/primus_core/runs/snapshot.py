@@ -22,7 +22,7 @@ from primus_core.plan import SECRET, Plan
 from primus_core.runs import repository, saved
 from primus_core.secrets import is_secret_name, looks_secret, redact, redact_text
 
-__all__ = ["environment", "part_of", "write"]
+__all__ = ["environment", "part_of", "write", "write_code"]
 
 
 def part_of(plan: Plan) -> str:
@@ -40,9 +40,8 @@ def write(plan: Plan, facts: Facts, environ: Mapping[str, str], secrets: Sequenc
     manifest = f"{directory}/{part}{saved.MANIFEST}"
     if os.path.exists(manifest):  # hooks changed the plan: until it is whole again, it is incomplete
         os.unlink(manifest)
-    code = repository.read(
-        facts.cwd, facts.host.environ, leave_out=(os.path.dirname(directory), directory), secrets=secrets
-    )
+    code = _known_code(directory) if plan.place.outer else None
+    code = code or _code(plan, facts, secrets)
     texts = {
         f"{part}plan.json": json.dumps(plan.to_dict(), indent=1),
         **{f"{part}{path}": text for path, text in environment(plan, facts, environ).items()},
@@ -63,6 +62,29 @@ def write(plan: Plan, facts: Facts, environ: Mapping[str, str], secrets: Sequenc
     write_atomically(manifest, json.dumps({"schema": saved.SCHEMA, "files": own}, indent=1))
     error = str(code.summary.get("error", ""))
     return f"the code that runs is not recorded: {error}" if error else ""
+
+
+def write_code(plan: Plan, facts: Facts, secrets: Sequence[str]) -> None:
+    """Write down the code for the layers inside, where the repository or git may be missing."""
+    code = _code(plan, facts, secrets)
+    _write(f"{plan.place.directory}/code/code.json", redact(json.dumps(code.summary, indent=1), secrets))
+    _write(f"{plan.place.directory}/code/diff.patch", redact(code.patch, secrets))
+
+
+def _code(plan: Plan, facts: Facts, secrets: Sequence[str]) -> repository.Code:
+    directory = plan.place.directory
+    leave_out = (os.path.dirname(directory), directory)
+    return repository.read(facts.cwd, facts.host.environ, leave_out=leave_out, secrets=secrets)
+
+
+def _known_code(directory: str) -> repository.Code | None:
+    """What the outermost layer wrote down."""
+    try:
+        return repository.Code(
+            json.loads(_text_of(f"{directory}/code/code.json")), _text_of(f"{directory}/code/diff.patch")
+        )
+    except (OSError, ValueError):
+        return None
 
 
 def _write(path: str, text: str) -> dict[str, object]:

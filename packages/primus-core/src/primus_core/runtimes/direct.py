@@ -8,6 +8,7 @@ NNODES=2 NODE_RANK=0 MASTER_ADDR=node1 primus direct -- train pretrain --config 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from primus_core import distributed, environment, variables
 from primus_core.arguments import Parser
@@ -60,6 +61,20 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
         numa = parser.add_mutually_exclusive_group()
         numa.add_argument("--numa", action="store_true", help="bind each rank to the CPUs next to its GPU")
         numa.add_argument("--no-numa", dest="numa", action="store_false", help="let ranks run on any CPU (default)")
+        parser.add_argument(
+            "--max-restarts",
+            type=_count,
+            default=0,
+            metavar="N",
+            help="start failed ranks again, until N times in a row bring no new step (default 0)",
+        )
+        parser.add_argument(
+            "--hang-timeout",
+            type=_seconds,
+            default=0.0,
+            metavar="SECONDS",
+            help="end ranks that print nothing for so long (default: never)",
+        )
         parser.add_argument("--log-file", metavar="FILE", default="", help="also write the console's text to FILE")
         parser.add_argument(
             "--grace-period",
@@ -72,11 +87,7 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
     def distributed(self, args: argparse.Namespace, facts: Facts) -> Distributed:
         """This node's place: the person's variables, then Slurm's, then what the machine has."""
         place = distributed.resolve(facts, _environ(args, facts))[0]
-        return (
-            Distributed(place.nnodes, place.node_rank, 1, place.master_addr, place.master_port)
-            if args.single
-            else place
-        )
+        return replace(place, gpus_per_node=1, tentative=False) if args.single else place
 
     def plan(self, call: RuntimeCall) -> RuntimePlan:
         """The task's preparation and its worker as processes."""
@@ -101,6 +112,12 @@ def _seconds(text: str) -> float:
     if not 0 < value < 86400:
         raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds from 0 to 86400")
     return value
+
+
+def _count(text: str) -> int:
+    if not (text.isdecimal() and len(text) < 5):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 to 9999")
+    return int(text)
 
 
 def _environ(args: argparse.Namespace, facts: Facts) -> dict[str, str]:

@@ -16,7 +16,7 @@ from primus_core.arguments import Parser
 from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError, MachineError, RequestError, suggestion
-from primus_core.plan import PlannedFile, RunPlace
+from primus_core.plan import PlannedFile, RunPlace, Worker
 from primus_core.runs.rundir import earlier_files
 from primus_core.secrets import is_secret_setting
 
@@ -90,7 +90,10 @@ class _Planning:
         self._adopt()
         experiment = experiments.parse(self.document)
         module = experiments.select(experiment, self.args.stage, self.document)
-        backend = self._backend(experiment.modules[module].framework, module)
+        framework = experiment.modules[module].framework
+        if self.call.elsewhere and framework not in self.catalogue.names("backends"):
+            return self._elsewhere(experiment, framework)
+        backend = self._backend(framework, module)
         settings = experiments.merged(
             self.document,
             module,
@@ -113,6 +116,21 @@ class _Planning:
             )
         )
         return self._task_plan(experiment, module, settings, place, planned)
+
+    def _elsewhere(self, experiment: Experiment, framework: str) -> TaskPlan:
+        """What is known where the backend is missing: it will be planned again where the run is."""
+        return TaskPlan(
+            place=self.call.place(experiment.workspace, experiment.exp_name),
+            worker=Worker(""),
+            notes=(f"the backend {framework} is not installed here: the settings are checked inside",),
+            framework=framework,
+            folder=os.path.dirname(self.args.config) or ".",
+            reads=self._reads(),
+        )
+
+    def _reads(self) -> tuple[str, ...]:
+        """The experiment and what it extends."""
+        return tuple(dict.fromkeys(place.rpartition(":")[0] for place in self.document.marks.values() if ":" in place))
 
     def _adopt(self) -> None:
         """A file in a framework's own form becomes an experiment, if an installed backend knows that form."""
@@ -165,6 +183,7 @@ class _Planning:
             framework=experiment.modules[module].framework,
             model=_label(experiment.modules[module].model, settings.data.get("model")),
             folder=os.path.dirname(self.args.config) or ".",
+            reads=self._reads(),
         )
 
 

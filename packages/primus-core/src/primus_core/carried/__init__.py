@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: `sitecustomize`, which Python imports at its start."""

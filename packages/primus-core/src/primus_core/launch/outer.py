@@ -1,0 +1,194 @@
+"""Carries out the plan of an outer layer: the run directory is made here, and Primus inside joins it."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import sys
+from typing import Any
+
+from primus_core import requirements
+from primus_core.errors import MachineError, RequestError
+from primus_core.events import FILE, Events
+from primus_core.facts import Facts
+from primus_core.files import link_atomically, write_atomically
+from primus_core.launch.attendance import held
+from primus_core.launch.streams import Mask
+from primus_core.launch.supervise import Ended, Signals, Watch, supervise
+from primus_core.plan import Plan
+from primus_core.runs import snapshot
+from primus_core.runs.record import Record
+from primus_core.runs.rundir import COMPLETED, metadata, short
+from primus_core.secrets import redact, values_in
+
+__all__ = ["execute_outer"]
+
+_OF_NODES = ("gpu_model", "world_size", "first_failure", "job_id", "step_id")
+"""What only the nodes know."""
+
+
+def execute_outer(plan: Plan, facts: Facts, *, debug: bool = False) -> int:  # the inner layer has it
+    """Run `plan` to its end; the exit code, which is that of the layer inside.
+
+    Raises:
+        MachineError: the engine is not here, or could not start what was asked.
+        RunDirectoryTaken: another run made the directory since it was planned.
+    """
+    requirements.check(plan.requires, plan.environ(facts.host.environ))
+    signals = Signals()
+    try:
+        return _Outer(plan, facts, signals).run()
+    finally:
+        signals.restore()
+
+
+class _Outer:
+    def __init__(self, plan: Plan, facts: Facts, signals: Signals) -> None:
+        self.plan, self.facts, self.signals = plan, facts, signals
+        self.directory = plan.place.directory
+        self.environ = plan.environ(facts.host.environ)
+        self.mask = Mask(values_in(plan, self.environ))
+        self.record = Record(plan, facts)
+        submission = next((step for step in plan.steps if step.kind == "submit"), None)
+        self.main = submission or plan.steps[-1]
+        self.submits = submission is not None
+        self.job: dict[str, str] = {}
+        self.last_line = ""
+        self.events = Events(
+            f"{self.directory}/{FILE}", run=plan.place.run_id, node=plan.distributed.node_rank, host=facts.hostname
+        )
+
+    def run(self) -> int:
+        self.record.make()
+        self._write_files()
+        if not self.plan.place.joined:
+            snapshot.write_code(self.plan, self.facts, self.mask.secrets)  # there may be no git inside
+        if self.submits:
+            self.record.kept = {"submitted": self.record.started}
+        self.record.write(status="started")
+        self._greet()
+        self.events.emit("layer_started", layer=self.plan.runtime)
+        ended = self._steps()
+        self.events.emit("layer_ended", layer=self.plan.runtime, exit_code=ended.exit_code)
+        return self._left_to_job(ended) if self.job else self._finish(ended)
+
+    def _write_files(self) -> None:
+        """The plan, and what it gives the run directory."""
+        folder = f"{self.directory}/{self.record.part}layers"
+        os.makedirs(folder, exist_ok=True)
+        name = "submit" if self.submits else self.plan.runtime  # the job has a layer of this runtime, too
+        write_atomically(f"{folder}/{name}.json", json.dumps(self.plan.to_dict(), indent=1))
+        for file in self.plan.files:
+            if redact(file.text, self.mask.secrets) != file.text:
+                raise RequestError(f"{file.path} would hold the value of a secret", fix="pass its name: --env NAME")
+            write_atomically(f"{self.directory}/{file.path}", file.text)
+
+    def _steps(self) -> Ended:
+        ended = Ended(0)
+        for step in self.plan.steps:
+            with held(step.lock):
+                ended = supervise(step, self.environ, self._watch())
+            if step.kind == "submit" and self.last_line.partition(";")[0].isdecimal():
+                self._submitted(*self.last_line.partition(";")[::2])
+            if ended.exit_code:
+                break
+        return ended
+
+    def _submitted(self, number: str, cluster: str) -> None:
+        """The scheduler has the run; from its beginning on its metadata is the job's."""
+        self.job = {"job_id": number, **({"cluster": cluster} if cluster else {})}
+        self.events.emit("submitted", **self.job)
+        if self._is_ours():
+            self.record.write(status="submitted", **self.job)
+        _say(f"primus: {self.plan.runtime}: submitted job {number}\n")
+
+    def _is_ours(self) -> bool:
+        """Whether the job has not begun yet."""
+        known = metadata(self.directory)
+        return (known.get("pid"), known.get("host")) == (os.getpid(), self.facts.host.hostname())
+
+    def _left_to_job(self, ended: Ended) -> int:
+        """Its record is the job's own, if the job ever began; who only watched and stops watching changes nothing."""
+        if ended.signal:
+            _say(f"primus: job {self.job['job_id']} goes on; `scancel {self.job['job_id']}` ends it\n")
+        elif ended.exit_code and self._is_ours():
+            self.record.end("failed", ended.exit_code, **self.job)
+        return ended.exit_code
+
+    def _greet(self) -> None:
+        place = self.plan.place
+        if place.link and not place.joined:
+            link_atomically(os.path.basename(self.directory), place.link)
+        said = f"primus: {self.plan.runtime}: {self.main.argv[0]}\n"
+        _say(said if place.joined else f"primus: run {short(self.directory)}\n{said}")
+
+    def _watch(self) -> Watch:
+        return Watch(
+            log_dir=f"{self.directory}/logs",
+            launch_log=self._log,
+            mask=self.mask,
+            signals=self.signals,
+            grace_s=self.plan.grace_period_s,
+            pass_through=True,
+            on_line=self._heard,
+        )
+
+    def _heard(self, line: bytes) -> None:
+        self.last_line = line.decode("utf-8", "replace").strip() or self.last_line
+
+    def _finish(self, ended: Ended) -> int:
+        code = ended.exit_code
+        inside = self._inside()
+        first = inside[0] if inside else {}
+        known = {name: first[name] for name in _OF_NODES if name in first}
+        status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
+        if status == "failed" and isinstance(failed := first.get("exit_code"), int) and failed:
+            code = failed  # where one node failed, the scheduler ends the others, and reports those
+        if status != "failed" or inside:
+            self.record.end(status, code, **known)
+            return code
+        refused = bool(ended.not_started) or self.submits or code in self.main.refusals
+        what = ended.not_started or self._said() or f"ended with exit code {code} before it began the task"
+        code = 3 if refused else code
+        self.record.end(status, code, first_failure={"rank": -1, "what": f"{self.plan.runtime}: {what}"})
+        if refused:
+            raise self._refused(ended)
+        return code
+
+    def _inside(self) -> list[dict[str, Any]]:
+        """What the nodes inside say: first the one that failed first."""
+        node = str(self.plan.distributed.node_rank) if self.plan.place.outer else "*"
+        paths = sorted(glob.glob(f"{glob.escape(self.directory)}/nodes/{node}"))
+        found = [said for said in map(metadata, paths) if said]
+        return sorted(found, key=lambda said: (said.get("status") != "failed", said.get("ended") or float("inf")))
+
+    def _refused(self, ended: Ended) -> MachineError:
+        """What the engine could not do; its own words are on the console already."""
+        program = self.main.argv[0]
+        return MachineError(
+            f"{self.plan.runtime}: {program} could not start what was asked (exit code {ended.exit_code})",
+            why=ended.not_started or f"{program} says so above, and in {short(self._log)}",
+            fix=f"the whole command: primus {self.plan.runtime} --dry-run ...",
+        )
+
+    @property
+    def _log(self) -> str:
+        return f"{self.directory}/{self.record.part}logs/{self.plan.runtime}.log"
+
+    def _said(self) -> str:
+        try:
+            with open(self._log, encoding="utf-8", errors="replace") as file:
+                lines = file.read().strip().splitlines() or [""]
+        except OSError:
+            return ""
+        errors = [line for line in lines if "error" in line.lower()]
+        return (errors or lines)[-1].removeprefix("primus: error: ")
+
+
+def _say(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:  # nobody reads any more; the run goes on
+        pass

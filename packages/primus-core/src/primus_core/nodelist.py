@@ -1,0 +1,53 @@
+"""Slurm's way to write many host names: `n[01-04,7],m3`, without Slurm.
+
+`scontrol show hostnames` gives the same, in the same order; planning starts no process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+__all__ = ["first_host", "host_count", "hosts"]
+
+_ITEM = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
+_BRACKET = re.compile(r"\[([^\[\]]*)\]")
+_RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
+
+
+def hosts(text: str) -> Iterator[str]:
+    """The host names of a node list, one after the other as Slurm counts them."""
+    for item in _ITEM.findall(text):
+        pieces = _BRACKET.split(item)  # text, what is in a bracket, text, ...
+        brackets = range(1, len(pieces), 2)
+        # Slurm turns the last bracket fastest, then the first, the second, ... (hostlist.c, _push_range_list)
+        yield from _names(pieces, [*reversed(brackets[:-1]), *brackets[-1:]])
+
+
+def first_host(text: str) -> str:
+    """The first of them; empty: there is none."""
+    return next(hosts(text), "")
+
+
+def host_count(text: str) -> int:
+    """How many there are."""
+    return sum(1 for _ in hosts(text))
+
+
+def _names(pieces: list[str], order: Sequence[int]) -> Iterator[str]:
+    """The names that come of giving each bracket in `order` all of its values, the last of them fastest."""
+    if not order:
+        yield "".join(pieces)
+        return
+    place, *rest = order
+    for value in _values(pieces[place]):
+        yield from _names([*pieces[:place], value, *pieces[place + 1 :]], rest)
+
+
+def _values(bracket: str) -> Iterator[str]:
+    """`01-03,7`: 01, 02, 03, 7. As wide as the range's beginning is written."""
+    for part in filter(None, (part.strip() for part in bracket.split(","))):
+        if match := _RANGE.fullmatch(part):
+            yield from (f"{number:0{len(match[1])}d}" for number in range(int(match[1]), int(match[2]) + 1))
+        else:
+            yield part

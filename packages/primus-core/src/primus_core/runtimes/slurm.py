@@ -1,0 +1,271 @@
+"""Run on the nodes of a Slurm cluster: the same command, started by srun or submitted with sbatch.
+
+primus slurm srun -N 2 -- train pretrain --config exp.yaml
+primus slurm sbatch -N 2 -p gpu -t 4:00:00 -- container --image IMG -- train pretrain --config exp.yaml
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+
+from primus_core import metadata, nodelist, variables
+from primus_core.arguments import Parser
+from primus_core.contracts import OuterCall, OuterPlan
+from primus_core.errors import RequestError
+from primus_core.facts import Facts
+from primus_core.plan import PlannedFile, Requirement, RunPlace, Step
+from primus_core.request import global_words
+from primus_core.runtimes.slurm_flags import Options
+
+__all__ = ["SCRIPT", "SLURM"]
+
+COMMANDS = ("srun", "sbatch")
+SCRIPT = "submit.sh"
+"""The job script, in the run directory."""
+UNKNOWN_HOST = "first-node-of-the-job"
+"""Stands for the master's name in a plan that is made before Slurm has chosen nodes."""
+
+_FIX = "run this where Slurm's commands are, or without Slurm: primus direct -- ..."
+_REFUSED = {
+    "array": ("every element of an array would be the same run, in the same run directory", "submit them one by one"),
+    "wrap": ("the job script is Primus's", "leave it out"),
+    "multi-prog": ("Primus is the program", "leave it out"),
+}
+_REFUSALS = (1, 126, 127, 255)
+"""Exit codes of srun and sbatch that are Slurm's, where no task has begun."""
+_TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-core", "ntasks-per-socket", "ntasks-per-tres")
+_ENVIRONMENT = {"time": "TIMELIMIT"}
+"""Options whose variable (`SBATCH_PARTITION`, `SLURM_PARTITION`) has another name."""
+
+
+class Slurm:
+    """Runtime `slurm`."""
+
+    name = "slurm"
+    holds = frozenset({"container", "direct"})
+    epilog = """examples:
+  primus slurm srun -N 2 -- train pretrain --config exp.yaml
+  primus slurm sbatch -N 8 -p gpu -t 4:00:00 -o logs/train_%j.log -- train pretrain --config exp.yaml
+  primus slurm srun -N 2 --gpus-per-node=8 -- container --image IMG -- train pretrain --config exp.yaml
+  primus slurm --dry-run sbatch -N 4096 -- train pretrain --config exp.yaml
+
+All other flags are Slurm's own and go to srun or sbatch as they are. Defaults for them: `slurm:` in primus.yaml."""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """Which command; all that Primus does not know is Slurm's."""
+        parser.add_argument(
+            "command", nargs="?", choices=COMMANDS, default="srun", help="srun waits (default), sbatch submits"
+        )
+        parser.add_argument(
+            "--follow",
+            action="store_true",
+            help="with sbatch: show the job's log until its end, and return its exit code",
+        )
+        parser.usage = "primus slurm [srun|sbatch] [Slurm's flags] -- [container ... --|direct ... --] <task>"
+        parser.rest_to("flags", checked=False, split=_split)
+
+    def inside(self, args: argparse.Namespace, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """What Slurm will say on the first node, as far as the flags tell it."""
+        if "NODE_RANK" in environ:
+            raise RequestError(
+                f"NODE_RANK is set here, to '{environ['NODE_RANK']}'",
+                why="every node of the job would take this rank for its own",
+                fix="unset NODE_RANK",
+            )
+        asked = _Asked(args, environ)
+        job = environ if asked.in_job else {}
+        nodes, certain = _nodes(asked.told, job)
+        gpus = _gpus_per_node(asked.told) or job.get("SLURM_GPUS_ON_NODE", "")
+        hosts = asked.told.get("nodelist") or job.get("SLURM_JOB_NODELIST", "")
+        return {
+            **dict.fromkeys((name for name in environ if name.startswith("SLURM_")), ""),
+            "SLURM_JOB_ID": job.get("SLURM_JOB_ID", "unknown"),
+            "SLURM_NNODES": str(nodes),
+            "SLURM_NODEID": "0",
+            "SLURM_LOCALID": "0",
+            "SLURM_JOB_NODELIST": hosts if hosts and "/" not in hosts else UNKNOWN_HOST,
+            "SLURM_GPUS_ON_NODE": gpus if certain else "",
+        }
+
+    def wrap(self, call: OuterCall) -> OuterPlan:
+        """The inner command behind srun, or in a job script."""
+        asked = _Asked(call.args, call.facts.environ)
+        for name, (why, fix) in _REFUSED.items():
+            if name in asked.flags.given:
+                raise RequestError(f"--{name} cannot be used here", why=why, fix=fix)
+        if call.args.command == "sbatch":
+            return _sbatch(call, asked)
+        if call.args.follow:
+            raise RequestError("--follow goes with sbatch", why="srun waits for the end", fix="leave it out")
+        return _srun(call, asked)
+
+
+class _Asked:
+    """What is asked of Slurm: the flags, and the defaults that nothing says otherwise."""
+
+    def __init__(self, args: argparse.Namespace, environ: Mapping[str, str]) -> None:
+        self.command, self.environ = args.command, environ
+        self.options = Options(args.command)
+        self.flags = self.options.read(args.flags, {})
+        self.in_job = bool(args.command == "srun" and environ.get("SLURM_JOB_ID") and "jobid" not in self.flags.given)
+        self.defaults = self.over(filter(self._fits, args.configured))
+
+    def _fits(self, word: str) -> bool:
+        """Whether a default is one of this command. In a job, those of the allocation were used already."""
+        name = _name(word)
+        within = self.in_job or "jobid" in self.flags.given
+        return self.options.is_of_steps(name) if within else self.options.fits(name)
+
+    @property
+    def told(self) -> dict[str, str]:
+        """The options and their values, from defaults and flags."""
+        words = (word[2:].partition("=") for word in self.defaults)
+        return {**{self.options.name_of(name): value for name, _, value in words}, **self.flags.given}
+
+    def over(self, defaults: Iterable[str]) -> list[str]:
+        """Those `defaults` that neither a flag nor a variable of Slurm's own says otherwise."""
+        kept = self.options.over(defaults, self.flags.given)
+        prefix = "SBATCH" if self.command == "sbatch" else "SLURM"
+        return [word for word in kept if f"{prefix}_{_variable(word)}" not in self.environ]
+
+
+def _variable(word: str) -> str:
+    name = word[2:].partition("=")[0]
+    return _ENVIRONMENT.get(name) or name.upper().replace("-", "_")
+
+
+def _split(parser: Parser, words: Sequence[str]) -> tuple[list[str], Sequence[str]]:
+    """The words of Primus, and Slurm's flags."""
+    actions = [action for action in parser.actions() if action.dest != "help"]
+    own = {flag: action.nargs != 0 for action in actions for flag in action.option_strings}
+    rest, kept = list(words), []
+    while rest and rest[0].partition("=")[0] in own:
+        takes_next = own[rest[0].partition("=")[0]] and "=" not in rest[0]
+        kept += [rest.pop(0), *([rest.pop(0)] if takes_next and rest else [])]
+    command = rest.pop(0) if rest and rest[0] in COMMANDS else COMMANDS[0]
+    flags = Options(command).read(rest, own, parser.segment)
+    return [*kept, *flags.own, command], flags.passed
+
+
+def _name(word: str) -> str:
+    return word[2:].partition("=")[0]
+
+
+def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
+    """One Primus on each node, which starts the node's ranks."""
+    env = [f"{variable.name}={variable.value}" for variable in call.variables if not variable.secret]
+    name = [] if asked.in_job or "jobid" in asked.told else asked.over([f"--job-name={_job_name(call.place)}"])
+    flags = [*name, *_shape(asked), *asked.defaults, *asked.flags.passed]
+    # By its whole path: `--export=NONE` leaves no PATH to look for it.
+    words = ("/usr/bin/env", *env, call.facts.python, "-m", "primus_core", *call.inner)
+    ends = (call.facts.python, "-m", "primus_core.launch.slurm_stop", call.place.directory)
+    step = Step(
+        "srun",
+        ("srun", *flags, *words),
+        call.facts.cwd,
+        kind="worker",
+        stop=(*ends, "step", "TERM"),  # srun itself would kill the ranks at once
+        cleanup=(*ends, "step" if asked.in_job or "jobid" in asked.told else "job"),  # where srun was killed
+        refusals=_REFUSALS,
+    )
+    return OuterPlan((*_folders(asked, call.facts), step), requires=(Requirement("command", "srun", _FIX),))
+
+
+def _shape(asked: _Asked) -> list[str]:
+    """One task on each node, whatever shape the allocation around it was asked for."""
+    told, environ = asked.told, asked.environ
+    if set(_TASKS) & told.keys():
+        return []
+    if not asked.in_job:
+        return ["--ntasks-per-node=1"]
+    nodes = _nodes(told, environ)[0]
+    shape = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]  # srun would take them from the job's
+    # Since 22.05 srun does not take this from the job's variables, and the ranks would share one CPU.
+    cpus = environ.get("SLURM_CPUS_PER_TASK", "")
+    return asked.options.over([*shape, *([f"--cpus-per-task={cpus}"] if cpus else [])], asked.flags.given)
+
+
+def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
+    """The job script, and the command that submits it."""
+    place = call.place
+    log = f"--output={place.directory.replace('%', '%%')}/logs/slurm_%j.log"
+    flags = [*asked.over(["--parsable", f"--job-name={_job_name(place)}", log]), *asked.defaults]
+    script = PlannedFile(SCRIPT, _script(call, moves="chdir" not in asked.told))
+    argv = ("sbatch", *flags, *asked.flags.passed, f"{place.directory}/{SCRIPT}")
+    submit = Step("sbatch", argv, call.facts.cwd, kind="submit", refusals=_REFUSALS)
+    watch = (call.facts.python, "-m", "primus_core.launch.slurm_follow", place.directory)
+    follow = [Step("follow", watch, call.facts.cwd, kind="worker")] if call.args.follow else []
+    return OuterPlan(
+        (*_folders(asked, call.facts), submit, *follow),
+        files=(script,),
+        requires=(Requirement("command", "sbatch", _FIX),),
+    )
+
+
+def _job_name(place: RunPlace) -> str:
+    return f"primus-{os.path.basename(place.link) or place.run_id}"
+
+
+def _script(call: OuterCall, *, moves: bool) -> str:
+    """The job script. Its length does not depend on the number of nodes; nothing in it is secret."""
+    shown = [variable for variable in call.variables if variable.name != variables.OUTER and not variable.secret]
+    joined = [f"export {variable.name}={shlex.quote(variable.value)}" for variable in shown]
+    words = (call.facts.python, "-m", "primus_core", *_in_job(call.inner))
+    lines = (
+        "#!/bin/bash",
+        f"# Run {call.place.run_id}: what the job does, on its first node. It can be run by hand in an allocation.",
+        f"# Written by Primus {metadata.version_of('primus-core')}.",
+        *joined,
+        f"unset {variables.OUTER}  # what this starts keeps the run's metadata.json",
+        *([f"cd -- {shlex.quote(call.facts.cwd)} || exit 3"] if moves else []),
+        f"exec {shlex.join(words)}",
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _in_job(inner: Sequence[str]) -> tuple[str, ...]:
+    """The inner command line, started on every node of the job."""
+    front, rest = global_words(inner)
+    if rest[0] != "replay":
+        return (*front, "slurm", "srun", "--", *rest)
+    end = 3 if "--force" in rest[2:3] else 2  # `replay RUN` names the runtimes behind it
+    return (*front, *rest[:end], "slurm", "srun")
+
+
+def _folders(asked: _Asked, facts: Facts) -> tuple[Step, ...]:
+    """A step that makes the folders of the log files: Slurm makes none, and the job would fail without a word."""
+    names = [asked.told.get(name, "") for name in ("output", "error")]
+    folders = [os.path.dirname(name.partition("%")[0]) for name in names]
+    wanted = tuple(dict.fromkeys(folder for folder in folders if folder.strip("/")))
+    start = os.path.normpath(os.path.join(facts.cwd, asked.told.get("chdir", "")))
+    return (Step("log folder", ("mkdir", "-p", "--", *wanted), start),) if wanted else ()
+
+
+def _nodes(told: Mapping[str, str], environ: Mapping[str, str]) -> tuple[int, bool]:
+    """How many nodes the job will have, and whether that is certain: `-N 2-4` leaves the choice to Slurm."""
+    text = told.get("nodes", "")
+    if match := re.fullmatch(r"([0-9]{1,9})([kKmM]?)(-.*)?", text):
+        factor = {"": 1, "k": 1024, "m": 1024 * 1024}[match[2].lower()]
+        return max(int(match[1]) * factor, 1), not match[3]
+    if text:
+        return 1, False
+    if (hosts := told.get("nodelist", "")) and "/" not in hosts:
+        return max(nodelist.host_count(hosts), 1), True
+    inherited = environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES", "")
+    return (int(inherited), True) if re.fullmatch("[1-9][0-9]{0,8}", inherited) else (1, not set(_TASKS) & told.keys())
+
+
+def _gpus_per_node(told: Mapping[str, str]) -> str:
+    """From `--gpus-per-node=[type:]N` or `--gres=gpu[:type][:N]`; empty: they do not say."""
+    if match := re.fullmatch(r"(?:[^:,]+:)?([0-9]+)", told.get("gpus-per-node", "")):
+        return match[1]
+    parts = [part.split("(")[0].split(":") for part in told.get("gres", "").removeprefix("gres/").split(",")]
+    counts = [part[-1] if part[-1].isdecimal() else "1" for part in parts if part[0] == "gpu"]
+    return str(sum(map(int, counts))) if counts else ""
+
+
+SLURM = Slurm()

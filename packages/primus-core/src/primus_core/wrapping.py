@@ -1,0 +1,158 @@
+"""Planning of the outer layers: what `container` and its like run is `primus` again, planned here as it will be there.
+
+The inner command is planned first, on this machine, so that what is wrong with it is said before anything starts; its
+plan names the run directory and the files that must be seen inside. Then the outer runtime makes a process of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from primus_core import environment, metadata, variables
+from primus_core.arguments import parse_segment
+from primus_core.config.system import apply_defaults
+from primus_core.contracts import Elsewhere, OuterCall, OuterRuntime
+from primus_core.errors import RequestError
+from primus_core.host import UNREAD, HostRoot
+from primus_core.plan import SCHEMA, Plan, Variable
+from primus_core.planner import Planned, runtime_parser, segment_name, switches_of
+from primus_core.plugins import Catalogue
+from primus_core.request import Layer, Request
+from primus_core.secrets import redact_words, values_in
+
+__all__ = ["finished", "is_outer", "parsed", "plan"]
+
+INNERMOST = "direct"
+"""What runs inside where the person names no further runtime."""
+_MARGIN_S = 5.0
+"""An outer layer waits so much longer than the one inside before it kills: that one tidies up, and has the reason."""
+
+PlanInner = Callable[[Request, HostRoot], Planned]
+
+
+def is_outer(runtime: object) -> bool:
+    """Whether a runtime holds another one."""
+    return hasattr(runtime, "wrap")
+
+
+def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: PlanInner) -> Planned:
+    """The plan of `request`, whose first layer is an outer one. `inner_plan` plans what is inside.
+
+    Raises:
+        RequestError: one of the layers cannot run inside the other, or anything about them is wrong.
+    """
+    layer, rest = request.layers[0], request.layers[1:]
+    runtime = cast("OuterRuntime", catalogue.runtime(layer.runtime))
+    args = parsed(runtime, layer, catalogue)
+    rest = _held(runtime, layer, rest)
+    options = environment.from_options(getattr(args, "env", []), host.environ)
+    names = [word for name in dict.fromkeys(v.name for v in options) for word in ("--env", name)]
+    first = rest[0]._replace(words=(*names, *rest[0].words))
+    inner_request = request._replace(layers=(first, *rest[1:]))
+    inner = inner_plan(_for_planning(inner_request, args), _there(runtime, args, host, options))
+    facts = inner.facts
+    if isinstance(runtime, Elsewhere):  # those were of a machine that nobody knows
+        facts = facts._replace(host=host, environ=host.environ, hostname=host.hostname())
+    place = inner.plan.place
+    own = (
+        *options,
+        Variable(variables.RUN_DIR, place.directory, "primus", "where this run keeps its files"),
+        Variable(variables.RUN_ID, place.run_id, "primus", "names the run"),
+        Variable(variables.OUTER, runtime.name, "primus", "the layer that keeps metadata.json"),
+        *_home(host),
+    )
+    words = _words(inner_request)
+    wrapped = runtime.wrap(OuterCall(args, facts, place, words, inner.reads, own))
+    result = Plan(
+        schema=SCHEMA,
+        primus_version=metadata.version_of("primus-core"),
+        command=(),
+        runtime=runtime.name,
+        task=inner.plan.task,
+        place=place,
+        distributed=inner.plan.distributed,
+        environment=environment.resolve({}, low=(), forced=[v for v in own if v.name not in wrapped.told]),
+        steps=wrapped.steps,
+        files=wrapped.files,
+        requires=wrapped.requires,
+        notes=wrapped.notes,
+        grace_period_s=inner.plan.grace_period_s + _MARGIN_S,
+        python=inner.plan.python,
+        scope=inner.plan.scope,
+        framework=inner.plan.framework,
+        model=inner.plan.model,
+        parent=inner.plan.parent,
+        inner=words,
+    )
+    return Planned(result, facts, _switches(args, request, inner), inner.replay, inner=inner)
+
+
+def _home(host: HostRoot) -> tuple[Variable, ...]:
+    home = host.environ.get(variables.HOME) or host.environ.get("HOME")
+    return (Variable(variables.HOME, home, "primus", "where ~/.primus.yaml is"),) if home else ()
+
+
+def finished(planned: Planned, command: tuple[str, ...], environ: Mapping[str, str]) -> Planned:
+    """The same, with the command line as it was typed, less its secrets."""
+    words = redact_words(command, values_in(planned.plan, environ))
+    return planned._replace(plan=replace(planned.plan, command=words))
+
+
+def parsed(runtime: OuterRuntime, layer: Layer, catalogue: Catalogue) -> argparse.Namespace:
+    """The options of an outer layer, with the defaults of the system config below them."""
+    parser = runtime_parser(runtime, segment_name(layer.segment, layer.runtime))
+    passed = apply_defaults(parser, catalogue.system.section(layer.runtime, packaged=True))
+    args = parse_segment(parser, layer.words)
+    args.configured = passed
+    if parser.rest and not parser.split_rest:  # who reads the words itself knows which of them say the same
+        setattr(args, parser.rest, [*passed, *getattr(args, parser.rest)])
+    return args
+
+
+def _there(runtime: OuterRuntime, args: argparse.Namespace, host: HostRoot, options: Sequence[Variable]) -> HostRoot:
+    """The machine where the layer inside will run, as far as it is known."""
+    seen = {**host.environ, **{variable.name: variable.value for variable in options}}
+    if isinstance(runtime, Elsewhere):
+        return replace(host, root=UNREAD, environ={**seen, **runtime.inside(args, seen)})
+    return replace(host, environ=seen)
+
+
+def _held(runtime: OuterRuntime, layer: Layer, rest: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The layers inside; the innermost one where the person names none."""
+    if not rest:
+        return (Layer(INNERMOST, (), layer.segment),)
+    if rest[0].runtime not in runtime.holds:
+        raise RequestError(
+            f"segment {rest[0].segment}: '{rest[0].runtime}' cannot run inside '{runtime.name}'",
+            why=f"{runtime.name} holds: {', '.join(sorted(runtime.holds))}",
+            fix="drop one of the two, or change their order",
+        )
+    return tuple(rest)
+
+
+def _for_planning(inner: Request, args: argparse.Namespace) -> Request:
+    """The inner request with the switches of the outer one, which say how to plan."""
+    first = inner.layers[0]
+    switches = ("--assume-host", args.assume_host) if args.assume_host else ()
+    return inner._replace(layers=(first._replace(words=(*switches, *first.words)), *inner.layers[1:]))
+
+
+def _words(inner: Request) -> tuple[str, ...]:
+    """The inner command line, without `primus`."""
+    flags = ["--debug"] if inner.debug else []
+    flags += ["--config", os.path.abspath(inner.config)] if inner.config else []
+    if inner.replay:
+        force = ["--force"] if inner.force else []
+        layers = [word for layer in inner.layers for word in (layer.runtime, *layer.words)]
+        return (*flags, "replay", inner.replay, *force, *layers)
+    layers = [word for layer in inner.layers for word in (layer.runtime, *layer.words, "--")]
+    return (*flags, *layers, *inner.task)
+
+
+def _switches(args: argparse.Namespace, request: Request, inner: Planned) -> argparse.Namespace:
+    own = switches_of(args, request, None)
+    return argparse.Namespace(**{name: getattr(own, name) or value for name, value in vars(inner.switches).items()})

@@ -1,0 +1,103 @@
+"""One podman for all tests of this folder, and a project with tasks to run in its containers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.lab import containers
+from tests.lab.containers import IMAGE, Podman
+
+TASKS = '''
+"""Tasks that behave in the ways a worker can."""
+import os, signal, sys, time
+from primus_core import register_task
+
+@register_task("behave")
+def behave(call):
+    "Do what the words say."
+    what, *rest = call.words
+    if what == "exit":
+        return int(rest[0])
+    if what == "raise":
+        raise ValueError("the first failure")
+    if what == "write":
+        open(rest[0], "w").close()
+    if what == "framework":
+        import torch
+        print("torch", torch.__version__ + ", in", sys.executable)
+    if what == "words":
+        print(rest)
+    if what == "value":
+        print("the value has", len(os.environ[rest[0]]), "letters:", os.environ[rest[0]])
+    if what in ("wait", "stubborn"):
+        number = signal.SIG_IGN if what == "stubborn" else lambda n, _: sys.exit(f"rank got {signal.Signals(n).name}")
+        signal.signal(signal.SIGTERM, number)
+        signal.signal(signal.SIGINT, number)
+        print("ready in", "container" if os.path.exists("/run/.containerenv") else "host", flush=True)
+        time.sleep(600)
+'''
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture(scope="session")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    """A real podman with an image; where it cannot be had, the test is skipped and says why."""
+    if why := containers.missing():
+        pytest.skip(why)
+    engine = Podman(tmp_path_factory.mktemp("podman"))
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def clean_environ(clean_environ: dict[str, str], podman: Podman) -> dict[str, str]:
+    """The environment in which everybody uses this podman."""
+    return {**clean_environ, **podman.environ}
+
+
+@pytest.fixture(autouse=True)
+def no_container_is_left(podman: Podman) -> Iterator[None]:
+    """Fail a test that leaves a container."""
+    yield
+    left = podman.containers()
+    podman("rm", "--all", "--force", "--time", "0")
+    assert not left
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a `primus.yaml` that names a file of tasks, and the image to run them in."""
+    (tmp_path / "primus.yaml").write_text(f"plugins: [./my_tasks.py]\ncontainer: {{image: '{IMAGE}'}}\n")
+    (tmp_path / "my_tasks.py").write_text(TASKS, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def start(clean_environ: dict[str, str], project: Path) -> Start:
+    """`start(*words)` starts `primus` and returns when its task says that it is ready."""
+
+    def started(*words: str) -> subprocess.Popen[str]:
+        command = [str(Path(sys.executable).with_name("primus")), *words]
+        process = subprocess.Popen(
+            command, env=clean_environ, cwd=project, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert process.stdout
+        line = process.stdout.readline()
+        assert line == "ready in container\n", (line, process.stderr and process.stderr.read())
+        return process
+
+    return started
+
+
+def gone(podman: Podman, seconds: float = 15) -> bool:
+    """Whether all containers are gone within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while podman.containers() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not podman.containers()

@@ -1,0 +1,352 @@
+"""What `primus container` would start, as its dry run shows it: no engine is needed for that."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from tests.conftest import ROOT, Run
+from tests.core import machines
+
+from primus_core import variables
+from primus_core.machine import capture as machine_capture
+from primus_core.runtimes import container
+from primus_core.runtimes.mounts import Mount, mounts
+
+TASK = ("--", "behave", "exit", "0")
+TOKEN = "hf_" + "a1B2c3D4" * 4
+Planned = Callable[..., list[str]]
+
+
+@pytest.fixture
+def argv(primus: Run, project: Path) -> Planned:
+    """`argv(*options)`: the engine's command line for a task with these options."""
+
+    def planned(
+        *options: str, task: Sequence[str] = TASK, cwd: Path = project, env: dict[str, str] | None = None
+    ) -> list[str]:
+        given = ("--image", "IMG", *options) if "--image" not in options else options
+        result = primus("container", "--dry-run", "--json", *given, *task, cwd=cwd, env=env)
+        assert result.returncode == 0, result.stderr
+        return list(json.loads(result.stdout)["steps"][0]["argv"])
+
+    return planned
+
+
+def values(words: list[str], flag: str) -> list[str]:
+    """What stands behind each `flag`, up to the image."""
+    end = words.index("IMG")
+    return [words[i + 1] for i, word in enumerate(words[:end]) if word == flag]
+
+
+def config(folder: Path, text: str) -> None:
+    """A `primus.yaml` with these lines beside the project's own."""
+    (folder / "primus.yaml").write_text(f"plugins: [./my_tasks.py]\n{text}", encoding="utf-8")
+
+
+def test_the_packaged_defaults_suit_training(argv: Planned) -> None:
+    words = argv()
+    assert words[:3] == ["podman", "run", "--rm"]
+    assert (values(words, "--network"), values(words, "--ipc")) == (["host"], ["host"])
+    assert {"memlock=-1", "stack=67108864"} == set(values(words, "--ulimit"))
+    assert {"seccomp=unconfined", "label=disable"} == set(values(words, "--security-opt"))
+    assert values(words, "--cap-add") == ["SYS_PTRACE"]
+    assert values(words, "--log-driver") == ["none"]
+    assert not values(words, "--shm-size"), "with ipc=host, /dev/shm is the machine's"
+
+
+def test_what_is_given_wins_over_a_default_or_adds_to_it(argv: Planned) -> None:
+    words = argv("--network", "none", "--ipc", "private", "--shm-size", "8g", "--ulimit", "memlock=1024", "--cap-add",
+                 "SYS_ADMIN", "--security-opt", "seccomp=/p.json", "--security-opt=label=type:x", "--device", "/dev/fuse", "--log-driver", "journald")  # fmt: skip
+    assert (values(words, "--network"), values(words, "--ipc")) == (["none"], ["private"])
+    assert (values(words, "--shm-size"), values(words, "--log-driver")) == (["8g"], ["journald"])
+    assert values(words, "--ulimit") == ["stack=67108864", "memlock=1024"]
+    assert values(words, "--security-opt") == ["label=disable", "seccomp=/p.json", "label=type:x"]
+    assert values(words, "--cap-add") == ["SYS_PTRACE", "SYS_ADMIN"]
+    assert "/dev/fuse" in values(words, "--device")
+
+
+@pytest.mark.parametrize("name", ["network", "ipc", "ulimit", "security-opt", "cap-add", "log-driver"])
+def test_each_default_can_be_left_out(argv: Planned, name: str, project: Path) -> None:
+    assert not values(argv("--without", name), f"--{name}")
+    config(project, f"container: {{{name}: null}}\n")
+    assert not values(argv(), f"--{name}"), "null in a config file takes a default away, too"
+
+
+def test_one_value_of_a_default_can_be_left_out(argv: Planned) -> None:
+    assert values(argv("--without", "ulimit=memlock=-1"), "--ulimit") == ["stack=67108864"]
+
+
+def test_a_device_with_a_question_mark_is_taken_where_it_is(argv: Planned) -> None:
+    words = argv("--device", "/dev/null?", "--device", "/dev/no-such-device?")
+    assert "/dev/null" in values(words, "--device")
+    assert not [word for word in words if "no-such-device" in word]
+
+
+def test_the_layers_of_the_system_config_reach_the_container(argv: Planned, project: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".primus.yaml").write_text("container: {image: OF_HOME, ulimit: [nofile=99], cpus: 2}\n")
+    config(project, "container: {image: IMG, cap-add: [], mount: [./more:/more]}\n")
+    (project / "more").mkdir()
+    words = argv("--image", "IMG", env={"HOME": str(home)})
+    assert values(words, "--ulimit") == ["nofile=99"]
+    assert not values(words, "--cap-add")
+    assert "--cpus=2" in words
+    assert f"type=bind,source={project}/more,target=/more" in values(words, "--mount")
+
+
+def test_options_of_the_engine_pass_verbatim_before_the_image(argv: Planned) -> None:
+    words = argv("--cpus", "16", "--pids-limit=-1", "--tmpfs", "/scratch:size=1g")
+    assert words[words.index("IMG") - 5 : words.index("IMG")] == [
+        *("--cpus", "16", "--pids-limit=-1", "--tmpfs", "/scratch:size=1g")
+    ]
+
+
+def test_mounts_in_all_their_forms(argv: Planned, project: Path) -> None:
+    data = project.parent / "data"
+    data.mkdir(exist_ok=True)
+    words = argv("--mount", f"{data}", "--mount", f"{data}:/a", "--mount", f"{data}:/b:ro", "--mount", ".:/c",
+                 "--mount", f"type=bind,source={data},target=/d", "-v", f"{data}:/e:ro", "-v/cache:/f",
+                 "--volume", str(data), "--volume=named:/g")  # fmt: skip
+    found = values(words, "--mount")
+    for mount in (f"{data},target={data}", f"{data},target=/a", f"{data},target=/b,readonly", f"{project},target=/c",
+                  f"{data},target=/d"):  # fmt: skip
+        assert f"type=bind,source={mount}" in found
+    assert values(words, "--volume") == [f"{data}:/e:ro", "/cache:/f", f"{data}:{data}", "named:/g"]
+
+
+@pytest.mark.parametrize(
+    ("option", "what"),
+    [
+        (("--mount", "/no/such/folder"), "there is no '/no/such/folder' here"),
+        (("--mount", "/tmp:relative"), "is not understood"),
+        (("--mount", "/tmp:/x:often"), "is not understood"),
+        (("--volume", "/no/such/folder"), "there is no '/no/such/folder' here"),
+        (("--detach",), "--detach cannot be"),
+        (("--clean",), "--clean stands alone"),
+        (("--engine", "rocket"), "invalid choice: 'rocket'"),
+    ],
+)
+def test_a_wrong_option_is_refused(primus: Run, project: Path, option: tuple[str, ...], what: str) -> None:
+    result = primus("container", "--image", "IMG", *option, *TASK, cwd=project)
+    assert result.returncode == 2
+    assert what in result.stderr
+    assert not (project / "output").exists()
+
+
+def test_a_mount_that_would_hide_what_the_command_needs_is_refused(primus: Run, project: Path, tmp_path: Path) -> None:
+    result = primus("container", "--dry-run", "--image", "IMG", "--mount", f"/var:{project}", *TASK, cwd=project)
+    assert result.returncode == 2
+    assert f"'{project}' is needed inside, and would not be visible there" in result.stderr
+
+
+def test_a_folder_to_write_in_is_mounted_over_one_to_read() -> None:
+    asked = [Mount("/data", "/data", read_only=True)]
+    assert mounts(asked, ["/data/runs"], ["/data/set"]) == [*asked, Mount("/data/runs", "/data/runs")]
+
+
+def test_the_workspace_settings_and_hooks_are_seen_inside(argv: Planned, project: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    (elsewhere / "hooks").mkdir(parents=True)
+    (elsewhere / "site.yaml").write_text("direct: {hooks: [./hooks]}\n")
+    (elsewhere / "a.env").write_text("A=1\n")
+    words = argv(task=("--", "direct", "--env", f"{elsewhere}/a.env", "--hooks", f"{elsewhere}/hooks", *TASK))
+    found = values(words, "--mount")
+    assert f"type=bind,source={project},target={project}" in found
+    for name in ("a.env", "hooks"):
+        assert f"type=bind,source={elsewhere}/{name},target={elsewhere}/{name},readonly" in found
+
+
+def test_amd_gpus_of_another_machine_are_planned(argv: Planned, tmp_path: Path) -> None:
+    words = argv("--assume-host", str(capture(tmp_path, machines.amd("MI300X"))))
+    assert {"/dev/kfd", "/dev/dri"} <= set(values(words, "--device"))
+    assert values(words, "--group-add") == ["video", "render"]
+
+
+@pytest.mark.parametrize(("engine", "gpus"), [("podman", "--device nvidia.com/gpu=all"), ("docker", "--gpus all")])
+def test_nvidia_gpus_come_with_nvidias_runtime(argv: Planned, tmp_path: Path, engine: str, gpus: str) -> None:
+    words = argv("--engine", engine, "--assume-host", str(capture(tmp_path, machines.nvidia("H100 SXM"))))
+    assert gpus in " ".join(words)
+    assert "/dev/kfd" not in words
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("direct", "--", "container", "--image", "I", *TASK), "'container' cannot run inside 'direct'"),
+        (("container", "--image", "I", "--", "container", "--image", "J", *TASK), "cannot run inside 'container'"),
+        (("container", *TASK), "--image is missing"),
+        (("container", "--image", "I"), "needs a task"),
+        (("container", "--image", "I", "--", "direct", "--wrong", *TASK), "segment 2 (direct): '--wrong'"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_starts(
+    primus: Run, project: Path, words: tuple[str, ...], what: str
+) -> None:
+    result = primus("--dry-run", *words, cwd=project)
+    assert result.returncode == 2
+    assert what in result.stderr
+    assert not (project / "output").exists()
+
+
+def test_a_dry_run_shows_each_hop_and_needs_no_engine(primus: Run, project: Path) -> None:
+    result = primus("container", "--image", "IMG", "--dry-run", "--", "direct", "--env", "A=1", *TASK, cwd=project,
+                    env={"PATH": "/nowhere"})  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    outer, inner = result.stdout.split("# --- inside container, there:\n")
+    assert " podman run --rm --name primus-" in outer
+    assert "direct --env A=1 -- behave exit 0" in outer
+    assert " -m primus_core.rank " in inner
+    assert all(line.startswith("#") for line in inner.splitlines())
+    assert not (project / "output").exists()
+
+
+def test_the_plan_as_json_holds_the_plans_of_all_layers(primus: Run, project: Path) -> None:
+    result = primus("container", "--image", "IMG", "--dry-run", "--json", *TASK, cwd=project)
+    data = json.loads(result.stdout)
+    assert (data["runtime"], [plan["runtime"] for plan in data["inner_plans"]]) == ("container", ["direct"])
+    assert data["place"] == {**data["inner_plans"][0]["place"]}
+
+
+def test_apptainer_gets_its_own_command_line(argv: Planned, project: Path, tmp_path: Path) -> None:
+    there = str(capture(tmp_path, machines.amd("MI300X")))
+    words = argv("--engine", "apptainer", "--assume-host", there, "-v", "/srv:/data", "--fakeroot", "-e", "PATH=/opt")
+    own, inside = words[: words.index("IMG")], words[words.index("IMG") + 1 :]
+    assert own[:4] == ["apptainer", "exec", "--no-eval", "--rocm"]
+    assert own[4:8] == ["--bind", "/srv:/data", "--mount", f"type=bind,source={project},target={project}"]
+    assert own[-3:] == ["--pwd", str(project), "--fakeroot"]
+    assert "PATH=/opt" in own
+    assert inside[:2] == ["sh", "-c"]
+    assert {"--name", "--network", "--ulimit", "--volume"}.isdisjoint(own)
+
+
+def test_a_read_only_working_folder_has_a_workspace_to_write_in(argv: Planned, project: Path) -> None:
+    found = values(argv("--mount", ".:ro"), "--mount")
+    assert f"type=bind,source={project},target={project},readonly" in found
+    assert f"type=bind,source={project}/output,target={project}/output" in found
+    assert f"type=bind,source={project},target={project}" not in found
+
+
+@pytest.mark.parametrize(("engine", "user"), [("podman", ("userns", "keep-id")), ("docker", ("user", "1000:1001"))])
+def test_files_belong_to_a_person_who_is_not_root(
+    monkeypatch: pytest.MonkeyPatch, engine: str, user: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setattr(os, "getgid", lambda: 1001)
+    assert container._user("", engine) == [user, ("env", "HOME=/tmp")]
+    assert container._user("7:8", engine) == [("user", "7:8")]
+
+
+AWKWARD = ("a b", "it's", 'say "x"', "$(touch x)", "`touch x`", "a;touch x", "*", "--", "a\nb", "ü")
+
+
+def test_every_word_arrives_verbatim_and_nothing_is_executed(argv: Planned, project: Path) -> None:
+    folder = project / 'with space "quoted", it\'s $(touch x)'
+    folder.mkdir()
+    words = argv("--name", "n$(touch x)", "--label", "x=$(touch x)", "--mount", str(folder),
+                 "--env", "AWKWARD=$(touch x)", task=("--", "behave", "talk", "0", *AWKWARD))  # fmt: skip
+    assert words[-len(AWKWARD) :] == list(AWKWARD)
+    assert "n$(touch x)" in words
+    [mount] = [value for value in values(words, "--mount") if "touch" in value]
+    quoted = str(folder).replace('"', '""')
+    assert mount == f'type=bind,"source={quoted}","target={quoted}"'
+    assert not list(project.rglob("x"))
+
+
+def test_a_dry_run_can_be_pasted(primus: Run, project: Path) -> None:
+    result = primus("container", "--image", "IMG", "--dry-run", "--", "behave", "talk", "0", *AWKWARD, cwd=project)
+    line = result.stdout.split("# step: container\n")[1].split("# --- inside")[0]
+    assert shlex.split(line)[-len(AWKWARD) :] == list(AWKWARD)
+
+
+@pytest.mark.parametrize("form", [("--env", "{}"), ("--env={}",), ("-e", "{}"), ("-e{}",)])
+@pytest.mark.parametrize("inherited", [False, True])
+def test_a_secret_stands_on_no_command_line_and_in_no_dry_run(
+    primus: Run, project: Path, form: tuple[str, ...], inherited: bool
+) -> None:
+    given = "HF_TOKEN" if inherited else f"HF_TOKEN={TOKEN}"
+    env = {"HF_TOKEN": TOKEN} if inherited else {}
+    option = [word.format(given) for word in form]
+    for more in ((), ("--json",)):
+        result = primus("container", "--image", "IMG", *option, "--dry-run", *more, *TASK, cwd=project, env=env)
+        assert result.returncode == 0, result.stderr
+        assert TOKEN not in result.stdout + result.stderr
+        assert "HF_TOKEN" in result.stdout
+
+
+def test_a_secret_of_a_config_file_stands_on_no_command_line(primus: Run, project: Path) -> None:
+    config(project, f"container: {{image: IMG, env: [HF_TOKEN={TOKEN}]}}\n")
+    result = primus("container", "--dry-run", "--json", *TASK, cwd=project)
+    assert result.returncode == 0, result.stderr
+    assert TOKEN not in result.stdout
+    assert "HF_TOKEN" in values(json.loads(result.stdout)["steps"][0]["argv"], "--env")
+
+
+def test_a_secret_that_is_given_leaves_the_command_line(primus: Run, project: Path, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    engine = tmp_path / "bin/podman"
+    engine.parent.mkdir()
+    engine.write_text(
+        f'#!/bin/sh\n[ "$1" = run ] && cat /proc/$PPID/cmdline /proc/$$/cmdline > {seen} && env > {seen}.env\n'
+    )
+    engine.chmod(0o755)
+    path = {"PATH": f"{engine.parent}:{os.environ['PATH']}"}
+    result = primus("container", "--image", "IMG", "-e", f"HF_TOKEN={TOKEN}", *TASK, cwd=project, env=path)
+    assert result.returncode == 0, result.stderr
+    assert TOKEN not in seen.read_text()
+    assert f"HF_TOKEN={TOKEN}" in Path(f"{seen}.env").read_text(), "it comes by name, from the engine's environment"
+    files = [path for path in (project / "output").rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if TOKEN in path.read_text(errors="replace")]
+
+
+def test_variables_that_the_engine_obeys_are_for_the_container_alone(primus: Run, project: Path) -> None:
+    options = ("--env", "PATH=/opt/bin", "--env", "LD_PRELOAD=x.so", "--env", "OTHER=1")
+    result = primus("container", "--image", "IMG", *options, "--dry-run", "--json", *TASK, cwd=project)
+    plan = json.loads(result.stdout)
+    assert {"PATH=/opt/bin", "LD_PRELOAD=x.so", "OTHER"} <= set(values(plan["steps"][0]["argv"], "--env"))
+    assert {"PATH", "LD_PRELOAD"}.isdisjoint(variable["name"] for variable in plan["environment"])
+
+
+def test_variables_are_forwarded_by_a_documented_list(argv: Planned) -> None:
+    env = {"NCCL_DEBUG": "INFO", "HF_HOME": "/hf", "CUDA_HOME": "/usr/local/cuda", "EDITOR": "vi", "MY_OWN": "1"}
+    found = set(values(argv(env=env), "--env"))
+    assert {"NCCL_DEBUG", "HF_HOME", variables.RUN_DIR, variables.RUN_ID, variables.OUTER} <= found
+    assert found.isdisjoint({"CUDA_HOME", "EDITOR", "MY_OWN"})
+
+
+def test_the_documentation_lists_what_is_forwarded() -> None:
+    page = re.sub(r"[`,();]", " ", (ROOT / "docs/container.md").read_text(encoding="utf-8")).split()
+    proxies = {name for name in container.FORWARDED if "proxy" in name.lower()}
+    assert set(container.FORWARDED) - proxies <= set(page)
+
+
+def test_folders_that_forwarded_variables_name_are_seen_inside(argv: Planned, tmp_path: Path) -> None:
+    cache = tmp_path.parent / f"{tmp_path.name}-cache"
+    cache.mkdir()
+    found = values(argv(env={"HF_HOME": str(cache), "NCCL_TOPO_FILE": "/etc/passwd", "MY_DIR": "/srv"}), "--mount")
+    assert f"type=bind,source={cache},target={cache}" in found
+    assert not [mount for mount in found if "/etc/passwd" in mount or "/srv" in mount]
+
+
+def test_without_an_engine_it_is_exit_3_with_how_to_proceed(primus: Run, project: Path) -> None:
+    for words in ((("--image", "IMG"), TASK), (("--clean",), ())):
+        result = primus("container", *words[0], *words[1], cwd=project, env={"PATH": "/nowhere"})
+        assert result.returncode == 3
+        assert "the command 'podman' is not here" in result.stderr
+        assert "install podman or docker" in result.stderr
+    assert not (project / "output").exists()
+
+
+def capture(folder: Path, tree: machines.Tree) -> Path:
+    """A captured machine in a file, for `--assume-host`."""
+    there = machines.write(folder / "there", machines.base(), tree)
+    path = folder / "node.tar.gz"
+    machine_capture.write(there, str(path))
+    return path

@@ -1,0 +1,327 @@
+"""The runtime `slurm`, as far as it plans: what srun and sbatch would get. No Slurm is needed for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.conftest import Run
+
+from primus_core.launch.slurm_follow import exit_code, fields
+from primus_core.launch.slurm_stop import command as stop_command
+from primus_core.runtimes.slurm_flags import Options
+
+NASTY = ["a b", "it's", '"double"', "$(touch x)", "`touch x`", "*", "a;b|c&d", "\\", "é", "-N9", "--nodes=9", "#x"]
+ENV = "/usr/bin/env"
+GOLDEN = Path(__file__).parent / "golden" / "sbatch.txt"
+
+
+def plan_of(primus: Run, folder: Path, *words: str, env: dict[str, str] | None = None) -> dict[str, Any]:
+    """The plan of `primus slurm <words>`, as JSON."""
+    result = primus("slurm", "--dry-run", "--json", *words, cwd=folder, env=env)
+    assert result.returncode == 0, result.stderr
+    return dict(json.loads(result.stdout))
+
+
+def flags(plan: dict[str, Any]) -> list[str]:
+    """The words between the command and what it runs."""
+    words = plan["steps"][-1]["argv"]
+    return list(words[1 : words.index(ENV)] if words[0] == "srun" else words[1:-1])
+
+
+@pytest.fixture
+def site(project: Path) -> Path:
+    """A project whose config has defaults for Slurm."""
+    with (project / "primus.yaml").open("a", encoding="utf-8") as file:
+        file.write("slurm: {nodes: 2, partition: gpu, exclusive: true, wait: 30}\n")
+    return project
+
+
+def test_srun_starts_one_primus_on_each_node(primus: Run, project: Path) -> None:
+    inner = ("direct", "--single", "--", "analyze", "topology", "a b")
+    plan = plan_of(primus, project, "-N2", "-p", "gpu", "--", *inner)
+    argv = plan["steps"][-1]["argv"]
+    assert argv[:6] == [
+        "srun",
+        "--job-name=primus-analyze-topology",
+        "--ntasks-per-node=1",
+        "--kill-on-bad-exit=1",
+        "-N2",
+        "-p",
+    ]
+    behind = argv[argv.index(ENV) + 1 :]
+    joined = {word.partition("=")[0]: word.partition("=")[2] for word in behind if word.startswith("PRIMUS_")}
+    assert joined["PRIMUS_RUN_DIR"] == plan["place"]["directory"]
+    assert joined["PRIMUS_RUN_ID"] == plan["place"]["run_id"]
+    assert joined["PRIMUS_OUTER"] == "slurm"
+    assert behind[len(joined) :] == [sys.executable, "-m", "primus_core", *inner]
+    assert "time" not in " ".join(flags(plan)), "nobody asked for a time limit"
+
+
+def test_each_hop_of_a_container_on_slurm_is_shown(primus: Run, project: Path) -> None:
+    plan = plan_of(primus, project, "-N2", "--", "container", "--image", "IMG", "--", "analyze", "topology")
+    assert [hop["runtime"] for hop in (plan, *plan["inner_plans"])] == ["slurm", "container", "direct"]
+    assert len({hop["place"]["directory"] for hop in (plan, *plan["inner_plans"])}) == 1
+    text = primus("slurm", "--dry-run", "--", "container", "--image", "IMG", "--", "analyze", "topology", cwd=project)
+    assert "inside slurm" in text.stdout
+    assert "inside container" in text.stdout
+
+
+@pytest.mark.parametrize("word", NASTY)
+@pytest.mark.parametrize("command", ["srun", "sbatch"])
+def test_every_word_arrives_as_it_was_typed(primus: Run, project: Path, command: str, word: str) -> None:
+    typed = ["--comment", word, f"--reservation={word}", "-J", word, "-N", "3"]
+    plan = plan_of(primus, project, command, *typed, "--", "direct", "--single", "--", "analyze", "topology", word)
+    assert flags(plan)[-len(typed) :] == typed
+    if command == "srun":
+        assert plan["steps"][-1]["argv"][-1] == word
+    else:
+        line = plan["files"][0]["text"].splitlines()[-1]
+        assert shlex.split(line)[-1] == word
+    assert not (project / "x").exists()
+
+
+def test_the_job_script_run_by_bash_gives_primus_the_same_words(primus: Run, project: Path, tmp_path: Path) -> None:
+    words = ["direct", "--single", "--", "analyze", "topology", *NASTY]
+    script = plan_of(primus, project, "sbatch", "--", *words)["files"][0]["text"]
+    fake = tmp_path / "python"
+    fake.write_text('#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done\n')
+    fake.chmod(0o755)
+    script = script.replace(f"exec {shlex.quote(sys.executable)} ", f"exec {fake} ")
+    said = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["-m", "primus_core", "slurm", "srun", "--", *words]
+    assert not (project / "x").exists()
+
+
+SPELLINGS = {
+    "nodes": ["-N4", "-N|4", "--nodes=4", "--nodes|4", "-vN4", "-HN|4"],
+    "partition": ["-pbig", "-p|big", "--partition=big", "--partition|big", "--part=big", "-Qp|big"],
+    "exclusive": ["--exclusive", "--exclusive=user", "--oversubscribe", "-s"],
+}
+DEFAULTS = {"nodes": "--nodes=2", "partition": "--partition=gpu", "exclusive": "--exclusive"}
+
+
+@given(chosen=st.permutations(sorted(SPELLINGS)).flatmap(
+    lambda names: st.tuples(*(st.tuples(st.just(name), st.none() | st.sampled_from(SPELLINGS[name])) for name in names))
+))  # fmt: skip
+@pytest.mark.parametrize("command", ["srun", "sbatch"])
+def test_a_default_gives_way_to_any_spelling_of_its_flag(
+    command: str, chosen: tuple[tuple[str, str | None], ...]
+) -> None:
+    words = [word for _, spelling in chosen if spelling for word in spelling.split("|")]
+    options = Options(command)
+    read = options.read(words, {})
+    assert list(read.passed) == words
+    kept = options.over(DEFAULTS.values(), read.given)
+    assert set(kept) == {DEFAULTS[name] for name, spelling in chosen if not spelling}
+
+
+OPTIONS = st.sampled_from(
+    [
+        *(["-N4"], ["-J", "x"], ["-J", "--nodes=9"], ["--comment", "-N9"], ["-vv"], ["-Hp", "big"], ["--mem=4G"]),
+        *(["--site-own"], ["--site-own=3"], ["-e", "log"], ["-K"], ["--kill-on-bad-exit"], ["-K1"], ["--comment="]),
+    ]
+)
+
+
+@given(options=st.lists(OPTIONS, max_size=8))
+def test_flags_pass_once_and_in_order_and_values_are_no_flags(options: list[list[str]]) -> None:
+    words = [word for option in options for word in option]
+    read = Options("srun").read(words, {"--dry-run": False})
+    assert list(read.passed) == words
+    assert read.own == ()
+    assert read.given.get("nodes", "4") == "4"
+    assert ("nodes" in read.given) == (["-N4"] in options)
+
+
+def test_the_system_configs_defaults_are_used_once_and_those_of_the_command(primus: Run, site: Path) -> None:
+    words = ("--", "direct", "--single", "--", "analyze", "topology")
+    assert set(flags(plan_of(primus, site, *words))) >= {"--nodes=2", "--partition=gpu", "--exclusive", "--wait=30"}
+    given_nodes = flags(plan_of(primus, site, "-N4", *words))
+    assert "-N4" in given_nodes
+    assert "--nodes=2" not in given_nodes
+    submitted = flags(plan_of(primus, site, "sbatch", *words))
+    assert {"--nodes=2", "--partition=gpu", "--exclusive"} <= set(submitted)
+    assert "--kill-on-bad-exit=1" not in submitted, "sbatch has no such option"
+
+
+def test_a_variable_of_slurm_is_the_persons_word_too(primus: Run, site: Path) -> None:
+    found = flags(
+        plan_of(
+            primus,
+            site,
+            "sbatch",
+            "--",
+            "analyze",
+            "topology",
+            env={"SBATCH_PARTITION": "mine", "SBATCH_JOB_NAME": "me"},
+        )
+    )
+    assert not [word for word in found if word.startswith(("--partition", "--job-name"))]
+
+
+JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3", "SLURM_NTASKS": "24", "SLURM_CPUS_PER_TASK": "6",
+       "SLURM_NODEID": "0", "SLURM_LOCALID": "0", "SLURM_JOB_NODELIST": "n[1-3]"}  # fmt: skip
+
+
+def test_in_a_job_srun_takes_the_whole_allocation_one_task_a_node(primus: Run, site: Path) -> None:
+    found = flags(plan_of(primus, site, "--", "analyze", "topology", env=JOB))
+    assert found[:4] == ["--nodes=3", "--ntasks=3", "--ntasks-per-node=1", "--cpus-per-task=6"]
+    assert "--partition=gpu" not in found, "the allocation has been made"
+
+
+def test_nodes_and_gpus_come_from_the_flags(primus: Run, project: Path) -> None:
+    def inner(*words: str) -> dict[str, Any]:
+        return dict(plan_of(primus, project, *words, "--", "analyze", "topology")["inner_plans"][0]["distributed"])
+
+    found = inner("-N", "4", "--gres=gpu:mi300x:8")
+    assert (found["nnodes"], found["gpus_per_node"], found["tentative"]) == (4, 8, False)
+    assert inner("--nodelist=n[01-03]", "--gpus-per-node=2")["master_addr"] == "n01"
+    assert inner("--nodelist=n[01-03]", "--gpus-per-node=2")["nnodes"] == 3
+    assert inner("-N2")["tentative"], "nobody said how many GPUs a node has"
+    assert inner("-N2-4", "--gpus-per-node=8")["tentative"], "Slurm chooses between 2 and 4"
+
+
+def test_a_log_file_gets_its_folder_and_keeps_its_pattern(primus: Run, project: Path) -> None:
+    plan = plan_of(
+        primus, project, "sbatch", "-o", "logs/deep er/train_%j.log", "-e", "err/%x/%j", "--", "analyze", "topology"
+    )
+    assert plan["steps"][0]["argv"] == ["mkdir", "-p", "--", "logs/deep er", "err"]
+    assert not [word for word in flags(plan) if word.startswith("--output=")]
+
+
+def test_without_a_log_file_the_log_is_in_the_run_directory(primus: Run, project: Path) -> None:
+    plan = plan_of(primus, project, "sbatch", "--", "analyze", "topology")
+    assert f"--output={plan['place']['directory']}/logs/slurm_%j.log" in flags(plan)
+    assert "--job-name=primus-analyze-topology" in flags(plan)
+
+
+def test_a_dry_run_for_4096_nodes_is_quick_and_its_script_no_longer(primus: Run, project: Path) -> None:
+    def script(nodes: str) -> str:
+        result = primus(
+            "slurm", "sbatch", "--dry-run", "-N", nodes, "--", "analyze", "topology", cwd=project, timeout=10
+        )
+        assert result.returncode == 0, result.stderr
+        return result.stdout.split("<<'PRIMUS_END_OF_FILE'\n")[1].split("PRIMUS_END_OF_FILE")[0]
+
+    def constant(text: str) -> str:
+        return re.sub(r"_\d{4}_\d\d_\d\d_\d{6}", "", text)
+
+    assert constant(script("4096")) == constant(script("2"))
+
+
+def test_the_dry_run_of_sbatch_is_as_recorded(primus: Run, project: Path) -> None:
+    words = ("-N", "4096", "-p", "gpu", "-t", "1:00:00", "-o", "logs/train_%j.log")
+    shown = primus("slurm", "--dry-run", "sbatch", *words, "--", "analyze", "topology", "a b", cwd=project).stdout
+    outer = shown.partition("# --- inside")[0]
+    for found, stands in (
+        (str(project), "PROJECT"), (sys.executable, "PYTHON"), (os.path.expanduser("~"), "HOME"),
+    ):  # fmt: skip
+        outer = outer.replace(found, stands)
+    outer = re.sub(r"_\d{4}_\d\d_\d\d_\d{6}", "_TIME", outer)
+    assert outer == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_secrets_are_neither_in_the_script_nor_on_the_command_line(primus: Run, project: Path) -> None:
+    token = {"HF_TOKEN": "hf_abcdefghijklmnopqrstuvwxyz"}
+    for command in ("srun", "sbatch"):
+        words = ("direct", "--single", "--env", "WANDB_API_KEY=0123456789abcdef0123", "--", "analyze", "topology")
+        result = primus("slurm", "--dry-run", command, "--", *words, cwd=project, env=token)
+        assert result.returncode == 0, result.stderr
+        assert "hf_abc" not in result.stdout
+        assert "0123456789abcdef" not in result.stdout
+
+
+def test_without_slurm_a_run_is_refused_and_nothing_is_made(primus: Run, project: Path, tmp_path: Path) -> None:
+    bare = {"PATH": str(tmp_path / "nothing")}
+    for command in ("srun", "sbatch"):
+        result = primus("slurm", command, "-N2", "--", "analyze", "topology", cwd=project, env=bare)
+        assert result.returncode == 3
+        assert f"the command '{command}' is not here" in result.stderr
+        assert "primus direct" in result.stderr
+    assert not (project / "output").exists()
+    assert primus("slurm", "--dry-run", "--", "analyze", "topology", cwd=project, env=bare).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["srnu", "-N2"], "did you mean 'srun'"),
+        (["-N2", "sbatch"], "begin with it"),
+        (["-N2", "-J"], "-J takes a value"),
+        (["sbatch", "--array=1-4"], "--array cannot be used here"),
+        (["sbatch", "--wrap", "x"], "--wrap cannot be used here"),
+        (["-N1", ":", "-N2"], "':' is not understood"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(primus: Run, project: Path, words: list[str], said: str) -> None:
+    result = primus("slurm", *words, "--", "analyze", "topology", cwd=project)
+    assert result.returncode == 2, result.stderr
+    assert said in result.stderr
+
+
+def test_following_is_for_submitted_jobs(primus: Run, project: Path) -> None:
+    result = primus("slurm", "-N2", "--follow", "--", "analyze", "topology", cwd=project)
+    assert result.returncode == 2
+    assert "--follow goes with sbatch" in result.stderr
+
+
+def test_what_scontrol_says_of_a_job_is_understood_with_blanks_in_names() -> None:
+    said = fields("JobId=7 JobName=x y UserId=me(1) ExitCode=0:15 Socks/Node=* StdOut=/a b/log=1.txt Power=")
+    assert said == {"JobId": "7", "JobName": "x y", "UserId": "me(1)", "ExitCode": "0:15", "Socks/Node": "*",
+                    "StdOut": "/a b/log=1.txt", "Power": ""}  # fmt: skip
+    assert exit_code(said, {}) == 143
+    assert exit_code(said, {"status": "failed", "exit_code": 7}) == 7
+    assert exit_code({"JobState": "TIMEOUT", "ExitCode": "0:0"}, {"status": "started"}) == 1
+    assert exit_code({"JobState": "COMPLETED", "ExitCode": "0:0"}, {}) == 0
+
+
+def test_a_node_rank_of_the_submit_host_is_refused(primus: Run, project: Path) -> None:
+    result = primus("slurm", "-N2", "--", "analyze", "topology", cwd=project, env={"NODE_RANK": "0"})
+    assert result.returncode == 2
+    assert "unset NODE_RANK" in result.stderr
+
+
+def test_slurm_holds_no_slurm(primus: Run, project: Path) -> None:
+    result = primus("slurm", "-N2", "--", "slurm", "--", "analyze", "topology", cwd=project)
+    assert result.returncode == 2
+    assert "'slurm' cannot run inside 'slurm'" in result.stderr
+
+
+def test_switches_of_primus_are_known_among_slurms_flags(primus: Run, project: Path) -> None:
+    result = primus(
+        "slurm",
+        "srun",
+        "-N",
+        "2",
+        "--comment",
+        "--json",
+        "--dry-run",
+        "-J",
+        "n",
+        "--",
+        "analyze",
+        "topology",
+        cwd=project,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "--comment --json -J n /usr/bin/env" in result.stdout
+
+
+def test_a_step_is_ended_by_the_numbers_that_its_nodes_wrote_down(tmp_path: Path) -> None:
+    run = tmp_path / "a run [1]"
+    assert not stop_command(str(run), "step", "TERM"), "no node has begun: srun itself takes the signal"
+    for node, known in (("0", "{"), ("1", json.dumps({"job_id": "7", "step_id": "3"}))):
+        (run / "nodes" / node).mkdir(parents=True)
+        (run / "nodes" / node / "metadata.json").write_text(known, encoding="utf-8")
+    assert stop_command(str(run), "step", "TERM") == ["scancel", "--signal=TERM", "7.3"]
+    assert stop_command(str(run), "job") == ["scancel", "7"]

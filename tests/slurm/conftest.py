@@ -1,0 +1,82 @@
+"""A real cluster for the tests of the runtime `slurm`: one for the session, of four nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.lab import slurm
+from tests.lab.slurm import Cluster
+
+TASKS = '''
+"""Tasks that say where they run."""
+import os, signal, socket, sys, time
+from primus_core import register_task
+
+@register_task("ranks", scope="rank")
+def ranks(call):
+    "Say which rank is where; then do what the words say."
+    print("rank", call.rank, "of", call.world_size, "on", socket.gethostname(), list(call.words[1:]), flush=True)
+    what = call.words[0]
+    if what == "exit":
+        return int(call.words[1]) if call.rank == int(call.words[2]) else 0
+    if what == "token":
+        with open(call.run_dir + "/token_%d" % call.rank, "w") as file:
+            file.write(os.environ.get("HF_TOKEN", "")[::-1])
+        time.sleep(float(call.words[1]))
+    if what == "save":
+        def save(number, frame):
+            time.sleep(1.5)
+            open(call.run_dir + "/saved_%d" % call.rank, "w").close()
+            os._exit(0)
+        signal.signal(signal.SIGTERM, save)
+        signal.signal(signal.SIGINT, save)
+    if what in ("save", "wait"):
+        print("ready", flush=True)
+        time.sleep(600)
+'''
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests here need the cluster, and torchrun to start ranks."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            for mark in (pytest.mark.slurm, pytest.mark.torch, pytest.mark.slow):
+                item.add_marker(mark)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Four nodes; skipped with the reason where there can be none."""
+    if why := slurm.missing():
+        pytest.skip(why)
+    running = Cluster(4).start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def on_cluster(cluster: Cluster) -> Iterator[dict[str, str]]:
+    """The environment with which `primus` finds the cluster. A test leaves no job behind."""
+    yield cluster.environ
+    if left := cluster.jobs():
+        cluster.run("scancel", *left)
+        wait_until(lambda: not cluster.jobs(), 60)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project with the tasks."""
+    (tmp_path / "primus.yaml").write_text("plugins: [./my_tasks.py]\n", encoding="utf-8")
+    (tmp_path / "my_tasks.py").write_text(TASKS, encoding="utf-8")
+    return tmp_path
+
+
+def wait_until(is_so: Callable[[], object], seconds: float = 30) -> None:
+    """Fail where it does not become so."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain"
+        time.sleep(0.05)

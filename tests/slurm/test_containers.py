@@ -1,0 +1,71 @@
+"""The whole nest on a real cluster: Slurm starts containers, and the ranks run inside them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run
+from tests.lab import containers
+from tests.lab.slurm import Cluster
+from tests.slurm.conftest import wait_until
+
+pytestmark = pytest.mark.container
+
+INSIDE = ("container", "--image", containers.IMAGE, "--", "direct", "--", "ranks")
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[containers.Podman]:
+    """An engine that the nodes share, with an image."""
+    if why := containers.missing():
+        pytest.skip(why)
+    running = containers.Podman(tmp_path_factory.mktemp("podman"))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def environ(on_cluster: dict[str, str], podman: containers.Podman) -> dict[str, str]:
+    """What finds both."""
+    return {**on_cluster, **podman.environ}
+
+
+def test_ranks_run_in_containers_on_both_nodes_of_a_submitted_job(
+    primus: Run, environ: dict[str, str], cluster: Cluster, podman: containers.Podman, folder: Path
+) -> None:
+    flags = ("-N", "2", "-p", "other", "-t", "00:10:00", "--job-name=x", "-o", "logs/train_%j.log")
+    done = primus("slurm", "sbatch", *flags, "--", *INSIDE, "exit", "7", "1", cwd=folder, env=environ)
+    assert done.returncode == 0, done.stderr
+    job = done.stdout.strip()
+    said = cluster.wait(job, 120)
+    log = (folder / f"logs/train_{job}.log").read_text()
+    assert (said["JobState"], said["ExitCode"], said["Partition"]) == ("FAILED", "7:0", "other"), log
+    run = (folder / "output/ranks").resolve()
+    assert [path.name for path in run.parent.iterdir() if not path.is_symlink()] == [run.name]
+    assert "rank 0 of 2" in (run / "logs/rank_0.log").read_text()
+    assert "rank 1 of 2" in (run / "logs/rank_1.log").read_text()
+    known = json.loads((run / "metadata.json").read_text())
+    assert (known["status"], known["exit_code"], known["first_failure"]["rank"]) == ("failed", 7, 1)
+    assert not podman.containers()
+
+
+def test_a_signal_ends_the_containers_of_all_nodes(
+    clean_environ: dict[str, str], environ: dict[str, str], cluster: Cluster, podman: containers.Podman, folder: Path
+) -> None:
+    command = [str(Path(sys.executable).with_name("primus")), "slurm", "-N2", "--", *INSIDE, "wait"]
+    process = subprocess.Popen(
+        command, cwd=folder, env={**clean_environ, **environ}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    logs = folder / "output" / "ranks" / "logs"
+    wait_until(lambda: sum("ready" in log.read_text() for log in logs.glob("rank_*.log")) == 2, 90)
+    assert len(podman.containers()) == 2
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(40) == 143
+    wait_until(lambda: not cluster.jobs(), 40)
+    wait_until(lambda: not podman.containers(), 20)

@@ -129,6 +129,8 @@ def keep(
     os.close(errors)
     target = _Target(-child if whole_group else child, stop, environ)
     result = _watch(child, target, control, wakeup)
+    if target.asked:
+        _linger(control)
     end_all(_LEFTOVER_GRACE_S)
     if cleanup and result:
         clean_up(cleanup, environ)
@@ -175,8 +177,11 @@ class _Target:
     def __init__(self, pid: int, stop: Sequence[str], environ: Mapping[str, str]) -> None:
         self.pid, self.stop, self.environ = pid, stop, environ
         self.stopper, self.number = 0, 0
+        self.asked = False
+        """Whether it was told to end."""
 
     def send(self, number: int) -> None:
+        self.asked = True
         if not self.stop:
             _send(self.pid, number)
         elif not self.stopper:
@@ -213,6 +218,23 @@ def _watch(child: int, target: _Target, control: int, wakeup: int) -> int:
         ended |= reap()
         target.look(ended)
     return ended[child]
+
+
+def _linger(control: int) -> None:
+    """Wait for ranks that tidy up, as long as they may: a launcher that gets a second signal ends before they do.
+
+    A scheduler signals every process of a job by itself, and so the launcher twice.
+    """
+    for pid in descendants(os.getpid()):
+        _send(pid, signal.SIGTERM)
+    while descendants(os.getpid()):
+        if select.select([control], [], [], 0.05)[0]:
+            commands = os.read(control, 64)
+            if not commands:  # the supervisor is dead
+                return
+            if ord("K") in commands:
+                _obey(b"K", _Target(0, (), {}))
+        reap()
 
 
 def _obey(commands: bytes, target: _Target) -> None:

@@ -19,7 +19,8 @@ from primus_core.launch.supervise import Ended, Signals, Watch, supervise
 from primus_core.plan import Plan
 from primus_core.runs import snapshot
 from primus_core.runs.record import Record
-from primus_core.runs.rundir import COMPLETED, metadata, short
+from primus_core.runs.rundir import COMPLETED, short
+from primus_core.runs.saved import metadata
 from primus_core.secrets import redact, values_in
 
 __all__ = ["execute_outer"]

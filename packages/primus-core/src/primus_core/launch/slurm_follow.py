@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from primus_core.runs.rundir import metadata
+from primus_core.runs.saved import metadata
 
 __all__ = ["exit_code", "fields", "follow"]
 

@@ -13,7 +13,7 @@ from primus_core.errors import MachineError, RunDirectoryTaken
 from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.plan import Plan
-from primus_core.runs.rundir import metadata
+from primus_core.runs.saved import metadata
 from primus_core.runs.snapshot import part_of
 
 __all__ = ["Record"]

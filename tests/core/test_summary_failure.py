@@ -146,8 +146,9 @@ def test_any_exit_code_can_be_reported(code: int) -> None:
 
 
 def test_the_signal_that_ended_the_launcher_is_named() -> None:
-    assert "the launcher was ended by SIGKILL" in block(None, 137)
-    assert "ended by" not in block(None, 255)
+    killed = failure.of_process(137, "node-1", 1, is_rank=False)
+    assert "the launcher was ended by SIGKILL" in block(killed, 137)
+    assert failure.of_process(255, "node-1", 1, is_rank=False) is None
 
 
 def test_where_no_rank_said_why_the_launchers_last_line_is_told() -> None:

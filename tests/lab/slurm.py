@@ -65,8 +65,11 @@ InactiveLimit=0
 MinJobAge=600
 ReturnToService=2
 {nodes}
-PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-PartitionName=other Nodes=ALL MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=other Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=9
 """
 
 ON_LOGIN = """\
@@ -83,9 +86,9 @@ NODE = """\
 hostname {name}
 mount --bind {folder}/hosts /etc/hosts
 slurmd -D -N {name} -f {folder}/slurm.conf & daemon=$!
-while kill -0 $daemon 2>/dev/null; do wait $daemon; done
+while true; do wait $daemon; sleep 600 & daemon=$!; done
 """
-"""The first process of a node: it reaps orphans, and with it the whole node ends."""
+"""The first process of a node: it reaps orphans, and with it the whole node ends, but not with its slurmd."""
 
 
 def missing() -> str:
@@ -102,7 +105,7 @@ def missing() -> str:
 
 
 class Cluster:
-    """Nodes node1, node2, ... on partitions lab (default) and other."""
+    """Nodes node1, node2, ... on partitions lab (default) and other, and urgent, which preempts."""
 
     def __init__(self, nodes: int, *, cpus: int = 16) -> None:
         self.nodes, self.cpus = nodes, cpus
@@ -115,11 +118,11 @@ class Cluster:
         """What finds the cluster's commands. PATH is that of this process, behind them."""
         return {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "SLURM_CONF": f"{self.folder}/slurm.conf"}
 
-    def run(self, *words: str, timeout: float = 60) -> str:
+    def run(self, *words: str, timeout: float = 60, check: bool = True) -> str:
         """A command's output, as on the login node."""
         environ = {**os.environ, **self.environ}
         done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=timeout, check=False)
-        assert done.returncode == 0, done.stderr
+        assert not check or done.returncode == 0, done.stderr
         return done.stdout
 
     def job(self, number: str) -> dict[str, str]:
@@ -137,17 +140,25 @@ class Cluster:
         """The numbers of the jobs that wait or run."""
         return self.run("squeue", "--noheader", "--format=%i").split()
 
+    @property
+    def small_disk(self) -> Path:
+        """A file system of 16 MiB that all nodes see, to be filled."""
+        return self.folder / "disk"
+
     def start(self) -> Cluster:
         """Bring it up."""
         try:
             self._write()
+            self.small_disk.mkdir()
+            size = ["-o", "size=16m,mode=777", "tmpfs", str(self.small_disk)]
+            subprocess.run(["mount", "-t", "tmpfs", *size], check=True, capture_output=True)
             self._connect()
             self._daemon("munged", ["munged", "--foreground", "--force", "--num-threads=2", *self._munge_files()])
             _until((self.folder / "munge.sock").exists, 10, "munged")
             self._daemon("slurmctld", [f"{self.folder}/bin/on-login", "slurmctld", "-D", "-i", "-f", self._conf])
             for number in range(1, self.nodes + 1):
                 self.start_node(number)
-            _until(lambda: self._idle() == self.nodes, 30, "the nodes")
+            _until(lambda: self.idle() == self.nodes, 30, "the nodes")
         except BaseException:
             self.stop()
             raise
@@ -163,6 +174,7 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
+        subprocess.run(["umount", "--quiet", str(self.small_disk)], capture_output=True, check=False)
         for name in ("login", *range(1, self.nodes + 1)):
             subprocess.run(["ip", "netns", "del", f"{self.tag}-{name}"], capture_output=True, check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -192,6 +204,17 @@ class Cluster:
         daemon = self.daemons.pop(f"node{number}")
         daemon.kill()
         daemon.wait()
+
+    def kill_slurmd(self, number: int) -> None:
+        """SIGKILL to a node's daemon; what runs there goes on."""
+        mine = f"slurmd\0-D\0-N\0node{number}\0-f\0{self._conf}"
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and _words(entry).startswith(mine):
+                os.kill(int(entry.name), signal.SIGKILL)
+
+    def link(self, number: int, *, up: bool) -> None:
+        """Cut a node's cable, or mend it."""
+        _ip(f"-n {self.tag}-login link set v{number} {'up' if up else 'down'}")
 
     @property
     def _conf(self) -> str:
@@ -252,7 +275,8 @@ class Cluster:
         )
         log.close()
 
-    def _idle(self) -> int:
+    def idle(self) -> int:
+        """How many nodes wait for work."""
         try:
             listed = self.run("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N", timeout=5)
         except (AssertionError, subprocess.TimeoutExpired):  # not up yet
@@ -262,6 +286,13 @@ class Cluster:
 
 def _address(node: int) -> str:
     return f"10.77.0.{node}"
+
+
+def _words(entry: Path) -> str:
+    try:
+        return (entry / "cmdline").read_text()
+    except OSError:  # it has ended
+        return ""
 
 
 def _ip(words: str) -> None:

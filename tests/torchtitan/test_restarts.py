@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -32,7 +34,12 @@ def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
     checkpoint(tmp_path, 12, data="")
     checkpoint(tmp_path, 14, metadata="")
     (tmp_path / "step-16").mkdir()
-    assert resume_from(str(tmp_path)) == (10, (16, 14, 12))
+    whole = io.BytesIO()
+    zipfile.ZipFile(whole, "w").writestr("tensor", bytes(1000))
+    (tmp_path / "step-10/__0_0.distcp").write_bytes(whole.getvalue() * 2)
+    checkpoint(tmp_path, 18)
+    (tmp_path / "step-18/__0_0.distcp").write_bytes((whole.getvalue() * 2)[:-100])
+    assert resume_from(str(tmp_path)) == (10, (18, 16, 14, 12))
     assert not is_whole(str(tmp_path / "step-16"))
     assert resume_from(str(tmp_path / "gone")) == (None, ())
 

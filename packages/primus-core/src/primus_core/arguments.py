@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from primus_core.errors import RequestError, suggestion
 
-__all__ = ["Parser", "flags_of", "parse_segment"]
+__all__ = ["Parser", "flags_of", "parse_segment", "whole_number"]
 
 Split = Callable[["Parser", Sequence[str]], tuple[Sequence[str], Sequence[str]]]
 """Words that are the parser's own, and the rest."""
@@ -107,3 +107,14 @@ def _name_segment(parser: Parser, segment: str) -> None:
     for sub in parser.subcommands().values():
         sub.segment = segment
         _name_segment(sub, segment)
+
+
+def whole_number(text: str) -> int:
+    """For `type=`: how many.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no number from 0 to 9999.
+    """
+    if not (text.isdecimal() and text.isascii() and len(text) < 5):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 to 9999")
+    return int(text)

@@ -138,6 +138,8 @@ class OuterCall(NamedTuple):
     """Absolute paths of what the inner layers read: settings, scripts, data."""
     variables: tuple[Variable, ...]
     """What the inner layers must find in their environment, beside what the person has in theirs."""
+    max_restarts: int = 0
+    """What the layer inside was told of restarts."""
 
 
 class OuterPlan(NamedTuple):
@@ -149,7 +151,9 @@ class OuterPlan(NamedTuple):
     requires: tuple[Requirement, ...] = ()
     notes: tuple[str, ...] = ()
     told: frozenset[str] = frozenset()
-    """Names of variables that the words of the process say already: it shall not get them itself."""
+    """Names of variables that the process itself shall not get: its words or its script say them where they count."""
+    max_restarts: int = 0
+    """How often in a row it may be started again in vain."""
 
 
 class OuterRuntime(Protocol):

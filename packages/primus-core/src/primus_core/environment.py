@@ -40,6 +40,7 @@ OWNED = frozenset(
             variables.RUN_DIR,
             variables.RUN_ID,
             variables.OUTER,
+            variables.RESTARTED,
             variables.HOME,
             variables.CARRIED,
             variables.ATTENDED,

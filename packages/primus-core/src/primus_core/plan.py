@@ -118,6 +118,14 @@ class Step:
     """A command that takes away what the step leaves where no signal reaches; run whatever becomes of the step."""
     lock: str = ""
     """A file that is locked as long as somebody stays with the step."""
+    scheduler: Literal["", "slurm"] = ""
+    """Whose nodes it runs on: that one is asked what became of them."""
+    together: bool = False
+    """Where one of these nodes fails, the others wait in vain."""
+    spares: int = 0
+    """So many of them may be left out of a further attempt."""
+    requeue: tuple[str, ...] = ()
+    """A command that puts the job back into the queue, where its time ends."""
     stop: tuple[str, ...] = ()
     """A command that asks what the step has started to end, where a signal to its process would not be passed on."""
     refusals: tuple[int, ...] = (125, 126, 127)

@@ -286,9 +286,22 @@ class _Planning:
             parent=kept.saved.directory if kept else "",
             hook_plugins=plugins,
             hook_timeout_s=self.system.event_timeout_s if plugins else 0.0,  # reading it costs
-            max_restarts=getattr(args, "max_restarts", 0),
+            max_restarts=self.max_restarts(place_in_job),
             hang_timeout_s=getattr(args, "hang_timeout", 0.0),
         )
+
+    def max_restarts(self, place_in_job: Distributed) -> int:
+        """How often this node starts its ranks again in vain. Those of several nodes start together, or not at all."""
+        if self.facts.environ.get(variables.RESTARTED):
+            return 0
+        asked = int(getattr(self.args, "max_restarts", 0))
+        if asked and place_in_job.nnodes > 1 and not self.elsewhere:
+            raise RequestError(
+                f"--max-restarts {asked} with {place_in_job.nnodes} nodes",
+                why="ranks of one node cannot start again without those of the others",
+                fix="start all nodes by one command: primus slurm --max-restarts ... -- direct -- ...",
+            )
+        return asked
 
 
 def hook_folders(facts: Facts, system: SystemConfig, beside: str, given: Sequence[str]) -> list[str]:

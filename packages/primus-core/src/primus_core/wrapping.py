@@ -64,9 +64,10 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
         Variable(variables.RUN_ID, place.run_id, "primus", "names the run"),
         Variable(variables.OUTER, runtime.name, "primus", "the layer that keeps metadata.json"),
         *_home(host),
+        *_restarted(runtime),
     )
     words = _words(inner_request)
-    wrapped = runtime.wrap(OuterCall(args, facts, place, words, inner.reads, own))
+    wrapped = runtime.wrap(OuterCall(args, facts, place, words, inner.reads, own, inner.plan.max_restarts))
     result = Plan(
         schema=SCHEMA,
         primus_version=metadata.version_of("primus-core"),
@@ -86,9 +87,17 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
         framework=inner.plan.framework,
         model=inner.plan.model,
         parent=inner.plan.parent,
+        max_restarts=wrapped.max_restarts,
         inner=words,
     )
     return Planned(result, facts, _switches(args, request, inner), inner.replay, inner=inner)
+
+
+def _restarted(runtime: OuterRuntime) -> tuple[Variable, ...]:
+    """One that has several nodes restarts them together."""
+    why = "starts the ranks of all nodes again"
+    found = Variable(variables.RESTARTED, runtime.name, "primus", why)
+    return (found,) if isinstance(runtime, Elsewhere) else ()
 
 
 def _home(host: HostRoot) -> tuple[Variable, ...]:

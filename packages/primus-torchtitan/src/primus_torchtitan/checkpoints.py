@@ -10,6 +10,8 @@ from typing import Any
 __all__ = ["CheckpointWatch", "is_whole", "resume_from"]
 
 _STEP = re.compile(r"step-(\d+)")
+_ZIP_END_BYTES = 22
+"""Of an archive's end record without a comment (PKWARE's APPNOTE, 4.3.16)."""
 _LAST_FILES = (".metadata", "model.safetensors.index.json")
 """Written last: by torch.distributed.checkpoint, and for Hugging Face."""
 
@@ -17,7 +19,19 @@ _LAST_FILES = (".metadata", "model.safetensors.index.json")
 def is_whole(path: str) -> bool:
     """Whether nothing of a distributed checkpoint was cut off: its list, which comes last, and every part of it."""
     parts = [name for name in os.listdir(path) if name.endswith(".distcp")] if os.path.isdir(path) else []
-    return bool(parts) and all(_has_text(os.path.join(path, name)) for name in (".metadata", *parts))
+    return bool(parts) and all(_is_whole_file(os.path.join(path, name)) for name in (".metadata", *parts))
+
+
+def _is_whole_file(path: str) -> bool:
+    """Whether it was not cut off, as far as its end tells: torch saves each tensor as a zip archive."""
+    try:
+        with open(path, "rb") as file:
+            begins = file.read(4)
+            file.seek(-min(_ZIP_END_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
+            ends = file.read()
+    except OSError:
+        return False
+    return bool(begins) and (not begins.startswith(b"PK") or ends.startswith(b"PK\5\6"))
 
 
 def resume_from(folder: str) -> tuple[int | None, tuple[int, ...]]:

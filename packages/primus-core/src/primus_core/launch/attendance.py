@@ -1,7 +1,8 @@
-"""Whether somebody outside of a container still waits for what runs in it: a lock that its last holder's death frees.
+"""Whether somebody still waits for what runs here, where nobody may be left to say that it shall end.
 
 The engine keeps a container running when all that started it is killed at once, as a scheduler does at the end of a
-job. Primus inside sees the lock go, and ends the run as if it had been told to.
+job: a lock shows it, which its last holder's death frees. A scheduler that has lost sight of a node cannot end what
+runs there: the run's record shows it. Either way Primus ends its part of the run as if it had been told to.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Attendance", "held"]
+from primus_core.runs.record import Record
+
+__all__ = ["Attendance", "Course", "held"]
 
 _EVERY_S = 0.5
+_COURSE_EVERY_S = 5.0
+"""A read of a small file, from each node, on a file system that all share."""
 
 
 @contextmanager
@@ -61,6 +66,24 @@ class Attendance:
         self.looked = now
         if _is_free(self.path):
             self.path = ""
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Course:
+    """Looks at the run's record: whether it goes on with this node."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.looked = time.monotonic()
+
+    def look(self) -> None:
+        """Send this process SIGTERM, once, if the run goes on without it. Often called, it looks now and then."""
+        now = time.monotonic()
+        if now - self.looked < _COURSE_EVERY_S:
+            return
+        self.looked = now
+        if not self.record.goes_on():
+            self.looked = float("inf")
             os.kill(os.getpid(), signal.SIGTERM)
 
 

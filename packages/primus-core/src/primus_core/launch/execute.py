@@ -11,8 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from primus_core import requirements, summary, variables
 from primus_core.errors import MachineError, PrimusError
@@ -23,7 +22,8 @@ from primus_core.hooks import scripts
 from primus_core.hooks.data import Result
 from primus_core.hooks.scripts import Malformed, Spoken
 from primus_core.launch import failure
-from primus_core.launch.attendance import Attendance
+from primus_core.launch.attempts import Attempts
+from primus_core.launch.attendance import Attendance, Course
 from primus_core.launch.streams import Mask
 from primus_core.launch.supervise import Ended, Signals, Watch, supervise
 from primus_core.plan import Plan, Step
@@ -67,6 +67,7 @@ class _Run:
         self.record = Record(plan, facts)
         self.hooks: Lifecycle | None = None
         self.attendance = Attendance(facts.host.environ.get(variables.ATTENDED, ""))
+        self.course = Course(self.record)
         self._take(plan)
         self.events = Events(
             f"{self.directory}/{FILE}",
@@ -150,7 +151,7 @@ class _Run:
         if not place.outer:  # that one has said it
             self._say(f"primus: run {short(self.directory)}\n")
         for note in self.plan.notes:
-            self._note(note)
+            self._say_once(f"primus: note: {note}\n")
 
     def _scripts(self) -> tuple[Ended, Step | None]:
         """Hooks and patches, one after the other; the plan with what they said is the one that goes on."""
@@ -210,33 +211,18 @@ class _Run:
 
     def _attempts(self, step: Step) -> Ended:
         """The worker, started again where that is wanted and an earlier start was not in vain."""
-        reached, fruitless = self._last_step(), 0
-        for attempt in count(1):
-            self.record.begin_attempt()
+        attempts = Attempts(self.record, self.events, self.plan.max_restarts)
+        while True:
+            attempts.begin()
             ended = self._step(step)
-            last = self._last_step()
-            if attempt > 1:
-                fruitless = 0 if last > reached else fruitless + 1
             first = self._first_failure(ended, step)
-            self.record.end_attempt(ended.exit_code, last, first.what if first else self._why_ended(ended))
+            attempts.end(ended.exit_code, first.what if first else self._why_ended(ended))
             if not ended.exit_code or ended.signal or ended.not_started or not self.plan.max_restarts:
-                break
-            reached = max(reached, last)
-            if fruitless >= self.plan.max_restarts:
-                self._note(f"not started again: {fruitless} attempts in a row brought no new step")
-                break
-            self._restart(attempt, ended.exit_code, last)
-        return ended
-
-    def _restart(self, attempt: int, exit_code: int, last: int) -> None:
-        at = f" at step {last}" if last >= 0 else ""
-        self._note(f"attempt {attempt} ended with exit code {exit_code}{at}: starting again")
-        self.events.emit("restart", attempt=attempt + 1, exit_code=exit_code, last_step=last)
-        failure.set_aside(self.directory, attempt)
-
-    def _last_step(self) -> int:
-        """The highest step that any attempt has reached; -1: none."""
-        return max((row["step"] for row in summary.read(f"{self.directory}/metrics.jsonl")), default=-1)
+                return ended
+            if why := attempts.in_vain:
+                self._note(f"not started again: {why}")
+                return ended
+            self._note(attempts.announce())
 
     def _why_ended(self, ended: Ended) -> str:
         silent = f"hung: no rank said anything for {self.plan.hang_timeout_s:g} s"
@@ -245,7 +231,7 @@ class _Run:
     def _step(self, step: Step, listen: Callable[[bytes], None] | None = None) -> Ended:
         self.events.emit("step_started", step=step.name)
         self.quiet_until = os.path.getsize(self.launch_log) if os.path.exists(self.launch_log) else 0
-        self._say(f"primus: {step.name}{_ranks(step)}\n")
+        self._say_once(f"primus: {step.name}{_ranks(step)}\n")
         ended = supervise(step, self.environ, self._watch(listen, ranks=bool(step.ranks)))
         self.dropped += ended.dropped
         self.events.emit("step_ended", step=step.name, exit_code=ended.exit_code)
@@ -260,6 +246,7 @@ class _Run:
             signals=self.signals,
             grace_s=plan.grace_period_s,
             silence_s=plan.hang_timeout_s if ranks else 0.0,
+            progress=f"{self.directory}/metrics.jsonl",
             metrics_rank=plan.metrics_rank,
             log_file=plan.log_file,
             show_launcher=self.debug,
@@ -270,13 +257,15 @@ class _Run:
 
     def _poll(self) -> None:
         self.attendance.look()
+        self.course.look()
         if self.hooks:
             self.hooks.poll()
 
     def _signalled(self, number: int) -> None:
         name = signal.Signals(number).name
         self.events.emit("signal", signal=name)
-        self._say(f"primus: {name}: passed on to every rank; SIGKILL in {self.plan.grace_period_s:g} s\n")
+        self.record.note(signal=name)
+        self._say_once(f"primus: {name}: passed on to every rank; SIGKILL in {self.plan.grace_period_s:g} s\n")
 
     def _finish(self, ended: Ended, step: Step | None) -> int:
         code, first = ended.exit_code, None
@@ -287,14 +276,15 @@ class _Run:
             code = first.exit_code if first and step and step.ranks else code
         status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
         why = _why(ended, step) if step and step.script else ""
-        record = {"rank": first.rank, "what": first.what} if first else None
+        record = _told(first) if first else None
         if code and step and step.script:
             record = {"rank": -1, "what": f"{step.name}: {why or f'exit code {code}'}"}
         if note := self.record.end(status, code, first_failure=record):
             self._note(note)
         self.events.emit("run_ended", status=status, exit_code=code, first_failure=record)
         self._tell(status, code, first)
-        self._say(self._last_words(code, status, first, step, why))
+        say = self._say if status == "failed" else self._say_once
+        say(self._last_words(code, status, first, step, why))
         return code
 
     def _last_words(self, code: int, status: str, first: failure.Failure | None, step: Step | None, why: str) -> str:
@@ -330,8 +320,8 @@ class _Run:
         if ended.hung:  # what ranks say on being ended is no reason
             return failure.Failure(-1, ended.exit_code, self._why_ended(ended), node_rank=node)
         first = failure.first_failure(self.directory, self._launch_log(), node)
-        if not first and step and step.ranks and self._is_lone:
-            first = failure.of_lone_rank(ended.exit_code, self.facts.hostname, node)
+        if not first and step and step.ranks:
+            first = failure.of_process(ended.exit_code, self.facts.hostname, node, is_rank=self._is_lone)
         return first
 
     @property
@@ -356,6 +346,11 @@ class _Run:
     def _note(self, text: str) -> None:
         self._say(f"primus: note: {text}\n")
 
+    def _say_once(self, text: str) -> None:
+        """What all nodes would say, node 0 does."""
+        if not self.plan.distributed.node_rank:
+            self._say(text)
+
     def _say(self, text: str) -> None:
         """Primus's own words go to stderr: stdout is the task's."""
         try:
@@ -365,6 +360,11 @@ class _Run:
             pass
         if self.plan.log_file:
             _append(self.plan.log_file, text)
+
+
+def _told(first: failure.Failure) -> dict[str, Any]:
+    """The first failure as metadata and events have it. `time` is 0 where it is not known."""
+    return {name: getattr(first, name) for name in ("rank", "what", "node_rank", "exit_code", "time")}
 
 
 def _why(ended: Ended, script: Step) -> str:

@@ -13,13 +13,13 @@ from typing import Any
 
 from primus_core.rank import FAILURES
 
-__all__ = ["Failure", "first_failure", "of_lone_rank", "report", "set_aside"]
+__all__ = ["OWN_SIGNALS", "Failure", "first_failure", "of_process", "report", "set_aside"]
 
 # torchrun's table (torch.distributed.elastic.multiprocessing.errors.ChildFailedError), with exit codes by rank.
 _ROW = re.compile(r"host\s*:\s*(\S+)\s*\n\s*rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+)")
 _ROOT_CAUSE = "Root Cause (first observed failure):"
 # Signals that come from outside or from the rank's own fault. SIGABRT and SIGTERM may follow another rank's end.
-_OWN = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+OWN_SIGNALS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,16 @@ def _ended_by(number: int, rank: int, host: str, node_rank: int) -> Failure:
     return Failure(rank, 128 + number, f"ended by {name}" + _hint(name), host=host, node_rank=node_rank)
 
 
-def of_lone_rank(exit_code: int, host: str, node_rank: int) -> Failure | None:
-    """The failure of the only rank, which left no record and has no launcher to speak for it; None: no signal."""
-    ended = exit_code - 128 in set(signal.Signals)
-    return _ended_by(exit_code - 128, 0, host, node_rank) if ended else None
+def of_process(exit_code: int, host: str, node_rank: int, *, is_rank: bool) -> Failure | None:
+    """The failure of the only rank, which left no record and has no launcher to speak for it; or of the launcher
+    itself. None: no signal ended it.
+    """
+    if exit_code - 128 not in set(signal.Signals):
+        return None
+    if is_rank:
+        return _ended_by(exit_code - 128, 0, host, node_rank)
+    what = f"the launcher was ended by {_signal_name(exit_code - 128)}"
+    return Failure(-1, exit_code, what, host=host, node_rank=node_rank)
 
 
 def _signal_name(number: int) -> str:
@@ -97,7 +103,7 @@ def first_failure(run_dir: str, launch_log: str, node_rank: int = 0) -> Failure 
     from its end. Among exceptions the earliest counts.
     """
     signalled, recorded = _signalled(launch_log, node_rank), _recorded(run_dir)
-    own = [failure for failure in signalled if failure.exit_code - 128 in _OWN]
+    own = [failure for failure in signalled if failure.exit_code - 128 in OWN_SIGNALS]
     candidates = own or recorded or signalled
     return candidates[0] if candidates else None
 
@@ -117,8 +123,6 @@ def report(
     rows = [("exit code", str(exit_code))]
     if why:
         rows.append(("what", why))
-    elif not failure and exit_code - 128 in set(signal.Signals):
-        rows.append(("what", f"the launcher was ended by {_signal_name(exit_code - 128)}"))
     elif not failure and (said := launch_log.strip()):
         rows.append(("what", said.rpartition("\n")[2]))
     if failure:

@@ -17,7 +17,15 @@ from collections.abc import Mapping, Sequence
 
 __all__ = ["COMMANDS", "become_subreaper", "clean_up", "descendants", "end_all", "keep"]
 
-COMMANDS = {signal.SIGINT: b"I", signal.SIGTERM: b"T", signal.SIGHUP: b"T", signal.SIGQUIT: b"T", signal.SIGKILL: b"K"}
+COMMANDS = {
+    signal.SIGINT: b"I",
+    signal.SIGTERM: b"T",
+    signal.SIGHUP: b"T",
+    signal.SIGQUIT: b"T",
+    signal.SIGKILL: b"K",
+    signal.SIGUSR1: b"T",
+    signal.SIGUSR2: b"T",  # a scheduler's warning that the end is near
+}
 """What the supervisor writes to the keeper for a signal."""
 _SIGNALS = {ord("I"): signal.SIGINT, ord("T"): signal.SIGTERM}
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -117,7 +125,7 @@ def keep(
     wakeup, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    for number in (signal.SIGCHLD, *COMMANDS.keys() - {signal.SIGKILL}):
         signal.signal(number, lambda *_: None)
     try:
         os.chdir(cwd)

@@ -9,11 +9,11 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from primus_core.runs.saved import metadata
 
-__all__ = ["exit_code", "fields", "follow"]
+__all__ = ["OVER", "exit_code", "fields", "follow", "job_of"]
 
 OVER = (
     "COMPLETED",
@@ -55,7 +55,7 @@ def follow(run_dir: str) -> int:
     shown = silences = 0
     wait, longest = _POLL_S
     while silences < _MAX_SILENCES:
-        said = _ask(number)
+        said = job_of(number)
         silences = 0 if said else silences + 1
         job = said or job
         before, shown = shown, _show(job.get("StdOut", ""), shown)
@@ -68,11 +68,12 @@ def follow(run_dir: str) -> int:
     return code
 
 
-def _ask(number: str) -> dict[str, str]:
+def job_of(number: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """What Slurm says of the job; empty: nothing."""
     words = ["scontrol", "--oneliner", "show", "job", number]
     try:
-        return fields(subprocess.run(words, capture_output=True, text=True, check=False, timeout=60).stdout)
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, timeout=20)
+        return fields(done.stdout)
     except (OSError, subprocess.TimeoutExpired):
         return {}
 

@@ -80,6 +80,8 @@ class Watch:
     grace_s: float
     silence_s: float = 0.0
     """A process that says nothing for so long is taken to hang, and ended; 0: it may be silent."""
+    progress: str = ""
+    """A file in which another node may say something for it."""
     metrics_rank: int = 0
     log_file: str = ""
     show_launcher: bool = False
@@ -91,6 +93,8 @@ class Watch:
     """Gets each line of a plain process's stdout, unmasked: scripts speak by lines."""
     poll: Callable[[], None] = lambda: None
     """Called several times a second."""
+    in_vain: Callable[[], bool] = lambda: False
+    """Whether it is in vain to wait any longer: what runs is killed then. Called as often."""
     _files: dict[str, int] = field(default_factory=dict)
 
     def file(self, name: str) -> int:
@@ -136,6 +140,7 @@ class _Supervisor:
         self.ends_at = time.monotonic() + step.timeout_s if step.timeout_s else float("inf")
         self.timed_out = self.hung = False
         self.heard = time.monotonic()
+        self.length = _length(watch.progress)
 
     def run(self) -> Ended:
         self.files.start()
@@ -219,11 +224,18 @@ class _Supervisor:
             self.ends_at, self.timed_out = float("inf"), True
             self._cut_off()
         if self.watch.silence_s and not self.hung and time.monotonic() > self.heard + self.watch.silence_s:
-            self.hung = True
-            self._cut_off()
-        if time.monotonic() > self.kill_at:
+            self._silent()
+        if time.monotonic() > self.kill_at or self.watch.in_vain():
             self._tell(signal.SIGKILL)
             self.kill_at = float("inf")
+
+    def _silent(self) -> None:
+        """It says nothing; unless another node did, it hangs."""
+        before, self.length = self.length, _length(self.watch.progress)
+        self.heard = time.monotonic()
+        if self.length == before:
+            self.hung = True
+            self._cut_off()
 
     def _cut_off(self) -> None:
         self.kill_at = min(self.kill_at, time.monotonic() + self.watch.grace_s)
@@ -265,6 +277,13 @@ class _Supervisor:
         if self.hung and not code:  # it tidied up, and called it a good end
             code = 128 + signal.SIGTERM
         return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out, hung=self.hung)
+
+
+def _length(path: str) -> int:
+    try:
+        return os.stat(path).st_size if path else 0
+    except OSError:
+        return 0
 
 
 def _fork_keeper(step: Step, environ: Mapping[str, str], pipes: RankPipes | None) -> tuple[int, int, int, int, int]:

@@ -18,6 +18,8 @@ from primus_core.runs.snapshot import part_of
 
 __all__ = ["Record"]
 
+_GOING = ("preparing", "started")
+
 
 class Record:
     """One run's directory, as far as this node writes it."""
@@ -29,7 +31,10 @@ class Record:
         # The outermost layer keeps the run's own; what it does not know, it finds in those of the nodes.
         self.own = f"nodes/{plan.distributed.node_rank}/" if plan.place.outer else self.part
         self.started = time.time()
+        self.attempt = 0
+        """Of the run's attempts, the one that this node joined; 0: nobody counts them."""
         self.attempts: list[dict[str, Any]] = []
+        """The starts of the worker, those of earlier jobs of this run included."""
         self.kept: dict[str, Any] = {}
         """What the metadata says of who submitted this job: the command line that the person typed, and when."""
 
@@ -51,22 +56,32 @@ class Record:
             os.makedirs(f"{self.directory}/{self.own}", exist_ok=True)
             os.makedirs(f"{self.directory}/logs", exist_ok=True)
             if self.plan.place.joined:
-                self.kept = _of_submitter(f"{self.directory}/{self.own}")
+                self._join()
             self.write(status="preparing")
         except OSError as error:
             raise unwritable(self.directory, error) from None
 
-    def begin_attempt(self) -> None:
-        """The worker starts."""
-        self.attempts.append({"started": time.time()})
+    def _join(self) -> None:
+        known = metadata(f"{self.directory}/{self.own}")
+        self.kept = {name: known[name] for name in ("command", "submitted") if "submitted" in known}
+        if self.plan.place.outer:
+            self.attempt = _attempts(metadata(self.directory))
+        else:
+            self.attempts = known.get("attempts") or []
 
-    def end_attempt(self, exit_code: int, last_step: int, what: str) -> None:
-        """It ended. Written with the run's end; until then, `events.jsonl` has it."""
-        known = {"ended": time.time(), "exit_code": exit_code, "last_step": last_step if last_step >= 0 else None}
-        self.attempts[-1] |= {**known, "what": what}
+    def goes_on(self) -> bool:
+        """Whether the attempt that this node joined still counts, as far as can be seen: whoever keeps the run's record
+        may have begun another one, or may have ended the run, where no signal reaches.
+        """
+        known = metadata(self.directory) if self.plan.place.outer else {}
+        return not known or (known.get("status") in _GOING and _attempts(known) == self.attempt)
 
     def write(self, **fields: Any) -> None:
-        """Write `metadata.json` with what is known of the run and these fields."""
+        """Write `metadata.json` with what is known of the run and these fields. That of a node in a later attempt is
+        somebody else's.
+        """
+        if self.plan.place.outer and _attempts(metadata(self.directory)) != self.attempt:
+            return
         plan, host, environ = self.plan, self.facts.host, self.facts.host.environ
         data = {
             "run_id": plan.place.run_id,
@@ -91,6 +106,13 @@ class Record:
         }
         write_atomically(f"{self.directory}/{self.own}metadata.json", json.dumps(data, indent=1))
 
+    def note(self, status: str = "started", **fields: Any) -> None:
+        """The same while the run goes on; where it cannot be written, it does so without."""
+        try:
+            self.write(status=status, **fields)
+        except OSError:
+            pass
+
     def end(self, status: str, exit_code: int, **fields: Any) -> str:
         """Record how it ended, with the last step; why that could not be written, or nothing."""
         rows = summary.read(f"{self.directory}/metrics.jsonl")
@@ -111,12 +133,12 @@ def unwritable(directory: str, error: OSError) -> MachineError:
     )
 
 
-def _of_submitter(folder: str) -> dict[str, Any]:
-    known = metadata(folder)
-    return {name: known[name] for name in ("command", "submitted") if "submitted" in known}
+def _attempts(known: Mapping[str, Any]) -> int:
+    return len(known.get("attempts") or ())
 
 
 def _job(environ: Mapping[str, str]) -> dict[str, str]:
     """The scheduler's numbers for what runs here; `primus stop` and a signal's way to the ranks need them."""
-    known = {"job_id": environ.get("SLURM_JOB_ID"), "step_id": environ.get("SLURM_STEP_ID")}
+    names = {"job_id": "SLURM_JOB_ID", "step_id": "SLURM_STEP_ID", "node": "SLURMD_NODENAME"}
+    known = {name: environ.get(variable) for name, variable in names.items()}
     return {name: value for name, value in known.items() if value}

@@ -11,7 +11,7 @@ import argparse
 from dataclasses import replace
 
 from primus_core import distributed, environment, variables
-from primus_core.arguments import Parser
+from primus_core.arguments import Parser, whole_number
 from primus_core.contracts import RuntimeCall, RuntimePlan
 from primus_core.facts import Facts
 from primus_core.plan import Distributed, Requirement, Step, Variable, Worker
@@ -63,7 +63,7 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
         numa.add_argument("--no-numa", dest="numa", action="store_false", help="let ranks run on any CPU (default)")
         parser.add_argument(
             "--max-restarts",
-            type=_count,
+            type=whole_number,
             default=0,
             metavar="N",
             help="start failed ranks again, until N times in a row bring no new step (default 0)",
@@ -112,12 +112,6 @@ def _seconds(text: str) -> float:
     if not 0 < value < 86400:
         raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds from 0 to 86400")
     return value
-
-
-def _count(text: str) -> int:
-    if not (text.isdecimal() and len(text) < 5):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 to 9999")
-    return int(text)
 
 
 def _environ(args: argparse.Namespace, facts: Facts) -> dict[str, str]:

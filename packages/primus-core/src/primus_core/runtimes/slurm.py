@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from primus_core import metadata, nodelist, variables
-from primus_core.arguments import Parser
+from primus_core.arguments import Parser, whole_number
 from primus_core.contracts import OuterCall, OuterPlan
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
@@ -29,6 +29,10 @@ SCRIPT = "submit.sh"
 UNKNOWN_HOST = "first-node-of-the-job"
 """Stands for the master's name in a plan that is made before Slurm has chosen nodes."""
 
+_WARNING_S = 60
+"""So long before the time limit a job that may be started again is told that it comes. Slurm may tell it a minute
+earlier still (`man sbatch`, --signal).
+"""
 _FIX = "run this where Slurm's commands are, or without Slurm: primus direct -- ..."
 _REFUSED = {
     "array": ("every element of an array would be the same run, in the same run directory", "submit them one by one"),
@@ -38,6 +42,8 @@ _REFUSED = {
 _REFUSALS = (1, 126, 127, 255)
 """Exit codes of srun and sbatch that are Slurm's, where no task has begun."""
 _TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-core", "ntasks-per-socket", "ntasks-per-tres")
+_OF_STEPS = frozenset({variables.OUTER, variables.RESTARTED})
+"""What only the nodes of a step shall find in their environment: the job script starts the layer that these name."""
 _ENVIRONMENT = {"time": "TIMELIMIT"}
 """Options whose variable (`SBATCH_PARTITION`, `SLURM_PARTITION`) has another name."""
 
@@ -65,6 +71,19 @@ All other flags are Slurm's own and go to srun or sbatch as they are. Defaults f
             action="store_true",
             help="with sbatch: show the job's log until its end, and return its exit code",
         )
+        parser.add_argument(
+            "--max-restarts",
+            type=whole_number,
+            metavar="N",
+            help="start failed nodes again, until N times in a row bring no new step (default: what direct says)",
+        )
+        parser.add_argument(
+            "--spare-nodes",
+            type=whole_number,
+            default=0,
+            metavar="K",
+            help="of the job's nodes, keep so many to stand in for those that fail (default 0)",
+        )
         parser.usage = "primus slurm [srun|sbatch] [Slurm's flags] -- [container ... --|direct ... --] <task>"
         parser.rest_to("flags", checked=False, split=_split)
 
@@ -84,7 +103,7 @@ All other flags are Slurm's own and go to srun or sbatch as they are. Defaults f
         return {
             **dict.fromkeys((name for name in environ if name.startswith("SLURM_")), ""),
             "SLURM_JOB_ID": job.get("SLURM_JOB_ID", "unknown"),
-            "SLURM_NNODES": str(nodes),
+            "SLURM_NNODES": str(_working(nodes, args, certain=certain)),
             "SLURM_NODEID": "0",
             "SLURM_LOCALID": "0",
             "SLURM_JOB_NODELIST": hosts if hosts and "/" not in hosts else UNKNOWN_HOST,
@@ -97,6 +116,7 @@ All other flags are Slurm's own and go to srun or sbatch as they are. Defaults f
         for name, (why, fix) in _REFUSED.items():
             if name in asked.flags.given:
                 raise RequestError(f"--{name} cannot be used here", why=why, fix=fix)
+        _require_job(call.args, asked)
         if call.args.command == "sbatch":
             return _sbatch(call, asked)
         if call.args.follow:
@@ -159,7 +179,9 @@ def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
     """One Primus on each node, which starts the node's ranks."""
     env = [f"{variable.name}={variable.value}" for variable in call.variables if not variable.secret]
     name = [] if asked.in_job or "jobid" in asked.told else asked.over([f"--job-name={_job_name(call.place)}"])
-    flags = [*name, *_shape(asked), *asked.defaults, *asked.flags.passed]
+    flags = [*name, *_shape(asked, call.args), *asked.defaults, *asked.flags.passed]
+    restarts, environ = _restarts(call), call.facts.environ
+    batch = asked.in_job and "SLURM_NODEID" in environ  # in the shell of `salloc` it is not set
     # By its whole path: `--export=NONE` leaves no PATH to look for it.
     words = ("/usr/bin/env", *env, call.facts.python, "-m", "primus_core", *call.inner)
     ends = (call.facts.python, "-m", "primus_core.launch.slurm_stop", call.place.directory)
@@ -170,19 +192,46 @@ def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
         kind="worker",
         stop=(*ends, "step", "TERM"),  # srun itself would kill the ranks at once
         cleanup=(*ends, "step" if asked.in_job or "jobid" in asked.told else "job"),  # where srun was killed
+        scheduler="slurm",
+        together=asked.told.get("kill-on-bad-exit", "0") != "0",
+        spares=call.args.spare_nodes,
+        requeue=("scontrol", "requeue", environ["SLURM_JOB_ID"]) if batch and restarts else (),
         refusals=_REFUSALS,
     )
-    return OuterPlan((*_folders(asked, call.facts), step), requires=(Requirement("command", "srun", _FIX),))
+    steps = (*_folders(asked, call.facts), step)
+    return OuterPlan(steps, requires=(Requirement("command", "srun", _FIX),), max_restarts=restarts)
 
 
-def _shape(asked: _Asked) -> list[str]:
+def _restarts(call: OuterCall) -> int:
+    return call.max_restarts if call.args.max_restarts is None else int(call.args.max_restarts)
+
+
+def _require_job(args: argparse.Namespace, asked: _Asked) -> None:
+    if args.spare_nodes and args.command == "srun" and not asked.in_job:
+        raise RequestError(
+            "--spare-nodes needs a job that outlives a failed node",
+            why="the job of a lone srun ends with it, and the next one gets other nodes anyway",
+            fix="primus slurm --spare-nodes ... sbatch ..., or the same within salloc",
+        )
+
+
+def _working(nodes: int, args: argparse.Namespace, *, certain: bool = True) -> int:
+    """Of the job's nodes, those that work: the others stand by."""
+    if certain and args.spare_nodes >= nodes:
+        raise RequestError(
+            f"--spare-nodes {args.spare_nodes} of {nodes} nodes leaves none to work", fix="ask for more: -N"
+        )
+    return max(nodes - int(args.spare_nodes), 1)
+
+
+def _shape(asked: _Asked, args: argparse.Namespace) -> list[str]:
     """One task on each node, whatever shape the allocation around it was asked for."""
     told, environ = asked.told, asked.environ
     if set(_TASKS) & told.keys():
         return []
     if not asked.in_job:
         return ["--ntasks-per-node=1"]
-    nodes = _nodes(told, environ)[0]
+    nodes = _working(_nodes(told, environ)[0], args)
     shape = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]  # srun would take them from the job's
     # Since 22.05 srun does not take this from the job's variables, and the ranks would share one CPU.
     cpus = environ.get("SLURM_CPUS_PER_TASK", "")
@@ -193,7 +242,8 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
     """The job script, and the command that submits it."""
     place = call.place
     log = f"--output={place.directory.replace('%', '%%')}/logs/slurm_%j.log"
-    flags = [*asked.over(["--parsable", f"--job-name={_job_name(place)}", log]), *asked.defaults]
+    own = ["--parsable", f"--job-name={_job_name(place)}", log, *_resilience(call)]
+    flags = [*asked.over(own), *asked.defaults]
     script = PlannedFile(SCRIPT, _script(call, moves="chdir" not in asked.told))
     argv = ("sbatch", *flags, *asked.flags.passed, f"{place.directory}/{SCRIPT}")
     submit = Step("sbatch", argv, call.facts.cwd, kind="submit", refusals=_REFUSALS)
@@ -203,7 +253,14 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
         (*_folders(asked, call.facts), submit, *follow),
         files=(script,),
         requires=(Requirement("command", "sbatch", _FIX),),
+        told=_OF_STEPS,
     )
+
+
+def _resilience(call: OuterCall) -> list[str]:
+    """The flags of a job that is to go on after a failure, a preemption, or its time limit."""
+    again = ["--requeue", "--open-mode=append", f"--signal=B:USR2@{_WARNING_S}"] if _restarts(call) else []
+    return again + (["--no-kill"] if call.args.spare_nodes else [])
 
 
 def _job_name(place: RunPlace) -> str:
@@ -212,28 +269,29 @@ def _job_name(place: RunPlace) -> str:
 
 def _script(call: OuterCall, *, moves: bool) -> str:
     """The job script. Its length does not depend on the number of nodes; nothing in it is secret."""
-    shown = [variable for variable in call.variables if variable.name != variables.OUTER and not variable.secret]
+    shown = [variable for variable in call.variables if variable.name not in _OF_STEPS and not variable.secret]
     joined = [f"export {variable.name}={shlex.quote(variable.value)}" for variable in shown]
-    words = (call.facts.python, "-m", "primus_core", *_in_job(call.inner))
+    words = (call.facts.python, "-m", "primus_core", *_in_job(call.inner, call.args))
     lines = (
         "#!/bin/bash",
         f"# Run {call.place.run_id}: what the job does, on its first node. It can be run by hand in an allocation.",
         f"# Written by Primus {metadata.version_of('primus-core')}.",
         *joined,
-        f"unset {variables.OUTER}  # what this starts keeps the run's metadata.json",
         *([f"cd -- {shlex.quote(call.facts.cwd)} || exit 3"] if moves else []),
         f"exec {shlex.join(words)}",
     )
     return "".join(f"{line}\n" for line in lines)
 
 
-def _in_job(inner: Sequence[str]) -> tuple[str, ...]:
+def _in_job(inner: Sequence[str], args: argparse.Namespace) -> tuple[str, ...]:
     """The inner command line, started on every node of the job."""
     front, rest = global_words(inner)
+    restarts = () if args.max_restarts is None else ("--max-restarts", str(args.max_restarts))
+    own = ("slurm", *restarts, *(("--spare-nodes", str(args.spare_nodes)) if args.spare_nodes else ()), "srun")
     if rest[0] != "replay":
-        return (*front, "slurm", "srun", "--", *rest)
+        return (*front, *own, "--", *rest)
     end = 3 if "--force" in rest[2:3] else 2  # `replay RUN` names the runtimes behind it
-    return (*front, *rest[:end], "slurm", "srun")
+    return (*front, *rest[:end], *own)
 
 
 def _folders(asked: _Asked, facts: Facts) -> tuple[Step, ...]:

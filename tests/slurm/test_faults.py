@@ -1,0 +1,309 @@
+"""Faults on a real cluster: the job ends everywhere, with the reason that was injected, or goes on when asked to."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.lab.slurm import Cluster
+from tests.slurm.conftest import wait_until
+
+STEPS = '''
+"""Trains on paper: rank 0 writes a step at a time, and each start goes on from the last one."""
+import os, pathlib, time
+from primus_core import register_task
+from primus_core.metrics import Metrics, append
+
+@register_task("steps", scope="rank")
+def steps(call):
+    "steps TOTAL SECONDS [FAIL_AT]: as many steps, each so long; each start fails behind that step."
+    run = pathlib.Path(call.run_dir)
+    total, seconds = int(call.words[0]), float(call.words[1])
+    fail = int(call.words[2]) if len(call.words) > 2 else 0
+    if "always" in call.words and call.rank == 1 and (run / "saved").exists():
+        raise ValueError("fails at once")
+    saved = run / "saved"
+    first = int(saved.read_text() or 0) + 1 if saved.exists() else 1
+    start = os.environ["TORCHELASTIC_RUN_ID"] + os.environ["MASTER_PORT"]
+    print("begins with", first, flush=True)
+    for step in range(first, total + 1):
+        time.sleep(seconds)
+        (run / f"at-{start}-{step}-{call.rank}").touch()
+        while len(list(run.glob(f"at-{start}-{step}-*"))) < call.world_size:  # a collective: it waits for all
+            time.sleep(0.02)
+        if call.rank == 0:
+            append(os.environ["PRIMUS_METRICS_FILE"], Metrics(step=step, steps=total, loss=1.0 / step))
+            saved.with_name("saving").write_text(str(step))
+            saved.with_name("saving").rename(saved)
+        print("did", step, flush=True)
+        if step == fail and call.rank == 1:
+            while int(saved.read_text()) < step:
+                time.sleep(0.02)
+            raise ValueError(f"fails behind step {step}")
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project with that task."""
+    (tmp_path / "primus.yaml").write_text("plugins: [./steps.py]\n")
+    (tmp_path / "steps.py").write_text(STEPS)
+    return tmp_path
+
+
+class Job:
+    """`primus slurm` at work, and its run."""
+
+    def __init__(self, words: list[str], folder: Path, environ: dict[str, str]) -> None:
+        self.folder = folder
+        command = [str(Path(sys.executable).with_name("primus")), "slurm", *words]
+        self.process = subprocess.Popen(
+            command, cwd=folder, env=environ, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    @property
+    def run(self) -> Path:
+        return (self.folder / "output" / "steps").resolve()
+
+    @property
+    def known(self) -> dict[str, Any]:
+        return dict(json.loads((self.run / "metadata.json").read_text()))
+
+    def node(self, rank: int) -> dict[str, Any]:
+        return dict(json.loads((self.run / f"nodes/{rank}/metadata.json").read_text()))
+
+    def step(self) -> int:
+        """The newest."""
+        try:
+            return int((self.run / "saved").read_text() or 0)
+        except OSError:
+            return 0
+
+    def ready(self, step: int = 2) -> Job:
+        """It has begun to train; its directory stays known when a later run takes the link."""
+        wait_until(lambda: self.step() >= step or self.process.poll() not in (None, 0), 60)
+        assert self.step() >= step, self.process.communicate()
+        return self
+
+    def end(self, seconds: float = 90) -> tuple[int, str]:
+        said = self.process.communicate(timeout=seconds)[1]
+        return self.process.returncode, said
+
+
+@pytest.fixture
+def start(clean_environ: dict[str, str], on_cluster: dict[str, str], folder: Path) -> Iterator[Any]:
+    """`start(*words)`: `primus slurm` with these words."""
+    begun: list[Job] = []
+
+    def started(*words: str) -> Job:
+        begun.append(Job(list(words), folder, {**clean_environ, **on_cluster}))
+        return begun[-1]
+
+    yield started
+    for job in begun:
+        if job.process.poll() is None:
+            job.process.kill()
+        job.process.communicate()
+
+
+def ranks_of(run: Path) -> list[int]:
+    """Processes of a run's ranks and of its Primus on the nodes."""
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _belongs(pid, run)]
+
+
+def _belongs(pid: int, run: Path) -> bool:
+    try:
+        return f"PRIMUS_RUN_DIR={run}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+def host_pid(node: str, module: str, run: Path) -> int:
+    """The process on a node that runs `module` for a run."""
+    for pid in ranks_of(run):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+        if module in words[1:4] and _host(pid) == node:
+            return pid
+    raise AssertionError(f"no {module} on {node}")
+
+
+def _host(pid: int) -> str:
+    words = ["nsenter", f"--uts=/proc/{pid}/ns/uts", "hostname"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def test_a_failed_rank_is_started_again_on_all_nodes_until_that_is_in_vain(start: Any, cluster: Cluster) -> None:
+    job = start("--max-restarts", "2", "srun", "-N2", "--", "steps", "4", "0.1", "2")
+    code, said = job.end()
+    assert code == 0, said
+    first, second = job.known["attempts"]
+    assert (first["exit_code"], first["last_step"], first["what"]) == (1, 2, "ValueError: fails behind step 2")
+    assert (second["exit_code"], second["last_step"]) == (0, 4)
+    assert job.known["status"] == "completed"
+    assert "attempt 1 ended" in said
+
+
+def test_a_crash_loop_on_two_nodes_stops_itself(start: Any) -> None:
+    job = start("--max-restarts", "2", "srun", "-N2", "--", "direct", "--", "steps", "4", "0.1", "1", "always")
+    code, said = job.end(120)
+    assert code == 1, said
+    assert "not started again: 2 attempts in a row brought no new step" in said
+    assert [attempt["last_step"] for attempt in job.known["attempts"]] == [1, 1, 1]
+    assert job.known["first_failure"] == {"rank": 1, "node_rank": 1, "what": "ValueError: fails at once"}
+
+
+def number_of(node: str) -> int:
+    return int(node.removeprefix("node"))
+
+
+@pytest.fixture
+def crash(cluster: Cluster) -> Iterator[Any]:
+    """`crash(node)` ends a node at once; it is back after the test."""
+    crashed: list[int] = []
+
+    def end(node: str) -> None:
+        crashed.append(number_of(node))
+        cluster.crash(number_of(node))
+
+    yield end
+    for number in crashed:
+        cluster.start_node(number)
+    wait_until(lambda: cluster.idle() == cluster.nodes, 60)
+
+
+def test_a_lost_node_is_named_and_the_run_ends(start: Any, crash: Any) -> None:
+    job = start("srun", "-N2", "--", "steps", "600", "0.3").ready()
+    lost = job.node(1)["host"]
+    crash(lost)
+    code, said = job.end()
+    assert code == 1, said
+    assert f"{lost} is lost" in said
+    assert job.known["status"] == "failed"
+    assert lost in job.known["first_failure"]["what"]
+    wait_until(lambda: not ranks_of(job.run), 40)
+
+
+def test_a_spare_node_stands_in_for_a_lost_one(start: Any, crash: Any) -> None:
+    words = ("--max-restarts", "1", "--spare-nodes", "1", "sbatch", "--follow", "-N3")
+    job = start(*words, "--", "steps", "60", "0.2").ready()
+    lost = job.node(1)["host"]
+    crash(lost)
+    code, said = job.end(150)
+    assert code == 0, said
+    first, second = job.known["attempts"]
+    assert first["lost_nodes"] == [lost]
+    assert lost in first["what"]
+    assert (second["exit_code"], second["last_step"]) == (0, 60)
+    assert {job.node(rank)["host"] for rank in (0, 1)} == {"node1", "node2", "node3", "node4"} - {lost, "node4"}
+    assert [json.loads(line)["step"] for line in (job.run / "metrics.jsonl").open()] == list(range(1, 61))
+
+
+@pytest.mark.parametrize(
+    ("module", "reason", "codes"),
+    [("primus_core.rank", "ended by SIGKILL", {137}), ("primus_core", "was killed", {1})],
+    ids=["rank", "supervisor"],
+)
+def test_what_is_killed_on_a_node_is_named(
+    start: Any, cluster: Cluster, module: str, reason: str, codes: set[int]
+) -> None:
+    job = start("srun", "-N2", "--", "steps", "600", "0.3").ready()
+    os.kill(host_pid(job.node(1)["host"], module, job.run), signal.SIGKILL)
+    code, said = job.end()
+    assert code in codes, said
+    assert reason in job.known["first_failure"]["what"], said
+    assert job.known["first_failure"]["node_rank"] == 1
+    wait_until(lambda: not ranks_of(job.run) and not cluster.jobs(), 40)
+
+
+@pytest.mark.parametrize("fault", ["slurmd", "link"])
+def test_a_node_that_slurm_loses_sight_of_ends_its_ranks_itself(start: Any, cluster: Cluster, fault: str) -> None:
+    job = start("srun", "-N2", "--", "steps", "600", "0.3").ready()
+    lost = job.node(1)["host"]
+    if fault == "slurmd":
+        cluster.kill_slurmd(number_of(lost))
+    else:
+        cluster.link(number_of(lost), up=False)
+    try:
+        code, said = job.end(120)
+        assert code == 1, said
+        assert f"{lost} is lost" in job.known["first_failure"]["what"], said
+        wait_until(lambda: not ranks_of(job.run), 60)
+    finally:
+        if fault == "slurmd":
+            cluster.crash(number_of(lost))
+            cluster.start_node(number_of(lost))
+        else:
+            cluster.link(number_of(lost), up=True)
+        wait_until(lambda: cluster.idle() == cluster.nodes, 60)
+
+
+def test_a_frozen_node_ends_the_run_where_hanging_is_noticed(start: Any, cluster: Cluster) -> None:
+    job = start(
+        "srun", "-N2", "--", "direct", "--hang-timeout", "5", "--grace-period", "2", "--", "steps", "600", "0.3"
+    )
+    lost = job.ready().node(1)["host"]
+    frozen = [pid for pid in ranks_of(job.run) if _host(pid) == lost]
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        code, said = job.end(120)
+    finally:
+        for pid in frozen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+    assert code == 1, said
+    assert job.known["first_failure"]["what"] == "hung: no rank said anything for 5 s", said
+    wait_until(lambda: not ranks_of(job.run) and not cluster.jobs(), 60)
+
+
+def completes(cluster: Cluster, known: Callable[[], dict[str, Any]], number: str) -> bool:
+    """Whether it has. Slurm would let a job that it put back into the queue wait for two minutes: here it does not."""
+    if cluster.job(number)["JobState"] == "PENDING":
+        cluster.run("scontrol", "update", f"JobId={number}", "StartTime=now", check=False)
+    return bool(known()["status"] == "completed")
+
+
+def test_a_preempted_job_goes_on_where_it_was(start: Any, cluster: Cluster) -> None:
+    job = start("sbatch", "--requeue", "--open-mode=append", "-N2", "--", "steps", "40", "0.3").ready()
+    assert job.end()[0] == 0
+    number = job.known["job_id"]
+    urgent = cluster.run(
+        "sbatch", "--parsable", "-N4", "-purgent", "--exclusive", "-o/dev/null", "--wrap=sleep 1"
+    ).strip()
+    wait_until(lambda: cluster.job(number)["JobState"] == "PENDING", 60)
+    wait_until(lambda: job.known["status"] == "submitted")
+    assert cluster.wait(urgent)["JobState"] == "COMPLETED"
+    wait_until(lambda: completes(cluster, lambda: job.known, number), 90)
+    first, second = job.known["attempts"]
+    assert first["what"] == "the job was preempted"
+    assert 2 <= first["last_step"] < second["last_step"] == 40
+    assert [json.loads(line)["step"] for line in (job.run / "metrics.jsonl").open()] == list(range(1, 41))
+    assert job.known["status"] == "completed"
+
+
+def test_a_job_that_runs_out_of_time_is_queued_again_where_restarts_are_wanted(start: Any, cluster: Cluster) -> None:
+    # Slurm looks at the clock every half minute; a warning 50 s before the end of a minute comes at once or then.
+    words = ("--max-restarts", "1", "sbatch", "-t1", "--signal=B:USR2@40", "-N2", "--", "steps", "90", "0.3")
+    job = start(*words).ready()
+    number = job.known["job_id"]
+    wait_until(lambda: job.known["status"] == "submitted", 90)
+    wait_until(lambda: completes(cluster, lambda: job.known, number), 150)
+    first, *_ = job.known["attempts"]
+    assert (first["what"], first["exit_code"]) == ("told by SIGUSR2 that its time ends", 140)
+    assert [json.loads(line)["step"] for line in (job.run / "metrics.jsonl").open()] == list(range(1, 91))
+
+
+def test_the_time_limit_of_a_job_is_the_reason_of_its_end(start: Any, cluster: Cluster) -> None:
+    job = start("srun", "-t1", "-N2", "--", "steps", "600", "0.3").ready()
+    code, said = job.end(150)
+    assert code == 143, said
+    assert job.known["status"] == "interrupted"
+    assert "time limit" in str(job.known["attempts"][0]["what"])

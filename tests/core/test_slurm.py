@@ -325,3 +325,56 @@ def test_a_step_is_ended_by_the_numbers_that_its_nodes_wrote_down(tmp_path: Path
         (run / "nodes" / node / "metadata.json").write_text(known, encoding="utf-8")
     assert stop_command(str(run), "step", "TERM") == ["scancel", "--signal=TERM", "7.3"]
     assert stop_command(str(run), "job") == ["scancel", "7"]
+
+
+def restarts(plan: dict[str, Any]) -> tuple[int, list[int]]:
+    """How often the outermost layer restarts, and those inside."""
+    return plan["max_restarts"], [hop["max_restarts"] for hop in plan["inner_plans"]]
+
+
+def test_restarts_are_those_of_the_outermost_layer_whoever_was_asked_for_them(primus: Run, project: Path) -> None:
+    task = ("--", "analyze", "topology")
+    assert restarts(plan_of(primus, project, "--max-restarts", "2", "-N2", *task))[0] == 2
+    assert restarts(plan_of(primus, project, "-N2", "--", "direct", "--max-restarts", "3", *task))[0] == 3
+    mixed = plan_of(primus, project, "--max-restarts=1", "-N2", "--", "direct", "--max-restarts", "3", *task)
+    assert restarts(mixed)[0] == 1
+    on_node = primus("direct", "--dry-run", "--json", "--max-restarts", "3", *task, cwd=project,
+                     env={"PRIMUS_RESTARTED_BY": "slurm"})  # fmt: skip
+    assert json.loads(on_node.stdout)["max_restarts"] == 0
+
+
+def test_several_nodes_that_nothing_holds_together_cannot_restart(primus: Run, project: Path) -> None:
+    environ = {"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "node-0"}
+    result = primus("direct", "--max-restarts", "3", "--", "analyze", "topology", cwd=project, env=environ)
+    assert result.returncode == 2
+    assert "primus slurm --max-restarts" in result.stderr
+
+
+def test_a_job_that_may_go_on_later_has_the_flags_for_it_and_the_persons_win(primus: Run, project: Path) -> None:
+    task = ("--", "analyze", "topology")
+    own = ["--requeue", "--open-mode=append", "--signal=B:USR2@60"]
+    assert not set(own) & set(flags(plan_of(primus, project, "sbatch", "-N2", *task)))
+    found = plan_of(primus, project, "--max-restarts", "2", "sbatch", "-N2", *task)
+    assert set(own) <= set(flags(found))
+    assert "primus_core slurm --max-restarts 2 srun -- direct" in found["files"][0]["text"]
+    words = ("--no-requeue", "--signal=USR1@120", "--open-mode", "truncate")
+    assert not set(own) & set(flags(plan_of(primus, project, "--max-restarts", "2", "sbatch", *words, *task)))
+
+
+def test_spare_nodes_are_of_the_jobs_and_do_not_work(primus: Run, project: Path) -> None:
+    task = ("--", "analyze", "topology")
+    plan = plan_of(primus, project, "--spare-nodes", "2", "sbatch", "-N", "8", *task)
+    assert "--no-kill" in flags(plan)
+    assert plan["distributed"]["nnodes"] == 6
+    environ = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "8", "SLURM_NODEID": "0", "SLURM_JOB_NODELIST": "n[1-8]"}
+    inside = plan_of(primus, project, "--spare-nodes", "2", "--max-restarts", "1", "srun", *task, env=environ)
+    assert "--nodes=6" in flags(inside)
+    assert (inside["steps"][-1]["spares"], inside["steps"][-1]["requeue"]) == (2, ["scontrol", "requeue", "7"])
+
+
+@pytest.mark.parametrize("words", [("--spare-nodes", "1", "srun", "-N2"), ("--spare-nodes", "2", "sbatch", "-N2")])
+def test_spare_nodes_that_cannot_be_are_refused(primus: Run, project: Path, words: tuple[str, ...]) -> None:
+    result = primus("slurm", *words, "--", "analyze", "topology", cwd=project)
+    assert result.returncode == 2
+    assert "--spare-nodes" in result.stderr
+    assert not (project / "output").exists()

@@ -92,7 +92,7 @@ def reached(folder: Path) -> int:
 def test_a_killed_rank_and_a_preemption_change_no_loss(
     primus: Run, on_cluster: dict[str, str], cluster: Cluster, experiment: Path
 ) -> None:
-    task = ("train", "pretrain", "--config", "exp.yaml", "training.steps=60", "checkpoint.interval=4")
+    task = ("train", "pretrain", "--config", "exp.yaml", "training.steps=40", "checkpoint.interval=4")
     whole = primus("direct", "--", *task, cwd=experiment, env={"GPUS_PER_NODE": "2"})
     assert whole.returncode == 0, whole.stderr
     uninterrupted = losses(experiment)
@@ -108,10 +108,11 @@ def test_a_killed_rank_and_a_preemption_change_no_loss(
     urgent = cluster.run("sbatch", "--parsable", "-N4", "-purgent", "--exclusive", "-o/dev/null", "--wrap=sleep 1")
     assert cluster.wait(urgent.strip(), 120)["JobState"] == "COMPLETED"
     wait_until(lambda: completes(cluster, lambda: known(experiment), job), 240)
-    first, second, third = known(experiment)["attempts"]
+    # Slurm may still end what it preempted when the job begins again so soon: then there is one attempt more.
+    first, second, *_, last = known(experiment)["attempts"]
     assert first["what"].startswith("ended by SIGKILL")
     assert second["what"] == "the job was preempted"
-    assert third["exit_code"] == 0
+    assert last["exit_code"] == 0
     by_step = {row["step"]: row["loss"] for row in map(json.loads, (run_of(experiment) / "metrics.jsonl").open())}
     assert [by_step[step] for step in sorted(by_step)] == pytest.approx(uninterrupted, rel=1e-5)
 

@@ -172,7 +172,7 @@ class Nodes:
         return self.job.get("JobState", "")
 
     def _lost(self, names: Sequence[str], nodes: Sequence[_Node]) -> Verdict:
-        """`names`: nodes that srun misses, and those that fell silent: where Slurm loses one, it kills the others' tasks."""
+        """`names`: nodes that srun misses, and those that fell silent. Where Slurm loses one, it kills all the tasks."""
         troubles = self._troubles(names)
         lost = [name for name in names if name in troubles] or list(names)
         rank = next((node.rank for node in nodes if node.name == lost[0]), -1)

@@ -52,6 +52,10 @@ class Verdict(NamedTuple):
     cancelled: bool = False
     """A person wanted its end."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """As the first failure in `metadata.json`."""
+        return {"rank": self.rank, "node_rank": self.node_rank, "what": self.what}
+
 
 class _Node(NamedTuple):
     rank: int
@@ -172,7 +176,7 @@ class Nodes:
         return self.job.get("JobState", "")
 
     def _lost(self, names: Sequence[str], nodes: Sequence[_Node]) -> Verdict:
-        """`names`: nodes that srun misses, and those that fell silent. Where Slurm loses one, it kills all the tasks."""
+        """`names`: what srun misses, and what fell silent. Where Slurm loses a node, it kills the tasks of all."""
         troubles = self._troubles(names)
         lost = [name for name in names if name in troubles] or list(names)
         rank = next((node.rank for node in nodes if node.name == lost[0]), -1)

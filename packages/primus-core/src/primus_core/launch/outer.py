@@ -6,9 +6,6 @@ import glob
 import json
 import os
 import signal
-import sys
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from primus_core import requirements
@@ -16,12 +13,11 @@ from primus_core.errors import MachineError, RequestError
 from primus_core.events import FILE, Events
 from primus_core.facts import Facts
 from primus_core.files import link_atomically, write_atomically
-from primus_core.launch.attempts import Attempts
 from primus_core.launch.attendance import held
-from primus_core.launch.nodes import Nodes, Verdict, run, set_aside
+from primus_core.launch.on_nodes import OnNodes, last_words, say, told_by
 from primus_core.launch.streams import Mask
 from primus_core.launch.supervise import Ended, Signals, Watch, supervise
-from primus_core.plan import Plan, Step
+from primus_core.plan import Plan
 from primus_core.runs import snapshot
 from primus_core.runs.record import Record
 from primus_core.runs.rundir import COMPLETED, short
@@ -32,8 +28,6 @@ __all__ = ["execute_outer"]
 
 _OF_NODES = ("gpu_model", "world_size", "first_failure", "job_id", "step_id")
 """What only the nodes know."""
-_WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
-"""With these a scheduler says that the job's time ends soon."""
 
 
 def execute_outer(plan: Plan, facts: Facts, *, debug: bool = False) -> int:  # the inner layer has it
@@ -62,12 +56,11 @@ class _Outer:
         self.main = submission or plan.steps[-1]
         self.submits = submission is not None
         self.job: dict[str, str] = {}
-        self.verdict = Verdict("")
-        self.requeued = False
         self.last_line = ""
         self.events = Events(
             f"{self.directory}/{FILE}", run=plan.place.run_id, node=plan.distributed.node_rank, host=facts.hostname
         )
+        self.on_nodes = OnNodes(plan, self.record, self.events, self.environ, log=self._log, watch=self._watch)
 
     def run(self) -> int:
         self.record.make()
@@ -81,8 +74,8 @@ class _Outer:
         self.events.emit("layer_started", layer=self.plan.runtime)
         ended = self._steps()
         self.events.emit("layer_ended", layer=self.plan.runtime, exit_code=ended.exit_code)
-        if self.requeued:
-            return self._left_to_queue(ended)
+        if self.on_nodes.requeued:
+            return ended.exit_code  # the run goes on when the job does
         return self._left_to_job(ended) if self.job else self._finish(ended)
 
     def _write_files(self) -> None:
@@ -100,7 +93,7 @@ class _Outer:
         ended = Ended(0)
         for step in self.plan.steps:
             if step.scheduler:
-                return self._attempts(step)
+                return self.on_nodes.run(step)
             with held(step.lock):
                 ended = supervise(step, self.environ, self._watch())
             if step.kind == "submit" and self.last_line.partition(";")[0].isdecimal():
@@ -109,73 +102,13 @@ class _Outer:
                 break
         return ended
 
-    def _attempts(self, step: Step) -> Ended:
-        """The step on all of its nodes, started again on them where that is wanted and was not in vain."""
-        attempts = Attempts(self.record, self.events, self.plan.max_restarts)
-        if why := attempts.in_vain:  # and the scheduler started the job again all the same
-            self.verdict = Verdict(f"not started again: {why}")
-            return Ended(1)
-        left_out: list[str] = []
-        while True:
-            set_aside(self.directory, len(attempts.made))
-            attempts.begin()
-            self.record.note()
-            ended, nodes = self._attempt(step, left_out)
-            self._judge(ended, nodes, attempts)
-            left_out += [name for name in self.verdict.lost if name not in left_out]
-            if not self._goes_on(step, ended, nodes, attempts, left_out):
-                return ended
-            _say(f"primus: note: {attempts.announce()}\n")
-            nodes.settle()
-
-    def _attempt(self, step: Step, left_out: Sequence[str]) -> tuple[Ended, Nodes]:
-        nodes = Nodes(
-            self.directory, self.environ, log=self._log, grace_s=self.plan.grace_period_s, together=step.together
-        )
-        if left_out and step.spares:
-            step = replace(step, argv=(step.argv[0], f"--exclude={','.join(left_out)}", *step.argv[1:]))
-        ended = supervise(step, self.environ, replace(self._watch(), in_vain=nodes.in_vain))
-        nodes.leave()
-        return ended, nodes
-
-    def _judge(self, ended: Ended, nodes: Nodes, attempts: Attempts) -> None:
-        """Find out why an attempt ended, and record it."""
-        found = nodes.verdict() if ended.exit_code else Verdict("")
-        if ended.signal and not found.by_others:
-            found = Verdict(_told(ended.signal), by_others=True)
-        self.verdict = found
-        warned = ended.signal in _WARNINGS
-        lost = {"lost_nodes": list(found.lost)} if found.lost else {}
-        code = found.exit_code or ended.exit_code
-        attempts.end(
-            code, found.what or (self._said() if code else ""), by_others=found.by_others and not warned, **lost
-        )
-        if found.what:
-            _say(f"primus: {self.plan.runtime}: attempt {len(attempts.made)} ended: {_where(found)}{found.what}\n")
-
-    def _goes_on(self, step: Step, ended: Ended, nodes: Nodes, attempts: Attempts, left_out: Sequence[str]) -> bool:
-        """Whether the step is started again. Where the whole job is, that is noted."""
-        if nodes.comes_again:
-            self.requeued = True
-        if ended.signal in _WARNINGS and step.requeue and not attempts.in_vain:
-            self.requeued = True
-        if self.requeued or not ended.exit_code or ended.signal or ended.not_started or self.verdict.cancelled:
-            return False
-        if not self.plan.max_restarts or not nodes.have_begun:
-            return False
-        spent = step.spares and len(left_out) > step.spares
-        why = f"no spare node is left for {', '.join(left_out)}" if spent else attempts.in_vain
-        if why:
-            _say(f"primus: note: not started again: {why}\n")
-        return not why
-
     def _submitted(self, number: str, cluster: str) -> None:
         """The scheduler has the run; from its beginning on its metadata is the job's."""
         self.job = {"job_id": number, **({"cluster": cluster} if cluster else {})}
         self.events.emit("submitted", **self.job)
         if self._is_ours():
             self.record.note("submitted", **self.job)
-        _say(f"primus: {self.plan.runtime}: submitted job {number}\n")
+        say(f"primus: {self.plan.runtime}: submitted job {number}\n")
 
     def _is_ours(self) -> bool:
         """Whether the job has not begun yet."""
@@ -185,18 +118,9 @@ class _Outer:
     def _left_to_job(self, ended: Ended) -> int:
         """Its record is the job's own, if the job ever began; who only watched and stops watching changes nothing."""
         if ended.signal:
-            _say(f"primus: job {self.job['job_id']} goes on; `scancel {self.job['job_id']}` ends it\n")
+            say(f"primus: job {self.job['job_id']} goes on; `scancel {self.job['job_id']}` ends it\n")
         elif ended.exit_code and self._is_ours():
             self.record.end("failed", ended.exit_code, **self.job)
-        return ended.exit_code
-
-    def _left_to_queue(self, ended: Ended) -> int:
-        """The job will begin again, and the run go on in it."""
-        self.events.emit("requeued", why=self.verdict.what)
-        self.record.note("submitted", job_id=self.environ.get("SLURM_JOB_ID", ""))
-        _say(f"primus: {self.plan.runtime}: the job waits in the queue again\n")
-        if ended.signal in _WARNINGS and self.main.requeue:
-            run(self.main.requeue, self.environ)  # which ends this process, too
         return ended.exit_code
 
     def _greet(self) -> None:
@@ -204,7 +128,7 @@ class _Outer:
         if place.link and not place.joined:
             link_atomically(os.path.basename(self.directory), place.link)
         said = f"primus: {self.plan.runtime}: {self.main.argv[0]}\n"
-        _say(said if place.joined else f"primus: run {short(self.directory)}\n{said}")
+        say(said if place.joined else f"primus: run {short(self.directory)}\n{said}")
 
     def _watch(self) -> Watch:
         return Watch(
@@ -222,7 +146,7 @@ class _Outer:
         self.last_line = line.decode("utf-8", "replace").strip() or self.last_line
 
     def _finish(self, ended: Ended) -> int:
-        code, verdict = ended.exit_code, self.verdict
+        code, verdict = ended.exit_code, self.on_nodes.verdict
         inside = self._inside()
         first = inside[0] if inside else {}
         known = {name: first[name] for name in _OF_NODES if name in first}
@@ -231,7 +155,7 @@ class _Outer:
             code = failed  # where one node failed, the scheduler ends the others, and reports those
         if code and verdict.what:
             code = verdict.exit_code or ended.exit_code
-            known["first_failure"] = {name: getattr(verdict, name) for name in ("rank", "node_rank", "what")}
+            known["first_failure"] = verdict.to_dict() if verdict.what != told_by(ended.signal) else None
         if status != "failed" or inside or verdict.what:
             self.record.end(status, code, **known)
             return code
@@ -241,7 +165,7 @@ class _Outer:
         """The step failed, and nothing inside has said anything."""
         code = ended.exit_code
         refused = bool(ended.not_started) or self.submits or code in self.main.refusals
-        what = ended.not_started or self._said() or f"ended with exit code {code} before it began the task"
+        what = ended.not_started or last_words(self._log) or f"ended with exit code {code} before it began the task"
         code = 3 if refused else code
         self.record.end("failed", code, first_failure={"rank": -1, "what": f"{self.plan.runtime}: {what}"})
         if refused:
@@ -276,21 +200,3 @@ class _Outer:
             return ""
         errors = [line for line in lines if "error" in line.lower()]
         return (errors or lines)[-1].removeprefix("primus: error: ")
-
-
-def _told(number: int) -> str:
-    name = signal.Signals(number).name
-    return f"told by {name} that its time ends" if number in _WARNINGS else f"told to end by {name}"
-
-
-def _where(verdict: Verdict) -> str:
-    rank = f"rank {verdict.rank} on " if verdict.rank >= 0 else ""
-    return f"{rank}node {verdict.node_rank}: " if verdict.node_rank >= 0 else ""
-
-
-def _say(text: str) -> None:
-    try:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-    except OSError:  # nobody reads any more; the run goes on
-        pass

@@ -113,7 +113,7 @@ def unwritable(directory: str, error: OSError) -> MachineError:
 
 def _of_submitter(folder: str) -> dict[str, Any]:
     known = metadata(folder)
-    return {name: known[name] for name in ("command", "submitted") if "submitted" in known}
+    return {name: known[name] for name in ("command", "submitted", "cluster") if "submitted" in known and name in known}
 
 
 def _job(environ: Mapping[str, str]) -> dict[str, str]:

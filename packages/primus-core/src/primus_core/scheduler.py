@@ -46,7 +46,7 @@ class Job(NamedTuple):
     """Why it waits: Resources, Priority, BeginTime, ..."""
     submitted: float | None = None
     command: str = ""
-    """The job script; of srun without one, what it starts."""
+    """The job script; of srun without one, what it starts; `(null)`: what a person typed."""
     log: str = ""
     exit_code: str = ""
     """`7:0`, or `0:15` with a signal."""
@@ -95,17 +95,16 @@ def ask(numbers: Iterable[str], environ: Mapping[str, str], cluster: str = "") -
 
 def _of_row(row: Sequence[str]) -> Job:
     number, state, reason, submitted, command = map(str.strip, row)
-    return Job(number, state, _told(reason), _moment(submitted), _told(command))
+    return Job(number, state, _told(reason), _moment(submitted), "" if command == "N/A" else command)
 
 
 def look(number: str, environ: Mapping[str, str], cluster: str = "") -> Job | None:
     """One job, with its log and exit code where scontrol is at hand; None: nobody answers."""
     said = run(["scontrol", *_on(cluster), "--oneliner", "show", "job", number], environ)
     if said and (known := fields(said.out)).get("JobState"):
-        names = ("Command", "StdOut", "ExitCode")
-        command, log, code = (_told(known.get(name, "")) for name in names)
+        command, log, code = (known.get(name, "") for name in ("Command", "StdOut", "ExitCode"))
         state, reason = known["JobState"].split(" ")[0], _told(known.get("Reason", ""))
-        return Job(number, state, reason, _moment(known.get("SubmitTime", "")), command, log, code)
+        return Job(number, state, reason, _moment(known.get("SubmitTime", "")), command, _told(log), code)
     if said and _UNKNOWN_JOB in said.errors:
         return Job(number, FORGOTTEN)
     if said is None and _is_here("scontrol", environ):  # a controller that keeps one waiting answers no other, too

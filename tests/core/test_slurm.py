@@ -242,6 +242,16 @@ def test_secrets_are_neither_in_the_script_nor_on_the_command_line(primus: Run, 
         assert "0123456789abcdef" not in result.stdout
 
 
+def test_a_secret_among_slurms_flags_is_refused(primus: Run, project: Path) -> None:
+    with (project / "primus.yaml").open("a", encoding="utf-8") as file:
+        file.write("slurm: {api-key: abcdefgh}\n")
+    for flags in ((), ("--hf-token=abcdefgh",)):
+        result = primus("slurm", "--dry-run", *flags, "--", "analyze", "topology", cwd=project)
+        assert result.returncode == 2
+        assert "holds a secret" in result.stderr
+        assert "abcdefgh" not in result.stdout + result.stderr
+
+
 def test_without_slurm_a_run_is_refused_and_nothing_is_made(primus: Run, project: Path, tmp_path: Path) -> None:
     bare = {"PATH": str(tmp_path / "nothing")}
     for command in ("srun", "sbatch"):

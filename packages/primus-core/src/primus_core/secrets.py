@@ -237,7 +237,7 @@ def redact_words(words: Iterable[str], values: Iterable[str] = ()) -> tuple[str,
     )
 
 
-def refuse_secrets(words: Iterable[str]) -> None:
+def refuse_secrets(words: Iterable[str], fix: str = "") -> None:
     """The rule for the words of every task: everybody on a machine can read them, and they are saved with the run.
 
     Raises:
@@ -249,7 +249,8 @@ def refuse_secrets(words: Iterable[str]) -> None:
 
             raise RequestError(
                 f"'{name}' holds a secret, which a command line would show to everybody on this machine",
-                fix=f"export it for the task to read; `train` also takes {name}='${{NAME}}' with the variable's name",
+                fix=fix
+                or f"export it for the task to read; `train` also takes {name}='${{NAME}}' with the variable's name",
             )
 
 

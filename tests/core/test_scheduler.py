@@ -225,6 +225,18 @@ def test_a_job_that_cannot_be_told_from_another_is_not_ended(primus: Primus, tmp
     assert not (fake / "scancel.asked").exists()
 
 
+@pytest.mark.parametrize("number", ["--user=root", "7,8", "7 8", "", "1;2", 7, None])
+def test_nothing_but_a_number_reaches_slurm(number: Any, primus: Primus, tmp_path: Path) -> None:
+    fake = tmp_path / "fake"
+    submitted(tmp_path / "output", "a_2026_01_01_000000", number)
+    squeue(fake)
+    program(fake, "scancel", 'echo "$@" >> "$0.asked"')
+    assert states(primus, fake) == {"a": "submitted"}
+    assert primus("stop", "a", env=found_in(fake)).returncode == 3
+    assert asked(fake) == []
+    assert not (fake / "scancel.asked").exists()
+
+
 def test_a_job_is_of_its_run_by_its_script_and_without_one_by_its_time() -> None:
     script = {"submitted": 100.0, "run_id": "a_2026_01_01_000000"}
     assert Job("7", "RUNNING", command="/moved/a_2026_01_01_000000/submit.sh", submitted=9e9).is_of(script)

@@ -181,6 +181,22 @@ def test_a_controller_that_is_stopped_hangs_nothing(site: Site) -> None:
     wait_until(lambda: site.shown()["status"] == "pending", 60)
 
 
+@pytest.mark.parametrize("lacking", [("scontrol",), ("scontrol", "squeue")])
+def test_following_a_submission_needs_no_command_that_a_site_may_lack(
+    lacking: tuple[str, ...], site: Site, tmp_path: Path
+) -> None:
+    lame = tmp_path / "lame"
+    lame.mkdir()
+    for name in lacking:
+        (lame / name).write_text("#!/bin/sh\nexit 127\n")
+        (lame / name).chmod(0o755)
+    path = f"{lame}:{site.environ['PATH']}"
+    done = site("slurm", "sbatch", "--follow", "-N2", "--", "ranks", "exit", "7", "1", PATH=path)
+    assert done.returncode == 7, done.stderr
+    assert "rank 0 of 2 on node" in done.stdout
+    assert ("Slurm does not answer" in done.stderr) == (len(lacking) == 2)
+
+
 def test_logs_wait_for_a_job_and_end_with_it(site: Site, start: Start) -> None:
     job = site.submit("-N2", LATER, "--", "ranks", "exit", "7", "1")
     refused = site("logs", "latest")

@@ -118,10 +118,11 @@ class _Run:
 
 def _what_for(stands: Standing) -> str:
     """What a run that has not begun waits for."""
-    number = stands.job.number if stands.job else stands.known.get("job_id")
-    if not stands.job:
-        return f"job {number}: it was submitted, and Slurm does not say here how it stands"
-    return f"job {number}: {stands.state}" + (f" ({stands.job.reason})" if stands.job.reason else "")
+    job = stands.job
+    if not job:
+        name = f"job {stands.known['job_id']}" if stands.known.get("job_id") else "its job"
+        return f"{name}: it was submitted, and Slurm does not say here how it stands"
+    return f"job {job.number}: {stands.state}" + (f" ({job.reason})" if job.reason else "")
 
 
 class _Launch:

@@ -70,7 +70,7 @@ class _Target(Protocol):
     """What is to be ended: a process, or a job."""
 
     def goes_on(self) -> bool:
-        """Whether it does. It is told to end here."""
+        """Whether it does. It is told to end, if that has not been done."""
 
     def name(self) -> str:
         """What it is, and how it stands."""
@@ -115,6 +115,10 @@ def _target(directory: str, stands: Standing, host: HostRoot) -> _Target:
 
 def _out_of_reach(directory: str, stands: Standing, host: HostRoot) -> MachineError:
     where, number = stands.known.get("host"), stands.known.get("job_id")
+    if stands.state == "submitted" and not number:
+        return MachineError(
+            f"{directory} was submitted, and nobody said as which job", fix="look for it with squeue; then scancel"
+        )
     if stands.state == "submitted":
         return MachineError(
             f"{directory} was submitted as job {number}, and Slurm does not answer here",
@@ -202,15 +206,16 @@ class _Step(_Job):
 
     def __init__(self, directory: str, job: Job, host: HostRoot, step: str) -> None:
         super().__init__(directory, job, host)
-        self.step = step
+        self.step, self.there = step, True
 
     def _look(self) -> None:
-        if not self.told:
-            self.told.add("RUNNING")
+        self.there = scheduler.has_step(self.step, self.host.environ, _cluster(self.directory))
+        if self.there and not self.told:
+            self.told.add(self.job.state)
             self._cancel(self.step, ("--signal=TERM",))
 
     def _is_there(self) -> bool:
-        return scheduler.has_step(self.step, self.host.environ, _cluster(self.directory))
+        return self.there
 
     def name(self) -> str:
         return f"step {self.step}"
@@ -220,7 +225,7 @@ class _Step(_Job):
 
 
 def _cluster(directory: str) -> str:
-    return str(metadata(directory).get("cluster", ""))
+    return str(metadata(directory).get("cluster") or "")
 
 
 def _say_so(directory: str) -> None:
@@ -228,4 +233,7 @@ def _say_so(directory: str) -> None:
     known = metadata(directory)
     if known.get("status") in ("submitted", "preparing", "started"):
         ended = {**known, "status": "interrupted", "ended": time.time()}
-        write_atomically(f"{directory}/metadata.json", json.dumps(ended, indent=1))
+        try:
+            write_atomically(f"{directory}/metadata.json", json.dumps(ended, indent=1))
+        except OSError as error:  # an operator ended somebody's job
+            sys.stderr.write(f"primus: note: its metadata.json could not be written: {error.strerror}\n")

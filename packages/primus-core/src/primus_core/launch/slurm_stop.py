@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -19,8 +20,9 @@ def step_of(run_dir: str) -> str:
     """`job.step` of a run's ranks, as its nodes wrote it down; empty: no node has begun yet."""
     for path in sorted(glob.glob(f"{glob.escape(run_dir)}/nodes/*")):
         known = metadata(path)
-        if known.get("job_id") and known.get("step_id"):
-            return f"{known['job_id']}.{known['step_id']}"
+        step = f"{known.get('job_id')}.{known.get('step_id')}"
+        if re.fullmatch(r"[0-9]+\.[0-9]+", step):
+            return step
     return ""
 
 

@@ -84,7 +84,7 @@ def _key(known: Mapping[str, Any], directory: str, host: HostRoot) -> tuple[str,
 def _job_of(known: Mapping[str, Any], directory: str, state: str) -> str:
     """The number of the job that can tell how the run stands; empty: there is none."""
     if state in ("submitted", "started", "lost", "incomplete") or (state in _BEGAN_AGAIN and known.get("submitted")):
-        return _text(known.get("job_id")) or _job_of_nodes(known, directory)
+        return _number(known) or _job_of_nodes(known, directory)
     return _job_of_nodes(known, directory) if state == "running" and not known.get("job_id") else ""
 
 
@@ -93,7 +93,7 @@ def _job_of_nodes(known: Mapping[str, Any], directory: str) -> str:
     if known.get("runtime") != "slurm":
         return ""
     for path in sorted(glob.glob(f"{glob.escape(directory)}/nodes/*")):
-        if number := _text(metadata(path).get("job_id")):
+        if number := _number(metadata(path)):
             return number
     try:
         with open(f"{directory}/logs/slurm.log", encoding="utf-8", errors="replace") as file:
@@ -116,6 +116,12 @@ def refined(state: str, known: Mapping[str, Any], job: Job) -> str:
     if job.state == scheduler.FORGOTTEN or not known.get("submitted"):
         return "incomplete" if state == "incomplete" else "lost"
     return _OVER.get(job.state, "failed")
+
+
+def _number(known: Mapping[str, Any]) -> str:
+    """The job's number; nothing that a damaged file has in its place reaches a command line."""
+    number = _text(known.get("job_id"))
+    return number if re.fullmatch("[0-9]+", number) else ""
 
 
 def _text(value: Any) -> str:

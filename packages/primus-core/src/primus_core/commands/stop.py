@@ -192,7 +192,9 @@ class _Job:
         why = scheduler.cancel(target, flags, self.host.environ, _cluster(self.directory))
         self.job = standing(self.directory, self.host).job or self.job
         if why and self._is_there():
-            raise MachineError(f"{self.name()} of {self.directory} could not be ended", why=why)
+            raise MachineError(
+                f"{self.name()} of {self.directory} could not be ended", why=why, fix=f"by hand: {self.by_force()}"
+            )
 
     def name(self) -> str:
         return f"job {self.job.number} ({self.job.state})"

@@ -74,6 +74,8 @@ def test_the_list_as_json_has_stable_names(primus: Primus, output: Path) -> None
             "last_loss": None,
             "parent": "small_2026_11_20_000000",
             "host": "node1",
+            "job_id": "",
+            "reason": "",
         }
     ]
 
@@ -275,7 +277,8 @@ def test_a_view_as_json_has_the_same(primus: Primus, output: Path) -> None:
     assert data["snapshot"] == {"whole": True, "problem": "", "why": ""}
     assert [v["name"] for v in data["environment"]] == ["OMP_NUM_THREADS"]
     assert list(data) == [
-        *("run_id", "directory", "status", "exit_code", "command", "task", "runtime", "framework", "model"),
+        *("run_id", "directory", "status", "reason", "exit_code", "job_id", "cluster", "scheduler"),
+        *("command", "task", "runtime", "framework", "model"),
         *("primus_version", "host", "user", "cwd", "started", "ended", "duration_s", "parent", "gpu_model", "nnodes"),
         *("gpus_per_node", "world_size", "code", "environment", "configs", "metrics", "first_failure", "snapshot"),
     ]

@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import Run
 
-from primus_core.launch.slurm_follow import exit_code, fields
+from primus_core.launch.slurm_follow import exit_code
 from primus_core.launch.slurm_stop import command as stop_command
 from primus_core.runtimes.slurm_flags import Options
+from primus_core.scheduler import Job, fields
 
 NASTY = ["a b", "it's", '"double"', "$(touch x)", "`touch x`", "*", "a;b|c&d", "\\", "é", "-N9", "--nodes=9", "#x"]
 ENV = "/usr/bin/env"
@@ -241,6 +242,16 @@ def test_secrets_are_neither_in_the_script_nor_on_the_command_line(primus: Run, 
         assert "0123456789abcdef" not in result.stdout
 
 
+def test_a_secret_among_slurms_flags_is_refused(primus: Run, project: Path) -> None:
+    with (project / "primus.yaml").open("a", encoding="utf-8") as file:
+        file.write("slurm: {api-key: abcdefgh}\n")
+    for flags in ((), ("--hf-token=abcdefgh",)):
+        result = primus("slurm", "--dry-run", *flags, "--", "analyze", "topology", cwd=project)
+        assert result.returncode == 2
+        assert "holds a secret" in result.stderr
+        assert "abcdefgh" not in result.stdout + result.stderr
+
+
 def test_without_slurm_a_run_is_refused_and_nothing_is_made(primus: Run, project: Path, tmp_path: Path) -> None:
     bare = {"PATH": str(tmp_path / "nothing")}
     for command in ("srun", "sbatch"):
@@ -279,10 +290,15 @@ def test_what_scontrol_says_of_a_job_is_understood_with_blanks_in_names() -> Non
     said = fields("JobId=7 JobName=x y UserId=me(1) ExitCode=0:15 Socks/Node=* StdOut=/a b/log=1.txt Power=")
     assert said == {"JobId": "7", "JobName": "x y", "UserId": "me(1)", "ExitCode": "0:15", "Socks/Node": "*",
                     "StdOut": "/a b/log=1.txt", "Power": ""}  # fmt: skip
-    assert exit_code(said, {}) == 143
-    assert exit_code(said, {"status": "failed", "exit_code": 7}) == 7
-    assert exit_code({"JobState": "TIMEOUT", "ExitCode": "0:0"}, {"status": "started"}) == 1
-    assert exit_code({"JobState": "COMPLETED", "ExitCode": "0:0"}, {}) == 0
+
+
+def test_the_exit_code_of_a_job_is_the_runs_own_or_what_slurm_saw() -> None:
+    killed = Job("7", "FAILED", exit_code="0:15")
+    assert exit_code(killed, {}) == 143
+    assert exit_code(killed, {"status": "failed", "exit_code": 7}) == 7
+    assert exit_code(Job("7", "TIMEOUT", exit_code="0:0"), {"status": "started"}) == 1
+    assert exit_code(Job("7", "FORGOTTEN"), {"status": "started"}) == 1, "nobody says that it went well"
+    assert exit_code(Job("7", "COMPLETED", exit_code="0:0"), {}) == 0
 
 
 def test_a_node_rank_of_the_submit_host_is_refused(primus: Run, project: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import Run
+from tests.core.run_directories import make
 
 from primus_core.arguments import Parser, parse_segment
 from primus_core.config.document import Document
@@ -330,6 +331,40 @@ def test_config_system_checks_every_runtimes_options_and_shows_no_secret(primus:
     assert result.returncode == 0
     assert "HF_TOKEN=<secret>" in result.stdout
     assert "abcdefgh" not in result.stdout
+
+
+@pytest.mark.parametrize("flag", ["hf-token: abcdefgh", "api_key: [abcdefgh]", "comment: https://me:abcdefgh@host/x"])
+def test_a_flag_that_is_passed_on_is_shown_without_its_secret(flag: str, primus: Run, tmp_path: Path) -> None:
+    write(tmp_path / "primus.yaml", f"slurm: {{partition: gpu, {flag}}}\n")
+    write(tmp_path / "more.yaml", "slurm: {hf-token: other}\n")
+    for words in (["config", "system"], ["config", "system", "--json"], ["--config", "more.yaml", "config", "system"]):
+        result = primus(*words)
+        assert result.returncode == 0, result.stderr
+        assert "gpu" in result.stdout
+        assert "<secret>" in result.stdout
+        assert "abcdefgh" not in result.stdout
+        assert "other" not in result.stdout.replace("the others", "")
+
+
+def test_global_options_go_before_a_management_command_that_can_use_them(primus: Run, tmp_path: Path) -> None:
+    write(tmp_path / "more.yaml", "workspace: there\n")
+    assert f"{tmp_path}/there" in primus("--config", "more.yaml", "config", "system").stdout
+    assert primus("--config=nothing.yaml", "config", "system").returncode == 2
+    assert primus("--debug", "plugins").returncode == 0
+    wrong = primus("--config", "more.yaml", "plugins", "--json")
+    assert wrong.returncode == 2
+    assert "--config goes before a runtime, and 'plugins' is none" in wrong.stderr
+    assert "fix: leave it out: primus plugins --json" in wrong.stderr
+    assert "there is no run 'x'" in primus("--debug", "--config", "more.yaml", "replay", "x").stderr
+
+
+def test_runs_are_where_the_system_config_says(primus: Run, tmp_path: Path) -> None:
+    make(tmp_path / "there", "a_2026_01_01_000000")
+    write(tmp_path / "primus.yaml", "workspace: there\n")
+    assert "a_2026_01_01_000000" in primus("runs", "list").stdout
+    assert primus("runs", "path", "a").stdout == f"{tmp_path}/there/a_2026_01_01_000000\n"
+    assert "it is completed" in primus("stop", "latest").stderr
+    assert primus("runs", "path", "a", "--workspace", "here").returncode == 2
 
 
 LEAKY = {

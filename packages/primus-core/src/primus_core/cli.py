@@ -105,6 +105,26 @@ def _management(name: str, words: list[str]) -> int:
     return int(module.run(words))
 
 
+def _behind_globals(words: list[str]) -> "int | None":
+    """`primus --config FILE config system`: a management command behind global options; None: it is none."""
+    from primus_core.errors import RequestError
+    from primus_core.request import global_words
+
+    front, rest = global_words(words)
+    if not rest or rest[0] not in MANAGEMENT:
+        return None
+    _hide_secrets(words, len(words))
+    if rest[0] in _WITH_GLOBALS:
+        return _management(rest[0], [*front, *rest[1:]])
+    if wrong := next((word for word in front if word != "--debug"), ""):
+        raise RequestError(
+            f"{wrong} goes before a runtime, and '{rest[0]}' is none",
+            why=f"`primus {rest[0]}` starts nothing, and reads ./primus.yaml and ~/.primus.yaml only",
+            fix=f"leave it out: primus {' '.join(rest)}",
+        )
+    return _management(rest[0], list(rest[1:]))
+
+
 def _complete(words: list[str]) -> int:
     from primus_core.completion import answer
 
@@ -113,6 +133,8 @@ def _complete(words: list[str]) -> int:
 
 MANAGEMENT = ("plugins", "completion", "env", "runs", "logs", "stop", "replay", "config", "hooks")
 """Commands that need no runtime: modules of `primus_core.commands`."""
+_WITH_GLOBALS = ("config", "replay")
+"""Of them, those that take `--config`, `--debug` and `--dry-run` in front, as a runtime does."""
 
 
 def _request(words: list[str]) -> int:
@@ -121,6 +143,8 @@ def _request(words: list[str]) -> int:
     from primus_core.host import HostRoot
     from primus_core.plugins import Catalogue
 
+    if (code := _behind_globals(words)) is not None:
+        return code
     host = HostRoot()
     catalogue = Catalogue.here(host, request.config_of(words))
     try:

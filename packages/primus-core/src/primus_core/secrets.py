@@ -23,6 +23,7 @@ __all__ = [
     "secret_values",
     "spelt",
     "values_in",
+    "without_secrets",
 ]
 
 # A value may be a secret by its shape: Hugging Face, GitHub, GitLab, OpenAI/Anthropic, Slack, AWS, JWT.
@@ -236,7 +237,7 @@ def redact_words(words: Iterable[str], values: Iterable[str] = ()) -> tuple[str,
     )
 
 
-def refuse_secrets(words: Iterable[str]) -> None:
+def refuse_secrets(words: Iterable[str], fix: str = "") -> None:
     """The rule for the words of every task: everybody on a machine can read them, and they are saved with the run.
 
     Raises:
@@ -248,20 +249,22 @@ def refuse_secrets(words: Iterable[str]) -> None:
 
             raise RequestError(
                 f"'{name}' holds a secret, which a command line would show to everybody on this machine",
-                fix=f"export it for the task to read; `train` also takes {name}='${{NAME}}' with the variable's name",
+                fix=fix
+                or f"export it for the task to read; `train` also takes {name}='${{NAME}}' with the variable's name",
             )
 
 
 def quoted(value: Any, key: str = "") -> str:
     """What an error about a config's `key` may quote of its value."""
-    return repr(_without_secrets(value, key))
+    return repr(without_secrets(value, key))
 
 
-def _without_secrets(value: Any, key: str) -> Any:
+def without_secrets(value: Any, key: str) -> Any:
+    """A config's value as it may be shown: `key` may say that it is secret, and so may what it looks like."""
     if isinstance(value, Mapping):
-        return {name: _without_secrets(below, str(name)) for name, below in value.items()}
+        return {name: without_secrets(below, str(name)) for name, below in value.items()}
     if isinstance(value, list):
-        return [_without_secrets(item, key) for item in value]
+        return [without_secrets(item, key) for item in value]
     if key and value and not isinstance(value, bool) and (is_secret_key(key) or is_secret_name(key)):
         return SECRET
     return redact_text(redact_words((value,))[0]) if isinstance(value, str) else value

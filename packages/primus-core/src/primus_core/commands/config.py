@@ -13,7 +13,8 @@ from primus_core.config import system as system_config
 from primus_core.config.system import Layer, Setting, SystemConfig
 from primus_core.host import HostRoot
 from primus_core.plugins import Catalogue
-from primus_core.secrets import redact, redact_words, secret_values
+from primus_core.request import config_of, global_words
+from primus_core.secrets import redact, secret_values, without_secrets
 
 __all__ = ["parser", "run"]
 
@@ -36,9 +37,9 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     """Show the merged settings; everything that a launch would refuse in them is refused here."""
-    args = parse_segment(parser(), words)
+    args = parse_segment(parser(), global_words(words)[1])
     host = HostRoot()
-    config = system_config.load(host, args.config)
+    config = system_config.load(host, args.config or config_of(words))
     _check_options(config)
     text = _as_json(config) if args.json else _as_text(config)
     sys.stdout.write(redact(text, secret_values(host.environ)))
@@ -78,16 +79,11 @@ def _as_text(config: SystemConfig) -> str:
 
 
 def _settings(config: SystemConfig) -> Iterator[Setting]:
-    """The settings, safe to show: `env: [HF_TOKEN=...]` may hold a secret."""
+    """The settings, safe to show: `env: [HF_TOKEN=...]` may hold a secret, and so may a flag that is passed on."""
     for setting in config.settings():
-        overrode = tuple((_safe(value), origin) for value, origin in setting.overrode)
-        yield setting._replace(value=_safe(setting.value), overrode=overrode)
-
-
-def _safe(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_safe(item) for item in value]
-    return redact_words((value,))[0] if isinstance(value, str) else value
+        name = setting.key.rpartition(".")[2]
+        overrode = tuple((without_secrets(value, name), origin) for value, origin in setting.overrode)
+        yield setting._replace(value=without_secrets(setting.value, name), overrode=overrode)
 
 
 def _layers(config: SystemConfig) -> list[Layer]:

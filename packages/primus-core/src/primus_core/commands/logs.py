@@ -5,21 +5,24 @@ from __future__ import annotations
 import glob
 import os
 import re
+import select
 import sys
 import time
 from argparse import ArgumentTypeError
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import RequestError
 from primus_core.host import HostRoot
-from primus_core.runs.listing import resolve
+from primus_core.runs.listing import resolve, workspace
 from primus_core.runs.saved import GOING, state
+from primus_core.runs.standing import Standing, standing
 
 __all__ = ["parser", "run"]
 
-_WORKSPACE = "output"
 _POLL_S = 0.3
+_ASK_S = (1.0, 10.0)
+"""The first pause between two questions to a scheduler, and the longest."""
 _PIECE = 1 << 20
 _EPILOG = """examples:
   primus logs latest --follow
@@ -36,9 +39,11 @@ def parser() -> Parser:
     parser.add_argument("run", metavar="RUN", help="a path, a run's or an experiment's name, or latest")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--rank", type=_ranks, default=(0,), metavar="N|N-M,...", help="global ranks (default: 0)")
-    which.add_argument("--launch", action="store_true", help="what hooks, preparation and the launcher print, instead")
+    which.add_argument("--launch", action="store_true", help="what hooks, preparation, launcher and job print, instead")
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the run has ended")
-    parser.add_argument("--workspace", metavar="DIR", help=f"where runs are kept (default: {_WORKSPACE})")
+    parser.add_argument(
+        "--workspace", metavar="DIR", help="where runs are kept (default: that of primus.yaml, or output)"
+    )
     return parser
 
 
@@ -56,36 +61,113 @@ def run(words: Sequence[str]) -> int:
     """Print the logs."""
     args = parse_segment(parser(), words)
     host = HostRoot()
-    directory = resolve(args.run, args.workspace or _WORKSPACE, host)
-    tails = _launch(directory) if args.launch else _of_ranks(directory, args.rank, wait=args.follow)
+    directory = resolve(args.run, workspace(args.workspace, host), host)
+    logs = _Launch(directory) if args.launch else _Ranks(directory, args.rank)
+    if not args.follow:
+        logs.require(host)
+    run = _Run(directory, host)
     while True:
-        going = args.follow and state(directory, host) in GOING  # asked first: what comes after it is read once more
-        said = [tail.show() for tail in tails]
+        going = args.follow and run.goes_on()  # asked first: what comes after it is read once more
+        said = [tail.show() for tail in logs.tails()]
         if not going and not any(said):
             break
         sys.stdout.flush()
         if going and not any(said):
-            time.sleep(_POLL_S)
+            _pause()
     return 0
 
 
-def _launch(directory: str) -> list[_Tail]:
-    paths = sorted(glob.glob(f"{glob.escape(directory)}/logs/launch.log"))
-    paths += sorted(glob.glob(f"{glob.escape(directory)}/nodes/*/logs/launch.log"))
-    names = [os.path.relpath(path, directory) for path in paths]
-    return [_Tail(path, f"[{name}] " if len(paths) > 1 else "") for path, name in zip(paths, names, strict=True)]
+def _pause() -> None:
+    """Wait a moment, unless nobody reads any more: a silent run would keep us here."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    poll.poll(int(_POLL_S * 1000))
+    if poll.poll(0):
+        raise BrokenPipeError
 
 
-def _of_ranks(directory: str, ranks: Sequence[int], *, wait: bool) -> list[_Tail]:
-    tails = [_Tail(f"{directory}/logs/rank_{rank}.log", f"[rank{rank}] " if len(ranks) > 1 else "") for rank in ranks]
-    missing = [rank for rank, tail in zip(ranks, tails, strict=True) if not os.path.exists(tail.path)]
-    if missing and not wait:
-        known = sorted(_known_ranks(directory))
-        has = f"it has {_spans(known)}" if known else "no rank of it has begun"
-        raise RequestError(
-            f"there is no log of rank {missing[0]} in {directory}", why=has, fix="name one of them, or see --launch"
-        )
-    return tails
+class _Run:
+    """Whether the run goes on, as far as it says so itself, and where it does not, its scheduler."""
+
+    def __init__(self, directory: str, host: HostRoot) -> None:
+        self.directory, self.host = directory, host
+        self.stands: Standing | None = None
+        self.said, self.pause_s, self.ask_at = "", _ASK_S[0], 0.0
+        self.waited = False
+
+    def goes_on(self) -> bool:
+        said = state(self.directory, self.host)
+        if said in ("running", "completed"):
+            return said == "running"
+        now = time.monotonic()
+        if now >= self.ask_at or said != self.said or not self.stands:
+            self.stands = standing(self.directory, self.host)
+            self.pause_s = min(self.pause_s * 1.5, _ASK_S[1]) if said in GOING and said == self.said else _ASK_S[0]
+            self.said, self.ask_at = said, now + self.pause_s
+            self._say_it_waits(self.stands)
+        stands, known, job = self.stands
+        # A job whose run has failed may be put back into the queue before it has gone.
+        return stands in GOING or bool(job and job.goes_on and known.get("submitted"))
+
+    def _say_it_waits(self, stands: Standing) -> None:
+        if self.waited or stands.state not in ("pending", "submitted"):
+            return
+        self.waited = True
+        sys.stderr.write(f"primus: waiting for {_what_for(stands)}\n")
+
+
+def _what_for(stands: Standing) -> str:
+    """What a run that has not begun waits for."""
+    job = stands.job
+    if not job:
+        name = f"job {stands.known['job_id']}" if stands.known.get("job_id") else "its job"
+        return f"{name}: it was submitted, and Slurm does not say here how it stands"
+    return f"job {job.number}: {stands.state}" + (f" ({job.reason})" if job.reason else "")
+
+
+class _Launch:
+    """The logs of hooks, preparation and the launcher, on every node, and that of the job. More may come."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.found: dict[str, _Tail] = {}
+
+    def tails(self) -> Iterable[_Tail]:
+        base = glob.escape(self.directory)
+        for pattern in ("logs/slurm_*.log", "logs/launch.log", "nodes/*/logs/launch.log"):
+            for path in sorted(glob.glob(f"{base}/{pattern}")):
+                self.found.setdefault(path, _Tail(path))
+        for path, tail in self.found.items():
+            name = os.path.relpath(path, self.directory)
+            tail.prefix = f"[{name}] ".encode() if len(self.found) > 1 else b""
+        return self.found.values()
+
+    def require(self, host: HostRoot) -> None:
+        """Nothing: a run may have had nothing to say there."""
+
+
+class _Ranks:
+    """The logs of some ranks."""
+
+    def __init__(self, directory: str, ranks: Sequence[int]) -> None:
+        self.directory, self.ranks = directory, ranks
+        several = len(ranks) > 1
+        self.found = [_Tail(f"{directory}/logs/rank_{rank}.log", f"[rank{rank}] " if several else "") for rank in ranks]
+
+    def tails(self) -> Iterable[_Tail]:
+        return self.found
+
+    def require(self, host: HostRoot) -> None:
+        """Refuse a rank without a log."""
+        missing = [rank for rank, tail in zip(self.ranks, self.found, strict=True) if not os.path.exists(tail.path)]
+        if not missing:
+            return
+        known, stands = sorted(_known_ranks(self.directory)), standing(self.directory, host)
+        why = f"it has {_spans(known)}" if known else "no rank of it has begun"
+        fix = "name one of them, or see --launch"
+        if not known and stands.state in ("pending", "submitted"):
+            why, fix = f"{why}: {_what_for(stands)}", "wait for them with --follow"
+        raise RequestError(f"there is no log of rank {missing[0]} in {self.directory}", why=why, fix=fix)
 
 
 def _known_ranks(directory: str) -> Iterator[int]:
@@ -108,7 +190,7 @@ def _spans(numbers: Sequence[int]) -> str:
 class _Tail:
     """A log file that may still grow, and that may not be there yet."""
 
-    def __init__(self, path: str, prefix: str) -> None:
+    def __init__(self, path: str, prefix: str = "") -> None:
         self.path, self.prefix = path, prefix.encode()
         self._offset = 0
 
@@ -116,6 +198,8 @@ class _Tail:
         """Print what has come; whether there was any. Of several logs whole lines, so that none breaks another's."""
         try:
             with open(self.path, "rb") as file:
+                if os.fstat(file.fileno()).st_size < self._offset:  # a job that begins again may empty its log
+                    self._offset = 0
                 file.seek(self._offset)
                 data = file.read(_PIECE)
         except FileNotFoundError:

@@ -8,7 +8,7 @@ from primus_core.arguments import Parser, parse_segment
 from primus_core.conduct import carry_out
 from primus_core.host import HostRoot
 from primus_core.plugins import Catalogue
-from primus_core.request import Layer, Request
+from primus_core.request import Layer, Request, config_of, global_words
 from primus_core.runs import listing as runs
 
 __all__ = ["parser", "run"]
@@ -39,15 +39,19 @@ def parser() -> Parser:
 def run(words: Sequence[str]) -> int:
     """Plan the replay as `primus <runtime> -- <task> --replay RUN` does, and carry it out."""
     host = HostRoot()
-    catalogue = Catalogue.here(host)
-    own, layer = _split(words, catalogue)
+    front, behind = global_words(words)
+    catalogue = Catalogue.here(host, config_of(words))
+    own, layer = _split(behind, catalogue)
     args = parse_segment(parser(), own)
     directory = runs.resolve(args.run, catalogue.system.workspace or "output", host)
-    switches = [flag for flag, on in (("--json", args.json), ("--dry-run", args.dry_run)) if on]
+    switches = [flag for flag, on in (("--json", args.json), ("--dry-run", args.dry_run or "--dry-run" in front)) if on]
     switches += ["--assume-host", args.assume_host] if args.assume_host else []
     layer = layer._replace(words=(*switches, *layer.words))
-    asked = Request((layer,), ("replay",), replay=directory, check=args.check, force=args.force)
-    return carry_out(asked, host, catalogue, ("primus", "replay", *words))
+    asked = Request(
+        (layer,), ("replay",), debug="--debug" in front, config=config_of(words),
+        replay=directory, check=args.check, force=args.force,
+    )  # fmt: skip
+    return carry_out(asked, host, catalogue, ("primus", *front, "replay", *behind))
 
 
 def _split(words: Sequence[str], catalogue: Catalogue) -> tuple[Sequence[str], Layer]:

@@ -15,13 +15,13 @@ from typing import Any
 from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import RequestError
 from primus_core.host import HostRoot
-from primus_core.runs.listing import Run, find, last_metrics, read, resolve
-from primus_core.runs.saved import STATES, Damaged, Saved, load, metadata
+from primus_core.runs.listing import Run, find, last_metrics, of_standing, resolve, workspace
+from primus_core.runs.saved import MANIFEST, STATES, Damaged, Saved, load
+from primus_core.runs.standing import standing
 from primus_core.secrets import redact, redact_words, secret_values
 
 __all__ = ["parser", "run"]
 
-_WORKSPACE = "output"
 _EPILOG = """examples:
   primus runs list --status failed -n 10
   primus runs show latest
@@ -34,8 +34,9 @@ _LIST_EPILOG = """examples:
   primus runs list /shared/runs --model llama3 -n 20
   primus runs list --status running --json
 
-status: completed, failed, interrupted; running; lost (its process is gone and it never said how it ended);
-started (on another host: not known from here); incomplete (ended before it began); unknown (not written by Primus)"""
+status: completed, failed, interrupted; running; pending (its job waits in the queue); lost (its process or its job
+is gone, and it never said how it ended); started (on another host), submitted (to a scheduler): not known from here;
+incomplete (ended before it began); unknown (not written by Primus)"""
 _SHOW_EPILOG = """examples:
   primus runs show latest
   primus runs show quickstart --json"""
@@ -47,13 +48,13 @@ _PATH_EPILOG = """examples:
   tail -f $(primus runs path quickstart)/logs/rank_0.log"""
 
 _MEANING = {
-    "running": "its process is alive on this host",
-    "lost": "it never said how it ended, and its process is gone from this host",
+    "lost": "it never said how it ended, and its process or its job is gone",
+    "submitted": "its scheduler has it, and does not say here how it stands",
     "started": "on another host: from here one cannot tell whether it still runs",
     "incomplete": "it was ended before its first process began",
     "unknown": "its metadata.json says nothing that this Primus knows",
 }
-_COLUMNS = ("run", "status", "task", "model", "backend", "started", "duration", "step", "loss")
+_COLUMNS = ("run", "status", "task", "model", "backend", "started", "duration", "step", "loss", "job")
 
 
 def parser() -> Parser:
@@ -65,7 +66,9 @@ def parser() -> Parser:
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="the runs of a workspace, newest first", epilog=_LIST_EPILOG)
-    listing.add_argument("folder", nargs="?", metavar="WORKSPACE", help=f"where runs are kept (default: {_WORKSPACE})")
+    listing.add_argument(
+        "folder", nargs="?", metavar="WORKSPACE", help="where runs are kept (default: that of primus.yaml, or output)"
+    )
     listing.add_argument("--status", choices=STATES, metavar="STATUS", help="only those that stand so")
     listing.add_argument("--model", metavar="TEXT", help="only those whose model's name contains it, in any case")
     listing.add_argument("-n", "--number", type=_number, metavar="N", help="only the newest N of them")
@@ -77,7 +80,9 @@ def parser() -> Parser:
     path = actions.add_parser("path", help="the directory of a run", epilog=_PATH_EPILOG)
     path.add_argument("run", metavar="RUN", help="a path, a run's or an experiment's name, or latest")
     for action in (listing, show, diff, path):
-        action.add_argument("--workspace", metavar="DIR", help=f"where runs are kept (default: {_WORKSPACE})")
+        action.add_argument(
+            "--workspace", metavar="DIR", help="where runs are kept (default: that of primus.yaml, or output)"
+        )
     for action in (listing, show, diff):
         action.add_argument("--json", action="store_true", help="as JSON")
     return parser
@@ -94,7 +99,7 @@ def run(words: Sequence[str]) -> int:
     args = parse_segment(parser(), words)
     host = HostRoot()
     if args.action == "path":  # a shell takes it as it is: not redacted, and in the file system's own bytes
-        sys.stdout.buffer.write(os.fsencode(resolve(args.run, args.workspace or _WORKSPACE, host)) + b"\n")
+        sys.stdout.buffer.write(os.fsencode(resolve(args.run, workspace(args.workspace, host), host)) + b"\n")
         return 0
     data, text = _ACTIONS[args.action](args, host)
     shown = json.dumps(_plain(data), indent=1) if args.json else text(data)
@@ -115,10 +120,10 @@ def _list(args: Namespace, host: HostRoot) -> tuple[Any, Any]:
     folder = args.folder or args.workspace
     if folder and not os.path.isdir(folder):
         raise RequestError(f"there is no folder {folder}", fix="give the folder that holds the runs")
-    workspace = folder or _WORKSPACE
-    wanted = (run for run in find(workspace, host) if _is_wanted(run, args))
+    place = workspace(folder, host)
+    wanted = (run for run in find(place, host) if _is_wanted(run, args))
     runs = [run._asdict() | {"directory": os.path.abspath(run.directory)} for run in islice(wanted, args.number)]
-    return runs, lambda found: _listing(found) if found else _none(workspace, args)
+    return runs, lambda found: _listing(found) if found else _none(place, args)
 
 
 def _is_wanted(run: Run, args: Namespace) -> bool:
@@ -126,13 +131,14 @@ def _is_wanted(run: Run, args: Namespace) -> bool:
     return named and (not args.status or run.state == args.status)
 
 
-def _none(workspace: str, args: Namespace) -> str:
-    shown = workspace if workspace.startswith(("/", ".")) else f"./{workspace}"
+def _none(place: str, args: Namespace) -> str:
+    shown = place if place.startswith(("/", ".")) else f"./{place}"
     return f"no {'such ' if args.status or args.model else ''}runs in {_cell(shown)}"
 
 
-def _listing(runs: Iterable[Mapping[str, Any]]) -> str:
-    return _table([_row(run) for run in runs], _COLUMNS)
+def _listing(runs: Sequence[Mapping[str, Any]]) -> str:
+    width = len(_COLUMNS) - (not any(run["job_id"] for run in runs))  # most machines have no scheduler
+    return _table([_row(run)[:width] for run in runs], _COLUMNS[:width])
 
 
 def _row(run: Mapping[str, Any]) -> tuple[str, ...]:
@@ -144,6 +150,7 @@ def _row(run: Mapping[str, Any]) -> tuple[str, ...]:
         _duration(run["duration_s"]),
         step,
         _loss(run["last_loss"]),
+        _cell(run["job_id"]),
     )
 
 
@@ -186,7 +193,7 @@ def _loss(value: float | None) -> str:
 
 
 def _show(args: Namespace, host: HostRoot) -> tuple[Any, Any]:
-    return _description(resolve(args.run, args.workspace or _WORKSPACE, host), host), _page
+    return _description(resolve(args.run, workspace(args.workspace, host), host), host), _page
 
 
 _KNOWN = ("task", "runtime", "framework", "model", "primus_version", "host", "user", "cwd", "started", "ended")
@@ -194,15 +201,19 @@ _KNOWN = ("task", "runtime", "framework", "model", "primus_version", "host", "us
 
 def _description(directory: str, host: HostRoot) -> dict[str, Any]:
     """Everything a person asks first, as far as it is there: a run need not be whole to be looked at."""
-    known, plan = metadata(directory), _json(f"{directory}/plan.json")
-    listed = read(directory, host)
+    stands, plan = standing(directory, host), _json(f"{directory}/plan.json")
+    known, listed = stands.known, of_standing(directory, stands, host)
     place = _mapping(plan.get("distributed"))
     words = known.get("command") or plan.get("command")
     return {
         "run_id": known.get("run_id") or listed.name,
         "directory": directory,
         "status": listed.state,
+        "reason": listed.reason,
         "exit_code": known.get("exit_code"),
+        "job_id": listed.job_id,
+        "cluster": known.get("cluster") or "",
+        "scheduler": _mapping(known.get("scheduler")),
         "command": list(redact_words(map(str, _list_of(words)))),
         **{name: known.get(name, plan.get(name)) for name in _KNOWN},
         "duration_s": listed.duration_s,
@@ -216,7 +227,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "configs": _files_below(f"{directory}/config"),
         "metrics": last_metrics(directory),
         "first_failure": _mapping(known.get("first_failure")),
-        "snapshot": _snapshot(directory),
+        "snapshot": _snapshot(directory, listed.state),
     }
 
 
@@ -241,10 +252,12 @@ def _files_below(folder: str) -> list[str]:
     return sorted(path for path in found if not path.endswith(".partial"))  # of a run that was killed
 
 
-def _snapshot(directory: str) -> dict[str, Any]:
+def _snapshot(directory: str, state: str) -> dict[str, Any]:
     try:
         load(directory)
     except Damaged as error:
+        if state in ("pending", "submitted") and not os.path.exists(f"{directory}/{MANIFEST}"):
+            return {"whole": False, "problem": "its first node will write it", "why": ""}
         return {"whole": False, "problem": error.what, "why": error.why}
     return {"whole": True, "problem": "", "why": ""}
 
@@ -266,9 +279,10 @@ def _facts(run: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
     status, code, failure, snapshot = run["status"], run["exit_code"], run["first_failure"], run["snapshot"]
     yield "run", run["run_id"]
-    yield "status", _joined(", ", status, code and f"exit code {code}", _MEANING.get(status))
+    yield "status", _joined(", ", status, run["reason"], code and f"exit code {code}", _MEANING.get(status))
     yield "failure", f"rank {failure.get('rank')}: {failure.get('what')}" if failure else ""
     yield "directory", run["directory"]
+    yield "job", _joined(" ", run["job_id"], _with("on cluster", run["cluster"]), _scheduler(run["scheduler"]))
     yield "command", shlex.join(run["command"])
     yield "started", _joined(" ", _clock(run["started"]), _with("by", run["user"]), _with("on", run["host"]))
     yield "ended", _clock(run["ended"])
@@ -289,6 +303,10 @@ def _joined(separator: str, *parts: Any) -> str:
 
 def _with(word: str, value: Any) -> str:
     return f"{word} {value}" if value else ""
+
+
+def _scheduler(known: Mapping[str, Any]) -> str:
+    return f"({_joined(' ', known.get('flavour'), known.get('version'))})" if known else ""
 
 
 def _ranks(run: Mapping[str, Any]) -> str:
@@ -315,7 +333,7 @@ def _metrics(row: Mapping[str, Any]) -> str:
 def _diff(args: Namespace, host: HostRoot) -> tuple[Any, Any]:
     from primus_core.runs.comparison import compare
 
-    a, b = (load(resolve(name, args.workspace or _WORKSPACE, host)) for name in (args.a, args.b))
+    a, b = (load(resolve(name, workspace(args.workspace, host), host)) for name in (args.a, args.b))
     results = {"a": _results(a, host), "b": _results(b, host)}
     return {"differences": [row._asdict() for row in compare(a, b)], "results": results}, _differences
 
@@ -326,7 +344,8 @@ def _results(run: Saved, host: HostRoot) -> dict[str, Any]:
 
     from primus_core import summary
 
-    rows, listed = summary.read(f"{run.directory}/metrics.jsonl"), read(run.directory, host)
+    rows = summary.read(f"{run.directory}/metrics.jsonl")
+    listed = of_standing(run.directory, standing(run.directory, host), host)
     speeds = [row["tokens_per_second"] for row in rows if isinstance(row.get("tokens_per_second"), int | float)]
     return {
         "run": listed.name,

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
+from primus_core import scheduler
 from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import MachineError
+from primus_core.files import write_atomically
 from primus_core.host import HostRoot
-from primus_core.runs.listing import resolve
+from primus_core.launch import slurm_stop
+from primus_core.runs.listing import resolve, workspace
 from primus_core.runs.saved import GOING, is_alive, metadata, state
+from primus_core.runs.standing import Standing, standing
+from primus_core.scheduler import Job
 
 __all__ = ["parser", "run"]
 
-_WORKSPACE = "output"
 _POLL_S = 0.1
+_ASK_S = 1.0
+"""A scheduler is asked so often at most."""
+_SETTLES_S = 5.0
+"""After the end of its job, a run's own Primus has so long to say how it ended."""
+_SILENT_S = 2.0
+"""Who waits for longer hears what for."""
 _EPILOG = """examples:
   primus stop latest
   primus stop quickstart --timeout 120
 
-Its ranks get SIGTERM, and SIGKILL after the run's own grace period.
+Its ranks get SIGTERM, and SIGKILL after the run's own grace period. A job that waits is withdrawn.
 RUN is a path, a run's name, an experiment's name (its newest run), or `latest`."""
 
 
@@ -34,41 +45,197 @@ def parser() -> Parser:
     parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="SECONDS", help="how long to wait for its end (default: 60)"
     )
-    parser.add_argument("--workspace", metavar="DIR", help=f"where runs are kept (default: {_WORKSPACE})")
+    parser.add_argument(
+        "--workspace", metavar="DIR", help="where runs are kept (default: that of primus.yaml, or output)"
+    )
     return parser
 
 
 def run(words: Sequence[str]) -> int:
-    """Send the signal, and wait for the end. A run that has ended is no error: it may just have done so."""
+    """End it, and wait for the end. A run that has ended is no error: it may just have done so."""
     args = parse_segment(parser(), words)
     host = HostRoot()
-    directory = resolve(args.run, args.workspace or _WORKSPACE, host)
-    known, stands = metadata(directory), state(directory, host)
-    if stands not in GOING:
-        sys.stderr.write(f"primus: {directory} does not run: it is {stands}\n")
+    directory = resolve(args.run, workspace(args.workspace, host), host)
+    stands = standing(directory, host)
+    if stands.state not in GOING:
+        sys.stderr.write(f"primus: {directory} does not run: it is {stands.state}\n")
         return 0
-    _signal(directory, known, host)
-    deadline = time.monotonic() + args.timeout
-    while is_alive(known, host) and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
-    if is_alive(known, host):
-        raise MachineError(
-            f"{directory} did not end in {args.timeout:g} s", why=f"process {known['pid']} is still there",
-            fix=f"wait, or end it by force: kill -9 {known['pid']}",
-        )  # fmt: skip
+    _wait(directory, _target(directory, stands, host), args.timeout)
+    _say_so(directory)
     sys.stderr.write(f"primus: {directory}: {state(directory, host)}\n")
     return 0
 
 
-def _signal(directory: str, known: dict[str, Any], host: HostRoot) -> None:
-    where = known.get("host")
-    if where != host.hostname():
+class _Target(Protocol):
+    """What is to be ended: a process, or a job."""
+
+    def goes_on(self) -> bool:
+        """Whether it does. It is told to end, if that has not been done."""
+
+    def name(self) -> str:
+        """What it is, and how it stands."""
+
+    def by_force(self) -> str:
+        """The command that ends it at once."""
+
+
+def _wait(directory: str, target: _Target, timeout_s: float) -> None:
+    began = time.monotonic()
+    said = False
+    while target.goes_on():
+        waited = time.monotonic() - began
+        if waited > timeout_s:
+            raise MachineError(
+                f"{directory} did not end in {timeout_s:g} s", why=f"{target.name()} is still there",
+                fix=f"wait, or end it by force: {target.by_force()}",
+            )  # fmt: skip
+        if waited > _SILENT_S and not said:
+            sys.stderr.write(f"primus: waiting for {target.name()} to end\n")
+            said = True
+        time.sleep(_POLL_S)
+
+
+def _target(directory: str, stands: Standing, host: HostRoot) -> _Target:
+    if state(directory, host) == "running":
+        return _Process(directory, stands.known, host)
+    if not stands.job:
+        raise _out_of_reach(directory, stands, host)
+    if stands.job.is_of(stands.known) is None:
         raise MachineError(
-            f"{directory} runs on {where}, and this is {host.hostname()}", fix=f"ssh {where} primus stop {directory}"
+            f"whether job {stands.job.number} is still that of {directory} is not certain",
+            why="numbers of jobs are used again, and the scheduler does not say what this one runs",
+            fix=f"look at it; if it is: scancel {stands.job.number}",
         )
-    try:
-        os.kill(known["pid"], signal.SIGTERM)
-    except ProcessLookupError:  # it ended in this very moment
-        pass
-    except PermissionError:
-        raise MachineError(f"{directory} is a run of {known.get('user')}", fix="ask them, or become them") from None
+    if stands.known.get("submitted") or stands.job.waits:
+        return _Job(directory, stands.job, host)
+    if step := slurm_stop.step_of(directory):
+        return _Step(directory, stands.job, host, step)
+    raise _out_of_reach(directory, stands, host)
+
+
+def _out_of_reach(directory: str, stands: Standing, host: HostRoot) -> MachineError:
+    where, number = stands.known.get("host"), stands.known.get("job_id")
+    if stands.state == "submitted" and not number:
+        return MachineError(
+            f"{directory} was submitted, and nobody said as which job", fix="look for it with squeue; then scancel"
+        )
+    if stands.state == "submitted":
+        return MachineError(
+            f"{directory} was submitted as job {number}, and Slurm does not answer here",
+            fix=f"where it does: primus stop {directory}",
+        )
+    return MachineError(
+        f"{directory} runs on {where}, and this is {host.hostname()}", fix=f"ssh {where} primus stop {directory}"
+    )
+
+
+class _Process:
+    """The run's own process, on this host."""
+
+    def __init__(self, directory: str, known: dict[str, Any], host: HostRoot) -> None:
+        self.known, self.host = known, host
+        try:
+            os.kill(known["pid"], signal.SIGTERM)
+        except ProcessLookupError:  # it ended in this very moment
+            pass
+        except PermissionError:
+            raise MachineError(f"{directory} is a run of {known.get('user')}", fix="ask them, or become them") from None
+
+    def goes_on(self) -> bool:
+        return is_alive(self.known, self.host)
+
+    def name(self) -> str:
+        return f"process {self.known['pid']}"
+
+    def by_force(self) -> str:
+        return f"kill -9 {self.known['pid']}"
+
+
+class _Job:
+    """The job that was submitted for the run, or the one that its srun waits for."""
+
+    def __init__(self, directory: str, job: Job, host: HostRoot) -> None:
+        self.directory, self.host, self.job = directory, host, job
+        self.told: set[str] = set()
+        self.ask_at = 0.0
+        self.over_at = float("inf")
+
+    def goes_on(self) -> bool:
+        now = time.monotonic()
+        if now >= self.ask_at:
+            self.ask_at = now + _ASK_S
+            self._look()
+        if self._is_there():
+            return True
+        self.over_at = min(self.over_at, now)
+        return metadata(self.directory).get("status") in ("preparing", "started") and now < self.over_at + _SETTLES_S
+
+    def _look(self) -> None:
+        """A job that goes through several states, as one that is put back into the queue, is told in each."""
+        self.job = standing(self.directory, self.host).job or self.job  # who says nothing is asked again
+        if self._is_there() and self.job.state not in self.told:
+            self.told.add(self.job.state)
+            self._tell()
+
+    def _is_there(self) -> bool:
+        return not self.job.is_over
+
+    def _tell(self) -> None:
+        """A job that waits is withdrawn, unless it begins in this very moment. One that runs is told through its own
+        Primus, which gives the ranks their whole grace: Slurm itself would kill them after its KillWait.
+        """
+        if self.job.state != "COMPLETING":
+            flags = {"PENDING": ("--state=PENDING",), "RUNNING": ("--signal=TERM", "--batch")}
+            self._cancel(self.job.number, flags.get(self.job.state, ()))
+
+    def _cancel(self, target: str, flags: Sequence[str]) -> None:
+        why = scheduler.cancel(target, flags, self.host.environ, _cluster(self.directory))
+        self.job = standing(self.directory, self.host).job or self.job
+        if why and self._is_there():
+            raise MachineError(
+                f"{self.name()} of {self.directory} could not be ended", why=why, fix=f"by hand: {self.by_force()}"
+            )
+
+    def name(self) -> str:
+        return f"job {self.job.number} ({self.job.state})"
+
+    def by_force(self) -> str:
+        return f"scancel {self.job.number}"
+
+
+class _Step(_Job):
+    """The ranks that an srun on another host started: with them that srun ends, and the job if it made one."""
+
+    def __init__(self, directory: str, job: Job, host: HostRoot, step: str) -> None:
+        super().__init__(directory, job, host)
+        self.step, self.there = step, True
+
+    def _look(self) -> None:
+        self.there = scheduler.has_step(self.step, self.host.environ, _cluster(self.directory))
+        if self.there and not self.told:
+            self.told.add(self.job.state)
+            self._cancel(self.step, ("--signal=TERM",))
+
+    def _is_there(self) -> bool:
+        return self.there
+
+    def name(self) -> str:
+        return f"step {self.step}"
+
+    def by_force(self) -> str:
+        return f"scancel {self.step}"
+
+
+def _cluster(directory: str) -> str:
+    return str(metadata(directory).get("cluster") or "")
+
+
+def _say_so(directory: str) -> None:
+    """Write the end of a run down that had nobody to do so: it waited, or had just begun."""
+    known = metadata(directory)
+    if known.get("status") in ("submitted", "preparing", "started"):
+        ended = {**known, "status": "interrupted", "ended": time.time()}
+        try:
+            write_atomically(f"{directory}/metadata.json", json.dumps(ended, indent=1))
+        except OSError as error:  # an operator ended somebody's job
+            sys.stderr.write(f"primus: note: its metadata.json could not be written: {error.strerror}\n")

@@ -8,17 +8,17 @@ from __future__ import annotations
 import glob
 import os
 import re
-import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from primus_core import scheduler
 from primus_core.launch.failure import OWN_SIGNALS
-from primus_core.launch.slurm_follow import OVER, job_of
 from primus_core.runs.saved import metadata
+from primus_core.scheduler import Job
 
-__all__ = ["Nodes", "Verdict", "run", "set_aside"]
+__all__ = ["Nodes", "Verdict", "set_aside"]
 
 _EVERY_S = 5.0
 _MARGIN_S = 10.0
@@ -99,7 +99,7 @@ class Nodes:
         self.directory, self.environ, self.log = directory, environ, log
         self.patience_s = grace_s + _MARGIN_S if together else float("inf")
         self.begins_at = os.path.getsize(log) if os.path.exists(log) else 0
-        self.job: dict[str, str] = {}
+        self.job: Job | None = None
         self.watcher = threading.Thread(target=self._look, daemon=True)
         self.ended, self.hopeless = threading.Event(), False
 
@@ -126,8 +126,9 @@ class Nodes:
         """A job that srun itself made; srun has been seen to wait for ever where a node of it was lost."""
         if self.environ.get("SLURM_JOB_ID") or not (number := self._job_id()):
             return False
-        self.job = job_of(number, self.environ)
-        return self.job.get("JobState", "") in OVER
+        job = scheduler.look(number, self.environ)
+        self.job = job or self.job
+        return bool(job and job.is_over)
 
     def _job_id(self) -> str:
         return next((str(node.known["job_id"]) for node in self._nodes() if node.known.get("job_id")), "")
@@ -145,8 +146,7 @@ class Nodes:
     def comes_again(self) -> bool:
         """Whether Slurm has put the job back into the queue."""
         begun = self.environ.get("SLURM_RESTART_COUNT", "0")
-        again = self.job.get("Restarts", "0")
-        return begun.isdecimal() and again.isdecimal() and int(again) > int(begun)
+        return bool(self.job and begun.isdecimal() and self.job.restarts > int(begun))
 
     def settle(self) -> None:
         """Wait until those that are told to end have done so: the next attempt may get their GPUs."""
@@ -172,8 +172,8 @@ class Nodes:
 
     def _state(self, nodes: Sequence[_Node]) -> str:
         number = self.environ.get("SLURM_JOB_ID") or self._job_id()
-        self.job = self.job or (job_of(number, self.environ) if number else {})
-        return self.job.get("JobState", "")
+        self.job = self.job or (scheduler.look(number, self.environ) if number else None)
+        return self.job.state if self.job else ""
 
     def _lost(self, names: Sequence[str], nodes: Sequence[_Node]) -> Verdict:
         """`names`: what srun misses, and what fell silent. Where Slurm loses a node, it kills the tasks of all."""
@@ -188,7 +188,8 @@ class Nodes:
         """Those of the nodes that Slurm takes for lost, and what it says of them."""
         words = ["sinfo", "--noheader", "--Node", f"--nodes={','.join(names)}", "--format=%N|%T|%E"]
         found = {}
-        for line in run(words, self.environ).splitlines():
+        said = scheduler.run(words, self.environ, _PATIENCE_S)
+        for line in said.out.splitlines() if said else ():
             name, state, reason = (*line.split("|"), "", "")[:3]
             if state.startswith(("down", "fail", "unknown")) or state.endswith("*"):
                 reason = "" if reason in ("none", "None", "") else f", {reason}"
@@ -221,7 +222,8 @@ def _first(nodes: Sequence[_Node], *, cancelled: bool) -> Verdict:
         return Verdict("the job was cancelled", by_others=True, cancelled=True)
     if told := [node for node in nodes if node.known.get("status") == "interrupted"]:
         first = min(told, key=lambda node: node.known.get("ended", 0.0))
-        return Verdict(f"Primus on {first.name} was told to end", node_rank=first.rank)
+        what = f"Primus on {first.name} was told to end"
+        return Verdict(what, node_rank=first.rank, by_others=True, cancelled=True)
     return Verdict("")
 
 
@@ -230,14 +232,3 @@ def _of(node: _Node) -> Verdict:
     what = str(failure.get("what") or f"exit code {node.known.get('exit_code')}")
     code = node.known.get("exit_code")
     return Verdict(what, failure.get("rank", -1), node.rank, code if isinstance(code, int) else 0)
-
-
-def run(words: Sequence[str], environ: Mapping[str, str]) -> str:
-    """What a command of Slurm's prints; nothing where it does not answer."""
-    try:
-        done = subprocess.run(
-            words, env=dict(environ), capture_output=True, text=True, check=False, timeout=_PATIENCE_S
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout

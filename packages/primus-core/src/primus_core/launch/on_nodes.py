@@ -7,9 +7,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from primus_core import scheduler
 from primus_core.events import Events
 from primus_core.launch.attempts import Attempts
-from primus_core.launch.nodes import Nodes, Verdict, run, set_aside
+from primus_core.launch.nodes import Nodes, Verdict, set_aside
 from primus_core.launch.supervise import Ended, Watch, supervise
 from primus_core.plan import Plan, Step
 from primus_core.runs.record import Record
@@ -101,7 +102,7 @@ class OnNodes:
         self.record.note("submitted", job_id=self.environ.get("SLURM_JOB_ID", ""))
         say(f"primus: {self.plan.runtime}: the job waits in the queue again\n")
         if ended.signal in _WARNINGS:
-            run(step.requeue, self.environ)  # which ends this process, too
+            scheduler.run(step.requeue, self.environ)  # which ends this process, too
 
     def _goes_on(self, step: Step, ended: Ended, nodes: Nodes, attempts: Attempts) -> bool:
         """Whether the step is started again."""

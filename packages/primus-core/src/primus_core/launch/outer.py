@@ -6,9 +6,11 @@ import glob
 import json
 import os
 import signal
+from collections import deque
+from dataclasses import replace
 from typing import Any
 
-from primus_core import requirements
+from primus_core import requirements, scheduler
 from primus_core.errors import MachineError, RequestError
 from primus_core.events import FILE, Events
 from primus_core.facts import Facts
@@ -17,7 +19,7 @@ from primus_core.launch.attendance import held
 from primus_core.launch.on_nodes import OnNodes, last_words, say, told_by
 from primus_core.launch.streams import Mask
 from primus_core.launch.supervise import Ended, Signals, Watch, supervise
-from primus_core.plan import Plan
+from primus_core.plan import Plan, Step
 from primus_core.runs import snapshot
 from primus_core.runs.record import Record
 from primus_core.runs.rundir import COMPLETED, short
@@ -28,6 +30,11 @@ __all__ = ["execute_outer"]
 
 _OF_NODES = ("gpu_model", "world_size", "first_failure", "job_id", "step_id")
 """What only the nodes know."""
+_SCHEDULERS = ("srun", "sbatch")
+"""Programs that many clusters have, each in its own version, and some in a look-alike's."""
+_HEARD_LINES = 200
+_PARSABLE = "--parsable"
+_WITHDRAWN = "srun: Job has been cancelled"
 
 
 def execute_outer(plan: Plan, facts: Facts, *, debug: bool = False) -> int:  # the inner layer has it
@@ -56,7 +63,9 @@ class _Outer:
         self.main = submission or plan.steps[-1]
         self.submits = submission is not None
         self.job: dict[str, str] = {}
-        self.last_line = ""
+        self.left = False
+        """Whether the scheduler has the run."""
+        self.heard: deque[str] = deque(maxlen=_HEARD_LINES)
         self.events = Events(
             f"{self.directory}/{FILE}", run=plan.place.run_id, node=plan.distributed.node_rank, host=facts.hostname
         )
@@ -69,14 +78,21 @@ class _Outer:
             snapshot.write_code(self.plan, self.facts, self.mask.secrets)  # there may be no git inside
         if self.submits:
             self.record.kept = {"submitted": self.record.started}
+        known = self._scheduler()
+        self.record.kept |= known
         self.record.write(status="started")
         self._greet()
-        self.events.emit("layer_started", layer=self.plan.runtime)
+        self.events.emit("layer_started", layer=self.plan.runtime, **known)
         ended = self._steps()
         self.events.emit("layer_ended", layer=self.plan.runtime, exit_code=ended.exit_code)
         if self.on_nodes.requeued:
             return ended.exit_code  # the run goes on when the job does
-        return self._left_to_job(ended) if self.job else self._finish(ended)
+        return self._left_to_job(ended) if self.left else self._finish(ended)
+
+    def _scheduler(self) -> dict[str, Any]:
+        """Flavour and version of the scheduler: what it does where it differs is looked up by them."""
+        program = self.main.argv[0]
+        return {"scheduler": scheduler.version(program, self.environ)} if program in _SCHEDULERS else {}
 
     def _write_files(self) -> None:
         """The plan, and what it gives the run directory."""
@@ -96,14 +112,31 @@ class _Outer:
                 return self.on_nodes.run(step)
             with held(step.lock):
                 ended = supervise(step, self.environ, self._watch())
-            if step.kind == "submit" and self.last_line.partition(";")[0].isdecimal():
-                self._submitted(*self.last_line.partition(";")[::2])
+            if step.kind == "submit":
+                ended = self._submission(step, ended)
             if ended.exit_code:
                 break
         return ended
 
+    def _submission(self, step: Step, ended: Ended) -> Ended:
+        """What the submission came to: look-alikes of sbatch know no `--parsable`, and submit without it."""
+        if ended.exit_code and not ended.signal and _PARSABLE in step.argv and "parsable" in self._words():
+            plainly = replace(step, argv=tuple(word for word in step.argv if word != _PARSABLE))
+            say(f"primus: note: {step.argv[0]} knows no {_PARSABLE}: submitting without it\n")
+            ended = supervise(plainly, self.environ, self._watch())
+        number, cluster = scheduler.job_in(self.heard)
+        if number:
+            self._submitted(number, cluster)
+        elif not ended.exit_code:
+            say(f"primus: note: {step.argv[0]} did not say the job's number: `primus stop` cannot end the job\n")
+            self.left = True
+            if self._is_ours():
+                self.record.note("submitted")
+        return ended
+
     def _submitted(self, number: str, cluster: str) -> None:
         """The scheduler has the run; from its beginning on its metadata is the job's."""
+        self.left = True
         self.job = {"job_id": number, **({"cluster": cluster} if cluster else {})}
         self.events.emit("submitted", **self.job)
         if self._is_ours():
@@ -118,7 +151,7 @@ class _Outer:
     def _left_to_job(self, ended: Ended) -> int:
         """Its record is the job's own, if the job ever began; who only watched and stops watching changes nothing."""
         if ended.signal:
-            say(f"primus: job {self.job['job_id']} goes on; `scancel {self.job['job_id']}` ends it\n")
+            say(f"primus: the job goes on; `primus stop {short(self.directory)}` ends it\n")
         elif ended.exit_code and self._is_ours():
             self.record.end("failed", ended.exit_code, **self.job)
         return ended.exit_code
@@ -143,14 +176,15 @@ class _Outer:
         )
 
     def _heard(self, line: bytes) -> None:
-        self.last_line = line.decode("utf-8", "replace").strip() or self.last_line
+        self.heard.append(line.decode("utf-8", "replace"))
 
     def _finish(self, ended: Ended) -> int:
         code, verdict = ended.exit_code, self.on_nodes.verdict
         inside = self._inside()
         first = inside[0] if inside else {}
         known = {name: first[name] for name in _OF_NODES if name in first}
-        status = "interrupted" if (ended.signal or verdict.by_others) and code else "failed" if code else COMPLETED
+        told = ended.signal or verdict.by_others or (not inside and _WITHDRAWN in self._words())
+        status = "interrupted" if told and code else "failed" if code else COMPLETED
         if status == "failed" and isinstance(failed := first.get("exit_code"), int) and failed:
             code = failed  # where one node failed, the scheduler ends the others, and reports those
         if code and verdict.what:
@@ -192,11 +226,9 @@ class _Outer:
     def _log(self) -> str:
         return f"{self.directory}/{self.record.part}logs/{self.plan.runtime}.log"
 
-    def _said(self) -> str:
+    def _words(self) -> str:
         try:
             with open(self._log, encoding="utf-8", errors="replace") as file:
-                lines = file.read().strip().splitlines() or [""]
+                return file.read()
         except OSError:
             return ""
-        errors = [line for line in lines if "error" in line.lower()]
-        return (errors or lines)[-1].removeprefix("primus: error: ")

@@ -5,84 +5,65 @@ python -m primus_core.launch.slurm_follow RUN_DIR
 
 from __future__ import annotations
 
-import re
-import subprocess
+import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from primus_core import scheduler
+from primus_core.host import HostRoot
 from primus_core.runs.saved import metadata
+from primus_core.scheduler import Job
 
-__all__ = ["OVER", "exit_code", "fields", "follow", "job_of"]
+__all__ = ["exit_code", "follow"]
 
-OVER = (
-    "COMPLETED",
-    "FAILED",
-    "CANCELLED",
-    "TIMEOUT",
-    "NODE_FAIL",
-    "PREEMPTED",
-    "OUT_OF_MEMORY",
-    "DEADLINE",
-    "BOOT_FAIL",
-)
 _ENDED = ("completed", "failed", "interrupted")
 _POLL_S = (0.5, 5.0)
 """The first wait and the longest: a controller with ten thousand jobs shall not feel us."""
 _MAX_SILENCES = 5
-"""So often scontrol may say nothing: a controller that is restarted comes back, a finished job is forgotten."""
+"""So often Slurm may say nothing: a controller that is restarted comes back."""
 
 
-def fields(text: str) -> dict[str, str]:
-    """What `scontrol --oneliner show job` says. A value ends where the next name begins: paths may hold blanks."""
-    return dict(re.findall(r"(?:^|\s)([A-Z][\w/:]*)=(.*?)(?=\s[A-Z][\w/:]*=|\s*$)", text))
-
-
-def exit_code(job: dict[str, str], known: dict[str, object]) -> int:
+def exit_code(job: Job, known: dict[str, object]) -> int:
     """The run's own exit code, as it wrote it down; or the job's, `7:0` or `0:15` with a signal."""
     code = known.get("exit_code")
     if known.get("status") in _ENDED and isinstance(code, int):
         return code
-    number, _, signal = job.get("ExitCode", "").partition(":")
+    number, _, signal = job.exit_code.partition(":")
     found = 128 + int(signal) if signal.isdecimal() and int(signal) else int(number) if number.isdecimal() else 0
-    return found or (0 if job.get("JobState") in ("COMPLETED", None) else 1)
+    return found or (0 if job.state == "COMPLETED" else 1)
 
 
 def follow(run_dir: str) -> int:
-    """Until the end."""
-    number = str(metadata(run_dir).get("job_id", ""))
-    job: dict[str, str] = {}
+    """Until the end, as Slurm tells it; where nobody answers, as the run itself does."""
+    known = metadata(run_dir)
+    environ, number = HostRoot().environ, str(known.get("job_id", ""))
+    job = Job(number, "")
     shown = silences = 0
     wait, longest = _POLL_S
-    while silences < _MAX_SILENCES:
-        said = job_of(number)
+    while True:
+        said = scheduler.look(number, environ, str(known.get("cluster", ""))) if number else None
         silences = 0 if said else silences + 1
-        job = said or job
-        before, shown = shown, _show(job.get("StdOut", ""), shown)
-        if job.get("JobState", "").split(" ")[0] in OVER:
+        job = said._replace(log=said.log or job.log) if said else job
+        before, shown = shown, _show(job.log or f"{run_dir}/logs/slurm_{number}.log", shown)
+        if said and said.is_over:
+            break
+        if silences == _MAX_SILENCES:
+            sys.stderr.write("primus: Slurm does not answer; the run itself will say when it has ended\n")
+        if silences >= _MAX_SILENCES and metadata(run_dir).get("status") in _ENDED:
             break
         wait = _POLL_S[0] if shown > before else min(wait * 1.2, longest)
         time.sleep(wait)
     code = exit_code(job, metadata(run_dir))
-    sys.stderr.write(f"primus: job {number}: {job.get('JobState', 'forgotten by Slurm')}, exit code {code}\n")
+    sys.stderr.write(f"primus: job {number}: {job.state or 'not known to Slurm'}, exit code {code}\n")
     return code
-
-
-def job_of(number: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What Slurm says of the job; empty: nothing."""
-    words = ["scontrol", "--oneliner", "show", "job", number]
-    try:
-        done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, timeout=20)
-        return fields(done.stdout)
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
 
 
 def _show(path: str, start: int) -> int:
     """Print what a log has behind `start`; where it ends now."""
     try:
         with open(path, "rb") as file:
-            file.seek(start)
+            file.seek(start if start <= os.fstat(file.fileno()).st_size else 0)  # a job that begins again may empty it
             while data := file.read(1 << 16):
                 sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()

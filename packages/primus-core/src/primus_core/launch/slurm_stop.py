@@ -6,27 +6,31 @@ python -m primus_core.launch.slurm_stop RUN_DIR [step|job] [NAME OF SIGNAL]
 from __future__ import annotations
 
 import glob
-import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 
-__all__ = ["command"]
+from primus_core.runs.saved import metadata
+
+__all__ = ["command", "step_of"]
+
+
+def step_of(run_dir: str) -> str:
+    """`job.step` of a run's ranks, as its nodes wrote it down; empty: no node has begun yet."""
+    for path in sorted(glob.glob(f"{glob.escape(run_dir)}/nodes/*")):
+        known = metadata(path)
+        step = f"{known.get('job_id')}.{known.get('step_id')}"
+        if re.fullmatch(r"[0-9]+\.[0-9]+", step):
+            return step
+    return ""
 
 
 def command(run_dir: str, what: str, number: str = "") -> list[str]:
     """How to end the run's step, or the whole job that srun made for it; empty: no node has begun yet."""
-    for path in sorted(glob.glob(f"{glob.escape(run_dir)}/nodes/*/metadata.json")):
-        try:
-            with open(path, encoding="utf-8") as file:
-                known = json.load(file)
-        except (OSError, ValueError):
-            continue
-        if known.get("job_id") and known.get("step_id"):
-            step = f"{known['job_id']}.{known['step_id']}"
-            flags = [f"--signal={number}"] if number else []
-            return ["scancel", *flags, known["job_id"] if what == "job" else step]
-    return []
+    step = step_of(run_dir)
+    flags = [f"--signal={number}"] if number else []
+    return ["scancel", *flags, step.partition(".")[0] if what == "job" else step] if step else []
 
 
 def _main(words: Sequence[str]) -> int:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from primus_core.errors import RequestError, suggestion
 from primus_core.host import HostRoot
-from primus_core.runs.saved import Name, is_run, metadata, parse_name, state_of
+from primus_core.runs.saved import Name, is_run, metadata, parse_name
+from primus_core.runs.standing import Standing, standings
 
-__all__ = ["LATEST", "Run", "find", "last_metrics", "read", "resolve"]
+__all__ = ["LATEST", "Run", "find", "last_metrics", "of_standing", "resolve", "workspace"]
 
 LATEST = "latest"
 """Names the newest run of a workspace."""
@@ -38,19 +39,25 @@ class Run(NamedTuple):
     parent: str = ""
     """The run that this one replays."""
     host: str = ""
+    job_id: str = ""
+    """Its scheduler's number for it."""
+    reason: str = ""
+    """Why its job waits, in the scheduler's words."""
+
+
+def workspace(asked: str | None, host: HostRoot) -> str:
+    """The folder of the runs: the one that is asked for, that of the system config, or `output`."""
+    from primus_core.config import system  # a person who names the folder needs no config
+
+    return asked or system.load(host).workspace or "output"
 
 
 def find(workspace: str, host: HostRoot | None = None) -> Iterator[Run]:
     """The runs in `workspace`, newest first. Each is read when its turn comes."""
     host = host or HostRoot()
-    for name, known in _newest_first(workspace):
-        directory = f"{workspace}/{name}"
-        yield _run(directory, name, metadata(directory) if known is None else known, host)
-
-
-def read(directory: str, host: HostRoot) -> Run:
-    """One run, as `find` gives it."""
-    return _run(directory, os.path.basename(directory), metadata(directory), host)
+    runs = [(f"{workspace}/{name}", known) for name, known in _newest_first(workspace)]
+    for (directory, _), stands in zip(runs, standings(runs, host), strict=True):
+        yield of_standing(directory, stands, host)
 
 
 def _newest_first(workspace: str) -> list[tuple[str, dict[str, Any] | None]]:
@@ -87,8 +94,9 @@ def _stamp(started: Any) -> str:
         return ""
 
 
-def _run(directory: str, name: str, known: Mapping[str, Any], host: HostRoot) -> Run:
-    state = state_of(known, directory, host)
+def of_standing(directory: str, stands: Standing, host: HostRoot) -> Run:
+    """A run as a list shows it, from how it stands."""
+    state, known, job = stands
     step, loss, ended = known.get("last_step"), known.get("last_loss"), _number(known.get("ended"))
     started = _number(known.get("started"))
     if state in ("running", "lost", "started"):
@@ -98,7 +106,7 @@ def _run(directory: str, name: str, known: Mapping[str, Any], host: HostRoot) ->
     parent = known.get("parent")
     return Run(
         directory,
-        name,
+        os.path.basename(directory),
         started,
         state,
         task=_text(known.get("task")),
@@ -109,6 +117,8 @@ def _run(directory: str, name: str, known: Mapping[str, Any], host: HostRoot) ->
         last_loss=_number(loss),
         parent=_text(parent.get("run_id")) if isinstance(parent, dict) else "",
         host=_text(known.get("host")),
+        job_id=_text(known.get("job_id")) or (job.number if job else ""),
+        reason=job.reason if job and state == "pending" else "",
     )
 
 

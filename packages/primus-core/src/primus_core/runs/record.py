@@ -19,6 +19,8 @@ from primus_core.runs.snapshot import part_of
 __all__ = ["Record"]
 
 _GOING = ("preparing", "started")
+_OF_SUBMITTER = ("command", "submitted", "cluster")
+"""What the metadata says of who submitted a job."""
 
 
 class Record:
@@ -63,7 +65,7 @@ class Record:
 
     def _join(self) -> None:
         known = metadata(f"{self.directory}/{self.own}")
-        self.kept = {name: known[name] for name in ("command", "submitted") if "submitted" in known}
+        self.kept = {name: known[name] for name in _OF_SUBMITTER if "submitted" in known and name in known}
         if self.plan.place.outer:
             self.attempt = _attempts(metadata(self.directory))
         else:

@@ -41,11 +41,15 @@ SCHEMA = 1
 """Version of the snapshot's form."""
 MANIFEST = "snapshot.json"
 """Written last: where it is, the snapshot is whole."""
-STATES = ("completed", "failed", "interrupted", "running", "lost", "incomplete", "started", "submitted", "unknown")
-"""What `state` may say. A run that was submitted waits for its scheduler: nothing here knows whether it still does."""
+STATES = (
+    *("completed", "failed", "interrupted", "running", "pending", "lost", "incomplete"),
+    *("started", "submitted", "unknown"),
+)
+"""How a run may stand. `state` says neither `pending`, nor what became of a run that was submitted or is of another
+host: who asks the scheduler, too, knows it (`standing`)."""
 
-GOING = ("running", "started")
-"""Of them, those of runs that go on, as far as one can tell from here."""
+GOING = ("running", "started", "pending", "submitted")
+"""Of them, those of runs that go on or will, as far as one can tell."""
 
 _ENDED = ("completed", "failed", "interrupted")  # no set: damaged metadata may hold what has no hash
 _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE = (

@@ -20,6 +20,7 @@ from primus_core.facts import Facts
 from primus_core.plan import PlannedFile, Requirement, RunPlace, Step
 from primus_core.request import global_words
 from primus_core.runtimes.slurm_flags import Options
+from primus_core.secrets import refuse_secrets
 
 __all__ = ["SCRIPT", "SLURM"]
 
@@ -113,6 +114,7 @@ All other flags are Slurm's own and go to srun or sbatch as they are. Defaults f
     def wrap(self, call: OuterCall) -> OuterPlan:
         """The inner command behind srun, or in a job script."""
         asked = _Asked(call.args, call.facts.environ)
+        refuse_secrets((*asked.defaults, *asked.flags.passed), fix="export it: Slurm passes the environment on")
         for name, (why, fix) in _REFUSED.items():
             if name in asked.flags.given:
                 raise RequestError(f"--{name} cannot be used here", why=why, fix=fix)

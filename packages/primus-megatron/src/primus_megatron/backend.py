@@ -1,0 +1,181 @@
+"""The backend `megatron`: from an experiment to what the worker reads, without importing Megatron."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from primus_core.backend import BackendCall, BackendPlan
+from primus_core.config.document import Document
+from primus_core.metadata import version_of
+from primus_core.plan import Requirement, Step, Variable, Worker
+from primus_megatron.continuation import CHECKPOINTS, continue_earlier
+from primus_megatron.device import cpu_variables, device_defaults, is_hidden
+from primus_megatron.layout import check_layout
+from primus_megatron.own_settings import SETTINGS
+from primus_megatron.schema import Schema, schema_for
+from primus_megatron.settings import Settings
+from primus_megatron.text import apply_text, data_files, resolve_text
+
+__all__ = ["MEGATRON", "Megatron"]
+
+_INSTALL = "pip install primus-megatron, in the environment that runs the training"
+_ORIGIN = "megatron"
+_NEEDED = ("num_layers", "hidden_size", "num_attention_heads", "micro_batch_size", "seq_length", "train_iters", "lr")
+_ARCHITECTURE = (
+    "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels",
+    "vocab_size", "swiglu", "normalization", "position_embedding_type", "untie_embeddings_and_output_weights",
+    "add_bias_linear", "add_qkv_bias", "qk_layernorm", "num_experts", "moe_ffn_hidden_size", "moe_layer_freq",
+    "multi_latent_attention", "mtp_num_layers",
+)  # fmt: skip
+"""What makes a checkpoint another model's."""
+_TURBO = ("use_turbo_attention", "use_turbo_grouped_mlp")
+
+
+class Megatron:
+    """Megatron's own training loop as a backend of `train`."""
+
+    name = "megatron"
+    stages: tuple[str, ...] = ("pretrain",)
+
+    def presets(self) -> str:
+        """The folder of shipped presets."""
+        return str(Path(__file__).parent / "presets")
+
+    def adopt(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Megatron has no files of its own form: its settings are words on a command line."""
+        return None
+
+    def resolve(self, call: BackendCall) -> BackendPlan:
+        """Translate and check the settings; see `Backend.resolve`."""
+        schema, notes = schema_for(version_of("megatron-core"), call.facts.python)
+        return _Resolution(call, schema, list(notes)).plan()
+
+
+MEGATRON = Megatron()
+"""What the entry point names."""
+
+
+class _Resolution:
+    """One call of `resolve`, in steps."""
+
+    def __init__(self, call: BackendCall, schema: Schema, notes: list[str]) -> None:
+        self.call, self.schema, self.notes = call, schema, notes
+        document = call.document
+        rest = Document({k: v for k, v in document.data.items() if k not in ("model", "data")}, document.marks)
+        self.text = resolve_text(document.section(("data",)), call)
+        self.settings = Settings(rest.over(document.section(("model",))), schema)
+        self.device = "gpu" if call.facts.gpus and not is_hidden(call.facts.environ) else "cpu"
+
+    def plan(self) -> BackendPlan:
+        settings = self.settings
+        prepare = self.data()
+        self.check_needed()
+        self.translate()
+        self.notes += device_defaults(settings, self.device)
+        self.checkpoints()
+        layout = check_layout(settings, self.ranks())
+        resolved: dict[str, Any] = {
+            "framework": "megatron",
+            "framework_version": self.schema.version,
+            "stage": self.call.stage,
+            "device": self.device,
+            "model": {name: settings[name] for name in _ARCHITECTURE if settings.knows(name)},
+            "data": self.text.to_dict() if self.text else None,
+            "data_parallel": layout.data,
+            "metrics_rank": layout.metrics_rank,
+            "continues": settings["auto_continue_train"],
+            "no_last_checkpoint": settings["disable_last_saving"],
+            "turbo": settings["enable_primus_turbo"],
+        }
+        self.notes += continue_earlier(settings, self.call, resolved)
+        return BackendPlan(
+            worker=Worker("primus_megatron.worker"),
+            config={**resolved, "settings": settings.framework()},
+            prepare=prepare,
+            environment=self.environment(),
+            requires=(*self.modules(), *self.files),
+            notes=tuple(self.notes),
+            metrics_rank=layout.metrics_rank,
+        )
+
+    def ranks(self) -> int | None:
+        """How many there will be; None: that is not known yet."""
+        place = self.call.distributed
+        if place.tentative:
+            self.notes.append("how many ranks there will be is not known yet: the layout is checked where they start")
+        return None if place.tentative else place.world_size
+
+    def data(self) -> tuple[Step, ...]:
+        """The steps that prepare it; what must be there otherwise is in `files`."""
+        self.files: list[Requirement] = []
+        if self.text:
+            steps = (apply_text(self.text, self.settings, self.call),)
+        else:
+            steps = ()
+            self.files = data_files(self.settings, self.call.facts.cwd)
+        self.settings.default("data_cache_path", os.path.join(self.call.place.directory, "cache"))
+        return steps
+
+    def check_needed(self) -> None:
+        settings = self.settings
+        settings.default("max_position_embeddings", settings["seq_length"])
+        for name in _NEEDED:
+            if settings[name] is None:
+                why = "Megatron has no default for it"
+                raise settings.error(name, f"'{name}' is not set", why=why, fix="set it below `model:` or `overrides:`")
+        settings.default("eval_interval", settings["train_iters"])  # Megatron divides by it, even without evaluation
+        if settings["tokenizer_type"] is None and settings["mock_data"]:
+            settings.default("tokenizer_type", "NullTokenizer")
+        if settings["vocab_size"] is None and settings["tokenizer_type"] == "NullTokenizer":
+            raise settings.error("vocab_size", "'vocab_size' is not set", why="the NullTokenizer has no vocabulary")
+
+    def translate(self) -> None:
+        """Primus's own settings, as `own_settings` says what they become."""
+        settings, run = self.settings, self.call.place
+        if settings["norm_epsilon"] is not None:
+            settings.default("layernorm_epsilon", settings["norm_epsilon"])
+        if not settings["disable_tensorboard"]:
+            settings.default("tensorboard_dir", os.path.join(run.directory, "tensorboard"))
+        if settings["disable_wandb"]:
+            settings.given.pop("wandb_project", None)
+        elif settings["wandb_project"]:
+            settings.default("wandb_exp_name", run.run_id)
+            settings.default("wandb_save_dir", os.path.join(run.directory, "wandb"))
+        without_effect = [row.name for row in SETTINGS if row.becomes == "-" and row.name in settings]
+        if without_effect:
+            self.notes.append(f"without effect, since logs and metrics are Primus's: {', '.join(without_effect)}")
+        for name in _TURBO:
+            if settings[name] and not settings["enable_primus_turbo"]:
+                raise settings.error(name, f"'{name}' needs enable_primus_turbo: true")
+
+    def checkpoints(self) -> None:
+        """Saving is on where there is an interval or a folder for it."""
+        settings, cwd = self.settings, self.call.facts.cwd
+        if settings["save_interval"]:
+            settings.default("save", os.path.join(self.call.place.directory, CHECKPOINTS))
+        if settings["save"]:
+            settings.set("save", os.path.join(cwd, settings["save"]))
+            settings.default("save_interval", settings["train_iters"])  # Megatron divides by it at the end
+            settings.default("exit_signal_handler", True)
+        if settings["load"]:
+            settings.set("load", os.path.join(cwd, settings["load"]))
+            self.files.append(Requirement("file", settings["load"], "correct 'load': it is a folder of checkpoints"))
+
+    def environment(self) -> tuple[Variable, ...]:
+        why = "Megatron requires it for tensor and context parallelism: kernels keep the order of their launch"
+        order = Variable("CUDA_DEVICE_MAX_CONNECTIONS", "1", _ORIGIN, why)
+        return (order, *cpu_variables(self.call)) if self.device == "cpu" else (order,)
+
+    def modules(self) -> list[Requirement]:
+        """What must be installed when it runs. A dry run only lists it."""
+        names = ["torch", "megatron.training", "psutil", *(["tokenizers"] if self.text else [])]
+        found = [Requirement("module", name, _INSTALL) for name in names]
+        for name, wanted in (("wandb", self.settings["wandb_project"]), ("tensorboard", self.settings["tensorboard_dir"])):
+            if wanted:
+                found.append(Requirement("module", name, f"pip install {name}, or set disable_{name}: true"))
+        if self.settings["enable_primus_turbo"]:
+            found.append(Requirement("module", "primus_turbo", "install Primus-Turbo, or set enable_primus_turbo: false"))
+        return found

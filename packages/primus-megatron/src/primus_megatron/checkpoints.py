@@ -1,0 +1,72 @@
+"""Which checkpoints are whole: once Megatron has named one its newest, the sizes of its files are kept beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+
+from primus_core.files import write_atomically
+
+__all__ = ["SIZES", "CheckpointWatch", "is_whole", "newest_whole"]
+
+SIZES = "primus_sizes.json"
+"""In a checkpoint's folder: the size of each of its files, by path. What has no such list was never whole."""
+TRACKER = "latest_checkpointed_iteration.txt"
+_ITERATION = re.compile(r"iter_(\d{7,})")
+
+
+def is_whole(folder: str) -> bool:
+    """Whether every file is as long as when the checkpoint was finished."""
+    try:
+        with open(os.path.join(folder, SIZES), encoding="utf-8") as file:
+            sizes = json.load(file)
+        return bool(sizes) and all(os.path.getsize(os.path.join(folder, name)) == size for name, size in sizes.items())
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def newest_whole(folder: str) -> tuple[int | None, tuple[int, ...]]:
+    """The newest iteration in `folder` whose checkpoint is whole (None: there is none), and the newer ones."""
+    found = [_ITERATION.fullmatch(name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
+    names = sorted((match[0] for match in found if match), key=iteration_of, reverse=True)
+    whole = next((iteration_of(name) for name in names if is_whole(os.path.join(folder, name))), None)
+    return whole, tuple(n for n in map(iteration_of, names) if whole is None or n > whole)
+
+
+def iteration_of(name: str) -> int:
+    """`iter_0000020` as 20."""
+    return int(name.rpartition("_")[2])
+
+
+class CheckpointWatch:
+    """Looks at what Megatron calls its newest checkpoint, which it does when all ranks have written their parts."""
+
+    def __init__(self, folder: str, tell: Callable[[int, str], None]) -> None:
+        self.folder, self.tell = folder, tell
+        self.changed_ns = self._changed_ns()
+
+    def _changed_ns(self) -> int:
+        try:
+            return os.stat(os.path.join(self.folder, TRACKER)).st_mtime_ns
+        except OSError:
+            return 0
+
+    def look(self) -> None:
+        """List the sizes of a checkpoint that is new, and tell of it. Where nothing changed this is one `stat`."""
+        changed_ns = self._changed_ns()
+        if changed_ns == self.changed_ns:
+            return
+        self.changed_ns = changed_ns
+        with open(os.path.join(self.folder, TRACKER), encoding="utf-8") as file:
+            text = file.read().strip()
+        path = os.path.join(self.folder, f"iter_{int(text):07d}") if text.isdigit() else ""
+        if os.path.isdir(path):
+            write_atomically(os.path.join(path, SIZES), json.dumps(_sizes(path), indent=1))
+            self.tell(int(text), path)
+
+
+def _sizes(folder: str) -> dict[str, int]:
+    paths = (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+    return {os.path.relpath(path, folder): os.path.getsize(path) for path in sorted(paths)}

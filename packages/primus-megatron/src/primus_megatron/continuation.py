@@ -1,0 +1,53 @@
+"""Automatic continuation: where an earlier, unfinished run of the experiment left a checkpoint, training goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from primus_core.backend import BackendCall
+from primus_megatron.checkpoints import SIZES, is_whole, iteration_of
+from primus_megatron.settings import Settings
+
+__all__ = ["CHECKPOINTS", "continue_earlier"]
+
+CHECKPOINTS = "checkpoints"
+"""In the run directory, where `save` does not say otherwise."""
+_COMPARED = {"model": "its model is another", "data": "its text is another"}
+
+
+def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> tuple[str, ...]:
+    """Set the checkpoint to start from where there is one, and say so. `now` is this run's resolved config.
+
+    A user's own `load` stands.
+    """
+    if not settings["auto_continue_train"] or "load" in settings or not settings["save"]:
+        return ()
+    runs: dict[str, list[int]] = {}
+    for path in call.previous(os.path.join(CHECKPOINTS, "iter_*", SIZES)):
+        folder = os.path.dirname(path)
+        if is_whole(folder):
+            runs.setdefault(str(Path(folder).parent.parent), []).append(iteration_of(folder))
+    for run, iterations in runs.items():
+        iteration = max((n for n in iterations if n < (settings["train_iters"] or 0)), default=None)
+        if iteration is None:
+            continue
+        name = os.path.basename(run)
+        if reason := _difference(run, now):
+            return (f"does not continue from iteration {iteration} of {name}: {reason}",)
+        settings.set("load", os.path.join(run, CHECKPOINTS))
+        settings.set("ckpt_step", iteration)
+        return (f"continues from iteration {iteration} of {name}",)
+    return ()
+
+
+def _difference(run: str, now: Mapping[str, Any]) -> str:
+    """Why a checkpoint of `run` does not fit this run; empty if it does."""
+    try:
+        then = json.loads(Path(run, "config", "backend_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "its settings cannot be read"
+    return next((text for key, text in _COMPARED.items() if then.get(key) != now[key]), "")

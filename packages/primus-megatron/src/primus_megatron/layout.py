@@ -1,0 +1,169 @@
+"""How ranks share the work, checked before anything starts: Megatron would say it on every rank, after the queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from primus_megatron.settings import Settings
+
+__all__ = ["Layout", "check_layout"]
+
+_TENSOR, _PIPELINE = "tensor_model_parallel_size", "pipeline_model_parallel_size"
+_CONTEXT, _EXPERT = "context_parallel_size", "expert_model_parallel_size"
+_UNEVEN = (
+    "pipeline_model_parallel_layout", "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers",
+    "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split", "hybrid_layer_pattern",
+)  # fmt: skip
+"""With one of these, stages need not have equal numbers of layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Sizes of the groups; tensor x pipeline x context x data is the number of ranks."""
+
+    tensor: int
+    pipeline: int
+    context: int
+    data: int
+    stages_inside_data: bool
+    """Ranks of one pipeline are neighbours of those of another, not of their own (`use_tp_pp_dp_mapping`)."""
+
+    @property
+    def world_size(self) -> int:
+        """All ranks."""
+        return self.tensor * self.pipeline * self.context * self.data
+
+    @property
+    def metrics_rank(self) -> int:
+        """The first rank of the last pipeline stage, which alone has the loss."""
+        before = self.tensor * self.context * (1 if self.stages_inside_data else self.data)
+        return before * (self.pipeline - 1)
+
+
+def check_layout(settings: Settings, world_size: int | None) -> Layout:
+    """The layout for `world_size` ranks.
+
+    None: how many there will be is not known yet; what depends on it is not checked, and stands for the least.
+
+    Raises:
+        ConfigError: the numbers do not fit, with the numbers.
+    """
+    tensor, pipeline, context = settings[_TENSOR], settings[_PIPELINE], settings[_CONTEXT]
+    least = tensor * pipeline * context
+    world = least if world_size is None else world_size
+    if world % least:
+        first = next((name for name in (_TENSOR, _PIPELINE, _CONTEXT) if name in settings), _TENSOR)
+        raise settings.error(
+            first,
+            f"tensor {tensor} x pipeline {pipeline} x context {context} = {least} does not divide {world}"
+            f" {'rank' if world == 1 else 'ranks'}",
+            why="each group of that many ranks holds one copy of the model",
+            fix=f"make their product a divisor of {world}, or start another number of ranks (GPUS_PER_NODE, NNODES)",
+        )
+    layout = Layout(tensor, pipeline, context, world // least, bool(settings["use_tp_pp_dp_mapping"]))
+    _check_model(settings, layout)
+    _check_sequence(settings, layout)
+    _check_stages(settings, layout)
+    if world_size is not None:
+        _check_batch(settings, layout)
+        _check_experts(settings, layout)
+    return layout
+
+
+def _check_model(settings: Settings, layout: Layout) -> None:
+    if not settings["kv_channels"]:
+        _divides(settings, "num_attention_heads", "hidden_size")
+    groups = settings["num_query_groups"] if settings["group_query_attention"] else None
+    if groups:
+        _divides(settings, "num_query_groups", "num_attention_heads")
+    for name in ("num_attention_heads", "ffn_hidden_size"):
+        _divides(settings, _TENSOR, name)
+    if groups and groups % layout.tensor and layout.tensor % groups:
+        raise settings.error(
+            _TENSOR,
+            f"{_TENSOR} {layout.tensor} and num_query_groups {groups} do not divide one another",
+            fix=f"take a divisor or a multiple of {groups}",
+        )
+
+
+def _divides(settings: Settings, divisor: str, name: str) -> None:
+    value, by = settings[name], settings[divisor]
+    if value and by and value % by:
+        raise settings.error(
+            divisor if divisor in settings else name,
+            f"{divisor} {by} does not divide {name} {value}",
+            fix=f"let {divisor} be a divisor of {value}",
+        )
+
+
+def _check_sequence(settings: Settings, layout: Layout) -> None:
+    length, longest = settings["seq_length"], settings["max_position_embeddings"]
+    if longest and length and length > longest:
+        raise settings.error(
+            "seq_length",
+            f"seq_length {length} exceeds max_position_embeddings {longest}",
+            fix="shorten the one, or lengthen the other",
+        )
+    pieces = (layout.tensor if settings["sequence_parallel"] else 1) * (2 * layout.context if layout.context > 1 else 1)
+    if length and length % pieces:
+        raise settings.error(
+            "seq_length",
+            f"seq_length {length} cannot be cut into {pieces} equal pieces",
+            why=f"sequence parallelism over {layout.tensor} ranks, context parallelism over {layout.context}",
+            fix=f"take a multiple of {pieces}",
+        )
+
+
+def _check_stages(settings: Settings, layout: Layout) -> None:
+    layers = settings["num_layers"]
+    if not layers or any(settings[name] for name in _UNEVEN if settings.knows(name)):
+        return
+    if layers % layout.pipeline:
+        raise settings.error(
+            _PIPELINE,
+            f"{_PIPELINE} {layout.pipeline} does not divide num_layers {layers}",
+            fix="take a divisor, or say where the layers go with pipeline_model_parallel_layout",
+        )
+    chunk = settings["num_layers_per_virtual_pipeline_stage"]
+    chunks = settings["num_virtual_stages_per_pipeline_rank"]
+    if (chunk or chunks) and layout.pipeline == 1:
+        raise settings.error(
+            "num_layers_per_virtual_pipeline_stage" if chunk else "num_virtual_stages_per_pipeline_rank",
+            "virtual pipeline stages in a pipeline of one rank",
+            fix=f"raise {_PIPELINE}, or remove it",
+        )
+    unit = layout.pipeline * (chunk or chunks or 1)
+    if layers % unit:
+        name = "num_layers_per_virtual_pipeline_stage" if chunk else "num_virtual_stages_per_pipeline_rank"
+        raise settings.error(
+            name, f"num_layers {layers} is no multiple of {unit}", why=f"{name} x {layout.pipeline} pipeline ranks"
+        )
+
+
+def _check_batch(settings: Settings, layout: Layout) -> None:
+    micro, total = settings["micro_batch_size"], settings["global_batch_size"]
+    if not micro or not total:
+        return  # Megatron's default: one micro-batch for each data-parallel rank
+    unit = micro * layout.data
+    if total % unit:
+        raise settings.error(
+            "global_batch_size",
+            f"global_batch_size {total} is no multiple of {unit}",
+            why=f"micro_batch_size {micro} x {layout.data} data-parallel ranks",
+            fix=f"take a multiple of {unit}",
+        )
+
+
+def _check_experts(settings: Settings, layout: Layout) -> None:
+    expert, experts = settings[_EXPERT], settings["num_experts"]
+    if expert > 1 and not experts:
+        raise settings.error(_EXPERT, f"{_EXPERT} {expert} for a model without experts", fix="remove it")
+    _divides(settings, _EXPERT, "num_experts")
+    tensor = settings["expert_tensor_parallel_size"] or layout.tensor
+    unit = expert * tensor * layout.pipeline
+    if layout.world_size % unit:
+        raise settings.error(
+            _EXPERT,
+            f"{_EXPERT} {expert} x expert_tensor_parallel_size {tensor} x pipeline {layout.pipeline} = {unit}"
+            f" does not divide {layout.world_size} ranks",
+        )

@@ -1,0 +1,69 @@
+"""The model that Megatron trains, built on each rank from Megatron's own arguments and layer specifications."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["model_provider"]
+
+
+def model_provider(
+    pre_process: bool = True,
+    post_process: bool = True,
+    vp_stage: int | None = None,
+    config: Any = None,
+    pg_collection: Any = None,
+) -> Any:
+    """This rank's part of a GPT: dense, with experts, with latent attention, with multi-token prediction."""
+    from megatron.core.models.gpt import GPTModel
+    from megatron.training import get_args
+    from megatron.training.arguments import core_transformer_config_from_args
+
+    args = get_args()
+    config = config or core_transformer_config_from_args(args)
+    spec = _layers(args, config, vp_stage)
+    return GPTModel(
+        config=config,
+        transformer_layer_spec=spec,
+        mtp_block_spec=_further_tokens(args, config, spec, vp_stage),
+        vocab_size=args.padded_vocab_size,
+        max_sequence_length=args.max_position_embeddings,
+        pre_process=pre_process,
+        post_process=post_process,
+        fp16_lm_cross_entropy=args.fp16_lm_cross_entropy,
+        parallel_output=True,
+        share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights,
+        position_embedding_type=args.position_embedding_type,
+        rotary_percent=args.rotary_percent,
+        rotary_base=args.rotary_base,
+        rope_scaling=args.use_rope_scaling,
+        rope_scaling_factor=args.rope_scaling_factor,
+        seq_len_interpolation_factor=args.rotary_seq_len_interpolation_factor,
+        vp_stage=vp_stage,
+        pg_collection=pg_collection,
+    )
+
+
+def _layers(args: Any, config: Any, vp_stage: int | None) -> Any:
+    if args.spec is not None:
+        from megatron.core.transformer.spec_utils import import_module
+
+        return import_module(args.spec)
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
+
+    return get_gpt_decoder_block_spec(
+        config,
+        use_transformer_engine=args.transformer_impl == "transformer_engine",
+        normalization=args.normalization,
+        qk_l2_norm=args.qk_l2_norm,
+        vp_stage=vp_stage,
+    )
+
+
+def _further_tokens(args: Any, config: Any, spec: Any, vp_stage: int | None) -> Any:
+    if args.mtp_num_layers is None:
+        return None
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_mtp_block_spec
+
+    te = args.transformer_impl == "transformer_engine"
+    return get_gpt_mtp_block_spec(config, spec, use_transformer_engine=te, vp_stage=vp_stage)

@@ -1,0 +1,78 @@
+"""The settings that Primus adds to Megatron's, in one table: planning, errors and the documentation read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from primus_core.options import Option
+
+__all__ = ["DATA", "SETTINGS", "STDLIB", "Own", "as_markdown", "as_options"]
+
+STDLIB = "python-stdlib"
+"""Stands for the sources and texts of the Python standard library of the running interpreter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """One setting of Primus."""
+
+    name: str
+    type: str
+    default: Any
+    meaning: str
+    becomes: str
+    """What it is in Megatron's terms."""
+    least: float | None = None
+
+
+_TURBO = "asks for the package `primus_turbo`"
+
+SETTINGS = (
+    Own("auto_continue_train", "bool", True, "continue from the newest checkpoint of an earlier, unfinished run",
+        "`load`, `ckpt_step`, all of the training state"),
+    Own("norm_epsilon", "float", None, "added to the variance in each norm", "`layernorm_epsilon`", least=0),
+    Own("disable_last_saving", "bool", False, "save no checkpoint when the last iteration is done",
+        "the save at the end of `pretrain`"),
+    Own("disable_tensorboard", "bool", True, "write nothing for TensorBoard",
+        "false: `tensorboard_dir` is `tensorboard` in the run directory, unless it is set"),
+    Own("disable_wandb", "bool", False, "no Weights & Biases, although `wandb_project` is set",
+        "`wandb_project`; where it is on, `wandb_exp_name` and `wandb_save_dir` are the run's unless set"),
+    Own("enable_primus_turbo", "bool", False, "AMD's kernels of Primus-Turbo", _TURBO),
+    Own("use_turbo_attention", "bool", False, "its attention; needs enable_primus_turbo", _TURBO),
+    Own("use_turbo_grouped_mlp", "bool", False, "its experts; needs enable_primus_turbo", _TURBO),
+    Own("stderr_sink_level", "str", None, "taken, without effect: every rank's stderr is whole in its log", "-"),
+    Own("log_avg_skip_iterations", "int", None, "taken, without effect: metrics.jsonl has every step", "-"),
+    Own("log_avg_reset_interval", "int", None, "taken, without effect: metrics.jsonl has every step", "-"),
+)  # fmt: skip
+"""Beside Megatron's own, at the top of a module's settings."""
+
+DATA = (
+    Own("text", "str", None, "`python-stdlib`, or a folder of text files, to train on",
+        "a step before the worker; `train_data_path`, `valid_data_path`, `tokenizer_type`, `vocab_size`"),
+    Own("vocab_size", "int", None, "size of the tokenizer that is trained on the text, end of document included",
+        "`vocab_size`, which in Megatron's NullTokenizer does not count the end of document", least=258),
+    Own("document_chars", "int", 0, "cut documents at line ends into pieces of about this size; 0: whole files",
+        "the documents of the data", least=0),
+    Own("cache", "str", None, "folder for prepared text; by default `$XDG_CACHE_HOME/primus/data`", "-"),
+)  # fmt: skip
+"""Below `data`."""
+
+
+def as_options(table: tuple[Own, ...], prefix: str = "") -> dict[str, Option]:
+    """The table in the form in which settings are checked."""
+    return {
+        prefix + own.name: Option(
+            name=prefix + own.name, type=own.type, default=own.default, optional=own.default is None, help=own.meaning
+        )
+        for own in table
+    }
+
+
+def as_markdown(table: tuple[Own, ...], prefix: str = "") -> str:
+    """The table as it stands in `docs/megatron.md`."""
+    rows = ["| setting | type | default | meaning | in Megatron |", "|---|---|---|---|---|"]
+    for own in table:
+        default = "" if own.default is None else f"`{str(own.default).lower() if own.type == 'bool' else own.default}`"
+        rows.append(f"| `{prefix}{own.name}` | {own.type} | {default} | {own.meaning} | {own.becomes} |")
+    return "\n".join(rows)

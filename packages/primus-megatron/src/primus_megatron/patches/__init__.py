@@ -1,0 +1,36 @@
+"""Adaptations of Megatron, one file each; the worker applies those that this machine needs, before it imports more.
+
+Each says why it exists, when it is needed, and for which versions; a test fails when one is no longer needed.
+"""
+
+from __future__ import annotations
+
+from primus_megatron.patches import (
+    cpu_collectives,
+    cpu_device,
+    cpu_optimizer_step,
+    cpu_tensors,
+    resumed_distributed_optimizer,
+    wheel_without_makefile,
+)
+from primus_megatron.patches._patch import Patch
+
+__all__ = ["PATCHES", "Patch", "apply_all"]
+
+PATCHES: tuple[Patch, ...] = (
+    cpu_device.PATCH,  # first: the others import modules that ask for the device
+    cpu_tensors.PATCH,
+    cpu_collectives.PATCH,
+    cpu_optimizer_step.PATCH,
+    wheel_without_makefile.PATCH,
+    resumed_distributed_optimizer.PATCH,
+)
+"""In the order in which they are applied."""
+
+
+def apply_all() -> tuple[Patch, ...]:
+    """Apply what this machine and these versions need, and return it."""
+    needed = tuple(patch for patch in PATCHES if patch.in_range() and patch.needed())  # asked before one changes it
+    for patch in needed:
+        patch.apply()
+    return needed

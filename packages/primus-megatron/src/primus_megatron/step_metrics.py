@@ -1,0 +1,81 @@
+"""Megatron's step log in the form of Primus: one line in `metrics.jsonl` and one in the log per logged iteration."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from primus_core.metrics import Metrics, append, log_line
+
+__all__ = ["StepRecorder"]
+
+
+class StepRecorder:
+    """Stands around `megatron.training.training.training_log`, which the loop calls after every iteration."""
+
+    def __init__(self, *, file: str, reports: bool) -> None:
+        self.file, self.reports = file, reports
+        self.last_step, self.last_time = 0, 0.0
+
+    def install(self, also: Callable[[], None]) -> None:
+        """Record each logged iteration, and call `also` after every one."""
+        from megatron.training import training
+
+        theirs, step = training.training_log, training.train_step
+
+        def begun(*args: Any, **kwargs: Any) -> Any:
+            if not self.last_time:  # what came before the first iteration was loading
+                self.last_step, self.last_time = training.get_args().iteration, time.perf_counter()
+            return step(*args, **kwargs)
+
+        def logged(loss: Mapping[str, Any], total: Any, lr: Any, iteration: int, *rest: Any, **kwargs: Any) -> Any:
+            shown = training.print_rank_last
+            training.print_rank_last = lambda message: None  # the line of Primus says it in the form of all backends
+            try:
+                result = theirs(loss, total, lr, iteration, *rest, **kwargs)
+            finally:
+                training.print_rank_last = shown
+            if iteration % training.get_args().log_interval == 0:
+                self.record(loss, lr, iteration, grad_norm=rest[3])
+            also()
+            return result
+
+        training.train_step, training.training_log = begun, logged
+
+    def record(self, loss: Mapping[str, Any], lr: Any, iteration: int, grad_norm: Any) -> None:
+        """Add this iteration's metrics, on the rank that reports them."""
+        now = time.perf_counter()
+        seconds = (now - self.last_time) / max(iteration - self.last_step, 1)
+        self.last_step, self.last_time = iteration, now
+        if not self.reports or "lm loss" not in loss:
+            return
+        metrics = self.metrics(float(loss["lm loss"]), lr, iteration, grad_norm, seconds)
+        print(log_line(metrics), flush=True)
+        if self.file:
+            append(self.file, metrics)
+
+    def metrics(self, loss: float, lr: Any, iteration: int, grad_norm: Any, seconds: float) -> Metrics:
+        """One iteration, with Megatron's own count of floating-point operations."""
+        import torch
+        from megatron.core.num_microbatches_calculator import get_current_global_batch_size
+        from megatron.training import get_args
+        from megatron.training.training import num_floating_point_operations
+
+        args, batch = get_args(), get_current_global_batch_size()
+        rate = batch * args.seq_length / seconds
+        return Metrics(
+            step=iteration,
+            steps=args.train_iters,
+            loss=loss,
+            lr=None if lr is None else float(lr),
+            grad_norm=None if grad_norm is None else float(grad_norm),
+            global_batch_size=batch,
+            tokens=args.consumed_train_samples * args.seq_length,
+            tokens_per_second=rate,
+            tokens_per_second_per_gpu=rate / args.world_size,
+            tflops_per_gpu=num_floating_point_operations(args, batch) / seconds / args.world_size / 1e12,
+            step_time_s=seconds,
+            memory_gib=torch.cuda.max_memory_reserved() / 2**30,
+            time=time.time(),
+        )

@@ -1,0 +1,130 @@
+"""What to train on: `.bin`/`.idx` files that are there, or text that a step of the plan prepares before the worker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from primus_core.backend import BackendCall
+from primus_core.config.document import Document
+from primus_core.errors import ConfigError
+from primus_core.plan import Requirement, Step
+from primus_megatron.own_settings import DATA, STDLIB
+from primus_megatron.settings import Settings, own_table
+
+__all__ = ["Text", "apply_text", "data_files", "resolve_text"]
+
+_PATHS = ("data_path", "train_data_path", "valid_data_path", "test_data_path")
+_FILES = ("data_args_path", "per_split_data_args_path")
+_TAKEN = (*_PATHS, *_FILES, "mock_data", "tokenizer_type", "tokenizer_model", "split")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The `data` section as given."""
+
+    source: str
+    vocab_size: int
+    document_chars: int
+    cache: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a later run compares."""
+        return {"text": self.source, "vocab_size": self.vocab_size, "document_chars": self.document_chars}
+
+
+def resolve_text(document: Document, call: BackendCall) -> Text | None:
+    """The section, or None where the experiment has none."""
+    given = own_table(document, DATA, "data")
+    if not given:
+        return None
+    for name, fix in (("text", f"{STDLIB}, or to a folder of text files"), ("vocab_size", "4096, for instance")):
+        if not given.get(name):
+            raise ConfigError(f"`data` has no `{name}`", where=document.where(()), fix=f"set `data.{name}` to {fix}")
+    cwd, source = call.facts.cwd, given["text"]
+    return Text(
+        source=source if source == STDLIB else os.path.join(cwd, source),
+        vocab_size=given["vocab_size"],
+        document_chars=given.get("document_chars", 0),
+        cache=os.path.join(cwd, given.get("cache") or _cache(call.facts.environ)),
+    )
+
+
+def _cache(environ: Mapping[str, str]) -> str:
+    home = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME") or "/tmp", ".cache")  # noqa: S108  # no home
+    return os.path.join(home, "primus", "data")
+
+
+def apply_text(text: Text, settings: Settings, call: BackendCall) -> Step:
+    """The step that prepares the text; Megatron is told to read the result.
+
+    Raises:
+        ConfigError: the data, or its vocabulary, is named twice.
+    """
+    for name in (*_TAKEN, "vocab_size"):
+        if name in settings:
+            raise settings.error(name, f"'{name}' and 'data.text' both say what to train on", fix="keep one of them")
+    folder = os.path.join(call.place.directory, "data")
+    for name, part in (("train_data_path", "train"), ("valid_data_path", "validation"), ("test_data_path", "validation")):
+        settings.set(name, [os.path.join(folder, part)])
+    settings.set("tokenizer_type", "NullTokenizer")
+    settings.set("vocab_size", text.vocab_size - 1)  # NullTokenizer adds the end of document
+    argv = [call.facts.python, "-m", "primus_megatron.prepare_text", "--source", text.source]
+    argv += ["--vocab-size", str(text.vocab_size), "--cache", text.cache, "--out", folder]
+    argv += ["--document-chars", str(text.document_chars)] if text.document_chars else []
+    return Step("prepare text", tuple(argv), call.facts.cwd)
+
+
+def data_files(settings: Settings, cwd: str) -> list[Requirement]:
+    """The files that the settings name, which must be there when it runs; paths become absolute.
+
+    Raises:
+        ConfigError: there is nothing to train on, or a path has a suffix that Megatron adds itself.
+    """
+    given = [name for name in (*_PATHS, *_FILES) if settings[name]]
+    if not given and not settings["mock_data"]:
+        raise settings.error(
+            "mock_data",
+            "there is nothing to train on",
+            fix="set train_data_path (or data_path) to .bin/.idx files, `data.text`, or mock_data: true",
+        )
+    if given and settings["mock_data"]:
+        raise settings.error("mock_data", f"'mock_data' and '{given[0]}' both say what to train on", fix="keep one")
+    found: list[Requirement] = []
+    for name in given:
+        found += _whole_files(settings, name, cwd) if name in _FILES else _prefixes(settings, name, cwd)
+    return found
+
+
+def _whole_files(settings: Settings, name: str, cwd: str) -> list[Requirement]:
+    settings.set(name, os.path.join(cwd, settings[name]))
+    return [Requirement("file", settings[name], f"correct '{name}'")]
+
+
+def _prefixes(settings: Settings, name: str, cwd: str) -> list[Requirement]:
+    """A blend: prefixes of file names, each with a weight before it or none with any."""
+    words, found = list(settings[name]), []
+    weighted = len(words) % 2 == 0 and len(words) > 1 and all(map(_is_number, words[::2]))
+    for index in range(1, len(words), 2) if weighted else range(len(words)):
+        word = words[index]
+        if word.endswith((".bin", ".idx")):
+            raise settings.error(
+                name,
+                f"'{name}' names '{word}'",
+                why="Megatron adds .bin and .idx itself",
+                fix=f"write {word[:-4]}",
+            )
+        words[index] = path = os.path.join(cwd, word)
+        fix = f"prepare the data, or correct '{name}' (a path without .bin and .idx)"
+        found += [Requirement("file", path + suffix, fix) for suffix in (".bin", ".idx")]
+    settings.set(name, words)
+    return found
+
+
+def _is_number(word: str) -> bool:
+    try:
+        return float(word) >= 0
+    except ValueError:
+        return False

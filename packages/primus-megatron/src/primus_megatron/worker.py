@@ -1,0 +1,141 @@
+"""Trains: Megatron's own loop, with the resolved settings in the run directory.
+
+Started on every rank as `python -m primus_core.rank primus_megatron.worker`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from primus_core import variables
+from primus_core.errors import MachineError
+from primus_core.events import checkpoint_saved
+from primus_core.secrets import is_secret_name
+from primus_megatron.checkpoints import CheckpointWatch, newest_whole
+
+__all__ = ["main"]
+
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
+_FRESH = ("finetune", "no_load_optim", "no_load_rng", "pretrained_checkpoint")
+"""Settings with which a checkpoint is a beginning, and not where this very run was."""
+
+
+def main() -> None:
+    """Read the settings, adapt Megatron to this machine, train."""
+    resolved = _expanded(json.loads((_run_directory() / "config" / "backend_config.json").read_text(encoding="utf-8")))
+    _resume(resolved)
+    _adapt(resolved["device"])
+    _train(resolved)
+
+
+def _run_directory() -> Path:
+    return Path(os.environ[variables.RUN_DIR])
+
+
+def _rank() -> int:
+    return int(os.environ.get("RANK", "0"))
+
+
+def _expanded(value: Any) -> Any:
+    """The same settings with `${SECRET}` filled in: the plan and its files hold the reference only."""
+    if isinstance(value, dict):
+        return {key: _expanded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_expanded(item) for item in value]
+    if isinstance(value, str) and "${" in value:
+        return _REFERENCE.sub(lambda m: os.environ[m[1]] if is_secret_name(m[1]) else m[0], value)
+    return value
+
+
+def _resume(resolved: dict[str, Any]) -> None:
+    """An earlier attempt of this run may have left checkpoints; the last one may have been cut off with it."""
+    settings = resolved["settings"]
+    if not resolved["continues"] or not settings.get("save"):
+        return
+    iteration, cut = newest_whole(settings["save"])
+    if iteration is None:
+        return
+    settings |= {"load": settings["save"], "ckpt_step": iteration}
+    for name in _FRESH:
+        settings.pop(name, None)
+    for number in cut if _rank() == 0 else ():
+        print(f"WARNING: the checkpoint of iteration {number} was cut off; resuming from {iteration}", flush=True)
+
+
+def _adapt(planned: str) -> None:
+    """Patches first, since Megatron's modules keep copies of what the patches change."""
+    from primus_megatron.patches import apply_all
+    from primus_megatron.patches._patch import no_accelerator
+
+    if planned == "gpu" and no_accelerator():
+        import torch
+
+        raise MachineError(
+            "the plan counts on GPUs, and torch sees none",
+            why=f"torch {torch.__version__} is built for another device, or the driver does not answer",
+            fix="install the torch build for this machine, or set CUDA_VISIBLE_DEVICES= to train on the CPU",
+        )
+    for patch in apply_all():
+        if _rank() == 0:
+            print(f"patch {patch.id}: {patch.reason}", flush=True)
+
+
+def _train(resolved: dict[str, Any]) -> None:
+    from importlib.metadata import version
+
+    from primus_megatron.loop import pretrain
+    from primus_megatron.patches._patch import version_pair
+    from primus_megatron.step_metrics import StepRecorder
+
+    settings, rank = resolved["settings"], _rank()
+    look = _watch(settings.get("save", "")) if rank == 0 else lambda: None
+    StepRecorder(
+        file=os.environ.get(variables.METRICS_FILE, ""), reports=rank == resolved["metrics_rank"]
+    ).install(also=look)
+    _around_saving(look, settings if resolved["no_last_checkpoint"] else {})
+    try:
+        pretrain(version_pair(version("megatron-core")), settings)
+    except SystemExit as stop:  # Megatron ends like this after SIGTERM, a duration or an exit_interval
+        if stop.code:
+            raise
+    look()
+    _leave()
+
+
+def _leave() -> None:
+    """Megatron leaves gloo's threads behind, which now and then abort the process."""
+    import torch
+
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+
+
+def _watch(folder: str) -> Callable[[], None]:
+    """One rank tells of the checkpoints of all."""
+    run = str(_run_directory())
+    return CheckpointWatch(folder, lambda step, path: checkpoint_saved(run, step=step, path=path)).look
+
+
+def _around_saving(look: Callable[[], None], skips_last: dict[str, Any]) -> None:
+    """Look after each save. Megatron saves when all is done, too, and has no argument against it."""
+    from megatron.training import training
+
+    save, last = training.save_checkpoint_and_time, skips_last.get("train_iters")
+
+    def saved(iteration: int, *args: Any, **kwargs: Any) -> None:
+        if iteration == last and iteration % skips_last["save_interval"]:
+            return
+        save(iteration, *args, **kwargs)
+        look()
+
+    training.save_checkpoint_and_time = saved
+
+
+if __name__ == "__main__":
+    main()

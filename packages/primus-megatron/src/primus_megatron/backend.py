@@ -85,6 +85,7 @@ class _Resolution:
             "model": {name: settings[name] for name in _ARCHITECTURE if settings.knows(name)},
             "data": self.text.to_dict() if self.text else None,
             "data_parallel": layout.data,
+            "fixed_layout": self.fixed_layout(),
             "metrics_rank": layout.metrics_rank,
             "continues": settings["auto_continue_train"],
             "no_last_checkpoint": settings["disable_last_saving"],
@@ -111,13 +112,11 @@ class _Resolution:
     def data(self) -> tuple[Step, ...]:
         """The steps that prepare it; what must be there otherwise is in `files`."""
         self.files: list[Requirement] = []
-        if self.text:
-            steps = (apply_text(self.text, self.settings, self.call),)
-        else:
-            steps = ()
-            self.files = data_files(self.settings, self.call.facts.cwd)
         self.settings.default("data_cache_path", os.path.join(self.call.place.directory, "cache"))
-        return steps
+        if self.text:
+            return (apply_text(self.text, self.settings, self.call),)
+        self.files = data_files(self.settings, self.call.facts.cwd)
+        return ()
 
     def check_needed(self) -> None:
         settings = self.settings
@@ -164,6 +163,13 @@ class _Resolution:
             settings.set("load", os.path.join(cwd, settings["load"]))
             self.files.append(Requirement("file", settings["load"], "correct 'load': it is a folder of checkpoints"))
 
+    def fixed_layout(self) -> list[int] | None:
+        """What a run must have in common with one whose checkpoint it loads; None: Megatron reshards."""
+        settings = self.settings
+        if not settings["use_distributed_optimizer"] or settings["dist_ckpt_optim_fully_reshardable"]:
+            return None
+        return [settings["tensor_model_parallel_size"], settings["pipeline_model_parallel_size"]]
+
     def environment(self) -> tuple[Variable, ...]:
         why = "Megatron requires it for tensor and context parallelism: kernels keep the order of their launch"
         order = Variable("CUDA_DEVICE_MAX_CONNECTIONS", "1", _ORIGIN, why)
@@ -173,9 +179,14 @@ class _Resolution:
         """What must be installed when it runs. A dry run only lists it."""
         names = ["torch", "megatron.training", "psutil", *(["tokenizers"] if self.text else [])]
         found = [Requirement("module", name, _INSTALL) for name in names]
-        for name, wanted in (("wandb", self.settings["wandb_project"]), ("tensorboard", self.settings["tensorboard_dir"])):
+        for name, wanted in (
+            ("wandb", self.settings["wandb_project"]),
+            ("tensorboard", self.settings["tensorboard_dir"]),
+        ):
             if wanted:
                 found.append(Requirement("module", name, f"pip install {name}, or set disable_{name}: true"))
         if self.settings["enable_primus_turbo"]:
-            found.append(Requirement("module", "primus_turbo", "install Primus-Turbo, or set enable_primus_turbo: false"))
+            found.append(
+                Requirement("module", "primus_turbo", "install Primus-Turbo, or set enable_primus_turbo: false")
+            )
         return found

@@ -80,7 +80,9 @@ def _tokenizer(args: Any) -> Any:
     return build_tokenizer(args)
 
 
-def forward_step(batches: Iterator[Batch], model: Any, return_schedule_plan: bool = False) -> tuple[Any, Callable[..., Any]]:
+def forward_step(
+    batches: Iterator[Batch], model: Any, return_schedule_plan: bool = False
+) -> tuple[Any, Callable[..., Any]]:
     """One micro-batch through this rank's part of the model. Megatron calls it."""
     from megatron.core.utils import get_attr_wrapped_model
     from megatron.training.utils import is_first_or_last_pipeline_stage

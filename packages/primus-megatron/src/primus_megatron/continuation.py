@@ -16,7 +16,11 @@ __all__ = ["CHECKPOINTS", "continue_earlier"]
 
 CHECKPOINTS = "checkpoints"
 """In the run directory, where `save` does not say otherwise."""
-_COMPARED = {"model": "its model is another", "data": "its text is another"}
+_COMPARED = {
+    "model": "its model is another",
+    "data": "its text is another",
+    "fixed_layout": "tensor or pipeline sizes differ, for which it needs dist_ckpt_optim_fully_reshardable: true",
+}
 
 
 def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> tuple[str, ...]:

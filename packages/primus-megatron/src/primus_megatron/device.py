@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from primus_core.backend import BackendCall
@@ -35,7 +36,8 @@ def device_defaults(settings: Settings, device: str) -> list[str]:
     Raises:
         ConfigError: a setting that this environment cannot honour.
     """
-    notes = []
+    notes: list[str] = []
+    settings.default("logging_level", logging.WARNING)  # at INFO, Megatron lists every parameter of the model
     if device == "cpu":
         _cpu(settings)
     if device == "cpu" or not _has_transformer_engine():
@@ -56,7 +58,7 @@ def _cpu(settings: Settings) -> None:
     settings.default("distributed_backend", "gloo")
     settings.default("num_workers", 0)  # a process for loading would take a core from training
     for name in _GPU_KERNELS:
-        if name in settings and settings[name]:
+        if settings.given.get(name):
             raise settings.error(name, f"'{name}' needs a GPU", fix="set it to false on a CPU")
         settings.default(name, False)
 
@@ -72,7 +74,10 @@ def _check_local(settings: Settings) -> None:
     for name, why in _TRANSFORMER_ENGINE.items():
         if settings[name]:
             raise settings.error(
-                name, f"'{name}' needs Transformer Engine", why=why, fix=f"install transformer-engine, or remove '{name}'"
+                name,
+                f"'{name}' needs Transformer Engine",
+                why=why,
+                fix=f"install transformer-engine, or remove '{name}'",
             )
 
 

@@ -43,9 +43,7 @@ def _pretrain_0_17(settings: Settings) -> None:
 
     validate = initialize.validate_args
     initialize.validate_args = lambda *args, **kwargs: _or_refuse(validate, *args, **kwargs)
-    loop(
-        datasets, model_provider, ModelType.encoder_or_decoder, forward_step, extra_args_provider=_defaults(settings)
-    )
+    loop(datasets, model_provider, ModelType.encoder_or_decoder, forward_step, extra_args_provider=_defaults(settings))
 
 
 def _pretrain_with_config(version: tuple[int, int], settings: Settings) -> None:

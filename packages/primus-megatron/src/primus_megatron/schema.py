@@ -39,7 +39,9 @@ def load(path: Path) -> Schema:
     """The schema in a file."""
     data = json.loads(path.read_text(encoding="utf-8"))
     items = {name: row.pop("items") for name, row in data["options"].items() if "items" in row}
-    known = {n: Option(name=n, **{**row, "choices": tuple(row.get("choices", ()))}) for n, row in data["options"].items()}
+    known = {
+        n: Option(name=n, **{**row, "choices": tuple(row.get("choices", ()))}) for n, row in data["options"].items()
+    }
     return Schema(data["version"], known, items)
 
 

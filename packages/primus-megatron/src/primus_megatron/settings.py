@@ -20,7 +20,7 @@ _ONE_OR_MORE = (
     "expert_model_parallel_size", "expert_tensor_parallel_size", "save_interval", "eval_interval", "log_interval",
 )  # fmt: skip
 _ZERO_OR_MORE = ("lr", "min_lr", "lr_warmup_iters", "weight_decay", "clip_grad", "eval_iters", "num_workers")
-LEAST: dict[str, float] = dict.fromkeys(_ONE_OR_MORE, 1) | dict.fromkeys(_ZERO_OR_MORE, 0)
+LEAST: dict[str, float] = {**dict.fromkeys(_ONE_OR_MORE, 1), **dict.fromkeys(_ZERO_OR_MORE, 0)}
 """Megatron says these in assertions on every rank, hours of queueing later, or divides by zero."""
 _ASKED_OTHERWISE = {
     "rank": "it is each process's own",

@@ -67,7 +67,11 @@ def apply_text(text: Text, settings: Settings, call: BackendCall) -> Step:
         if name in settings:
             raise settings.error(name, f"'{name}' and 'data.text' both say what to train on", fix="keep one of them")
     folder = os.path.join(call.place.directory, "data")
-    for name, part in (("train_data_path", "train"), ("valid_data_path", "validation"), ("test_data_path", "validation")):
+    for name, part in (
+        ("train_data_path", "train"),
+        ("valid_data_path", "validation"),
+        ("test_data_path", "validation"),
+    ):
         settings.set(name, [os.path.join(folder, part)])
     settings.set("tokenizer_type", "NullTokenizer")
     settings.set("vocab_size", text.vocab_size - 1)  # NullTokenizer adds the end of document

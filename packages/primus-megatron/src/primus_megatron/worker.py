@@ -94,9 +94,9 @@ def _train(resolved: dict[str, Any]) -> None:
 
     settings, rank = resolved["settings"], _rank()
     look = _watch(settings.get("save", "")) if rank == 0 else lambda: None
-    StepRecorder(
-        file=os.environ.get(variables.METRICS_FILE, ""), reports=rank == resolved["metrics_rank"]
-    ).install(also=look)
+    StepRecorder(file=os.environ.get(variables.METRICS_FILE, ""), reports=rank == resolved["metrics_rank"]).install(
+        also=look
+    )
     _around_saving(look, settings if resolved["no_last_checkpoint"] else {})
     try:
         pretrain(version_pair(version("megatron-core")), settings)

@@ -96,7 +96,7 @@ def _answers(torch: Any) -> dict[str, Any]:
         "device": lambda *_: contextlib.nullcontext(),
         "_lazy_call": lambda call, **_: call(),  # runs at once: nothing needs to be initialized first
         "default_generators": _Generators(),
-        "manual_seed": lambda seed: torch.default_generator.manual_seed(seed),
+        "manual_seed": torch.default_generator.manual_seed,
         "initial_seed": torch.initial_seed,
         "memory_stats": lambda *_, **__: {},
         "mem_get_info": lambda *_: (_properties().total_memory,) * 2,

@@ -21,7 +21,7 @@ def _mode() -> Any:
     from torch.overrides import TorchFunctionMode
 
     cpu = torch.device("cpu")
-    is_cuda = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]  # a property of C
+    is_cuda = torch.Tensor.is_cuda.__get__
     stays = (torch.Tensor.cuda, torch.Tensor.pin_memory)
     names = {torch.float32: "Float", torch.float16: "Half", torch.bfloat16: "BFloat16"}
 

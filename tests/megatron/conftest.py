@@ -1,0 +1,134 @@
+"""What the tests of the Megatron backend share: a resolved experiment, and a run of it, from a few lines of YAML."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
+
+from primus_core import facts
+from primus_core.backend import BackendCall, BackendPlan
+from primus_core.config import files
+from primus_core.facts import Gpu
+from primus_core.plan import Distributed, RunPlace
+from primus_megatron.backend import MEGATRON
+
+Resolve = Callable[..., BackendPlan]
+Row = dict[str, Any]
+Train = Callable[..., tuple[list[Row], str]]
+
+MODEL = {
+    "num_layers": 4,
+    "hidden_size": 64,
+    "ffn_hidden_size": 192,
+    "num_attention_heads": 4,
+    "group_query_attention": True,
+    "num_query_groups": 2,
+    "swiglu": True,
+    "normalization": "RMSNorm",
+    "add_bias_linear": False,
+    "position_embedding_type": "rope",
+    "untie_embeddings_and_output_weights": True,
+    "make_vocab_size_divisible_by": 8,
+}
+SETTINGS = {
+    "mock_data": True,
+    "vocab_size": 511,
+    "seq_length": 32,
+    "micro_batch_size": 2,
+    "global_batch_size": 8,
+    "train_iters": 4,
+    "lr": 1e-2,
+    "attention_dropout": 0.0,
+    "hidden_dropout": 0.0,
+    "log_interval": 1,
+    "eval_iters": 0,
+}
+
+
+def tiny(**changes: Any) -> str:
+    """A small Llama on made-up tokens, with `changes` (None: without that setting), one setting a line."""
+    settings = {"model": MODEL, **SETTINGS, **changes}
+    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in settings.items() if value is not None)
+
+
+@pytest.fixture
+def resolve(tmp_path: Path) -> Resolve:
+    """`resolve(text, ranks=1, gpus=0, ...)`: what the backend plans for settings written as YAML."""
+
+    def plan(
+        text: str = tiny(),  # noqa: B008  # text
+        *,
+        ranks: int = 1,
+        gpus: int = 0,
+        environ: dict[str, str] | None = None,
+        previous: Callable[[str], tuple[str, ...]] = lambda _: (),
+        run: Path | None = None,
+    ) -> BackendPlan:
+        path = tmp_path / "settings.yaml"
+        path.write_text(textwrap.dedent(text))
+        document = files.read(str(path), {})
+        here = facts.read()._replace(
+            environ={"HOME": str(tmp_path), **(environ or {})},
+            cwd=str(tmp_path),
+            cpu_count=8,
+            gpus=tuple(Gpu("amd", f"0000:0{i}:00.0") for i in range(gpus)),
+        )
+        return MEGATRON.resolve(
+            BackendCall(
+                stage="pretrain",
+                config=document.data,
+                document=document,
+                facts=here,
+                distributed=Distributed(gpus_per_node=ranks),
+                place=RunPlace("run", str(run or tmp_path / "run"), ""),
+                previous=previous,
+            )
+        )
+
+    return plan
+
+
+@pytest.fixture
+def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Train:
+    """`train(text, ranks=1)`: what the plan says, done with torchrun; the metrics and the log of all ranks."""
+
+    def run(text: str = tiny(),  # noqa: B008  # text *, ranks: int = 1, run: str = "run", previous: Any = lambda _: ()) -> Any:
+        folder = tmp_path / run
+        plan = resolve(text, ranks=ranks, run=folder, previous=previous)
+        (folder / "config").mkdir(parents=True, exist_ok=True)
+        (folder / "logs").mkdir(exist_ok=True)
+        (folder / "config" / "backend_config.json").write_text(json.dumps(plan.config))
+        environ = {**clean_environ, **{variable.name: variable.value for variable in plan.environment}}
+        environ |= {"PRIMUS_RUN_DIR": str(folder), "PRIMUS_METRICS_FILE": str(folder / "metrics.jsonl")}
+        for step in plan.prepare:
+            subprocess.run(step.argv, env=environ, cwd=step.cwd, check=True, capture_output=True)
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+        environ |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "CUDA_VISIBLE_DEVICES": ""}
+        done = subprocess.run([*launch, "-m", plan.worker.module], env=environ, cwd=tmp_path, capture_output=True,
+                              text=True, check=False, timeout=240)  # fmt: skip
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines], done.stdout
+
+    return run
+
+
+def losses(rows: list[Row]) -> list[float]:
+    """By iteration, in order."""
+    return [row["loss"] for row in rows]
+
+
+def saved(run: Path) -> Callable[[str], tuple[str, ...]]:
+    """What `previous` answers where `run` is the only earlier one."""
+    return lambda pattern: tuple(str(path) for path in sorted(run.glob(pattern)))
+
+

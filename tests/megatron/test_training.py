@@ -1,0 +1,106 @@
+"""Megatron's own loop really trains through the worker, alone and in parallel, stops and goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.megatron.conftest import MODEL, Row, Train, losses, saved, tiny
+
+pytest.importorskip("megatron.training", reason="megatron-core is not installed")
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+FROM_THE_FIRST = {"load": "first/checkpoints", "finetune": True}
+"""The weights of one run's first checkpoint: parallel models draw their initial weights in another order."""
+EXPERTS = {"num_experts": 4, "moe_router_topk": 2, "moe_ffn_hidden_size": 96, "moe_aux_loss_coeff": 0.01}
+LATENT = {"q_lora_rank": 32, "kv_lora_rank": 16, "qk_head_dim": 16, "qk_pos_emb_head_dim": 8, "v_head_dim": 16}
+
+
+def compared(train: Train, ranks: int, model: Row, **parallel: int | bool) -> tuple[list[float], list[float]]:
+    """The losses of one rank, and those of `ranks`, from the same weights."""
+    train(tiny(**model, train_iters=1, save_interval=1), run="first")
+    alone, _ = train(tiny(**model, **FROM_THE_FIRST), run="alone")
+    several, log = train(tiny(**model, **FROM_THE_FIRST, **parallel), ranks=ranks, run="several")
+    assert log.count("iteration 4/4 |") == 1
+    return losses(alone), losses(several)
+
+
+def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train) -> None:
+    rows, log = train(tiny(eval_iters=1, eval_interval=2))
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert losses(rows)[-1] < losses(rows)[0]
+    last = rows[-1]
+    assert (last["steps"], last["global_batch_size"], last["tokens"]) == (4, 8, 4 * 8 * 32)
+    assert all(last[name] > 0 for name in ("lr", "grad_norm", "tflops_per_gpu", "memory_gib"))
+    assert last["tokens_per_second"] == pytest.approx(8 * 32 / last["step_time_s"])
+    assert log.count("iteration 4/4 | elapsed time per iteration (ms):") == 1
+    assert "number of skipped iterations" not in log, "Megatron's own line would say it twice"
+    assert "validation loss at iteration 2" in log
+    assert "patch cpu-device: " in log
+
+
+@pytest.mark.parametrize(
+    "parallel",
+    [
+        {"tensor_model_parallel_size": 2},
+        {"pipeline_model_parallel_size": 2},
+        {"pipeline_model_parallel_size": 2, "num_layers_per_virtual_pipeline_stage": 1},
+        {"use_distributed_optimizer": True, "overlap_grad_reduce": True, "overlap_param_gather": True},
+    ],
+    ids=["tensor", "pipeline", "interleaved", "data"],
+)
+def test_two_ranks_lose_as_much_as_one(train: Train, parallel: dict[str, int]) -> None:
+    alone, several = compared(train, 2, {}, **parallel)
+    assert several == pytest.approx(alone, rel=1e-4)
+
+
+def test_experts_on_two_ranks_lose_as_much_as_on_one(train: Train) -> None:
+    alone, several = compared(train, 2, EXPERTS, expert_model_parallel_size=2)
+    assert several == pytest.approx(alone, rel=1e-3)
+    assert alone[-1] < alone[0]
+
+
+def test_latent_attention_trains(train: Train) -> None:
+    model = {**MODEL, "group_query_attention": False, "multi_latent_attention": True, **LATENT}
+    rows, _ = train(tiny(model=model))
+    assert losses(rows)[-1] < losses(rows)[0]
+
+
+@pytest.mark.parametrize("distributed", [False, True], ids=["torch's Adam", "distributed optimizer"])
+def test_a_run_that_stopped_continues_exactly(train: Train, tmp_path: Path, distributed: bool) -> None:
+    text = tiny(train_iters=6, save_interval=2, use_distributed_optimizer=distributed)
+    whole, _ = train(text, run="whole")
+    for part in (tmp_path / "whole/checkpoints/iter_0000006").glob("*.distcp"):
+        part.write_bytes(part.read_bytes()[:-100])  # as if it had been cut off
+    rest, _ = train(text, run="rest", previous=saved(tmp_path / "whole"))
+    assert [row["step"] for row in rest] == [5, 6]
+    assert losses(rest) == losses(whole)[4:]
+    assert rest[-1]["tokens"] == whole[-1]["tokens"]
+
+
+def test_a_further_attempt_goes_on_from_the_newest_whole_checkpoint(train: Train, tmp_path: Path) -> None:
+    text = tiny(save_interval=2)
+    train(text)
+    (tmp_path / "run/metrics.jsonl").unlink()
+    (tmp_path / "run/checkpoints/iter_0000004/.metadata").write_bytes(b"")
+    rows, log = train(text)
+    assert [row["step"] for row in rows] == [3, 4]
+    assert "WARNING: the checkpoint of iteration 4 was cut off; resuming from 2" in log
+    events = [json.loads(line) for line in (tmp_path / "run/logs/events.jsonl").read_text().splitlines()]
+    assert [event["step"] for event in events] == [2, 4, 4]
+
+
+@pytest.mark.parametrize("ranks", [1, 2], ids=["one rank", "pipeline of two"])
+def test_a_tensor_parallel_checkpoint_loads_into_another_layout(train: Train, tmp_path: Path, ranks: int) -> None:
+    whole, _ = train(tiny(save_interval=2, tensor_model_parallel_size=2), ranks=2, run="whole")
+    (tmp_path / "whole/checkpoints/iter_0000004/.metadata").unlink()
+    text = tiny(save_interval=2, pipeline_model_parallel_size=ranks)
+    rest, _ = train(text, ranks=ranks, run="rest", previous=saved(tmp_path / "whole"))
+    assert [row["step"] for row in rest] == [3, 4]
+    assert losses(rest) == pytest.approx(losses(whole)[2:], rel=1e-4)
+
+
+def test_the_last_checkpoint_can_be_left_out(train: Train, tmp_path: Path) -> None:
+    train(tiny(save_interval=3, disable_last_saving=True))
+    assert [path.name for path in (tmp_path / "run/checkpoints").glob("iter_*")] == ["iter_0000003"]

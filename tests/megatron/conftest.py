@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,7 +64,7 @@ def resolve(tmp_path: Path) -> Resolve:
     """`resolve(text, ranks=1, gpus=0, ...)`: what the backend plans for settings written as YAML."""
 
     def plan(
-        text: str = tiny(),  # noqa: B008  # text
+        text: str = "",
         *,
         ranks: int = 1,
         gpus: int = 0,
@@ -74,7 +73,7 @@ def resolve(tmp_path: Path) -> Resolve:
         run: Path | None = None,
     ) -> BackendPlan:
         path = tmp_path / "settings.yaml"
-        path.write_text(textwrap.dedent(text))
+        path.write_text(text or tiny())
         document = files.read(str(path), {})
         here = facts.read()._replace(
             environ={"HOME": str(tmp_path), **(environ or {})},
@@ -101,7 +100,7 @@ def resolve(tmp_path: Path) -> Resolve:
 def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Train:
     """`train(text, ranks=1)`: what the plan says, done with torchrun; the metrics and the log of all ranks."""
 
-    def run(text: str = tiny(),  # noqa: B008  # text *, ranks: int = 1, run: str = "run", previous: Any = lambda _: ()) -> Any:
+    def run(text: str = "", *, ranks: int = 1, run: str = "run", previous: Any = lambda _: ()) -> Any:
         folder = tmp_path / run
         plan = resolve(text, ranks=ranks, run=folder, previous=previous)
         (folder / "config").mkdir(parents=True, exist_ok=True)
@@ -130,5 +129,3 @@ def losses(rows: list[Row]) -> list[float]:
 def saved(run: Path) -> Callable[[str], tuple[str, ...]]:
     """What `previous` answers where `run` is the only earlier one."""
     return lambda pattern: tuple(str(path) for path in sorted(run.glob(pattern)))
-
-

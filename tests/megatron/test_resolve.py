@@ -1,0 +1,155 @@
+"""Settings become a plan, and wrong ones become errors with a place and a suggestion, without Megatron."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from tests.megatron.conftest import MODEL, SETTINGS, Resolve, tiny
+
+from primus_core.errors import ConfigError
+from primus_core.testing import BackendConformance
+from primus_megatron.backend import MEGATRON
+
+
+class TestMegatron(BackendConformance):
+    backend = MEGATRON
+    settings: ClassVar = {"model": MODEL, **SETTINGS}
+    misspelt = ("train_itres", "train_iters")
+    frameworks = ("torch", "megatron", "numpy")
+
+
+def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, **changes: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        resolve(tiny(**changes), ranks=ranks, gpus=gpus)
+    assert "settings.yaml" in str(caught.value), "the error names the file"
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"tensor_parallel_size": 2}, "did you mean 'tensor_model_parallel_size'?"),
+        ({"train_iters": "many"}, "'train_iters' takes a whole number"),
+        ({"train_iters": 0}, "must be at least 1"),
+        ({"swiglu": 1}, "takes true or false"),
+        ({"lr_decay_style": "cosin"}, "did you mean 'cosine'?"),
+        ({"attention_backend": "flesh"}, "did you mean 'flash'?"),
+        ({"lr": None}, "'lr' is not set"),
+        ({"vocab_size": None}, "'vocab_size' is not set"),
+        ({"world_size": 2}, "not for an experiment to set"),
+        ({"mock_data": None}, "there is nothing to train on"),
+        ({"train_data_path": "a"}, "both say what to train on"),
+        ({"mock_data": None, "train_data_path": "3 web.bin 1 books"}, "write web"),
+        ({"recompute_modules": 3, "recompute_granularity": "ful"}, "did you mean 'full'?"),
+        ({"use_turbo_attention": True}, "needs enable_primus_turbo"),
+        ({"gradient_accumulation_fusion": True}, "needs a GPU"),
+        ({"sequence_parallel": True}, "needs Transformer Engine"),
+        ({"data": {"text": "python-stdlib", "vocab_size": 512}, "mock_data": None}, "both say what to train on"),
+        ({"data": {"text": "python-stdlib"}, "mock_data": None}, "`data` has no `vocab_size`"),
+        ({"data": {"txt": "python-stdlib"}}, "did you mean 'data.text'?"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(
+    resolve: Resolve, changes: dict[str, object], expected: str
+) -> None:
+    assert expected in refused(resolve, **changes)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "changes", "expected"),
+    [
+        (3, {"tensor_model_parallel_size": 2}, "= 2 does not divide 3 ranks"),
+        (1, {"pipeline_model_parallel_size": 2}, "= 2 does not divide 1 rank"),
+        (3, {"tensor_model_parallel_size": 3}, "tensor_model_parallel_size 3 does not divide num_attention_heads 4"),
+        (3, {"pipeline_model_parallel_size": 3}, "does not divide num_layers 4"),
+        (2, {"pipeline_model_parallel_size": 2, "num_layers_per_virtual_pipeline_stage": 3}, "no multiple of 6"),
+        (1, {"num_layers_per_virtual_pipeline_stage": 1}, "in a pipeline of one rank"),
+        (3, {}, "global_batch_size 8 is no multiple of 6"),
+        (2, {"expert_model_parallel_size": 2}, "a model without experts"),
+        (2, {"expert_model_parallel_size": 2, "num_experts": 3}, "does not divide num_experts 3"),
+        (2, {"expert_model_parallel_size": 2, "num_experts": 4, "tensor_model_parallel_size": 2}, "= 4 does not"),
+        (1, {"max_position_embeddings": 16}, "seq_length 32 exceeds max_position_embeddings 16"),
+        (1, {"model": {**MODEL, "num_query_groups": 3}}, "does not divide num_attention_heads 4"),
+        (1, {"model": {**MODEL, "hidden_size": 66}}, "does not divide hidden_size 66"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused_with_the_numbers(
+    resolve: Resolve, ranks: int, changes: dict[str, object], expected: str
+) -> None:
+    assert expected in refused(resolve, ranks=ranks, **changes)
+
+
+def test_the_overrides_that_people_write_are_all_known(resolve: Resolve, tmp_path: Path) -> None:
+    """Every name in the experiment files that the existing system documents."""
+    given = {
+        "max_position_embeddings": 32, "min_lr": 0.0, "lr_warmup_iters": 2, "lr_decay_iters": None,
+        "weight_decay": 0.1, "adam_beta1": 0.9, "adam_beta2": 0.95, "clip_grad": 1.0, "eod_mask_loss": True,
+        "init_method_std": 0.008, "norm_epsilon": 1e-6, "tensor_model_parallel_size": 2,
+        "pipeline_model_parallel_size": 2, "expert_model_parallel_size": 1, "overlap_grad_reduce": True,
+        "overlap_param_gather": True, "gradient_accumulation_fusion": False, "use_distributed_optimizer": True,
+        "mock_data": False, "train_data_path": "corpus", "data_cache_path": "cache", "finetune": False,
+        "auto_continue_train": False, "load": None, "save": "kept", "save_interval": 20000, "no_load_optim": False,
+        "no_load_rng": False, "no_save_optim": False, "no_save_rng": False, "disable_last_saving": True,
+        "ckpt_format": "torch", "enable_primus_turbo": True, "use_turbo_attention": True,
+        "use_turbo_grouped_mlp": False, "cross_entropy_fusion_impl": "te", "cross_entropy_loss_fusion": False,
+        "bf16": True, "fp16": False, "eval_interval": 2000, "wandb_project": "mine", "disable_wandb": True,
+        "disable_tensorboard": True, "stderr_sink_level": "DEBUG", "log_avg_skip_iterations": 2,
+        "log_avg_reset_interval": 50, "tokenizer_type": "NullTokenizer",
+    }  # fmt: skip
+    plan = resolve(tiny(**given), ranks=8, gpus=8)
+    settings = plan.config["settings"]
+    assert settings["layernorm_epsilon"] == 1e-6
+    assert settings["train_data_path"] == [str(tmp_path / "corpus")]
+    assert settings["save"] == str(tmp_path / "kept")
+    assert not {"norm_epsilon", "enable_primus_turbo", "wandb_project", "stderr_sink_level"} & set(settings)
+    assert {need.name for need in plan.requires} >= {"primus_turbo", str(tmp_path / "corpus.idx")}
+    assert "stderr_sink_level, log_avg_skip_iterations, log_avg_reset_interval" in " ".join(plan.notes)
+    assert (plan.config["data_parallel"], plan.metrics_rank) == (2, 4)
+
+
+def test_a_blend_keeps_its_weights(resolve: Resolve, tmp_path: Path) -> None:
+    plan = resolve(tiny(mock_data=None, tokenizer_type="NullTokenizer", train_data_path="0.7 web 0.3 books"))
+    assert plan.config["settings"]["train_data_path"] == ["0.7", str(tmp_path / "web"), "0.3", str(tmp_path / "books")]
+    files = [need.name for need in plan.requires if need.kind == "file"]
+    assert files == [str(tmp_path / f"{name}.{suffix}") for name in ("web", "books") for suffix in ("bin", "idx")]
+
+
+def test_checkpoints_are_in_the_run_directory_unless_said_otherwise(resolve: Resolve, tmp_path: Path) -> None:
+    assert "save" not in resolve().config["settings"]
+    assert resolve(tiny(save_interval=2)).config["settings"]["save"] == str(tmp_path / "run/checkpoints")
+    assert resolve(tiny(save="there")).config["settings"]["save_interval"] == 4
+
+
+def test_tensorboard_and_wandb_are_in_the_run_directory(resolve: Resolve, tmp_path: Path) -> None:
+    plan = resolve(tiny(disable_tensorboard=False, wandb_project="mine"))
+    settings = plan.config["settings"]
+    assert settings["tensorboard_dir"] == str(tmp_path / "run/tensorboard")
+    assert (settings["wandb_exp_name"], settings["wandb_save_dir"]) == ("run", str(tmp_path / "run/wandb"))
+    assert {"wandb", "tensorboard"} <= {need.name for need in plan.requires}
+
+
+def test_a_checkpoint_of_another_model_or_layout_is_not_continued(resolve: Resolve, tmp_path: Path) -> None:
+    run = tmp_path / "earlier"
+    folder = run / "checkpoints/iter_0000002"
+    folder.mkdir(parents=True)
+    (run / "config").mkdir()
+    (folder / "x.distcp").write_text("x")
+    (folder / "primus_sizes.json").write_text('{"x.distcp": 1}')
+
+    def notes(**changes: object) -> str:
+        def previous(pattern: str) -> tuple[str, ...]:
+            return tuple(map(str, run.glob(pattern)))
+
+        return " ".join(resolve(tiny(save_interval=2, **changes), ranks=2, previous=previous).notes)
+
+    assert "its settings cannot be read" in notes()
+    then = resolve(tiny(save_interval=2, use_distributed_optimizer=True), ranks=2).config
+    (run / "config/backend_config.json").write_text(json.dumps(then))
+    assert "continues from iteration 2 of earlier" in notes(use_distributed_optimizer=True)
+    assert "its model is another" in notes(use_distributed_optimizer=True, qk_layernorm=True)
+    assert "fully_reshardable" in notes(use_distributed_optimizer=True, tensor_model_parallel_size=2)
+    (folder / "x.distcp").write_text("")
+    assert "earlier" not in notes(use_distributed_optimizer=True)

@@ -28,6 +28,11 @@ _FRESH = ("finetune", "no_load_optim", "no_load_rng", "pretrained_checkpoint")
 def main() -> None:
     """Read the settings, adapt Megatron to this machine, train."""
     resolved = _expanded(json.loads((_run_directory() / "config" / "backend_config.json").read_text(encoding="utf-8")))
+    if resolved["turbo"]:  # silently without them, a benchmark would be of something else
+        raise MachineError(
+            "Primus-Turbo's kernels are not connected to this version of primus-megatron",
+            fix="set enable_primus_turbo: false",
+        )
     _resume(resolved)
     _adapt(resolved["device"])
     _train(resolved)

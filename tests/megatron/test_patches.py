@@ -1,0 +1,69 @@
+"""Each patch is needed: without it, what Megatron does fails here. When one of these fails, remove the patch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12")
+pytest.importorskip("megatron.core", reason="megatron-core is not installed")
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+NEEDS = {
+    "cpu-device": "import torch; torch.cuda.current_device(); torch.cuda.Event().record()",
+    "cpu-tensors": "import torch; torch.tensor([1.0], device='cuda')",
+    "cpu-collectives": """
+import tempfile, torch.distributed as dist
+dist.init_process_group(backend="nccl", init_method="file://" + tempfile.mktemp(), rank=0, world_size=1)
+dist.barrier(device_ids=[0])
+""",
+    "cpu-optimizer-step": """
+import torch
+from primus_megatron.patches import cpu_device
+cpu_device.PATCH.apply()
+weight = torch.nn.Parameter(torch.ones(2))
+weight.grad = torch.ones(2)
+torch.optim.Adam([weight]).step()
+""",
+    "wheel-without-makefile": "from megatron.core.datasets.utils import compile_helpers; compile_helpers()",
+    "resumed-distributed-optimizer": """
+import inspect
+from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
+source = inspect.getsource(DistributedOptimizer)
+assert "assert len(steps) == 1" not in source, "it takes the one step that Transformer Engine's Adam keeps"
+""",
+}
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "PYTHONWARNINGS": "ignore", "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def needed() -> set[str]:
+    program = "from primus_megatron.patches import apply_all; print(*(patch.id for patch in apply_all()))"
+    return set(run(program).stdout.split())
+
+
+def test_every_patch_says_why_and_for_which_versions() -> None:
+    from primus_megatron.patches import PATCHES
+
+    assert {patch.id for patch in PATCHES} == set(NEEDS)
+    assert all(patch.reason and patch.link.startswith("https://") and patch.since < patch.before for patch in PATCHES)
+
+
+@pytest.mark.parametrize("patch", NEEDS)
+def test_without_the_patch_it_fails(patch: str, needed: set[str]) -> None:
+    if patch not in needed:
+        pytest.skip(f"{patch} does not apply to this machine and these versions")
+    assert run(NEEDS[patch]).returncode != 0, f"{patch} is no longer needed: remove it"
+
+
+def test_with_all_patches_what_failed_works(needed: set[str]) -> None:
+    programs = [NEEDS[name] for name in needed - {"resumed-distributed-optimizer", "cpu-optimizer-step"}]
+    done = run("\n".join(["from primus_megatron.patches import apply_all; apply_all()", *programs]))
+    assert done.returncode == 0, done.stderr

@@ -44,6 +44,8 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
             return (f"does not continue from iteration {iteration} of {name}: {reason}",)
         settings.set("load", os.path.join(run, CHECKPOINTS))
         settings.set("ckpt_step", iteration)
+        if not settings["use_checkpoint_opt_param_scheduler"]:
+            settings.default("override_opt_param_scheduler", True)  # a changed train_iters is meant
         return (f"continues from iteration {iteration} of {name}",)
     return ()
 

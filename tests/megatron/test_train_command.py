@@ -1,0 +1,92 @@
+"""`primus direct -- train pretrain` with Megatron: the real command, on made-up tokens and on text."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.conftest import ROOT, Run
+from tests.megatron.conftest import Row, losses
+
+pytest.importorskip("megatron.training", reason="megatron-core is not installed")
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+EXAMPLES = ROOT / "examples/megatron"
+CPU = {"CUDA_VISIBLE_DEVICES": "", "GPUS_PER_NODE": "1"}
+
+
+def rows(run: Path) -> list[Row]:
+    """The metrics so far."""
+    file = run / "metrics.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def test_a_small_llama_trains_on_real_text(primus: Run, tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    for number in range(60):
+        lines = (f"word {number * i % 97} follows word {i % 13}\n" for i in range(300))
+        (tmp_path / f"text/{number}.md").write_text("".join(lines))
+    words = ["data.text=text", "data.vocab_size=320", "data.cache=cache", "seq_length=64", "train_iters=20"]
+    words += ["lr_warmup_iters=2", "eval_interval=20"]
+    done = primus(
+        "direct", "--", "train", "pretrain", "--config", str(EXAMPLES / "quickstart-cpu.yaml"), *words, env=CPU
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    run = tmp_path / "output/megatron-quickstart"
+    assert losses(rows(run))[-1] < losses(rows(run))[0] - 1
+    assert (run / "data/train.idx").read_bytes().startswith(b"MMIDIDX")
+    assert "iteration 20/20 | elapsed time per iteration (ms):" in (run / "logs/rank_0.log").read_text()
+    assert "validation loss at iteration 20" in (run / "logs/rank_0.log").read_text()
+
+
+def test_sigterm_saves_and_the_next_start_goes_on_from_there(
+    primus: Run, tmp_path: Path, clean_environ: dict[str, str]
+) -> None:
+    command = ["direct", "--", "train", "pretrain", "--config", str(EXAMPLES / "tiny-cpu.yaml"), "train_iters=5000"]
+    command += ["save_interval=5000"]
+    process = subprocess.Popen([str(Path(sys.executable).with_name("primus")), *command], cwd=tmp_path,
+                               env={**clean_environ, **CPU}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    run, deadline = tmp_path / "output/megatron-tiny", time.monotonic() + 240
+    while len(rows(run)) < 5:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=120) == 143
+    last = rows(run)[-1]["step"]
+    assert [path.name for path in (run / "checkpoints").glob("iter_*")] == [f"iter_{last:07}"]
+    command = [*command[:-2], f"train_iters={last + 2}", "save_interval=5000"]
+    done = primus(*command, env=CPU)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"continues from iteration {last} of megatron-tiny_" in done.stderr
+    assert [row["step"] for row in rows(run)] == [last + 1, last + 2]
+
+
+def test_what_is_missing_is_told_before_the_start(primus: Run, tmp_path: Path) -> None:
+    config = ("direct", "--", "train", "pretrain", "--config", str(EXAMPLES / "tiny-cpu.yaml"))
+    absent = primus(*config, "mock_data=false", "train_data_path=absent", "tokenizer_type=NullTokenizer", env=CPU)
+    assert absent.returncode == 3
+    assert f"the file '{tmp_path}/absent.bin' is not here" in absent.stderr
+    turbo = primus(*config, "enable_primus_turbo=true", env=CPU)
+    assert turbo.returncode == 3
+    assert "primus_turbo" in turbo.stderr
+    sizes = primus(*config, "tensor_model_parallel_size=2", env=CPU)
+    assert sizes.returncode == 2
+    assert "= 2 does not divide 1 rank" in sizes.stderr
+    misspelt = primus(*config, "train_itres=2", env=CPU)
+    assert misspelt.returncode == 2
+    assert "did you mean 'train_iters'?" in misspelt.stderr
+    assert not (tmp_path / "output").exists()
+
+
+def test_what_megatron_itself_refuses_is_one_message(primus: Run) -> None:
+    config = ("direct", "--", "train", "pretrain", "--config", str(EXAMPLES / "tiny-cpu.yaml"))
+    done = primus(*config, "fp16=true", "bf16=true", env=CPU)
+    assert done.returncode != 0
+    assert "Megatron refuses these settings" in done.stderr
+    assert "Traceback" not in done.stderr

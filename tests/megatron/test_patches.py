@@ -29,6 +29,11 @@ weight.grad = torch.ones(2)
 torch.optim.Adam([weight]).step()
 """,
     "wheel-without-makefile": "from megatron.core.datasets.utils import compile_helpers; compile_helpers()",
+    "local-latent-attention": """
+import inspect
+from megatron.core.transformer.dot_product_attention import DotProductAttention
+inspect.signature(DotProductAttention.__init__).bind(None, None, 1, None, "self", k_channels=8, v_channels=8)
+""",
     "resumed-distributed-optimizer": """
 import inspect
 from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer

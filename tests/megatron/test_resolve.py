@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from tests.megatron.conftest import MODEL, SETTINGS, Resolve, tiny
@@ -21,7 +21,7 @@ class TestMegatron(BackendConformance):
     frameworks = ("torch", "megatron", "numpy")
 
 
-def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, **changes: object) -> str:
+def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, **changes: Any) -> str:
     with pytest.raises(ConfigError) as caught:
         resolve(tiny(**changes), ranks=ranks, gpus=gpus)
     assert "settings.yaml" in str(caught.value), "the error names the file"
@@ -53,7 +53,7 @@ def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, **changes: object) 
     ],
 )
 def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(
-    resolve: Resolve, changes: dict[str, object], expected: str
+    resolve: Resolve, changes: dict[str, Any], expected: str
 ) -> None:
     assert expected in refused(resolve, **changes)
 
@@ -77,7 +77,7 @@ def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(
     ],
 )
 def test_numbers_that_do_not_fit_are_refused_with_the_numbers(
-    resolve: Resolve, ranks: int, changes: dict[str, object], expected: str
+    resolve: Resolve, ranks: int, changes: dict[str, Any], expected: str
 ) -> None:
     assert expected in refused(resolve, ranks=ranks, **changes)
 

@@ -52,7 +52,6 @@ def test_experts_on_two_ranks_lose_as_much_as_on_one(train: Train) -> None:
     alone = losses(train(tiny(**EXPERTS, **FROM_THE_FIRST), run="alone")[0])
     spread, _ = train(tiny(**EXPERTS, **FROM_THE_FIRST, expert_model_parallel_size=2), ranks=2, run="spread")
     assert losses(spread) == pytest.approx(alone, rel=1e-3)
-    assert alone[-1] < alone[0]
 
 
 def test_latent_attention_trains(train: Train) -> None:

@@ -10,6 +10,7 @@ from primus_megatron.patches import (
     cpu_device,
     cpu_optimizer_step,
     cpu_tensors,
+    local_latent_attention,
     resumed_distributed_optimizer,
     wheel_without_makefile,
 )
@@ -24,6 +25,7 @@ PATCHES: tuple[Patch, ...] = (
     cpu_optimizer_step.PATCH,
     wheel_without_makefile.PATCH,
     resumed_distributed_optimizer.PATCH,
+    local_latent_attention.PATCH,
 )
 """In the order in which they are applied."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 
-__all__ = ["Patch", "no_accelerator", "no_fused_optimizer", "version_pair"]
+__all__ = ["Patch", "no_accelerator", "no_fused_optimizer", "no_transformer_engine", "version_pair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,4 +44,9 @@ def no_accelerator() -> bool:
 
 def no_fused_optimizer() -> bool:
     """Whether Megatron's optimizers are torch's, for want of those of Transformer Engine and Apex."""
-    return find_spec("transformer_engine") is None and find_spec("apex") is None
+    return no_transformer_engine() and find_spec("apex") is None
+
+
+def no_transformer_engine() -> bool:
+    """Whether the layers are Megatron's local ones."""
+    return find_spec("transformer_engine") is None

@@ -34,6 +34,12 @@ import inspect
 from megatron.core.transformer.dot_product_attention import DotProductAttention
 inspect.signature(DotProductAttention.__init__).bind(None, None, 1, None, "self", k_channels=8, v_channels=8)
 """,
+    "local-sequence-parallel": """
+from types import SimpleNamespace
+from megatron.core.transformer.torch_norm import WrappedTorchNorm
+rest = dict.fromkeys(("layernorm_zero_centered_gamma", "persist_layer_norm", "memory_efficient_layer_norm"), False)
+WrappedTorchNorm(SimpleNamespace(sequence_parallel=True, normalization="RMSNorm", **rest), 8)
+""",
     "resumed-distributed-optimizer": """
 import inspect
 from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer

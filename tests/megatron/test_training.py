@@ -16,6 +16,7 @@ FROM_THE_FIRST = {"load": "first/checkpoints", "finetune": True}
 """The weights of one run's first checkpoint: parallel models draw their initial weights in another order."""
 PARALLEL: dict[str, dict[str, Any]] = {
     "tensor": {"tensor_model_parallel_size": 2},
+    "sequence": {"tensor_model_parallel_size": 2, "sequence_parallel": True},
     "pipeline": {"pipeline_model_parallel_size": 2},
     "interleaved": {"pipeline_model_parallel_size": 2, "num_layers_per_virtual_pipeline_stage": 1},
     "data": {"use_distributed_optimizer": True, "overlap_grad_reduce": True, "overlap_param_gather": True},

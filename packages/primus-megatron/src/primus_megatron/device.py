@@ -19,7 +19,6 @@ _GPU_KERNELS = (
 )  # fmt: skip
 """Off on a CPU, and refused there."""
 _TRANSFORMER_ENGINE = {
-    "sequence_parallel": "the norms of Megatron's local layers do not support it",
     "fp8": "Megatron's local layers have no 8-bit kernels",
     "tp_comm_overlap": "Megatron's local layers do not overlap communication",
 }

@@ -11,6 +11,7 @@ from primus_megatron.patches import (
     cpu_optimizer_step,
     cpu_tensors,
     local_latent_attention,
+    local_sequence_parallel,
     resumed_distributed_optimizer,
     wheel_without_makefile,
 )
@@ -26,6 +27,7 @@ PATCHES: tuple[Patch, ...] = (
     wheel_without_makefile.PATCH,
     resumed_distributed_optimizer.PATCH,
     local_latent_attention.PATCH,
+    local_sequence_parallel.PATCH,
 )
 """In the order in which they are applied."""
 

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+
+pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
+
 from tests.megatron.conftest import MODEL, SETTINGS, Resolve, tiny
 
 from primus_core.errors import ConfigError

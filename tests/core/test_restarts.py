@@ -11,6 +11,8 @@ import pytest
 from tests.conftest import Run
 from tests.core.test_direct import metadata, run_of
 
+from primus_core.launch.attempts import fruitless
+
 TASKS = '''
 """Trains on paper: each start goes on from the last step, and fails where the words say."""
 import json, os, pathlib, time
@@ -113,6 +115,23 @@ def test_a_signal_ends_a_run_that_would_be_started_again(primus: Run, project: P
     result = primus("direct", "--max-restarts", "3", "--", "behave", "signal", "15", cwd=project)
     assert result.returncode == 143
     assert len(attempts(run_of(project))) == 4, "the rank's own signal is a failure as any other"
+
+
+@pytest.mark.parametrize(
+    ("last_steps", "vain"),
+    [
+        ([], 0), ([None], 0), ([5], 0), ([5, 5], 1), ([None, None, None], 2), ([5, 5, 6], 0), ([5, 6, 6, 6], 2),
+        ([0, 0], 1), ([5, "told 5", 5], 1), ([5, 5, "told 5"], 1), (["told 3", 3], 1),
+    ],
+)  # fmt: skip
+def test_only_attempts_that_ended_by_themselves_without_a_new_step_are_vain(
+    last_steps: list[int | str | None], vain: int
+) -> None:
+    made = [
+        {"last_step": int(step.removeprefix("told ")), "ended_by_others": True} if isinstance(step, str)
+        else {"last_step": step} for step in last_steps
+    ]  # fmt: skip
+    assert fruitless(made) == vain
 
 
 @pytest.mark.parametrize("words", [("--max-restarts", "-1"), ("--max-restarts", "x"), ("--hang-timeout", "0")])

@@ -171,9 +171,14 @@ class _Outer:
             signals=self.signals,
             grace_s=self.plan.grace_period_s,
             pass_through=True,
-            on_signal=lambda number: self.record.note(signal=signal.Signals(number).name),
+            on_signal=self._signalled,
             on_line=self._heard,
         )
+
+    def _signalled(self, number: int) -> None:
+        """A layer on a node says at once that it was told to end: it may not live to say how it did."""
+        if self.plan.place.outer:
+            self.record.note(signal=signal.Signals(number).name)
 
     def _heard(self, line: bytes) -> None:
         self.heard.append(line.decode("utf-8", "replace"))

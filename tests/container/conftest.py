@@ -95,7 +95,7 @@ def start(clean_environ: dict[str, str], project: Path) -> Start:
     return started
 
 
-def gone(podman: Podman, seconds: float = 15) -> bool:
+def gone(podman: Podman, seconds: float = 60) -> bool:
     """Whether all containers are gone within so many seconds."""
     deadline = time.monotonic() + seconds
     while podman.containers() and time.monotonic() < deadline:

@@ -8,11 +8,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import Run, all_gone, wait_until
 from tests.core.test_direct import metadata, run_of
 from tests.core.test_signals import children, ended
 
@@ -91,7 +90,7 @@ def test_a_signal_to_any_process_of_a_run_ends_all(
     pid = {"primus": process.pid, "keeper": keeper, "torchrun": torchrun, "rank": children(torchrun)[-1]}[victim]
     os.kill(pid, number)
     assert ended(process)[0] in codes
-    time.sleep(5 if (victim, number) == ("primus", signal.SIGKILL) else 0)
+    wait_until(lambda: all_gone(clean_environ))
     assert not list(project.rglob("*.partial"))
     assert json.loads((run_of(project, "ranks") / "plan.json").read_text())["steps"][0]["ranks"] == 2
 

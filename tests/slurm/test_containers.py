@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import Run, wait_until
 from tests.lab import containers
 from tests.lab.slurm import Cluster
-from tests.slurm.conftest import wait_until
 
 pytestmark = pytest.mark.container
 

@@ -19,6 +19,26 @@ import pytest
 from tests.conftest import all_gone, wait_until
 from tests.core.test_direct import metadata, run_of
 
+LISTENS = """
+import subprocess
+from primus_core import hookimpl
+
+def hear(*words):
+    with open("heard", "a") as file:
+        print(*words, file=file)
+
+@hookimpl
+def before_launch():
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+
+@hookimpl
+def on_failure(failure):
+    hear("on_failure", failure.what)
+
+@hookimpl
+def after_run(result):
+    hear("after_run", result.status, result.exit_code)
+"""
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -108,6 +128,21 @@ def test_killing_the_keeper_ends_the_run(start: Start) -> None:
     [keeper] = children(process.pid)
     os.kill(keeper, signal.SIGKILL)
     assert ended(process)[0] == 137
+
+
+def test_killing_the_keeper_ends_the_run_and_its_python_hooks_hear_of_it(start: Start, project: Path) -> None:
+    (project / "primus.yaml").write_text("plugins: [./my_tasks.py, ./listens.py]\n")
+    (project / "listens.py").write_text(LISTENS)
+    process = start("--", "behave", "family")
+    hooks = b"primus_core.hooks.host"
+    [keeper] = [pid for pid in children(process.pid) if hooks not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(keeper, signal.SIGKILL)
+    code, stderr = ended(process)
+    assert code == 137
+    assert "get no further events" not in stderr
+    failed, ended_so = (project / "heard").read_text().splitlines()
+    assert failed.startswith("on_failure ended by SIGKILL")
+    assert ended_so == "after_run failed 137"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -21,9 +21,11 @@ TOGETHER = ("slurm", "container", "test_packages.py")
 PATIENCE_S = 15
 """For what ends by itself, such as a keeper whose supervisor was killed: it gives the ranks four seconds."""
 # Variables that a developer or a CI machine may have, and that would change what a test sees.
-AMBIENT = ("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE")
+AMBIENT = ("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE",
+           "PYTHONDONTWRITEBYTECODE")  # fmt: skip  # without bytecode, commands take twice as long
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: many tests wait."""
     return len(os.sched_getaffinity(0)) + 1

@@ -37,7 +37,9 @@ def environment(folder: Path, *install: str | Path) -> Path:
     """A clean environment with `install` in it; its bin folder."""
     venv.create(folder, with_pip=True)
     # Compiling all of torch takes longer than compiling what a test imports.
-    subprocess.run([folder / "bin/pip", "install", "--quiet", "--no-compile", *map(str, install)], check=True, timeout=900)
+    subprocess.run(
+        [folder / "bin/pip", "install", "--quiet", "--no-compile", *map(str, install)], check=True, timeout=900
+    )
     return folder / "bin"
 
 

@@ -219,13 +219,13 @@ def test_an_exception_is_named_once_with_its_plugin_and_the_run_goes_on(stage: S
 def test_a_hook_that_hangs_is_cut_off_with_its_limit_and_where_it_hung(stage: Stage) -> None:
     hangs = stage.file("hangs.py", "@hookimpl\ndef on_step(metrics):\n    tell('hang')\n    time.sleep(600)\n")
     good = stage.file("good.py", "@hookimpl\ndef on_step(metrics): tell(metrics['step'])\n")
-    hooks = stage.start(hangs, good, timeout_s=0.5)
+    hooks = stage.start(hangs, good, timeout_s=2)
     hooks.ready()
     for step in (1, 2):
         hooks.post("on_step", metrics={"step": step})
     until(lambda: stage.said, hooks)
     assert stage.said == [
-        "primus: hook on_step of hangs.py took longer than 0.5 s and was cut off; it gets no further events\n"
+        "primus: hook on_step of hangs.py took longer than 2 s and was cut off; it gets no further events\n"
     ]
     hooks.post("on_step", metrics={"step": 3})
     hooks.close()
@@ -236,11 +236,11 @@ def test_a_hook_that_hangs_is_cut_off_with_its_limit_and_where_it_hung(stage: St
 
 def test_a_launch_waits_no_longer_than_the_limit_for_all_plugins(stage: Stage) -> None:
     plugins = [stage.file(f"hang{i}.py", "@hookimpl\ndef before_launch(): time.sleep(600)\n") for i in range(3)]
-    hooks = stage.start(*plugins, timeout_s=0.5)
+    hooks = stage.start(*plugins, timeout_s=1)
     hooks.ready()
     assert hooks.call("before_launch") is None
     assert sorted(stage.said) == [
-        f"primus: hook before_launch of hang{i}.py took longer than 0.5 s and was cut off; it gets no further events\n"
+        f"primus: hook before_launch of hang{i}.py took longer than 1 s and was cut off; it gets no further events\n"
         for i in range(3)
     ]
 
@@ -410,7 +410,7 @@ def test_what_a_hook_started_ends_with_it(stage: Stage) -> None:
     hooks = stage.start(ends)
     hooks.call("before_launch")
     hooks.close()
-    hung = stage.start(cut, timeout_s=0.5)
+    hung = stage.start(cut, timeout_s=2)
     hung.ready()
     hung.call("before_launch")
     hung.post("on_step", metrics={"step": 1})

@@ -52,7 +52,7 @@ def test_a_file_of_tasks_is_run_without_leaving_bytecode_beside_it(
     primus: Run, project: Path, words: tuple[str, ...]
 ) -> None:
     before = sorted(path.name for path in project.iterdir())
-    result = primus("direct", *words, "--", "behave", "exit", "0", cwd=project, env={"PYTHONDONTWRITEBYTECODE": ""})
+    result = primus("direct", *words, "--", "behave", "exit", "0", cwd=project)
     assert result.returncode == 0, result.stderr
     assert sorted(path.name for path in project.iterdir() if path.name != "output") == before
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run
 
+from primus_core.launch.keeper import descendants
+
 VALUE = "secret-5f1c9a77e0"
 
 
@@ -57,11 +59,11 @@ def test_a_token_given_as_an_option_is_not_in_the_process_list(clean_environ: di
     )
     assert process.stdout is not None
     process.stdout.readline()
-    lines = [
-        (p / "cmdline").read_bytes() for p in Path("/proc").iterdir() if p.name.isdigit() and (p / "cmdline").exists()
-    ]
+    pids = [process.pid, *descendants(process.pid)]
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids]
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
+    assert len(lines) > 2
     assert not [line for line in lines if VALUE.encode() in line]
 
 

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,11 +21,11 @@ INSIDE = ("container", "--image", containers.IMAGE, "--", "direct", "--", "ranks
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[containers.Podman]:
+def podman() -> Iterator[containers.Podman]:
     """An engine that the nodes share, with an image."""
     if why := containers.missing():
         pytest.skip(why)
-    running = containers.Podman(tmp_path_factory.mktemp("podman"))
+    running = containers.Podman(Path(tempfile.mkdtemp(prefix="podman-")))
     yield running
     running.close()
 

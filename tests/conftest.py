@@ -16,8 +16,29 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = "PRIMUS_TEST_MARK"
+TOGETHER = ("slurm", "container", "test_packages.py")
+"""What is dear to set up (a cluster, an image, wheels): where tests run in several processes, in one of them each."""
+PATIENCE_S = 15
+"""For what ends by itself, such as a keeper whose supervisor was killed: it gives the ranks four seconds."""
 # Variables that a developer or a CI machine may have, and that would change what a test sees.
-AMBIENT = ("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE")
+AMBIENT = ("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE",
+           "PYTHONDONTWRITEBYTECODE")  # fmt: skip  # without bytecode, commands take twice as long
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: many tests wait."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In several processes: these folders together, and what takes long first, so that all end at one time."""
+    if not hasattr(config, "workerinput"):
+        return
+    for item in items:
+        if (name := item.path.relative_to(ROOT / "tests").parts[0]) in TOGETHER:
+            item.add_marker(pytest.mark.xdist_group(name))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def _marked(mark: str) -> list[int]:
@@ -49,10 +70,23 @@ def nothing_is_left_behind(clean_environ: dict[str, str]) -> Iterator[None]:
     yield
     changed = {k for k, v in os.environ.items() ^ before.items() if k != "PYTEST_CURRENT_TEST"}
     assert not changed, f"the test changed the environment: {changed}"
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + PATIENCE_S
     while (left := _marked(clean_environ[MARK])) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left, f"the test left processes behind: {left}"
+
+
+def wait_until(is_so: Callable[[], object], seconds: float = 60) -> None:
+    """Fail where it does not become so."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain"
+        time.sleep(0.02)
+
+
+def all_gone(environ: dict[str, str]) -> bool:
+    """Whether nothing runs any more that was started with this `clean_environ`."""
+    return not _marked(environ[MARK])
 
 
 @pytest.fixture

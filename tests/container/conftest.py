@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,11 +46,11 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture(scope="session")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+def podman() -> Iterator[Podman]:
     """A real podman with an image; where it cannot be had, the test is skipped and says why."""
     if why := containers.missing():
         pytest.skip(why)
-    engine = Podman(tmp_path_factory.mktemp("podman"))
+    engine = Podman(Path(tempfile.mkdtemp(prefix="podman-")))  # podman takes no `--runroot` of more than 50 letters
     yield engine
     engine.close()
 
@@ -95,7 +96,7 @@ def start(clean_environ: dict[str, str], project: Path) -> Start:
     return started
 
 
-def gone(podman: Podman, seconds: float = 15) -> bool:
+def gone(podman: Podman, seconds: float = 60) -> bool:
     """Whether all containers are gone within so many seconds."""
     deadline = time.monotonic() + seconds
     while podman.containers() and time.monotonic() < deadline:

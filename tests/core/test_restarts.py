@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +93,8 @@ def test_a_crash_loop_stops_after_so_many_vain_restarts(primus: Run, folder: Pat
 
 
 def test_a_rank_that_hangs_is_ended_and_named(primus: Run, folder: Path) -> None:
-    began = time.monotonic()
     result = primus("direct", "--hang-timeout", "2", "--", "steps", "3", "hang", cwd=folder)
     assert result.returncode in (1, 143)
-    assert time.monotonic() - began < 30
     assert "hung: no rank said anything for 2 s" in result.stderr
     assert metadata(run_of(folder, "steps"))["first_failure"]["what"].startswith("hung")
     assert "first failure" not in result.stderr

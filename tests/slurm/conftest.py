@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import wait_until
 from tests.lab import slurm
 from tests.lab.slurm import Cluster
 
@@ -72,11 +72,3 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "primus.yaml").write_text("plugins: [./my_tasks.py]\n", encoding="utf-8")
     (tmp_path / "my_tasks.py").write_text(TASKS, encoding="utf-8")
     return tmp_path
-
-
-def wait_until(is_so: Callable[[], object], seconds: float = 30) -> None:
-    """Fail where it does not become so."""
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain"
-        time.sleep(0.05)

@@ -6,14 +6,14 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import Run, wait_until
 from tests.lab import containers
 from tests.lab.slurm import Cluster
-from tests.slurm.conftest import wait_until
 
 pytestmark = pytest.mark.container
 
@@ -21,11 +21,11 @@ INSIDE = ("container", "--image", containers.IMAGE, "--", "direct", "--", "ranks
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[containers.Podman]:
+def podman() -> Iterator[containers.Podman]:
     """An engine that the nodes share, with an image."""
     if why := containers.missing():
         pytest.skip(why)
-    running = containers.Podman(tmp_path_factory.mktemp("podman"))
+    running = containers.Podman(Path(tempfile.mkdtemp(prefix="podman-")))
     yield running
     running.close()
 

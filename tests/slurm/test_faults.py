@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import wait_until
 from tests.lab.slurm import Cluster
-from tests.slurm.conftest import wait_until
 
 STEPS = '''
 """Trains on paper: rank 0 writes a step at a time, and each start goes on from the last one."""

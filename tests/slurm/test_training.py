@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import Run, wait_until
 from tests.lab.slurm import Cluster
-from tests.slurm.conftest import wait_until
 from tests.slurm.test_faults import completes, host_pid
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")

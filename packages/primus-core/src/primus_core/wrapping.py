@@ -63,10 +63,11 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
         Variable(variables.RUN_DIR, place.directory, "primus", "where this run keeps its files"),
         Variable(variables.RUN_ID, place.run_id, "primus", "names the run"),
         Variable(variables.OUTER, runtime.name, "primus", "the layer that keeps metadata.json"),
+        Variable(variables.CACHE, environment.cache(host.environ), "primus", "what can be made again, made once"),
         *_home(host),
     )
     words = _words(inner_request)
-    wrapped = runtime.wrap(OuterCall(args, facts, place, words, inner.reads, own))
+    wrapped = runtime.wrap(OuterCall(args, facts, place, words, inner.reads, inner.writes, own))
     result = Plan(
         schema=SCHEMA,
         primus_version=metadata.version_of("primus-core"),
@@ -88,7 +89,7 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
         parent=inner.plan.parent,
         inner=words,
     )
-    return Planned(result, facts, _switches(args, request, inner), inner.replay, inner=inner)
+    return Planned(result, facts, _switches(args, request, inner), inner.replay, writes=inner.writes, inner=inner)
 
 
 def _home(host: HostRoot) -> tuple[Variable, ...]:

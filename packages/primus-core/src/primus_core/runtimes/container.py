@@ -141,7 +141,9 @@ Options that are not listed go to the engine as they are (`--cpus 16`, `--pids-l
         else:
             step = replace(step, cleanup=(engine, "rm", "--force", name))
         fix = "install podman or docker, or run without a container: primus direct -- ..."
-        return OuterPlan((step,), requires=(Requirement("command", engine, fix),), told=frozenset(told))
+        missing = tuple(folder for folder in call.writes if not os.path.isdir(folder))
+        made = [Step("folders", ("mkdir", "-p", "--", *missing), facts.cwd)] if missing else []
+        return OuterPlan((*made, step), requires=(Requirement("command", engine, fix),), told=frozenset(told))
 
     def engine_of(self, args: argparse.Namespace, environ: Mapping[str, str]) -> str:
         """The engine that the options name, or the first one that is here."""
@@ -320,7 +322,7 @@ def _mounts(call: OuterCall) -> list[Mount]:
     cwd = call.facts.cwd
     asked = [given(text, cwd) for text in call.args.mount] + [volume(text) for text in call.args.volume]
     carried = own_python(sys.path, (sys.prefix, sys.base_prefix)) if call.args.primus != "image" else []
-    writable = (cwd, os.path.dirname(call.place.directory), *_of_person(call, asked))
+    writable = (cwd, os.path.dirname(call.place.directory), *call.writes, *_of_person(call, asked))
     return mounts(asked, writable, (*shortest(call.reads), *carried))
 
 

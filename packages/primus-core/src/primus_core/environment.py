@@ -42,6 +42,7 @@ OWNED = frozenset(
             variables.RUN_ID,
             variables.OUTER,
             variables.HOME,
+            variables.IMAGE,
             variables.CACHE,
             variables.CARRIED,
             variables.ATTENDED,

@@ -294,7 +294,10 @@ class _Run:
             self._note(note)
         self.events.emit("run_ended", status=status, exit_code=code, first_failure=record)
         self._tell(status, code, first)
-        self._say(self._last_words(code, status, first, step, why))
+        if status != COMPLETED or not (
+            self.plan.place.outer and self.plan.distributed.node_rank
+        ):  # the first one says it
+            self._say(self._last_words(code, status, first, step, why))
         return code
 
     def _last_words(self, code: int, status: str, first: failure.Failure | None, step: Step | None, why: str) -> str:

@@ -130,7 +130,7 @@ Options that are not listed go to the engine as they are (`--cpus 16`, `--pids-l
         told = {v.name: v.value for v in call.variables if _OF_ENGINE.fullmatch(v.name) and not v.secret}
         words = _with_apptainer if engine in apptainer.ENGINES else _with_docker
         argv = (
-            *words(call, engine, name, {variables.ATTENDED: lock, **told}),
+            *words(call, engine, name, {variables.ATTENDED: lock, variables.IMAGE: args.image, **told}),
             args.image,
             *("sh", "-c", _ENTRY, "primus", str(variables.PROTOCOL), args.primus, *_carried(facts)),
             *call.inner,

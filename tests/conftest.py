@@ -35,11 +35,15 @@ def _marked(mark: str) -> list[int]:
     return found
 
 
+def plain_environ() -> dict[str, str]:
+    """The environment without what would change a plan."""
+    return {k: v for k, v in os.environ.items() if k not in AMBIENT and not k.startswith(("PRIMUS_", "SLURM_"))}
+
+
 @pytest.fixture
 def clean_environ() -> dict[str, str]:
-    """The environment without what would change a plan, and with a mark that every child inherits."""
-    environ = {k: v for k, v in os.environ.items() if k not in AMBIENT and not k.startswith(("PRIMUS_", "SLURM_"))}
-    return {**environ, MARK: uuid.uuid4().hex}
+    """The same, with a mark that every child inherits."""
+    return {**plain_environ(), MARK: uuid.uuid4().hex}
 
 
 @pytest.fixture(autouse=True)

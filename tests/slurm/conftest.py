@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.lab import slurm
+from tests.lab import containers, slurm
 from tests.lab.slurm import Cluster
 
 TASKS = '''
@@ -55,6 +55,16 @@ def cluster() -> Iterator[Cluster]:
     running = Cluster(4).start()
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[containers.Podman]:
+    """An engine that the nodes share, with an image."""
+    if why := containers.missing():
+        pytest.skip(why)
+    running = containers.Podman(tmp_path_factory.mktemp("podman"))
+    yield running
+    running.close()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,16 +17,6 @@ from tests.slurm.conftest import wait_until
 pytestmark = pytest.mark.container
 
 INSIDE = ("container", "--image", containers.IMAGE, "--", "direct", "--", "ranks")
-
-
-@pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[containers.Podman]:
-    """An engine that the nodes share, with an image."""
-    if why := containers.missing():
-        pytest.skip(why)
-    running = containers.Podman(tmp_path_factory.mktemp("podman"))
-    yield running
-    running.close()
 
 
 @pytest.fixture

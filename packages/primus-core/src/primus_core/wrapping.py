@@ -148,8 +148,8 @@ def _words(inner: Request) -> tuple[str, ...]:
     flags += ["--config", os.path.abspath(inner.config)] if inner.config else []
     if inner.replay:
         force = ["--force"] if inner.force else []
-        layers = [word for layer in inner.layers for word in (layer.runtime, *layer.words)]
-        return (*flags, "replay", inner.replay, *force, *layers)
+        layers = [word for layer in inner.layers for word in ("--", layer.runtime, *layer.words)]
+        return (*flags, "replay", inner.replay, *force, *layers[1:])
     layers = [word for layer in inner.layers for word in (layer.runtime, *layer.words, "--")]
     return (*flags, *layers, *inner.task)
 

@@ -5,6 +5,7 @@ python -m primus_core.launch.slurm_follow RUN_DIR
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -51,6 +52,7 @@ def exit_code(job: dict[str, str], known: dict[str, object]) -> int:
 def follow(run_dir: str) -> int:
     """Until the end."""
     number = str(metadata(run_dir).get("job_id", ""))
+    own = f"{run_dir}/logs/slurm_{number}.log"  # scontrol cannot say a path with `%` or a line end
     job: dict[str, str] = {}
     shown = silences = 0
     wait, longest = _POLL_S
@@ -58,7 +60,8 @@ def follow(run_dir: str) -> int:
         said = _ask(number)
         silences = 0 if said else silences + 1
         job = said or job
-        before, shown = shown, _show(job.get("StdOut", ""), shown)
+        log = own if os.path.exists(own) else job.get("StdOut", "")
+        before, shown = shown, _show(log, shown)
         if job.get("JobState", "").split(" ")[0] in OVER:
             break
         wait = _POLL_S[0] if shown > before else min(wait * 1.2, longest)

@@ -41,6 +41,7 @@ _SYSTEM = (
     *("/proc", "/run", "/sbin", "/sys", "/usr", "/var"),
 )
 """Folders that are the image's own, whatever a variable says."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ENTRY = """\
 protocol=$1 wanted=$2 python=$3 path=$4 carrier=$5 packages=$6; shift 6
 found=
@@ -201,6 +202,14 @@ def _require_runnable(args: argparse.Namespace, cwd: str) -> None:
         raise RequestError(
             "--image is missing",
             fix="primus container --image IMAGE -- ..., or `container: {image: IMAGE}` in primus.yaml",
+        )
+    if args.image.startswith("-") or not args.image.isprintable():
+        raise RequestError(f"--image {args.image!r} is no image", fix="name one, as registry/name:tag")
+    if args.name and not _NAME.fullmatch(args.name):
+        raise RequestError(
+            f"--name {args.name!r} cannot be a container's name",
+            why="it takes letters, digits, `_`, `.` and `-`, and begins with a letter or digit",
+            fix="leave it out, and it is called after the run",
         )
     if {"-d", "--detach"} & set(args.engine_flags):
         raise RequestError("--detach cannot be: Primus stays with its containers", fix="leave it out")

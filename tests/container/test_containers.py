@@ -130,6 +130,17 @@ def test_whoever_is_killed_the_container_goes(start: Start, engine: Engine, who:
     assert gone(engine)
 
 
+@both_engines
+def test_a_container_of_somebody_else_with_the_same_name_stays(primus: Run, project: Path, engine: Engine) -> None:
+    made = engine("run", "--detach", "--network", "host", "--init", "--name", "taken", IMAGE, "sleep", "600")
+    assert not made.returncode, made.stderr
+    refused = primus("container", "--name", "taken", "--", "behave", "exit", "0", cwd=project)
+    assert refused.returncode == 3
+    assert "already in use" in refused.stderr
+    assert engine.containers() == ["taken"]
+    engine.remove("taken")
+
+
 def parent(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

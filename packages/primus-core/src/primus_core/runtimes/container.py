@@ -140,7 +140,8 @@ Options that are not listed go to the engine as they are (`--cpus 16`, `--pids-l
         if engine in apptainer.ENGINES:
             step = replace(step, refusals=(apptainer.FAILED, 126, 127))
         else:
-            step = replace(step, cleanup=(engine, "rm", "--force", name))
+            leftovers = (facts.python, "-m", "primus_core.launch.leftovers")
+            step = replace(step, cleanup=(*leftovers, engine, name, place.run_id))
         fix = "install podman or docker, or run without a container: primus direct -- ..."
         missing = tuple(folder for folder in call.writes if not os.path.isdir(folder))
         made = [Step("folders", ("mkdir", "-p", "--", *missing), facts.cwd)] if missing else []

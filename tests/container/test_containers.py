@@ -211,6 +211,14 @@ def test_what_the_engine_cannot_do_is_exit_3_with_its_own_words(
     assert metadata(project)["exit_code"] == 3
 
 
+def test_an_entrypoint_that_swallows_the_task_is_no_success(primus: Run, project: Path) -> None:
+    result = primus("container", "--entrypoint", "/bin/echo", "--", "behave", "exit", "0", cwd=project)
+    assert result.returncode == 3
+    assert "what was asked for never began" in result.stderr
+    assert "primus container --entrypoint ''" in result.stderr
+    assert (metadata(project)["status"], metadata(project)["exit_code"]) == ("failed", 3)
+
+
 def test_a_run_in_a_container_is_one_whole_run(primus: Run, project: Path) -> None:
     assert primus("container", "--", "behave", "exit", "0", cwd=project).returncode == 0
     [run] = [path for path in (project / "output").iterdir() if not path.is_symlink()]

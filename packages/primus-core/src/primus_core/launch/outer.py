@@ -25,6 +25,7 @@ from primus_core.secrets import redact, values_in
 
 __all__ = ["execute_outer"]
 
+_SWALLOWED = "what was asked for never began"
 _OF_NODES = ("gpu_model", "world_size", "first_failure", "job_id", "step_id")
 """What only the nodes know."""
 
@@ -146,15 +147,19 @@ class _Outer:
         status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
         if status == "failed" and isinstance(failed := first.get("exit_code"), int) and failed:
             code = failed  # where one node failed, the scheduler ends the others, and reports those
-        if status != "failed" or inside:
+        # Where both see the lock, they see one run directory.
+        swallowed = status == COMPLETED and self.main.lock and not inside
+        if not swallowed and (status != "failed" or inside):
             self.record.end(status, code, **known)
             return code
-        refused = bool(ended.not_started) or self.submits or code in self.main.refusals
-        what = ended.not_started or self._said() or f"ended with exit code {code} before it began the task"
+        refused = bool(ended.not_started or swallowed) or self.submits or code in self.main.refusals
+        said = _SWALLOWED if swallowed else self._said()
+        what = ended.not_started or said or f"ended with exit code {code} before it began the task"
+        status = "failed"
         code = 3 if refused else code
         self.record.end(status, code, first_failure={"rank": -1, "what": f"{self.plan.runtime}: {what}"})
         if refused:
-            raise self._refused(ended)
+            raise self._swallowed() if swallowed else self._refused(ended)
         return code
 
     def _inside(self) -> list[dict[str, Any]]:
@@ -171,6 +176,13 @@ class _Outer:
             f"{self.plan.runtime}: {program} could not start what was asked (exit code {ended.exit_code})",
             why=ended.not_started or f"{program} says so above, and in {short(self._log)}",
             fix=f"the whole command: primus {self.plan.runtime} --dry-run ...",
+        )
+
+    def _swallowed(self) -> MachineError:
+        return MachineError(
+            f"{self.plan.runtime}: {self.main.argv[0]} ended well, and {_SWALLOWED}",
+            why="something else ran in its place: the image's entrypoint, most likely",
+            fix=f"without it: primus {self.plan.runtime} --entrypoint '' ...",
         )
 
     @property

@@ -61,8 +61,8 @@ if python3 -c "$has" 2>/dev/null; then
   fi
   echo "primus: note: the image's Python cannot load this machine's Primus: this machine's Python runs" >&2
 fi
-if ! command -v "$python" >/dev/null; then
-  printf '%s\\n' "primus: error: this machine's Primus cannot run in the image: $python is not there" \\
+if ! "$python" -c "" 2>/dev/null; then
+  printf '%s\\n' "primus: error: this machine's Primus cannot run in the image: $python does not start there" \\
     "  fix: install Primus in the image, or here with a Python outside of /usr, which can be carried in" >&2
   exit 3
 fi

@@ -109,6 +109,16 @@ def test_a_rank_that_will_not_end_is_killed_after_the_grace_period(start: Start,
     assert not engine.containers()
 
 
+@both_engines
+def test_a_paused_container_goes_too(start: Start, engine: Engine) -> None:
+    process = start("container", "--", "direct", "--grace-period", "1", "--", "behave", "wait")
+    assert not engine("pause", *engine.containers()).returncode
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert gone(engine)
+
+
 @pytest.mark.parametrize(
     ("engine", "who"),
     [*(("podman", who) for who in ("primus", "keeper", "engine", "all")), ("docker", "engine"), ("docker", "all")],

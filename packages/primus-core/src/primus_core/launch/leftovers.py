@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from primus_core.runtimes.container import LABEL, LABEL_DIRECTORY, LABEL_HOST
 __all__ = ["Container", "clean", "remove"]
 
 _PATIENCE_S = 60
+_AGAIN_S = 1
 
 
 class Container(NamedTuple):
@@ -69,7 +71,11 @@ def remove(engine: str, name: str, run: str, environ: Mapping[str, str]) -> None
     for line in _ask(engine, environ, "ps", "--all", "--filter", f"label={LABEL}={run}", "--format", form).splitlines():
         number, _, found = line.partition("\t")
         if found == name:
-            _ask(engine, environ, "rm", "--force", number)
+            try:
+                _ask(engine, environ, "rm", "--force", number)
+            except MachineError:  # podman, of a container that ends just now
+                time.sleep(_AGAIN_S)
+                _ask(engine, environ, "rm", "--force", number)
 
 
 def _is_attended(name: str) -> bool:

@@ -17,7 +17,10 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 ROOT = Path(__file__).resolve().parent.parent
 MARK = "PRIMUS_TEST_MARK"
 # Variables that a developer or a CI machine may have, and that would change what a test sees.
-AMBIENT = ("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE")
+AMBIENT = (
+    *("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE"),
+    "XDG_CACHE_HOME",
+)
 
 
 def _marked(mark: str) -> list[int]:

@@ -300,7 +300,7 @@ def test_a_secret_that_is_given_leaves_the_command_line(primus: Run, project: Pa
     engine.chmod(0o755)
     path = {"PATH": f"{engine.parent}:{os.environ['PATH']}"}
     result = primus("container", "--image", "IMG", "-e", f"HF_TOKEN={TOKEN}", *TASK, cwd=project, env=path)
-    assert result.returncode == 0, result.stderr
+    assert "what was asked for never began" in result.stderr, "this engine runs nothing"
     assert TOKEN not in seen.read_text()
     assert f"HF_TOKEN={TOKEN}" in Path(f"{seen}.env").read_text(), "it comes by name, from the engine's environment"
     files = [path for path in (project / "output").rglob("*") if path.is_file()]

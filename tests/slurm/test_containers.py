@@ -44,6 +44,14 @@ def test_ranks_run_in_containers_on_both_nodes_of_a_submitted_job(
     assert not podman.containers()
 
 
+def test_an_image_that_a_node_does_not_have_is_exit_code_3(primus: Run, environ: dict[str, str], folder: Path) -> None:
+    image = ("container", "--image", "localhost/no-such-image:1")
+    done = primus("slurm", "srun", "-N", "1", "--", *image, "--", "ranks", "say", cwd=folder, env=environ)
+    assert done.returncode == 3, done.stderr
+    assert "could not start what was asked (exit code 125)" in done.stderr
+    assert json.loads((folder / "output/ranks/metadata.json").read_text())["exit_code"] == 3
+
+
 def test_a_signal_ends_the_containers_of_all_nodes(
     clean_environ: dict[str, str], environ: dict[str, str], cluster: Cluster, podman: containers.Podman, folder: Path
 ) -> None:

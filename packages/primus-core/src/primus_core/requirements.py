@@ -38,6 +38,7 @@ def is_here(needed: Requirement, environ: Mapping[str, str]) -> bool:
 
 
 def _can_be_written_in(folder: str) -> bool:
+    folder = os.path.abspath(folder)
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
     return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)

@@ -294,9 +294,8 @@ class _Run:
             self._note(note)
         self.events.emit("run_ended", status=status, exit_code=code, first_failure=record)
         self._tell(status, code, first)
-        if status != COMPLETED or not (
-            self.plan.place.outer and self.plan.distributed.node_rank
-        ):  # the first one says it
+        said_by_first = status == COMPLETED and self.plan.place.outer and self.plan.distributed.node_rank
+        if not said_by_first:
             self._say(self._last_words(code, status, first, step, why))
         return code
 

@@ -166,7 +166,7 @@ class _Outer:
         """What the nodes inside say: first the one that failed first."""
         node = str(self.plan.distributed.node_rank) if self.plan.place.outer else "*"
         paths = sorted(glob.glob(f"{glob.escape(self.directory)}/nodes/{node}"))
-        found = [said for said in map(metadata, paths) if said and said["runtime"] != self.plan.runtime]
+        found = [said for said in map(metadata, paths) if said and said.get("runtime") != self.plan.runtime]
         return sorted(found, key=lambda said: (said.get("status") != "failed", said.get("ended") or float("inf")))
 
     def _refused(self, ended: Ended) -> MachineError:

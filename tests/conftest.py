@@ -21,7 +21,7 @@ TOGETHER = ("slurm", "container", "test_packages.py")
 PATIENCE_S = 15
 """For what ends by itself, such as a keeper whose supervisor was killed: it gives the ranks four seconds."""
 # Variables that a developer or a CI machine may have, and that would change what a test sees.
-AMBIENT = ("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE",
+AMBIENT = ("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE", "XDG_CACHE_HOME",
            "PYTHONDONTWRITEBYTECODE")  # fmt: skip  # without bytecode, commands take twice as long
 
 
@@ -56,11 +56,15 @@ def _marked(mark: str) -> list[int]:
     return found
 
 
+def plain_environ() -> dict[str, str]:
+    """The environment without what would change a plan."""
+    return {k: v for k, v in os.environ.items() if k not in AMBIENT and not k.startswith(("PRIMUS_", "SLURM_"))}
+
+
 @pytest.fixture
 def clean_environ() -> dict[str, str]:
-    """The environment without what would change a plan, and with a mark that every child inherits."""
-    environ = {k: v for k, v in os.environ.items() if k not in AMBIENT and not k.startswith(("PRIMUS_", "SLURM_"))}
-    return {**environ, MARK: uuid.uuid4().hex}
+    """The same, with a mark that every child inherits."""
+    return {**plain_environ(), MARK: uuid.uuid4().hex}
 
 
 @pytest.fixture(autouse=True)

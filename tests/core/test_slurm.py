@@ -271,6 +271,7 @@ def test_without_slurm_a_run_is_refused_and_nothing_is_made(primus: Run, project
         (["-N2", "-J"], "-J takes a value"),
         (["sbatch", "--array=1-4"], "--array cannot be used here"),
         (["sbatch", "--wrap", "x"], "--wrap cannot be used here"),
+        (["sbatch", "-o", "b\\s/%j.log"], "a backslash is a sign of its own"),
         (["-N1", ":", "-N2"], "':' is not understood"),
     ],
 )

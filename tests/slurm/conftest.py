@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
-from tests.lab import slurm
+from tests.lab import containers, slurm
 from tests.lab.slurm import Cluster
 
 TASKS = '''
@@ -55,6 +56,16 @@ def cluster() -> Iterator[Cluster]:
     running = Cluster(4).start()
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[containers.Podman]:
+    """An engine that the nodes share, with an image."""
+    if why := containers.missing():
+        pytest.skip(why)
+    running = containers.Podman(Path(tempfile.mkdtemp(prefix="podman-")))  # as in tests/container
+    yield running
+    running.close()
 
 
 @pytest.fixture

@@ -225,6 +225,7 @@ def test_a_submission_that_slurm_refuses_is_exit_code_3(primus: Run, on_cluster:
 def test_following_shows_the_log_and_returns_the_jobs_exit_code(
     primus: Run, on_cluster: dict[str, str], folder: Path
 ) -> None:
+    folder = folder.rename(folder.with_name(f"{folder.name} %j%%x"))  # scontrol does not say where this log is
     result = primus("slurm", "sbatch", "--follow", "-N2", "--", "ranks", "exit", "7", "1", cwd=folder, env=on_cluster)
     assert result.returncode == 7, result.stderr
     assert "rank 0 of 2 on node" in result.stdout

@@ -39,6 +39,8 @@ class Planned(NamedTuple):
     replay: Replay | None = None
     reads: tuple[str, ...] = ()
     """The files that were read for it, and those that it needs: whoever plans it again must see them."""
+    writes: tuple[str, ...] = ()
+    """The folders that it writes in, beside the run directory."""
     inner: Planned | None = None
     """Of an outer layer: what the layer inside would do here."""
 
@@ -163,7 +165,8 @@ class _Planning:
             command=redact_words(command, secrets),
             steps=tuple(replace(s, argv=redact_words(s.argv, secrets)) if s.script else s for s in result.steps),
         )
-        return Planned(result, self.facts, switches)
+        writes = tuple(needed.name for needed in result.requires if needed.kind == "folder")
+        return Planned(result, self.facts, switches, writes=writes)
 
     def replayed(self, directory: str, name: str, command: tuple[str, ...], switches: argparse.Namespace) -> Planned:
         """The plan of a saved run, for here."""

@@ -137,7 +137,7 @@ def keep(
     os.close(errors)
     target = _Target(-child if whole_group else child, stop, environ)
     result = _watch(child, target, control, wakeup)
-    if target.asked:
+    if target.asked and not target.killed:
         _linger(control)
     end_all(_LEFTOVER_GRACE_S)
     if cleanup and result:
@@ -187,6 +187,8 @@ class _Target:
         self.stopper, self.number = 0, 0
         self.asked = False
         """Whether it was told to end."""
+        self.killed = False
+        """Whether everything was. What goes on is frozen, in a paused container: nobody can wait for that."""
 
     def send(self, number: int) -> None:
         self.asked = True
@@ -242,12 +244,14 @@ def _linger(control: int) -> None:
                 return
             if ord("K") in commands:
                 _obey(b"K", _Target(0, (), {}))
+                return
         reap()
 
 
 def _obey(commands: bytes, target: _Target) -> None:
     for command in commands:
         if command == ord("K"):
+            target.killed = True
             for pid in descendants(os.getpid()):
                 _send(pid, signal.SIGKILL)
         else:

@@ -1,4 +1,7 @@
-"""Removes the containers that dead runs of Primus left: those that carry its labels and that nobody stays with."""
+"""Removes the containers that dead runs of Primus left: those that carry its labels and that nobody stays with.
+
+python -m primus_core.launch.leftovers ENGINE NAME RUN-ID
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,19 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from primus_core.errors import MachineError
+from primus_core.host import HostRoot
 from primus_core.runtimes import apptainer
 from primus_core.runtimes.container import LABEL, LABEL_DIRECTORY, LABEL_HOST
 
-__all__ = ["Container", "clean"]
+__all__ = ["Container", "clean", "remove"]
 
 _PATIENCE_S = 60
+_AGAIN_S = 1
 
 
 class Container(NamedTuple):
@@ -55,6 +61,23 @@ def _ours(engine: str, environ: Mapping[str, str]) -> Iterator[Container]:
         yield Container(name, labels[LABEL], labels.get(LABEL_HOST, ""), labels.get(LABEL_DIRECTORY, ""), state)
 
 
+def remove(engine: str, name: str, run: str, environ: Mapping[str, str]) -> None:
+    """Remove the container of a run, and none of somebody else's that has its name.
+
+    Raises:
+        MachineError: the engine is not here, or does not answer.
+    """
+    form = "{{.ID}}\t{{.Names}}"
+    for line in _ask(engine, environ, "ps", "--all", "--filter", f"label={LABEL}={run}", "--format", form).splitlines():
+        number, _, found = line.partition("\t")
+        if found == name:
+            try:
+                _ask(engine, environ, "rm", "--force", number)
+            except MachineError:  # podman, of a container that ends just now
+                time.sleep(_AGAIN_S)
+                _ask(engine, environ, "rm", "--force", number)
+
+
 def _is_attended(name: str) -> bool:
     """Whether a process here runs it still: a run's Primus, or somebody who pasted a dry run, waits for the engine."""
     return any(f"\0--name\0{name}\0" in words for words in _command_lines())
@@ -85,3 +108,15 @@ def _ask(engine: str, environ: Mapping[str, str], *words: str) -> str:
     if answer.returncode:
         raise MachineError(f"{engine} {words[0]} failed (exit code {answer.returncode})", why=answer.stderr.strip())
     return answer.stdout
+
+
+def _main(words: Sequence[str]) -> int:
+    try:
+        remove(words[0], words[1], words[2], HostRoot().environ)
+    except MachineError:  # nobody hears it: it went with the engine
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(_main(sys.argv[1:]))

@@ -81,6 +81,9 @@ def test_a_start_that_gets_further_is_no_vain_restart(primus: Run, folder: Path)
     events = [json.loads(line) for line in (run / "logs/events.jsonl").read_text().splitlines()]
     assert [event["attempt"] for event in events if event["event"] == "restart"] == [2, 3, 4, 5, 6]
     assert (run / "logs/failures_1/rank_0.json").exists()
+    shown = primus("runs", "show", "steps", cwd=folder).stdout.splitlines()
+    [second] = [line for line in shown if line.startswith("attempt 2")]
+    assert second.endswith("to step 2, ValueError: start 2 fails after step 2")
 
 
 @pytest.mark.parametrize(("fails", "begun"), [("-,-,-,-", 3), ("2,-,-,-,-", 3), ("2,3,-,-,-,-", 4)])

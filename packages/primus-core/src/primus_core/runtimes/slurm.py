@@ -251,7 +251,8 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
             why="in the path of a log, a backslash is a sign of its own",
             fix="name a log elsewhere: -o /path/%j.log",
         )
-    own = ["--parsable", f"--job-name={_job_name(place)}", log, *_resilience(call)]
+    append = [] if "output" in asked.told else ["--open-mode=append"]  # a site may put any job back into the queue
+    own = ["--parsable", f"--job-name={_job_name(place)}", log, *append, *_resilience(call)]
     flags = [*asked.over(own), *asked.defaults]
     script = PlannedFile(SCRIPT, _script(call, moves="chdir" not in asked.told))
     argv = ("sbatch", *flags, *asked.flags.passed, f"{place.directory}/{SCRIPT}")

@@ -228,6 +228,18 @@ def test_apptainer_gets_its_own_command_line(argv: Planned, project: Path, tmp_p
     assert {"--name", "--network", "--ulimit", "--volume"}.isdisjoint(own)
 
 
+def test_the_command_line_of_apptainer_is_as_recorded(argv: Planned, project: Path, tmp_path: Path) -> None:
+    there = str(capture(tmp_path, machines.amd("MI300X")))
+    words = argv(
+        "--engine", "apptainer", "--primus", "image", "--assume-host", there, "--mount", "/tmp:/data:ro", "-e", "A=b c",
+        env={"XDG_CACHE_HOME": f"{project}/cache"},
+    )  # fmt: skip
+    outer = words[: words.index("sh")]
+    shown = "".join(f"{shlex.quote(word)}\n" for word in outer).replace(str(project), "PROJECT")
+    shown = re.sub(r"_\d{4}_\d\d_\d\d_\d{6}", "_TIME", shown)
+    assert shown == (Path(__file__).parent / "golden" / "apptainer.txt").read_text(encoding="utf-8")
+
+
 def test_a_read_only_working_folder_has_a_workspace_to_write_in(argv: Planned, project: Path) -> None:
     found = values(argv("--mount", ".:ro"), "--mount")
     assert f"type=bind,source={project},target={project},readonly" in found

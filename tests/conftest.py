@@ -17,12 +17,14 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 ROOT = Path(__file__).resolve().parent.parent
 MARK = "PRIMUS_TEST_MARK"
 TOGETHER = ("slurm", "container", "test_packages.py")
-"""What is dear to set up (a cluster, an image, wheels): where tests run in several processes, in one of them each."""
+"""Where much is set up for a file (a cluster, an image, trainings, wheels): one process runs all tests of it."""
 PATIENCE_S = 15
 """For what ends by itself, such as a keeper whose supervisor was killed: it gives the ranks four seconds."""
 # Variables that a developer or a CI machine may have, and that would change what a test sees.
-AMBIENT = ("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE", "XDG_CACHE_HOME",
-           "PYTHONDONTWRITEBYTECODE")  # fmt: skip  # without bytecode, commands take twice as long
+AMBIENT = (
+    *("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE"),
+    *("XDG_CACHE_HOME", "PYTHONDONTWRITEBYTECODE"),  # without bytecode, commands take twice as long
+)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -31,13 +33,15 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In several processes: these folders together, and what takes long first, so that all end at one time."""
+    """In several processes: the tests of such a file together, and what takes long first, so that all end at one time."""
     if not hasattr(config, "workerinput"):
         return
     for item in items:
-        if (name := item.path.relative_to(ROOT / "tests").parts[0]) in TOGETHER:
-            item.add_marker(pytest.mark.xdist_group(name))
+        path = item.path.relative_to(ROOT / "tests")
+        if path.parts[0] in TOGETHER:
+            item.add_marker(pytest.mark.xdist_group(str(path)))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

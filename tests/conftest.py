@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         path = item.path.relative_to(ROOT / "tests")
         if path.parts[0] in TOGETHER:
             item.add_marker(pytest.mark.xdist_group(str(path)))
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("xdist_group", "slow")])
 
 
 def _marked(mark: str) -> list[int]:

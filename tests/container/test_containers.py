@@ -77,6 +77,7 @@ def test_a_failed_task_is_explained_once_and_recorded(primus: Run, project: Path
     assert lines[0].startswith("primus: run output/behave_")
     assert lines[1] == "primus: container: podman"
     known = metadata(project)["first_failure"]
+    assert isinstance(known, dict)
     assert (known["rank"], known["what"]) == (0, "ValueError: the first failure")
     assert "the first failure" in (project / "output/behave/logs/rank_0.log").read_text()
 

@@ -51,7 +51,7 @@ def as_text(model: Model, seq_length: int) -> str:
     return "\n".join((
         model.name,
         *_lines({key: text for key, text in head.items() if text}),
-        *(f"  {'source' if not number else '':<26}{text}" for number, text in enumerate(facts.source)),
+        *(f"  {'source' if not number else '':<36}{text}" for number, text in enumerate(facts.source)),
         "\nfacts",
         *_lines(dict(_flat(_facts(model)))),
         "\n" + "; ".join(filter(None, (f"parameters: {counts.total:,}", active, mtp))),
@@ -59,7 +59,7 @@ def as_text(model: Model, seq_length: int) -> str:
         f"\nFLOPs per token, forward and backward, at {seq_length:,} tokens: {sum(flops.values()):,}",
         *_shares(flops),
         "\nmatrices: inputs x outputs, how many (of which a token passes)",
-        *(f"  {m.name:<26}{m.inputs} x {m.outputs}, {_number(m.stored, m.used)}" for m in matrices(facts)),
+        *(f"  {m.name:<36}{m.inputs} x {m.outputs}, {_number(m.stored, m.used)}" for m in matrices(facts)),
     )) + "\n"  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def _number(stored: int, used: int) -> str:
 
 
 def _lines(rows: Mapping[str, str]) -> Iterable[str]:
-    return (f"  {key:<26}{text}" for key, text in rows.items())
+    return (f"  {key:<36}{text}" for key, text in rows.items())
 
 
 def _flat(facts: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
@@ -79,16 +79,9 @@ def _flat(facts: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{key}.")
         else:
-            plain = (
-                str(value).lower()
-                if isinstance(value, bool)
-                else f"{value:.12g}"
-                if isinstance(value, float)
-                else value
-            )
-            yield f"{before}{key}", str(plain)
+            yield f"{before}{key}", str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _shares(parts: Mapping[str, int]) -> Iterable[str]:
     total = sum(parts.values())
-    return (f"  {part:<22}{count:>22,}  {count / total:6.1%}" for part, count in parts.items())
+    return (f"  {part:<32}{count:>22,}  {count / total:6.1%}" for part, count in parts.items())

@@ -61,7 +61,7 @@ def test_the_list_is_a_table_and_words_choose(primus: Run) -> None:
 
 def test_show_says_facts_counts_and_flops(primus: Run) -> None:
     text = primus("models", "show", "deepseek_v3").stdout
-    for line in (r"moe\.num_experts +256", r"experts +653,908,770,816 +97\.4%", r"kv up +512 x 32768, 61",
+    for line in (r"moe\.num_experts +256", r"experts +653,908,770,816 +97\.4%", r"kv-up +512 x 32768, 61",
                  r"source +https://huggingface\.co/deepseek-ai/DeepSeek-V3"):  # fmt: skip
         assert re.search(f"^  {line}$", text, re.M), line
     assert "parameters: 671,026,419,200; 37,552,297,472 of them work on a token" in text

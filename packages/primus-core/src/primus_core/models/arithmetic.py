@@ -123,14 +123,14 @@ def _attention(a: Architecture, layers: int) -> Sequence[Matrix]:
         return Matrix("attention", name, inputs, outputs, layers, layers, bias, norm)
 
     if not (mla := a.mla):
-        return row("qkv", h, d * (n + 2 * k), bias=a.qkv_bias), row("attention out", n * d, h, bias=a.out_bias)
+        return row("qkv", h, d * (n + 2 * k), bias=a.qkv_bias), row("attention-out", n * d, h, bias=a.out_bias)
     q, c, values = mla.q_lora_rank, mla.kv_lora_rank, n * mla.v_head_dim
-    query = [row("q down", h, q), row("q up", q, n * d, norm=True)] if q else [row("q", h, n * d)]
+    query = [row("q-down", h, q), row("q-up", q, n * d, norm=True)] if q else [row("q", h, n * d)]
     return (
         *query,
-        row("kv down", h, c + mla.qk_rope_head_dim),
-        row("kv up", c, n * mla.qk_nope_head_dim + values, norm=True),
-        row("attention out", values, h, bias=a.out_bias),
+        row("kv-down", h, c + mla.qk_rope_head_dim),
+        row("kv-up", c, n * mla.qk_nope_head_dim + values, norm=True),
+        row("attention-out", values, h, bias=a.out_bias),
     )
 
 
@@ -143,7 +143,7 @@ def _experts(a: Architecture, layers: int) -> Sequence[Matrix]:
         return ()
     width, stored, used = moe.moe_ffn_hidden_size, layers * moe.num_experts, layers * moe.topk
     experts = _mlp("experts", a.hidden_size, width, stored, used, moe.mlp_bias)
-    shared = _mlp("shared expert", a.hidden_size, moe.shared_expert_ffn, layers, layers)
+    shared = _mlp("shared-expert", a.hidden_size, moe.shared_expert_ffn, layers, layers)
     biased = moe.router_bias or moe.correction_bias
     router = Matrix("router", "router", a.hidden_size, moe.num_experts, layers, layers, biased)
     return (*experts, *(shared if moe.shared_expert_ffn else ()), router)
@@ -152,8 +152,8 @@ def _experts(a: Architecture, layers: int) -> Sequence[Matrix]:
 def _mlp(part: str, hidden: int, width: int, stored: int, used: int, bias: bool = False) -> Sequence[Matrix]:
     """Gate and up are one matrix, as every framework multiplies them."""
     return (
-        Matrix(part, f"{part} gate and up", hidden, 2 * width, stored, used, bias),
-        Matrix(part, f"{part} down", width, hidden, stored, used, bias),
+        Matrix(part, f"{part}-gate-up", hidden, 2 * width, stored, used, bias),
+        Matrix(part, f"{part}-down", width, hidden, stored, used, bias),
     )
 
 
@@ -167,7 +167,7 @@ def _mtp(a: Architecture) -> Iterator[Matrix]:
         return
     yield from _attention(a, layers)
     yield from _experts(a, layers) if a.moe else _dense(a, layers)
-    yield Matrix("mtp projection", "mtp projection", 2 * h, h, layers, layers)
+    yield Matrix("mtp-projection", "mtp-projection", 2 * h, h, layers, layers)
     yield Matrix("head", "head", h, a.vocab_size, 0, layers)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import ROOT, Run
 
 from primus_core.errors import ConfigError
 from primus_core.models import catalogue
+from primus_core.models.arithmetic import parameters
 from primus_core.models.files import read
 
 MINE = """\
@@ -122,6 +124,26 @@ def test_a_file_of_ones_own_is_a_model_by_path_or_named_in_the_system_config(pri
     shown = json.loads(primus("models", "show", "mine_1B", "--json").stdout)
     assert (shown["origin"], shown["facts"]["head_dim"]) == ("mine.yaml", 128)
     assert "mine_1B" in primus("models", "list", "mine").stdout
+
+
+def test_the_documented_file_is_a_model(tmp_path: Path) -> None:
+    page = (ROOT / "docs/models.md").read_text(encoding="utf-8")
+    found = re.search(r"^`mine\.yaml`:\n\n((?: {4}.*\n)+)", page, re.M)
+    assert found
+    (tmp_path / "mine.yaml").write_text(textwrap.dedent(found[1]), encoding="utf-8")
+    [model] = read(str(tmp_path / "mine.yaml"), "mine")
+    assert (model.name, model.family, parameters(model.facts).total) == ("mine_1B", "mine", PARAMETERS)
+
+
+def test_files_of_models_are_seen_in_a_container(
+    primus: Run, project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("elsewhere") / "mine.yaml"
+    path.write_text(MINE)
+    (project / "primus.yaml").write_text(f"plugins: [./my_tasks.py]\nmodels: [{path}]\n")
+    planned = primus("container", "--dry-run", "--json", "--image", "IMG", "--", "behave", "exit", "0", cwd=project)
+    words = json.loads(planned.stdout)["steps"][0]["argv"]
+    assert any(word.startswith(f"type=bind,source={path}") for word in words), words
 
 
 def test_a_file_with_two_models_does_not_say_which(primus: Run, mine: Path) -> None:

@@ -80,8 +80,8 @@ def _known() -> Mapping[str, Model]:
 
 
 def _list(args: argparse.Namespace) -> int:
-    found = [model for model in _known().values() if _has(model, args.words)]
-    rows = [_row(model) for model in sorted(found, key=lambda model: (model.family, model.facts.parameters or 0))]
+    rows = [_row(model) for model in _known().values() if _has(model, args.words)]
+    rows.sort(key=lambda row: (row["family"], row["parameters"]))
     if args.json:
         _write_json(rows)
         return 0

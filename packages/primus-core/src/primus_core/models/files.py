@@ -99,7 +99,9 @@ def _explain(name: str, error: ValidationError, document: Document) -> ConfigErr
         near = suggestion(str(path[-1]), known) or "remove it"
         return ConfigError(f"{name}: unknown key '{key}'", where=where, why=f"known: {', '.join(known)}", fix=near)
     if first["type"] == "missing":
-        missing = [dotted(tuple(e["loc"])) for e in error.errors() if e["type"] == "missing"]
+        missing = [
+            dotted(tuple(e["loc"])) for e in error.errors() if e["type"] == "missing" and e["loc"] != ("head_dim",)
+        ]
         said = f"{', '.join(map(repr, missing))} {'is' if len(missing) == 1 else 'are'} missing"
         return ConfigError(f"{name}: {said}", where=where, fix="add it: docs/models.md has an example")
     return ConfigError(f"{name}: '{key}' is {first['input']!r}", where=where, why=first["msg"])

@@ -83,10 +83,9 @@ def matrices(a: Architecture) -> tuple[Matrix, ...]:
 def parameters(a: Architecture) -> Counts:
     """How many parameters the model has.
 
-    Per layer: attention h·d(n+2k) + n·d·h and its biases (with MLA: q(h + n(dn+dr) + 1), h(c+dr),
-    c(n(dn+dv) + 1), n·dv·h);
-    MLP 3hf; experts E·3hf + hE; norms. Source: transformers' `modeling_llama`, `modeling_mixtral`,
-    `modeling_deepseek_v3`, `modeling_gpt_oss`, `modeling_gemma3`.
+    Per layer: attention h·d(n+2k) + n·d·h and its biases (with MLA: q(h + n(dn+dr) + 1) + h(c+dr) +
+    c(n(dn+dv) + 1) + n·dv·h); MLP 3hf; experts E·3hf + hE; norms. Source: transformers' `modeling_llama`,
+    `modeling_mixtral`, `modeling_deepseek_v3`, `modeling_gpt_oss`, `modeling_gemma3`.
     """
     parts = {"embedding": a.vocab_size * a.hidden_size}
     active = parts["embedding"]
@@ -106,7 +105,8 @@ def flops_per_token(a: Architecture, seq_length: int) -> dict[str, int]:
     A multiplication and an addition per weight forward, twice that backward: 6 per weight that the token passes, the
     head once per predicted token. Attention itself: 6·2·n·d per token that it sees (MLA: 6·n(dn+dr+dv)), on average
     half the sequence. Source: Megatron-LM, `megatron/training/training.py`, `num_floating_point_operations`; PaLM,
-    https://arxiv.org/abs/2204.02311, appendix B. Router, norms and recomputation are not counted.
+    https://arxiv.org/abs/2204.02311, appendix B. Router, norms (but for those of MLA's latents)
+    and recomputation are not counted.
     """
     parts: dict[str, int] = {}
     for matrix in (*matrices(a), *_mtp(a)):

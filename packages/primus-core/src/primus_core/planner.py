@@ -151,7 +151,8 @@ class _Planning:
         named = [getattr(args, "profile", ""), *getattr(args, "hooks", []), *getattr(args, "env", [])]
         needed = [requirement.name for requirement in task.requires if requirement.kind == "file"]
         own = [layer.path for layer in system.layers if layer.document]
-        files = [*own, *system.plugin_files, *system.hook_folders, system.profile, *task.reads, *needed, *named]
+        files = [*own, *system.plugin_files, *system.hook_folders, *system.model_files, system.profile]
+        files += [*task.reads, *needed, *named]
         whole = (os.path.normpath(os.path.join(self.facts.cwd, os.path.expanduser(path))) for path in files if path)
         return tuple(dict.fromkeys((*filter(os.path.exists, whole), *(step.script for step in scripts))))
 

@@ -94,6 +94,8 @@ class Podman(Engine):
         }
         (folder / "containers.conf").write_text(
             '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "clamp"\n'
+            # Else all stores of a machine share them, and one podman frees what another one holds.
+            f'tmp_dir = "{folder}/tmp"\nlock_type = "file"\n'
             f'[engine.runtimes]\nclamp = ["{_CLAMP}"]\n'
         )
         self._use(_DRIVERS[0])

@@ -75,4 +75,4 @@ def test_a_full_disk_at_a_checkpoint_is_the_reason_and_a_vain_restart_is_the_las
     assert "No space left on device" in known(project)["first_failure"]["what"], done.stderr
     assert [attempt["exit_code"] for attempt in known(project)["attempts"]] == [1, 1]
     assert "not started again" in done.stderr
-    assert not cluster.jobs()
+    wait_until(lambda: not cluster.jobs())

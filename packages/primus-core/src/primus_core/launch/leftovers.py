@@ -46,11 +46,18 @@ def clean(engine: str, environ: Mapping[str, str], hostname: str, *, dry_run: bo
     for one in stale:
         if not dry_run:
             _ask(engine, environ, "rm", "--force", one.name)
+            _require_gone(engine, one.name, environ)
         done = "would remove" if dry_run else "removed"
         sys.stdout.write(f"{done} {one.name} ({one.state}), of {one.directory}\n")
     if not stale:
         sys.stdout.write(f"{engine} has no stale container of Primus\n")
     return 0
+
+
+def _require_gone(engine: str, name: str, environ: Mapping[str, str]) -> None:
+    """podman has been seen to call it a success where it removed nothing."""
+    if name in _ask(engine, environ, "ps", "--all", "--format", "{{.Names}}").split():
+        raise MachineError(f"{engine} still has {name}, after `rm --force`", fix="try again, or ask it by hand")
 
 
 def _ours(engine: str, environ: Mapping[str, str]) -> Iterator[Container]:

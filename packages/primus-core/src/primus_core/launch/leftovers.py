@@ -55,7 +55,7 @@ def clean(engine: str, environ: Mapping[str, str], hostname: str, *, dry_run: bo
 
 
 def _require_gone(engine: str, name: str, environ: Mapping[str, str]) -> None:
-    """podman has been seen to call it a success where it removed nothing."""
+    """For podman has been seen to call it a success where it removed nothing."""
     if name in _ask(engine, environ, "ps", "--all", "--format", "{{.Names}}").split():
         raise MachineError(f"{engine} still has {name}, after `rm --force`", fix="try again, or ask it by hand")
 

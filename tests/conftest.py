@@ -16,8 +16,33 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = "PRIMUS_TEST_MARK"
+TOGETHER = ("slurm", "container", "test_packages.py")
+"""Where much is set up for a file (a cluster, an image, trainings, wheels): one process runs all tests of it."""
+PATIENCE_S = 15
+"""For what ends by itself, such as a keeper whose supervisor was killed: it gives the ranks four seconds."""
 # Variables that a developer or a CI machine may have, and that would change what a test sees.
-AMBIENT = ("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE")
+AMBIENT = (
+    *("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE"),
+    *("XDG_CACHE_HOME", "PYTHONDONTWRITEBYTECODE"),  # without bytecode, commands take twice as long
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: many tests wait."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In several processes: the tests of such a file together, and what takes long first, so that all end at one time."""
+    if not hasattr(config, "workerinput"):
+        return
+    for item in items:
+        path = item.path.relative_to(ROOT / "tests")
+        if path.parts[0] in TOGETHER:
+            item.add_marker(pytest.mark.xdist_group(str(path)))
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("xdist_group", "slow")])
 
 
 def _marked(mark: str) -> list[int]:
@@ -35,11 +60,15 @@ def _marked(mark: str) -> list[int]:
     return found
 
 
+def plain_environ() -> dict[str, str]:
+    """The environment without what would change a plan."""
+    return {k: v for k, v in os.environ.items() if k not in AMBIENT and not k.startswith(("PRIMUS_", "SLURM_"))}
+
+
 @pytest.fixture
 def clean_environ() -> dict[str, str]:
-    """The environment without what would change a plan, and with a mark that every child inherits."""
-    environ = {k: v for k, v in os.environ.items() if k not in AMBIENT and not k.startswith(("PRIMUS_", "SLURM_"))}
-    return {**environ, MARK: uuid.uuid4().hex}
+    """The same, with a mark that every child inherits."""
+    return {**plain_environ(), MARK: uuid.uuid4().hex}
 
 
 @pytest.fixture(autouse=True)
@@ -49,10 +78,23 @@ def nothing_is_left_behind(clean_environ: dict[str, str]) -> Iterator[None]:
     yield
     changed = {k for k, v in os.environ.items() ^ before.items() if k != "PYTEST_CURRENT_TEST"}
     assert not changed, f"the test changed the environment: {changed}"
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + PATIENCE_S
     while (left := _marked(clean_environ[MARK])) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left, f"the test left processes behind: {left}"
+
+
+def wait_until(is_so: Callable[[], object], seconds: float = 60) -> None:
+    """Fail where it does not become so."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain"
+        time.sleep(0.02)
+
+
+def all_gone(environ: dict[str, str]) -> bool:
+    """Whether nothing runs any more that was started with this `clean_environ`."""
+    return not _marked(environ[MARK])
 
 
 @pytest.fixture

@@ -103,10 +103,10 @@ def test_progress_is_told_how_far_the_measuring_is() -> None:
 
 def test_a_cpu_is_timed_for_the_work_alone_and_not_for_its_preparation() -> None:
     def prepare(_: int) -> Callable[[], object]:
-        time.sleep(0.02)
+        time.sleep(0.5)
         return lambda: time.sleep(0.004)
 
-    assert all(4.0 <= ms < 20.0 for ms in CpuTimer().times(prepare, 0, 3))
+    assert all(4.0 <= ms < 500.0 for ms in CpuTimer().times(prepare, 0, 2))
 
 
 @given(st.lists(st.floats(1e-4, 1e4), min_size=1, max_size=200))

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from tests.conftest import wait_until
 
 from primus_bench.progress import Progress
 
@@ -22,7 +23,8 @@ def test_slow_work_says_what_it_does_once_although_it_blocks() -> None:
     stream = io.StringIO()
     with Progress(stream, first_after_s=0.01) as progress:
         progress("checking")
-        time.sleep(0.2)
+        wait_until(stream.getvalue)
+        time.sleep(0.1)
     assert stream.getvalue() == "bench: checking\n"
 
 

@@ -21,17 +21,18 @@ from primus_core.errors import MachineError
 pytestmark = pytest.mark.torch
 
 
-def result(engine: str, median_ms: float) -> Result:
+def result(engine: str, median_ms: float, problem: Problem) -> Result:
     """Figures around that median."""
     latency = Summary(1000, median_ms, median_ms * 0.99, median_ms * 1.05, median_ms * 1.5)
-    return Result(engine, latency, WarmUp(10, 0.5, median_ms, True), Accuracy(0.1, 0.2, 4096))
+    return Result(engine, problem, latency, WarmUp(10, 0.5, median_ms, True), Accuracy(0.1, 0.2, 4096), 2**29, 4)
 
 
-def report(model: str = "MI300X", dtype: str = "bf16") -> Report:
+def report(model: str = "MI300X", dtype: str = "bf16", matrix: str = "") -> Report:
     """8192³ at 1 ms with torch, which is 1,099.5 TFLOP/s, and at 2 ms with triton."""
     device = Device("cuda", f"AMD Instinct {model}", "gfx942", 304, 2**29, 2**36, None, gpus.by_name(model))
-    results = (result("torch", 1.0), result("triton", 2.0))
-    return Report(Problem(8192, 8192, 8192, dtype), device, results, 2**29, 4, 0, {"torch": "2.13"}, ("mind the gap",))
+    problem = Problem(8192, 8192, 8192, dtype, name=matrix)
+    results = (result("torch", 1.0, problem), result("triton", 2.0, problem))
+    return Report(device, results, 0, {"torch": "2.13"}, ("mind the gap",))
 
 
 def test_the_figures_follow_from_the_median() -> None:
@@ -56,6 +57,14 @@ def test_the_table_fits_a_terminal_and_shows_every_figure() -> None:
     assert torch == ["torch", "1000", "1.0000", "0.9900", "1.0500", "1.5000", "1100", "402.7", "2731", "84.1", "155.3"]
     assert "C = A·B, M=8192 N=8192 K=8192, bf16" in lines[0]
     assert lines[-1] == "note: mind the gap"
+
+
+def test_the_table_of_a_models_matrices_has_their_names_and_sizes_and_fits_too() -> None:
+    lines = as_table(report(matrix="shared-expert-gate-up")).splitlines()
+    assert max(map(len, lines)) <= 120
+    triton = next(line for line in lines if "│ triton" in line).replace("│", " ").split()
+    assert triton[:7] == ["shared-expert-gate-up", "8192", "8192", "8192", "triton", "2.0000", "2.1000"]
+    assert "with the matrices of a model, bf16" in lines[0]
 
 
 def test_a_figure_that_nobody_knows_is_a_dash() -> None:

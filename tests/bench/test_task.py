@@ -52,12 +52,49 @@ def test_the_worker_is_one_plain_process() -> None:
 
 
 def test_n_and_k_default_to_m() -> None:
-    problem = settings(planned("gemm", "-M", "512")).problem
+    problem = settings(planned("gemm", "-M", "512")).problems[0]
     assert (problem.m, problem.n, problem.k, problem.dtype) == (512, 512, 512, "bf16")
 
 
 def test_the_long_spelling_of_a_size_is_the_same() -> None:
     assert planned("gemm", "--M", "8", "--N", "9", "--K=10") == planned("gemm", "-M", "8", "-N9", "-K", "10")
+
+
+def test_a_model_gives_a_problem_for_each_of_its_matrices_with_the_weights_as_they_are_stored() -> None:
+    plan = planned("gemm", "-M", "8192", "--model", "llama3.1_8B", "--dtype", "fp16")
+    found = {p.name: (p.m, p.n, p.k, p.trans_b, p.dtype) for p in settings(plan).problems}
+    assert found == {
+        "qkv": (8192, 4096 + 2 * 1024, 4096, True, "fp16"),
+        "attention-out": (8192, 4096, 4096, True, "fp16"),
+        "mlp-gate-up": (8192, 2 * 14336, 4096, True, "fp16"),
+        "mlp-down": (8192, 4096, 14336, True, "fp16"),
+        "head": (8192, 128256, 4096, True, "fp16"),
+    }
+
+
+def test_an_expert_gets_its_share_of_the_tokens_and_the_router_is_left_out() -> None:
+    found = {p.name: p.m for p in settings(planned("gemm", "-M", "8192", "--model", "qwen3_30B_A3B")).problems}
+    assert found == {"qkv": 8192, "attention-out": 8192, "experts-gate-up": 512, "experts-down": 512, "head": 8192}
+
+
+def test_matrices_are_chosen_by_name() -> None:
+    plan = planned("gemm", "-M", "64", "--model", "deepseek_v3", "--matrix", "kv-up", "--matrix", "router")
+    assert [(p.name, p.n, p.k) for p in settings(plan).problems] == [("kv-up", 32768, 512), ("router", 256, 7168)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--model", "llama3_1_8B"], "did you mean 'llama3.1_8B'?"),
+        (["--model", "grok1", "--matrix", "expert-down"], "did you mean 'experts-down'?"),
+        (["--model", "grok1", "-K", "64"], "leave out -N, -K"),
+        (["--matrix", "qkv"], "add --model"),
+    ],
+)
+def test_a_model_or_matrix_that_cannot_be_is_refused(words: list[str], said: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        planned("gemm", "-M", "64", *words)
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +190,7 @@ def test_the_run_directory_keeps_the_result() -> None:
 
 def test_fp8_stores_b_as_torch_needs_it_and_says_so() -> None:
     plan = planned("gemm", "-M", "64", "--dtype", "fp8", gpus=(A_GPU,))
-    assert settings(plan).problem.trans_b
+    assert settings(plan).problems[0].trans_b
     assert "stored transposed" in plan.notes[0]
     assert settings(plan).notes == ()
 
@@ -181,8 +218,8 @@ def test_the_worker_reads_the_same_settings_that_were_planned(
     words += ["--trans-a"] * transposed[0] + ["--trans-b"] * transposed[1]
     words += ["--duration", repr(duration), "--seed", str(seed), *(f"--output={path}" for path in output)]
     read = settings(planned("gemm", *words))
-    assert (read.problem.m, read.problem.n, read.problem.k) == sizes
-    assert (read.problem.dtype, read.problem.trans_a, read.problem.trans_b) == (dtype, *transposed)
+    assert (read.problems[0].m, read.problems[0].n, read.problems[0].k) == sizes
+    assert (read.problems[0].dtype, read.problems[0].trans_a, read.problems[0].trans_b) == (dtype, *transposed)
     assert (read.duration_s, read.seed, read.outputs[:-1]) == (duration, seed, tuple(output))
 
 

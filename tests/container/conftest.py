@@ -1,16 +1,17 @@
-"""One podman for all tests of this folder, and a project with tasks to run in its containers."""
+"""One podman and one docker for all tests of this folder, and a project with tasks to run in its containers."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.lab import containers
-from tests.lab.containers import IMAGE, Podman
+from tests.lab.containers import IMAGE, Docker, Engine, Podman
 
 TASKS = '''
 """Tasks that behave in the ways a worker can."""
@@ -38,41 +39,61 @@ def behave(call):
         number = signal.SIG_IGN if what == "stubborn" else lambda n, _: sys.exit(f"rank got {signal.Signals(n).name}")
         signal.signal(signal.SIGTERM, number)
         signal.signal(signal.SIGINT, number)
-        print("ready in", "container" if os.path.exists("/run/.containerenv") else "host", flush=True)
+        print("ready in", "container" if os.path.exists("/run/.containerenv") or os.path.exists("/.dockerenv") else "host", flush=True)
         time.sleep(600)
 '''
 Start = Callable[..., subprocess.Popen[str]]
 
 
+both_engines = pytest.mark.parametrize("engine", ["podman", "docker"], indirect=True)
+"""For what an engine does; what we plan is one for both."""
+
+
 @pytest.fixture(scope="session")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
-    """A real podman with an image; where it cannot be had, the test is skipped and says why."""
-    if why := containers.missing():
-        pytest.skip(why)
-    engine = Podman(tmp_path_factory.mktemp("podman"))
-    yield engine
-    engine.close()
+def engines() -> Iterator[Callable[[str], Engine]]:
+    """`engines(name)`: a real engine with an image, one for all tests; where it cannot be had, the test is skipped."""
+    kinds = {"podman": Podman, "docker": Docker}
+    running: dict[str, Engine] = {}
+
+    def named(name: str) -> Engine:
+        if why := containers.missing(name):
+            pytest.skip(why)
+        if name not in running:
+            folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))  # podman takes no `--runroot` of more than 50 letters
+            running[name] = kinds[name](folder)
+        return running[name]
+
+    yield named
+    for engine in running.values():
+        engine.close()
 
 
 @pytest.fixture
-def clean_environ(clean_environ: dict[str, str], podman: Podman) -> dict[str, str]:
-    """The environment in which everybody uses this podman."""
-    return {**clean_environ, **podman.environ}
+def engine(request: pytest.FixtureRequest, engines: Callable[[str], Engine]) -> Engine:
+    """Podman, if the test asks for no other one."""
+    return engines(getattr(request, "param", "podman"))
+
+
+@pytest.fixture
+def clean_environ(clean_environ: dict[str, str], engine: Engine) -> dict[str, str]:
+    """The environment in which everybody uses this engine."""
+    return {**clean_environ, **engine.environ}
 
 
 @pytest.fixture(autouse=True)
-def no_container_is_left(podman: Podman) -> Iterator[None]:
+def no_container_is_left(engine: Engine) -> Iterator[None]:
     """Fail a test that leaves a container."""
     yield
-    left = podman.containers()
-    podman("rm", "--all", "--force", "--time", "0")
+    left = engine.containers()
+    engine.remove(*left)
     assert not left
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, engine: Engine) -> Path:
     """A folder with a `primus.yaml` that names a file of tasks, and the image to run them in."""
-    (tmp_path / "primus.yaml").write_text(f"plugins: [./my_tasks.py]\ncontainer: {{image: '{IMAGE}'}}\n")
+    settings = f"plugins: [./my_tasks.py]\ncontainer: {{image: '{IMAGE}', engine: {engine.name}}}\n"
+    (tmp_path / "primus.yaml").write_text(settings, encoding="utf-8")
     (tmp_path / "my_tasks.py").write_text(TASKS, encoding="utf-8")
     return tmp_path
 
@@ -95,9 +116,9 @@ def start(clean_environ: dict[str, str], project: Path) -> Start:
     return started
 
 
-def gone(podman: Podman, seconds: float = 15) -> bool:
+def gone(engine: Engine, seconds: float = 60) -> bool:
     """Whether all containers are gone within so many seconds."""
     deadline = time.monotonic() + seconds
-    while podman.containers() and time.monotonic() < deadline:
+    while engine.containers() and time.monotonic() < deadline:
         time.sleep(0.1)
-    return not podman.containers()
+    return not engine.containers()

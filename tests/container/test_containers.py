@@ -7,13 +7,14 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.conftest import ROOT, Run
-from tests.container.conftest import Start, gone
+from tests.container.conftest import Start, both_engines, gone
 from tests.lab import images
-from tests.lab.containers import IMAGE, Podman
+from tests.lab.containers import IMAGE, Engine
 
 from primus_core.launch.keeper import descendants
 
@@ -42,6 +43,7 @@ def test_a_benchmark_runs_in_a_container(primus: Run, tmp_path: Path) -> None:
     assert (tmp_path / "output/bench-gemm/gemm.json").exists()
 
 
+@both_engines
 def test_words_and_exit_code_pass_through(primus: Run, project: Path) -> None:
     words = ("a b", "it's", "$(touch x)", "--", 'say "x"', "*")
     spoken = primus("container", "--", "behave", "words", *words, cwd=project)
@@ -52,6 +54,7 @@ def test_words_and_exit_code_pass_through(primus: Run, project: Path) -> None:
     assert (metadata(project)["status"], metadata(project)["exit_code"]) == ("failed", 7)
 
 
+@both_engines
 def test_folders_with_any_name_are_seen_inside(primus: Run, project: Path) -> None:
     for name in ("with space", 'it\'s, "quoted"', "$(touch x)", "a=b"):
         folder = project / name
@@ -73,13 +76,19 @@ def test_a_failed_task_is_explained_once_and_recorded(primus: Run, project: Path
     lines = result.stderr.splitlines()
     assert lines[0].startswith("primus: run output/behave_")
     assert lines[1] == "primus: container: podman"
-    assert metadata(project)["first_failure"] == {"rank": 0, "what": "ValueError: the first failure"}
+    known = metadata(project)["first_failure"]
+    assert isinstance(known, dict)
+    assert (known["rank"], known["what"]) == (0, "ValueError: the first failure")
     assert "the first failure" in (project / "output/behave/logs/rank_0.log").read_text()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("engine", "number"),
+    [("podman", signal.SIGINT), ("podman", signal.SIGTERM), ("podman", signal.SIGHUP), ("docker", signal.SIGTERM)],
+    indirect=["engine"],
+)
 def test_a_signal_reaches_the_rank_and_its_exit_code_comes_back(
-    start: Start, project: Path, podman: Podman, number: signal.Signals
+    start: Start, project: Path, engine: Engine, number: signal.Signals
 ) -> None:
     process = start("container", "--", "behave", "wait")
     process.send_signal(number)
@@ -88,32 +97,60 @@ def test_a_signal_reaches_the_rank_and_its_exit_code_comes_back(
     expected = "SIGINT" if number == signal.SIGINT else "SIGTERM"
     assert f"rank got {expected}" in (project / "output/behave/logs/rank_0.log").read_text()
     assert metadata(project)["status"] == "interrupted"
-    assert not podman.containers()
+    assert not engine.containers()
 
 
-def test_a_rank_that_will_not_end_is_killed_after_the_grace_period(start: Start, podman: Podman) -> None:
+@both_engines
+def test_a_rank_that_will_not_end_is_killed_after_the_grace_period(start: Start, engine: Engine) -> None:
     process = start("container", "--", "direct", "--grace-period", "1", "--", "behave", "stubborn")
     began = time.monotonic()
     process.terminate()
     process.communicate(timeout=30)
     assert process.returncode == 143
     assert time.monotonic() - began < 8
-    assert not podman.containers()
+    assert not engine.containers()
 
 
-@pytest.mark.parametrize("who", ["primus", "keeper", "engine", "all"])
-def test_whoever_is_killed_the_container_goes(start: Start, podman: Podman, who: str) -> None:
+@both_engines
+def test_a_paused_container_goes_too(start: Start, engine: Engine) -> None:
+    process = start("container", "--", "direct", "--grace-period", "1", "--", "behave", "wait")
+    assert not engine("pause", *engine.containers()).returncode
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert gone(engine)
+
+
+@pytest.mark.parametrize(
+    ("engine", "who"),
+    [*(("podman", who) for who in ("primus", "keeper", "engine", "all")), ("docker", "engine"), ("docker", "all")],
+    indirect=["engine"],
+)
+def test_whoever_is_killed_the_container_goes(start: Start, engine: Engine, who: str) -> None:
     process = start("container", "--", "behave", "wait")
     [keeper] = [pid for pid in descendants(process.pid) if parent(pid) == process.pid]
-    [engine] = [pid for pid in descendants(keeper) if parent(pid) == keeper and "podman" in command_line(pid)[:8]]
-    chosen = {"primus": [process.pid], "keeper": [keeper], "engine": [engine], "all": [process.pid, keeper, engine]}
+    [client] = [
+        pid for pid in descendants(keeper) if parent(pid) == keeper and command_line(pid).startswith(engine.name)
+    ]
+    chosen = {"primus": [process.pid], "keeper": [keeper], "engine": [client], "all": [process.pid, keeper, client]}
     for pid in chosen[who]:
         os.kill(pid, signal.SIGSTOP)  # so that none of them can do anything about it
     for pid in chosen[who]:
         os.kill(pid, signal.SIGKILL)
     process.communicate(timeout=40)
     assert process.returncode != 0
-    assert gone(podman)
+    assert gone(engine)
+
+
+@both_engines
+def test_a_container_of_somebody_else_with_the_same_name_stays(primus: Run, project: Path, engine: Engine) -> None:
+    made = engine("run", "--detach", "--network", "host", "--init", "--name", "taken", IMAGE, "sleep", "600")
+    assert not made.returncode, made.stderr
+    refused = primus("container", "--name", "taken", "--", "behave", "exit", "0", cwd=project)
+    assert refused.returncode == 3
+    assert "already in use" in refused.stderr
+    assert engine.containers() == ["taken"]
+    engine.remove("taken")
 
 
 def parent(pid: int) -> int:
@@ -130,6 +167,7 @@ def command_line(pid: int) -> str:
         return ""
 
 
+@both_engines
 def test_files_written_inside_belong_to_the_user(primus: Run, project: Path) -> None:
     result = primus("container", "--", "behave", "write", f"{project}/written", cwd=project)
     assert result.returncode == 0, result.stderr
@@ -141,9 +179,11 @@ def test_files_written_inside_belong_to_the_user(primus: Run, project: Path) -> 
         assert (path.stat().st_uid, path.stat().st_gid) == (os.getuid(), os.getgid())
 
 
-@pytest.mark.parametrize("how", ["inherited", "given"])
+@pytest.mark.parametrize(
+    ("engine", "how"), [("podman", "inherited"), ("podman", "given"), ("docker", "given")], indirect=["engine"]
+)
 def test_a_token_is_seen_inside_and_nowhere_else(
-    clean_environ: dict[str, str], start: Start, project: Path, podman: Podman, how: str, primus: Run
+    clean_environ: dict[str, str], start: Start, project: Path, engine: Engine, how: str, primus: Run
 ) -> None:
     clean_environ.update({"HF_TOKEN": TOKEN} if how == "inherited" else {})
     options = () if how == "inherited" else ("-e", f"HF_TOKEN={TOKEN}")
@@ -151,8 +191,8 @@ def test_a_token_is_seen_inside_and_nowhere_else(
     assert result.stdout == f"the value has {len(TOKEN)} letters: <secret>\n", result.stderr
     process = start("container", *options, "--", "behave", "wait")
     shown = "".join(command_line(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    [name] = podman.containers()
-    told = json.loads(podman("inspect", name).stdout)[0]
+    [name] = engine.containers()
+    told = json.loads(engine("inspect", name).stdout)[0]
     process.terminate()
     process.communicate(timeout=30)
     assert TOKEN not in shown
@@ -162,6 +202,7 @@ def test_a_token_is_seen_inside_and_nowhere_else(
     assert TOKEN not in text_of_all_files(project)
 
 
+@both_engines
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -171,15 +212,23 @@ def test_a_token_is_seen_inside_and_nowhere_else(
     ],
 )
 def test_what_the_engine_cannot_do_is_exit_3_with_its_own_words(
-    primus: Run, project: Path, options: tuple[str, ...], said: str
+    primus: Run, project: Path, engine: Engine, options: tuple[str, ...], said: str
 ) -> None:
     result = primus("container", *options, *(() if "--image" in options else ("--image", IMAGE)), "--", "behave",
                     "exit", "0", cwd=project)  # fmt: skip
     assert result.returncode == 3
     assert said in result.stderr
-    assert "primus: error: container: podman could not start what was asked (exit code 125)" in result.stderr
+    assert f"primus: error: container: {engine.name} could not start what was asked (exit code 125)" in result.stderr
     assert metadata(project)["status"] == "failed"
     assert metadata(project)["exit_code"] == 3
+
+
+def test_an_entrypoint_that_swallows_the_task_is_no_success(primus: Run, project: Path) -> None:
+    result = primus("container", "--entrypoint", "/bin/echo", "--", "behave", "exit", "0", cwd=project)
+    assert result.returncode == 3
+    assert "what was asked for never began" in result.stderr
+    assert "primus container --entrypoint ''" in result.stderr
+    assert (metadata(project)["status"], metadata(project)["exit_code"]) == ("failed", 3)
 
 
 def test_a_run_in_a_container_is_one_whole_run(primus: Run, project: Path) -> None:
@@ -210,15 +259,16 @@ def test_between_direct_and_container_only_the_runtime_differs(primus: Run, proj
 
 
 @pytest.fixture(scope="session")
-def with_primus(podman: Podman) -> str:
+def with_primus(engines: Callable[[str], Engine]) -> str:
     """An image that has Primus."""
-    return podman.make_image("localhost/primus-inside:1", images.add_primus, base=IMAGE)
+    return engines("podman").make_image("localhost/primus-inside:1", images.add_primus, base=IMAGE)
 
 
 @pytest.fixture(scope="session")
-def with_another(podman: Podman) -> str:
+def with_another(engines: Callable[[str], Engine]) -> str:
     """An image with a Primus of another protocol."""
-    return podman.make_image("localhost/primus-other:1", lambda root: images.add_command(root, "echo 999"), base=IMAGE)
+    own = engines("podman")
+    return own.make_image("localhost/primus-other:1", lambda root: images.add_command(root, "echo 999"), base=IMAGE)
 
 
 @pytest.mark.parametrize("choice", ["image", "auto"])
@@ -252,17 +302,17 @@ def test_an_image_without_primus_is_refused_where_its_own_is_wanted(primus: Run,
     assert "no Primus" in str(metadata(project)["first_failure"])
 
 
-def python_of(podman: Podman, image: str) -> str:
+def python_of(engine: Engine, image: str) -> str:
     """The version of an image's own Python, as `3.11`."""
     code = "import sys; print(*sys.version_info[:2], sep='.')"
-    return podman("run", "--rm", "--network", "host", image, "python3", "-c", code).stdout.strip()
+    return engine("run", "--rm", "--network", "host", image, "python3", "-c", code).stdout.strip()
 
 
 def test_the_images_python_gets_this_machines_primus_where_it_has_a_framework(
-    primus: Run, project: Path, podman: Podman
+    primus: Run, project: Path, engine: Engine
 ) -> None:
-    image = podman.make_image("localhost/primus-framework:1", images.add_framework, base=IMAGE)
-    if (version := python_of(podman, image)) != f"{sys.version_info.major}.{sys.version_info.minor}":
+    image = engine.make_image("localhost/primus-framework:1", images.add_framework, base=IMAGE)
+    if (version := python_of(engine, image)) != f"{sys.version_info.major}.{sys.version_info.minor}":
         pytest.skip(f"compiled packages of this Python do not fit Python {version}, which the image has")
     result = primus("container", "--image", image, "--", "behave", "framework", cwd=project)
     assert result.returncode == 0, result.stderr
@@ -284,25 +334,26 @@ def test_settings_of_the_home_folder_and_of_config_hold_inside(primus: Run, proj
     assert json.loads((project / "output/behave/plan.json").read_text())["worker"]["launcher"] == "single"
 
 
+@both_engines
 def test_clean_removes_containers_that_dead_runs_left_and_no_others(
-    primus: Run, project: Path, podman: Podman, start: Start
+    primus: Run, project: Path, engine: Engine, start: Start
 ) -> None:
     running = start("container", "--", "behave", "wait")
-    attended = podman.containers()
+    attended = engine.containers()
     labels = {"primus.run": "x", "primus.host": os.uname().nodename, "primus.directory": "/gone"}
     for name, own in (("stale", labels), ("elsewhere", {**labels, "primus.host": "another"}), ("foreign", {})):
         words = [word for key, value in own.items() for word in ("--label", f"{key}={value}")]
-        made = podman("run", "--detach", "--network", "host", "--init", "--name", name, *words, IMAGE, "sleep", "600")
+        made = engine("run", "--detach", "--network", "host", "--init", "--name", name, *words, IMAGE, "sleep", "600")
         assert not made.returncode, made.stderr
     dry = primus("container", "--clean", "--dry-run", cwd=project)
     assert dry.stdout.splitlines()[0].startswith("would remove stale ")
-    assert len(podman.containers()) == 4
+    assert len(engine.containers()) == 4
     cleaned = primus("container", "--clean", cwd=project)
     assert (cleaned.returncode, len(cleaned.stdout.splitlines())) == (0, 1), cleaned.stderr
-    assert sorted(podman.containers()) == sorted([*attended, "elsewhere", "foreign"])
+    assert sorted(engine.containers()) == sorted([*attended, "elsewhere", "foreign"])
     running.terminate()
     running.communicate(timeout=30)
-    podman("rm", "--force", "--time", "0", "elsewhere", "foreign")
+    engine.remove("elsewhere", "foreign")
 
 
 @pytest.mark.torch

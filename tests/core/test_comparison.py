@@ -139,6 +139,27 @@ def test_between_runtimes_only_the_environment_that_belongs_to_the_run_counts(pa
     assert rows == [("runtime", "direct", "container"), ("NCCL_DEBUG", "INFO", "WARN")]
 
 
+@pytest.mark.parametrize("origin", ["network", "user"])
+def test_where_another_runtime_finds_its_nodes_is_no_difference(pair: Pair, origin: str) -> None:
+    def placed(interface: str, host: str, chosen_by: str, outer: str) -> dict[str, Any]:
+        variable = {"name": "GLOO_SOCKET_IFNAME", "value": interface, "origin": chosen_by}
+        return {
+            "environ": {"GLOO_SOCKET_IFNAME": interface, "SLURM_NODEID": "0"},
+            "metadata": {"runtime": "slurm"},
+            "plan": {"place": {"outer": outer}, "environment": [variable]},
+            "system": {"host": host},
+        }
+
+    before, after = placed("eth0", "node1", "network", "slurm"), placed("eth1", "node2", origin, "container")
+    chosen = [("GLOO_SOCKET_IFNAME", "eth0", "eth1")] if origin == "user" else []
+    assert [row[1:] for row in compare(*pair(before, after))] == [("runtime", "slurm", "slurm container"), *chosen]
+
+
+def test_another_image_is_a_difference(pair: Pair) -> None:
+    rows = compare(*pair(*({"environ": {"PRIMUS_IMAGE": f"rocm/primus:{tag}"}} for tag in ("1", "2"))))
+    assert rows == [Difference("config", "image", "rocm/primus:1", "rocm/primus:2")]
+
+
 def bench(directory: str, *words: str, worker: bool = True) -> dict[str, Any]:
     """A run without a framework; `worker=False`: of a plan that names only processes."""
     output = f"{directory}/gemm.json"

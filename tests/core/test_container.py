@@ -128,6 +128,8 @@ def test_mounts_in_all_their_forms(argv: Planned, project: Path) -> None:
         (("--mount", "/tmp:relative"), "is not understood"),
         (("--mount", "/tmp:/x:often"), "is not understood"),
         (("--volume", "/no/such/folder"), "there is no '/no/such/folder' here"),
+        (("--image=-it",), "--image '-it' is no image"),
+        (("--name", "n$(touch x)"), "--name 'n$(touch x)' cannot be a container's name"),
         (("--detach",), "--detach cannot be"),
         (("--clean",), "--clean stands alone"),
         (("--engine", "rocket"), "invalid choice: 'rocket'"),
@@ -226,6 +228,18 @@ def test_apptainer_gets_its_own_command_line(argv: Planned, project: Path, tmp_p
     assert {"--name", "--network", "--ulimit", "--volume"}.isdisjoint(own)
 
 
+def test_the_command_line_of_apptainer_is_as_recorded(argv: Planned, project: Path, tmp_path: Path) -> None:
+    there = str(capture(tmp_path, machines.amd("MI300X")))
+    words = argv(
+        "--engine", "apptainer", "--primus", "image", "--assume-host", there, "--mount", "/tmp:/data:ro", "-e", "A=b c",
+        env={"XDG_CACHE_HOME": f"{project}/cache"},
+    )  # fmt: skip
+    outer = words[: words.index("sh")]
+    shown = "".join(f"{shlex.quote(word)}\n" for word in outer).replace(str(project), "PROJECT")
+    shown = re.sub(r"_\d{4}_\d\d_\d\d_\d{6}", "_TIME", shown)
+    assert shown == (Path(__file__).parent / "golden" / "apptainer.txt").read_text(encoding="utf-8")
+
+
 def test_a_read_only_working_folder_has_a_workspace_to_write_in(argv: Planned, project: Path) -> None:
     found = values(argv("--mount", ".:ro"), "--mount")
     assert f"type=bind,source={project},target={project},readonly" in found
@@ -249,10 +263,10 @@ AWKWARD = ("a b", "it's", 'say "x"', "$(touch x)", "`touch x`", "a;touch x", "*"
 def test_every_word_arrives_verbatim_and_nothing_is_executed(argv: Planned, project: Path) -> None:
     folder = project / 'with space "quoted", it\'s $(touch x)'
     folder.mkdir()
-    words = argv("--name", "n$(touch x)", "--label", "x=$(touch x)", "--mount", str(folder),
+    words = argv("--label", "x=$(touch x)", "--mount", str(folder),
                  "--env", "AWKWARD=$(touch x)", task=("--", "behave", "talk", "0", *AWKWARD))  # fmt: skip
     assert words[-len(AWKWARD) :] == list(AWKWARD)
-    assert "n$(touch x)" in words
+    assert "x=$(touch x)" in words
     [mount] = [value for value in values(words, "--mount") if "touch" in value]
     quoted = str(folder).replace('"', '""')
     assert mount == f'type=bind,"source={quoted}","target={quoted}"'
@@ -298,7 +312,7 @@ def test_a_secret_that_is_given_leaves_the_command_line(primus: Run, project: Pa
     engine.chmod(0o755)
     path = {"PATH": f"{engine.parent}:{os.environ['PATH']}"}
     result = primus("container", "--image", "IMG", "-e", f"HF_TOKEN={TOKEN}", *TASK, cwd=project, env=path)
-    assert result.returncode == 0, result.stderr
+    assert "what was asked for never began" in result.stderr, "this engine runs nothing"
     assert TOKEN not in seen.read_text()
     assert f"HF_TOKEN={TOKEN}" in Path(f"{seen}.env").read_text(), "it comes by name, from the engine's environment"
     files = [path for path in (project / "output").rglob("*") if path.is_file()]

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from tests.conftest import Run
 
 EXPERIMENT = """\
@@ -44,6 +45,16 @@ def test_its_settings_are_checked_with_file_line_and_suggestion(primus: Run, thi
     assert result.returncode == 2
     assert "down.yaml:6: countdown has no setting 'stesp'" in result.stderr
     assert "did you mean 'steps'?" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("--dry-run",), ()])
+def test_a_file_of_tasks_is_run_without_leaving_bytecode_beside_it(
+    primus: Run, project: Path, words: tuple[str, ...]
+) -> None:
+    before = sorted(path.name for path in project.iterdir())
+    result = primus("direct", *words, "--", "behave", "exit", "0", cwd=project)
+    assert result.returncode == 0, result.stderr
+    assert sorted(path.name for path in project.iterdir() if path.name != "output") == before
 
 
 def test_a_broken_plugin_is_one_line_and_breaks_nothing_else(primus: Run, third_party: str) -> None:

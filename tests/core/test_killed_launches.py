@@ -50,7 +50,7 @@ def seconds_of_a_launch(environ: dict[str, str], folder: Path) -> float:
     assert process.stdout.readline() == "ready\n"
     seconds = time.monotonic() - began
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     return seconds
 
 
@@ -60,9 +60,13 @@ def killed(clean_environ: dict[str, str], repository: Path) -> Path:
     launch_s = seconds_of_a_launch(clean_environ, repository)
     for number in range(MOMENTS):
         process = launch(clean_environ, repository)
-        time.sleep(launch_s * number / (MOMENTS - 1))
+        if number < MOMENTS - 1:
+            time.sleep(launch_s * number / (MOMENTS - 1))
+        else:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
         process.kill()
-        process.communicate(timeout=20)  # its rank has the same stdout: so nothing of the run is left after this
+        process.communicate(timeout=60)  # its rank has the same stdout: so nothing of the run is left after this
     return repository / "output"
 
 

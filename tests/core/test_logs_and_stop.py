@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -86,11 +85,9 @@ def test_a_run_is_followed_to_its_end(start: Start, going: subprocess.Popen[str]
 
 
 def test_stop_ends_a_run_and_waits_for_it(going: subprocess.Popen[str], primus: Run, project: Path) -> None:
-    began = time.monotonic()
     result = primus("stop", "behave", cwd=project)
     assert result.returncode == 0
     assert result.stderr.endswith(": interrupted\n")
-    assert time.monotonic() - began < 20
     assert going.wait(timeout=5) == 143
     assert metadata(run_of(project))["status"] == "interrupted"
     again = primus("stop", "behave", cwd=project)

@@ -14,8 +14,8 @@ from tests.core.machines import ZERO, local, mapped, port, roce_gids, routes
 
 from primus_core import facts
 from primus_core.facts import Facts, Port, Route
-from primus_core.host import HostRoot
-from primus_core.machine import interconnect, network
+from primus_core.host import HostRoot, numbered
+from primus_core.machine import network
 from primus_core.machine.network import Choice
 
 ROUTES = routes(("0.0.0.0/0", "eno1", 100), ("10.1.0.0/16", "eno1", 100), ("172.17.0.0/16", "docker0", 0))
@@ -174,7 +174,7 @@ def test_a_port_or_gid_that_has_no_number_is_passed_over(tmp_path: Path, name: s
 
 def test_a_number_of_five_thousand_digits_stops_nothing() -> None:
     huge = "9" * 5000  # in a capture: no file can be called so
-    assert interconnect._numbers((huge, "2", "10", "1")) == [1, 2, 10]
+    assert list(numbered((huge, "2", "10", "1", "03"))) == [1, 2, 10]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,13 @@ PUBLIC = {
     "primus_core.hooks.follow": ["Follower"],
     "primus_core.hookspecs": ["FailureInfo", "Result", "RunInfo", "StepMetrics", "StopRun", "hookimpl", "hookspec"],
     "primus_core.metrics": ["Metrics", "append", "log_line"],
+    "primus_core.models.architecture": [
+        *("Architecture", "Entry", "LatentAttention", "Mixture", "Model", "RopeScaling", "Wrong", "impossible"),
+    ],
+    "primus_core.models.arithmetic": [
+        *("Counts", "Matrix", "expert_layers", "flops_per_token", "full_attention_layers", "matrices", "parameters"),
+    ],
+    "primus_core.models.catalogue": ["find", "load"],
     "primus_core.options": ["Option", "check", "load"],
     "primus_core.testing": ["BackendConformance", "document_of", "facts_of", "resolve"],
 }

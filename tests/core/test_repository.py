@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from tests.conftest import Run
 from tests.core.repositories import commit, git, tree
 from tests.core.test_direct import run_of
@@ -17,7 +21,19 @@ from primus_core.runs import repository
 from primus_core.runs.repository import Code
 from primus_core.runs.saved import changed_paths
 
+PATH = st.text(st.sampled_from(["a", "b", " ", "/", '"', "\\", "\n", "é", "-"]), min_size=1, max_size=12).filter(
+    lambda path: path == os.path.normpath(path) and not path.startswith(("/", "-"))
+)
+KINDS = st.sampled_from(["new", "empty", "binary", "changed", "deleted", "mode"])
 LITERAL = 'API_KEY = "abcdefgh12345"\n'
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "new": lambda path: path.write_text("+++ b/other\n"),
+    "empty": Path.touch,
+    "binary": lambda path: path.write_bytes(b"\0\1"),
+    "changed": lambda path: path.write_text("++ b/other\n"),
+    "deleted": Path.unlink,
+    "mode": lambda path: path.chmod(0o755),
+}
 FILES = ("-c", "protocol.file.allow=always")
 """git clones no submodule from a folder unless it is told to."""
 TASK = """
@@ -99,6 +115,27 @@ def test_a_changed_file_that_may_hold_secrets_is_named_with_its_checksum(
     checksum = sha256(b"PIN=1234-5678\n").hexdigest()
     assert code.summary["omitted"] == [{"path": name, "why": "may hold secrets", "sha256": checksum}]
     assert (code.summary["dirty"], code.summary["untracked"], code.patch) == (True, [], "")
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.dictionaries(PATH, KINDS, min_size=1, max_size=8))
+@example({"x b/y": "mode", "x": "new"})
+def test_every_path_that_git_can_hold_is_named_whatever_happened_to_it(files: dict[str, str]) -> None:
+    files = {path: kind for path, kind in files.items() if not any(other.startswith(f"{path}/") for other in files)}
+    with tempfile.TemporaryDirectory() as name:
+        project = Path(name)
+        git(project, "init", "--quiet")
+        (project / "kept").touch()  # git makes no commit of nothing
+        for path in files:
+            (project / path).parent.mkdir(parents=True, exist_ok=True)
+            (project / path).write_text("x\n")
+        for path in (path for path, kind in files.items() if kind in ("new", "empty", "binary")):
+            (project / path).unlink()
+        commit(project)
+        for path, kind in files.items():
+            CHANGES[kind](project / path)
+        escaped = (path.translate({ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n"}) for path in files)
+        assert sorted(changed(read(project))) == sorted(escaped)
 
 
 def test_two_states_of_what_is_left_out_are_two(project: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.conftest import Run
 from tests.core.test_direct import metadata, run_of
+
+from primus_core.launch.attempts import fruitless
 
 TASKS = '''
 """Trains on paper: each start goes on from the last step, and fails where the words say."""
@@ -80,6 +81,9 @@ def test_a_start_that_gets_further_is_no_vain_restart(primus: Run, folder: Path)
     events = [json.loads(line) for line in (run / "logs/events.jsonl").read_text().splitlines()]
     assert [event["attempt"] for event in events if event["event"] == "restart"] == [2, 3, 4, 5, 6]
     assert (run / "logs/failures_1/rank_0.json").exists()
+    shown = primus("runs", "show", "steps", cwd=folder).stdout.splitlines()
+    [second] = [line for line in shown if line.startswith("attempt 2")]
+    assert second.endswith("to step 2, ValueError: start 2 fails after step 2")
 
 
 @pytest.mark.parametrize(("fails", "begun"), [("-,-,-,-", 3), ("2,-,-,-,-", 3), ("2,3,-,-,-,-", 4)])
@@ -92,10 +96,8 @@ def test_a_crash_loop_stops_after_so_many_vain_restarts(primus: Run, folder: Pat
 
 
 def test_a_rank_that_hangs_is_ended_and_named(primus: Run, folder: Path) -> None:
-    began = time.monotonic()
     result = primus("direct", "--hang-timeout", "2", "--", "steps", "3", "hang", cwd=folder)
     assert result.returncode in (1, 143)
-    assert time.monotonic() - began < 30
     assert "hung: no rank said anything for 2 s" in result.stderr
     assert metadata(run_of(folder, "steps"))["first_failure"]["what"].startswith("hung")
     assert "first failure" not in result.stderr
@@ -113,6 +115,23 @@ def test_a_signal_ends_a_run_that_would_be_started_again(primus: Run, project: P
     result = primus("direct", "--max-restarts", "3", "--", "behave", "signal", "15", cwd=project)
     assert result.returncode == 143
     assert len(attempts(run_of(project))) == 4, "the rank's own signal is a failure as any other"
+
+
+@pytest.mark.parametrize(
+    ("last_steps", "vain"),
+    [
+        ([], 0), ([None], 0), ([5], 0), ([5, 5], 1), ([None, None, None], 2), ([5, 5, 6], 0), ([5, 6, 6, 6], 2),
+        ([0, 0], 1), ([5, "told 5", 5], 1), ([5, 5, "told 5"], 1), (["told 3", 3], 1),
+    ],
+)  # fmt: skip
+def test_only_attempts_that_ended_by_themselves_without_a_new_step_are_vain(
+    last_steps: list[int | str | None], vain: int
+) -> None:
+    made = [
+        {"last_step": int(step.removeprefix("told ")), "ended_by_others": True} if isinstance(step, str)
+        else {"last_step": step} for step in last_steps
+    ]  # fmt: skip
+    assert fruitless(made) == vain
 
 
 @pytest.mark.parametrize("words", [("--max-restarts", "-1"), ("--max-restarts", "x"), ("--hang-timeout", "0")])

@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.conftest import Run
+from tests.conftest import Run, wait_until
 from tests.core.test_direct import metadata, run_of
 
 from primus_core.hooks.scripts import Malformed, Spoken, parse_line, secrets_in
@@ -320,9 +319,7 @@ def test_any_other_exit_code_of_a_patch_stops_the_launch(primus: Run, stage: Pat
 def test_a_hanging_hook_is_cut_off_with_its_limit_named(primus: Run, stage: Path, trap: str) -> None:
     write(stage / "primus.yaml", "plugins: [./tasks.py]\nhooks: {timeout_s: 1}\n")
     write(stage / "hooks/1.sh", f"{trap}sleep 600 &\nsleep 600\n")
-    began = time.monotonic()
     result = primus("direct", "--grace-period", "1", "--", "show", cwd=stage)
-    assert time.monotonic() - began < 20
     assert result.returncode in (143, 137)
     assert result.stdout == ""
     assert "hook hooks/1.sh took longer than 1 s and was cut off" in result.stderr
@@ -337,17 +334,13 @@ def test_a_signal_during_a_hook_ends_it_at_once_and_nothing_is_launched(
     trap = "" if how == "plain" else "trap 'exit 0' INT TERM\n"
     write(stage / "hooks/1.sh", f"{trap}sleep 600 &\ntouch ready\nsleep 600\n")
     write(stage / "hooks/2.sh", "touch ran\n")
-    process = subprocess.Popen([str(Path(sys.executable).with_name("primus")), "direct", "--", "show"], text=True,
-                               env=clean_environ, cwd=stage, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-    deadline = time.monotonic() + 20
-    while not (stage / "ready").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    time.sleep(0.1)
-    began = time.monotonic()
+    command = [str(Path(sys.executable).with_name("primus")), "direct", "--grace-period", "600", "--", "show"]
+    process = subprocess.Popen(command, text=True, env=clean_environ, cwd=stage, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)  # fmt: skip
+    wait_until((stage / "ready").exists)
     process.send_signal(number)
-    stdout, _ = process.communicate(timeout=20)
+    stdout, _ = process.communicate(timeout=60)  # without waiting for the grace period
     assert (process.returncode, stdout) == (code, "")
-    assert time.monotonic() - began < 5, "without waiting for the grace period"
     assert not (stage / "ran").exists()
     assert metadata(run_of(stage, "show"))["status"] == "interrupted"
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run
 
+from primus_core.launch.keeper import descendants
+
 VALUE = "secret-5f1c9a77e0"
 
 
@@ -57,11 +59,11 @@ def test_a_token_given_as_an_option_is_not_in_the_process_list(clean_environ: di
     )
     assert process.stdout is not None
     process.stdout.readline()
-    lines = [
-        (p / "cmdline").read_bytes() for p in Path("/proc").iterdir() if p.name.isdigit() and (p / "cmdline").exists()
-    ]
+    pids = [process.pid, *descendants(process.pid)]
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids]
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
+    assert len(lines) > 2
     assert not [line for line in lines if VALUE.encode() in line]
 
 
@@ -161,12 +163,15 @@ def planted(project: Path) -> Path:
 
 @contextmanager
 def watched(process: subprocess.Popen[str]) -> Iterator[set[bytes]]:
-    """The command lines of all that a process starts, and from a second after its start on its own."""
+    """The command lines of all that a process starts, and its own last one.
+
+    The first is as the person typed it, until it has begun again without the secret.
+    """
     seen: set[bytes] = set()
+    own = [b""]
     stop = threading.Event()
 
     def watch() -> None:
-        began = time.monotonic()
         while not stop.is_set():
             parents: dict[int, int] = {}
             for entry in Path("/proc").iterdir():
@@ -179,12 +184,16 @@ def watched(process: subprocess.Popen[str]) -> Iterator[set[bytes]]:
                 above = pid
                 while above in parents and above != process.pid:
                     above = parents[above]
-                # Its own command line is as the person typed it, until it has begun again without the secret.
-                if above == process.pid and (pid != process.pid or time.monotonic() > began + 0.6):
-                    try:
-                        seen.add(Path(f"/proc/{pid}/cmdline").read_bytes())
-                    except OSError:
-                        continue
+                if above != process.pid:
+                    continue
+                try:
+                    line = Path(f"/proc/{pid}/cmdline").read_bytes()
+                except OSError:
+                    continue
+                if pid != process.pid:
+                    seen.add(line)
+                elif line:  # of one that has ended it is empty
+                    own[0] = line
             time.sleep(0.003)
 
     thread = threading.Thread(target=watch)
@@ -194,6 +203,7 @@ def watched(process: subprocess.Popen[str]) -> Iterator[set[bytes]]:
     finally:
         stop.set()
         thread.join()
+        seen.add(own[0])
 
 
 def leaks(text: str, *which: str) -> list[str]:

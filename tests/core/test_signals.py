@@ -16,8 +16,29 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import all_gone, wait_until
 from tests.core.test_direct import metadata, run_of
 
+LISTENS = """
+import subprocess
+from primus_core import hookimpl
+
+def hear(*words):
+    with open("heard", "a") as file:
+        print(*words, file=file)
+
+@hookimpl
+def before_launch():
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+
+@hookimpl
+def on_failure(failure):
+    hear("on_failure", failure.what)
+
+@hookimpl
+def after_run(result):
+    hear("after_run", result.status, result.exit_code)
+"""
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -58,7 +79,7 @@ def children(pid: int) -> list[int]:
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     """The exit code, as a shell would have it, and the rest of stderr."""
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=60)
     return (128 - process.returncode if process.returncode < 0 else process.returncode), stderr
 
 
@@ -76,23 +97,28 @@ def test_a_worker_that_ignores_signals_is_killed_after_the_grace_period(start: S
     process = start("--grace-period", "1", "--", "behave", "stubborn")
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    assert ended(process)[0] == 143
-    assert 1 <= time.monotonic() - began < 8
+    code, stderr = ended(process)
+    assert code == 143
+    assert time.monotonic() - began >= 1
+    assert "SIGKILL in 1 s" in stderr
 
 
 def test_a_second_ctrl_c_ends_it_at_once(start: Start) -> None:
-    process = start("--grace-period", "60", "--", "behave", "stubborn")
+    process = start("--grace-period", "600", "--", "behave", "stubborn")
     process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    assert process.stderr
+    assert any("SIGINT: passed on" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
     assert ended(process)[0] == 130
 
 
-def test_killing_primus_leaves_no_orphan_and_no_half_written_file(start: Start, project: Path) -> None:
+def test_killing_primus_leaves_no_orphan_and_no_half_written_file(
+    start: Start, clean_environ: dict[str, str], project: Path
+) -> None:
     process = start("--", "behave", "family")
     process.kill()
     assert ended(process)[0] == 137
-    time.sleep(6)  # the keeper gives the worker four seconds
+    wait_until(lambda: all_gone(clean_environ))
     assert not list(project.rglob("*.partial"))
     json.loads((run_of(project) / "plan.json").read_text())
 
@@ -102,6 +128,21 @@ def test_killing_the_keeper_ends_the_run(start: Start) -> None:
     [keeper] = children(process.pid)
     os.kill(keeper, signal.SIGKILL)
     assert ended(process)[0] == 137
+
+
+def test_killing_the_keeper_ends_the_run_and_its_python_hooks_hear_of_it(start: Start, project: Path) -> None:
+    (project / "primus.yaml").write_text("plugins: [./my_tasks.py, ./listens.py]\n")
+    (project / "listens.py").write_text(LISTENS)
+    process = start("--", "behave", "family")
+    hooks = b"primus_core.hooks.host"
+    [keeper] = [pid for pid in children(process.pid) if hooks not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(keeper, signal.SIGKILL)
+    code, stderr = ended(process)
+    assert code == 137
+    assert "get no further events" not in stderr
+    failed, ended_so = (project / "heard").read_text().splitlines()
+    assert failed.startswith("on_failure ended by SIGKILL")
+    assert ended_so == "after_run failed 137"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -142,7 +183,4 @@ def test_the_folder_of_pipes_goes_with_the_run(start: Start, clean_environ: dict
     assert list(tmp_path.glob("primus-*"))
     process.kill()
     process.communicate()
-    deadline = time.monotonic() + 9
-    while list(tmp_path.glob("primus-*")) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not list(tmp_path.glob("primus-*"))
+    wait_until(lambda: not list(tmp_path.glob("primus-*")))

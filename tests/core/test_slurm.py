@@ -271,6 +271,7 @@ def test_without_slurm_a_run_is_refused_and_nothing_is_made(primus: Run, project
         (["-N2", "-J"], "-J takes a value"),
         (["sbatch", "--array=1-4"], "--array cannot be used here"),
         (["sbatch", "--wrap", "x"], "--wrap cannot be used here"),
+        (["sbatch", "-o", "b\\s/%j.log"], "a backslash is a sign of its own"),
         (["-N1", ":", "-N2"], "':' is not understood"),
     ],
 )
@@ -369,7 +370,8 @@ def test_several_nodes_that_nothing_holds_together_cannot_restart(primus: Run, p
 def test_a_job_that_may_go_on_later_has_the_flags_for_it_and_the_persons_win(primus: Run, project: Path) -> None:
     task = ("--", "analyze", "topology")
     own = ["--requeue", "--open-mode=append", "--signal=B:USR2@60"]
-    assert not set(own) & set(flags(plan_of(primus, project, "sbatch", "-N2", *task)))
+    assert set(own) & set(flags(plan_of(primus, project, "sbatch", "-N2", *task))) == {"--open-mode=append"}
+    assert not set(own) & set(flags(plan_of(primus, project, "sbatch", "-N2", "-o", "one.log", *task)))
     found = plan_of(primus, project, "--max-restarts", "2", "sbatch", "-N2", *task)
     assert set(own) <= set(flags(found))
     assert "primus_core slurm --max-restarts 2 srun -- direct" in found["files"][0]["text"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -12,12 +13,33 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import Run, all_gone, wait_until
 from tests.core.test_direct import metadata, run_of
 from tests.core.test_signals import children, ended
 
+from primus_core.launch.keeper import descendants
+
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 TWO = {"GPUS_PER_NODE": "2"}
+SAVES = """
+import os, signal, time
+from primus_core import register_task
+
+@register_task("save", scope="rank")
+def save(call):
+    def sign(name):
+        open(f"{call.run_dir}/{name}_{call.rank}", "w").close()
+    def end(*_):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sign("saving")
+        while not os.path.exists(call.run_dir + "/disk_is_back"):
+            time.sleep(0.02)
+        sign("saved")
+        os._exit(0)
+    signal.signal(signal.SIGTERM, end)
+    sign("ready")
+    time.sleep(600)
+"""
 
 
 def _follow(project: Path, sign: str) -> None:
@@ -91,9 +113,39 @@ def test_a_signal_to_any_process_of_a_run_ends_all(
     pid = {"primus": process.pid, "keeper": keeper, "torchrun": torchrun, "rank": children(torchrun)[-1]}[victim]
     os.kill(pid, number)
     assert ended(process)[0] in codes
-    time.sleep(5 if (victim, number) == ("primus", signal.SIGKILL) else 0)
+    wait_until(lambda: all_gone(clean_environ))
     assert not list(project.rglob("*.partial"))
     assert json.loads((run_of(project, "ranks") / "plan.json").read_text())["steps"][0]["ranks"] == 2
+
+
+def test_ranks_that_save_finish_it_where_every_process_is_told_to_end_again_and_again(
+    clean_environ: dict[str, str], project: Path
+) -> None:
+    """As a scheduler does it: torchrun ends at the second SIGTERM, before its ranks have."""
+    (project / "my_tasks.py").write_text(SAVES)
+    command = [str(Path(sys.executable).with_name("primus")), "direct", "--grace-period", "300", "--", "save"]
+    process = subprocess.Popen(command, env={**clean_environ, **TWO}, cwd=project, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    run = project / "output/save"
+    wait_until(lambda: len(list(run.glob("ready_*"))) == 2)
+    [keeper] = children(process.pid)
+    [torchrun] = children(keeper)
+    everybody = [process.pid, *descendants(process.pid)]
+    _tell(everybody)
+    wait_until(lambda: len(list(run.glob("saving_*"))) == 2)
+    while torchrun in descendants(process.pid):
+        _tell(everybody)
+        time.sleep(0.5)
+    time.sleep(2)  # longer than processes get that a launcher leaves behind
+    (run / "disk_is_back").touch()
+    assert ended(process)[0] == 143
+    assert {path.name for path in run.resolve().glob("saved_*")} == {"saved_0", "saved_1"}
+
+
+def _tell(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
 
 
 def test_a_person_inside_a_slurm_allocation_gets_slurms_place_in_the_job(primus: Run, project: Path) -> None:

@@ -44,6 +44,7 @@ COMMANDS = {
         "no stage 'pertrain'",
         "did you mean 'pretrain'?",
     ),
+    "a task behind a replay": ("replay exp direct -- train", "segment 2: no runtime is called 'train'", "known: "),
     "an override without value": (f"{TRAIN} --steps", "'--steps' has no value", "--steps VALUE"),
     "a word that is no setting": (f"{TRAIN} steps", "'steps' is no setting", "key=value"),
     "a misspelt override": (f"{TRAIN} stpes=5", "command line: stpes=5", "did you mean 'steps'?"),

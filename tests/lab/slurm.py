@@ -130,10 +130,14 @@ class Cluster:
         words = self.run("scontrol", "--oneliner", "show", "job", number).split()
         return dict(word.partition("=")[::2] for word in words if "=" in word)
 
-    def wait(self, number: str, seconds: float = 60) -> dict[str, str]:
+    def wait(self, number: str, seconds: float = 180) -> dict[str, str]:
         """Until a job is over."""
         over = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"}
-        _until(lambda: self.job(number)["JobState"] in over, seconds, f"job {number} to end")
+        try:
+            _until(lambda: self.job(number)["JobState"] in over, seconds, f"job {number} to end")
+        except TimeoutError as error:
+            error.add_note(self.run("scontrol", "show", "job", number) + self.run("scontrol", "show", "nodes"))
+            raise
         return self.job(number)
 
     def jobs(self) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.lab import slurm
+from tests.conftest import wait_until
+from tests.lab import containers, slurm
 from tests.lab.slurm import Cluster
 
 TASKS = '''
@@ -57,6 +58,16 @@ def cluster() -> Iterator[Cluster]:
     running.stop()
 
 
+@pytest.fixture(scope="session")
+def podman() -> Iterator[containers.Podman]:
+    """An engine that the nodes share, with an image."""
+    if why := containers.missing():
+        pytest.skip(why)
+    running = containers.Podman(Path(tempfile.mkdtemp(prefix="podman-")))  # as in tests/container
+    yield running
+    running.close()
+
+
 @pytest.fixture
 def on_cluster(cluster: Cluster) -> Iterator[dict[str, str]]:
     """The environment with which `primus` finds the cluster. A test leaves no job behind."""
@@ -72,11 +83,3 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "primus.yaml").write_text("plugins: [./my_tasks.py]\n", encoding="utf-8")
     (tmp_path / "my_tasks.py").write_text(TASKS, encoding="utf-8")
     return tmp_path
-
-
-def wait_until(is_so: Callable[[], object], seconds: float = 30) -> None:
-    """Fail where it does not become so."""
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain"
-        time.sleep(0.05)

@@ -6,28 +6,16 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import Run, wait_until
 from tests.lab import containers
 from tests.lab.slurm import Cluster
-from tests.slurm.conftest import wait_until
 
 pytestmark = pytest.mark.container
 
 INSIDE = ("container", "--image", containers.IMAGE, "--", "direct", "--", "ranks")
-
-
-@pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[containers.Podman]:
-    """An engine that the nodes share, with an image."""
-    if why := containers.missing():
-        pytest.skip(why)
-    running = containers.Podman(tmp_path_factory.mktemp("podman"))
-    yield running
-    running.close()
 
 
 @pytest.fixture
@@ -53,6 +41,14 @@ def test_ranks_run_in_containers_on_both_nodes_of_a_submitted_job(
     known = json.loads((run / "metadata.json").read_text())
     assert (known["status"], known["exit_code"], known["first_failure"]["rank"]) == ("failed", 7, 1)
     assert not podman.containers()
+
+
+def test_an_image_that_a_node_does_not_have_is_exit_code_3(primus: Run, environ: dict[str, str], folder: Path) -> None:
+    image = ("container", "--image", "localhost/no-such-image:1")
+    done = primus("slurm", "srun", "-N", "1", "--", *image, "--", "ranks", "say", cwd=folder, env=environ)
+    assert done.returncode == 3, done.stderr
+    assert "could not start what was asked (exit code 125)" in done.stderr
+    assert json.loads((folder / "output/ranks/metadata.json").read_text())["exit_code"] == 3
 
 
 def test_a_signal_ends_the_containers_of_all_nodes(

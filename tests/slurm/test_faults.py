@@ -8,13 +8,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import wait_until
 from tests.lab.slurm import Cluster
-from tests.slurm.conftest import wait_until
 
 STEPS = '''
 """Trains on paper: rank 0 writes a step at a time, and each start goes on from the last one."""
@@ -265,9 +266,15 @@ def test_a_frozen_node_ends_the_run_where_hanging_is_noticed(start: Any, cluster
 
 
 def completes(cluster: Cluster, known: Callable[[], dict[str, Any]], number: str) -> bool:
-    """Whether it has. Slurm would let a job that it put back into the queue wait for two minutes: here it does not."""
-    if cluster.job(number)["JobState"] == "PENDING":
+    """Whether it has. Slurm would let a job that it put back into the queue wait for two minutes: here, for some seconds,
+    in which the nodes forget that it was there (it is held where it begins too soon).
+    """
+    job = cluster.job(number)
+    if job["JobState"] == "PENDING":
+        time.sleep(8)
         cluster.run("scontrol", "update", f"JobId={number}", "StartTime=now", check=False)
+        cluster.run("scontrol", "release", number, check=False)
+        wait_until(lambda: cluster.job(number)["JobState"] != "PENDING", 60)
     return bool(known()["status"] == "completed")
 
 
@@ -290,15 +297,15 @@ def test_a_preempted_job_goes_on_where_it_was(start: Any, cluster: Cluster) -> N
 
 
 def test_a_job_that_runs_out_of_time_is_queued_again_where_restarts_are_wanted(start: Any, cluster: Cluster) -> None:
-    # Slurm looks at the clock every half minute; a warning 50 s before the end of a minute comes at once or then.
-    words = ("--max-restarts", "1", "sbatch", "-t1", "--signal=B:USR2@40", "-N2", "--", "steps", "90", "0.3")
+    # Slurm looks at the clock every half minute, and warns by so much earlier: here, 10 to 40 s after the beginning.
+    words = ("--max-restarts", "1", "sbatch", "-t1", "--signal=B:USR2@20", "-N2", "--", "steps", "150", "0.3")
     job = start(*words).ready()
     number = job.known["job_id"]
     wait_until(lambda: job.known["status"] == "submitted", 90)
     wait_until(lambda: completes(cluster, lambda: job.known, number), 150)
     first, *_ = job.known["attempts"]
     assert (first["what"], first["exit_code"]) == ("told by SIGUSR2 that its time ends", 140)
-    assert [json.loads(line)["step"] for line in (job.run / "metrics.jsonl").open()] == list(range(1, 91))
+    assert [json.loads(line)["step"] for line in (job.run / "metrics.jsonl").open()] == list(range(1, 151))
 
 
 def test_the_time_limit_of_a_job_is_the_reason_of_its_end(start: Any, cluster: Cluster) -> None:

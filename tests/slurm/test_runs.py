@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import Run, wait_until
 from tests.lab.slurm import Cluster
-from tests.slurm.conftest import wait_until
 
 Start = Callable[..., subprocess.Popen[str]]
 

@@ -1,23 +1,20 @@
-"""Training on the nodes of a real cluster is the training of one machine: the same settings, the same losses."""
+"""A training is the same under every runtime: the same settings, the same losses, and again as a replay."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import plain_environ
+from tests.lab.containers import IMAGE, Podman
 from tests.lab.slurm import Cluster
-from tests.slurm.conftest import wait_until
-from tests.slurm.test_faults import completes, host_pid
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.container, pytest.mark.torch, pytest.mark.slow]
 
 EXPERIMENT = """
 exp_name: tiny
@@ -38,102 +35,118 @@ modules:
 """
 
 
-@pytest.fixture
-def experiment(tmp_path: Path) -> Path:
-    """A folder with the experiment and its text."""
-    source = tmp_path / "text"
-    source.mkdir()
-    for number in range(40):
-        (source / f"{number}.md").write_text("\n".join(f"w{(number * 13 + i * i) % 211} of {i}" for i in range(400)))
-    (tmp_path / "exp.yaml").write_text(EXPERIMENT, encoding="utf-8")
-    return tmp_path
+TASK = ("--", "train", "pretrain", "--config", "exp.yaml")
+CONTAINER = ("container", "--image", IMAGE)
+FLAGS = ("-N", "2", "-p", "other", "-t", "00:10:00", "--job-name=x", "-o", "logs/train_%j.log")
+RUNTIMES = {
+    "direct": ("direct",),
+    "container": CONTAINER,
+    "slurm": ("slurm", "srun", "-N", "2"),
+    "slurm container": ("slurm", "sbatch", "--follow", *FLAGS, "--", *CONTAINER),
+}
 
 
-def losses(folder: Path) -> list[float]:
-    """Of the newest run."""
-    lines = (folder / "output" / "tiny" / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["loss"] for line in lines]
+class Project:
+    """A folder with the experiment, its text, and a cache of its own."""
 
+    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.environ = {**plain_environ(), **environ, "XDG_CACHE_HOME": str(folder / "cache")}
+        (folder / "text").mkdir()
+        for number in range(40):
+            lines = (f"w{(number * 13 + i * i) % 211} of {i}" for i in range(400))
+            (folder / "text" / f"{number}.md").write_text("\n".join(lines))
+        (folder / "exp.yaml").write_text(EXPERIMENT, encoding="utf-8")
 
-def test_two_nodes_train_together_as_two_ranks_of_one_machine_do(
-    primus: Run, on_cluster: dict[str, str], cluster: Cluster, experiment: Path
-) -> None:
-    task = ("train", "pretrain", "--config", "exp.yaml")
-    done = primus("direct", "--", *task, cwd=experiment, env={"GPUS_PER_NODE": "2"})
-    assert done.returncode == 0, done.stderr
-    alone = losses(experiment)
-    (experiment / "output" / "tiny").unlink()
-    done = primus("slurm", "srun", "-N", "2", "--", "direct", "--", *task, cwd=experiment, env=on_cluster)
-    assert done.returncode == 0, done.stderr
-    together = losses(experiment)
-    assert len(together) == 4
-    assert together == pytest.approx(alone, rel=1e-5)
-    run = (experiment / "output" / "tiny").resolve()
-    first, last = (json.loads((run / f"{part}plan.json").read_text()) for part in ("", "nodes/1/"))
-    assert first["config"] == last["config"]
-    assert [log.name for log in sorted((run / "logs").glob("rank_*.log"))] == ["rank_0.log", "rank_1.log"]
-
-
-def run_of(folder: Path) -> Path:
-    return (folder / "output" / "tiny").resolve()
-
-
-def known(folder: Path) -> dict[str, Any]:
-    return dict(json.loads((run_of(folder) / "metadata.json").read_text()))
-
-
-def reached(folder: Path) -> int:
-    """The newest step."""
-    path = folder / "output" / "tiny" / "metrics.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return json.loads(lines[-1])["step"] if lines else 0
-
-
-def test_a_killed_rank_and_a_preemption_change_no_loss(
-    primus: Run, on_cluster: dict[str, str], cluster: Cluster, experiment: Path
-) -> None:
-    task = ("train", "pretrain", "--config", "exp.yaml", "training.steps=40", "checkpoint.interval=4")
-    whole = primus("direct", "--", *task, cwd=experiment, env={"GPUS_PER_NODE": "2"})
-    assert whole.returncode == 0, whole.stderr
-    uninterrupted = losses(experiment)
-    (experiment / "output" / "tiny").unlink()
-    words = ("slurm", "--max-restarts", "2", "sbatch", "-N2", "--", *task)
-    job = primus(*words, cwd=experiment, env=on_cluster).stdout.strip()
-    wait_until(lambda: reached(experiment) >= 6, 90)
-    os.kill(host_pid(json.loads((run_of(experiment) / "nodes/1/metadata.json").read_text())["host"],
-                     "primus_core.rank", run_of(experiment)), signal.SIGKILL)  # fmt: skip
-    wait_until(lambda: len(known(experiment)["attempts"]) == 2, 60)
-    begun = reached(experiment)
-    wait_until(lambda: reached(experiment) > begun, 90)
-    urgent = cluster.run("sbatch", "--parsable", "-N4", "-purgent", "--exclusive", "-o/dev/null", "--wrap=sleep 1")
-    assert cluster.wait(urgent.strip(), 120)["JobState"] == "COMPLETED"
-    wait_until(lambda: completes(cluster, lambda: known(experiment), job), 240)
-    # Slurm may still end what it preempted when the job begins again so soon: then there is one attempt more.
-    first, second, *_, last = known(experiment)["attempts"]
-    assert first["what"].startswith("ended by SIGKILL")
-    assert second["what"] == "the job was preempted"
-    assert last["exit_code"] == 0
-    by_step = {row["step"]: row["loss"] for row in map(json.loads, (run_of(experiment) / "metrics.jsonl").open())}
-    assert [by_step[step] for step in sorted(by_step)] == pytest.approx(uninterrupted, rel=1e-5)
-
-
-def test_a_full_disk_at_a_checkpoint_is_the_reason_and_a_vain_restart_is_the_last(
-    clean_environ: dict[str, str], on_cluster: dict[str, str], cluster: Cluster, experiment: Path
-) -> None:
-    disk = cluster.small_disk
-    folder = disk / "checkpoints"
-    task = ("train", "pretrain", "--config", "exp.yaml", "checkpoint.interval=2", f"checkpoint.folder={folder}")
-    (disk / "fill").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize - 300_000))
-    command = [str(Path(sys.executable).with_name("primus")), "slurm", "--max-restarts", "1", "-N2", "--", *task]
-    try:
+    def __call__(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run `primus` here; it succeeds."""
         done = subprocess.run(
-            command, cwd=experiment, env={**clean_environ, **on_cluster}, text=True, capture_output=True, timeout=240,
-            check=False,
+            [str(Path(sys.executable).with_name("primus")), *words], env={**self.environ, **more}, cwd=self.folder,
+            text=True, capture_output=True, timeout=300, stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
-    finally:
-        (disk / "fill").unlink()
-    assert done.returncode == 1, done.stderr
-    assert "No space left on device" in known(experiment)["first_failure"]["what"], done.stderr
-    assert [attempt["exit_code"] for attempt in known(experiment)["attempts"]] == [1, 1]
-    assert "not started again" in done.stderr
-    assert not cluster.jobs()
+        assert done.returncode == 0, done.stderr
+        return done
+
+    @property
+    def newest(self) -> Path:
+        """The last run's directory."""
+        return (self.folder / "output/tiny").resolve()
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster, podman: Podman) -> Iterator[Project]:
+    """Where all these runs are made."""
+    yield Project(tmp_path_factory.mktemp("project"), {**cluster.environ, **podman.environ})
+    assert not podman.containers()
+
+
+@pytest.fixture(scope="module")
+def runs(project: Project) -> dict[str, Path]:
+    """One run under each runtime: two ranks of one machine, or one on each of two nodes."""
+    found = {}
+    for name, words in RUNTIMES.items():
+        project(*words, *TASK, **({} if "slurm" in name else {"GPUS_PER_NODE": "2"}))
+        found[name] = project.newest
+    return found
+
+
+def losses(run: Path) -> list[float]:
+    """Of each step."""
+    return [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_the_losses_are_the_same_under_every_runtime(runs: dict[str, Path]) -> None:
+    alone = losses(runs["direct"])
+    assert len(alone) == 4
+    for run in runs.values():
+        assert losses(run) == pytest.approx(alone, rel=1e-5)
+        assert [log.name for log in sorted((run / "logs").glob("rank_*.log"))] == ["rank_0.log", "rank_1.log"]
+    for name in ("slurm", "slurm container"):
+        first, last = (json.loads((runs[name] / f"{part}plan.json").read_text()) for part in ("", "nodes/1/"))
+        assert first["config"] == last["config"]
+
+
+def test_a_submitted_training_in_containers_is_the_job_that_was_asked_for(
+    runs: dict[str, Path], cluster: Cluster, project: Project
+) -> None:
+    run = runs["slurm container"]
+    known = json.loads((run / "metadata.json").read_text())
+    said = cluster.run("scontrol", "--oneliner", "show", "job", known["job_id"])
+    log = project.folder / f"logs/train_{known['job_id']}.log"
+    for field in ("JobName=x", "Partition=other", "NumNodes=2", "TimeLimit=00:10:00", f"StdOut={log}"):
+        assert f" {field} " in f" {said.strip()} "
+    assert log.read_text().count("primus: completed in") == 1, "the first node says it"
+    for part in ("", "nodes/1/"):
+        assert f"PRIMUS_IMAGE={IMAGE}" in (run / f"{part}env/primus_env_dump.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "layout"),
+    [("direct", "container", False), ("direct", "slurm", True), ("slurm", "slurm container", False)],
+)
+def test_between_two_runtimes_only_their_nature_differs(
+    project: Project, runs: dict[str, Path], one: str, other: str, layout: bool
+) -> None:
+    told = project("runs", "diff", str(runs[one]), str(runs[other]), "--json")
+    rows = {row["name"]: (row["before"], row["after"]) for row in json.loads(told.stdout)["differences"]}
+    assert rows.pop("runtime") == (one, other)
+    assert sorted(rows) == (["OMP_NUM_THREADS", "gpus_per_node", "nnodes"] if layout else [])
+
+
+def test_text_is_prepared_once_for_all_of_them(project: Project, runs: dict[str, Path]) -> None:
+    [prepared] = (project.folder / "cache/primus/data").iterdir()
+    for name, run in runs.items():
+        for part in ("", "nodes/1/") if "slurm" in name else ("",):
+            said = "prepared in" if name == "direct" else "prepared before in"
+            assert f"{said} {prepared}\n" in (run / f"{part}logs/launch.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("direct", "slurm"), ("direct", "container"), ("slurm container", "direct")]
+)
+def test_a_replay_under_another_runtime_loses_the_same(
+    project: Project, runs: dict[str, Path], source: str, target: str
+) -> None:
+    project("replay", str(runs[source]), *RUNTIMES[target])
+    assert project.newest not in runs.values()
+    assert losses(project.newest) == pytest.approx(losses(runs[source]), rel=1e-5)

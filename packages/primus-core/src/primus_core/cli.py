@@ -131,7 +131,7 @@ def _complete(words: list[str]) -> int:
     return answer(words, MANAGEMENT)
 
 
-MANAGEMENT = ("plugins", "completion", "env", "runs", "logs", "stop", "replay", "config", "hooks")
+MANAGEMENT = ("plugins", "completion", "env", "runs", "logs", "stop", "replay", "config", "hooks", "models")
 """Commands that need no runtime: modules of `primus_core.commands`."""
 _WITH_GLOBALS = ("config", "replay")
 """Of them, those that take `--config`, `--debug` and `--dry-run` in front, as a runtime does."""

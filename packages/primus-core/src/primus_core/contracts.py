@@ -136,6 +136,8 @@ class OuterCall(NamedTuple):
     """The command line of the layer inside, without `primus`."""
     reads: tuple[str, ...]
     """Absolute paths of what the inner layers read: settings, scripts, data."""
+    writes: tuple[str, ...]
+    """Folders that they write in, beside the run's workspace; one may have to be made."""
     variables: tuple[Variable, ...]
     """What the inner layers must find in their environment, beside what the person has in theirs."""
     max_restarts: int = 0

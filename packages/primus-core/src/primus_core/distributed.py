@@ -13,11 +13,12 @@ from primus_core.facts import Facts
 from primus_core.nodelist import first_host
 from primus_core.plan import Distributed, Variable
 
-__all__ = ["MAX_GPUS_PER_NODE", "resolve"]
+__all__ = ["MAX_GPUS_PER_NODE", "node_count", "resolve"]
 
 MAX_GPUS_PER_NODE = 72
 """The largest node that one operating system sees today: an NVL72 rack."""
 
+_MAX_NODES = 1_000_000
 _DEFAULT_PORT = 1234
 _PAGE = "docs/direct.md"
 _VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
@@ -36,8 +37,8 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
         RequestError: a value is no number, out of range, or contradicts another.
     """
     _refuse_further_tasks(environ)
-    nnodes, nnodes_from = _number("NNODES", environ, 1, 1, 1_000_000)
-    node_rank, rank_from = _number("NODE_RANK", environ, 0, 0, 1_000_000)
+    nnodes, nnodes_from = _number("NNODES", environ, 1, 1, _MAX_NODES)
+    node_rank, rank_from = _number("NODE_RANK", environ, 0, 0, _MAX_NODES)
     if node_rank >= nnodes:
         raise RequestError(
             f"NODE_RANK is {node_rank}, but NNODES is {nnodes}",
@@ -62,6 +63,15 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
         ("MASTER_PORT", port, port_from, meet),
     )
     return place, tuple(Variable(name, str(value), said, why, source=_PAGE) for name, value, said, why in rows)
+
+
+def node_count(environ: Mapping[str, str]) -> int:
+    """How many nodes `environ` says there are.
+
+    Raises:
+        RequestError: it is no number, or out of range.
+    """
+    return _number("NNODES", environ, 1, 1, _MAX_NODES)[0]
 
 
 def _found(facts: Facts) -> str:

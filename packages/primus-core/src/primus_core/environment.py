@@ -23,6 +23,7 @@ __all__ = [
     "OWNED",
     "USER",
     "belongs_to_session",
+    "cache",
     "from_options",
     "of_experiment",
     "of_person",
@@ -42,6 +43,8 @@ OWNED = frozenset(
             variables.OUTER,
             variables.RESTARTED,
             variables.HOME,
+            variables.IMAGE,
+            variables.CACHE,
             variables.CARRIED,
             variables.ATTENDED,
             variables.METRICS_FILE,
@@ -76,6 +79,12 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def belongs_to_session(name: str) -> bool:
     """Whether a variable says who, where and in which shell somebody is: no replay restores it, no diff shows it."""
     return name in OWNED or bool(re.fullmatch(_SESSION, name))
+
+
+def cache(environ: Mapping[str, str]) -> str:
+    """The person's folder for what can be made again: `$PRIMUS_CACHE`, else one where caches are."""
+    home = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME") or "/tmp", ".cache")  # noqa: S108  # no home
+    return environ.get(variables.CACHE) or os.path.join(home, "primus")
 
 
 def refused(name: str) -> str:

@@ -24,6 +24,7 @@ commands:
   replay            start a run again, as it was
   hooks             what runs around a launch: list
   config            the options that primus.yaml files set: system
+  models            facts, parameters and FLOPs of known models: list, show, check
   plugins           what is installed, and whether it loads
   completion        complete words in bash, zsh or fish
 """

@@ -22,8 +22,8 @@ _UNKNOWN = "unknown"
 
 _MAX_LINKS = 40  # as the kernel: more is a circle
 _MAX_TEXT = 2**24  # no file of the kernel that we read comes near; a file in somebody's folder might
-_NUMBER = re.compile(r"[0-9]{1,9}")
-"""Digits only (`str.isdecimal` takes those of all scripts), and so few that nothing can be made to count for ever."""
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+"""As the kernel writes one (`str.isdecimal` takes digits of all scripts), and too short to count to for ever."""
 
 
 def number(text: str | None, base: int = 10) -> int:

@@ -88,9 +88,12 @@ class RunPlace:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Something that must be here before anything starts; missing, it is exit code 3 with `fix`."""
+    """Something that must be here before anything starts; missing, it is exit code 3 with `fix`.
 
-    kind: Literal["module", "command", "file"]
+    A folder is one to write in: it need not be there, if it can be made.
+    """
+
+    kind: Literal["module", "command", "file", "folder"]
     name: str
     fix: str
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from primus_core import environment, metadata, variables
 from primus_core.arguments import Parser, flags_of, parse_segment
 from primus_core.config.system import FILE, SystemConfig, apply_defaults
-from primus_core.contracts import OuterRuntime, Runtime, RuntimeCall, Task, TaskCall, TaskPlan
+from primus_core.contracts import OuterRuntime, Runtime, RuntimeCall, RuntimePlan, Task, TaskCall, TaskPlan
 from primus_core.errors import RequestError
 from primus_core.facts import Facts, read
 from primus_core.hooks import scripts as script_files
@@ -39,6 +39,8 @@ class Planned(NamedTuple):
     replay: Replay | None = None
     reads: tuple[str, ...] = ()
     """The files that were read for it, and those that it needs: whoever plans it again must see them."""
+    writes: tuple[str, ...] = ()
+    """The folders that it writes in, beside the run directory."""
     inner: Planned | None = None
     """Of an outer layer: what the layer inside would do here."""
 
@@ -149,7 +151,8 @@ class _Planning:
         named = [getattr(args, "profile", ""), *getattr(args, "hooks", []), *getattr(args, "env", [])]
         needed = [requirement.name for requirement in task.requires if requirement.kind == "file"]
         own = [layer.path for layer in system.layers if layer.document]
-        files = [*own, *system.plugin_files, *system.hook_folders, system.profile, *task.reads, *needed, *named]
+        files = [*own, *system.plugin_files, *system.hook_folders, *system.model_files, system.profile]
+        files += [*task.reads, *needed, *named]
         whole = (os.path.normpath(os.path.join(self.facts.cwd, os.path.expanduser(path))) for path in files if path)
         return tuple(dict.fromkeys((*filter(os.path.exists, whole), *(step.script for step in scripts))))
 
@@ -163,7 +166,8 @@ class _Planning:
             command=redact_words(command, secrets),
             steps=tuple(replace(s, argv=redact_words(s.argv, secrets)) if s.script else s for s in result.steps),
         )
-        return Planned(result, self.facts, switches)
+        writes = tuple(needed.name for needed in result.requires if needed.kind == "folder")
+        return Planned(result, self.facts, switches, writes=writes)
 
     def replayed(self, directory: str, name: str, command: tuple[str, ...], switches: argparse.Namespace) -> Planned:
         """The plan of a saved run, for here."""
@@ -241,18 +245,8 @@ class _Planning:
         scripts: tuple[Step, ...],
         kept: Replay | None = None,
     ) -> Plan:
-        args = self.args
-        caller = {k: v for k, v in self.facts.host.environ.items() if not kept or k not in kept.unset}
-        plugins = kept.hook_plugins if kept else self.catalogue.hook_plugins()
-        planned = self.runtime.plan(RuntimeCall(args, self.facts, place_in_job, task, scope))
-        here = {**self.facts.environ, **(self.facts.host.environ if kept else {})}  # `--env NAME`: the person's value
-        options = environment.from_options(getattr(args, "env", []), here)
-        own = (
-            Variable(variables.RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),
-            Variable(variables.RUN_ID, task.place.run_id, "primus", "names the run"),
-            Variable(variables.METRICS_FILE, f"{task.place.directory}/metrics.jsonl", "primus", "step metrics go here"),
-        )
-        return Plan(
+        planned = self.runtime.plan(RuntimeCall(self.args, self.facts, place_in_job, task, scope))
+        result = Plan(
             schema=SCHEMA,
             primus_version=metadata.version_of("primus-core"),
             command=(),
@@ -260,13 +254,7 @@ class _Planning:
             task=name,
             place=task.place,
             distributed=place_in_job,
-            environment=environment.resolve(
-                caller,
-                low=task.environment,
-                forced=(*planned.environment, *own),
-                hooks=(*(kept.restored if kept else ()), *self.spoken.environment),
-                options=options,
-            ),
+            environment=self.environment(task, planned, kept),
             steps=(*scripts, *planned.steps),
             files=task.files,
             requires=tuple(dict.fromkeys((*task.requires, *planned.requires))),
@@ -274,21 +262,38 @@ class _Planning:
             notes=task.notes,
             next_steps=task.next_steps,
             metrics_rank=task.metrics_rank,
-            grace_period_s=getattr(args, "grace_period", 8.0),
-            log_file=_log_file(getattr(args, "log_file", ""), self.facts),
             python=self.facts.python,
-            worker=replace(task.worker, launcher="single") if getattr(args, "single", False) else task.worker,
+            worker=task.worker,
             scope=scope,
             framework=task.framework,
             model=task.model,
             gpu_model=self.facts.gpu_model,
-            unset=kept.unset if kept else (),
-            parent=kept.saved.directory if kept else "",
-            hook_plugins=plugins,
-            hook_timeout_s=self.system.event_timeout_s if plugins else 0.0,  # reading it costs
             max_restarts=self.max_restarts(place_in_job),
-            hang_timeout_s=getattr(args, "hang_timeout", 0.0),
         )
+        return self.with_hooks(_with_options(result, self.args, self.facts), kept)
+
+    def environment(self, task: TaskPlan, planned: RuntimePlan, kept: Replay | None) -> tuple[Variable, ...]:
+        caller = {k: v for k, v in self.facts.host.environ.items() if not kept or k not in kept.unset}
+        here = {**self.facts.environ, **(self.facts.host.environ if kept else {})}  # `--env NAME`: the person's value
+        own = (
+            Variable(variables.RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),
+            Variable(variables.RUN_ID, task.place.run_id, "primus", "names the run"),
+            Variable(variables.METRICS_FILE, f"{task.place.directory}/metrics.jsonl", "primus", "step metrics go here"),
+        )
+        return environment.resolve(
+            caller,
+            low=task.environment,
+            forced=(*planned.environment, *own),
+            hooks=(*(kept.restored if kept else ()), *self.spoken.environment),
+            options=environment.from_options(getattr(self.args, "env", []), here),
+        )
+
+    def with_hooks(self, result: Plan, kept: Replay | None) -> Plan:
+        """The plan with the plugins that are told of the run, and what it has from the run that it replays."""
+        plugins = kept.hook_plugins if kept else self.catalogue.hook_plugins()
+        if plugins:  # reading their limit costs
+            result = replace(result, hook_plugins=plugins, hook_timeout_s=self.system.event_timeout_s)
+        return replace(result, unset=kept.unset, parent=kept.saved.directory) if kept else result
 
     def max_restarts(self, place_in_job: Distributed) -> int:
         """How often this node starts its ranks again in vain. Those of several nodes start together, or not at all."""
@@ -302,6 +307,18 @@ class _Planning:
                 fix="start all nodes by one command: primus slurm --max-restarts ... -- direct -- ...",
             )
         return asked
+
+
+def _with_options(result: Plan, args: argparse.Namespace, facts: Facts) -> Plan:
+    """The plan with the runtime's options that say how to carry it out, those that this runtime has."""
+    worker = result.worker
+    return replace(
+        result,
+        worker=replace(worker, launcher="single") if worker and getattr(args, "single", False) else worker,
+        log_file=_log_file(getattr(args, "log_file", ""), facts),
+        grace_period_s=getattr(args, "grace_period", result.grace_period_s),
+        hang_timeout_s=getattr(args, "hang_timeout", result.hang_timeout_s),
+    )
 
 
 def hook_folders(facts: Facts, system: SystemConfig, beside: str, given: Sequence[str]) -> list[str]:

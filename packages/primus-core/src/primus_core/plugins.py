@@ -26,13 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["Catalogue", "Plugin", "task_name"]
 
 # What to install for a name that no package here provides. Only a hint: nothing is looked up by it.
-_KNOWN_HOMES = {
-    "bench": "primus-bench",
-    "benchmark": "primus-bench",
-    "preflight": "primus-preflight",
-    "torchtitan": "primus-torchtitan",
-    "megatron": "primus-megatron",
-    "maxtext": "primus-maxtext",
+_HOMES = {
+    "tasks": {"bench": "primus-bench", "benchmark": "primus-bench", "preflight": "primus-preflight"},
+    "backends": {name: f"primus-{name}" for name in ("torchtitan", "megatron", "maxtext")},
 }
 
 
@@ -181,9 +177,9 @@ class Catalogue:
         """The error for a name that nothing here provides."""
         from primus_core.errors import suggestion
 
-        home = _KNOWN_HOMES.get(name)
-        known = self.names(kind)
-        fix = f"pip install {home}" if home else suggestion(name, [*known, *_KNOWN_HOMES]) or "see `primus plugins`"
+        homes, known = _HOMES.get(kind, {}), self.names(kind)
+        home = homes.get(name)
+        fix = f"pip install {home}" if home else suggestion(name, [*known, *homes]) or "see `primus plugins`"
         what = (
             f"the {kind.removesuffix('s')} '{name}' is not installed"
             if home
@@ -223,8 +219,7 @@ class Catalogue:
 
     def first_words(self, kind: str) -> set[str]:
         """What a segment of that kind may begin with, the names of packages not installed included."""
-        extra = {"bench", "benchmark", "preflight"} if kind == "tasks" else set()
-        return {p.name.split()[0] for p in self.of(kind) if not p.is_broken} | extra
+        return {p.name.split()[0] for p in self.of(kind) if not p.is_broken} | _HOMES.get(kind, {}).keys()
 
     def broken(self, kind: str) -> str:
         """The files of that kind that cannot be read: names in them may be missing. Empty: there is none."""

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from primus_core import metadata
+from primus_core import data_folders
+from primus_core.data_folders import Folder
 from primus_core.errors import ConfigError, suggestion
 from primus_core.facts import Facts, Gpu
 from primus_core.plan import Variable
@@ -23,17 +24,8 @@ from primus_core.variables import GPU_MODEL
 __all__ = ["Folder", "installed", "names", "outdated", "select", "variables"]
 
 BASE = "base"
-_GROUP = "primus.profiles"
 _FOLDER = os.path.join(os.path.dirname(__file__), "data", "profiles")
 _PCI_VENDORS = {"amd": 0x1002, "nvidia": 0x10DE}
-
-
-class Folder(NamedTuple):
-    """A folder of profiles that an installed package brings."""
-
-    path: str
-    source: str
-    """`acme-primus 2.1.0`."""
 
 
 class _Situation(NamedTuple):
@@ -92,16 +84,12 @@ def select(
 
 def installed() -> tuple[Folder, ...]:
     """The folders behind the entry points of `primus.profiles`. A package is found, not imported."""
-    return tuple(Folder(_folder_of(entry), _source(entry)) for entry in metadata.entry_points(_GROUP))
+    return data_folders.installed("primus.profiles")
 
 
 def names(folders: Sequence[Folder] = ()) -> frozenset[str]:
     """What profiles are called, those of packages in `folders` included."""
     return frozenset((*_built_in(), *_theirs(folders)))
-
-
-def _source(entry: metadata.EntryPoint) -> str:
-    return f"{entry.package} {entry.version}"
 
 
 def outdated(note: str, chain: Iterable[Profile]) -> bool:
@@ -176,7 +164,7 @@ def _theirs(folders: Sequence[Folder]) -> dict[str, Profile]:
     found: dict[str, Profile] = {}
     sources = dict.fromkeys(_built_in(), "Primus itself")
     for folder in dict.fromkeys(folders):
-        for path in _files(folder):
+        for path in data_folders.files(folder, "profiles", (".toml",)):
             profile = read(path)
             if profile.name in sources:
                 raise ConfigError(
@@ -188,30 +176,6 @@ def _theirs(folders: Sequence[Folder]) -> dict[str, Profile]:
             sources[profile.name] = folder.source
             found[profile.name] = profile._replace(origin=f"profile {profile.name} ({folder.source})")
     return found
-
-
-def _files(folder: Folder) -> list[str]:
-    try:
-        entries = sorted(os.listdir(folder.path))
-    except OSError as error:
-        raise ConfigError(
-            f"the profiles of {folder.source} are not there",
-            where=folder.path,
-            why=str(error.strerror),
-            fix="reinstall the package, or remove it; `primus plugins` lists its entry points",
-        ) from None
-    return [os.path.join(folder.path, entry) for entry in entries if entry.endswith(".toml")]
-
-
-def _folder_of(entry: metadata.EntryPoint) -> str:
-    """`acme.profiles` is the folder acme/profiles; of a module in a file, the folder that the file is in."""
-    from importlib.util import find_spec
-
-    top, *below = entry.module.split(".")
-    spec = find_spec(top)  # of the topmost package: finding a deeper one would import those above
-    paths = [os.path.join(place, *below) for place in spec.submodule_search_locations or ()] if spec else []
-    files = [os.path.dirname(path) for path in paths if os.path.isfile(f"{path}.py")]
-    return next(filter(os.path.isdir, [*paths, *files]), os.path.join(*entry.module.split(".")))
 
 
 def _situation(facts: Facts, chain: Sequence[Profile], framework: str, environ: Mapping[str, str]) -> _Situation:

@@ -19,6 +19,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -123,15 +124,22 @@ def _first_line(function: ast.FunctionDef) -> str:
     return (ast.get_docstring(function) or "").partition("\n")[0]
 
 
+class _Loader(SourceFileLoader):
+    """Leaves no bytecode: a dry run writes nothing, and in a repository it would be taken for a change of the code."""
+
+    def set_data(self, path: str, data: object, *, _mode: int = 0o666) -> None:
+        pass
+
+
 def module(path: str) -> ModuleType:
     """Run the file. Whatever it raises comes through."""
     name = "primus_plugin_" + os.path.basename(path).removesuffix(".py")
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
+    loader = _Loader(name, path)
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec
     made = importlib.util.module_from_spec(spec)
     sys.modules[name] = made  # dataclasses look their module up there
-    spec.loader.exec_module(made)
+    loader.exec_module(made)
     return made
 
 

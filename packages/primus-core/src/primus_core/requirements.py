@@ -17,21 +17,31 @@ def check(requires: Iterable[Requirement], environ: Mapping[str, str]) -> None:
     Raises:
         MachineError: with what a person can do about it.
     """
-    nouns = {"module": "the Python module", "command": "the command", "file": "the file"}
+    nouns = {"module": "the Python module", "command": "the command", "file": "the file", "folder": "the folder"}
     for needed in requires:
         if not is_here(needed, environ):
-            raise MachineError(f"{nouns[needed.kind]} '{needed.name}' is not here", fix=needed.fix)
+            lacks = "cannot be written in" if needed.kind == "folder" else "is not here"
+            raise MachineError(f"{nouns[needed.kind]} '{needed.name}' {lacks}", fix=needed.fix)
 
 
 def is_here(needed: Requirement, environ: Mapping[str, str]) -> bool:
     """Whether a run with `environ` finds it."""
     if needed.kind == "file":
         return os.path.exists(needed.name)
+    if needed.kind == "folder":
+        return _can_be_written_in(needed.name)
     if needed.kind == "command":
         import shutil
 
         return shutil.which(needed.name, path=environ.get("PATH")) is not None
     return _is_importable(needed.name) or _is_below(needed.name, environ.get("PYTHONPATH", "").split(os.pathsep))
+
+
+def _can_be_written_in(folder: str) -> bool:
+    folder = os.path.abspath(folder)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
 def _is_importable(module: str) -> bool:

@@ -63,11 +63,13 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
         Variable(variables.RUN_DIR, place.directory, "primus", "where this run keeps its files"),
         Variable(variables.RUN_ID, place.run_id, "primus", "names the run"),
         Variable(variables.OUTER, runtime.name, "primus", "the layer that keeps metadata.json"),
+        Variable(variables.CACHE, environment.cache(host.environ), "primus", "what can be made again, made once"),
         *_home(host),
         *_restarted(runtime),
     )
     words = _words(inner_request)
-    wrapped = runtime.wrap(OuterCall(args, facts, place, words, inner.reads, own, inner.plan.max_restarts))
+    reads, writes, restarts = inner.reads, inner.writes, inner.plan.max_restarts
+    wrapped = runtime.wrap(OuterCall(args, facts, place, words, reads, writes, own, restarts))
     result = Plan(
         schema=SCHEMA,
         primus_version=metadata.version_of("primus-core"),
@@ -90,7 +92,7 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
         max_restarts=wrapped.max_restarts,
         inner=words,
     )
-    return Planned(result, facts, _switches(args, request, inner), inner.replay, inner=inner)
+    return Planned(result, facts, _switches(args, request, inner), inner.replay, writes=inner.writes, inner=inner)
 
 
 def _restarted(runtime: OuterRuntime) -> tuple[Variable, ...]:
@@ -156,8 +158,8 @@ def _words(inner: Request) -> tuple[str, ...]:
     flags += ["--config", os.path.abspath(inner.config)] if inner.config else []
     if inner.replay:
         force = ["--force"] if inner.force else []
-        layers = [word for layer in inner.layers for word in (layer.runtime, *layer.words)]
-        return (*flags, "replay", inner.replay, *force, *layers)
+        layers = [word for layer in inner.layers for word in ("--", layer.runtime, *layer.words)]
+        return (*flags, "replay", inner.replay, *force, *layers[1:])
     layers = [word for layer in inner.layers for word in (layer.runtime, *layer.words, "--")]
     return (*flags, *layers, *inner.task)
 

@@ -142,7 +142,7 @@ class _Resolution:
         if "." in self.model.family:
             needed.append(Requirement("module", self.model.family.split(".")[0], "install the model's package"))
         if self.text:
-            return (*needed, Requirement("module", "tokenizers", _INSTALL))
+            return (*needed, Requirement("module", "tokenizers", _INSTALL), *self.text.requires())
         return (*needed, *self.files())
 
     def files(self) -> list[Requirement]:

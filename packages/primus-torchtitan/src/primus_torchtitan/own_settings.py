@@ -55,7 +55,7 @@ DATA = (
         "the tokenizer below `hf_assets_path`", least=258),
     Own("document_chars", "int", 0, "cut documents at line ends into pieces of about this size; 0: whole files",
         "the documents of `dataloader.dataset_path`", least=0),
-    Own("cache", "str", None, "folder for prepared text; by default `$XDG_CACHE_HOME/primus/data`", "-"),
+    Own("cache", "str", None, "folder for prepared text; by default `data` in `$PRIMUS_CACHE`", "-"),
 )  # fmt: skip
 """Below `data`."""
 

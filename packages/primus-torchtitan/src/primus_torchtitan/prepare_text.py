@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from primus_core.files import link_atomically
 from primus_torchtitan.own_settings import STDLIB
 
 __all__ = ["cache_key", "documents", "main", "prepare", "sources"]
@@ -177,9 +178,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     folder = prepare(args.source, args.vocab_size, args.cache, args.document_chars)
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    link = args.out.with_name(f".{args.out.name}-{os.getpid()}")
-    link.symlink_to(folder)
-    link.replace(args.out)
+    link_atomically(str(folder), str(args.out))
 
 
 if __name__ == "__main__":

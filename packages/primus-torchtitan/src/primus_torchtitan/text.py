@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from primus_core import environment
 from primus_core.backend import BackendCall
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
-from primus_core.plan import Step
+from primus_core.plan import Requirement, Step
 from primus_torchtitan.model import Model
 from primus_torchtitan.own_settings import DATA, STDLIB
 from primus_torchtitan.settings import Settings, own_table
@@ -36,6 +36,11 @@ class Text:
         """What a later run compares."""
         return {"text": self.source, "vocab_size": vocab_size, "document_chars": self.document_chars}
 
+    def requires(self) -> tuple[Requirement, ...]:
+        """What it is read from, and the cache."""
+        read = [] if self.source == STDLIB else [Requirement("file", self.source, "set data.text to text that is here")]
+        return (*read, Requirement("folder", self.cache, "export PRIMUS_CACHE, or set data.cache"))
+
 
 def resolve_text(document: Document, call: BackendCall) -> Text | None:
     """The section, or None where the experiment has none."""
@@ -49,7 +54,7 @@ def resolve_text(document: Document, call: BackendCall) -> Text | None:
             fix=f"set `data.text` to {STDLIB}, or to a folder of text files",
         )
     source = given["text"] if given["text"] == STDLIB else os.path.join(call.facts.cwd, given["text"])
-    cache = given.get("cache") or _cache(call.facts.environ)
+    cache = given.get("cache") or os.path.join(environment.cache(call.facts.environ), "data")
     return Text(
         source=source,
         vocab_size=given.get("vocab_size"),
@@ -57,11 +62,6 @@ def resolve_text(document: Document, call: BackendCall) -> Text | None:
         cache=os.path.join(call.facts.cwd, cache),
         document=document,
     )
-
-
-def _cache(environ: Mapping[str, str]) -> str:
-    home = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME") or "/tmp", ".cache")  # noqa: S108  # no home
-    return os.path.join(home, "primus", "data")
 
 
 def apply_text(text: Text, model: Model, settings: Settings, call: BackendCall) -> tuple[Step, int]:

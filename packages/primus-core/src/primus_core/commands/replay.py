@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from primus_core.arguments import Parser, parse_segment
 from primus_core.conduct import carry_out
+from primus_core.errors import RequestError, suggestion
 from primus_core.host import HostRoot
 from primus_core.plugins import Catalogue
 from primus_core.request import Layer, Request, config_of, global_words
@@ -17,6 +18,7 @@ _EPILOG = """examples:
   primus replay output/exp_2026_11_21_134522 --check
   primus replay exp
   primus replay latest direct --env NCCL_DEBUG=INFO
+  primus replay exp slurm srun -N 2 -- container --image IMG
   primus direct -- train pretrain --replay output/exp_2026_11_21_134522
 
 What differs is told first. Where it could not be the same run (another GPU model, too few GPUs, a missing backend),
@@ -26,7 +28,9 @@ nothing starts and the exit code is 3."""
 def parser() -> Parser:
     """The command's parser."""
     parser = Parser(prog="primus replay", epilog=_EPILOG, description="Start a saved run again.")
-    parser.usage = "primus replay RUN [--check] [--force] [--dry-run] [--json] [runtime [runtime options]]"
+    parser.usage = (
+        "primus replay RUN [--check] [--force] [--dry-run] [--json] [runtime [options] [-- runtime [options]]]"
+    )
     parser.add_argument("run", metavar="RUN", help="a run directory, a run's name, or an experiment's (its newest run)")
     parser.add_argument("--check", action="store_true", help="only say what equals and what differs")
     parser.add_argument("--force", action="store_true", help="start it although it cannot be the same run")
@@ -41,22 +45,34 @@ def run(words: Sequence[str]) -> int:
     host = HostRoot()
     front, behind = global_words(words)
     catalogue = Catalogue.here(host, config_of(words))
-    own, layer = _split(behind, catalogue)
+    own, layers = _split(behind, catalogue)
     args = parse_segment(parser(), own)
     directory = runs.resolve(args.run, catalogue.system.workspace or "output", host)
     switches = [flag for flag, on in (("--json", args.json), ("--dry-run", args.dry_run or "--dry-run" in front)) if on]
     switches += ["--assume-host", args.assume_host] if args.assume_host else []
-    layer = layer._replace(words=(*switches, *layer.words))
+    first = layers[0]._replace(words=(*switches, *layers[0].words))
     asked = Request(
-        (layer,), ("replay",), debug="--debug" in front, config=config_of(words),
+        (first, *layers[1:]), ("replay",), debug="--debug" in front, config=config_of(words),
         replay=directory, check=args.check, force=args.force,
     )  # fmt: skip
     return carry_out(asked, host, catalogue, ("primus", *front, "replay", *behind))
 
 
-def _split(words: Sequence[str], catalogue: Catalogue) -> tuple[Sequence[str], Layer]:
-    """The words of this command, and the runtime behind them (`direct` where there is none)."""
+def _split(words: Sequence[str], catalogue: Catalogue) -> tuple[Sequence[str], list[Layer]]:
+    """The words of this command, and the runtimes behind them (`direct` where there is none)."""
     runtimes = catalogue.first_words("runtimes")
     first = next((index for index, word in enumerate(words) if index and word in runtimes), len(words))
-    behind = words[first:]
-    return words[:first], Layer(behind[0], tuple(behind[1:])) if behind else Layer("direct", ())
+    return words[:first], list(_layers(words[first:] or ["direct"], runtimes))
+
+
+def _layers(words: Sequence[str], runtimes: Collection[str]) -> Iterator[Layer]:
+    ends = [index for index, word in enumerate(words) if word == "--"]
+    for number, (start, end) in enumerate(zip([0, *(end + 1 for end in ends)], [*ends, len(words)], strict=True), 1):
+        head = "".join(words[start : min(start + 1, end)])
+        if head not in runtimes:
+            raise RequestError(
+                f"segment {number}: no runtime is called '{head}'",
+                why="a replay names runtimes alone: what they run is in the snapshot",
+                fix=suggestion(head, runtimes) or f"known: {', '.join(sorted(runtimes))}",
+            )
+        yield Layer(head, tuple(words[start + 1 : end]), number)

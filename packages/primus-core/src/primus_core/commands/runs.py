@@ -227,6 +227,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "configs": _files_below(f"{directory}/config"),
         "metrics": last_metrics(directory),
         "first_failure": _mapping(known.get("first_failure")),
+        "attempts": [attempt for attempt in _list_of(known.get("attempts")) if isinstance(attempt, dict)],
         "snapshot": _snapshot(directory, listed.state),
     }
 
@@ -280,7 +281,9 @@ def _facts(run: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     status, code, failure, snapshot = run["status"], run["exit_code"], run["first_failure"], run["snapshot"]
     yield "run", run["run_id"]
     yield "status", _joined(", ", status, run["reason"], code and f"exit code {code}", _MEANING.get(status))
-    yield "failure", f"rank {failure.get('rank')}: {failure.get('what')}" if failure else ""
+    yield "failure", _failure(failure)
+    for number, attempt in enumerate(run["attempts"] if len(run["attempts"]) > 1 else (), 1):
+        yield f"attempt {number}", _attempt(attempt)
     yield "directory", run["directory"]
     yield "job", _joined(" ", run["job_id"], _with("on cluster", run["cluster"]), _scheduler(run["scheduler"]))
     yield "command", shlex.join(run["command"])
@@ -307,6 +310,18 @@ def _with(word: str, value: Any) -> str:
 
 def _scheduler(known: Mapping[str, Any]) -> str:
     return f"({_joined(' ', known.get('flavour'), known.get('version'))})" if known else ""
+
+
+def _failure(failure: Mapping[str, Any]) -> str:
+    rank, node = failure.get("rank"), failure.get("node_rank")
+    ranked = isinstance(rank, int) and rank >= 0
+    where = f"rank {rank}" if ranked else f"node {node}" if isinstance(node, int) and node >= 0 else ""
+    return _joined(": ", where, failure.get("what"))
+
+
+def _attempt(attempt: Mapping[str, Any]) -> str:
+    step = attempt.get("last_step")
+    return _joined(", ", _clock(attempt.get("started")), _with("to step", step), attempt.get("what"))
 
 
 def _ranks(run: Mapping[str, Any]) -> str:

@@ -28,6 +28,7 @@ _KEYS: Mapping[Path, str] = {
     ("plugins",): "files",
     ("workspace",): "path",
     ("profile",): "file",
+    ("models",): "files",
     ("hooks", "folders"): "folders",
     ("hooks", "patches"): "files",
     ("hooks", "timeout_s"): "seconds",
@@ -107,6 +108,11 @@ class SystemConfig:
     def profile(self) -> str:
         """A file with a GPU profile; empty: none."""
         return at(self._own.data, ("profile",)) or ""
+
+    @property
+    def model_files(self) -> tuple[str, ...]:
+        """Files with models of a person's own."""
+        return self._paths("models")
 
     @property
     def workspace(self) -> str:

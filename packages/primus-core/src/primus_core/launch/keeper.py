@@ -13,7 +13,7 @@ import select
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 __all__ = ["COMMANDS", "become_subreaper", "clean_up", "descendants", "end_all", "keep"]
 
@@ -41,15 +41,15 @@ def become_subreaper() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def descendants(root: int) -> list[int]:
-    """Every living process below `root`, by the parent that /proc names."""
+def descendants(root: int, spared: Collection[int] = ()) -> list[int]:
+    """Every living process below `root`, by the parent that /proc names; not the `spared` and what is below them."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (parent := _parent(name)) is not None:
             children.setdefault(parent, []).append(int(name))
     found, queue = [], [root]
     while queue:
-        below = children.get(queue.pop(), [])
+        below = [pid for pid in children.get(queue.pop(), []) if pid not in spared]
         found += below
         queue += below
     return found
@@ -64,14 +64,14 @@ def _parent(pid: str) -> int | None:
     return None if state == b"Z" else int(parent)
 
 
-def end_all(grace_s: float) -> dict[int, int]:
-    """End every descendant of this process: SIGTERM, `grace_s` seconds, SIGKILL. Their wait status, as `reap`."""
+def end_all(grace_s: float, spared: Collection[int] = ()) -> dict[int, int]:
+    """End all `descendants` of this process: SIGTERM, `grace_s` seconds, SIGKILL. Their wait status, as `reap`."""
     ended: dict[int, int] = {}
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + grace_s
-        for pid in descendants(os.getpid()):
+        for pid in descendants(os.getpid(), spared):
             _send(pid, number)
-        while descendants(os.getpid()) and time.monotonic() < deadline:
+        while descendants(os.getpid(), spared) and time.monotonic() < deadline:
             ended |= reap()
             time.sleep(0.01)
         ended |= reap()
@@ -137,7 +137,7 @@ def keep(
     os.close(errors)
     target = _Target(-child if whole_group else child, stop, environ)
     result = _watch(child, target, control, wakeup)
-    if target.asked:
+    if target.asked and not target.killed:
         _linger(control)
     end_all(_LEFTOVER_GRACE_S)
     if cleanup and result:
@@ -187,6 +187,8 @@ class _Target:
         self.stopper, self.number = 0, 0
         self.asked = False
         """Whether it was told to end."""
+        self.killed = False
+        """Whether everything was. What goes on is frozen, in a paused container: nobody can wait for that."""
 
     def send(self, number: int) -> None:
         self.asked = True
@@ -242,12 +244,14 @@ def _linger(control: int) -> None:
                 return
             if ord("K") in commands:
                 _obey(b"K", _Target(0, (), {}))
+                return
         reap()
 
 
 def _obey(commands: bytes, target: _Target) -> None:
     for command in commands:
         if command == ord("K"):
+            target.killed = True
             for pid in descendants(os.getpid()):
                 _send(pid, signal.SIGKILL)
         else:

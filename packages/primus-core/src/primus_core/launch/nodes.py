@@ -154,21 +154,24 @@ class Nodes:
         while time.monotonic() < deadline and any(node.is_ending for node in self._nodes()):
             time.sleep(0.2)
 
+    def ordered(self) -> Verdict:
+        """Why Slurm ended it, as far as Slurm says: nothing failed then."""
+        said, state = self._said(), self._state(self._nodes())
+        reasons = (*(_REASONS.get(word.strip()) for word in _CANCELLED.findall(said)), _STATES.get(state))
+        return Verdict(next(filter(None, reasons), ""), by_others=True)
+
     def verdict(self) -> Verdict:
         """Why srun failed."""
         nodes, said = self._nodes(), self._said()
         if not nodes:
             return Verdict("")  # srun says why
-        state = self._state(nodes)
-        if why := next(
-            filter(None, (_REASONS.get(word.strip()) for word in _CANCELLED.findall(said))), _STATES.get(state)
-        ):
-            return Verdict(why, by_others=True)
+        if (ordered := self.ordered()).what:
+            return ordered
         names = dict.fromkeys(_LOST.findall(said))
         silent = [node for node in nodes if node.is_silent]
         if names or silent:
             return self._lost([*names, *(node.name for node in silent if node.name not in names)], nodes)
-        return _first(nodes, cancelled=state == "CANCELLED")
+        return _first(nodes, cancelled=self._state(nodes) == "CANCELLED")
 
     def _state(self, nodes: Sequence[_Node]) -> str:
         number = self.environ.get("SLURM_JOB_ID") or self._job_id()

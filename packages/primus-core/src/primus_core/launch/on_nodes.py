@@ -78,9 +78,9 @@ class OnNodes:
 
     def _judge(self, ended: Ended, nodes: Nodes, attempts: Attempts) -> None:
         """Find out why an attempt ended, and record it."""
-        found = nodes.verdict() if ended.exit_code else Verdict("")
-        if ended.signal and not found.by_others:
-            found = Verdict(told_by(ended.signal), by_others=True)
+        found = nodes.verdict() if ended.exit_code and not ended.signal else Verdict("")
+        if ended.signal:
+            found = nodes.ordered() if nodes.ordered().what else Verdict(told_by(ended.signal), by_others=True)
         self.verdict = found
         self.left_out += [name for name in found.lost if name not in self.left_out]
         code = found.exit_code or ended.exit_code

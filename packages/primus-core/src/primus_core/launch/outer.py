@@ -28,6 +28,7 @@ from primus_core.secrets import redact, values_in
 
 __all__ = ["execute_outer"]
 
+_SWALLOWED = "what was asked for never began"
 _OF_NODES = ("gpu_model", "world_size", "first_failure", "job_id", "step_id")
 """What only the nodes know."""
 _SCHEDULERS = ("srun", "sbatch")
@@ -171,9 +172,14 @@ class _Outer:
             signals=self.signals,
             grace_s=self.plan.grace_period_s,
             pass_through=True,
-            on_signal=lambda number: self.record.note(signal=signal.Signals(number).name),
+            on_signal=self._signalled,
             on_line=self._heard,
         )
+
+    def _signalled(self, number: int) -> None:
+        """A layer on a node says at once that it was told to end: it may not live to say how it did."""
+        if self.plan.place.outer:
+            self.record.note(signal=signal.Signals(number).name)
 
     def _heard(self, line: bytes) -> None:
         self.heard.append(line.decode("utf-8", "replace"))
@@ -190,27 +196,30 @@ class _Outer:
         if code and verdict.what:
             code = verdict.exit_code or ended.exit_code
             known["first_failure"] = verdict.to_dict() if verdict.what != told_by(ended.signal) else None
-        if status != "failed" or inside or verdict.what:
+        # Where both see the lock, they see one run directory.
+        swallowed = bool(status == COMPLETED and self.main.lock and not inside)
+        if not swallowed and (status != "failed" or inside or verdict.what):
             self.record.end(status, code, **known)
             return code
-        return self._not_begun(ended)
+        return self._not_begun(ended, swallowed=swallowed)
 
-    def _not_begun(self, ended: Ended) -> int:
-        """The step failed, and nothing inside has said anything."""
+    def _not_begun(self, ended: Ended, *, swallowed: bool) -> int:
+        """The step failed, or did nothing, and nothing inside has said anything."""
         code = ended.exit_code
-        refused = bool(ended.not_started) or self.submits or code in self.main.refusals
-        what = ended.not_started or last_words(self._log) or f"ended with exit code {code} before it began the task"
+        refused = bool(ended.not_started) or swallowed or self.submits or code in self.main.refusals
+        said = _SWALLOWED if swallowed else last_words(self._log)
+        what = ended.not_started or said or f"ended with exit code {code} before it began the task"
         code = 3 if refused else code
         self.record.end("failed", code, first_failure={"rank": -1, "what": f"{self.plan.runtime}: {what}"})
         if refused:
-            raise self._refused(ended)
+            raise self._swallowed() if swallowed else self._refused(ended)
         return code
 
     def _inside(self) -> list[dict[str, Any]]:
         """What the nodes inside say: first the one that failed first."""
         node = str(self.plan.distributed.node_rank) if self.plan.place.outer else "*"
         paths = sorted(glob.glob(f"{glob.escape(self.directory)}/nodes/{node}"))
-        found = [said for said in map(metadata, paths) if said]
+        found = [said for said in map(metadata, paths) if said and said.get("runtime") != self.plan.runtime]
         return sorted(found, key=lambda said: (said.get("status") != "failed", said.get("ended") or float("inf")))
 
     def _refused(self, ended: Ended) -> MachineError:
@@ -220,6 +229,13 @@ class _Outer:
             f"{self.plan.runtime}: {program} could not start what was asked (exit code {ended.exit_code})",
             why=ended.not_started or f"{program} says so above, and in {short(self._log)}",
             fix=f"the whole command: primus {self.plan.runtime} --dry-run ...",
+        )
+
+    def _swallowed(self) -> MachineError:
+        return MachineError(
+            f"{self.plan.runtime}: {self.main.argv[0]} ended well, and {_SWALLOWED}",
+            why="something else ran in its place: the image's entrypoint, most likely",
+            fix=f"without it: primus {self.plan.runtime} --entrypoint '' ...",
         )
 
     @property

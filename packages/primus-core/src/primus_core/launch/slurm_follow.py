@@ -38,6 +38,7 @@ def follow(run_dir: str) -> int:
     """Until the end, as Slurm tells it; where nobody answers, as the run itself does."""
     known = metadata(run_dir)
     environ, number = HostRoot().environ, str(known.get("job_id", ""))
+    own = f"{run_dir}/logs/slurm_{number}.log"  # scontrol cannot say a path with `%` or a line end
     job = Job(number, "")
     shown = silences = 0
     wait, longest = _POLL_S
@@ -45,7 +46,7 @@ def follow(run_dir: str) -> int:
         said = scheduler.look(number, environ, str(known.get("cluster", ""))) if number else None
         silences = 0 if said else silences + 1
         job = said._replace(log=said.log or job.log) if said else job
-        before, shown = shown, _show(job.log or f"{run_dir}/logs/slurm_{number}.log", shown)
+        before, shown = shown, _show(own if os.path.exists(own) else job.log, shown)
         if said and said.is_over:
             break
         if silences == _MAX_SILENCES:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from primus_core import variables
-from primus_core.launch.keeper import COMMANDS, become_subreaper, clean_up, end_all, keep
+from primus_core.launch.keeper import COMMANDS, become_subreaper, clean_up, descendants, end_all, keep
 from primus_core.launch.outlet import Outlet
 from primus_core.launch.streams import Channel, Mask, RankPipes, shown
 from primus_core.plan import Step
@@ -131,6 +131,7 @@ def supervise(step: Step, environ: Mapping[str, str], watch: Watch) -> Ended:
 class _Supervisor:
     def __init__(self, step: Step, environ: Mapping[str, str], watch: Watch, pipes: RankPipes | None) -> None:
         self.step, self.environ, self.watch, self.pipes = step, environ, watch, pipes
+        self.others = frozenset(descendants(os.getpid()))  # processes of Python hooks, which outlive the step
         self.keeper, self.control, self.status, self.output, self.errors = _fork_keeper(step, environ, pipes)
         # Threads only from here on: forking a process that has some is not safe.
         self.files, self.console = Outlet(limit=_FILE_BUFFER), Outlet(limit=_CONSOLE_BUFFER)
@@ -264,7 +265,7 @@ class _Supervisor:
             os.waitpid(self.keeper, 0)
             return Ended(3, not_started=text[1:].decode(errors="replace"))
         if not text:  # the keeper was killed: what it had started is ours now
-            end_all(1.0)
+            end_all(1.0, spared=self.others)
             if self.step.cleanup:
                 clean_up(self.step.cleanup, self.environ)
             code = 128 + (self.forwarded or signal.SIGKILL)

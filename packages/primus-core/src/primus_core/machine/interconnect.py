@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from primus_core.host import HostRoot
+from primus_core.host import HostRoot, numbered
 from primus_core.machine.devices import number
 
 __all__ = ["Network", "Port", "Route", "is_name", "read"]
@@ -86,15 +86,10 @@ def _ports(host: HostRoot, device: str) -> Iterator[Port]:
     folder = f"{_DEVICES}/{device}"
     driver = re.search(r"^DRIVER=(.*)$", host.text(f"{folder}/device/uevent") or "", re.MULTILINE)
     node = host.text(f"{folder}/device/numa_node") or ""
-    for port in _numbers(host.names(f"{folder}/ports")):
+    for port in numbered(host.names(f"{folder}/ports")):
         yield _port(host, device, port)._replace(
             driver=driver[1] if driver else "", numa_node=number(node) if node.isdecimal() else -1
         )
-
-
-def _numbers(names: Iterable[str]) -> list[int]:
-    """Those of `names` that the kernel writes for a number, in order."""
-    return sorted(int(name) for name in names if re.fullmatch("0|[1-9][0-9]{0,8}", name))
 
 
 def _port(host: HostRoot, device: str, port: int) -> Port:
@@ -118,7 +113,7 @@ def _gid_index(host: HostRoot, folder: str) -> int:
     """The first RoCE v2 GID with an IPv4 address, else with a global one, else a link-local one; -1 without any."""
     best = (len(_GID_KINDS), -1)
     empty = 0
-    for index in _numbers(host.names(f"{folder}/gids")):
+    for index in numbered(host.names(f"{folder}/gids")):
         kind = _gid_kind(host.text(f"{folder}/gids/{index}") or "")
         empty = empty + 1 if kind is None else 0
         if empty > _EMPTY_AFTER or best[0] == 0:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from primus_core import variables
 from primus_core.environment import FAMILIES, OF_SYSTEM, belongs_to_session
 from primus_core.plan import SECRET
 from primus_core.runs.saved import Saved
@@ -62,10 +63,11 @@ def compare(a: Saved, b: Saved) -> list[Difference]:
     """What differs from `a` to `b`, by category; paths below each run's own directory are equal."""
     return [
         *_rows("config", _settings(a), _settings(b)),
+        *_images(a, b),
         *_rows("environment", *_environments(a, b)),
         *_rows("packages", _sorted(a.packages), _sorted(b.packages)),
         *_rows("code", _code(a), _code(b)),
-        *_rows("hardware", _hardware(a), _hardware(b)),
+        *_rows("hardware", *_machines(a, b)),
         *_partitions(a, b),
     ]
 
@@ -156,6 +158,13 @@ def _settings(run: Saved) -> dict[Path, Any]:
     return {path: _mapped(value, own) for path, value in found.items() if not _is_by_nature(path)}
 
 
+def _images(a: Saved, b: Saved) -> Iterator[Difference]:
+    """What two containers were made from; to have one at all is a matter of the runtime."""
+    one, two = (run.environment.get(variables.IMAGE, "") for run in (a, b))
+    if one and two and one != two:
+        yield Difference("config", "image", one, two)
+
+
 def _is_script(path: str) -> bool:
     return path.startswith(("config/hooks/", "config/patches/"))
 
@@ -194,20 +203,34 @@ def _options(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _runtime(run: Saved) -> str:
-    """The outermost one: the plan is that of the innermost, whose ranks these are."""
-    own = str(run.plan.get("runtime") or "")
-    return str(run.metadata.get("runtime") or own) if (run.plan.get("place") or {}).get("outer") else own
+    """Those around the ranks, the outermost first: the plan is that of the innermost."""
+    outer = (run.plan.get("place") or {}).get("outer")
+    if not outer:
+        return str(run.plan.get("runtime") or "")
+    return " ".join(dict.fromkeys((str(run.metadata.get("runtime") or outer), str(outer))))
 
 
 def _environments(a: Saved, b: Saved) -> list[dict[str, str]]:
     """Both environments. Another runtime gives another system around the ranks, so only what belongs to a run counts:
-    what its plan sets, and the families that change what a run does.
+    what its plan sets, less the network's, and the families that change what a run does.
     """
     found = [_environment(a), _environment(b)]
     if _runtime(a) == _runtime(b):
         return found
     planned = {str(variable["name"]) for run in (a, b) for variable in run.plan.get("environment") or ()}
-    return [{k: v for k, v in one.items() if k in planned or _changes_runs(k)} for one in found]
+    found = [{k: v for k, v in one.items() if k in planned or _changes_runs(k)} for one in found]
+    chosen = [_of_network(run) for run in (a, b)]
+    by_nature = {
+        k for k in chosen[0] | chosen[1] if all(k in by for one, by in zip(found, chosen, strict=True) if k in one)
+    }
+    return [{k: v for k, v in one.items() if k not in by_nature} for one in found]
+
+
+def _of_network(run: Saved) -> set[str]:
+    """What follows from where a run's nodes stand."""
+    return {
+        str(variable["name"]) for variable in run.plan.get("environment") or () if variable.get("origin") == "network"
+    }
 
 
 def _changes_runs(name: str) -> bool:
@@ -255,6 +278,12 @@ def _uncommitted(code: Mapping[str, Any]) -> str:
     names = [*(code.get("changed") or ()), *(f"{left['path']} (left out)" for left in code.get("omitted") or ())]
     more = f", {len(names) - 3} more" if len(names) > 3 else ""
     return f"{str(code.get('patch_sha256') or '')[:12]} {', '.join(names[:3])}{more}".strip()
+
+
+def _machines(a: Saved, b: Saved) -> list[dict[str, Any]]:
+    """Both machines. Another runtime goes to another host, as a scheduler chooses."""
+    found = [_hardware(a), _hardware(b)]
+    return found if _runtime(a) == _runtime(b) else [{**one, "host": NONE} for one in found]
 
 
 def _hardware(run: Saved) -> dict[str, Any]:

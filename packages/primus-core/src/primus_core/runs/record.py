@@ -130,7 +130,7 @@ def unwritable(directory: str, error: OSError) -> MachineError:
     """The error for a run directory that cannot be made or filled."""
     return MachineError(
         f"the run directory {directory} cannot be written",
-        why=f"{error.strerror}: {error.filename}",
+        why=f"{error.strerror}: {error.filename or directory}",
         fix="give a `workspace:` where you may write",
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from primus_core.contracts import TaskPlan
+from primus_core.distributed import MAX_GPUS_PER_NODE, node_count
 from primus_core.environment import FAMILIES, belongs_to_session
 from primus_core.errors import ConfigError, MachineError
 from primus_core.facts import Facts
@@ -128,11 +129,17 @@ class _Preparation:
         first = self.facts.python if argv[0] == self.old.python else argv[0]
         return (first, *self.moved(argv[1:]))
 
+    def ranks_per_node(self) -> int:
+        """So many that all are as many as they were, if that is possible on the nodes here."""
+        per_node, rest = divmod(self.old.distributed.world_size, node_count(self.facts.environ))
+        most = len(self.facts.gpus) or MAX_GPUS_PER_NODE
+        return self.old.distributed.gpus_per_node if rest or not 0 < per_node <= most else per_node
+
     def environment(self) -> tuple[dict[str, str], tuple[Variable, ...], tuple[str, ...]]:
         """The whole environment, the variables in it that are restored, and the secrets that nobody knows."""
         here = self.facts.environ
         environ = {name: value for name, value in here.items() if not name.startswith(FAMILIES) or _is_ours(name)}
-        environ.setdefault("GPUS_PER_NODE", str(self.old.distributed.gpus_per_node))
+        environ.setdefault("GPUS_PER_NODE", str(self.ranks_per_node()))
         planned = {v.name: v for v in self.old.environment}
         restored, missing = [], []
         for name, dumped in self.saved.environment.items():

@@ -58,7 +58,7 @@ _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE = (
 _NEEDED = ("plan.json", _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE)
 _PATCH = "code/diff.patch"
 _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._+-]*)_(\d{4}_\d{2}_\d{2}_\d{6})(?:_(\d+))?")
-_HEADER = re.compile(rb'^diff --git (?:"?a/.*"? "b/(.*)"|a/.* b/(.*))$', re.M)
+_HEADER = re.compile(rb"^diff --git (.*)$", re.M)
 _CLOCK_SLACK_S = 60
 """A process seems to have started so much after its run only if it is another one, whatever clocks were set."""
 
@@ -313,9 +313,14 @@ def _configs(paths: Mapping[str, bytes]) -> list[str]:
 
 
 def changed_paths(patch: bytes) -> Iterator[str]:
-    """The files that a patch of git changes."""
-    for quoted, plain in _HEADER.findall(patch):
-        yield (quoted or plain).decode(errors="replace")
+    """The files that a snapshot's patch changes, escaped where git puts quotes around them.
+
+    It tells of no renames, so that both halves of `a/<path> b/<path>` are one path, whatever that holds.
+    """
+    for names in _HEADER.findall(patch):
+        half = names[: len(names) // 2]
+        path = half[1:-1] if half.startswith(b'"') else half
+        yield path.removeprefix(b"a/").decode(errors="replace")
 
 
 def _packages(text: str) -> dict[str, str]:

@@ -41,6 +41,7 @@ _SYSTEM = (
     *("/proc", "/run", "/sbin", "/sys", "/usr", "/var"),
 )
 """Folders that are the image's own, whatever a variable says."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ENTRY = """\
 protocol=$1 wanted=$2 python=$3 path=$4 carrier=$5 packages=$6; shift 6
 found=
@@ -60,8 +61,8 @@ if python3 -c "$has" 2>/dev/null; then
   fi
   echo "primus: note: the image's Python cannot load this machine's Primus: this machine's Python runs" >&2
 fi
-if ! command -v "$python" >/dev/null; then
-  printf '%s\\n' "primus: error: this machine's Primus cannot run in the image: $python is not there" \\
+if ! "$python" -c "" 2>/dev/null; then
+  printf '%s\\n' "primus: error: this machine's Primus cannot run in the image: $python does not start there" \\
     "  fix: install Primus in the image, or here with a Python outside of /usr, which can be carried in" >&2
   exit 3
 fi
@@ -130,7 +131,7 @@ Options that are not listed go to the engine as they are (`--cpus 16`, `--pids-l
         told = {v.name: v.value for v in call.variables if _OF_ENGINE.fullmatch(v.name) and not v.secret}
         words = _with_apptainer if engine in apptainer.ENGINES else _with_docker
         argv = (
-            *words(call, engine, name, {variables.ATTENDED: lock, **told}),
+            *words(call, engine, name, {variables.ATTENDED: lock, variables.IMAGE: args.image, **told}),
             args.image,
             *("sh", "-c", _ENTRY, "primus", str(variables.PROTOCOL), args.primus, *_carried(facts)),
             *call.inner,
@@ -139,9 +140,12 @@ Options that are not listed go to the engine as they are (`--cpus 16`, `--pids-l
         if engine in apptainer.ENGINES:
             step = replace(step, refusals=(apptainer.FAILED, 126, 127))
         else:
-            step = replace(step, cleanup=(engine, "rm", "--force", name))
+            leftovers = (facts.python, "-m", "primus_core.launch.leftovers")
+            step = replace(step, cleanup=(*leftovers, engine, name, place.run_id))
         fix = "install podman or docker, or run without a container: primus direct -- ..."
-        return OuterPlan((step,), requires=(Requirement("command", engine, fix),), told=frozenset(told))
+        missing = tuple(folder for folder in call.writes if not os.path.isdir(folder))
+        made = [Step("folders", ("mkdir", "-p", "--", *missing), facts.cwd)] if missing else []
+        return OuterPlan((*made, step), requires=(Requirement("command", engine, fix),), told=frozenset(told))
 
     def engine_of(self, args: argparse.Namespace, environ: Mapping[str, str]) -> str:
         """The engine that the options name, or the first one that is here."""
@@ -199,6 +203,14 @@ def _require_runnable(args: argparse.Namespace, cwd: str) -> None:
         raise RequestError(
             "--image is missing",
             fix="primus container --image IMAGE -- ..., or `container: {image: IMAGE}` in primus.yaml",
+        )
+    if args.image.startswith("-") or not args.image.isprintable():
+        raise RequestError(f"--image {args.image!r} is no image", fix="name one, as registry/name:tag")
+    if args.name and not _NAME.fullmatch(args.name):
+        raise RequestError(
+            f"--name {args.name!r} cannot be a container's name",
+            why="it takes letters, digits, `_`, `.` and `-`, and begins with a letter or digit",
+            fix="leave it out, and it is called after the run",
         )
     if {"-d", "--detach"} & set(args.engine_flags):
         raise RequestError("--detach cannot be: Primus stays with its containers", fix="leave it out")
@@ -320,7 +332,7 @@ def _mounts(call: OuterCall) -> list[Mount]:
     cwd = call.facts.cwd
     asked = [given(text, cwd) for text in call.args.mount] + [volume(text) for text in call.args.volume]
     carried = own_python(sys.path, (sys.prefix, sys.base_prefix)) if call.args.primus != "image" else []
-    writable = (cwd, os.path.dirname(call.place.directory), *_of_person(call, asked))
+    writable = (cwd, os.path.dirname(call.place.directory), *call.writes, *_of_person(call, asked))
     return mounts(asked, writable, (*shortest(call.reads), *carried))
 
 

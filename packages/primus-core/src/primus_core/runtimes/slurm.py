@@ -244,7 +244,15 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
     """The job script, and the command that submits it."""
     place = call.place
     log = f"--output={place.directory.replace('%', '%%')}/logs/slurm_%j.log"
-    own = ["--parsable", f"--job-name={_job_name(place)}", log, *_resilience(call)]
+    whole = os.path.join(call.facts.cwd, asked.told.get("output", place.directory))
+    if "\\" in os.path.dirname(whole):
+        raise RequestError(
+            f"Slurm cannot write a log below '{os.path.dirname(whole)}'",
+            why="in the path of a log, a backslash is a sign of its own",
+            fix="name a log elsewhere: -o /path/%j.log",
+        )
+    append = [] if "output" in asked.told else ["--open-mode=append"]  # a site may put any job back into the queue
+    own = ["--parsable", f"--job-name={_job_name(place)}", log, *append, *_resilience(call)]
     flags = [*asked.over(own), *asked.defaults]
     script = PlannedFile(SCRIPT, _script(call, moves="chdir" not in asked.told))
     argv = ("sbatch", *flags, *asked.flags.passed, f"{place.directory}/{SCRIPT}")
@@ -293,7 +301,7 @@ def _in_job(inner: Sequence[str], args: argparse.Namespace) -> tuple[str, ...]:
     if rest[0] != "replay":
         return (*front, *own, "--", *rest)
     end = 3 if "--force" in rest[2:3] else 2  # `replay RUN` names the runtimes behind it
-    return (*front, *rest[:end], *own)
+    return (*front, *rest[:end], *own, "--", *rest[end:])
 
 
 def _folders(asked: _Asked, facts: Facts) -> tuple[Step, ...]:

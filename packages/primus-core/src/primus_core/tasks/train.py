@@ -16,7 +16,7 @@ from primus_core.arguments import Parser
 from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError, MachineError, RequestError, suggestion
-from primus_core.plan import PlannedFile, RunPlace, Worker
+from primus_core.plan import PlannedFile, Requirement, RunPlace, Worker
 from primus_core.runs.rundir import earlier_files
 from primus_core.secrets import is_secret_setting
 
@@ -119,10 +119,12 @@ class _Planning:
 
     def _elsewhere(self, experiment: Experiment, framework: str) -> TaskPlan:
         """What is known where the backend is missing: it will be planned again where the run is."""
+        cache = os.path.join(self.call.facts.cwd, environment.cache(self.call.facts.environ))
         return TaskPlan(
             place=self.call.place(experiment.workspace, experiment.exp_name),
             worker=Worker(""),
             notes=(f"the backend {framework} is not installed here: the settings are checked inside",),
+            requires=(Requirement("folder", cache, "export PRIMUS_CACHE"),),
             framework=framework,
             folder=os.path.dirname(self.args.config) or ".",
             reads=self._reads(),

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -341,19 +342,22 @@ def test_clean_removes_containers_that_dead_runs_left_and_no_others(
     running = start("container", "--", "behave", "wait")
     attended = engine.containers()
     labels = {"primus.run": "x", "primus.host": os.uname().nodename, "primus.directory": "/gone"}
-    for name, own in (("stale", labels), ("elsewhere", {**labels, "primus.host": "another"}), ("foreign", {})):
+    # Their own names: a container whose name is on a command line anywhere here counts as attended.
+    stale, elsewhere, foreign = (f"{kind}-{uuid.uuid4().hex}" for kind in ("stale", "elsewhere", "foreign"))
+    for name, own in ((stale, labels), (elsewhere, {**labels, "primus.host": "another"}), (foreign, {})):
         words = [word for key, value in own.items() for word in ("--label", f"{key}={value}")]
         made = engine("run", "--detach", "--network", "host", "--init", "--name", name, *words, IMAGE, "sleep", "600")
         assert not made.returncode, made.stderr
     dry = primus("container", "--clean", "--dry-run", cwd=project)
-    assert dry.stdout.splitlines()[0].startswith("would remove stale ")
+    assert dry.stdout.startswith(f"would remove {stale} "), dry.stderr
     assert len(engine.containers()) == 4
     cleaned = primus("container", "--clean", cwd=project)
     assert (cleaned.returncode, len(cleaned.stdout.splitlines())) == (0, 1), cleaned.stderr
-    assert sorted(engine.containers()) == sorted([*attended, "elsewhere", "foreign"])
+    assert cleaned.stdout.startswith(f"removed {stale} ")
+    assert sorted(engine.containers()) == sorted([*attended, elsewhere, foreign])
     running.terminate()
     running.communicate(timeout=30)
-    engine.remove("elsewhere", "foreign")
+    engine.remove(elsewhere, foreign)
 
 
 @pytest.mark.torch

@@ -68,9 +68,9 @@ class Engine:
 
     def remove(self, *names: str) -> None:
         """Containers, without waiting for what runs in them."""
-        if names:
-            self("kill", *names)
-            self("rm", "--force", *names)
+        for name in names:  # not in one command: of which podman removes nothing, and is content, if one has gone
+            self("kill", name)
+            self("rm", "--force", name)
 
     def inspect(self, name: str) -> str:
         """All that the engine tells of a container to whoever may ask."""

@@ -15,7 +15,7 @@ from typing import cast
 from primus_core import environment, metadata, variables
 from primus_core.arguments import parse_segment
 from primus_core.config.system import apply_defaults
-from primus_core.contracts import Elsewhere, OuterCall, OuterRuntime
+from primus_core.contracts import Elsewhere, OuterCall, OuterPlan, OuterRuntime
 from primus_core.errors import RequestError
 from primus_core.host import UNREAD, HostRoot
 from primus_core.plan import SCHEMA, Plan, Variable
@@ -57,42 +57,50 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     facts = inner.facts
     if isinstance(runtime, Elsewhere):  # those were of a machine that nobody knows
         facts = facts._replace(host=host, environ=host.environ, hostname=host.hostname())
-    place = inner.plan.place
-    own = (
-        *options,
-        Variable(variables.RUN_DIR, place.directory, "primus", "where this run keeps its files"),
-        Variable(variables.RUN_ID, place.run_id, "primus", "names the run"),
+    own = (*options, *_joining(runtime, inner.plan, host))
+    words = _words(inner_request)
+    reads, writes, restarts = inner.reads, inner.writes, inner.plan.max_restarts
+    wrapped = runtime.wrap(OuterCall(args, facts, inner.plan.place, words, reads, writes, own, restarts))
+    result = _around(inner.plan, runtime.name, wrapped, own, words)
+    return Planned(result, facts, _switches(args, request, inner), inner.replay, writes=inner.writes, inner=inner)
+
+
+def _joining(runtime: OuterRuntime, inner: Plan, host: HostRoot) -> tuple[Variable, ...]:
+    """What makes the layers inside parts of this run."""
+    return (
+        Variable(variables.RUN_DIR, inner.place.directory, "primus", "where this run keeps its files"),
+        Variable(variables.RUN_ID, inner.place.run_id, "primus", "names the run"),
         Variable(variables.OUTER, runtime.name, "primus", "the layer that keeps metadata.json"),
         Variable(variables.CACHE, environment.cache(host.environ), "primus", "what can be made again, made once"),
         *_home(host),
         *_restarted(runtime),
     )
-    words = _words(inner_request)
-    reads, writes, restarts = inner.reads, inner.writes, inner.plan.max_restarts
-    wrapped = runtime.wrap(OuterCall(args, facts, place, words, reads, writes, own, restarts))
-    result = Plan(
+
+
+def _around(inner: Plan, runtime: str, wrapped: OuterPlan, own: Sequence[Variable], words: tuple[str, ...]) -> Plan:
+    """The outer layer's plan: what the run is, it has from the one inside."""
+    return Plan(
         schema=SCHEMA,
         primus_version=metadata.version_of("primus-core"),
         command=(),
-        runtime=runtime.name,
-        task=inner.plan.task,
-        place=place,
-        distributed=inner.plan.distributed,
+        runtime=runtime,
+        task=inner.task,
+        place=inner.place,
+        distributed=inner.distributed,
         environment=environment.resolve({}, low=(), forced=[v for v in own if v.name not in wrapped.told]),
         steps=wrapped.steps,
         files=wrapped.files,
         requires=wrapped.requires,
         notes=wrapped.notes,
-        grace_period_s=inner.plan.grace_period_s + _MARGIN_S,
-        python=inner.plan.python,
-        scope=inner.plan.scope,
-        framework=inner.plan.framework,
-        model=inner.plan.model,
-        parent=inner.plan.parent,
+        grace_period_s=inner.grace_period_s + _MARGIN_S,
+        python=inner.python,
+        scope=inner.scope,
+        framework=inner.framework,
+        model=inner.model,
+        parent=inner.parent,
         max_restarts=wrapped.max_restarts,
         inner=words,
     )
-    return Planned(result, facts, _switches(args, request, inner), inner.replay, writes=inner.writes, inner=inner)
 
 
 def _restarted(runtime: OuterRuntime) -> tuple[Variable, ...]:

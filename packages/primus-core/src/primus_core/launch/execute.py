@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,6 +23,7 @@ from primus_core.hooks.scripts import Malformed, Spoken
 from primus_core.launch import failure
 from primus_core.launch.attempts import Attempts
 from primus_core.launch.attendance import Attendance, Course
+from primus_core.launch.console import say
 from primus_core.launch.streams import Mask
 from primus_core.launch.supervise import Ended, Signals, Watch, supervise
 from primus_core.plan import Plan, Step
@@ -352,12 +352,7 @@ class _Run:
             self._say(text)
 
     def _say(self, text: str) -> None:
-        """Primus's own words go to stderr: stdout is the task's."""
-        try:
-            sys.stderr.write(text)
-            sys.stderr.flush()
-        except OSError:  # nobody reads any more; the run goes on
-            pass
+        say(text)
         if self.plan.log_file:
             _append(self.plan.log_file, text)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from primus_core.rank import FAILURES
 
-__all__ = ["OWN_SIGNALS", "Failure", "first_failure", "of_process", "report", "set_aside"]
+__all__ = ["OWN_SIGNALS", "Failure", "first_failure", "last_words", "of_process", "report", "set_aside"]
 
 # torchrun's table (torch.distributed.elastic.multiprocessing.errors.ChildFailedError), with exit codes by rank.
 _ROW = re.compile(r"host\s*:\s*(\S+)\s*\n\s*rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+)")
@@ -106,6 +106,17 @@ def first_failure(run_dir: str, launch_log: str, node_rank: int = 0) -> Failure 
     own = [failure for failure in signalled if failure.exit_code - 128 in OWN_SIGNALS]
     candidates = own or recorded or signalled
     return candidates[0] if candidates else None
+
+
+def last_words(log: str) -> str:
+    """The last line of the file `log` that speaks of an error, or the last one; empty: it says nothing."""
+    try:
+        with open(log, encoding="utf-8", errors="replace") as file:
+            lines = file.read().strip().splitlines() or [""]
+    except OSError:
+        return ""
+    errors = [line for line in lines if "error" in line.lower()]
+    return (errors or lines)[-1].removeprefix("primus: error: ")
 
 
 def report(

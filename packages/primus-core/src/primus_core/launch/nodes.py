@@ -154,7 +154,7 @@ class Nodes:
         while time.monotonic() < deadline and any(node.is_ending for node in self._nodes()):
             time.sleep(0.2)
 
-    def ordered(self) -> Verdict:
+    def by_scheduler(self) -> Verdict:
         """Why Slurm ended it, as far as Slurm says: nothing failed then."""
         said, state = self._said(), self._state(self._nodes())
         reasons = (*(_REASONS.get(word.strip()) for word in _CANCELLED.findall(said)), _STATES.get(state))
@@ -165,8 +165,8 @@ class Nodes:
         nodes, said = self._nodes(), self._said()
         if not nodes:
             return Verdict("")  # srun says why
-        if (ordered := self.ordered()).what:
-            return ordered
+        if (found := self.by_scheduler()).what:
+            return found
         names = dict.fromkeys(_LOST.findall(said))
         silent = [node for node in nodes if node.is_silent]
         if names or silent:

@@ -16,7 +16,9 @@ from primus_core.events import FILE, Events
 from primus_core.facts import Facts
 from primus_core.files import link_atomically, write_atomically
 from primus_core.launch.attendance import held
-from primus_core.launch.on_nodes import OnNodes, last_words, say, told_by
+from primus_core.launch.console import say
+from primus_core.launch.failure import last_words
+from primus_core.launch.job_step import JobStep, told_by
 from primus_core.launch.streams import Mask
 from primus_core.launch.supervise import Ended, Signals, Watch, supervise
 from primus_core.plan import Plan, Step
@@ -70,7 +72,7 @@ class _Outer:
         self.events = Events(
             f"{self.directory}/{FILE}", run=plan.place.run_id, node=plan.distributed.node_rank, host=facts.hostname
         )
-        self.on_nodes = OnNodes(plan, self.record, self.events, self.environ, log=self._log, watch=self._watch)
+        self.job_step = JobStep(plan, self.record, self.events, self.environ, log=self._log, watch=self._watch)
 
     def run(self) -> int:
         self.record.make()
@@ -86,7 +88,7 @@ class _Outer:
         self.events.emit("layer_started", layer=self.plan.runtime, **known)
         ended = self._steps()
         self.events.emit("layer_ended", layer=self.plan.runtime, exit_code=ended.exit_code)
-        if self.on_nodes.requeued:
+        if self.job_step.requeued:
             return ended.exit_code  # the run goes on when the job does
         return self._left_to_job(ended) if self.left else self._finish(ended)
 
@@ -110,7 +112,7 @@ class _Outer:
         ended = Ended(0)
         for step in self.plan.steps:
             if step.scheduler:
-                return self.on_nodes.run(step)
+                return self.job_step.run(step)
             with held(step.lock):
                 ended = supervise(step, self.environ, self._watch())
             if step.kind == "submit":
@@ -185,7 +187,7 @@ class _Outer:
         self.heard.append(line.decode("utf-8", "replace"))
 
     def _finish(self, ended: Ended) -> int:
-        code, verdict = ended.exit_code, self.on_nodes.verdict
+        code, verdict = ended.exit_code, self.job_step.verdict
         inside = self._inside()
         first = inside[0] if inside else {}
         known = {name: first[name] for name in _OF_NODES if name in first}

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from primus_core import scheduler
 from primus_core.events import Events
 from primus_core.launch.attempts import Attempts
+from primus_core.launch.console import say
+from primus_core.launch.failure import last_words
 from primus_core.launch.nodes import Nodes, Verdict, set_aside
 from primus_core.launch.supervise import Ended, Watch, supervise
 from primus_core.plan import Plan, Step
 from primus_core.runs.record import Record
 
-__all__ = ["OnNodes", "last_words", "say", "told_by"]
+__all__ = ["JobStep", "told_by"]
 
 _WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
 """With these a scheduler says that the job's time ends soon."""
 
 
-class OnNodes:
+class JobStep:
     """The attempts at such a step. `log`: what its program prints; `watch()`: how to stay with one."""
 
     def __init__(
@@ -78,9 +79,7 @@ class OnNodes:
 
     def _judge(self, ended: Ended, nodes: Nodes, attempts: Attempts) -> None:
         """Find out why an attempt ended, and record it."""
-        found = nodes.verdict() if ended.exit_code and not ended.signal else Verdict("")
-        if ended.signal:
-            found = nodes.ordered() if nodes.ordered().what else Verdict(told_by(ended.signal), by_others=True)
+        found = self._why(ended, nodes) if ended.exit_code or ended.signal else Verdict("")
         self.verdict = found
         self.left_out += [name for name in found.lost if name not in self.left_out]
         code = found.exit_code or ended.exit_code
@@ -90,6 +89,13 @@ class OnNodes:
         if found.what:
             which = f"attempt {len(attempts.made)} " if self.plan.max_restarts or len(attempts.made) > 1 else ""
             say(f"primus: {self.plan.runtime}: {which}ended: {_where(found)}{found.what}\n")
+
+    def _why(self, ended: Ended, nodes: Nodes) -> Verdict:
+        """Why it ended. A signal to Primus may have been the scheduler's, which knows what for."""
+        if not ended.signal:
+            return nodes.verdict()
+        by_scheduler = nodes.by_scheduler()
+        return by_scheduler if by_scheduler.what else Verdict(told_by(ended.signal), by_others=True)
 
     def _is_requeued(self, step: Step, ended: Ended, nodes: Nodes, attempts: Attempts) -> bool:
         """Whether the whole job begins again: the scheduler says so, or its time ends and it shall."""
@@ -121,26 +127,6 @@ def told_by(number: int) -> str:
     """What a signal to Primus means."""
     name = signal.Signals(number).name if number else ""
     return f"told by {name} that its time ends" if number in _WARNINGS else f"told to end by {name}"
-
-
-def last_words(log: str) -> str:
-    """The last line of a log that speaks of an error, or the last one."""
-    try:
-        with open(log, encoding="utf-8", errors="replace") as file:
-            lines = file.read().strip().splitlines() or [""]
-    except OSError:
-        return ""
-    errors = [line for line in lines if "error" in line.lower()]
-    return (errors or lines)[-1].removeprefix("primus: error: ")
-
-
-def say(text: str) -> None:
-    """To the console."""
-    try:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-    except OSError:  # nobody reads any more; the run goes on
-        pass
 
 
 def _where(verdict: Verdict) -> str:

@@ -153,7 +153,7 @@ def test_a_step_in_somebodys_allocation_is_stopped_and_the_allocation_stays(site
 
 def test_a_number_that_another_job_has_by_now_ends_nothing(site: Site) -> None:
     site.submit("-N1", LATER, "--", "ranks", "say")
-    other = site.cluster.run("sbatch", "--parsable", "--wrap=sleep 600").strip()
+    other = site.cluster.run("sbatch", "--parsable", "-o/dev/null", "--wrap=sleep 600").strip()
     path = site.directory / "metadata.json"
     path.write_text(json.dumps({**site.metadata(), "job_id": other}))
     assert site.shown()["status"] == "lost"

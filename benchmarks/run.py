@@ -1,4 +1,4 @@
-"""Ratios of Primus against named peers: `python benchmarks/run.py [--quick] [latency launch runs throughput]`."""
+"""Ratios of Primus against named peers: `python benchmarks/run.py [--quick] [SUITE ...]`."""
 
 from __future__ import annotations
 
@@ -8,23 +8,31 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that `benchmarks` is a package from anywhere
 
-from benchmarks import latency, launch, runs, throughput
+from benchmarks import latency, launch, megatron_run, runs, throughput
 from benchmarks.ratio import Row
+from primus_core.metadata import version_of
 
-SUITES = {"latency": latency.rows, "launch": launch.rows, "runs": runs.rows, "throughput": throughput.rows}
+SUITES = {
+    "latency": (latency.rows, "primus-core"),
+    "launch": (launch.rows, "primus-core"),
+    "runs": (runs.rows, "primus-core"),
+    "throughput": (throughput.rows, "primus-torchtitan"),
+    "megatron": (megatron_run.rows, "primus-megatron"),
+}
+"""Each with the package that it measures: their environments differ."""
 
 
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)} (default: all)")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)} (default: what is here)")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     args = parser.parse_args()
     if unknown := set(args.suites) - set(SUITES):
         parser.error(f"unknown: {', '.join(unknown)}")
     print("| what | against | ratio | from – to | goal | |\n|---|---|---|---|---|---|")
-    for name in args.suites or SUITES:
-        for row in SUITES[name](quick=args.quick):
+    for name in args.suites or [name for name, (_, package) in SUITES.items() if version_of(package)]:
+        for row in SUITES[name][0](quick=args.quick):
             print(_line(row), flush=True)
     return 0
 

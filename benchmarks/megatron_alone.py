@@ -1,0 +1,26 @@
+"""Megatron's own loop with the settings that Primus resolved: no worker and no metrics of ours.
+
+torchrun --nproc-per-node 1 benchmarks/megatron_alone.py RUN
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+
+def main(run: Path) -> None:
+    """What CPUs need to run Megatron at all and the functions that a script around it must bring, then its loop."""
+    from primus_megatron import patches
+    from primus_megatron.loop import pretrain
+    from primus_megatron.patches._patch import version_pair
+
+    patches.apply_all()
+    settings = json.loads((run / "config/backend_config.json").read_text(encoding="utf-8"))["settings"]
+    pretrain(version_pair(version("megatron-core")), settings)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

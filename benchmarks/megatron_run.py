@@ -42,14 +42,14 @@ def _measured(command: list[str | Path], cwd: Path, environ: Mapping[str, str]) 
 def _ours(folder: Path, iterations: int) -> tuple[float, int]:
     config = ROOT / "examples/megatron/quickstart-cpu.yaml"
     settings = [f"train_iters={iterations}", "save_interval=null", "eval_iters=0", f"workspace={folder}"]
-    command = [BIN / "primus", "direct", "--", "train", "pretrain", "--config", config, *settings]
+    command: list[str | Path] = [BIN / "primus", "direct", "--", "train", "pretrain", "--config", config, *settings]
     return _measured(command, folder, os.environ)
 
 
 def _theirs(run: Path) -> tuple[float, int]:
     plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
     environ = {**os.environ, **{v["name"]: v["value"] for v in plan["environment"] if v["origin"] == "megatron"}}
-    command = [BIN / "torchrun", "--nproc-per-node", "1", ROOT / "benchmarks/megatron_alone.py", run]
+    command: list[str | Path] = [BIN / "torchrun", "--nproc-per-node", "1", ROOT / "benchmarks/megatron_alone.py", run]
     return _measured(command, run, environ)
 
 

@@ -21,7 +21,8 @@ from primus_core.launch.keeper import descendants
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
 
-TOKEN = "hf_" + "a1B2c3D4" * 4
+TOKEN = f"hf_{uuid.uuid4().hex}"
+"""Its own: the command lines of the whole machine are searched for it, those of another such run among them."""
 
 
 def metadata(folder: Path) -> dict[str, object]:

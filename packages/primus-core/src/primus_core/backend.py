@@ -46,6 +46,11 @@ class BackendPlan:
     requires: tuple[Requirement, ...] = ()
     notes: tuple[str, ...] = ()
     metrics_rank: int = 0
+    layout: Mapping[str, int] = field(default_factory=dict)
+    """How ranks share the work, for people: `{"tensor": 2, "data": 4}`."""
+    tokens_per_step: int = 0
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What the framework does where nothing was said, by setting."""
 
 
 class Backend(Protocol):

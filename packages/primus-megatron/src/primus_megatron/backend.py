@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primus_core.backend import BackendCall, BackendPlan
 from primus_core.config.document import Document
@@ -18,6 +19,10 @@ from primus_megatron.own_settings import SETTINGS
 from primus_megatron.schema import Schema, schema_for
 from primus_megatron.settings import Settings
 from primus_megatron.text import apply_text, data_files, resolve_text
+from primus_megatron.vocabulary import choose_tokenizer, of_model
+
+if TYPE_CHECKING:
+    from primus_core.models.architecture import Model
 
 __all__ = ["MEGATRON", "Megatron"]
 
@@ -48,6 +53,13 @@ class Megatron:
         """Megatron has no files of its own form: its settings are words on a command line."""
         return None
 
+    def translate(self, model: Model) -> Mapping[str, Any]:
+        """Megatron's arguments for a model of the catalogue; see `Backend.translate`."""
+        from primus_megatron import translation  # pydantic, which a model written out does not need
+
+        schema, _ = schema_for(version_of("megatron-core"), sys.executable)
+        return translation.translate(model, schema.version, {*schema.options, *(own.name for own in SETTINGS)})
+
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and check the settings; see `Backend.resolve`."""
         schema, notes = schema_for(version_of("megatron-core"), call.facts.python)
@@ -66,7 +78,8 @@ class _Resolution:
         document = call.document
         rest = Document({k: v for k, v in document.data.items() if k not in ("model", "data")}, document.marks)
         self.text = resolve_text(document.section(("data",)), call)
-        self.settings = Settings(rest.over(document.section(("model",))), schema)
+        model = of_model(document.section(("model",)), rest, text=self.text is not None)
+        self.settings = Settings(rest.over(model), schema)
         self.device = "gpu" if call.facts.gpus and not is_hidden(call.facts.environ) else "cpu"
 
     def plan(self) -> BackendPlan:
@@ -126,10 +139,7 @@ class _Resolution:
                 why = "Megatron has no default for it"
                 raise settings.error(name, f"'{name}' is not set", why=why, fix="set it below `model:` or `overrides:`")
         settings.default("eval_interval", settings["train_iters"])  # Megatron divides by it, even without evaluation
-        if settings["tokenizer_type"] is None and settings["mock_data"]:
-            settings.default("tokenizer_type", "NullTokenizer")
-        if settings["vocab_size"] is None and settings["tokenizer_type"] == "NullTokenizer":
-            raise settings.error("vocab_size", "'vocab_size' is not set", why="the NullTokenizer has no vocabulary")
+        choose_tokenizer(settings)
 
     def translate(self) -> None:
         """Primus's own settings, as `own_settings` says what they become."""

@@ -119,6 +119,7 @@ class _Planning:
 
     def resolved(self) -> Resolved:
         from primus_core.config import experiment as experiments
+        from primus_core.models.translated import Translated
 
         experiment, module = self.experiment, self.module
         backend = self._backend(experiment.modules[module].framework, module)
@@ -129,6 +130,7 @@ class _Planning:
             environ=self.call.facts.environ,
             beside=self.folder,
             command_line=self.command_line,
+            models=Translated(backend, self.catalogue.system.model_files),
         )
         _refuse_secrets(settings.data, (), settings)
         place = self.call.place(experiment.workspace, experiment.exp_name)

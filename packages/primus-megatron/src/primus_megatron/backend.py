@@ -14,7 +14,7 @@ from primus_core.metadata import version_of
 from primus_core.plan import Requirement, Step, Variable, Worker
 from primus_megatron.continuation import CHECKPOINTS, continue_earlier
 from primus_megatron.device import cpu_variables, device_defaults, is_hidden
-from primus_megatron.layout import check_layout
+from primus_megatron.layout import Layout, check_layout
 from primus_megatron.own_settings import SETTINGS
 from primus_megatron.schema import Schema, schema_for
 from primus_megatron.settings import Settings
@@ -113,7 +113,15 @@ class _Resolution:
             requires=(*self.modules(), *self.files),
             notes=tuple(self.notes),
             metrics_rank=layout.metrics_rank,
+            layout=layout.sizes(),
+            tokens_per_step=self.sequences(layout) * settings["seq_length"],
+            defaults={name: option.default for name, option in settings.options.items()},
         )
+
+    def sequences(self, layout: Layout) -> int:
+        """In a step; Megatron's own number is one micro-batch for each data-parallel rank."""
+        total: int = self.settings["global_batch_size"] or self.settings["micro_batch_size"] * layout.data
+        return total
 
     def ranks(self) -> int | None:
         """How many there will be; None: that is not known yet."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,9 @@ class _Resolution:
             requires=self.requires(),
             notes=tuple(self.notes),
             metrics_rank=rank,
+            layout=asdict(layout),
+            tokens_per_step=self.global_batch(layout.data) * settings["training.seq_len"],
+            defaults={name: option.default for name, option in settings.options.items()},
         )
 
     def ranks(self) -> int | None:

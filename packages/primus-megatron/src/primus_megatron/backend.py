@@ -36,6 +36,7 @@ _ARCHITECTURE = (
     "multi_latent_attention", "mtp_num_layers",
 )  # fmt: skip
 """What makes a checkpoint another model's."""
+_SHARDED = ("use_torch_fsdp2", "use_megatron_fsdp")
 _TURBO = ("use_turbo_attention", "use_turbo_grouped_mlp")
 
 
@@ -189,9 +190,18 @@ class _Resolution:
         return [settings["tensor_model_parallel_size"], settings["pipeline_model_parallel_size"]]
 
     def environment(self) -> tuple[Variable, ...]:
-        why = "Megatron requires it for tensor and context parallelism: kernels keep the order of their launch"
-        order = Variable("CUDA_DEVICE_MAX_CONNECTIONS", "1", _ORIGIN, why)
+        order = Variable("CUDA_DEVICE_MAX_CONNECTIONS", *self.queues())
         return (order, *cpu_variables(self.call)) if self.device == "cpu" else (order,)
+
+    def queues(self) -> tuple[str, str, str]:
+        """How many a GPU has for kernels, who says so, and why."""
+        if any(self.settings[name] for name in _SHARDED):
+            return "8", _ORIGIN, "Megatron refuses 1 with sharded parameters: gathering them overlaps with kernels"
+        return (
+            "1",
+            _ORIGIN,
+            "Megatron requires it for tensor and context parallelism: kernels keep the order of their launch",
+        )
 
     def modules(self) -> list[Requirement]:
         """What must be installed when it runs. A dry run only lists it."""

@@ -114,7 +114,7 @@ class _Resolution:
             requires=(*self.modules(), *self.files),
             notes=tuple(self.notes),
             metrics_rank=layout.metrics_rank,
-            layout=layout.sizes(),
+            layout={**layout.sizes(), "expert": settings["expert_model_parallel_size"]},
             tokens_per_step=self.sequences(layout) * settings["seq_length"],
             defaults={name: option.default for name, option in settings.options.items()},
         )

@@ -152,7 +152,7 @@ def _rows(found: Resolved) -> _Rows:
         now = settings.get(bare, value)
         rows[name] = _Row(now, origin if now == value else f"Primus, from {origin}")
     more = {key for name in said for key in (name, name.removeprefix("model."))}
-    rows |= {name: _Row(value, "Primus") for name, value in settings.items() if name not in more}
+    rows |= {name: _Row(value, "Primus, for this machine and run") for name, value in settings.items() if name not in more}
     version = planned.config.get("framework_version", "")
     default = f"default of {framework} {version}".rstrip()
     rows |= {
@@ -195,7 +195,8 @@ def _plain(row: _Row | None) -> Any:
 
 
 def _table(rows: _Rows) -> str:
-    return "".join(f"{key:<40}  {_short(row.value):<24}  {row.origin}\n" for key, row in rows.items())
+    width = max(map(len, rows))
+    return "".join(f"{key:<{width}}  {_short(row.value):<24}  {row.origin}\n" for key, row in rows.items())
 
 
 def _short(value: Any) -> str:

@@ -87,7 +87,8 @@ class Template:
         """An experiment, whole but for what is a person's own."""
         module: dict[str, Any] = {"framework": self.backend, "model": self.model}
         module |= {"config": self.config} if self.config else {}
-        head = Document({"exp_name": f"{self.model}-pretrain", "modules": {MODULE: module}}, {(): self.where})
+        data = {"exp_name": f"{self.model}-pretrain", "modules": {MODULE: module}}
+        head = Document(data, {(): self.where, **{path: self.where for path, _ in leaves(data)}})
         return self.settings.below(("modules", MODULE, "overrides")).over(head)
 
 
@@ -116,7 +117,7 @@ def find(name: str, where: str = "") -> Template:
     backend, model, gpu = _parts(name, where)
     models = _files().get(backend)
     if models is None:
-        raise _unknown(f"the backend '{backend}'", backend, _files(), where)
+        raise _without(backend, where)
     meant = model if model in models else _meant(model)
     if meant not in models:
         raise _unknown(f"the model '{model}' with {backend}", model, models, where)
@@ -164,6 +165,18 @@ def _parts(name: str, where: str) -> tuple[str, str, str]:
         fix = f"write {files.TEMPLATE}BACKEND/MODEL/GPU; {_LIST}"
         raise ConfigError(f"'{name}' names no template", where=where, fix=fix)
     return parts[0], parts[1], parts[2]
+
+
+def _without(backend: str, where: str) -> ConfigError:
+    """The error for a backend that brings no templates, most often because it is not installed."""
+    from primus_core.host import HostRoot
+    from primus_core.plugins import Catalogue  # only an error needs it
+
+    catalogue = Catalogue.here(HostRoot())
+    if backend in catalogue.names("backends"):
+        return _unknown(f"the backend '{backend}'", backend, _files(), where)
+    missing = catalogue.missing("backends", backend)
+    return ConfigError(missing.what, where=where, why=missing.why, fix=missing.fix)
 
 
 def _unknown(what: str, name: str, choices: Iterable[str], where: str) -> ConfigError:

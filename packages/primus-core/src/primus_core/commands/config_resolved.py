@@ -30,6 +30,7 @@ _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 _RUN_DIR = "$PRIMUS_RUN_DIR"
 """Stands for the directory of a run that does not start."""
 _STAGE = "pretrain"
+_OURS = "Primus, for this machine and run"
 
 
 class _Row(NamedTuple):
@@ -152,7 +153,7 @@ def _rows(found: Resolved) -> _Rows:
         now = settings.get(bare, value)
         rows[name] = _Row(now, origin if now == value else f"Primus, from {origin}")
     more = {key for name in said for key in (name, name.removeprefix("model."))}
-    rows |= {name: _Row(value, "Primus, for this machine and run") for name, value in settings.items() if name not in more}
+    rows |= {name: _Row(value, _OURS) for name, value in settings.items() if name not in more}
     version = planned.config.get("framework_version", "")
     default = f"default of {framework} {version}".rstrip()
     rows |= {

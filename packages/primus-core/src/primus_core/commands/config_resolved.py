@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from primus_core import facts as machine
 from primus_core.config import files, templates
-from primus_core.config.document import Path, dotted
-from primus_core.config.templates import GPUS_PER_NODE, leaves
+from primus_core.config.document import Document, Path, at, dotted
+from primus_core.config.templates import GPUS_PER_NODE, Template, leaves
 from primus_core.contracts import TaskCall
 from primus_core.distributed import resolve as place_in_job
 from primus_core.errors import RequestError
@@ -30,6 +30,7 @@ _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 _RUN_DIR = "$PRIMUS_RUN_DIR"
 """Stands for the directory of a run that does not start."""
 _STAGE = "pretrain"
+_TOP = ("exp_name", "work_group", "user_name", "workspace")
 _OURS = "Primus, for this machine and run"
 
 
@@ -52,7 +53,7 @@ def show(args: argparse.Namespace) -> int:
         data: Any = {key: {"value": row.value, "origin": row.origin} for key, row in rows.items()}
         _write(_json(data) if args.json else _table(rows))
         return 0
-    data = without_secrets(files.read_extended(args.file, HostRoot().environ).data, "")
+    data = without_secrets(_written(args.file, HostRoot().environ)[0].data, "")
     _write(_json(data) if args.json else _yaml(data))
     return 0
 
@@ -105,6 +106,11 @@ def _resolved(path: str, args: argparse.Namespace) -> tuple[Resolved, Distribute
     return train.resolve(TaskCall((), words, facts, place, run)), place, _counted(place.nnodes, "node") + devices
 
 
+def _written(path: str, environ: Mapping[str, str]) -> tuple[Document, tuple[Template, ...]]:
+    """The experiment with what it extends, circles and missing files refused, and the templates among that."""
+    return files.read_extended(path, environ), templates.extended(path, environ)
+
+
 def _machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
     """Facts of the machine, and the model of its GPUs."""
     host = HostRoot()
@@ -115,8 +121,8 @@ def _machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
             raise RequestError("--gpu and --assume-host are two machines", fix="leave one of them out")
         host = capture.read(args.assume_host, host)
     facts = machine.read(host)
-    names = () if args.assume_host or args.gpu else templates.named(path, facts.environ)
-    template = templates.find(names[-1]) if names else None
+    found = () if args.assume_host or args.gpu else _written(path, facts.environ)[1]
+    template = found[-1] if found else None
     model = args.gpu or (template.gpu if template else "")
     nodes = args.nodes or (template.nodes if template else None)
     count = args.gpus_per_node or (GPUS_PER_NODE if model else None)
@@ -124,7 +130,8 @@ def _machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
     asked = {"NNODES": nodes, "GPUS_PER_NODE": count, "NODE_RANK": nodes and 0, "MASTER_ADDR": nodes and "localhost"}
     environ |= {name: str(value) for name, value in asked.items() if value is not None}
     gpus = _gpus(model, count or 0) if model else facts.gpus
-    return facts._replace(environ=environ, gpus=gpus), model or facts.gpu_model
+    facts = facts._replace(environ=environ, gpus=gpus)
+    return facts, facts.gpu_model
 
 
 def _gpus(name: str, count: int) -> tuple[Gpu, ...]:
@@ -166,14 +173,17 @@ def _rows(found: Resolved) -> _Rows:
 
 def _top(found: Resolved) -> _Rows:
     """What stands beside the module's settings."""
-    experiment, module = found.experiment, found.experiment.modules[found.module]
-    values: dict[Path, Any] = {
-        (name,): getattr(experiment, name) for name in ("exp_name", "work_group", "user_name", "workspace")
-    }
+    experiment, document = found.experiment, found.document
+    values: dict[Path, Any] = {(name,): getattr(experiment, name) for name in _TOP}
     values |= {("env", name): value for name, value in experiment.env.items()}
-    rows = {dotted(path): _Row(value, place_of(found.document.where(path))) for path, value in values.items() if value}
-    where = found.document.where(("modules", found.module, "framework"))
-    return {**rows, "framework": _Row(module.framework, place_of(where))}
+    values[("framework",)] = experiment.modules[found.module].framework
+    rows = {}
+    for path, value in values.items():
+        stands = ("modules", found.module, "framework") if path == ("framework",) else path
+        said = at(document.data, stands) is not None
+        if said or value:
+            rows[dotted(path)] = _Row(value, place_of(document.where(stands)) if said else "default", not said)
+    return rows
 
 
 def place_of(origin: str) -> str:

@@ -98,13 +98,13 @@ def _experiment(template: Template, path: str) -> str:
     lines = [
         *(f"# {line}".rstrip() for line in head),
         f"exp_name: {template.model}-pretrain",
-        "workspace: ./output",
+        "workspace: output",
         "",
         "modules:",
         f"  {MODULE}:",
         f"    framework: {template.backend}",
         *config,
-        f"    model: {template.model}",
+        f"    model: {template.model if template.written_out is None else _yaml(template.written_out)}",
         "",
         "    overrides:",
         *_settings(template.settings.data, "", template.derived),
@@ -138,4 +138,5 @@ def _settings(data: Mapping[str, Any], before: str, derived: Mapping[str, str]) 
 def _yaml(value: Any) -> str:
     import yaml
 
-    return yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("...\n").strip()
+    plain = dict(value) if isinstance(value, Mapping) else value
+    return yaml.safe_dump(plain, default_flow_style=True, width=10**6).removesuffix("...\n").strip()

@@ -22,7 +22,7 @@ from primus_core.config.document import Document, Path, at, dotted
 from primus_core.data_folders import Folder
 from primus_core.errors import ConfigError, suggestion
 
-__all__ = ["GPUS_PER_NODE", "MODULE", "Template", "document", "find", "folders", "known", "leaves", "named"]
+__all__ = ["GPUS_PER_NODE", "MODULE", "Template", "document", "extended", "find", "folders", "known", "leaves"]
 
 GPUS_PER_NODE = 8
 """Of every machine that templates are for."""
@@ -53,6 +53,8 @@ class _Recipe(_Part):
 
     config: str = ""
     """The framework preset that it stands on."""
+    model: dict[str, Any] | None = None
+    """The model, written out, where the backend knows none by the name of the file."""
     sources: dict[str, str] = Field(default_factory=dict)
     """What a name in `source` stands for; `{gpu}` is the GPU."""
     gpus: dict[str, _Part]
@@ -67,6 +69,8 @@ class Template:
     gpu: str
     nodes: int
     config: str
+    written_out: Mapping[str, Any] | None
+    """The model's settings, where the backend does not know it by name."""
     settings: Document
     source: str
     """Where its numbers are published; empty: nowhere."""
@@ -85,7 +89,8 @@ class Template:
 
     def document(self) -> Document:
         """An experiment, whole but for what is a person's own."""
-        module: dict[str, Any] = {"framework": self.backend, "model": self.model}
+        model = self.model if self.written_out is None else dict(self.written_out)
+        module: dict[str, Any] = {"framework": self.backend, "model": model}
         module |= {"config": self.config} if self.config else {}
         data = {"exp_name": f"{self.model}-pretrain", "modules": {MODULE: module}}
         head = Document(data, {(): self.where, **{path: self.where for path, _ in leaves(data)}})
@@ -141,13 +146,22 @@ def document(name: str, where: str = "") -> Document:
     return Document(stub, {(): where, ("modules", MODULE, "framework"): where})
 
 
-def named(path: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The templates that an experiment extends, the strongest last."""
+def extended(path: str, environ: Mapping[str, str]) -> tuple[Template, ...]:
+    """The templates that an experiment extends, the strongest last.
+
+    Raises:
+        ConfigError: one of them is not here.
+    """
     if path.startswith(files.TEMPLATE):
-        return (path,)
-    bases = files.bases(files.read(path, environ))
-    paths = (b if b.startswith(files.TEMPLATE) else os.path.join(os.path.dirname(path), b) for b in bases)
-    return tuple(name for below in paths for name in named(below, environ))
+        return (find(path),)
+    document = files.read(path, environ)
+    where, found = document.where(("extends",)), []
+    for base in files.bases(document):
+        if base.startswith(files.TEMPLATE):
+            found.append(find(base, where))
+        else:
+            found += extended(os.path.join(os.path.dirname(path), base), environ)
+    return tuple(found)
 
 
 def leaves(data: Mapping[str, Any], before: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -226,7 +240,8 @@ def _template(backend: str, model: str, gpu: str, recipe: _Recipe, document: Doc
     because = _because(recipe, part)
     source = "" if because and not part.source else _expanded(part.source or recipe.source, recipe, gpu)
     template = Template(
-        backend, model, gpu, part.nodes or recipe.nodes or 1, recipe.config, settings, source,
+        backend, model, gpu, part.nodes or recipe.nodes or 1, recipe.config, recipe.model, settings,
+        source=source,
         derived={**_reasons(recipe), **_reasons(part)}, because=because, origin=origin,
         where=document.where(("gpus", gpu)),
     )  # fmt: skip

@@ -17,11 +17,15 @@ class Folder(NamedTuple):
     path: str
     source: str
     """`acme-primus 2.1.0`."""
+    name: str = ""
+    """Of the entry point."""
 
 
 def installed(group: str) -> tuple[Folder, ...]:
     """The folders behind the entry points of `group`. A package is found, not imported."""
-    return tuple(Folder(_of(entry), f"{entry.package} {entry.version}") for entry in metadata.entry_points(group))
+    return tuple(
+        Folder(_of(entry), f"{entry.package} {entry.version}", entry.name) for entry in metadata.entry_points(group)
+    )
 
 
 def files(folder: Folder, what: str, suffixes: tuple[str, ...]) -> list[str]:

@@ -23,7 +23,7 @@ commands:
   stop              end a run that goes on
   replay            start a run again, as it was
   hooks             what runs around a launch: list
-  config            the options that primus.yaml files set: system
+  config            experiments and their templates: list, new, show, validate, diff; primus.yaml files: system
   models            facts, parameters and FLOPs of known models: list, show, check
   plugins           what is installed, and whether it loads
   completion        complete words in bash, zsh or fish

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primus_core.backend import BackendCall, BackendPlan
 from primus_core.config.document import Document
@@ -13,11 +14,15 @@ from primus_core.metadata import version_of
 from primus_core.plan import Requirement, Step, Variable, Worker
 from primus_megatron.continuation import CHECKPOINTS, continue_earlier
 from primus_megatron.device import cpu_variables, device_defaults, is_hidden
-from primus_megatron.layout import check_layout
+from primus_megatron.layout import Layout, check_layout
 from primus_megatron.own_settings import SETTINGS
 from primus_megatron.schema import Schema, schema_for
 from primus_megatron.settings import Settings
 from primus_megatron.text import apply_text, data_files, resolve_text
+from primus_megatron.vocabulary import choose_tokenizer, of_model
+
+if TYPE_CHECKING:
+    from primus_core.models.architecture import Model
 
 __all__ = ["MEGATRON", "Megatron"]
 
@@ -31,6 +36,7 @@ _ARCHITECTURE = (
     "multi_latent_attention", "mtp_num_layers",
 )  # fmt: skip
 """What makes a checkpoint another model's."""
+_SHARDED = ("use_torch_fsdp2", "use_megatron_fsdp")
 _TURBO = ("use_turbo_attention", "use_turbo_grouped_mlp")
 
 
@@ -47,6 +53,13 @@ class Megatron:
     def adopt(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Megatron has no files of its own form: its settings are words on a command line."""
         return None
+
+    def translate(self, model: Model) -> Mapping[str, Any]:
+        """Megatron's arguments for a model of the catalogue; see `Backend.translate`."""
+        from primus_megatron import translation  # pydantic, which a model written out does not need
+
+        schema, _ = schema_for(version_of("megatron-core"), sys.executable)
+        return translation.translate(model, schema.version, {*schema.options, *(own.name for own in SETTINGS)})
 
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and check the settings; see `Backend.resolve`."""
@@ -66,7 +79,8 @@ class _Resolution:
         document = call.document
         rest = Document({k: v for k, v in document.data.items() if k not in ("model", "data")}, document.marks)
         self.text = resolve_text(document.section(("data",)), call)
-        self.settings = Settings(rest.over(document.section(("model",))), schema)
+        model = of_model(document.section(("model",)), rest, text=self.text is not None)
+        self.settings = Settings(rest.over(model), schema)
         self.device = "gpu" if call.facts.gpus and not is_hidden(call.facts.environ) else "cpu"
 
     def plan(self) -> BackendPlan:
@@ -100,7 +114,15 @@ class _Resolution:
             requires=(*self.modules(), *self.files),
             notes=tuple(self.notes),
             metrics_rank=layout.metrics_rank,
+            layout={**layout.sizes(), "expert": settings["expert_model_parallel_size"]},
+            tokens_per_step=self.sequences(layout) * settings["seq_length"],
+            defaults={name: option.default for name, option in settings.options.items()},
         )
+
+    def sequences(self, layout: Layout) -> int:
+        """In a step; Megatron's own number is one micro-batch for each data-parallel rank."""
+        total: int = self.settings["global_batch_size"] or self.settings["micro_batch_size"] * layout.data
+        return total
 
     def ranks(self) -> int | None:
         """How many there will be; None: that is not known yet."""
@@ -126,10 +148,7 @@ class _Resolution:
                 why = "Megatron has no default for it"
                 raise settings.error(name, f"'{name}' is not set", why=why, fix="set it below `model:` or `overrides:`")
         settings.default("eval_interval", settings["train_iters"])  # Megatron divides by it, even without evaluation
-        if settings["tokenizer_type"] is None and settings["mock_data"]:
-            settings.default("tokenizer_type", "NullTokenizer")
-        if settings["vocab_size"] is None and settings["tokenizer_type"] == "NullTokenizer":
-            raise settings.error("vocab_size", "'vocab_size' is not set", why="the NullTokenizer has no vocabulary")
+        choose_tokenizer(settings)
 
     def translate(self) -> None:
         """Primus's own settings, as `own_settings` says what they become."""
@@ -171,9 +190,18 @@ class _Resolution:
         return [settings["tensor_model_parallel_size"], settings["pipeline_model_parallel_size"]]
 
     def environment(self) -> tuple[Variable, ...]:
-        why = "Megatron requires it for tensor and context parallelism: kernels keep the order of their launch"
-        order = Variable("CUDA_DEVICE_MAX_CONNECTIONS", "1", _ORIGIN, why)
+        order = Variable("CUDA_DEVICE_MAX_CONNECTIONS", *self.queues())
         return (order, *cpu_variables(self.call)) if self.device == "cpu" else (order,)
+
+    def queues(self) -> tuple[str, str, str]:
+        """How many a GPU has for kernels, who says so, and why."""
+        if any(self.settings[name] for name in _SHARDED):
+            return "8", _ORIGIN, "Megatron refuses 1 with sharded parameters: gathering them overlaps with kernels"
+        return (
+            "1",
+            _ORIGIN,
+            "Megatron requires it for tensor and context parallelism: kernels keep the order of their launch",
+        )
 
     def modules(self) -> list[Requirement]:
         """What must be installed when it runs. A dry run only lists it."""

@@ -33,6 +33,10 @@ class Layout:
         """All ranks."""
         return self.tensor * self.pipeline * self.context * self.data
 
+    def sizes(self) -> dict[str, int]:
+        """By name, for people."""
+        return {"tensor": self.tensor, "pipeline": self.pipeline, "context": self.context, "data": self.data}
+
     @property
     def metrics_rank(self) -> int:
         """The first rank of the last pipeline stage, which alone has the loss."""

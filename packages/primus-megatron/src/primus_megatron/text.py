@@ -13,6 +13,7 @@ from primus_core.errors import ConfigError
 from primus_core.plan import Requirement, Step
 from primus_megatron.own_settings import DATA, STDLIB
 from primus_megatron.settings import Settings, own_table
+from primus_megatron.vocabulary import use_null_tokenizer
 
 __all__ = ["Text", "apply_text", "data_files", "resolve_text"]
 
@@ -73,8 +74,7 @@ def apply_text(text: Text, settings: Settings, call: BackendCall) -> Step:
         ("test_data_path", "validation"),
     ):
         settings.set(name, [os.path.join(folder, part)])
-    settings.set("tokenizer_type", "NullTokenizer")
-    settings.set("vocab_size", text.vocab_size - 1)  # NullTokenizer adds the end of document
+    use_null_tokenizer(settings, text.vocab_size)
     argv = [call.facts.python, "-m", "primus_megatron.prepare_text", "--source", text.source]
     argv += ["--vocab-size", str(text.vocab_size), "--cache", text.cache, "--out", folder]
     argv += ["--document-chars", str(text.document_chars)] if text.document_chars else []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primus_core.backend import BackendCall, BackendPlan
 from primus_core.config.document import Document
@@ -19,6 +21,9 @@ from primus_torchtitan.schema import Schema, schema_for
 from primus_torchtitan.settings import Settings
 from primus_torchtitan.text import apply_text, resolve_text
 from primus_torchtitan.values import check_values
+
+if TYPE_CHECKING:
+    from primus_core.models.architecture import Model
 
 __all__ = ["TORCHTITAN", "TorchTitan"]
 
@@ -40,6 +45,13 @@ class TorchTitan:
     def adopt(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """An experiment made from a TorchTitan 0.2 TOML file."""
         return earlier_names.adopt(document)
+
+    def translate(self, model: Model) -> Mapping[str, Any]:
+        """The `model` section for a model of the catalogue; see `Backend.translate`."""
+        from primus_torchtitan import translation  # pydantic, which a model written out does not need
+
+        schema, _ = schema_for(version_of("torchtitan"), sys.executable)
+        return translation.translate(model, schema.families)
 
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and check the settings; see `Backend.resolve`."""
@@ -89,6 +101,9 @@ class _Resolution:
             requires=self.requires(),
             notes=tuple(self.notes),
             metrics_rank=rank,
+            layout=asdict(layout),
+            tokens_per_step=self.global_batch(layout.data) * settings["training.seq_len"],
+            defaults={name: option.default for name, option in settings.options.items()},
         )
 
     def ranks(self) -> int | None:

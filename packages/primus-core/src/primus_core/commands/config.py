@@ -1,106 +1,110 @@
-"""`primus config system`: what the layers of `primus.yaml` come to, and which file and line each value is from."""
+"""`primus config`: experiments and their templates, and where each setting comes from."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from typing import Any
+import argparse
+from collections.abc import Sequence
+from importlib import import_module
 
 from primus_core.arguments import Parser, parse_segment
-from primus_core.config import system as system_config
-from primus_core.config.system import Layer, Setting, SystemConfig
-from primus_core.host import HostRoot
-from primus_core.plugins import Catalogue
-from primus_core.request import config_of, global_words
-from primus_core.secrets import redact, secret_values, without_secrets
+from primus_core.request import global_words
 
 __all__ = ["parser", "run"]
 
 _EPILOG = """examples:
+  primus config list llama3 MI300X
+  primus config new llama3.1_8B --backend megatron --gpu MI300X -o exp.yaml
+  primus config show exp.yaml --resolved
+  primus config validate exp.yaml
+  primus config diff exp.yaml template:megatron/llama3.1_8B/MI300X
+  primus config system"""
+_LIST_EPILOG = """examples:
+  primus config list
+  primus config list megatron qwen
+  primus config list MI355X --json"""
+_NEW_EPILOG = """examples:
+  primus config new llama3.1_8B --backend megatron --gpu MI300X
+  primus config new qwen3_8B --backend torchtitan --gpu MI355X -o exp.yaml"""
+_SHOW_EPILOG = """examples:
+  primus config show exp.yaml
+  primus config show exp.yaml --resolved
+  primus config show template:megatron/llama3.1_8B/MI300X --resolved --json"""
+_VALIDATE_EPILOG = """examples:
+  primus config validate exp.yaml
+  primus config validate exp.yaml --gpu MI300X --nodes 8
+  primus config validate exp.yaml --assume-host node.tar.gz"""
+_DIFF_EPILOG = """examples:
+  primus config diff exp.yaml other.yaml
+  primus config diff template:megatron/llama3.1_8B/MI300X template:megatron/llama3.1_8B/MI355X --json"""
+_SYSTEM_EPILOG = """examples:
   primus config system
   primus config system --config cluster.yaml --json"""
+_EXPERIMENT = "an experiment, YAML or TOML, or template:BACKEND/MODEL/GPU"
 
 
 def parser() -> Parser:
-    """The command's parser."""
-    parser = Parser(prog="primus config", epilog=_EPILOG, description="Show where settings come from.")
-    below = parser.add_subparsers(dest="what", required=True, metavar="{system}")
-    system = below.add_parser(
-        "system", epilog=_EPILOG, description="Show the system config, and which file and line each value is from."
-    )
-    system.add_argument("--config", metavar="FILE", default="", help="a further layer, which wins over the others")
-    system.add_argument("--json", action="store_true", help="as JSON")
-    return parser
+    """The command's parser, with what may be named for completion."""
+    from primus_core.config import templates
+
+    whole, known = _parser(), templates.known()
+    actions = whole.subcommands()
+    actions["new"].first_words = tuple(dict.fromkeys(template.model for template in known))
+    for option, names in (("--backend", {t.backend for t in known}), ("--gpu", {t.gpu for t in known})):
+        next(action for action in actions["new"].actions() if option in action.option_strings).choices = sorted(names)
+    for action in ("show", "validate", "diff"):
+        actions[action].first_words = tuple(template.name for template in known)
+    return whole
 
 
 def run(words: Sequence[str]) -> int:
-    """Show the merged settings; everything that a launch would refuse in them is refused here."""
-    args = parse_segment(parser(), global_words(words)[1])
-    host = HostRoot()
-    config = system_config.load(host, args.config or config_of(words))
-    _check_options(config)
-    text = _as_json(config) if args.json else _as_text(config)
-    sys.stdout.write(redact(text, secret_values(host.environ)))
-    return 0
+    """Do what the words ask for."""
+    args = parse_segment(_parser(), global_words(words)[1])
+    if args.action == "system":
+        from primus_core.commands import config_system
+
+        return config_system.run(args, words)
+    module = {"list": "config_templates", "new": "config_templates"}.get(args.action, "config_resolved")
+    return int(getattr(import_module(f"primus_core.commands.{module}"), args.action)(args))
 
 
-def _check_options(config: SystemConfig) -> None:
-    """Each runtime's section against its options; a launch checks only the one that it uses."""
-    from primus_core.planner import runtime_parser
-
-    catalogue = Catalogue(config)
-    for name in catalogue.names("runtimes"):
-        section = config.section(name)
-        if section.data:
-            system_config.apply_defaults(runtime_parser(catalogue.runtime(name)), section)
-
-
-def _as_json(config: SystemConfig) -> str:
-    layers = [{"name": la.name, "path": la.path, "exists": la.document is not None} for la in _layers(config)]
-    settings = [_plain(setting) for setting in _settings(config)]
-    return json.dumps({"layers": layers, "settings": settings}, indent=1) + "\n"
-
-
-def _plain(setting: Setting) -> dict[str, Any]:
-    overrode = [{"value": value, "origin": origin} for value, origin in setting.overrode]
-    return {"key": setting.key, "value": setting.value, "origin": setting.origin, "overrode": overrode}
-
-
-def _as_text(config: SystemConfig) -> str:
-    lines = ["layers, a later one wins:"]
-    lines += [f"  {layer.name:<16}{_state(layer)}" for layer in _layers(config)]
-    lines += ["", f"{'key':<28}{'value':<26}  from"]
-    for setting in _settings(config):
-        lines.append(f"{setting.key:<26}  {_short(setting.value):<26}  {_place(setting.origin)}")
-        lines += [f"{'':<28}  over {_short(value)} ({_place(origin)})" for value, origin in setting.overrode]
-    return "\n".join(lines) + "\n"
+def _parser() -> Parser:
+    parser = Parser(prog="primus config", epilog=_EPILOG, description="Experiments, templates, and the system config.")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="templates: all, or those that have all the words", epilog=_LIST_EPILOG)
+    listing.add_argument("words", nargs="*", metavar="WORD", help="part of a model, backend, GPU or package")
+    new = actions.add_parser("new", help="write an experiment to edit, from a template", epilog=_NEW_EPILOG)
+    new.add_argument("model", metavar="MODEL", help="a model of `primus config list`")
+    new.add_argument("--backend", metavar="BACKEND", required=True, help="the framework that trains it")
+    new.add_argument("--gpu", metavar="GPU", required=True, help="the GPUs that train it")
+    new.add_argument("-o", "--output", metavar="FILE", default="", help="write it there (default: to stdout)")
+    show = actions.add_parser("show", help="an experiment, with what it extends", epilog=_SHOW_EPILOG)
+    show.add_argument("file", metavar="FILE", help=_EXPERIMENT)
+    show.add_argument("--resolved", action="store_true", help="every setting as a launch has it, and where it is from")
+    validate = actions.add_parser("validate", help="check all that a launch checks", epilog=_VALIDATE_EPILOG)
+    validate.add_argument("file", metavar="FILE", help=_EXPERIMENT)
+    diff = actions.add_parser("diff", help="what differs between two, resolved", epilog=_DIFF_EPILOG)
+    diff.add_argument("first", metavar="A", help=_EXPERIMENT)
+    diff.add_argument("second", metavar="B", help=_EXPERIMENT)
+    system = actions.add_parser("system", help="what primus.yaml files set, and which line does", epilog=_SYSTEM_EPILOG)
+    system.add_argument("--config", metavar="FILE", default="", help="a further layer, which wins over the others")
+    for action in (show, validate, diff):
+        _add_machine(action)
+    for action in (listing, show, diff, system):
+        action.add_argument("--json", action="store_true", help="as JSON")
+    return parser
 
 
-def _settings(config: SystemConfig) -> Iterator[Setting]:
-    """The settings, safe to show: `env: [HF_TOKEN=...]` may hold a secret, and so may a flag that is passed on."""
-    for setting in config.settings():
-        name = setting.key.rpartition(".")[2]
-        overrode = tuple((without_secrets(value, name), origin) for value, origin in setting.overrode)
-        yield setting._replace(value=without_secrets(setting.value, name), overrode=overrode)
+def _add_machine(parser: Parser) -> None:
+    group = parser.add_argument_group(
+        "the machine", "for which the settings are resolved (default: that of the template; without one, this)"
+    )
+    group.add_argument("--assume-host", metavar="FILE", default="", help="the machine of `primus env capture`")
+    group.add_argument("--gpu", metavar="MODEL", default="", help="machines with GPUs of this model")
+    group.add_argument("--gpus-per-node", type=_count, metavar="N", help="so many in each (default: 8)")
+    group.add_argument("--nodes", type=_count, metavar="N", help="so many machines (default: 1)")
 
 
-def _layers(config: SystemConfig) -> list[Layer]:
-    return [config.packaged, *config.layers]
-
-
-def _state(layer: Layer) -> str:
-    if not layer.path:
-        return "(HOME is not set)"
-    return layer.path if layer.document else f"{layer.path} (there is none)"
-
-
-def _short(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _place(origin: str) -> str:
-    """A place below the folder where the person stands, from there."""
-    here = os.path.join(os.getcwd(), "")
-    return origin.removeprefix(here)
+def _count(text: str) -> int:
+    if not (text.isdecimal() and text.isascii() and len(text) < 7 and int(text)):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to 999999")
+    return int(text)

@@ -13,7 +13,10 @@ from primus_core.config.document import Document, Path, at
 from primus_core.config.interpolation import interpolate
 from primus_core.errors import ConfigError
 
-__all__ = ["parse_value", "read", "read_extended"]
+__all__ = ["TEMPLATE", "bases", "parse_value", "read", "read_extended"]
+
+TEMPLATE = "template:"
+"""What the name of a template begins with, where else a path stands."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the C parser where it is built
@@ -225,31 +228,58 @@ def read(path: str, environ: Environ) -> Document:
     return reader(text, path, environ)
 
 
+def bases(document: Document) -> list[str]:
+    """What `extends:` names.
+
+    Raises:
+        ConfigError: it is neither text nor a list of texts.
+    """
+    named = document.data.get("extends", [])
+    found = named if isinstance(named, list) else [named]
+    if not all(isinstance(base, str) for base in found):
+        where = document.where(("extends",))
+        raise ConfigError("`extends` takes a path or a list of paths", where=where, fix="extends: ./base.yaml")
+    return found
+
+
 def read_extended(path: str, environ: Environ, chain: tuple[str, ...] = ()) -> Document:
     """`read`, merged over the files that its `extends:` names (paths relative to it; a later one wins).
+
+    A `template:BACKEND/MODEL/GPU` may stand wherever a path does.
 
     Raises:
         ConfigError: as `read`, or the files extend one another in a circle.
     """
+    if path.startswith(TEMPLATE):
+        return _template(path)
     chain = (*chain, os.path.realpath(path))
     document = read(path, environ)
-    bases = document.data.pop("extends", [])
-    bases = bases if isinstance(bases, list) else [bases]
     where = document.where(("extends",))
-    if not all(isinstance(base, str) for base in bases):
-        raise ConfigError("`extends` takes a path or a list of paths", where=where, fix="extends: ./base.yaml")
     result = Document({}, {})
-    for base in bases:
-        target = os.path.join(os.path.dirname(path), base)
-        if not os.path.isfile(target):
-            raise ConfigError(
-                f"extends '{base}', which is no file",
-                where=where,
-                why=f"looked for {target}",
-                fix="check the path: it is relative to this file",
-            )
-        if (real := os.path.realpath(target)) in chain:
-            circle = " → ".join(os.path.basename(p) for p in (*chain[chain.index(real) :], real))
-            raise ConfigError("the files extend one another in a circle", where=where, why=circle, fix="cut this one")
-        result = read_extended(target, environ, chain).over(result)
+    for base in bases(document):
+        result = _base(base, path, where, environ, chain).over(result)
+    document.data.pop("extends", None)
     return document.over(result)
+
+
+def _base(base: str, path: str, where: str, environ: Environ, chain: tuple[str, ...]) -> Document:
+    if base.startswith(TEMPLATE):
+        return _template(base, where)
+    target = os.path.join(os.path.dirname(path), base)
+    if not os.path.isfile(target):
+        raise ConfigError(
+            f"extends '{base}', which is no file",
+            where=where,
+            why=f"looked for {target}",
+            fix="check the path: it is relative to this file",
+        )
+    if (real := os.path.realpath(target)) in chain:
+        circle = " → ".join(os.path.basename(p) for p in (*chain[chain.index(real) :], real))
+        raise ConfigError("the files extend one another in a circle", where=where, why=circle, fix="cut this one")
+    return read_extended(target, environ, chain)
+
+
+def _template(name: str, where: str = "") -> Document:
+    from primus_core.config import templates  # pydantic, and a search for folders: only where one is named
+
+    return templates.document(name, where)

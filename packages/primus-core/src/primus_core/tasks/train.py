@@ -9,7 +9,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primus_core import environment
 from primus_core.arguments import Parser
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from primus_core.config.document import Document, Path
     from primus_core.config.experiment import Experiment
 
-__all__ = ["TRAIN"]
+__all__ = ["TRAIN", "Resolved", "resolve"]
 
 BACKEND_CONFIG = "config/backend_config.json"
 _TOP_LEVEL = ("exp_name", "workspace", "work_group", "user_name")
@@ -61,15 +61,44 @@ class Train:
         return _Planning(call).plan()
 
 
+class Resolved(NamedTuple):
+    """An experiment as a launch would have it."""
+
+    document: Document
+    experiment: Experiment
+    module: str
+    settings: Document
+    """Of the module, merged, with their places."""
+    planned: BackendPlan
+    task: TaskPlan
+
+
+def resolve(call: TaskCall) -> Resolved:
+    """The experiment that `call` names, with what its backend makes of it; for those who want more than the plan.
+
+    Raises:
+        RequestError: something in it is wrong, or its backend is not installed.
+    """
+    return _Planning(call).resolved()
+
+
 class _Planning:
     def __init__(self, call: TaskCall) -> None:
-        from primus_core.config import files, overrides  # YAML and pydantic load for this task only
+        from primus_core.config import experiment as experiments  # YAML and pydantic load for this task only
+        from primus_core.config import files, overrides
+        from primus_core.plugins import Catalogue
 
         self.call, self.args = call, call.args
+        named = self.args.config.startswith(files.TEMPLATE)
+        self.folder = "." if named else os.path.dirname(self.args.config) or "."
         environ = call.facts.environ
         self.command_line = overrides.parse(self.args.overrides, environ)
         self.document = files.read_extended(self.args.config, environ)
         self._shorten_command_line()
+        self.catalogue = Catalogue.here(call.facts.host)
+        self._adopt()
+        self.experiment = experiments.parse(self.document)
+        self.module = experiments.select(self.experiment, self.args.stage, self.document)
 
     def _shorten_command_line(self) -> None:
         """`modules.pre_trainer.overrides.training.steps=1` and `exp_name=x` mean what they say, too."""
@@ -83,24 +112,25 @@ class _Planning:
         )
 
     def plan(self) -> TaskPlan:
-        from primus_core.config import experiment as experiments
-        from primus_core.plugins import Catalogue
-
-        self.catalogue = Catalogue.here(self.call.facts.host)
-        self._adopt()
-        experiment = experiments.parse(self.document)
-        module = experiments.select(experiment, self.args.stage, self.document)
-        framework = experiment.modules[module].framework
+        framework = self.experiment.modules[self.module].framework
         if self.call.elsewhere and framework not in self.catalogue.names("backends"):
-            return self._elsewhere(experiment, framework)
-        backend = self._backend(framework, module)
+            return self._elsewhere(self.experiment, framework)
+        return self.resolved().task
+
+    def resolved(self) -> Resolved:
+        from primus_core.config import experiment as experiments
+        from primus_core.models.translated import Translated
+
+        experiment, module = self.experiment, self.module
+        backend = self._backend(experiment.modules[module].framework, module)
         settings = experiments.merged(
             self.document,
             module,
             folder=backend.presets(),
             environ=self.call.facts.environ,
-            beside=os.path.dirname(self.args.config) or ".",
+            beside=self.folder,
             command_line=self.command_line,
+            models=Translated(backend, self.catalogue.system.model_files),
         )
         _refuse_secrets(settings.data, (), settings)
         place = self.call.place(experiment.workspace, experiment.exp_name)
@@ -115,7 +145,8 @@ class _Planning:
                 previous=lambda pattern: earlier_files(place, pattern),
             )
         )
-        return self._task_plan(experiment, module, settings, place, planned)
+        task = self._task_plan(experiment, module, settings, place, planned)
+        return Resolved(self.document, experiment, module, settings, planned, task)
 
     def _elsewhere(self, experiment: Experiment, framework: str) -> TaskPlan:
         """What is known where the backend is missing: it will be planned again where the run is."""
@@ -126,13 +157,17 @@ class _Planning:
             notes=(f"the backend {framework} is not installed here: the settings are checked inside",),
             requires=(Requirement("folder", cache, "export PRIMUS_CACHE"),),
             framework=framework,
-            folder=os.path.dirname(self.args.config) or ".",
+            folder=self.folder,
             reads=self._reads(),
         )
 
     def _reads(self) -> tuple[str, ...]:
-        """The experiment and what it extends."""
-        return tuple(dict.fromkeys(place.rpartition(":")[0] for place in self.document.marks.values() if ":" in place))
+        """The experiment and the files that it extends. Templates are there wherever their package is."""
+        from primus_core.data_folders import installed
+
+        inside = tuple(os.path.join(folder.path, "") for folder in installed("primus.recipes"))
+        named = (place.rpartition(":")[0] for place in self.document.marks.values() if ":" in place)
+        return tuple(dict.fromkeys(path for path in named if not path.startswith(inside)))
 
     def _adopt(self) -> None:
         """A file in a framework's own form becomes an experiment, if an installed backend knows that form."""
@@ -184,7 +219,7 @@ class _Planning:
             metrics_rank=planned.metrics_rank,
             framework=experiment.modules[module].framework,
             model=_label(experiment.modules[module].model, settings.data.get("model")),
-            folder=os.path.dirname(self.args.config) or ".",
+            folder=self.folder,
             reads=self._reads(),
         )
 

@@ -19,15 +19,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.config import files
 from primus_core.config.document import Document, Path
-from primus_core.errors import ConfigError
+from primus_core.errors import ConfigError, RequestError
 from primus_core.facts import Facts, Gpu
 from primus_core.host import HostRoot
 from primus_core.plan import Distributed, RunPlace
+
+if TYPE_CHECKING:
+    from primus_core.models.architecture import Model
 
 __all__ = ["BackendConformance", "document_of", "facts_of", "resolve"]
 
@@ -97,6 +100,13 @@ def _refusal(backend: Backend, settings: Mapping[str, Any]) -> ConfigError | Non
     return None
 
 
+def _translation(backend: Backend, model: Model) -> tuple[Mapping[str, Any], RequestError | None]:
+    try:
+        return backend.translate(model), None
+    except RequestError as error:
+        return {}, error
+
+
 class BackendConformance:
     """Promises of every backend. Subclass it, and set what stands below."""
 
@@ -137,6 +147,19 @@ class BackendConformance:
         assert error, f"'{wrong}' was accepted"
         assert "exp.yaml:" in error.where, "the error must name the file and line"
         assert meant in f"{error.why} {error.fix}"
+
+    def test_a_model_of_the_catalogue_is_taken_or_refused_by_its_name(self) -> None:
+        """A backend that knows the catalogue has every setting that it translates a model to."""
+        from primus_core.models import catalogue
+
+        for model in catalogue.load().values() if hasattr(self.backend, "translate") else ():
+            settings, error = _translation(self.backend, model)
+            if error:
+                assert model.name in error.what, "the error must name the model"
+                assert error.why, "the error must name what the framework lacks"
+            else:
+                json.dumps(settings)
+                resolve(self.backend, {**self.settings, "model": settings})
 
     def test_a_file_of_another_form_is_not_adopted(self) -> None:
         """`adopt` says None to what is not the framework's own."""

@@ -1,0 +1,232 @@
+"""`primus config show`, `validate` and `diff`: an experiment as a launch on some machine has it, and whence."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from primus_core import facts as machine
+from primus_core.config import files, templates
+from primus_core.config.document import Document, Path, at, dotted
+from primus_core.config.templates import GPUS_PER_NODE, Template, leaves
+from primus_core.contracts import TaskCall
+from primus_core.distributed import resolve as place_in_job
+from primus_core.errors import RequestError
+from primus_core.facts import Facts, Gpu
+from primus_core.host import HostRoot
+from primus_core.machine.devices import memory_of
+from primus_core.plan import Distributed, RunPlace
+from primus_core.secrets import redact, secret_values, without_secrets
+from primus_core.tasks import train
+from primus_core.tasks.train import Resolved
+
+__all__ = ["diff", "show", "validate"]
+
+_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_RUN_DIR = "$PRIMUS_RUN_DIR"
+"""Stands for the directory of a run that does not start."""
+_STAGE = "pretrain"
+_TOP = ("exp_name", "work_group", "user_name", "workspace")
+_OURS = "Primus, for this machine and run"
+
+
+class _Row(NamedTuple):
+    """A setting: its value, and the place that it is from."""
+
+    value: Any
+    origin: str
+    default: bool = False
+    """Nobody said anything."""
+
+
+_Rows = dict[str, _Row]
+
+
+def show(args: argparse.Namespace) -> int:
+    """The experiment as it is written, with what it extends; or `--resolved`."""
+    if args.resolved:
+        rows = _rows(_resolved(args.file, args)[0])
+        data: Any = {key: {"value": row.value, "origin": row.origin} for key, row in rows.items()}
+        _write(_json(data) if args.json else _table(rows))
+        return 0
+    data = without_secrets(_written(args.file, HostRoot().environ)[0].data, "")
+    _write(_json(data) if args.json else _yaml(data))
+    return 0
+
+
+def validate(args: argparse.Namespace) -> int:
+    """One line on what it would be; what is wrong is an error."""
+    found, place, on = _resolved(args.file, args)
+    planned = found.planned
+    layout = ", ".join(f"{name} {size}" for name, size in planned.layout.items() if size > 1 or name == "data")
+    tokens = f"{planned.tokens_per_step:,} tokens per step" if planned.tokens_per_step else ""
+    ranks = "number of ranks not known" if place.tentative else _counted(place.world_size, "rank")
+    parts = filter(None, (found.experiment.modules[found.module].framework, f"{ranks} ({on})", layout, tokens))
+    _write(f"{args.file} is valid: {'; '.join(parts)}\n")
+    return 0
+
+
+def diff(args: argparse.Namespace) -> int:
+    """What is not equal, with the places of both."""
+    first, second = (_rows(_resolved(path, args)[0]) for path in (args.first, args.second))
+    differing = {
+        key: (first.get(key), second.get(key))
+        for key in (*first, *(key for key in second if key not in first))
+        if _differ(first.get(key), second.get(key))
+    }
+    if args.json:
+        _write(_json({key: {"first": _plain(a), "second": _plain(b)} for key, (a, b) in differing.items()}))
+        return 0
+    texts = [f"{key}\n  {_said(a)}\n  {_said(b)}\n" for key, (a, b) in differing.items()]
+    _write("".join(texts) or "no setting differs\n")
+    return 0
+
+
+def _differ(first: _Row | None, second: _Row | None) -> bool:
+    """Settings that only one framework has do not count where nobody set them."""
+    if first and second:
+        return bool(first.value != second.value)
+    return not (first or second or _Row(None, "")).default
+
+
+def _resolved(path: str, args: argparse.Namespace) -> tuple[Resolved, Distributed, str]:
+    """The experiment in `path` on the machine that is asked for, its ranks, and that machine in words."""
+    facts, on = _machine(path, args)
+    place = place_in_job(facts, facts.environ)[0]
+    words = argparse.Namespace(config=path, overrides=[], stage=_STAGE)
+
+    def run(_: str, exp_name: str) -> RunPlace:
+        return RunPlace(exp_name, _RUN_DIR, "")
+
+    devices = f" with {place.gpus_per_node} {on} each" if on else ""
+    return train.resolve(TaskCall((), words, facts, place, run)), place, _counted(place.nnodes, "node") + devices
+
+
+def _written(path: str, environ: Mapping[str, str]) -> tuple[Document, tuple[Template, ...]]:
+    """The experiment with what it extends, circles and missing files refused, and the templates among that."""
+    return files.read_extended(path, environ), templates.extended(path, environ)
+
+
+def _machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
+    """Facts of the machine, and the model of its GPUs."""
+    host = HostRoot()
+    if args.assume_host:
+        from primus_core.machine import capture
+
+        if args.gpu:
+            raise RequestError("--gpu and --assume-host are two machines", fix="leave one of them out")
+        host = capture.read(args.assume_host, host)
+    facts = machine.read(host)
+    found = () if args.assume_host or args.gpu else _written(path, facts.environ)[1]
+    template = found[-1] if found else None
+    model = args.gpu or (template.gpu if template else "")
+    nodes = args.nodes or (template.nodes if template else None)
+    count = args.gpus_per_node or (GPUS_PER_NODE if model else None)
+    environ = {name: value for name, value in facts.environ.items() if not (model and name in _HIDING)}
+    asked = {"NNODES": nodes, "GPUS_PER_NODE": count, "NODE_RANK": nodes and 0, "MASTER_ADDR": nodes and "localhost"}
+    environ |= {name: str(value) for name, value in asked.items() if value is not None}
+    gpus = _gpus(model, count or 0) if model else facts.gpus
+    facts = facts._replace(environ=environ, gpus=gpus)
+    return facts, facts.gpu_model
+
+
+def _gpus(name: str, count: int) -> tuple[Gpu, ...]:
+    from primus_core import gpus
+    from primus_core.errors import suggestion
+
+    model = gpus.by_name(name)
+    if not model:
+        known = [one.name for one in gpus.load()]
+        near = suggestion(name, known) or "or capture the machine: primus env capture"
+        raise RequestError(f"no GPU is called '{name}'", why=f"known: {', '.join(known)}", fix=near)
+    one = Gpu(model.vendor, "", model.pci_devices[0], model=model.name, architecture=model.architecture,
+              memory_bytes=memory_of(model))  # fmt: skip
+    return tuple(one._replace(pci_address=f"0000:{index:02x}:00.0", gpu=index) for index in range(count))
+
+
+def _rows(found: Resolved) -> _Rows:
+    """Every setting: what was said, what Primus sets, and what the framework does by itself."""
+    planned, framework = found.planned, found.experiment.modules[found.module].framework
+    rows = _top(found)
+    said = {dotted(path): (path, value) for path, value in leaves(found.settings.data)}
+    settings: Mapping[str, Any] = planned.config.get("settings") or {}
+    for name, (path, value) in said.items():
+        origin = place_of(found.settings.where(path))
+        bare = name.removeprefix("model.")
+        now = settings.get(bare, value)
+        rows[name] = _Row(now, origin if now == value else f"Primus, from {origin}")
+    more = {key for name in said for key in (name, name.removeprefix("model."))}
+    rows |= {name: _Row(value, _OURS) for name, value in settings.items() if name not in more}
+    version = planned.config.get("framework_version", "")
+    default = f"default of {framework} {version}".rstrip()
+    rows |= {
+        name: _Row(value, default, default=True)
+        for name, value in sorted(planned.defaults.items())
+        if name not in more and name not in rows
+    }
+    return {key: row._replace(value=without_secrets(row.value, key)) for key, row in rows.items()}
+
+
+def _top(found: Resolved) -> _Rows:
+    """What stands beside the module's settings."""
+    experiment, document = found.experiment, found.document
+    values: dict[Path, Any] = {(name,): getattr(experiment, name) for name in _TOP}
+    values |= {("env", name): value for name, value in experiment.env.items()}
+    values[("framework",)] = experiment.modules[found.module].framework
+    rows = {}
+    for path, value in values.items():
+        stands = ("modules", found.module, "framework") if path == ("framework",) else path
+        said = at(document.data, stands) is not None
+        if said or value:
+            rows[dotted(path)] = _Row(value, place_of(document.where(stands)) if said else "default", not said)
+    return rows
+
+
+def place_of(origin: str) -> str:
+    """A place as short as it is clear: from the folder where the person stands, or from its package on."""
+    here = os.path.join(os.getcwd(), "")
+    if origin.startswith(here) or not os.path.isabs(origin):
+        return origin.removeprefix(here)
+    folder = os.path.dirname(origin)
+    while len(folder) > 1 and not os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder = os.path.dirname(folder)
+    return os.path.relpath(origin, os.path.dirname(folder)) if len(folder) > 1 else origin
+
+
+def _said(row: _Row | None) -> str:
+    return f"{_short(row.value):<24}  {row.origin}" if row else "-"
+
+
+def _plain(row: _Row | None) -> Any:
+    return {"value": row.value, "origin": row.origin} if row else None
+
+
+def _table(rows: _Rows) -> str:
+    width = max(map(len, rows))
+    return "".join(f"{key:<{width}}  {_short(row.value):<24}  {row.origin}\n" for key, row in rows.items())
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def _yaml(data: Any) -> str:
+    import yaml
+
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(redact(text, secret_values(HostRoot().environ)))

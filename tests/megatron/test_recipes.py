@@ -1,0 +1,74 @@
+"""Every template for Megatron plans on the machine that it is for, and Megatron takes what it becomes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
+
+from tests import templates
+from tests.conftest import ROOT
+
+from primus_core.cli import main
+from primus_core.models import catalogue
+from primus_megatron.translation import lacks
+
+FAMILIES = ("llama2", "llama3", "llama4", "qwen2.5", "qwen3", "deepseek", "mixtral", "gpt_oss")
+EXAMPLES = sorted((ROOT / "examples/megatron/configs/MI300X").glob("*-pretrain.yaml"))
+
+# What Megatron checks itself, for as many ranks as there would be. It asks the GPU for its generation.
+CHECK = """
+import io, json, os, sys, torch
+from contextlib import redirect_stdout
+from types import SimpleNamespace
+torch.cuda.get_device_properties = lambda *_: SimpleNamespace(major=9, minor=4)
+torch.cuda.get_device_capability = lambda *_: (9, 4)
+plans, sys.argv = json.load(sys.stdin), sys.argv[:1]
+from megatron.training.arguments import parse_args, validate_args
+for name, settings, ranks, queues in plans:
+    os.environ |= {"RANK": "0", "WORLD_SIZE": str(ranks), "CUDA_DEVICE_MAX_CONNECTIONS": queues}
+    try:
+        with redirect_stdout(io.StringIO()):
+            validate_args(parse_args(lambda parser: parser.set_defaults(**settings) or parser))
+    except (AssertionError, ValueError) as error:
+        print(name, repr(error))
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_other_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in templates.HIDING:
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_every_model_of_the_known_families_that_megatron_builds_has_one_for_each_gpu() -> None:
+    models = [m.name for m in catalogue.load().values() if m.family in FAMILIES and not lacks(m.facts)]
+    found = {(t.model, t.gpu) for t in templates.of("megatron")}
+    assert found == {(m, gpu) for m in models for gpu in templates.GPUS}
+
+
+@pytest.mark.parametrize("gpu", templates.GPUS)
+def test_a_template_plans_on_its_machine_and_megatron_takes_it(
+    gpu: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plans = []
+    for template in (template for template in templates.of("megatron") if template.gpu == gpu):
+        (folder := tmp_path / template.model).mkdir()
+        plan = templates.planned(template, folder, capsys)
+        assert plan["config"]["model"]["num_layers"] == catalogue.load()[template.model].facts.num_layers
+        queues = next(v["value"] for v in plan["environment"] if v["name"] == "CUDA_DEVICE_MAX_CONNECTIONS")
+        plans.append((template.name, plan["config"]["settings"], 8 * template.nodes, queues))
+    done = subprocess.run([sys.executable, "-c", CHECK], input=json.dumps(plans), capture_output=True, text=True,
+                          check=False, timeout=300)  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_valid_on_the_machines_that_it_names(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "validate", str(path)]) == 0
+    assert "MI300X each" in capsys.readouterr().out

@@ -1,0 +1,44 @@
+"""What the tests of templates share: one written out, validated, and planned on the machine that it is for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.core import machines
+
+from primus_core.cli import main
+from primus_core.config import templates
+from primus_core.config.templates import Template
+
+HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NNODES", "GPUS_PER_NODE")
+GPUS = ("MI300X", "MI325X", "MI355X")
+
+
+def of(backend: str) -> list[Template]:
+    """The templates of one backend; none where its package is missing."""
+    return [template for template in templates.known() if template.backend == backend]
+
+
+def planned(template: Template, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The plan of the experiment that `primus config new` writes, which is valid, on a node of its GPUs."""
+    path, tree = str(folder / "exp.yaml"), folder / "machine"
+    machines.write(tree, machines.base(), machines.amd(template.gpu))
+    nodes = str(template.nodes)
+    assert (
+        main(["config", "new", template.model, "--backend", template.backend, "--gpu", template.gpu, "-o", path]) == 0
+    )
+    assert main(["config", "validate", path, "--gpu", template.gpu, "--nodes", nodes]) == 0
+    said = capsys.readouterr().out
+    assert f"{template.nodes * 8} ranks" in said
+    assert "tokens per step" in said
+    where = ["--env", f"NNODES={nodes}", "--env", "MASTER_ADDR=node0", "--assume-host", str(tree)]
+    assert main(["direct", "--dry-run", "--json", *where, "--", "train", "pretrain", "--config", path]) == 0, (
+        template.name
+    )
+    plan: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert plan["gpu_model"] == template.gpu
+    assert plan["config"]["device"] == "gpu"
+    return plan

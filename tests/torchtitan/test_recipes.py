@@ -1,0 +1,30 @@
+"""Every template for TorchTitan plans on the machine that it is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests import templates
+
+from primus_core.config.templates import Template
+from primus_core.models import catalogue
+from primus_torchtitan.translation import lacks
+
+
+@pytest.mark.parametrize("template", templates.of("torchtitan"), ids=lambda template: template.name)
+def test_a_template_plans_on_its_machine(
+    template: Template, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in templates.HIDING:
+        monkeypatch.delenv(name, raising=False)
+    plan = templates.planned(template, tmp_path, capsys)
+    assert plan["config"]["data_parallel"] == 8 * template.nodes
+
+
+def test_every_llama_qwen3_deepseek_and_gpt_oss_that_torchtitan_builds_has_one_for_each_gpu() -> None:
+    families = ("llama2", "llama3", "llama4", "qwen3", "deepseek", "gpt_oss")
+    models = [m.name for m in catalogue.load().values() if m.family in families and not lacks(m)]
+    assert {(t.model, t.gpu) for t in templates.of("torchtitan")} == {
+        (m, gpu) for m in models for gpu in templates.GPUS
+    }

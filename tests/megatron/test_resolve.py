@@ -74,7 +74,7 @@ def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(
         (2, {"expert_model_parallel_size": 2}, "a model without experts"),
         (2, {"expert_model_parallel_size": 2, "num_experts": 3}, "does not divide num_experts 3"),
         (2, {"expert_model_parallel_size": 2, "num_experts": 4, "tensor_model_parallel_size": 2}, "= 4 does not"),
-        (2, {"context_parallel_size": 2}, "context parallelism 2 needs Transformer Engine"),
+        (2, {"context_parallel_size": 2}, "'context_parallel_size' needs Transformer Engine"),
         (2, {"tensor_model_parallel_size": 2, "sequence_parallel": True, "seq_length": 33}, "2 equal pieces"),
         (1, {"max_position_embeddings": 16}, "seq_length 32 exceeds max_position_embeddings 16"),
         (1, {"model": {**MODEL, "num_query_groups": 3}}, "does not divide num_attention_heads 4"),

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from primus_core.config.document import Document
 from primus_core.facts import Facts
 from primus_core.plan import Distributed, Requirement, RunPlace, Step, Variable, Worker
+
+if TYPE_CHECKING:
+    from primus_core.models.architecture import Model
 
 __all__ = ["Backend", "BackendCall", "BackendPlan"]
 
@@ -59,6 +62,13 @@ class Backend(Protocol):
 
     def adopt(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """A Primus experiment made from a whole file in the framework's own form, or None if it is not one."""
+
+    def translate(self, model: Model) -> Mapping[str, Any]:
+        """The settings below `model:` that make a model of the catalogue in the framework.
+
+        Raises `RequestError` that names the model and what the framework lacks for it. A backend without this method
+        knows no names of the catalogue.
+        """
 
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and validate. Raises `ConfigError` with file, line and suggestion; imports no framework."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,7 +17,7 @@ from primus_core.config import files
 from primus_core.config.document import Document, Path, at
 from primus_core.errors import ConfigError, suggestion
 
-__all__ = ["Experiment", "Module", "merged", "parse", "select"]
+__all__ = ["Experiment", "Models", "Module", "merged", "parse", "select"]
 
 _PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _SUFFIXES = (".yaml", ".yml", ".toml")
@@ -118,6 +118,16 @@ def select(experiment: Experiment, stage: str, document: Document) -> str:
     )
 
 
+class Models(Protocol):
+    """Models that are known by name beside a backend's presets: the catalogue, in the backend's words."""
+
+    def names(self) -> Sequence[str]:
+        """All names."""
+
+    def read(self, name: str, where: str) -> Document:
+        """The settings of one; `where` the experiment says its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Presets:
     """Where preset names are looked up: the backend's folder, and beside the experiment for `./name.yaml`."""
@@ -125,8 +135,12 @@ class _Presets:
     folder: str
     beside: str
     environ: Mapping[str, str]
+    models: Models | None
 
     def read(self, kind: str, name: str, where: str) -> Document:
+        others = self.models if kind == "models" else None
+        if others and not self._found(kind, name) and _stem(name) in others.names():
+            return others.read(_stem(name), where)
         return files.read_extended(self._path(kind, name, where), self.environ)
 
     def _path(self, kind: str, name: str, where: str) -> str:
@@ -144,19 +158,28 @@ class _Presets:
         return self._named(kind, name, where)
 
     def _named(self, kind: str, name: str, where: str) -> str:
-        stem = name[: name.rindex(".")] if name.endswith(_SUFFIXES) else name
-        for suffix in _SUFFIXES:
-            path = os.path.join(self.folder, kind, stem + suffix)
-            if os.path.isfile(path):
-                return path
+        if path := self._found(kind, name):
+            return path
         known = sorted(os.path.splitext(entry)[0] for entry in _entries(os.path.join(self.folder, kind)))
+        why, others = f"known: {', '.join(known) or 'none'}", self.models.names() if self.models else ()
+        if kind == "models" and others:
+            why, known = f"{why}; `primus models list` names {len(others)} more", [*known, *others]
         noun = {"models": "model", "modules": "framework preset"}[kind]
         raise ConfigError(
             f"unknown {noun} '{name}'",
             where=where,
-            why=f"known: {', '.join(known) or 'none'}",
-            fix=suggestion(stem, known) or "or write it out, or name a file beside this one: ./name.yaml",
+            why=why,
+            fix=suggestion(_stem(name), known) or "or write it out, or name a file beside this one: ./name.yaml",
         )
+
+    def _found(self, kind: str, name: str) -> str:
+        """The preset's file; empty where there is none."""
+        paths = (os.path.join(self.folder, kind, _stem(name) + suffix) for suffix in _SUFFIXES)
+        return next(filter(os.path.isfile, paths), "")
+
+
+def _stem(name: str) -> str:
+    return name[: name.rindex(".")] if name.endswith(_SUFFIXES) else name
 
 
 def _entries(folder: str) -> list[str]:
@@ -173,10 +196,20 @@ def _escape(name: str, where: str) -> ConfigError:
 
 
 def merged(
-    document: Document, module: str, *, folder: str, environ: Mapping[str, str], beside: str, command_line: Document
+    document: Document,
+    module: str,
+    *,
+    folder: str,
+    environ: Mapping[str, str],
+    beside: str,
+    command_line: Document,
+    models: Models | None = None,
 ) -> Document:
-    """The module's settings, all four sources merged: the model's below `model`, data below `data`."""
-    presets = _Presets(folder, beside, environ)
+    """The module's settings, all four sources merged: the model's below `model`, data below `data`.
+
+    A preset in `folder` wins over one of `models` with its name.
+    """
+    presets = _Presets(folder, beside, environ, models)
     path: Path = ("modules", module)
     model = _source(document, (*path, "model"), lambda n, w: presets.read("models", n, w)).below(("model",))
     config = _source(document, (*path, "config"), lambda n, w: presets.read("modules", n, w)).nested()

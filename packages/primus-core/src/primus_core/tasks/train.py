@@ -84,6 +84,7 @@ class _Planning:
 
     def plan(self) -> TaskPlan:
         from primus_core.config import experiment as experiments
+        from primus_core.models.translated import Translated
         from primus_core.plugins import Catalogue
 
         self.catalogue = Catalogue.here(self.call.facts.host)
@@ -101,6 +102,7 @@ class _Planning:
             environ=self.call.facts.environ,
             beside=os.path.dirname(self.args.config) or ".",
             command_line=self.command_line,
+            models=Translated(backend, self.catalogue.system.model_files),
         )
         _refuse_secrets(settings.data, (), settings)
         place = self.call.place(experiment.workspace, experiment.exp_name)

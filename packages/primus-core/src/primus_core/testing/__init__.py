@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.config import files
 from primus_core.config.document import Document, Path
-from primus_core.errors import ConfigError
+from primus_core.errors import ConfigError, RequestError
 from primus_core.facts import Facts, Gpu
 from primus_core.host import HostRoot
 from primus_core.plan import Distributed, RunPlace
@@ -137,6 +137,20 @@ class BackendConformance:
         assert error, f"'{wrong}' was accepted"
         assert "exp.yaml:" in error.where, "the error must name the file and line"
         assert meant in f"{error.why} {error.fix}"
+
+    def test_a_model_of_the_catalogue_is_taken_or_refused_by_its_name(self) -> None:
+        """A backend that knows the catalogue has every setting that it translates a model to."""
+        from primus_core.models import catalogue
+
+        for model in catalogue.load().values() if hasattr(self.backend, "translate") else ():
+            try:
+                settings = self.backend.translate(model)
+            except RequestError as error:
+                assert model.name in error.what, "the error must name the model"
+                assert error.why, "the error must name what the framework lacks"
+            else:
+                json.dumps(settings)
+                resolve(self.backend, {**self.settings, "model": settings})
 
     def test_a_file_of_another_form_is_not_adopted(self) -> None:
         """`adopt` says None to what is not the framework's own."""

@@ -14,7 +14,7 @@ from primus_core.plan import Requirement, Step, Variable, Worker
 from primus_megatron.checkpoints import TRACKER, fault, newest_whole
 from primus_megatron.continuation import CHECKPOINTS, continue_earlier
 from primus_megatron.device import adapt, cpu_variables, is_hidden
-from primus_megatron.installation import Installation, installation
+from primus_megatron.installation import SETTING, Installation, installation
 from primus_megatron.layout import check_layout
 from primus_megatron.own_settings import SETTINGS
 from primus_megatron.schema import Schema, schema_for
@@ -213,6 +213,8 @@ class _Resolution:
         """What must be installed when it runs. A dry run only lists it."""
         names = ["torch", "megatron.training", "psutil", *(["tokenizers"] if self.text else [])]
         found = [Requirement("module", name, _INSTALL) for name in names]
+        if folder := self.megatron.checkout:
+            found[1] = Requirement("file", folder, f"correct {SETTING}: it is the folder of Megatron's code")
         for name, wanted in (
             ("wandb", self.settings["wandb_project"]),
             ("tensorboard", self.settings["tensorboard_dir"]),

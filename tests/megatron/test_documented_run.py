@@ -81,7 +81,6 @@ def test_what_nobody_can_know_of_another_machine_is_listed_and_told(primus: Run,
     assert "what is installed there is not known" in notes
     assert "'cross_entropy_fusion_impl: te' is refused by Megatron since 0.18" in notes
     assert "use_turbo_grouped_mlp is without effect: the model has no experts" in notes
-    assert "eod_mask_loss will take the last id of the vocabulary for the end of a document" in notes
 
 
 def test_a_misspelt_override_is_refused_with_a_suggestion(primus: Run, node: str) -> None:

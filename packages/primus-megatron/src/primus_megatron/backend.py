@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primus_core.backend import BackendCall, BackendPlan
 from primus_core.config.document import Document
@@ -14,13 +15,17 @@ from primus_core.plan import Requirement, Step, Variable, Worker
 from primus_megatron.checkpoints import TRACKER, fault, newest_whole
 from primus_megatron.continuation import CHECKPOINTS, continue_earlier
 from primus_megatron.device import adapt, cpu_variables, is_hidden
-from primus_megatron.installation import SETTING, Installation, installation
+from primus_megatron.installation import SETTING, Installation, importable_version, installation
 from primus_megatron.layout import check_layout
 from primus_megatron.own_settings import SETTINGS
 from primus_megatron.schema import Schema, schema_for
 from primus_megatron.settings import Settings
 from primus_megatron.text import apply_text, data_files, resolve_text
 from primus_megatron.turbo import check_turbo
+from primus_megatron.vocabulary import choose_tokenizer, of_model
+
+if TYPE_CHECKING:
+    from primus_core.models.architecture import Model
 
 __all__ = ["MEGATRON", "Megatron"]
 
@@ -34,7 +39,6 @@ _ARCHITECTURE = (
     "multi_latent_attention", "mtp_num_layers",
 )  # fmt: skip
 """What makes a checkpoint another model's."""
-_BY_END_OF_DOCUMENT = ("eod_mask_loss", "reset_position_ids", "reset_attention_mask")
 _LOADED = ("load", "pretrained_checkpoint")
 
 
@@ -51,6 +55,13 @@ class Megatron:
     def adopt(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Megatron has no files of its own form: its settings are words on a command line."""
         return None
+
+    def translate(self, model: Model) -> Mapping[str, Any]:
+        """Megatron's arguments for a model of the catalogue; see `Backend.translate`."""
+        from primus_megatron import translation  # pydantic, which a model written out does not need
+
+        schema, _ = schema_for(Installation(importable_version()), sys.executable)
+        return translation.translate(model, schema.version, {*schema.options, *(own.name for own in SETTINGS)})
 
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and check the settings; see `Backend.resolve`."""
@@ -71,7 +82,8 @@ class _Resolution:
         document = call.document
         rest = Document({k: v for k, v in document.data.items() if k not in ("model", "data")}, document.marks)
         self.text = resolve_text(document.section(("data",)), call)
-        self.settings = Settings(rest.over(document.section(("model",))), schema)
+        model = of_model(document.section(("model",)), rest, text=self.text is not None)
+        self.settings = Settings(rest.over(model), schema)
         has_gpus = bool(call.facts.gpus) or not call.facts.host.is_known
         self.device = "gpu" if has_gpus and not is_hidden(call.facts.environ) else "cpu"
 
@@ -136,20 +148,7 @@ class _Resolution:
                 why = "Megatron has no default for it"
                 raise settings.error(name, f"'{name}' is not set", why=why, fix="set it below `model:` or `overrides:`")
         settings.default("eval_interval", settings["train_iters"])  # Megatron divides by it, even without evaluation
-        if settings["tokenizer_type"] is None:
-            settings.default("tokenizer_type", "NullTokenizer")
-            self.check_ends()
-        if settings["vocab_size"] is None and settings["tokenizer_type"] == "NullTokenizer":
-            raise settings.error("vocab_size", "'vocab_size' is not set", why="the NullTokenizer has no vocabulary")
-
-    def check_ends(self) -> None:
-        """Ids are all that prepared data has; which one ends a document is a guess."""
-        by_end = [name for name in _BY_END_OF_DOCUMENT if self.settings[name]]
-        if by_end and not self.settings["mock_data"] and not self.text and "null_tokenizer_eod_id" not in self.settings:
-            self.notes.append(
-                f"no tokenizer_type is set: {', '.join(by_end)} will take the last id of the vocabulary"
-                " for the end of a document; where it is another, set tokenizer_type or null_tokenizer_eod_id"
-            )
+        choose_tokenizer(settings)
 
     def translate(self) -> None:
         """Primus's own settings, as `own_settings` says what they become."""
@@ -221,4 +220,6 @@ class _Resolution:
         ):
             if wanted:
                 found.append(Requirement("module", name, f"pip install {name}, or set disable_{name}: true"))
+        if self.settings["tokenizer_type"] == "HuggingFaceTokenizer":
+            found.append(Requirement("module", "transformers", "pip install transformers, which reads the tokenizer"))
         return found

@@ -53,7 +53,7 @@ DATA = (
     Own("text", "str", None, "`python-stdlib`, or a folder of text files, to train on",
         "a step before the worker; `train_data_path`, `valid_data_path`, `tokenizer_type`, `vocab_size`"),
     Own("vocab_size", "int", None, "size of the tokenizer that is trained on the text, end of document included",
-        "`vocab_size` (one less for Megatron 0.17, whose NullTokenizer adds the end of document)", least=258),
+        "`vocab_size`, of which Megatron's NullTokenizer does not count the end of document before 0.18", least=258),
     Own("document_chars", "int", 0, "cut documents at line ends into pieces of about this size; 0: whole files",
         "the documents of the data", least=0),
     Own("cache", "str", None, "folder for prepared text; by default `$XDG_CACHE_HOME/primus/data`", "-"),

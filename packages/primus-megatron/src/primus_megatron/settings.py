@@ -36,7 +36,7 @@ class Settings:
     """Settings by name. What was not given has its default; `set` is for what the plan decides."""
 
     def __init__(self, document: Document, schema: Schema) -> None:
-        self.document, self.version = document, schema.version
+        self.document = document
         self.options: dict[str, Option] = {**schema.options, **as_options(SETTINGS)}
         for name, why in _ASKED_OTHERWISE.items():
             if name in document.data:

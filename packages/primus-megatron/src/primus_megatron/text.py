@@ -14,6 +14,7 @@ from primus_core.plan import Requirement, Step
 from primus_megatron.indexed import fault
 from primus_megatron.own_settings import DATA, STDLIB
 from primus_megatron.settings import Settings, own_table
+from primus_megatron.vocabulary import use_null_tokenizer
 
 __all__ = ["Text", "apply_text", "data_files", "resolve_text"]
 
@@ -74,9 +75,7 @@ def apply_text(text: Text, settings: Settings, call: BackendCall) -> Step:
         ("test_data_path", "validation"),
     ):
         settings.set(name, [os.path.join(folder, part)])
-    settings.set("tokenizer_type", "NullTokenizer")
-    adds_end = settings.version.startswith("0.17.")  # that one's NullTokenizer adds the end of document
-    settings.set("vocab_size", text.vocab_size - adds_end)
+    use_null_tokenizer(settings, text.vocab_size)
     argv = [call.facts.python, "-m", "primus_megatron.prepare_text", "--source", text.source]
     argv += ["--vocab-size", str(text.vocab_size), "--cache", text.cache, "--out", folder]
     argv += ["--document-chars", str(text.document_chars)] if text.document_chars else []

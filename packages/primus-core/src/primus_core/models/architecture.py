@@ -29,6 +29,8 @@ class RopeScaling(_Strict):
     high_freq_factor: Positive | None = None
     beta_fast: Positive | None = None
     beta_slow: Positive | None = None
+    truncate: bool = True
+    """Whether `yarn` rounds where its ramp begins and ends to whole dimensions."""
     mscale: Positive | None = None
     mscale_all_dim: Positive | None = None
 
@@ -45,7 +47,10 @@ class Mixture(_Strict):
     moe_layer_step: Size = 1
     """Every so manieth layer has experts: 2 means the second, the fourth, ..."""
     score: Literal["softmax", "sigmoid", "softmax_topk"] = "softmax"
-    """What makes weights of the router's numbers; `softmax_topk`: over the chosen experts only."""
+    """What makes weights of the router's numbers.
+
+    `softmax_topk`: over the chosen experts only, which is the same as `softmax` divided by the sum of the chosen.
+    """
     n_group: Size = 1
     topk_group: Size = 1
     routed_scaling: Positive = 1.0
@@ -80,7 +85,8 @@ class Architecture(_Strict):
     rope_theta: Positive
     norm_eps: Positive
     tie_embeddings: bool
-    activation: Literal["swiglu", "geglu"] = "swiglu"
+    activation: Literal["swiglu", "geglu", "clamped_swiglu"] = "swiglu"
+    """`clamped_swiglu` is gpt-oss's: (up + 1) * gate * sigmoid(1.702 gate), both clamped at 7."""
     rope_theta_local: Positive | None = None
     """Of the layers with a window, where it differs."""
     rope_scaling: RopeScaling | None = None

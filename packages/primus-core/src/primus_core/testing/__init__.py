@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.config import files
@@ -28,6 +28,9 @@ from primus_core.errors import ConfigError, RequestError
 from primus_core.facts import Facts, Gpu
 from primus_core.host import HostRoot
 from primus_core.plan import Distributed, RunPlace
+
+if TYPE_CHECKING:
+    from primus_core.models.architecture import Model
 
 __all__ = ["BackendConformance", "document_of", "facts_of", "resolve"]
 
@@ -97,6 +100,13 @@ def _refusal(backend: Backend, settings: Mapping[str, Any]) -> ConfigError | Non
     return None
 
 
+def _translation(backend: Backend, model: Model) -> tuple[Mapping[str, Any], RequestError | None]:
+    try:
+        return backend.translate(model), None
+    except RequestError as error:
+        return {}, error
+
+
 class BackendConformance:
     """Promises of every backend. Subclass it, and set what stands below."""
 
@@ -143,9 +153,8 @@ class BackendConformance:
         from primus_core.models import catalogue
 
         for model in catalogue.load().values() if hasattr(self.backend, "translate") else ():
-            try:
-                settings = self.backend.translate(model)
-            except RequestError as error:
+            settings, error = _translation(self.backend, model)
+            if error:
                 assert model.name in error.what, "the error must name the model"
                 assert error.why, "the error must name what the framework lacks"
             else:

@@ -1,0 +1,54 @@
+"""Which tokenizer a run has, and how many tokens its model knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from primus_core.config.document import Document
+from primus_megatron.settings import Settings
+
+__all__ = ["NULL", "choose_tokenizer", "of_model", "use_null_tokenizer"]
+
+NULL = "NullTokenizer"
+"""Tokens are numbers already."""
+_HUGGING_FACE = "HuggingFaceTokenizer"
+_OF_TOKENIZER = ("tokenizer_type", "tokenizer_model")
+
+
+def of_model(model: Document, settings: Document, *, text: bool) -> Document:
+    """The `model` section without what the data replace: prepared text has its own tokens, mock data have no words."""
+    gone = (*_OF_TOKENIZER, "vocab_size") if text else _OF_TOKENIZER if _is_mock(settings.data) else ()
+    return Document({name: value for name, value in model.data.items() if name not in gone}, model.marks)
+
+
+def _is_mock(data: dict[str, Any]) -> bool:
+    return bool(data.get("mock_data")) and "tokenizer_type" not in data
+
+
+def choose_tokenizer(settings: Settings) -> None:
+    """Name the tokenizer where nobody did, and let the model have as many tokens as `vocab_size` says.
+
+    Raises:
+        ConfigError: there is no tokenizer, or no number of tokens.
+    """
+    kind = settings["tokenizer_type"]
+    if settings["vocab_size"] is None and (kind == NULL or (kind is None and settings["mock_data"])):
+        raise settings.error("vocab_size", "'vocab_size' is not set", why=f"the {NULL} has no vocabulary")
+    if kind is None and settings["mock_data"]:
+        use_null_tokenizer(settings, settings["vocab_size"])
+    elif kind is None and settings["tokenizer_model"]:
+        settings.set("tokenizer_type", _HUGGING_FACE)
+    elif kind is None:
+        fix = f"set tokenizer_model to a model of huggingface.co or a folder, or tokenizer_type: {NULL}"
+        raise settings.error("tokenizer_type", "there is no tokenizer", why="the data have tokens of one", fix=fix)
+    if settings["vocab_size"] and settings["tokenizer_type"] == _HUGGING_FACE:
+        unit = settings["make_vocab_size_divisible_by"] * settings["tensor_model_parallel_size"]
+        # Otherwise Megatron would go by the tokenizer, which often has fewer tokens than its model.
+        settings.default("padded_vocab_size", -(-settings["vocab_size"] // unit) * unit)
+
+
+def use_null_tokenizer(settings: Settings, tokens: int) -> None:
+    """Take tokens as they are; the last of them ends a document."""
+    settings.set("tokenizer_type", NULL)
+    counts_all = settings.knows("null_tokenizer_eod_id")  # until 0.17 Megatron adds the end of document
+    settings.set("vocab_size", tokens if counts_all else tokens - 1)

@@ -26,7 +26,7 @@ LATENT = {"q_lora_rank": 32, "kv_lora_rank": 16, "qk_head_dim": 16, "qk_pos_emb_
 
 
 def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train) -> None:
-    rows, log = train(tiny(eval_iters=1, eval_interval=2))
+    rows, log = train(tiny())
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert losses(rows)[-1] < losses(rows)[0]
     last = rows[-1]
@@ -35,8 +35,18 @@ def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train) -> None:
     assert last["tokens_per_second"] == pytest.approx(8 * 32 / last["step_time_s"])
     assert log.count("iteration 4/4 | elapsed time per iteration (ms):") == 1
     assert "number of skipped iterations" not in log, "Megatron's own line would say it twice"
-    assert "validation loss at iteration 2" in log
     assert "patch cpu-device: " in log
+
+
+def test_each_evaluation_is_in_metrics_and_log(train: Train) -> None:
+    rows, log = train(tiny(eval_iters=1, eval_interval=2, pipeline_model_parallel_size=2), ranks=2)
+    found = [(row["step"], row["validation_loss"]) for row in rows if "validation_loss" in row]
+    assert [step for step, _ in found] == [2, 4, 4], "and once more at the end"
+    assert found[1][1] < found[0][1]
+    assert log.count(f"iteration 2/4 | validation loss: {found[0][1]:.5f}") == 1
+    assert log.count("test loss after iteration 4: ") == 1
+    assert "lm loss value" not in log, "Megatron's own line would say it twice"
+    assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4]
 
 
 def test_however_two_ranks_share_the_work_they_lose_as_much_as_one(train: Train) -> None:

@@ -90,3 +90,22 @@ def test_what_megatron_itself_refuses_is_one_message(primus: Run) -> None:
     assert done.returncode != 0
     assert "Megatron refuses these settings" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_tensorboard_and_wandb_get_losses_without_a_network(primus: Run, tmp_path: Path) -> None:
+    pytest.importorskip("wandb", reason="wandb is not installed")
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="no tensorboard")
+    words = ["wandb_project=mine", "train_iters=4", "save_interval=4", "eval_interval=2", "eval_iters=1"]
+    config = ("direct", "--", "train", "pretrain", "--config", str(EXAMPLES / "tiny-cpu.yaml"))
+    done = primus(*config, *words, env=CPU | {"WANDB_MODE": "offline"})
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "TensorBoard is on" in done.stderr
+    run = tmp_path / "output/megatron-tiny"
+    written = events.EventAccumulator(str(run / "tensorboard"))
+    written.Reload()
+    assert [point.value for point in written.Scalars("lm loss")] == pytest.approx(losses(rows(run)))
+    assert {point.step for point in written.Scalars("lm loss validation")} == {2, 4}
+    [kept] = (run / "wandb").glob("wandb/offline-run-*/run-*.wandb")
+    text = kept.read_bytes()
+    assert b"lm loss" in text
+    assert b"lm loss validation" in text

@@ -155,13 +155,15 @@ class _Resolution:
         settings, run = self.settings, self.call.place
         if settings["norm_epsilon"] is not None:
             settings.default("layernorm_epsilon", settings["norm_epsilon"])
-        if not settings["disable_tensorboard"]:
-            settings.default("tensorboard_dir", os.path.join(run.directory, "tensorboard"))
         if settings["disable_wandb"]:
             settings.given.pop("wandb_project", None)
         elif settings["wandb_project"]:
             settings.default("wandb_exp_name", run.run_id)
             settings.default("wandb_save_dir", os.path.join(run.directory, "wandb"))
+        if settings["wandb_project"] and settings["disable_tensorboard"]:
+            self.notes.append("TensorBoard is on: Megatron tells Weights & Biases only what it writes for TensorBoard")
+        if settings["wandb_project"] or not settings["disable_tensorboard"]:
+            settings.default("tensorboard_dir", os.path.join(run.directory, "tensorboard"))
         without_effect = [row.name for row in SETTINGS if row.becomes == "-" and row.name in settings]
         if without_effect:
             self.notes.append(f"without effect, since logs and metrics are Primus's: {', '.join(without_effect)}")

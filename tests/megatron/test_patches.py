@@ -34,6 +34,15 @@ import inspect
 from megatron.core.transformer.dot_product_attention import DotProductAttention
 inspect.signature(DotProductAttention.__init__).bind(None, None, 1, None, "self", k_channels=8, v_channels=8)
 """,
+    "latent-attention-whole-queries": """
+from types import SimpleNamespace
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+from megatron.core.transformer.mla_qk_norm_config import QKNormConfigResolver
+spec = get_gpt_layer_local_spec(multi_latent_attention=True, qk_layernorm=True, normalization="RMSNorm")
+rest = {"experimental_attention_variant": None, "qk_l2_norm": False, "qk_layernorm": True}
+config = SimpleNamespace(q_lora_rank=None, transformer_impl="local", normalization="RMSNorm", **rest)
+QKNormConfigResolver(config, spec.submodules.self_attention.submodules).resolve()
+""",
     "local-sequence-parallel": """
 from types import SimpleNamespace
 from megatron.core.transformer.torch_norm import WrappedTorchNorm

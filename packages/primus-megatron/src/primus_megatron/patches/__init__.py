@@ -10,6 +10,7 @@ from primus_megatron.patches import (
     cpu_device,
     cpu_optimizer_step,
     cpu_tensors,
+    latent_attention_whole_queries,
     local_latent_attention,
     local_sequence_parallel,
     resumed_distributed_optimizer,
@@ -27,6 +28,7 @@ PATCHES: tuple[Patch, ...] = (
     wheel_without_makefile.PATCH,
     resumed_distributed_optimizer.PATCH,
     local_latent_attention.PATCH,
+    latent_attention_whole_queries.PATCH,
     local_sequence_parallel.PATCH,
 )
 """In the order in which they are applied."""

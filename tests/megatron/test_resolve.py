@@ -47,6 +47,7 @@ def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, **changes: Any) -> 
         ({"train_data_path": "a"}, "both say what to train on"),
         ({"mock_data": None, "train_data_path": "3 web.bin 1 books"}, "write web"),
         ({"recompute_modules": 3, "recompute_granularity": "ful"}, "did you mean 'full'?"),
+        ({"moe_router_load_balancing_type": "sinkhorm"}, "did you mean 'sinkhorn'?"),
         ({"use_turbo_attention": True}, "needs enable_primus_turbo"),
         ({"gradient_accumulation_fusion": True}, "needs a GPU"),
         ({"fp8": "hybrid"}, "needs Transformer Engine"),

@@ -27,7 +27,7 @@ AS_WRITTEN = {
     "valid_data_path": None, "test_data_path": None, "data_cache_path": "/data/primus_data/cache", "finetune": False,
     "load": None, "no_load_optim": False, "no_load_rng": False, "save_interval": 1000, "no_save_optim": False,
     "no_save_rng": False, "ckpt_format": "torch", "cross_entropy_fusion_impl": "te", "cross_entropy_loss_fusion": True,
-    "bf16": True, "fp16": False, "eval_interval": 500, "eval_iters": 10, "wandb_project": "Primus_Llama_Pretrain_FineWeb",
+    "bf16": True, "fp16": False, "eval_interval": 500, "wandb_project": "Primus_Llama_Pretrain_FineWeb",
 }  # fmt: skip
 """What Megatron gets under the same name."""
 OWN = {
@@ -65,6 +65,7 @@ def test_it_is_planned_for_eight_ranks_and_each_of_its_settings_is_accounted_for
         "train_data_path": [DATA],
         "save": str(tmp_path / "output/checkpoints/llama3.1_8B_fineweb"),
         "layernorm_epsilon": 1e-5,
+        "eval_iters": 0,
     }
     assert AS_WRITTEN.items() <= settings.items()
     assert changed.items() <= settings.items()
@@ -80,6 +81,7 @@ def test_what_nobody_can_know_of_another_machine_is_listed_and_told(primus: Run,
     notes = " ".join(plan["notes"])
     assert "what is installed there is not known" in notes
     assert "'cross_entropy_fusion_impl: te' is refused by Megatron since 0.18" in notes
+    assert "no evaluation: there is no valid_data_path" in notes
     assert "use_turbo_grouped_mlp is without effect: the model has no experts" in notes
 
 

@@ -123,6 +123,23 @@ def test_a_blend_keeps_its_weights(resolve: Resolve, tmp_path: Path) -> None:
     assert files == [str(tmp_path / f"{name}.{suffix}") for name in ("web", "books") for suffix in ("bin", "idx")]
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"mock_data": None, "train_data_path": "web"}, "there is no valid_data_path"),
+        ({"split": "100,0,0"}, "split 100,0,0 leaves nothing for it"),
+        ({"mock_data": None, "train_data_path": "web", "valid_data_path": "kept"}, ""),
+        ({}, ""),
+    ],
+)
+def test_nothing_is_evaluated_where_there_is_nothing_to_evaluate_on(
+    resolve: Resolve, changes: dict[str, Any], why: str
+) -> None:
+    plan = resolve(tiny(**{"tokenizer_type": "NullTokenizer", "eval_iters": 10, **changes}))
+    assert plan.config["settings"]["eval_iters"] == (0 if why else 10)
+    assert (f"no evaluation: {why}" in plan.notes) == bool(why)
+
+
 def test_checkpoints_are_in_the_run_directory_unless_said_otherwise(resolve: Resolve, tmp_path: Path) -> None:
     assert "save" not in resolve().config["settings"]
     assert resolve(tiny(save_interval=2)).config["settings"]["save"] == str(tmp_path / "run/checkpoints")

@@ -20,7 +20,7 @@ from primus_megatron.layout import check_layout
 from primus_megatron.own_settings import SETTINGS
 from primus_megatron.schema import Schema, schema_for
 from primus_megatron.settings import Settings
-from primus_megatron.text import apply_text, data_files, resolve_text
+from primus_megatron.text import apply_text, data_files, lacks_validation, resolve_text
 from primus_megatron.turbo import check_turbo
 from primus_megatron.vocabulary import choose_tokenizer, of_model
 
@@ -148,6 +148,9 @@ class _Resolution:
                 why = "Megatron has no default for it"
                 raise settings.error(name, f"'{name}' is not set", why=why, fix="set it below `model:` or `overrides:`")
         settings.default("eval_interval", settings["train_iters"])  # Megatron divides by it, even without evaluation
+        if settings["eval_iters"] and (why := lacks_validation(settings)):
+            settings.set("eval_iters", 0)
+            self.notes.append(f"no evaluation: {why}")
         choose_tokenizer(settings)
 
     def translate(self) -> None:

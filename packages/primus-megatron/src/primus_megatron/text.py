@@ -16,7 +16,7 @@ from primus_megatron.own_settings import DATA, STDLIB
 from primus_megatron.settings import Settings, own_table
 from primus_megatron.vocabulary import use_null_tokenizer
 
-__all__ = ["Text", "apply_text", "data_files", "resolve_text"]
+__all__ = ["Text", "apply_text", "data_files", "lacks_validation", "resolve_text"]
 
 _PATHS = ("data_path", "train_data_path", "valid_data_path", "test_data_path")
 _FILES = ("data_args_path", "per_split_data_args_path")
@@ -140,6 +140,16 @@ def _check(prefix: str, where: str, fix: str) -> None:
         why = str(error)
     if why:
         raise MachineError(f"{where}: the data '{prefix}' cannot be trained on", why=why, fix=fix)
+
+
+def lacks_validation(settings: Settings) -> str:
+    """Why there is nothing to evaluate on, over which Megatron would fail; empty if there is, or nobody can tell."""
+    if settings["train_data_path"]:
+        return "" if settings["valid_data_path"] else "there is no valid_data_path"
+    shares = (settings["split"] or "").split(",")
+    if len(shares) > 1 and _is_number(shares[1]) and not float(shares[1]):
+        return f"split {settings['split']} leaves nothing for it"
+    return ""
 
 
 def _is_number(word: str) -> bool:

@@ -78,6 +78,7 @@ def new(args: argparse.Namespace) -> int:
         files.write_atomically(args.output, text)
     except OSError as error:
         raise RequestError(f"{args.output} cannot be written", why=error.strerror or str(error)) from None
+    sys.stdout.write(f"wrote {args.output}\n")
     return 0
 
 

@@ -21,6 +21,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "training.note": {"type": "str", "default": None, "optional": True},
     "optimizer.lr": {"type": "float", "default": 1e-3},
     "optimizer.kind": {"type": "str", "default": "AdamW", "choices": ["Adam", "AdamW"]},
+    "optimizer.parts": {"type": "list", "default": [], "choices": ["heads", "layers"]},
     "parallel.mesh.dims": {"type": "list", "default": []},
     "debug": {"type": "bool", "default": False},
     "extra": {"type": "dict", "default": {}},
@@ -104,6 +105,11 @@ def test_a_value_that_is_none_of_the_choices_is_refused_with_them() -> None:
     assert error.what == "x.yaml: 'optimizer.kind' cannot be 'adamw2'"
     assert error.why == "known values: Adam, AdamW"
     assert error.fix == "did you mean 'AdamW'?"
+
+
+def test_each_value_of_a_list_is_one_of_the_choices() -> None:
+    assert checked({"optimizer": {"parts": ["layers", "heads"]}}) == {"optimizer.parts": ["layers", "heads"]}
+    assert refused({"optimizer": {"parts": ["heads", "layer"]}}).fix == "did you mean 'layers'?"
 
 
 @pytest.mark.parametrize(

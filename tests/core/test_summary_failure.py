@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from primus_core import summary
 from primus_core.launch import failure
+from primus_core.metrics import Metrics, Validation, append, is_step, log_line
+from primus_core.runs.listing import last_metrics
 
 # As torch 2.13 prints it when rank 0 is killed, rank 1 crashes and rank 2 is ended by torchrun.
 TABLE = """\
@@ -207,3 +209,14 @@ def test_an_interrupted_run_is_told_no_next_steps() -> None:
 def test_a_duration_never_says_sixty_seconds(seconds: float, shown: str) -> None:
     text = summary.render([], status="completed", run_dir="r", seconds=seconds, next_steps=())
     assert text.startswith(f"primus: completed in {shown}\n")
+
+
+def test_an_evaluation_is_a_line_of_its_own_and_no_step(tmp_path: Path) -> None:
+    file = str(tmp_path / "metrics.jsonl")
+    evaluation = Validation(step=2, steps=4, validation_loss=1.75)
+    append(file, Metrics(step=2, steps=4, loss=1.5))
+    append(file, evaluation)
+    assert summary.last_step(summary.read(file)) == "2/4, loss 1.5000"
+    assert last_metrics(str(tmp_path))["loss"] == 1.5
+    assert [is_step(json.loads(line)) for line in Path(file).read_text().splitlines()] == [True, False]
+    assert log_line(evaluation) == "iteration 2/4 | validation loss: 1.75000"

@@ -19,7 +19,8 @@ from primus_core.models import catalogue
 from primus_megatron.translation import lacks
 
 FAMILIES = ("llama2", "llama3", "llama4", "qwen2.5", "qwen3", "deepseek", "mixtral", "gpt_oss")
-EXAMPLES = sorted((ROOT / "examples/megatron/configs/MI300X").glob("*-pretrain.yaml"))
+FOLDER = ROOT / "examples/megatron/configs/MI300X"
+EXAMPLES = sorted(path for path in FOLDER.iterdir() if "extends: template:" in path.read_text(encoding="utf-8"))
 
 # What Megatron checks itself, for as many ranks as there would be. It asks the GPU for its generation.
 CHECK = """

@@ -47,6 +47,7 @@ def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, **changes: Any) -> 
         ({"train_data_path": "a"}, "both say what to train on"),
         ({"mock_data": None, "train_data_path": "3 web.bin 1 books"}, "write web"),
         ({"recompute_modules": 3, "recompute_granularity": "ful"}, "did you mean 'full'?"),
+        ({"moe_router_load_balancing_type": "sinkhorm"}, "did you mean 'sinkhorn'?"),
         ({"use_turbo_attention": True}, "needs enable_primus_turbo"),
         ({"gradient_accumulation_fusion": True}, "needs a GPU"),
         ({"fp8": "hybrid"}, "needs Transformer Engine"),
@@ -74,7 +75,7 @@ def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(
         (2, {"expert_model_parallel_size": 2}, "a model without experts"),
         (2, {"expert_model_parallel_size": 2, "num_experts": 3}, "does not divide num_experts 3"),
         (2, {"expert_model_parallel_size": 2, "num_experts": 4, "tensor_model_parallel_size": 2}, "= 4 does not"),
-        (2, {"context_parallel_size": 2}, "context parallelism 2 needs Transformer Engine"),
+        (2, {"context_parallel_size": 2}, "'context_parallel_size' needs Transformer Engine"),
         (2, {"tensor_model_parallel_size": 2, "sequence_parallel": True, "seq_length": 33}, "2 equal pieces"),
         (1, {"max_position_embeddings": 16}, "seq_length 32 exceeds max_position_embeddings 16"),
         (1, {"model": {**MODEL, "num_query_groups": 3}}, "does not divide num_attention_heads 4"),
@@ -120,6 +121,23 @@ def test_a_blend_keeps_its_weights(resolve: Resolve, tmp_path: Path) -> None:
     assert plan.config["settings"]["train_data_path"] == ["0.7", str(tmp_path / "web"), "0.3", str(tmp_path / "books")]
     files = [need.name for need in plan.requires if need.kind == "file"]
     assert files == [str(tmp_path / f"{name}.{suffix}") for name in ("web", "books") for suffix in ("bin", "idx")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"mock_data": None, "train_data_path": "web"}, "there is no valid_data_path"),
+        ({"split": "100,0,0"}, "split 100,0,0 leaves nothing for it"),
+        ({"mock_data": None, "train_data_path": "web", "valid_data_path": "kept"}, ""),
+        ({}, ""),
+    ],
+)
+def test_nothing_is_evaluated_where_there_is_nothing_to_evaluate_on(
+    resolve: Resolve, changes: dict[str, Any], why: str
+) -> None:
+    plan = resolve(tiny(**{"tokenizer_type": "NullTokenizer", "eval_iters": 10, **changes}))
+    assert plan.config["settings"]["eval_iters"] == (0 if why else 10)
+    assert (f"no evaluation: {why}" in plan.notes) == bool(why)
 
 
 def test_checkpoints_are_in_the_run_directory_unless_said_otherwise(resolve: Resolve, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -13,6 +12,8 @@ import pytest
 from tests.conftest import ROOT, Run
 from tests.megatron.conftest import Row, losses
 
+from primus_core import summary
+
 pytest.importorskip("megatron.training", reason="megatron-core is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -21,9 +22,8 @@ CPU = {"CUDA_VISIBLE_DEVICES": "", "GPUS_PER_NODE": "1"}
 
 
 def rows(run: Path) -> list[Row]:
-    """The metrics so far."""
-    file = run / "metrics.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    """The steps so far."""
+    return summary.read(str(run / "metrics.jsonl"))
 
 
 def test_a_small_llama_trains_on_real_text(primus: Run, tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_small_llama_trains_on_real_text(primus: Run, tmp_path: Path) -> None:
     assert losses(rows(run))[-1] < losses(rows(run))[0] - 1
     assert (run / "data/train.idx").read_bytes().startswith(b"MMIDIDX")
     assert "iteration 20/20 | elapsed time per iteration (ms):" in (run / "logs/rank_0.log").read_text()
-    assert "validation loss at iteration 20" in (run / "logs/rank_0.log").read_text()
+    assert "iteration 20/20 | validation loss: " in done.stdout
 
 
 def test_sigterm_saves_and_the_next_start_goes_on_from_there(
@@ -90,3 +90,22 @@ def test_what_megatron_itself_refuses_is_one_message(primus: Run) -> None:
     assert done.returncode != 0
     assert "Megatron refuses these settings" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_tensorboard_and_wandb_get_losses_without_a_network(primus: Run, tmp_path: Path) -> None:
+    pytest.importorskip("wandb", reason="wandb is not installed")
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="no tensorboard")
+    words = ["wandb_project=mine", "train_iters=4", "save_interval=4", "eval_interval=2", "eval_iters=1"]
+    config = ("direct", "--", "train", "pretrain", "--config", str(EXAMPLES / "tiny-cpu.yaml"))
+    done = primus(*config, *words, env=CPU | {"WANDB_MODE": "offline"})
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "TensorBoard is on" in done.stderr
+    run = tmp_path / "output/megatron-tiny"
+    written = events.EventAccumulator(str(run / "tensorboard"))
+    written.Reload()
+    assert [point.value for point in written.Scalars("lm loss")] == pytest.approx(losses(rows(run)))
+    assert {point.step for point in written.Scalars("lm loss validation")} == {2, 4}
+    [kept] = (run / "wandb").glob("wandb/offline-run-*/run-*.wandb")
+    text = kept.read_bytes()
+    assert b"lm loss" in text
+    assert b"lm loss validation" in text

@@ -22,11 +22,19 @@ PARALLEL: dict[str, dict[str, Any]] = {
     "data": {"use_distributed_optimizer": True, "overlap_grad_reduce": True, "overlap_param_gather": True},
 }
 EXPERTS = {"num_experts": 4, "moe_router_topk": 2, "moe_ffn_hidden_size": 96, "moe_aux_loss_coeff": 0.01}
+EXPERTS_OF_TWO = {"expert_model_parallel_size": 2}
 LATENT = {"q_lora_rank": 32, "kv_lora_rank": 16, "qk_head_dim": 16, "qk_pos_emb_head_dim": 8, "v_head_dim": 16}
+DEEPSEEK: dict[str, Any] = {
+    "model": {**MODEL, "group_query_attention": False, "multi_latent_attention": True, **LATENT},
+    "num_experts": 4, "moe_layer_freq": "[0]*1+[1]*3", "moe_router_topk": 2, "moe_ffn_hidden_size": 96,
+    "moe_shared_expert_intermediate_size": 96, "moe_router_score_function": "sigmoid", "moe_aux_loss_coeff": 0.0,
+    "moe_router_load_balancing_type": "none", "moe_router_enable_expert_bias": True, "moe_router_num_groups": 2,
+    "moe_router_group_topk": 1, "mtp_num_layers": 1,
+}  # fmt: skip
 
 
 def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train) -> None:
-    rows, log = train(tiny(eval_iters=1, eval_interval=2))
+    rows, log = train(tiny())
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert losses(rows)[-1] < losses(rows)[0]
     last = rows[-1]
@@ -35,8 +43,18 @@ def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train) -> None:
     assert last["tokens_per_second"] == pytest.approx(8 * 32 / last["step_time_s"])
     assert log.count("iteration 4/4 | elapsed time per iteration (ms):") == 1
     assert "number of skipped iterations" not in log, "Megatron's own line would say it twice"
-    assert "validation loss at iteration 2" in log
     assert "patch cpu-device: " in log
+
+
+def test_each_evaluation_is_in_metrics_and_log(train: Train) -> None:
+    rows, log = train(tiny(eval_iters=1, eval_interval=2, pipeline_model_parallel_size=2), ranks=2)
+    found = [(row["step"], row["validation_loss"]) for row in rows if "validation_loss" in row]
+    assert [step for step, _ in found] == [2, 4, 4], "and once more at the end"
+    assert found[1][1] < found[0][1]
+    assert log.count(f"iteration 2/4 | validation loss: {found[0][1]:.5f}") == 1
+    assert log.count("test loss after iteration 4: ") == 1
+    assert "lm loss value" not in log, "Megatron's own line would say it twice"
+    assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4]
 
 
 def test_however_two_ranks_share_the_work_they_lose_as_much_as_one(train: Train) -> None:
@@ -53,6 +71,46 @@ def test_experts_on_two_ranks_lose_as_much_as_on_one(train: Train) -> None:
     alone = losses(train(tiny(**EXPERTS, **FROM_THE_FIRST), run="alone")[0])
     spread, _ = train(tiny(**EXPERTS, **FROM_THE_FIRST, expert_model_parallel_size=2), ranks=2, run="spread")
     assert losses(spread) == pytest.approx(alone, rel=1e-3)
+
+
+def test_a_small_deepseek_loses_as_much_on_two_ranks_as_on_one(train: Train) -> None:
+    """Latent attention, a dense layer first, shared experts, balance by a bias, and a layer for a further token."""
+    first, _ = train(tiny(**DEEPSEEK, train_iters=1, save_interval=1), run="first")
+    alone, _ = train(tiny(**DEEPSEEK, **FROM_THE_FIRST), run="alone")
+    assert losses(alone)[0] < losses(first)[0] - 0.5
+    for name, parallel in {"experts": EXPERTS_OF_TWO, "pipeline": {"pipeline_model_parallel_size": 2}}.items():
+        spread, _ = train(tiny(**DEEPSEEK, **FROM_THE_FIRST, **parallel), ranks=2, run=name)
+        assert losses(spread)[0] == pytest.approx(losses(alone)[0], rel=1e-5), name
+        assert losses(spread) == pytest.approx(losses(alone), rel=1e-3), name
+
+
+def test_experts_and_tensors_spread_over_four_ranks_lose_as_much_as_one(train: Train) -> None:
+    train(tiny(**EXPERTS, train_iters=1, save_interval=1), run="first")
+    alone = losses(train(tiny(**EXPERTS, **FROM_THE_FIRST), run="alone")[0])
+    spread = {**EXPERTS_OF_TWO, "tensor_model_parallel_size": 2, "sequence_parallel": True}
+    found = losses(train(tiny(**EXPERTS, **FROM_THE_FIRST, **spread), ranks=4, run="spread")[0])
+    assert found[0] == pytest.approx(alone[0], rel=1e-5)
+    assert found == pytest.approx(alone, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "recompute",
+    [
+        {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1},
+        {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]},
+    ],
+    ids=["whole layers", "attention"],
+)
+def test_what_is_computed_again_changes_no_loss(train: Train, recompute: dict[str, Any]) -> None:
+    kept = losses(train(tiny(train_iters=2), run="kept")[0])
+    assert losses(train(tiny(train_iters=2, **recompute), run="again")[0]) == pytest.approx(kept, rel=1e-6)
+
+
+def test_sixteen_bits_train_on_a_cpu(train: Train) -> None:
+    whole = losses(train(tiny(), run="whole")[0])
+    half = losses(train(tiny(bf16=True, use_distributed_optimizer=True), run="half")[0])
+    assert half == pytest.approx(whole, rel=2e-2)
+    assert half != whole
 
 
 def test_latent_attention_trains(train: Train) -> None:

@@ -1,15 +1,18 @@
 """Step metrics in one schema for every backend: a JSON object a line in `metrics.jsonl`, and one log line.
 
-The worker of a backend makes one `Metrics` per logged step; the supervisor follows the file.
+The worker of a backend makes one `Metrics` per logged step, and one `Validation` per evaluation; the supervisor follows
+the file.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
-__all__ = ["Metrics", "append", "log_line"]
+__all__ = ["Metrics", "Validation", "append", "is_step", "log_line"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +41,23 @@ class Metrics:
     """Seconds since the epoch."""
 
 
-def append(path: str, metrics: Metrics) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """One evaluation: a line of its own, since it comes after that of its step."""
+
+    step: int
+    steps: int
+    validation_loss: float
+    """Of data that are not trained on."""
+    time: float | None = None
+
+
+def is_step(row: Mapping[str, Any]) -> bool:
+    """Whether a line of the file tells of a step, and not of an evaluation."""
+    return "validation_loss" not in row
+
+
+def append(path: str, metrics: Metrics | Validation) -> None:
     """Add one line to `path`. A single O_APPEND write: a killed process leaves whole lines only."""
     line = json.dumps(asdict(metrics)) + "\n"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -48,9 +67,11 @@ def append(path: str, metrics: Metrics) -> None:
         os.close(descriptor)
 
 
-def log_line(metrics: Metrics) -> str:
+def log_line(metrics: Metrics | Validation) -> str:
     """The line that a person follows, the same for every backend (fields that the framework lacks are left out)."""
     m = metrics
+    if isinstance(m, Validation):
+        return f"iteration {m.step}/{m.steps} | validation loss: {m.validation_loss:.5f}"
     parts = [
         f"iteration {m.step}/{m.steps}",
         m.step_time_s is not None and f"elapsed time per iteration (ms): {m.step_time_s * 1e3:.1f}",

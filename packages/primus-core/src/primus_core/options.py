@@ -128,14 +128,15 @@ def _typed(option: Option, value: Any, where: str) -> Any:
         raise ConfigError(
             f"'{option.name}' takes {_wanted(option)}: {given}", where=where, fix=f"the default is {option.default!r}"
         )
-    if option.choices and value not in option.choices:
-        names = ", ".join(str(choice) for choice in option.choices)
-        raise ConfigError(
-            f"'{option.name}' cannot be {value!r}",
-            where=where,
-            why=f"known values: {names}",
-            fix=suggestion(str(value), map(str, option.choices)) or "take one of them",
-        )
+    for item in value if option.type == "list" else (value,):
+        if option.choices and item not in option.choices:
+            names = ", ".join(str(choice) for choice in option.choices)
+            raise ConfigError(
+                f"'{option.name}' cannot be {item!r}",
+                where=where,
+                why=f"known values: {names}",
+                fix=suggestion(str(item), map(str, option.choices)) or "take one of them",
+            )
     return float(value) if isinstance(value, int) and option.type == "float" else value
 
 

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from primus_core.backend import BackendCall, BackendPlan
 from primus_core.config.document import Document
-from primus_core.metadata import version_of
+from primus_core.errors import MachineError
 from primus_core.plan import Requirement, Step, Variable, Worker
+from primus_megatron.checkpoints import TRACKER, fault, newest_whole
 from primus_megatron.continuation import CHECKPOINTS, continue_earlier
-from primus_megatron.device import cpu_variables, device_defaults, is_hidden
+from primus_megatron.device import adapt, cpu_variables, is_hidden
+from primus_megatron.installation import SETTING, Installation, importable_version, installation
 from primus_megatron.layout import Layout, check_layout
 from primus_megatron.own_settings import SETTINGS
 from primus_megatron.schema import Schema, schema_for
 from primus_megatron.settings import Settings
-from primus_megatron.text import apply_text, data_files, resolve_text
+from primus_megatron.text import apply_text, data_files, lacks_validation, resolve_text
+from primus_megatron.turbo import check_turbo
 from primus_megatron.vocabulary import choose_tokenizer, of_model
 
 if TYPE_CHECKING:
@@ -36,8 +39,8 @@ _ARCHITECTURE = (
     "multi_latent_attention", "mtp_num_layers",
 )  # fmt: skip
 """What makes a checkpoint another model's."""
+_LOADED = ("load", "pretrained_checkpoint")
 _SHARDED = ("use_torch_fsdp2", "use_megatron_fsdp")
-_TURBO = ("use_turbo_attention", "use_turbo_grouped_mlp")
 
 
 class Megatron:
@@ -58,13 +61,14 @@ class Megatron:
         """Megatron's arguments for a model of the catalogue; see `Backend.translate`."""
         from primus_megatron import translation  # pydantic, which a model written out does not need
 
-        schema, _ = schema_for(version_of("megatron-core"), sys.executable)
+        schema, _ = schema_for(Installation(importable_version()), sys.executable)
         return translation.translate(model, schema.version, {*schema.options, *(own.name for own in SETTINGS)})
 
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and check the settings; see `Backend.resolve`."""
-        schema, notes = schema_for(version_of("megatron-core"), call.facts.python)
-        return _Resolution(call, schema, list(notes)).plan()
+        megatron = installation(call)
+        schema, notes = schema_for(megatron, call.facts.python)
+        return _Resolution(call, megatron, schema, list(notes)).plan()
 
 
 MEGATRON = Megatron()
@@ -74,26 +78,30 @@ MEGATRON = Megatron()
 class _Resolution:
     """One call of `resolve`, in steps."""
 
-    def __init__(self, call: BackendCall, schema: Schema, notes: list[str]) -> None:
-        self.call, self.schema, self.notes = call, schema, notes
+    def __init__(self, call: BackendCall, megatron: Installation, schema: Schema, notes: list[str]) -> None:
+        self.call, self.megatron, self.schema, self.notes = call, megatron, schema, notes
         document = call.document
         rest = Document({k: v for k, v in document.data.items() if k not in ("model", "data")}, document.marks)
         self.text = resolve_text(document.section(("data",)), call)
         model = of_model(document.section(("model",)), rest, text=self.text is not None)
         self.settings = Settings(rest.over(model), schema)
-        self.device = "gpu" if call.facts.gpus and not is_hidden(call.facts.environ) else "cpu"
+        has_gpus = bool(call.facts.gpus) or not call.facts.host.is_known
+        self.device = "gpu" if has_gpus and not is_hidden(call.facts.environ) else "cpu"
 
     def plan(self) -> BackendPlan:
         settings = self.settings
         prepare = self.data()
         self.check_needed()
         self.translate()
-        self.notes += device_defaults(settings, self.device)
+        adapted = adapt(settings, self.device, self.megatron)
+        turbo, notes = check_turbo(settings)
+        self.notes += [*adapted.notes, *notes]
         self.checkpoints()
         layout = check_layout(settings, self.ranks())
         resolved: dict[str, Any] = {
             "framework": "megatron",
             "framework_version": self.schema.version,
+            "checkout": self.megatron.checkout,
             "stage": self.call.stage,
             "device": self.device,
             "model": {name: settings[name] for name in _ARCHITECTURE if settings.knows(name)},
@@ -101,9 +109,7 @@ class _Resolution:
             "data_parallel": layout.data,
             "fixed_layout": self.fixed_layout(),
             "metrics_rank": layout.metrics_rank,
-            "continues": settings["auto_continue_train"],
-            "no_last_checkpoint": settings["disable_last_saving"],
-            "turbo": settings["enable_primus_turbo"],
+            "own": settings.own(),
         }
         self.notes += continue_earlier(settings, self.call, resolved)
         return BackendPlan(
@@ -111,7 +117,7 @@ class _Resolution:
             config={**resolved, "settings": settings.framework()},
             prepare=prepare,
             environment=self.environment(),
-            requires=(*self.modules(), *self.files),
+            requires=(*self.modules(), *adapted.requires, *turbo, *self.files),
             notes=tuple(self.notes),
             metrics_rank=layout.metrics_rank,
             layout={**layout.sizes(), "expert": settings["expert_model_parallel_size"]},
@@ -134,10 +140,13 @@ class _Resolution:
     def data(self) -> tuple[Step, ...]:
         """The steps that prepare it; what must be there otherwise is in `files`."""
         self.files: list[Requirement] = []
+        if cache := self.settings["data_cache_path"]:
+            fix = "set 'data_cache_path' to a folder that you may write in"
+            self.files.append(Requirement("folder", os.path.join(self.call.facts.cwd, cache), fix))
         self.settings.default("data_cache_path", os.path.join(self.call.place.directory, "cache"))
         if self.text:
             return (apply_text(self.text, self.settings, self.call),)
-        self.files = data_files(self.settings, self.call.facts.cwd)
+        self.files += data_files(self.settings, self.call.facts.cwd, known=self.megatron.known)
         return ()
 
     def check_needed(self) -> None:
@@ -148,6 +157,9 @@ class _Resolution:
                 why = "Megatron has no default for it"
                 raise settings.error(name, f"'{name}' is not set", why=why, fix="set it below `model:` or `overrides:`")
         settings.default("eval_interval", settings["train_iters"])  # Megatron divides by it, even without evaluation
+        if settings["eval_iters"] and (why := lacks_validation(settings)):
+            settings.set("eval_iters", 0)
+            self.notes.append(f"no evaluation: {why}")
         choose_tokenizer(settings)
 
     def translate(self) -> None:
@@ -155,19 +167,18 @@ class _Resolution:
         settings, run = self.settings, self.call.place
         if settings["norm_epsilon"] is not None:
             settings.default("layernorm_epsilon", settings["norm_epsilon"])
-        if not settings["disable_tensorboard"]:
-            settings.default("tensorboard_dir", os.path.join(run.directory, "tensorboard"))
         if settings["disable_wandb"]:
             settings.given.pop("wandb_project", None)
         elif settings["wandb_project"]:
             settings.default("wandb_exp_name", run.run_id)
             settings.default("wandb_save_dir", os.path.join(run.directory, "wandb"))
+        if settings["wandb_project"] and settings["disable_tensorboard"]:
+            self.notes.append("TensorBoard is on: Megatron tells Weights & Biases only what it writes for TensorBoard")
+        if settings["wandb_project"] or not settings["disable_tensorboard"]:
+            settings.default("tensorboard_dir", os.path.join(run.directory, "tensorboard"))
         without_effect = [row.name for row in SETTINGS if row.becomes == "-" and row.name in settings]
         if without_effect:
             self.notes.append(f"without effect, since logs and metrics are Primus's: {', '.join(without_effect)}")
-        for name in _TURBO:
-            if settings[name] and not settings["enable_primus_turbo"]:
-                raise settings.error(name, f"'{name}' needs enable_primus_turbo: true")
 
     def checkpoints(self) -> None:
         """Saving is on where there is an interval or a folder for it."""
@@ -175,17 +186,34 @@ class _Resolution:
         if settings["save_interval"]:
             settings.default("save", os.path.join(self.call.place.directory, CHECKPOINTS))
         if settings["save"]:
-            settings.set("save", os.path.join(cwd, settings["save"]))
+            settings.set("save", os.path.normpath(os.path.join(cwd, settings["save"])))
+            self.files.append(Requirement("folder", settings["save"], "set 'save' to a folder that you may write in"))
             settings.default("save_interval", settings["train_iters"])  # Megatron divides by it at the end
             settings.default("exit_signal_handler", True)
-        if settings["load"]:
-            settings.set("load", os.path.join(cwd, settings["load"]))
-            self.files.append(Requirement("file", settings["load"], "correct 'load': it is a folder of checkpoints"))
+        for name in _LOADED:
+            if settings[name]:
+                settings.set(name, os.path.join(cwd, settings[name]))
+                self.files.append(
+                    Requirement("file", settings[name], f"correct '{name}': it is a folder of checkpoints")
+                )
+                self.check_loaded(name)
+
+    def check_loaded(self, name: str) -> None:
+        """What Megatron would start without, or fail over on each rank."""
+        settings, folder = self.settings, self.settings[name]
+        begins = folder == settings["save"] and not os.path.exists(os.path.join(folder, TRACKER))
+        if begins or not os.path.exists(folder) or not self.megatron.known:
+            return
+        if why := fault(folder, settings["ckpt_step"] if name == "load" else None):
+            whole = newest_whole(folder)[0]
+            fix = f"the newest that is whole: ckpt_step={whole}" if whole else f"correct '{name}', or remove it"
+            raise MachineError(f"{settings.where(name)}: '{name}: {folder}' cannot be loaded", why=why, fix=fix)
 
     def fixed_layout(self) -> list[int] | None:
         """What a run must have in common with one whose checkpoint it loads; None: Megatron reshards."""
         settings = self.settings
-        if not settings["use_distributed_optimizer"] or settings["dist_ckpt_optim_fully_reshardable"]:
+        reshards = not settings["use_distributed_optimizer"] or settings["dist_ckpt_optim_fully_reshardable"]
+        if reshards and settings["ckpt_format"] != "torch":
             return None
         return [settings["tensor_model_parallel_size"], settings["pipeline_model_parallel_size"]]
 
@@ -207,14 +235,14 @@ class _Resolution:
         """What must be installed when it runs. A dry run only lists it."""
         names = ["torch", "megatron.training", "psutil", *(["tokenizers"] if self.text else [])]
         found = [Requirement("module", name, _INSTALL) for name in names]
+        if folder := self.megatron.checkout:
+            found[1] = Requirement("file", folder, f"correct {SETTING}: it is the folder of Megatron's code")
         for name, wanted in (
             ("wandb", self.settings["wandb_project"]),
             ("tensorboard", self.settings["tensorboard_dir"]),
         ):
             if wanted:
                 found.append(Requirement("module", name, f"pip install {name}, or set disable_{name}: true"))
-        if self.settings["enable_primus_turbo"]:
-            found.append(
-                Requirement("module", "primus_turbo", "install Primus-Turbo, or set enable_primus_turbo: false")
-            )
+        if self.settings["tokenizer_type"] == "HuggingFaceTokenizer":
+            found.append(Requirement("module", "transformers", "pip install transformers, which reads the tokenizer"))
         return found

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from primus_core.files import write_atomically
 
-__all__ = ["SIZES", "CheckpointWatch", "is_whole", "newest_whole"]
+__all__ = ["SIZES", "TRACKER", "CheckpointWatch", "fault", "is_whole", "newest_whole"]
 
 SIZES = "primus_sizes.json"
 """In a checkpoint's folder: the size of each of its files, by path. What has no such list was never whole."""
@@ -40,6 +40,31 @@ def iteration_of(name: str) -> int:
     return int(name.rpartition("_")[2])
 
 
+def fault(folder: str, step: int | None = None) -> str:
+    """Why the checkpoint of `step` (None: the newest) cannot be loaded from `folder`; empty if nothing is known."""
+    if not os.path.isdir(folder):
+        return "it is no folder"
+    if not os.access(folder, os.R_OK | os.X_OK):
+        return "it may not be read"
+    name = f"iter_{step:07d}" if step else _newest(folder)
+    if not name:
+        return f"no {TRACKER} in it says which checkpoint is the newest"
+    path = os.path.join(folder, name)
+    if not os.path.isdir(path):
+        return f"there is no {name} in it"
+    return f"{name} was cut off" if os.path.exists(os.path.join(path, SIZES)) and not is_whole(path) else ""
+
+
+def _newest(folder: str) -> str:
+    """The checkpoint that Megatron would load; empty: none."""
+    try:
+        with open(os.path.join(folder, TRACKER), encoding="utf-8") as file:
+            text = file.read().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return f"iter_{int(text):07d}" if text.isdigit() else text
+
+
 class CheckpointWatch:
     """Looks at what Megatron calls its newest checkpoint, which it does when all ranks have written their parts."""
 
@@ -59,12 +84,11 @@ class CheckpointWatch:
         if changed_ns == self.changed_ns:
             return
         self.changed_ns = changed_ns
-        with open(os.path.join(self.folder, TRACKER), encoding="utf-8") as file:
-            text = file.read().strip()
-        path = os.path.join(self.folder, f"iter_{int(text):07d}") if text.isdigit() else ""
-        if os.path.isdir(path):
+        name = _newest(self.folder)
+        path = os.path.join(self.folder, name)
+        if _ITERATION.fullmatch(name) and os.path.isdir(path):
             write_atomically(os.path.join(path, SIZES), json.dumps(_sizes(path), indent=1))
-            self.tell(int(text), path)
+            self.tell(iteration_of(name), path)
 
 
 def _sizes(folder: str) -> dict[str, int]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from primus_core.backend import BackendCall
-from primus_core.metadata import packages
-from primus_core.plan import Variable
+from primus_core.errors import MachineError
+from primus_core.plan import Requirement, Variable
+from primus_megatron.installation import Installation
 from primus_megatron.settings import Settings
 
-__all__ = ["cpu_variables", "device_defaults", "is_hidden"]
+__all__ = ["Adaptation", "adapt", "cpu_variables", "is_hidden"]
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _GPU_KERNELS = (
@@ -19,10 +21,26 @@ _GPU_KERNELS = (
     "use_torch_fsdp2", "use_megatron_fsdp",
 )  # fmt: skip
 """Off on a CPU, and refused there."""
-_TRANSFORMER_ENGINE = {
+_APEX_ANYWAY = {"gradient_accumulation_fusion": "fused_weight_gradient_mlp_cuda"}
+"""The kernel that the output layer, which is always Megatron's own, takes from NVIDIA's or AMD's APEX."""
+_APEX = {**_APEX_ANYWAY, "masked_softmax_fusion": "scaled_upper_triang_masked_softmax_cuda"}
+"""Those that the local layers take from it."""
+_TE = "transformer_engine"
+_TE_ONLY = {
+    "context_parallel_size": "the attention of Megatron's local layers does not support it",
     "fp8": "Megatron's local layers have no 8-bit kernels",
+    "fp4": "Megatron's local layers have no 4-bit kernels",
     "tp_comm_overlap": "Megatron's local layers do not overlap communication",
+    "cross_entropy_fusion_impl": "'te' is its cross entropy",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptation:
+    """What the environment made of the settings."""
+
+    notes: list[str] = field(default_factory=list)
+    requires: list[Requirement] = field(default_factory=list)
 
 
 def is_hidden(environ: Mapping[str, str]) -> bool:
@@ -30,55 +48,92 @@ def is_hidden(environ: Mapping[str, str]) -> bool:
     return any(environ.get(name, "0").strip() in ("", "-1") for name in _HIDING)
 
 
-def device_defaults(settings: Settings, device: str) -> list[str]:
-    """Set what the environment decides where nothing was said; what to tell about it.
+def adapt(settings: Settings, device: str, megatron: Installation) -> Adaptation:
+    """Set what the environment decides where nothing was said.
 
     Raises:
-        ConfigError: a setting that this environment cannot honour.
+        ConfigError: a setting that no such device can honour.
+        MachineError: a setting that this version of Megatron refuses.
     """
-    notes: list[str] = []
+    found = Adaptation()
     settings.default("logging_level", logging.WARNING)  # at INFO, Megatron lists every parameter of the model
     if device == "cpu":
-        _cpu(settings)
-    if device == "cpu" or not _has_transformer_engine():
-        where = "on a CPU" if device == "cpu" else "Transformer Engine is not installed"
-        if settings.default("transformer_impl", "local"):
-            notes.append(f"transformer_impl is local: {where}")
-        settings.default("no_persist_layer_norm", True)
-    if settings["transformer_impl"] == "local":
-        _check_local(settings)
-    return notes
+        _cpu(settings, found)
+    else:
+        _gpu(settings, megatron, found)
+        _check_loss(settings, megatron, found)
+    return found
 
 
-def _has_transformer_engine() -> bool:
-    return any(name.startswith("transformer-engine") for name in packages())
-
-
-def _cpu(settings: Settings) -> None:
+def _cpu(settings: Settings, found: Adaptation) -> None:
     settings.default("distributed_backend", "gloo")
     settings.default("num_workers", 0)  # a process for loading would take a core from training
     for name in _GPU_KERNELS:
         if settings.given.get(name):
             raise settings.error(name, f"'{name}' needs a GPU", fix="set it to false on a CPU")
         settings.default(name, False)
+    _local_layers(settings, "on a CPU", found)
+    _check_local(settings)
+
+
+def _gpu(settings: Settings, megatron: Installation, found: Adaptation) -> None:
+    if not megatron.known:
+        found.notes.append("what is installed there is not known: kernels are checked where the ranks start")
+    wanted = _of_transformer_engine(settings)
+    if settings["transformer_impl"] == "local":
+        _check_local(settings)
+    elif wanted or "transformer_impl" in settings or megatron.has(_TE):
+        if wanted or not megatron.has(_TE):
+            names = ", ".join(wanted) or "transformer_impl"
+            found.requires.append(Requirement("module", _TE, f"install Transformer Engine, or do without {names}"))
+    else:
+        _local_layers(settings, "Transformer Engine is not installed", found)
+    kernels = _APEX if settings["transformer_impl"] == "local" else _APEX_ANYWAY
+    for name, module in kernels.items():
+        if settings.given.get(name):
+            found.requires.append(Requirement("module", module, f"install APEX with its extensions, or {name}: false"))
+        elif not megatron.has(module) and settings.default(name, False):
+            found.notes.append(f"{name} is off: APEX's {module} is not installed")
+
+
+def _local_layers(settings: Settings, why: str, found: Adaptation) -> None:
+    if settings.default("transformer_impl", "local"):
+        found.notes.append(f"transformer_impl is local: {why}")
+    settings.default("no_persist_layer_norm", True)
+
+
+def _of_transformer_engine(settings: Settings) -> list[str]:
+    """The settings that need it."""
+    wanted = {
+        "context_parallel_size": settings["context_parallel_size"] > 1,
+        "cross_entropy_fusion_impl": _loss_of_transformer_engine(settings),
+    }
+    return [name for name in _TE_ONLY if wanted.get(name, settings.knows(name) and settings[name])]
+
+
+def _loss_of_transformer_engine(settings: Settings) -> bool:
+    return bool(settings["cross_entropy_loss_fusion"] and settings["cross_entropy_fusion_impl"] == "te")
 
 
 def _check_local(settings: Settings) -> None:
-    if settings["context_parallel_size"] > 1:
+    for name in _of_transformer_engine(settings):
         raise settings.error(
-            "context_parallel_size",
-            f"context parallelism {settings['context_parallel_size']} needs Transformer Engine",
-            why="the attention of Megatron's local layers does not support it",
-            fix="install transformer-engine, or set context_parallel_size: 1",
+            name,
+            f"'{name}' needs Transformer Engine",
+            why=_TE_ONLY[name],
+            fix=f"install transformer-engine, or remove '{name}'",
         )
-    for name, why in _TRANSFORMER_ENGINE.items():
-        if settings[name]:
-            raise settings.error(
-                name,
-                f"'{name}' needs Transformer Engine",
-                why=why,
-                fix=f"install transformer-engine, or remove '{name}'",
-            )
+
+
+def _check_loss(settings: Settings, megatron: Installation, found: Adaptation) -> None:
+    """Megatron refuses this one since 0.18, on every rank."""
+    if not _loss_of_transformer_engine(settings) or megatron.version.startswith("0.17."):
+        return
+    name = "cross_entropy_fusion_impl"
+    what = f"{settings.where(name)}: '{name}: te' is refused by Megatron since 0.18, for its lack of stability"
+    if megatron.known and megatron.version:
+        raise MachineError(what, why=f"this is {megatron.version}", fix=f"set {name}: native, or take Megatron 0.17")
+    found.notes.append(f"{what}: where that is installed, set {name}: native")
 
 
 def cpu_variables(call: BackendCall) -> list[Variable]:

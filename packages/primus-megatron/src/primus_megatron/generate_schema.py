@@ -1,6 +1,6 @@
 """Writes Megatron's argument list as data, from its own parser, so that planning needs no Megatron.
 
-python -m primus_megatron.generate_schema [FILE]     (standard output without FILE)
+python -m primus_megatron.generate_schema FILE [CHECKOUT]     (without CHECKOUT: of the installed Megatron)
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from primus_megatron.installation import importable_version
+
 __all__ = ["generate"]
 
 Row = dict[str, Any]
@@ -20,14 +22,12 @@ _SIMPLE = {int: "int", float: "float", str: "str", bool: "bool", None: "str"}
 
 def generate() -> dict[str, Any]:
     """The schema of the installed Megatron, as JSON values."""
-    from importlib.metadata import version
-
     from megatron.training.arguments import add_megatron_arguments
 
     parser = add_megatron_arguments(argparse.ArgumentParser(allow_abbrev=False))
     actions = [action for action in parser._actions if action.dest != "help"]  # noqa: SLF001  # argparse lists them nowhere else
     return {
-        "version": version("megatron-core"),
+        "version": importable_version(),
         "options": {action.dest: _row(action) for action in sorted(actions, key=lambda action: action.dest)},
     }
 
@@ -58,14 +58,12 @@ def _plain(value: Any) -> Any:
     return value.name if isinstance(value, enum.Enum) else value
 
 
-def main(argv: list[str]) -> None:
-    """Write the schema to the file in `argv`, or print it."""
-    text = json.dumps(generate(), indent=1) + "\n"
-    if argv:
-        Path(argv[0]).write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.write(text)
+def main(file: str, checkout: str = "") -> None:
+    """Write the schema."""
+    if checkout:
+        sys.path.insert(0, checkout)
+    Path(file).write_text(json.dumps(generate(), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Megatron's data files, written as a stream: token ids in `.bin`, and where each document begins in `.idx`.
+"""Megatron's data files: token ids in `.bin`, and where each document begins in `.idx`; written as a stream, checked.
 
 Memory holds twelve bytes a document, never the tokens. A data package may take this over.
 """
@@ -13,10 +13,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-__all__ = ["IndexedWriter"]
+__all__ = ["IndexedWriter", "fault"]
 
 _MAGIC, _VERSION = b"MMIDIDX\x00\x00", 1
 _UINT16, _INT32 = 8, 4
+_WIDTHS = {1: 1, 2: 1, 3: 2, _INT32: 4, 5: 8, 6: 8, 7: 4, _UINT16: 2}
+"""Bytes of a token by the code of its type."""
+_HEAD = struct.Struct("<9sQBQQ")
 _SMALL_VOCABULARY = 65500
 """Below this, Megatron keeps ids in 16 bits."""
 
@@ -54,11 +57,38 @@ class IndexedWriter:
             offsets.append(at)
             at += length * width
         with open(f"{self.prefix}.idx", "wb") as file:
-            file.write(_MAGIC + struct.pack("<QBQQ", _VERSION, kind, len(self.lengths), len(self.documents)))
+            file.write(_HEAD.pack(_MAGIC, _VERSION, kind, len(self.lengths), len(self.documents)))
             for column in (self.lengths, offsets, self.documents):
                 file.write(_little(column))
             file.flush()
             os.fsync(file.fileno())
+
+
+def fault(prefix: str) -> str:
+    """Why `<prefix>.bin` and `<prefix>.idx` cannot be trained on, from their sizes and ends; empty if they can.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    index = f"{prefix}.idx"
+    with open(index, "rb") as file:
+        head = file.read(_HEAD.size)
+        if len(head) < _HEAD.size:
+            return f"{index} has {len(head)} bytes: it was cut off"
+        magic, version, kind, sequences, bounds = _HEAD.unpack(head)
+        if magic != _MAGIC or version != _VERSION or kind not in _WIDTHS:
+            return f"{index} is no index of Megatron's"
+        if not sequences or bounds < 2:
+            return f"{index} tells of {sequences} sequences in {max(bounds - 1, 0)} documents: there is nothing in it"
+        whole = _HEAD.size + sequences * 12 + bounds * 8
+        if (size := os.path.getsize(index)) < whole:
+            return f"{index} has {size} bytes of {whole}: it was cut off"
+        file.seek(_HEAD.size + sequences * 4 - 4)
+        (length,) = struct.unpack("<i", file.read(4))
+        file.seek(_HEAD.size + sequences * 12 - 8)
+        (offset,) = struct.unpack("<q", file.read(8))
+    whole, size = offset + length * _WIDTHS[kind], os.path.getsize(f"{prefix}.bin")
+    return f"{prefix}.bin has {size} bytes, and its index tells of {whole}: it was cut off" if size < whole else ""
 
 
 def _little(values: array[int]) -> bytes:

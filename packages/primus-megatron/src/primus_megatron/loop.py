@@ -8,14 +8,14 @@ from typing import Any
 
 from primus_core.errors import RequestError
 from primus_megatron.batches import datasets, forward_step
-from primus_megatron.model import model_provider
 
 __all__ = ["pretrain"]
 
 Settings = Mapping[str, Any]
+Provider = Callable[..., Any]
 
 
-def pretrain(version: tuple[int, int], settings: Settings) -> None:
+def pretrain(version: tuple[int, int], settings: Settings, model_provider: Provider) -> None:
     """Train with `settings`, Megatron's arguments by name.
 
     Raises:
@@ -23,9 +23,9 @@ def pretrain(version: tuple[int, int], settings: Settings) -> None:
     """
     sys.argv = sys.argv[:1]  # Megatron parses it; the settings come as defaults of its parser
     if version == (0, 17):
-        _pretrain_0_17(settings)
+        _pretrain_0_17(settings, model_provider)
     else:
-        _pretrain_with_config(version, settings)
+        _pretrain_with_config(version, settings, model_provider)
 
 
 def _defaults(settings: Settings) -> Callable[[Any], Any]:
@@ -36,7 +36,7 @@ def _defaults(settings: Settings) -> Callable[[Any], Any]:
     return set_defaults
 
 
-def _pretrain_0_17(settings: Settings) -> None:
+def _pretrain_0_17(settings: Settings, model_provider: Provider) -> None:
     from megatron.core.enums import ModelType
     from megatron.training import initialize
     from megatron.training import pretrain as loop
@@ -46,7 +46,7 @@ def _pretrain_0_17(settings: Settings) -> None:
     loop(datasets, model_provider, ModelType.encoder_or_decoder, forward_step, extra_args_provider=_defaults(settings))
 
 
-def _pretrain_with_config(version: tuple[int, int], settings: Settings) -> None:
+def _pretrain_with_config(version: tuple[int, int], settings: Settings, model_provider: Provider) -> None:
     from megatron.core.enums import ModelType
     from megatron.training import pretrain as loop
     from megatron.training.argument_utils import pretrain_cfg_container_from_args

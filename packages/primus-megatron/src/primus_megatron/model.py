@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from primus_megatron.turbo import with_turbo_attention
+
 __all__ = ["model_provider"]
 
 
@@ -13,6 +15,7 @@ def model_provider(
     vp_stage: int | None = None,
     config: Any = None,
     pg_collection: Any = None,
+    turbo_attention: bool = False,
 ) -> Any:
     """This rank's part of a GPT: dense, with experts, with latent attention, with multi-token prediction."""
     from megatron.core.models.gpt import GPTModel
@@ -22,6 +25,8 @@ def model_provider(
     args = get_args()
     config = config or core_transformer_config_from_args(args)
     spec = _layers(args, config, vp_stage)
+    if turbo_attention:
+        spec = with_turbo_attention(spec)
     return GPTModel(
         config=config,
         transformer_layer_spec=spec,

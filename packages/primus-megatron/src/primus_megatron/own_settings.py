@@ -26,9 +26,9 @@ class Own:
     least: float | None = None
 
 
-_TURBO = "asks for the package `primus_turbo`"
-
 SETTINGS = (
+    Own("backend_path", "str", None, "top folder of a Megatron-LM checkout to use; otherwise `BACKEND_PATH` is it",
+        "the first place where the ranks look for `megatron`"),
     Own("auto_continue_train", "bool", True, "continue from the newest checkpoint of an earlier, unfinished run",
         "`load`, `ckpt_step`, all of the training state"),
     Own("norm_epsilon", "float", None, "added to the variance in each norm", "`layernorm_epsilon`", least=0),
@@ -38,9 +38,11 @@ SETTINGS = (
         "false: `tensorboard_dir` is `tensorboard` in the run directory, unless it is set"),
     Own("disable_wandb", "bool", False, "no Weights & Biases, although `wandb_project` is set",
         "`wandb_project`; where it is on, `wandb_exp_name` and `wandb_save_dir` are the run's unless set"),
-    Own("enable_primus_turbo", "bool", False, "AMD's kernels of Primus-Turbo", _TURBO),
-    Own("use_turbo_attention", "bool", False, "its attention; needs enable_primus_turbo", _TURBO),
-    Own("use_turbo_grouped_mlp", "bool", False, "its experts; needs enable_primus_turbo", _TURBO),
+    Own("enable_primus_turbo", "bool", False, "AMD's kernels of Primus-Turbo", "asks for the package `primus_turbo`"),
+    Own("use_turbo_attention", "bool", False, "its attention; needs enable_primus_turbo",
+        "the layers' `core_attention`"),
+    Own("use_turbo_grouped_mlp", "bool", False, "its experts; needs enable_primus_turbo",
+        "refused for a model with experts: not connected yet"),
     Own("stderr_sink_level", "str", None, "taken, without effect: every rank's stderr is whole in its log", "-"),
     Own("log_avg_skip_iterations", "int", None, "taken, without effect: metrics.jsonl has every step", "-"),
     Own("log_avg_reset_interval", "int", None, "taken, without effect: metrics.jsonl has every step", "-"),

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from primus_core.errors import MachineError
 from primus_core.options import Option
+from primus_megatron.installation import Installation
 
-__all__ = ["Schema", "load", "schema_for", "shipped"]
+__all__ = ["Schema", "load", "place", "schema_for", "shipped"]
 
 SUPPORTED = ((0, 17), (0, 20))
 """megatron-core from the first, before the second: it has brought its training loop along since 0.17."""
@@ -45,25 +46,32 @@ def load(path: Path) -> Schema:
     return Schema(data["version"], known, items)
 
 
-def schema_for(version: str, python: str) -> tuple[Schema, tuple[str, ...]]:
-    """The schema for an installed `version` (empty: none is installed), and what to tell about it.
+def schema_for(megatron: Installation, python: str) -> tuple[Schema, tuple[str, ...]]:
+    """The schema for the Megatron that will run, and what to tell about it.
 
     Raises:
-        MachineError: the installed version is one that this package does not know how to run.
+        MachineError: its version is one that this package does not know how to run.
     """
-    files = shipped()
+    files, version = shipped(), megatron.version
     newest = list(files)[-1]
     if not version:
         return load(files[newest]), (f"megatron-core is not installed here: planned for {newest}",)
-    if version in files:
-        return load(files[version]), ()
     if not SUPPORTED[0] <= _numbers(version)[:2] < SUPPORTED[1]:
         raise MachineError(
-            f"megatron-core {version} is installed, and primus-megatron runs 0.17, 0.18 and 0.19",
+            f"megatron-core {version} is {place(megatron)}, and primus-megatron runs 0.17, 0.18 and 0.19",
             why="how its training loop is called differs from version to version; before 0.17 it had none",
-            fix="pip install 'megatron-core>=0.17,<0.20'",
+            fix="check out one of these" if megatron.checkout else "pip install 'megatron-core>=0.17,<0.20'",
         )
-    return _asked(version, python), (f"megatron-core {version} has no shipped settings list, so it was asked (slow)",)
+    notes = (f"megatron-core {version} is {place(megatron)}",) if megatron.checkout else ()
+    if version in files:
+        return load(files[version]), notes
+    asked = f"megatron-core {version} has no shipped settings list, so it was asked (slow)"
+    return _asked(megatron, python), (*notes, asked)
+
+
+def place(megatron: Installation) -> str:
+    """Where it is, to say after its name."""
+    return f"in {megatron.checkout}" if megatron.checkout else "installed"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -71,16 +79,16 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in digits if part)
 
 
-def _asked(version: str, python: str) -> Schema:
+def _asked(megatron: Installation, python: str) -> Schema:
     """The framework's own answer, in a process of its own."""
     import subprocess  # this and the next only where a version has no shipped schema
     import tempfile
 
-    command = [python, "-m", "primus_megatron.generate_schema"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise MachineError(f"megatron-core {version} could not be asked for its settings", why=done.stderr[-2000:])
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "schema.json")
-        answer.write_text(done.stdout[done.stdout.index("{") :], encoding="utf-8")
+        command = [python, "-m", "primus_megatron.generate_schema", str(answer), *filter(None, [megatron.checkout])]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            what = f"megatron-core {megatron.version} could not be asked for its settings"
+            raise MachineError(what, why=done.stderr[-2000:])
         return load(answer)

@@ -64,8 +64,8 @@ class Settings:
         return self.given[name] if name in self.given else self.options[name].default
 
     def __contains__(self, name: str) -> bool:
-        """Whether it was given."""
-        return name in self.given
+        """Whether it was given. Nothing (`null`) is what every setting that takes it has by default."""
+        return self.given.get(name) is not None
 
     def knows(self, name: str) -> bool:
         """Whether this version of Megatron has it."""
@@ -77,7 +77,7 @@ class Settings:
 
     def default(self, name: str, value: Any) -> bool:
         """Set it unless it was given, or this version does not know it; whether it was set."""
-        if name in self.given or name not in self.options:
+        if name in self or name not in self.options:
             return False
         self.given[name] = value
         return True
@@ -88,6 +88,10 @@ class Settings:
     def error(self, name: str, what: str, *, why: str = "", fix: str = "") -> ConfigError:
         """An error at the place of a setting."""
         return ConfigError(what, where=self.where(name), why=why, fix=fix)
+
+    def own(self) -> dict[str, Any]:
+        """Those of Primus, given or not."""
+        return {row.name: self[row.name] for row in SETTINGS}
 
     def framework(self) -> dict[str, Any]:
         """What the worker hands to Megatron: all but Primus's own."""

@@ -1,25 +1,39 @@
-"""Megatron's step log in the form of Primus: one line in `metrics.jsonl` and one in the log per logged iteration."""
+"""Megatron's log in the form of Primus: a line in `metrics.jsonl` and one in the log, per iteration and evaluation."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from primus_core.metrics import Metrics, append, log_line
+from primus_core.metrics import Metrics, Validation, append, log_line
 
 __all__ = ["StepRecorder"]
 
 
+@contextmanager
+def _without_their_line() -> Iterator[None]:
+    """The line of Primus says it in the form of all backends."""
+    from megatron.training import training
+
+    shown = training.print_rank_last
+    training.print_rank_last = lambda message: None
+    try:
+        yield
+    finally:
+        training.print_rank_last = shown
+
+
 class StepRecorder:
-    """Stands around `megatron.training.training.training_log`, which the loop calls after every iteration."""
+    """Stands around what the loop calls after every iteration, and for every evaluation."""
 
     def __init__(self, *, file: str, reports: bool) -> None:
         self.file, self.reports = file, reports
         self.last_step, self.last_time = 0, 0.0
 
     def install(self, also: Callable[[], None]) -> None:
-        """Record each logged iteration, and call `also` after every one."""
+        """Record each logged iteration and each evaluation, and call `also` after every iteration."""
         from megatron.training import training
 
         theirs, step = training.training_log, training.train_step
@@ -30,18 +44,35 @@ class StepRecorder:
             return step(*args, **kwargs)
 
         def logged(loss: Mapping[str, Any], total: Any, lr: Any, iteration: int, *rest: Any, **kwargs: Any) -> Any:
-            shown = training.print_rank_last
-            training.print_rank_last = lambda message: None  # the line of Primus says it in the form of all backends
-            try:
+            with _without_their_line():
                 result = theirs(loss, total, lr, iteration, *rest, **kwargs)
-            finally:
-                training.print_rank_last = shown
             if iteration % training.get_args().log_interval == 0:
                 self.record(loss, lr, iteration, grad_norm=rest[3])
             also()
             return result
 
         training.train_step, training.training_log = begun, logged
+        self._install_evaluation(training)
+
+    def _install_evaluation(self, training: Any) -> None:
+        theirs, evaluate = training.evaluate_and_print_results, training.evaluate
+        losses: list[float] = []
+
+        def evaluated(*args: Any, **kwargs: Any) -> Any:
+            result = evaluate(*args, **kwargs)
+            losses.extend(float(value) for name, value in (result[0] or {}).items() if name == "lm loss")
+            return result
+
+        def told(prefix: str, step: Any, data: Any, model: Any, iteration: int, *rest: Any, **kwargs: Any) -> None:
+            began = time.perf_counter()
+            losses.clear()
+            with _without_their_line():
+                theirs(prefix, step, data, model, iteration, *rest, **kwargs)
+            self.last_time += time.perf_counter() - began  # it is no part of a step
+            if losses and self.reports:  # of several sets of data, the first
+                (self.tell_test if "test set" in prefix else self.record_validation)(iteration, losses[0])
+
+        training.evaluate, training.evaluate_and_print_results = evaluated, told
 
     def record(self, loss: Mapping[str, Any], lr: Any, iteration: int, grad_norm: Any) -> None:
         """Add this iteration's metrics, on the rank that reports them."""
@@ -54,6 +85,19 @@ class StepRecorder:
         print(log_line(metrics), flush=True)
         if self.file:
             append(self.file, metrics)
+
+    def record_validation(self, iteration: int, loss: float) -> None:
+        """Add this evaluation."""
+        from megatron.training import get_args
+
+        found = Validation(step=iteration, steps=get_args().train_iters, validation_loss=loss, time=time.time())
+        print(log_line(found), flush=True)
+        if self.file:
+            append(self.file, found)
+
+    def tell_test(self, iteration: int, loss: float) -> None:
+        """Say what the data for a last test lose."""
+        print(f"test loss after iteration {iteration}: {loss:.5f}", flush=True)
 
     def metrics(self, loss: float, lr: Any, iteration: int, grad_norm: Any, seconds: float) -> Metrics:
         """One iteration, with Megatron's own count of floating-point operations."""

@@ -9,13 +9,14 @@ from typing import Any
 
 from primus_core.backend import BackendCall
 from primus_core.config.document import Document
-from primus_core.errors import ConfigError
+from primus_core.errors import ConfigError, MachineError
 from primus_core.plan import Requirement, Step
+from primus_megatron.indexed import fault
 from primus_megatron.own_settings import DATA, STDLIB
 from primus_megatron.settings import Settings, own_table
 from primus_megatron.vocabulary import use_null_tokenizer
 
-__all__ = ["Text", "apply_text", "data_files", "resolve_text"]
+__all__ = ["Text", "apply_text", "data_files", "lacks_validation", "resolve_text"]
 
 _PATHS = ("data_path", "train_data_path", "valid_data_path", "test_data_path")
 _FILES = ("data_args_path", "per_split_data_args_path")
@@ -81,11 +82,14 @@ def apply_text(text: Text, settings: Settings, call: BackendCall) -> Step:
     return Step("prepare text", tuple(argv), call.facts.cwd)
 
 
-def data_files(settings: Settings, cwd: str) -> list[Requirement]:
+def data_files(settings: Settings, cwd: str, *, known: bool) -> list[Requirement]:
     """The files that the settings name, which must be there when it runs; paths become absolute.
+
+    `known`: the files of this machine are the ones that it will read.
 
     Raises:
         ConfigError: there is nothing to train on, or a path has a suffix that Megatron adds itself.
+        MachineError: what is there cannot be trained on.
     """
     given = [name for name in (*_PATHS, *_FILES) if settings[name]]
     if not given and not settings["mock_data"]:
@@ -98,7 +102,7 @@ def data_files(settings: Settings, cwd: str) -> list[Requirement]:
         raise settings.error("mock_data", f"'mock_data' and '{given[0]}' both say what to train on", fix="keep one")
     found: list[Requirement] = []
     for name in given:
-        found += _whole_files(settings, name, cwd) if name in _FILES else _prefixes(settings, name, cwd)
+        found += _whole_files(settings, name, cwd) if name in _FILES else _prefixes(settings, name, cwd, known=known)
     return found
 
 
@@ -107,7 +111,7 @@ def _whole_files(settings: Settings, name: str, cwd: str) -> list[Requirement]:
     return [Requirement("file", settings[name], f"correct '{name}'")]
 
 
-def _prefixes(settings: Settings, name: str, cwd: str) -> list[Requirement]:
+def _prefixes(settings: Settings, name: str, cwd: str, *, known: bool) -> list[Requirement]:
     """A blend: prefixes of file names, each with a weight before it or none with any."""
     words, found = list(settings[name]), []
     weighted = len(words) % 2 == 0 and len(words) > 1 and all(map(_is_number, words[::2]))
@@ -123,8 +127,29 @@ def _prefixes(settings: Settings, name: str, cwd: str) -> list[Requirement]:
         words[index] = path = os.path.join(cwd, word)
         fix = f"prepare the data, or correct '{name}' (a path without .bin and .idx)"
         found += [Requirement("file", path + suffix, fix) for suffix in (".bin", ".idx")]
+        if known and all(os.path.exists(path + suffix) for suffix in (".bin", ".idx")):
+            _check(path, settings.where(name), fix)
     settings.set(name, words)
     return found
+
+
+def _check(prefix: str, where: str, fix: str) -> None:
+    try:
+        why = fault(prefix)
+    except OSError as error:
+        why = str(error)
+    if why:
+        raise MachineError(f"{where}: the data '{prefix}' cannot be trained on", why=why, fix=fix)
+
+
+def lacks_validation(settings: Settings) -> str:
+    """Why there is nothing to evaluate on, over which Megatron would fail; empty if there is, or nobody can tell."""
+    if settings["train_data_path"]:
+        return "" if settings["valid_data_path"] else "there is no valid_data_path"
+    shares = (settings["split"] or "").split(",")
+    if len(shares) > 1 and _is_number(shares[1]) and not float(shares[1]):
+        return f"split {settings['split']} leaves nothing for it"
+    return ""
 
 
 def _is_number(word: str) -> bool:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,8 @@ _FRESH = ("finetune", "no_load_optim", "no_load_rng", "pretrained_checkpoint")
 def main() -> None:
     """Read the settings, adapt Megatron to this machine, train."""
     resolved = _expanded(json.loads((_run_directory() / "config" / "backend_config.json").read_text(encoding="utf-8")))
-    if resolved["turbo"]:  # silently without them, a benchmark would be of something else
-        raise MachineError(
-            "Primus-Turbo's kernels are not connected to this version of primus-megatron",
-            fix="set enable_primus_turbo: false",
-        )
+    if resolved["checkout"]:
+        sys.path.insert(0, resolved["checkout"])
     _resume(resolved)
     _adapt(resolved["device"])
     _train(resolved)
@@ -60,7 +59,7 @@ def _expanded(value: Any) -> Any:
 def _resume(resolved: dict[str, Any]) -> None:
     """An earlier attempt of this run may have left checkpoints; the last one may have been cut off with it."""
     settings = resolved["settings"]
-    if not resolved["continues"] or not settings.get("save"):
+    if not resolved["own"]["auto_continue_train"] or not settings.get("save"):
         return
     iteration, cut = newest_whole(settings["save"])
     if iteration is None:
@@ -91,9 +90,9 @@ def _adapt(planned: str) -> None:
 
 
 def _train(resolved: dict[str, Any]) -> None:
-    from importlib.metadata import version
-
+    from primus_megatron.installation import importable_version
     from primus_megatron.loop import pretrain
+    from primus_megatron.model import model_provider
     from primus_megatron.patches._patch import version_pair
     from primus_megatron.step_metrics import StepRecorder
 
@@ -102,9 +101,10 @@ def _train(resolved: dict[str, Any]) -> None:
     StepRecorder(file=os.environ.get(variables.METRICS_FILE, ""), reports=rank == resolved["metrics_rank"]).install(
         also=look
     )
-    _around_saving(look, settings if resolved["no_last_checkpoint"] else {})
+    _around_saving(look, settings if resolved["own"]["disable_last_saving"] else {})
     try:
-        pretrain(version_pair(version("megatron-core")), settings)
+        model = partial(model_provider, turbo_attention=resolved["own"]["use_turbo_attention"])
+        pretrain(version_pair(importable_version()), settings, model)
     except SystemExit as stop:  # Megatron ends like this after SIGTERM, a duration or an exit_interval
         if stop.code:
             raise

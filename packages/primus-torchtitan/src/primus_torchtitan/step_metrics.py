@@ -1,4 +1,4 @@
-"""TorchTitan's metrics in the form of Primus: one line in `metrics.jsonl` and one in the log per logged step.
+"""TorchTitan's metrics in the form of Primus: a line in `metrics.jsonl` and one in the log, per step and evaluation.
 
 The processor is a subclass with a nested `Config`, which is how TorchTitan lets its components be replaced.
 """
@@ -16,17 +16,18 @@ from torchtitan.components.metrics import BaseLogger, LoggerContainer, MetricsPr
 from torchtitan.tools import utils
 from torchtitan.tools.logging import logger
 
-from primus_core.metrics import Metrics, append, log_line
+from primus_core.metrics import Metrics, Validation, append, log_line
 
 __all__ = ["PrimusMetrics"]
 
 _VALIDATION = "validation_metrics/loss"
+Sink = Callable[[Metrics | Validation], None]
 
 
 class StepRecorder(BaseLogger):  # type: ignore[misc]  # TorchTitan ships no types
-    """Receives the metrics of each logged step and hands them on as `Metrics`."""
+    """Receives the metrics of each logged step and each evaluation, and hands them on in the form of Primus."""
 
-    def __init__(self, *, steps: int, batch: int, world: int, sinks: tuple[Callable[[Metrics], None], ...]) -> None:
+    def __init__(self, *, steps: int, batch: int, world: int, sinks: tuple[Sink, ...]) -> None:
         self.steps, self.batch, self.world, self.sinks = steps, batch, world, sinks
         self.peak_known = False
         self.last_step: int | None = None
@@ -39,11 +40,15 @@ class StepRecorder(BaseLogger):  # type: ignore[misc]  # TorchTitan ships no typ
 
     def log(self, metrics: Mapping[str, Any], step: int) -> None:
         """Called by TorchTitan. Validation comes here too, and is not a step."""
-        if _VALIDATION in metrics:
-            return
         now = time.perf_counter()
-        record = self.metrics(metrics, step, now)
-        self.last_step, self.last_time = step, now
+        record: Metrics | Validation
+        if _VALIDATION in metrics:
+            record = Validation(
+                step=step, steps=self.steps, validation_loss=float(metrics[_VALIDATION]), time=time.time()
+            )
+        else:
+            record = self.metrics(metrics, step, now)
+            self.last_step, self.last_time = step, now
         for sink in self.sinks:
             sink(record)
 
@@ -111,8 +116,8 @@ class PrimusMetrics(MetricsProcessor):  # type: ignore[misc]  # as above
         return bool(super().should_log(step))
 
 
-def _sinks(config: Any, has_loss: bool) -> tuple[Callable[[Metrics], None], ...]:
-    sinks: list[Callable[[Metrics], None]] = []
+def _sinks(config: Any, has_loss: bool) -> tuple[Sink, ...]:
+    sinks: list[Sink] = []
     if has_loss:
         sinks.append(lambda metrics: logger.info(log_line(metrics)))
     if config.file and torch.distributed.get_rank() == config.metrics_rank:
@@ -135,4 +140,4 @@ def _peak_is_known(device: str, peak: float) -> bool:
 
 def _not_the_step_line(record: logging.LogRecord) -> bool:
     """Drops `step: 1  loss: ...`: the line of Primus says the same, in the form that all backends share."""
-    return not (record.module == "metrics" and record.funcName == "log")
+    return not (record.module == "metrics" and record.funcName in ("log", "log_validation"))

@@ -11,6 +11,7 @@ from primus_core.hooks.data import FailureInfo, Result, RunInfo
 from primus_core.hooks.follow import Follower
 from primus_core.launch.failure import Failure
 from primus_core.launch.streams import Mask
+from primus_core.metrics import is_step
 from primus_core.plan import Plan
 
 __all__ = ["Lifecycle"]
@@ -70,7 +71,7 @@ class Lifecycle:
         """Tell of the steps and checkpoints since the last look."""
         if not self.first_node:
             return
-        for row in self.metrics.new():
+        for row in filter(is_step, self.metrics.new()):
             self.hooks.post("on_step", metrics=row)
         for row in self.events.new():
             if row.get("event") == events.CHECKPOINT_SAVED:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from primus_core.errors import RequestError, suggestion
 from primus_core.host import HostRoot
+from primus_core.metrics import is_step
 from primus_core.runs.saved import Name, is_run, metadata, parse_name
 from primus_core.runs.standing import Standing, standings
 
@@ -131,13 +132,13 @@ def _number(value: Any) -> float | None:
 
 
 def last_metrics(directory: str) -> dict[str, Any]:
-    """The newest whole line of a run's `metrics.jsonl`; empty where there is none. Reads the file's end only."""
+    """The newest step in a run's `metrics.jsonl`; empty where there is none. Reads the file's end only."""
     for line in reversed(_tail(f"{directory}/metrics.jsonl").split(b"\n")[:-1]):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(row, dict) and isinstance(row.get("step"), int):
+        if isinstance(row, dict) and isinstance(row.get("step"), int) and is_step(row):
             return row
     return {}
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 from importlib.util import find_spec
+
+from primus_megatron.installation import importable_version
 
 __all__ = ["Patch", "no_accelerator", "no_fused_optimizer", "no_transformer_engine", "version_pair"]
 
@@ -26,7 +27,7 @@ class Patch:
 
     def in_range(self) -> bool:
         """Whether the installed Megatron is one that the patch knows."""
-        return self.since <= version_pair(version("megatron-core")) < self.before
+        return self.since <= version_pair(importable_version()) < self.before
 
 
 def version_pair(text: str) -> tuple[int, int]:

@@ -1,0 +1,100 @@
+"""Primus-Turbo, AMD's kernels: what can be asked of it, and its attention in the place of that of Megatron's layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from primus_core.plan import Requirement
+from primus_megatron.settings import Settings
+
+__all__ = ["check_turbo", "with_turbo_attention"]
+
+_PACKAGE = "primus_turbo"
+_LACKS = {
+    "attention_dropout": "drops nothing out",
+    "context_parallel_size": "is connected for whole sequences only",
+    "reset_attention_mask": "knows no ends of documents",
+    "window_size": "is connected without windows",
+}
+"""What its attention, as it is connected here, does not do."""
+
+
+def check_turbo(settings: Settings) -> tuple[list[Requirement], list[str]]:
+    """What its settings need, and what to tell about them.
+
+    Raises:
+        ConfigError: it cannot do what is asked.
+    """
+    asked = [name for name in ("use_turbo_attention", "use_turbo_grouped_mlp") if settings[name]]
+    if not settings["enable_primus_turbo"]:
+        for name in asked:
+            raise settings.error(name, f"'{name}' needs enable_primus_turbo: true")
+        return [], []
+    notes = []
+    if settings["use_turbo_attention"]:
+        _check_attention(settings)
+    if settings["use_turbo_grouped_mlp"]:
+        if settings["num_experts"]:
+            raise settings.error(
+                "use_turbo_grouped_mlp",
+                "Primus-Turbo's experts are not connected to Megatron's yet",
+                fix="set use_turbo_grouped_mlp: false",
+            )
+        notes.append("use_turbo_grouped_mlp is without effect: the model has no experts")
+    return [Requirement("module", _PACKAGE, "install Primus-Turbo, or set enable_primus_turbo: false")], notes
+
+
+def _check_attention(settings: Settings) -> None:
+    for name, why in _LACKS.items():
+        value = settings[name]
+        if value and not (name == "context_parallel_size" and value == 1):
+            raise settings.error(
+                name,
+                f"'{name}' is {value}, and use_turbo_attention is true",
+                why=f"Primus-Turbo's attention {why}",
+                fix=f"set '{name}' otherwise, or use_turbo_attention: false",
+            )
+
+
+def with_turbo_attention(layers: Any) -> Any:
+    """Megatron's specification of the layers, with this attention."""
+    attention = _attention()
+    for layer in layers.layer_specs:
+        layer.submodules.self_attention.submodules.core_attention = attention
+    return layers
+
+
+def _attention() -> type:
+    import torch
+    from megatron.core.transformer.enums import AttnMaskType
+    from primus_turbo.pytorch.ops import flash_attn_func
+
+    class TurboAttention(torch.nn.Module):  # type: ignore[misc]  # torch's types are not read
+        """Megatron's (sequence, batch, heads, width), through a kernel that takes (batch, sequence, heads, width)."""
+
+        def __init__(
+            self,
+            config: Any,
+            layer_number: int,
+            attn_mask_type: Any,
+            attention_type: str,
+            softmax_scale: float | None = None,
+            **others: Any,
+        ) -> None:
+            super().__init__()
+            self.mask, self.softmax_scale = attn_mask_type, softmax_scale
+            self.deterministic = config.deterministic_mode
+
+        def forward(
+            self, query: Any, key: Any, value: Any, mask: Any = None, attn_mask_type: Any = None, **others: Any
+        ) -> Any:
+            out = flash_attn_func(
+                *(part.contiguous().transpose(0, 1) for part in (query, key, value)),
+                dropout_p=0.0,
+                softmax_scale=self.softmax_scale,
+                causal=(attn_mask_type or self.mask) is AttnMaskType.causal,
+                deterministic=self.deterministic,
+            )
+            return out.transpose(0, 1).flatten(2)
+
+    return TurboAttention

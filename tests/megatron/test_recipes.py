@@ -57,16 +57,24 @@ def test_every_model_of_the_known_families_that_megatron_builds_has_one_for_each
 def test_a_template_plans_on_its_machine_and_megatron_takes_it(
     gpu: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plans = []
-    for template in (template for template in templates.of("megatron") if template.gpu == gpu):
-        (folder := tmp_path / template.model).mkdir()
-        plan = templates.planned(template, folder, capsys)
+    plans, tree = [], templates.machine(gpu, tmp_path)
+    for template in (t for t in templates.of("megatron") if t.gpu == gpu and t.is_usual):
+        plan = templates.planned(template, tree, capsys)
         assert plan["config"]["model"]["num_layers"] == catalogue.load()[template.model].facts.num_layers
         queues = next(v["value"] for v in plan["environment"] if v["name"] == "CUDA_DEVICE_MAX_CONNECTIONS")
         plans.append((template.name, plan["config"]["settings"], 8 * template.nodes, queues))
     done = subprocess.run([sys.executable, "-c", CHECK], input=json.dumps(plans), capture_output=True, text=True,
                           check=False, timeout=300)  # fmt: skip
     assert (done.returncode, done.stdout) == (0, ""), done.stderr[-3000:]
+
+
+def test_a_template_in_another_precision_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    others = [template for template in templates.of("megatron") if not template.is_usual]
+    assert {template.precision for template in others} == {"FP8"}
+    for template in others:
+        assert main(["config", "validate", template.name]) == 0, template.name
+        assert template.settings.data["fp8"]
+    assert len(capsys.readouterr().out.splitlines()) == len(others)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests import templates
 
-from primus_core.config.templates import Template
+from primus_core.config.recipes import Template
 from primus_core.models import catalogue
 from primus_torchtitan.translation import lacks
 
@@ -18,7 +18,7 @@ def test_a_template_plans_on_its_machine(
 ) -> None:
     for name in templates.HIDING:
         monkeypatch.delenv(name, raising=False)
-    plan = templates.planned(template, tmp_path, capsys)
+    plan = templates.planned(template, templates.machine(template.gpu, tmp_path), capsys)
     assert plan["config"]["data_parallel"] == 8 * template.nodes
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from primus_core import facts as machine
 from primus_core.config import files, templates
 from primus_core.config.document import Document, Path, at, dotted
-from primus_core.config.templates import GPUS_PER_NODE, Template, leaves
+from primus_core.config.recipes import GPUS_PER_NODE, Template, leaves
 from primus_core.contracts import TaskCall
 from primus_core.distributed import resolve as place_in_job
 from primus_core.errors import RequestError

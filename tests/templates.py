@@ -12,6 +12,7 @@ from tests.core import machines
 from primus_core.cli import main
 from primus_core.config import templates
 from primus_core.config.recipes import Template
+from primus_core.gpus import by_name
 
 HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NNODES", "GPUS_PER_NODE")
 GPUS = ("MI300X", "MI325X", "MI355X")
@@ -26,6 +27,13 @@ def machine(gpu: str, folder: Path) -> str:
     """A node with eight of these GPUs, as `--assume-host` takes it."""
     machines.write(folder / gpu, machines.base(), machines.amd(gpu))
     return str(folder / gpu)
+
+
+def fits(template: Template, bytes_on_each: float) -> bool:
+    """Whether a GPU holds so much, and has at least a sixth of its memory left for activations."""
+    gpu = by_name(template.gpu)
+    assert gpu
+    return bytes_on_each < gpu.memory_gb * 2**30 * 5 / 6
 
 
 def planned(template: Template, tree: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

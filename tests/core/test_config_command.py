@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.conftest import Run
+from tests.core import machines
 
 from primus_core.gpus import load
 
@@ -166,6 +167,13 @@ def test_where_the_backend_is_missing_the_inside_of_a_container_reads_the_templa
     assert primus("config", "show", "mine.yaml").returncode == 2
 
 
+def test_a_container_gets_no_file_of_a_template(primus: Run, acme: dict[str, str], experiment: Path) -> None:
+    words = ("--image", "IMG", "--dry-run", "--json", "--", "train", "pretrain", "--config", "mine.yaml")
+    argv = " ".join(json.loads(primus("container", *words, env=acme).stdout)["steps"][0]["argv"])
+    assert str(experiment.parent) in argv
+    assert "acme_2B.yaml" not in argv
+
+
 # Shown, checked, compared
 
 
@@ -210,6 +218,12 @@ def test_validate_says_what_it_would_be_on_the_templates_machine(
     ):
         assert ranks in primus("config", "validate", "mine.yaml", *words, env=acme).stdout
     assert "16 ranks (2 nodes with 8 MI355X each)" in primus("config", "validate", OTHER, env=acme).stdout
+
+
+def test_validate_takes_the_machine_of_a_capture(primus: Run, acme: dict[str, str], tmp_path: Path) -> None:
+    machines.write(tmp_path / "node", machines.base(), machines.amd("MI325X", gpus=4))
+    found = primus("config", "validate", NAME, "--assume-host", "node", "--nodes", "2", env=acme)
+    assert "8 ranks (2 nodes with 4 MI325X each)" in found.stdout
 
 
 def test_validate_refuses_what_a_launch_refuses(primus: Run, acme: dict[str, str], experiment: Path) -> None:

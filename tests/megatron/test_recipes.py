@@ -15,7 +15,9 @@ from tests import templates
 from tests.conftest import ROOT
 
 from primus_core.cli import main
+from primus_core.config.recipes import Template
 from primus_core.models import catalogue
+from primus_core.models.arithmetic import parameters
 from primus_megatron.translation import lacks
 
 FAMILIES = ("llama2", "llama3", "llama4", "qwen2.5", "qwen3", "deepseek", "mixtral", "gpt_oss")
@@ -53,6 +55,19 @@ def test_every_model_of_the_known_families_that_megatron_builds_has_one_for_each
     assert found == {(m, gpu) for m in models for gpu in templates.GPUS}
 
 
+@pytest.mark.parametrize("template", templates.of("megatron"), ids=lambda template: template.name)
+def test_its_machine_can_hold_a_model(template: Template) -> None:
+    """Weights and gradients take 6 bytes each, the optimizer 12 more, cut into as many pieces as there are copies."""
+    settings, counts = template.settings.data, parameters(catalogue.load()[template.model].facts)
+    ranks, experts = 8 * template.nodes, counts.parts.get("experts", 0)
+    pipeline, expert = (settings.get(f"{name}_model_parallel_size", 1) for name in ("pipeline", "expert"))
+    model = settings.get("tensor_model_parallel_size", 1) * pipeline
+    rest = counts.total + counts.mtp - experts
+    size = rest / model * (6 + 12 * model / ranks) + experts / pipeline / expert * (6 + 12 * pipeline * expert / ranks)
+    assert templates.fits(template, 18 * counts.total / ranks if settings.get("use_torch_fsdp2") else size)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", templates.GPUS)
 def test_a_template_plans_on_its_machine_and_megatron_takes_it(
     gpu: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

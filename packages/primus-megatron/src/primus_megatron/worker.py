@@ -65,10 +65,14 @@ def _resume(resolved: dict[str, Any]) -> None:
     if iteration is None:
         return
     settings |= {"load": settings["save"], "ckpt_step": iteration}
+    if not settings.get("use_checkpoint_opt_param_scheduler"):
+        settings.setdefault("override_opt_param_scheduler", True)  # another run may have saved here, of another length
     for name in _FRESH:
         settings.pop(name, None)
-    for number in cut if _rank() == 0 else ():
-        print(f"WARNING: the checkpoint of iteration {number} was cut off; resuming from {iteration}", flush=True)
+    if _rank() == 0:
+        print(f"continues from iteration {iteration} in {settings['save']}", flush=True)
+        for number in cut:
+            print(f"WARNING: the checkpoint of iteration {number} was cut off; resuming from {iteration}", flush=True)
 
 
 def _adapt(planned: str) -> None:

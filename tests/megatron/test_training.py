@@ -25,7 +25,7 @@ EXPERTS = {"num_experts": 4, "moe_router_topk": 2, "moe_ffn_hidden_size": 96, "m
 LATENT = {"q_lora_rank": 32, "kv_lora_rank": 16, "qk_head_dim": 16, "qk_pos_emb_head_dim": 8, "v_head_dim": 16}
 
 
-def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train) -> None:
+def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train, tmp_path: Path) -> None:
     rows, log = train(tiny(eval_iters=1, eval_interval=2))
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert losses(rows)[-1] < losses(rows)[0]
@@ -33,6 +33,9 @@ def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train) -> None:
     assert (last["steps"], last["global_batch_size"], last["tokens"]) == (4, 8, 4 * 8 * 32)
     assert all(rows[0][name] > 0 for name in ("lr", "grad_norm", "tflops_per_gpu", "memory_gib"))
     assert last["tokens_per_second"] == pytest.approx(8 * 32 / last["step_time_s"])
+    planned = json.loads((tmp_path / "run/config/backend_config.json").read_text())
+    assert last["tflops_per_gpu"] == pytest.approx(last["tokens_per_second"] * planned["flops_per_token"] / 1e12)
+    assert last["mfu"] is None, "of a CPU"
     assert log.count("iteration 4/4 | elapsed time per iteration (ms):") == 1
     assert "number of skipped iterations" not in log, "Megatron's own line would say it twice"
     assert "validation loss at iteration 2" in log

@@ -10,26 +10,20 @@ import pytest
 from primus_core.backend import BackendPlan
 from primus_core.config import files
 from primus_core.config.document import at
+from primus_core.models import catalogue
 from primus_torchtitan.backend import TORCHTITAN
 from primus_torchtitan.own_settings import DATA, MODEL, SETTINGS, as_markdown
 
 Resolve = Callable[..., BackendPlan]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PRESETS = Path(TORCHTITAN.presets())
+MODELS = catalogue.load()
 EXAMPLES = [ROOT / "examples" / "quickstart.yaml", *sorted((ROOT / "examples" / "torchtitan").glob("*.yaml"))]
 
 
 @pytest.mark.parametrize("table", [as_markdown(SETTINGS), as_markdown(MODEL, "model."), as_markdown(DATA, "data.")])
 def test_the_page_has_the_table_as_it_is(table: str) -> None:
     assert table in (ROOT / "docs" / "torchtitan.md").read_text()
-
-
-@pytest.mark.parametrize("preset", sorted((PRESETS / "models").glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_model_preset_resolves(resolve: Resolve, preset: Path) -> None:
-    lines = "".join(f"  {line}\n" for line in preset.read_text().splitlines())
-    plan = resolve(f"model:\n{lines}dataloader: {{dataset: c4}}", ranks=8, gpus=8)
-    assert plan.config["model"]["flavor"]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
@@ -41,7 +35,6 @@ def test_an_example_resolves(resolve: Resolve, example: Path) -> None:
     settings = dict(module["overrides"])
     for key in ("model", "data"):
         if value := at(module, (key,)):
-            preset = files.read(str(PRESETS / "models" / f"{value}.yaml"), {}).data if isinstance(value, str) else value
-            settings[key] = preset
+            settings[key] = TORCHTITAN.translate(MODELS[value]) if isinstance(value, str) else value
     plan = resolve(yaml.safe_dump(settings), ranks=8, gpus=8)
     assert plan.config["settings"]["training.steps"] > 0

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primus_core.backend import BackendCall, BackendPlan
 from primus_core.config.document import Document
 from primus_core.metadata import version_of
 from primus_core.plan import Requirement, Variable, Worker
+from primus_core.work import Work, planned
 from primus_torchtitan import earlier_names
 from primus_torchtitan.continuation import continue_earlier
 from primus_torchtitan.layout import check_layout, metrics_rank
@@ -20,11 +22,15 @@ from primus_torchtitan.settings import Settings
 from primus_torchtitan.text import apply_text, resolve_text
 from primus_torchtitan.values import check_values
 
+if TYPE_CHECKING:
+    from primus_core.models.architecture import Model
+
 __all__ = ["TORCHTITAN", "TorchTitan"]
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _INSTALL = "pip install primus-torchtitan, in the environment that runs the training"
 _ORIGIN = "torchtitan"
+_DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 
 
 class TorchTitan:
@@ -40,6 +46,13 @@ class TorchTitan:
     def adopt(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """An experiment made from a TorchTitan 0.2 TOML file."""
         return earlier_names.adopt(document)
+
+    def translate(self, model: Model) -> Mapping[str, Any]:
+        """The `model` section for a model of the catalogue; see `Backend.translate`."""
+        from primus_torchtitan import translation  # pydantic, which a model written out does not need
+
+        schema, _ = schema_for(version_of("torchtitan"), sys.executable)
+        return translation.translate(model, schema.families)
 
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and check the settings; see `Backend.resolve`."""
@@ -79,6 +92,7 @@ class _Resolution:
             "data_parallel": layout.data,
             "metrics_rank": rank,
             "global_batch_size": self.global_batch(layout.data),
+            **self.work().to_dict(),
         }
         self.notes += continue_earlier(settings, self.call, resolved)
         return BackendPlan(
@@ -90,6 +104,20 @@ class _Resolution:
             notes=tuple(self.notes),
             metrics_rank=rank,
         )
+
+    def work(self) -> Work:
+        """What a token costs by the catalogue's arithmetic, where it has words for the model."""
+        from primus_torchtitan.architecture import architecture  # pydantic, after all cheap checks
+
+        model = architecture(self.model)
+        if isinstance(model, str):
+            self.notes.append(f"FLOPs are counted by TorchTitan: {model}")
+        known = None if isinstance(model, str) else model
+        devices = self.call.facts.gpus if self.device == "gpu" else ()
+        dtype = _DTYPES.get(self.settings["training.mixed_precision_param"], "fp32")
+        work, notes = planned(known, self.settings["training.seq_len"], devices, dtype)
+        self.notes += notes
+        return work
 
     def ranks(self) -> int | None:
         """How many there will be; None: that is not known yet."""

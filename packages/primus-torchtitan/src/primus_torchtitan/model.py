@@ -18,7 +18,10 @@ _SIZED = ("llama3", "qwen3")
 """Families whose layers take any sizes."""
 _NOT_SIZES = ("family", "flavor", "attn_backend", "hf_assets_path")
 _NEEDED = ("dim", "n_layers", "n_heads", "vocab_size")
-_FROM_FLAVOR = (*_NEEDED, "n_kv_heads", "ffn_hidden_dim", "rope_theta", "rope_scaling", "max_seq_len", "weight_tying")
+_FROM_FLAVOR = (
+    *_NEEDED, "n_kv_heads", "ffn_hidden_dim", "rope_theta", "rope_scaling", "rope_scaling_factor", "max_seq_len",
+    "weight_tying",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ def _llama3(sizes: Mapping[str, Any], attention: str) -> Any:
         max_seq_len=sizes["max_seq_len"],
         theta=sizes["rope_theta"],
         scaling=sizes["rope_scaling"],
+        scaling_factor=sizes["rope_scaling_factor"],
     )
     tied = sizes["weight_tying"]
     embedding = family._EMBEDDING_SKIP_INIT if tied else family._EMBEDDING_INIT

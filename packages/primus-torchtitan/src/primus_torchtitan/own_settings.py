@@ -81,6 +81,8 @@ MODEL = (
     Own("rope_theta", "float", 500000.0, "base of the rotary embedding", "`rope.theta`", least=1),
     Own("rope_scaling", "str", "none", "Llama 3.1's stretching of the rotary embedding (llama3)",
         "`rope.scaling`", ("none", "llama")),
+    Own("rope_scaling_factor", "float", 8.0, "factor of this stretching (32 in Llama 3.2)", "`rope.scaling_factor`",
+        least=1),
     Own("max_seq_len", "int", 131072, "longest sequence of the rotary embedding", "`rope.max_seq_len`", least=1),
     Own("weight_tying", "bool", False, "embedding and output layer share their weights",
         "`Config.enable_weight_tying`"),

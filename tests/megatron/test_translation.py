@@ -162,7 +162,7 @@ def test_a_small_model_of_each_kind_trains(train: Train, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not version_of("megatron-core"), reason="megatron-core is not installed")
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused_at_the_start(train: Train) -> None:
-    with pytest.raises(AssertionError, match="the tokenizer has 6[0-9]+ tokens, and the model 512"):
+    with pytest.raises(AssertionError, match=r"the tokenizer has 6[0-9]+ tokens, and the model 512"):
         train(tiny(tokenizer_type="NullTokenizer", vocab_size=600, padded_vocab_size=512))
 
 

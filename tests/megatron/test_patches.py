@@ -45,6 +45,16 @@ rest = {"experimental_attention_variant": None, "qk_l2_norm": False, "qk_layerno
 config = SimpleNamespace(q_lora_rank=None, transformer_impl="local", normalization="RMSNorm", **rest)
 QKNormConfigResolver(config, spec.submodules.self_attention.submodules).resolve()
 """,
+    "local-expert-biases": """
+import torch
+from types import SimpleNamespace
+from megatron.core.tensor_parallel import layers
+weight = torch.ones(2, requires_grad=True)
+output = layers.reduce_from_tensor_model_parallel_region(weight * 2, group=SimpleNamespace(size=lambda: 1))
+output += 1
+output.sum().backward()
+assert weight.grad.tolist() == [2, 2]
+""",
     "local-sequence-parallel": """
 from types import SimpleNamespace
 from megatron.core.transformer.torch_norm import WrappedTorchNorm

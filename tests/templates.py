@@ -11,7 +11,8 @@ from tests.core import machines
 
 from primus_core.cli import main
 from primus_core.config import templates
-from primus_core.config.templates import Template
+from primus_core.config.recipes import Template
+from primus_core.gpus import by_name
 
 HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NNODES", "GPUS_PER_NODE")
 GPUS = ("MI300X", "MI325X", "MI355X")
@@ -22,10 +23,22 @@ def of(backend: str) -> list[Template]:
     return [template for template in templates.known() if template.backend == backend]
 
 
-def planned(template: Template, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The plan of the experiment that `primus config new` writes, which is valid, on a node of its GPUs."""
-    path, tree = str(folder / "exp.yaml"), folder / "machine"
-    machines.write(tree, machines.base(), machines.amd(template.gpu))
+def machine(gpu: str, folder: Path) -> str:
+    """A node with eight of these GPUs, as `--assume-host` takes it."""
+    machines.write(folder / gpu, machines.base(), machines.amd(gpu))
+    return str(folder / gpu)
+
+
+def fits(template: Template, bytes_on_each: float) -> bool:
+    """Whether a GPU holds so much, and has at least a sixth of its memory left for activations."""
+    gpu = by_name(template.gpu)
+    assert gpu
+    return bytes_on_each < gpu.memory_gb * 2**30 * 5 / 6
+
+
+def planned(template: Template, tree: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The plan of the experiment that `primus config new` writes, which is valid, on the machine `tree`."""
+    path = f"{tree}-{template.model}-{template.precision}.yaml"
     nodes = str(template.nodes)
     assert (
         main(["config", "new", template.model, "--backend", template.backend, "--gpu", template.gpu, "-o", path]) == 0
@@ -34,7 +47,7 @@ def planned(template: Template, folder: Path, capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr().out
     assert f"{template.nodes * 8} ranks" in said
     assert "tokens per step" in said
-    where = ["--env", f"NNODES={nodes}", "--env", "MASTER_ADDR=node0", "--assume-host", str(tree)]
+    where = ["--env", f"NNODES={nodes}", "--env", "MASTER_ADDR=node0", "--assume-host", tree]
     assert main(["direct", "--dry-run", "--json", *where, "--", "train", "pretrain", "--config", path]) == 0, (
         template.name
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.conftest import Run
+from tests.core import machines
 
 from primus_core.gpus import load
 
@@ -57,9 +58,9 @@ def experiment(tmp_path: Path) -> Path:
 
 def test_templates_are_listed_and_words_choose(primus: Run, acme: dict[str, str]) -> None:
     lines = primus("config", "list", "ACME", env=acme).stdout.splitlines()
-    assert lines[2].split() == ["acme_2B", "countdown", "MI300X,", "MI355X*", "acme-primus", "2.1.0"]
+    assert lines[2].split() == ["acme_2B", "countdown", "acme-primus", "2.1.0", "MI300X,", "MI355X*"]
     assert lines[-1] == "* derived: nobody published numbers for it"
-    [row] = json.loads(primus("config", "list", "acme", "mi300x", "--json", env=acme).stdout)
+    row = json.loads(primus("config", "list", "acme", "mi300x", "--json", env=acme).stdout)[0]
     assert (row["name"], row["nodes"], row["source"]) == (NAME, 1, "https://acme.example/countdown/MI300X")
     assert row["derived"] == {"loss.start": "where the last one ended"}
     assert primus("config", "list", "acme", "H100", env=acme).stdout == "no template has 'acme' and 'H100'\n"
@@ -75,6 +76,20 @@ def test_new_writes_a_whole_experiment_that_says_where_its_numbers_are_from(
     assert "#   primus direct -- train pretrain --config acme_2B-pretrain.yaml\n" in shown
     assert "#   https://acme.example/countdown/MI300X\n# but for what is marked as derived" in shown
     assert primus("config", "diff", "my exp.yaml", OTHER, env=acme).stdout == "no setting differs\n"
+
+
+def test_another_precision_is_a_template_of_its_own(primus: Run, acme: dict[str, str]) -> None:
+    words = ("config", "new", "acme_2B", "--backend", "countdown", "--gpu", "MI300X", "--precision")
+    shown = primus(*words, "FP8", env=acme).stdout
+    assert shown.startswith("# acme_2B with countdown in FP8, for 1 node")
+    assert "From template:countdown/acme_2B/MI300X-FP8 of" in shown
+    assert "\n      steps: 7\n" in shown
+    assert "https://acme.example/countdown/MI300X\n" in shown
+    refused = primus(*words, "FP4", env=acme)
+    assert refused.returncode == 2
+    assert "did you mean 'MI300X-FP8'?" in refused.stderr
+    found = json.loads(primus("config", "list", "acme", "fp8", "--json", env=acme).stdout)
+    assert [row["name"] for row in found] == [f"{NAME}-FP8"]
 
 
 def test_new_does_not_overwrite_a_file(primus: Run, acme: dict[str, str], experiment: Path) -> None:
@@ -106,7 +121,11 @@ def test_the_names_of_templates_are_completed(primus: Run, acme: dict[str, str])
     assert primus("__complete", "3", "primus", "config", "new", "acme", env=acme).stdout.split() == ["acme_2B"]
     found = primus("__complete", "5", "primus", "config", "new", "acme_2B", "--gpu", "MI35", env=acme)
     assert found.stdout.split() == ["MI355X"]
-    assert primus("__complete", "3", "primus", "config", "show", "template:c", env=acme).stdout.split() == [NAME, OTHER]
+    assert primus("__complete", "3", "primus", "config", "show", "template:c", env=acme).stdout.split() == [
+        NAME,
+        f"{NAME}-FP8",
+        OTHER,
+    ]
 
 
 # Experiments that extend one
@@ -148,6 +167,13 @@ def test_where_the_backend_is_missing_the_inside_of_a_container_reads_the_templa
     assert primus("config", "show", "mine.yaml").returncode == 2
 
 
+def test_a_container_gets_no_file_of_a_template(primus: Run, acme: dict[str, str], experiment: Path) -> None:
+    words = ("--image", "IMG", "--dry-run", "--json", "--", "train", "pretrain", "--config", "mine.yaml")
+    argv = " ".join(json.loads(primus("container", *words, env=acme).stdout)["steps"][0]["argv"])
+    assert str(experiment.parent) in argv
+    assert "acme_2B.yaml" not in argv
+
+
 # Shown, checked, compared
 
 
@@ -161,7 +187,7 @@ def test_resolved_settings_say_where_they_are_from(primus: Run, acme: dict[str, 
     rows = json.loads(primus("config", "show", "mine.yaml", "--resolved", "--json", env=acme).stdout)
     assert rows["exp_name"] == {"value": "mine", "origin": "mine.yaml:2"}
     assert rows["loss.kind"] == {"value": "steep", "origin": "mine.yaml:6"}
-    assert rows["steps"] == {"value": 5, "origin": "acme_primus/recipes/acme_2B.yaml:9"}
+    assert rows["steps"] == {"value": 5, "origin": "acme_primus/recipes/acme_2B.yaml:10"}
     assert rows["loss.start"]["origin"] == "acme_primus/recipes/acme_2B.yaml:5"
     text = primus("config", "show", "mine.yaml", "--resolved", env=acme).stdout
     assert "steep                     mine.yaml:6\n" in text
@@ -194,6 +220,12 @@ def test_validate_says_what_it_would_be_on_the_templates_machine(
     assert "16 ranks (2 nodes with 8 MI355X each)" in primus("config", "validate", OTHER, env=acme).stdout
 
 
+def test_validate_takes_the_machine_of_a_capture(primus: Run, acme: dict[str, str], tmp_path: Path) -> None:
+    machines.write(tmp_path / "node", machines.base(), machines.amd("MI325X", gpus=4))
+    found = primus("config", "validate", NAME, "--assume-host", "node", "--nodes", "2", env=acme)
+    assert "8 ranks (2 nodes with 4 MI325X each)" in found.stdout
+
+
 def test_validate_refuses_what_a_launch_refuses(primus: Run, acme: dict[str, str], experiment: Path) -> None:
     experiment.write_text(experiment.read_text().replace("loss.kind", "loss.knd"))
     refused = primus("config", "validate", "mine.yaml", env=acme)
@@ -212,8 +244,8 @@ def test_diff_shows_only_what_differs_with_both_places(primus: Run, acme: dict[s
     found = json.loads(primus("config", "diff", "mine.yaml", OTHER, "--json", env=acme).stdout)
     assert list(found) == ["exp_name", "loss.kind", "steps"]
     assert found["steps"] == {
-        "first": {"value": 5, "origin": "acme_primus/recipes/acme_2B.yaml:9"},
-        "second": {"value": 10, "origin": "acme_primus/recipes/acme_2B.yaml:10"},
+        "first": {"value": 5, "origin": "acme_primus/recipes/acme_2B.yaml:10"},
+        "second": {"value": 10, "origin": "acme_primus/recipes/acme_2B.yaml:13"},
     }
     assert found["loss.kind"]["second"] is None
     text = primus("config", "diff", "mine.yaml", OTHER, env=acme).stdout
@@ -232,6 +264,7 @@ def test_diff_shows_only_what_differs_with_both_places(primus: Run, acme: dict[s
         ("source: somewhere\n", "", 5, "MI300X: nothing says where its numbers are from"),
         ("loss.start: why", "loss.strat: why", 4, "did you mean 'loss.start'?"),
         ("gpus:", "gpu:", 5, "did you mean 'gpus'?"),
+        ("nodes: 2", "precisions: {FP8: {setings: {}}}", 7, "did you mean 'settings'?"),
     ],
 )
 def test_a_wrong_template_is_refused_with_file_and_line(

@@ -24,6 +24,7 @@ PUBLIC = {
     ],
     "primus_core.models.catalogue": ["find", "load"],
     "primus_core.options": ["Option", "check", "load"],
+    "primus_core.work": ["Work", "planned"],
     "primus_core.testing": ["BackendConformance", "document_of", "facts_of", "resolve"],
 }
 

@@ -99,7 +99,15 @@ def resolve(tmp_path: Path) -> Resolve:
 def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Train:
     """`train(text, ranks=1)`: what the plan says, done with torchrun; the metrics and the log of all ranks."""
 
-    def run(text: str = "", *, ranks: int = 1, run: str = "run", previous: Any = lambda _: ()) -> Any:
+    def run(
+        text: str = "",
+        *,
+        ranks: int = 1,
+        run: str = "run",
+        previous: Any = lambda _: (),
+        packages: str = "",
+        without: str = "",
+    ) -> Any:
         folder = tmp_path / run
         plan = resolve(text, ranks=ranks, run=folder, previous=previous)
         (folder / "config").mkdir(parents=True, exist_ok=True)
@@ -111,13 +119,27 @@ def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Tr
             subprocess.run(step.argv, env=environ, cwd=step.cwd, check=True, capture_output=True)
         launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
         environ |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "CUDA_VISIBLE_DEVICES": ""}
-        done = subprocess.run([*launch, "-m", plan.worker.module], env=environ, cwd=tmp_path, capture_output=True,
+        environ |= {"PYTHONPATH": packages}
+        worker = _worker_without(without, tmp_path) if without else ["-m", plan.worker.module]
+        done = subprocess.run([*launch, *worker], env=environ, cwd=tmp_path, capture_output=True,
                               text=True, check=False, timeout=240)  # fmt: skip
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         lines = (folder / "metrics.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines], done.stdout
 
     return run
+
+
+def _worker_without(patch: str, folder: Path) -> list[str]:
+    """The worker as it would be if a patch had never been written."""
+    (folder / "worker.py").write_text(f"""
+if __name__ == "__main__":
+    from primus_megatron import patches
+    patches.PATCHES = tuple(patch for patch in patches.PATCHES if patch.id != {patch!r})
+    from primus_megatron.worker import main
+    main()
+""")
+    return [str(folder / "worker.py")]
 
 
 def losses(rows: list[Row]) -> list[float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -42,6 +43,7 @@ def arguments(settings: dict[str, Any]) -> Any:
     args = arguments.parse_args(defaults)
     arguments.validate_args(args)
     global_vars.set_args(args)
+    global_vars._GLOBAL_TOKENIZER = SimpleNamespace(vocab_size=args.padded_vocab_size)  # nothing is downloaded here
     return args
 
 

@@ -13,6 +13,10 @@ pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12
 from tests.conftest import ROOT, Run
 from tests.core.machines import amd, base, write
 
+from primus_core import summary
+from primus_megatron.indexed import IndexedWriter
+from primus_megatron.installation import importable_version
+
 EXPERIMENT = ROOT / "examples/megatron/configs/MI300X/llama3.1_8B-fineweb-pretrain.yaml"
 TRAIN = ("--", "train", "pretrain", "--config", str(EXPERIMENT))
 DATA = "/data/primus_data/fineweb/llama3.1/fineweb_text_document"
@@ -101,3 +105,36 @@ def test_its_nodes_need_not_be_known_yet(primus: Run) -> None:
     done = primus("slurm", "--dry-run", "sbatch", "-N", "2", *TRAIN)
     assert done.returncode == 0, done.stderr
     assert "the layout is checked where they start" in done.stdout
+
+
+SMALL = {
+    "model.num_layers": 2, "model.hidden_size": 64, "model.ffn_hidden_size": 128, "model.num_attention_heads": 4,
+    "model.num_query_groups": 2, "model.kv_channels": 16, "model.vocab_size": 512, "tokenizer_type": "NullTokenizer",
+    "seq_length": 64, "max_position_embeddings": 64, "micro_batch_size": 2, "global_batch_size": 8,
+    "lr_warmup_iters": 1, "lr_decay_iters": 8, "save_interval": 2, "eval_interval": 2,
+    "train_data_path": "corpus", "data_cache_path": "cache",
+}  # fmt: skip
+LEFT_OUT = {
+    "enable_primus_turbo": False, "use_turbo_attention": False, "use_turbo_grouped_mlp": False,
+    "gradient_accumulation_fusion": False, "cross_entropy_loss_fusion": False, "tensor_model_parallel_size": 1,
+    "disable_wandb": True, "disable_tensorboard": True,
+}  # fmt: skip
+"""What two CPU cores do not have."""
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.skipif(not importable_version(), reason="megatron-core is not installed")
+def test_a_small_copy_of_it_trains_and_goes_on_in_the_folder_that_it_names(primus: Run, tmp_path: Path) -> None:
+    with IndexedWriter(str(tmp_path / "corpus"), 512) as corpus:
+        for number in range(100):
+            corpus.add([*(number * i % 50 for i in range(100)), 511])
+    words = [f"{name}={json.dumps(value)}" for name, value in {**SMALL, **LEFT_OUT}.items()]
+    environ = {"CUDA_VISIBLE_DEVICES": "", "GPUS_PER_NODE": "2"}
+    for iterations, first in ((4, 1), (6, 5)):
+        done = primus("direct", *TRAIN, *words, f"train_iters={iterations}", env=environ)
+        assert done.returncode == 0, done.stderr[-3000:]
+        rows = summary.read(str(tmp_path / "output/llama3.1_8B-fineweb-pretrain/metrics.jsonl"))
+        assert [row["step"] for row in rows] == list(range(first, iterations + 1))
+        assert (tmp_path / f"output/checkpoints/llama3.1_8B_fineweb/iter_000000{iterations}").is_dir()
+    assert f"continues from iteration 4 in {tmp_path}/output/checkpoints/llama3.1_8B_fineweb" in done.stdout

@@ -15,11 +15,14 @@ from tests import templates
 from tests.conftest import ROOT
 
 from primus_core.cli import main
+from primus_core.config.recipes import Template
 from primus_core.models import catalogue
+from primus_core.models.arithmetic import parameters
 from primus_megatron.translation import lacks
 
 FAMILIES = ("llama2", "llama3", "llama4", "qwen2.5", "qwen3", "deepseek", "mixtral", "gpt_oss")
-EXAMPLES = sorted((ROOT / "examples/megatron/configs/MI300X").glob("*-pretrain.yaml"))
+FOLDER = ROOT / "examples/megatron/configs/MI300X"
+EXAMPLES = sorted(path for path in FOLDER.iterdir() if "extends: template:" in path.read_text(encoding="utf-8"))
 
 # What Megatron checks itself, for as many ranks as there would be. It asks the GPU for its generation.
 CHECK = """
@@ -52,20 +55,41 @@ def test_every_model_of_the_known_families_that_megatron_builds_has_one_for_each
     assert found == {(m, gpu) for m in models for gpu in templates.GPUS}
 
 
+@pytest.mark.parametrize("template", templates.of("megatron"), ids=lambda template: template.name)
+def test_its_machine_can_hold_a_model(template: Template) -> None:
+    """Weights and gradients take 6 bytes each, the optimizer 12 more, cut into as many pieces as there are copies."""
+    settings, counts = template.settings.data, parameters(catalogue.load()[template.model].facts)
+    ranks, experts = 8 * template.nodes, counts.parts.get("experts", 0)
+    pipeline, expert = (settings.get(f"{name}_model_parallel_size", 1) for name in ("pipeline", "expert"))
+    model = settings.get("tensor_model_parallel_size", 1) * pipeline
+    rest = counts.total + counts.mtp - experts
+    size = rest / model * (6 + 12 * model / ranks) + experts / pipeline / expert * (6 + 12 * pipeline * expert / ranks)
+    assert templates.fits(template, 18 * counts.total / ranks if settings.get("use_torch_fsdp2") else size)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", templates.GPUS)
 def test_a_template_plans_on_its_machine_and_megatron_takes_it(
     gpu: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plans = []
-    for template in (template for template in templates.of("megatron") if template.gpu == gpu):
-        (folder := tmp_path / template.model).mkdir()
-        plan = templates.planned(template, folder, capsys)
+    plans, tree = [], templates.machine(gpu, tmp_path)
+    for template in (t for t in templates.of("megatron") if t.gpu == gpu and t.is_usual):
+        plan = templates.planned(template, tree, capsys)
         assert plan["config"]["model"]["num_layers"] == catalogue.load()[template.model].facts.num_layers
         queues = next(v["value"] for v in plan["environment"] if v["name"] == "CUDA_DEVICE_MAX_CONNECTIONS")
         plans.append((template.name, plan["config"]["settings"], 8 * template.nodes, queues))
     done = subprocess.run([sys.executable, "-c", CHECK], input=json.dumps(plans), capture_output=True, text=True,
                           check=False, timeout=300)  # fmt: skip
     assert (done.returncode, done.stdout) == (0, ""), done.stderr[-3000:]
+
+
+def test_a_template_in_another_precision_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    others = [template for template in templates.of("megatron") if not template.is_usual]
+    assert {template.precision for template in others} == {"FP8"}
+    for template in others:
+        assert main(["config", "validate", template.name]) == 0, template.name
+        assert template.settings.data["fp8"]
+    assert len(capsys.readouterr().out.splitlines()) == len(others)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

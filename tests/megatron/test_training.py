@@ -33,7 +33,7 @@ DEEPSEEK: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train) -> None:
+def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train, tmp_path: Path) -> None:
     rows, log = train(tiny())
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert losses(rows)[-1] < losses(rows)[0]
@@ -41,6 +41,9 @@ def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train) -> None:
     assert (last["steps"], last["global_batch_size"], last["tokens"]) == (4, 8, 4 * 8 * 32)
     assert all(rows[0][name] > 0 for name in ("lr", "grad_norm", "tflops_per_gpu", "memory_gib"))
     assert last["tokens_per_second"] == pytest.approx(8 * 32 / last["step_time_s"])
+    planned = json.loads((tmp_path / "run/config/backend_config.json").read_text())
+    assert last["tflops_per_gpu"] == pytest.approx(last["tokens_per_second"] * planned["flops_per_token"] / 1e12)
+    assert last["mfu"] is None, "of a CPU"
     assert log.count("iteration 4/4 | elapsed time per iteration (ms):") == 1
     assert "number of skipped iterations" not in log, "Megatron's own line would say it twice"
     assert "patch cpu-device: " in log

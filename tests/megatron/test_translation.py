@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
 from tests.conftest import ROOT
-from tests.megatron.conftest import Resolve
+from tests.megatron.conftest import Resolve, Train, losses, tiny
 
 from primus_core.errors import RequestError
 from primus_core.metadata import version_of
@@ -124,6 +124,46 @@ def test_megatron_builds_every_model_with_the_catalogues_number_of_parameters(re
     counts = {name: parameters(BUILT[name].facts) for name in settings}
     known = {name: {"total": count.total, "mtp": count.mtp} for name, count in counts.items()}
     assert json.loads(done.stdout.splitlines()[-1]) == known
+
+
+SMALL = {"num_layers": 2, "hidden_size": 64, "ffn_hidden_size": 96, "num_attention_heads": 4,
+         "max_position_embeddings": 32, "vocab_size": 512}  # fmt: skip
+LATENT = {"kv_lora_rank": 16, "qk_head_dim": 16, "qk_pos_emb_head_dim": 8, "v_head_dim": 16, "num_experts": 32,
+          "moe_ffn_hidden_size": 32, "moe_shared_expert_intermediate_size": 32, "moe_layer_freq": "[0]*1+[1]*1"}  # fmt: skip
+KINDS: dict[str, dict[str, Any]] = {
+    "gpt_oss_20B": {
+        "kv_channels": 16,
+        "num_query_groups": 2,
+        "num_experts": 4,
+        "moe_ffn_hidden_size": 32,
+        "window_size": "7,0",
+    },
+    "deepseek_v2_lite": LATENT,
+    "deepseek_v3": {**LATENT, "q_lora_rank": 24, "moe_router_num_groups": 4, "moe_router_group_topk": 2},
+    "qwen2.5_7B": {"kv_channels": 16, "num_query_groups": 2},
+}
+"""What makes them small, and leaves of what kind they are."""
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.skipif(not version_of("megatron-core"), reason="megatron-core is not installed")
+@pytest.mark.parametrize("name", KINDS)
+def test_a_small_model_of_each_kind_trains(train: Train, name: str) -> None:
+    if not is_in(version_of("megatron-core"), MODELS[name]):
+        pytest.skip("this version of Megatron cannot build it, and says so")
+    model = {**translated(MODELS[name], version_of("megatron-core")), **SMALL, **KINDS[name]}
+    rows, log = train(tiny(model=model, vocab_size=None, log_interval=1, train_iters=8))
+    assert losses(rows)[-1] < losses(rows)[0]
+    assert "TFLOP/s/GPU: " in log
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.skipif(not version_of("megatron-core"), reason="megatron-core is not installed")
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused_at_the_start(train: Train) -> None:
+    with pytest.raises(AssertionError, match=r"the tokenizer has 6[0-9]+ tokens, and the model 512"):
+        train(tiny(tokenizer_type="NullTokenizer", vocab_size=600, padded_vocab_size=512))
 
 
 def is_in(version: str, model: Model) -> bool:

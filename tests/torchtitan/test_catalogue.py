@@ -16,14 +16,20 @@ from tests.torchtitan.conftest import Resolve
 from primus_core.errors import RequestError
 from primus_core.metadata import version_of
 from primus_core.models import catalogue
-from primus_core.models.architecture import Model
-from primus_core.models.arithmetic import parameters
+from primus_core.models.architecture import Architecture, Model
+from primus_core.models.arithmetic import flops_per_token, parameters
+from primus_core.testing import document_of
+from primus_core.testing import resolve as resolve_on
+from primus_torchtitan.architecture import architecture
+from primus_torchtitan.backend import TORCHTITAN
+from primus_torchtitan.model import resolve_model
 from primus_torchtitan.schema import load, shipped
 from primus_torchtitan.translation import FLAVORS, lacks, translate
 
 MODELS = catalogue.load()
 BUILT = {name: model for name, model in MODELS.items() if not lacks(model)}
-FAMILIES = load(list(shipped().values())[-1]).families
+SCHEMA = load(list(shipped().values())[-1])
+FAMILIES = SCHEMA.families
 
 # The bias that balances experts is a buffer there; checkpoints and the catalogue have it among the weights.
 BUILD = """
@@ -98,6 +104,33 @@ def test_the_sizes_of_a_flavor_with_experts_are_the_catalogues_facts(name: str) 
     sizes = FAMILIES[FLAVORS[name].family][FLAVORS[name].flavor]
     facts = MODELS[name].facts
     assert all(sizes[theirs] in (getattr(facts, ours), None) for theirs, ours in SIZES.items())
+
+
+@pytest.mark.parametrize("model", BUILT.values(), ids=BUILT)
+def test_there_and_back_a_model_has_the_same_parameters_and_flops(resolve: Resolve, model: Model) -> None:
+    plan = resolve(
+        json.dumps({"model": section(model), "dataloader": {"dataset": "c4"}, "training": {"seq_len": 4096}})
+    )
+    without_mtp = model.facts.model_copy(update={"mtp_layers": 0})
+    assert plan.config["flops_per_token"] == sum(flops_per_token(without_mtp, 4096).values())
+    found = architecture(resolve_model(document_of(section(model)), SCHEMA, None))
+    assert isinstance(found, Architecture)
+    assert parameters(found) == parameters(without_mtp)
+
+
+def test_fewer_layers_are_less_work_and_a_gpu_has_a_peak() -> None:
+    small = MODELS["llama3.1_8B"].facts.model_copy(update={"num_layers": 4})
+    settings = {"model": {**section(MODELS["llama3.1_8B"]), "n_layers": 4}, "dataloader": {"dataset": "c4"}}
+    plan = resolve_on(TORCHTITAN, settings, gpus=8)
+    length = SCHEMA.options["training.seq_len"].default
+    assert plan.config["flops_per_token"] == sum(flops_per_token(small, length).values())
+    assert plan.config["peak_tflops"] == 1307, "of an MI300X in bfloat16, TorchTitan's default on a GPU"
+
+
+def test_a_model_without_facts_is_counted_by_torchtitan_and_said(resolve: Resolve) -> None:
+    plan = resolve("model: {family: kimi_k2_7, flavor: Kimi-K2.5}\ndataloader: {dataset: c4}")
+    assert plan.config["flops_per_token"] is None
+    assert "FLOPs are counted by TorchTitan: the catalogue does not have kimi_k2_7 Kimi-K2.5" in plan.notes
 
 
 @pytest.mark.torch

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from tests import templates
 
-from primus_core.config.templates import Template
+from primus_core.config.recipes import Template
 from primus_core.models import catalogue
+from primus_core.models.arithmetic import parameters
 from primus_torchtitan.translation import lacks
 
 
@@ -18,8 +19,15 @@ def test_a_template_plans_on_its_machine(
 ) -> None:
     for name in templates.HIDING:
         monkeypatch.delenv(name, raising=False)
-    plan = templates.planned(template, tmp_path, capsys)
+    plan = templates.planned(template, templates.machine(template.gpu, tmp_path), capsys)
     assert plan["config"]["data_parallel"] == 8 * template.nodes
+
+
+@pytest.mark.parametrize("template", templates.of("torchtitan"), ids=lambda template: template.name)
+def test_its_machine_can_hold_a_model(template: Template) -> None:
+    """Weights, gradients and both moments take 16 bytes for a parameter, and are cut into as many pieces as ranks."""
+    counts = parameters(catalogue.load()[template.model].facts)
+    assert templates.fits(template, 16 * counts.total / (8 * template.nodes))
 
 
 def test_every_llama_qwen3_deepseek_and_gpt_oss_that_torchtitan_builds_has_one_for_each_gpu() -> None:

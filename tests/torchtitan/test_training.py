@@ -67,13 +67,15 @@ def losses(rows: list[Row]) -> list[float]:
     return [row["loss"] for row in rows]
 
 
-def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Callable[..., Any]) -> None:
+def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Callable[..., Any], tmp_path: Path) -> None:
     rows, log = train()
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert losses(rows)[-1] < losses(rows)[0]
     last = rows[-1]
     assert (last["steps"], last["global_batch_size"], last["tokens"]) == (4, 4, 4 * 4 * 64)
     assert last["mfu"] is None, "the peak of a CPU is not known"
+    planned = json.loads(next(tmp_path.rglob("backend_config.json")).read_text())
+    assert last["tflops_per_gpu"] == pytest.approx(last["tokens_per_second"] * planned["flops_per_token"] / 1e12)
     assert last["tokens_per_second"] == pytest.approx(4 * 64 / last["step_time_s"], rel=0.2)
     assert log.count("INFO - iteration ") == 4
     assert "iteration 4/4 | elapsed time per iteration (ms):" in log

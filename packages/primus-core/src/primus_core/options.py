@@ -128,7 +128,7 @@ def _typed(option: Option, value: Any, where: str) -> Any:
         raise ConfigError(
             f"'{option.name}' takes {_wanted(option)}: {given}", where=where, fix=f"the default is {option.default!r}"
         )
-    for item in value if option.type == "list" else (value,):
+    for item in value if isinstance(value, list) else [value]:
         if option.choices and item not in option.choices:
             names = ", ".join(str(choice) for choice in option.choices)
             raise ConfigError(

@@ -12,6 +12,7 @@ from primus_core.backend import BackendCall, BackendPlan
 from primus_core.config.document import Document
 from primus_core.errors import MachineError
 from primus_core.plan import Requirement, Step, Variable, Worker
+from primus_core.work import Work, planned
 from primus_megatron.checkpoints import TRACKER, fault, newest_whole
 from primus_megatron.continuation import CHECKPOINTS, continue_earlier
 from primus_megatron.device import adapt, cpu_variables, is_hidden
@@ -39,8 +40,8 @@ _ARCHITECTURE = (
     "multi_latent_attention", "mtp_num_layers",
 )  # fmt: skip
 """What makes a checkpoint another model's."""
-_SHARDED = ("use_torch_fsdp2", "use_megatron_fsdp")
 _LOADED = ("load", "pretrained_checkpoint")
+_SHARDED = ("use_torch_fsdp2", "use_megatron_fsdp")
 
 
 class Megatron:
@@ -75,6 +76,11 @@ MEGATRON = Megatron()
 """What the entry point names."""
 
 
+def _data_type(settings: Settings) -> str:
+    """In which most is multiplied."""
+    return next((name for name in ("fp4", "fp8", "bf16", "fp16") if settings.knows(name) and settings[name]), "fp32")
+
+
 class _Resolution:
     """One call of `resolve`, in steps."""
 
@@ -98,6 +104,7 @@ class _Resolution:
         self.notes += [*adapted.notes, *notes]
         self.checkpoints()
         layout = check_layout(settings, self.ranks())
+        work = self.work()
         resolved: dict[str, Any] = {
             "framework": "megatron",
             "framework_version": self.schema.version,
@@ -110,6 +117,7 @@ class _Resolution:
             "fixed_layout": self.fixed_layout(),
             "metrics_rank": layout.metrics_rank,
             "own": settings.own(),
+            **work.to_dict(),
         }
         self.notes += continue_earlier(settings, self.call, resolved)
         return BackendPlan(
@@ -129,6 +137,22 @@ class _Resolution:
         """In a step; Megatron's own number is one micro-batch for each data-parallel rank."""
         total: int = self.settings["global_batch_size"] or self.settings["micro_batch_size"] * layout.data
         return total
+
+    def work(self) -> Work:
+        """What a token costs by the catalogue's arithmetic, where it has words for the model."""
+        from primus_megatron.architecture import architecture, fit_experts  # pydantic, after all cheap checks
+
+        settings = self.settings
+        if settings["num_experts"]:
+            self.notes += fit_experts(settings)
+        model = architecture(settings)
+        if isinstance(model, str):
+            self.notes.append(f"FLOPs are counted by Megatron: {model}")
+        known = None if isinstance(model, str) else model
+        devices = self.call.facts.gpus if self.device == "gpu" else ()
+        work, notes = planned(known, settings["seq_length"], devices, _data_type(settings))
+        self.notes += notes
+        return work
 
     def ranks(self) -> int | None:
         """How many there will be; None: that is not known yet."""

@@ -18,6 +18,7 @@ _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 _GPU_KERNELS = (
     "masked_softmax_fusion", "bias_swiglu_fusion", "bias_gelu_fusion", "bias_dropout_fusion", "apply_rope_fusion",
     "gradient_accumulation_fusion", "cross_entropy_loss_fusion", "moe_permute_fusion", "moe_grouped_gemm",
+    "use_torch_fsdp2", "use_megatron_fsdp",
 )  # fmt: skip
 """Off on a CPU, and refused there."""
 _APEX_ANYWAY = {"gradient_accumulation_fusion": "fused_weight_gradient_mlp_cuda"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from primus_core.errors import RequestError
 from primus_megatron.turbo import with_turbo_attention
 
 __all__ = ["model_provider"]
@@ -23,6 +24,7 @@ def model_provider(
     from megatron.training.arguments import core_transformer_config_from_args
 
     args = get_args()
+    _check_tokens(args)
     config = config or core_transformer_config_from_args(args)
     spec = _layers(args, config, vp_stage)
     if turbo_attention:
@@ -47,6 +49,19 @@ def model_provider(
         vp_stage=vp_stage,
         pg_collection=pg_collection,
     )
+
+
+def _check_tokens(args: Any) -> None:
+    """A token beyond the embedding would be an assertion of the device, long after this."""
+    from megatron.training import get_tokenizer
+
+    known, rows = get_tokenizer().vocab_size, args.padded_vocab_size
+    if known > rows:
+        raise RequestError(
+            f"the tokenizer has {known} tokens, and the model {rows}",
+            why="vocab_size is the model's, which need not be that of the tokenizer",
+            fix=f"set vocab_size: {known}",
+        )
 
 
 def _layers(args: Any, config: Any, vp_stage: int | None) -> Any:

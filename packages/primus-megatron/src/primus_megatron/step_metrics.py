@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from primus_core.metrics import Metrics, Validation, append, log_line
+from primus_core.work import Work
 
 __all__ = ["StepRecorder"]
 
@@ -28,8 +29,8 @@ def _without_their_line() -> Iterator[None]:
 class StepRecorder:
     """Stands around what the loop calls after every iteration, and for every evaluation."""
 
-    def __init__(self, *, file: str, reports: bool) -> None:
-        self.file, self.reports = file, reports
+    def __init__(self, *, file: str, reports: bool, work: Work) -> None:
+        self.file, self.reports, self.work = file, reports, work
         self.last_step, self.last_time = 0, 0.0
 
     def install(self, also: Callable[[], None]) -> None:
@@ -100,7 +101,7 @@ class StepRecorder:
         print(f"test loss after iteration {iteration}: {loss:.5f}", flush=True)
 
     def metrics(self, loss: float, lr: Any, iteration: int, grad_norm: Any, seconds: float) -> Metrics:
-        """One iteration, with Megatron's own count of floating-point operations."""
+        """One iteration; where the plan has no count of floating-point operations, with Megatron's."""
         import torch
         from megatron.core.num_microbatches_calculator import get_current_global_batch_size
         from megatron.training import get_args
@@ -108,6 +109,7 @@ class StepRecorder:
 
         args, batch = get_args(), get_current_global_batch_size()
         rate = batch * args.seq_length / seconds
+        counted = num_floating_point_operations(args, batch) / seconds / args.world_size / 1e12
         return Metrics(
             step=iteration,
             steps=args.train_iters,
@@ -118,7 +120,7 @@ class StepRecorder:
             tokens=args.consumed_train_samples * args.seq_length,
             tokens_per_second=rate,
             tokens_per_second_per_gpu=rate / args.world_size,
-            tflops_per_gpu=num_floating_point_operations(args, batch) / seconds / args.world_size / 1e12,
+            **self.work.rates(rate / args.world_size, counted),
             step_time_s=seconds,
             memory_gib=torch.cuda.max_memory_reserved() / 2**30,
             time=time.time(),

@@ -7,7 +7,7 @@ from typing import Any
 from primus_core.config.document import Document
 from primus_megatron.settings import Settings
 
-__all__ = ["NULL", "choose_tokenizer", "of_model", "use_null_tokenizer"]
+__all__ = ["NULL", "choose_tokenizer", "of_model", "tokens", "use_null_tokenizer"]
 
 NULL = "NullTokenizer"
 """Tokens are numbers already."""
@@ -47,8 +47,18 @@ def choose_tokenizer(settings: Settings) -> None:
         settings.default("padded_vocab_size", -(-settings["vocab_size"] // unit) * unit)
 
 
-def use_null_tokenizer(settings: Settings, tokens: int) -> None:
+def use_null_tokenizer(settings: Settings, size: int) -> None:
     """Take tokens as they are; the last of them ends a document."""
     settings.set("tokenizer_type", NULL)
-    counts_all = settings.knows("null_tokenizer_eod_id")  # until 0.17 Megatron adds the end of document
-    settings.set("vocab_size", tokens if counts_all else tokens - 1)
+    settings.set("vocab_size", size - _uncounted(settings))
+
+
+def tokens(settings: Settings) -> int:
+    """How many tokens the model knows, without padding; 0: the tokenizer decides."""
+    size = settings["vocab_size"]
+    return size + _uncounted(settings) if size else 0
+
+
+def _uncounted(settings: Settings) -> int:
+    """Until 0.17, Megatron's NullTokenizer adds the end of document."""
+    return int(settings["tokenizer_type"] == NULL and not settings.knows("null_tokenizer_eod_id"))

@@ -18,6 +18,7 @@ from primus_core import variables
 from primus_core.errors import MachineError
 from primus_core.events import checkpoint_saved
 from primus_core.secrets import is_secret_name
+from primus_core.work import Work
 from primus_megatron.checkpoints import CheckpointWatch, newest_whole
 
 __all__ = ["main"]
@@ -65,10 +66,14 @@ def _resume(resolved: dict[str, Any]) -> None:
     if iteration is None:
         return
     settings |= {"load": settings["save"], "ckpt_step": iteration}
+    if not settings.get("use_checkpoint_opt_param_scheduler"):
+        settings.setdefault("override_opt_param_scheduler", True)  # another run may have saved here, of another length
     for name in _FRESH:
         settings.pop(name, None)
-    for number in cut if _rank() == 0 else ():
-        print(f"WARNING: the checkpoint of iteration {number} was cut off; resuming from {iteration}", flush=True)
+    if _rank() == 0:
+        print(f"continues from iteration {iteration} in {settings['save']}", flush=True)
+        for number in cut:
+            print(f"WARNING: the checkpoint of iteration {number} was cut off; resuming from {iteration}", flush=True)
 
 
 def _adapt(planned: str) -> None:
@@ -98,9 +103,9 @@ def _train(resolved: dict[str, Any]) -> None:
 
     settings, rank = resolved["settings"], _rank()
     look = _watch(settings.get("save", "")) if rank == 0 else lambda: None
-    StepRecorder(file=os.environ.get(variables.METRICS_FILE, ""), reports=rank == resolved["metrics_rank"]).install(
-        also=look
-    )
+    work = Work(resolved["flops_per_token"], resolved["peak_tflops"])
+    file, reports = os.environ.get(variables.METRICS_FILE, ""), rank == resolved["metrics_rank"]
+    StepRecorder(file=file, reports=reports, work=work).install(also=look)
     _around_saving(look, settings if resolved["own"]["disable_last_saving"] else {})
     try:
         model = partial(model_provider, turbo_attention=resolved["own"]["use_turbo_attention"])

@@ -13,6 +13,7 @@ from primus_core.backend import BackendCall, BackendPlan
 from primus_core.config.document import Document
 from primus_core.metadata import version_of
 from primus_core.plan import Requirement, Variable, Worker
+from primus_core.work import Work, planned
 from primus_torchtitan import earlier_names
 from primus_torchtitan.continuation import continue_earlier
 from primus_torchtitan.layout import check_layout, metrics_rank
@@ -30,6 +31,7 @@ __all__ = ["TORCHTITAN", "TorchTitan"]
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _INSTALL = "pip install primus-torchtitan, in the environment that runs the training"
 _ORIGIN = "torchtitan"
+_DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 
 
 class TorchTitan:
@@ -91,6 +93,7 @@ class _Resolution:
             "data_parallel": layout.data,
             "metrics_rank": rank,
             "global_batch_size": self.global_batch(layout.data),
+            **self.work().to_dict(),
         }
         self.notes += continue_earlier(settings, self.call, resolved)
         return BackendPlan(
@@ -105,6 +108,20 @@ class _Resolution:
             tokens_per_step=self.global_batch(layout.data) * settings["training.seq_len"],
             defaults={name: option.default for name, option in settings.options.items()},
         )
+
+    def work(self) -> Work:
+        """What a token costs by the catalogue's arithmetic, where it has words for the model."""
+        from primus_torchtitan.architecture import architecture  # pydantic, after all cheap checks
+
+        model = architecture(self.model)
+        if isinstance(model, str):
+            self.notes.append(f"FLOPs are counted by TorchTitan: {model}")
+        known = None if isinstance(model, str) else model
+        devices = self.call.facts.gpus if self.device == "gpu" else ()
+        dtype = _DTYPES.get(self.settings["training.mixed_precision_param"], "fp32")
+        work, notes = planned(known, self.settings["training.seq_len"], devices, dtype)
+        self.notes += notes
+        return work
 
     def ranks(self) -> int | None:
         """How many there will be; None: that is not known yet."""

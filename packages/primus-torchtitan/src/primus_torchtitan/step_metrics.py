@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 from torchtitan.components.metrics import BaseLogger, LoggerContainer, MetricsProcessor
-from torchtitan.tools import utils
 from torchtitan.tools.logging import logger
 
 from primus_core.metrics import Metrics, Validation, append, log_line
+from primus_core.work import Work
 
 __all__ = ["PrimusMetrics"]
 
@@ -27,9 +27,8 @@ Sink = Callable[[Metrics | Validation], None]
 class StepRecorder(BaseLogger):  # type: ignore[misc]  # TorchTitan ships no types
     """Receives the metrics of each logged step and each evaluation, and hands them on in the form of Primus."""
 
-    def __init__(self, *, steps: int, batch: int, world: int, sinks: tuple[Sink, ...]) -> None:
-        self.steps, self.batch, self.world, self.sinks = steps, batch, world, sinks
-        self.peak_known = False
+    def __init__(self, *, steps: int, batch: int, world: int, work: Work, sinks: tuple[Sink, ...]) -> None:
+        self.steps, self.batch, self.world, self.work, self.sinks = steps, batch, world, work, sinks
         self.last_step: int | None = None
         self.last_time = time.perf_counter()
 
@@ -55,7 +54,6 @@ class StepRecorder(BaseLogger):  # type: ignore[misc]  # TorchTitan ships no typ
     def metrics(self, found: Mapping[str, Any], step: int, now: float) -> Metrics:
         """One step, translated. TorchTitan's tps counts tokens per second and device."""
         lr = next((value for name, value in found.items() if name.startswith("lr/")), None)
-        mfu = found.get("mfu(%)") if self.peak_known else None
         return Metrics(
             step=step,
             steps=self.steps,
@@ -66,8 +64,7 @@ class StepRecorder(BaseLogger):  # type: ignore[misc]  # TorchTitan ships no typ
             tokens=int(found["n_tokens_seen"]),
             tokens_per_second=found["throughput(tps)"] * self.world,
             tokens_per_second_per_gpu=found["throughput(tps)"],
-            tflops_per_gpu=found["tflops"],
-            mfu=None if mfu is None else mfu / 100,
+            **self.work.rates(found["throughput(tps)"], found["tflops"]),
             step_time_s=(now - self.last_time) / max(step - (self.last_step or 0), 1),
             memory_gib=found["memory/max_reserved(GiB)"],
             time=time.time(),
@@ -85,12 +82,13 @@ class PrimusMetrics(MetricsProcessor):  # type: ignore[misc]  # as above
         global_batch_size: int = 0
         file: str = ""
         metrics_rank: int = 0
+        flops_per_token: int | None = None
+        peak_tflops: float | None = None
 
     recorder: StepRecorder
 
     def __init__(self, config: Config, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
-        self.recorder.peak_known = _peak_is_known(self.device_memory_monitor.device_name, self.gpu_peak_flops)
         logger.addFilter(_not_the_step_line)
 
     def _build_metric_logger(self, *, config: Any, parallel_dims: Any, pp_schedule: str, **kwargs: Any) -> BaseLogger:
@@ -101,6 +99,7 @@ class PrimusMetrics(MetricsProcessor):  # type: ignore[misc]  # as above
             steps=config.steps,
             batch=config.global_batch_size,
             world=parallel_dims.world_size,
+            work=Work(config.flops_per_token, config.peak_tflops),
             sinks=_sinks(config, _has_loss(parallel_dims, pp_schedule)),
         )
         container = LoggerContainer()
@@ -131,11 +130,6 @@ def _has_loss(parallel_dims: Any, pp_schedule: str) -> bool:
         return True
     stage = parallel_dims.get_mesh("pp").get_local_rank()
     return bool(stage == (0 if pp_schedule == "ZBVZeroBubble" else parallel_dims.pp - 1))
-
-
-def _peak_is_known(device: str, peak: float) -> bool:
-    """TorchTitan takes an A100's peak where it does not know the device, which would make its MFU fiction."""
-    return utils.device_type != "cpu" and (peak != 312e12 or "A100" in device)
 
 
 def _not_the_step_line(record: logging.LogRecord) -> bool:

@@ -86,6 +86,8 @@ def _metrics(resolved: Settings, metrics_file: str) -> Any:
         global_batch_size=resolved["global_batch_size"],
         file=metrics_file,
         metrics_rank=resolved["metrics_rank"],
+        flops_per_token=resolved["flops_per_token"],
+        peak_tflops=resolved["peak_tflops"],
     )
 
 

@@ -24,6 +24,7 @@ _LIST_EPILOG = """examples:
   primus config list MI355X --json"""
 _NEW_EPILOG = """examples:
   primus config new llama3.1_8B --backend megatron --gpu MI300X
+  primus config new llama3.1_8B --backend megatron --gpu MI355X --precision FP8
   primus config new qwen3_8B --backend torchtitan --gpu MI355X -o exp.yaml"""
 _SHOW_EPILOG = """examples:
   primus config show exp.yaml
@@ -49,10 +50,11 @@ def parser() -> Parser:
     whole, known = _parser(), templates.known()
     actions = whole.subcommands()
     actions["new"].first_words = tuple(dict.fromkeys(template.model for template in known))
-    for option, names in (("--backend", {t.backend for t in known}), ("--gpu", {t.gpu for t in known})):
-        next(action for action in actions["new"].actions() if option in action.option_strings).choices = sorted(names)
-    for action in ("show", "validate", "diff"):
-        actions[action].first_words = tuple(template.name for template in known)
+    for action in actions["new"].actions():
+        if action.dest in ("backend", "gpu", "precision"):
+            action.choices = sorted({getattr(template, action.dest) for template in known})
+    for name in ("show", "validate", "diff"):
+        actions[name].first_words = tuple(template.name for template in known)
     return whole
 
 
@@ -76,6 +78,7 @@ def _parser() -> Parser:
     new.add_argument("model", metavar="MODEL", help="a model of `primus config list`")
     new.add_argument("--backend", metavar="BACKEND", required=True, help="the framework that trains it")
     new.add_argument("--gpu", metavar="GPU", required=True, help="the GPUs that train it")
+    new.add_argument("--precision", metavar="NAME", default="", help="another than the usual one, as FP8")
     new.add_argument("-o", "--output", metavar="FILE", default="", help="write it there (default: to stdout)")
     show = actions.add_parser("show", help="an experiment, with what it extends", epilog=_SHOW_EPILOG)
     show.add_argument("file", metavar="FILE", help=_EXPERIMENT)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from primus_core import facts as machine
 from primus_core.config import files, templates
 from primus_core.config.document import Document, Path, at, dotted
-from primus_core.config.templates import GPUS_PER_NODE, Template, leaves
+from primus_core.config.recipes import GPUS_PER_NODE, Template, leaves
 from primus_core.contracts import TaskCall
 from primus_core.distributed import resolve as place_in_job
 from primus_core.errors import RequestError
@@ -113,14 +113,7 @@ def _written(path: str, environ: Mapping[str, str]) -> tuple[Document, tuple[Tem
 
 def _machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
     """Facts of the machine, and the model of its GPUs."""
-    host = HostRoot()
-    if args.assume_host:
-        from primus_core.machine import capture
-
-        if args.gpu:
-            raise RequestError("--gpu and --assume-host are two machines", fix="leave one of them out")
-        host = capture.read(args.assume_host, host)
-    facts = machine.read(host)
+    facts = machine.read(_host(args))
     found = () if args.assume_host or args.gpu else _written(path, facts.environ)[1]
     template = found[-1] if found else None
     model = args.gpu or (template.gpu if template else "")
@@ -132,6 +125,16 @@ def _machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
     gpus = _gpus(model, count or 0) if model else facts.gpus
     facts = facts._replace(environ=environ, gpus=gpus)
     return facts, facts.gpu_model
+
+
+def _host(args: argparse.Namespace) -> HostRoot:
+    if not args.assume_host:
+        return HostRoot()
+    from primus_core.machine import capture
+
+    if args.gpu:
+        raise RequestError("--gpu and --assume-host are two machines", fix="leave one of them out")
+    return capture.read(args.assume_host, HostRoot())
 
 
 def _gpus(name: str, count: int) -> tuple[Gpu, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 from primus_core import files
 from primus_core.config import templates
 from primus_core.config.files import TEMPLATE
-from primus_core.config.templates import GPUS_PER_NODE, MODULE, Template
+from primus_core.config.recipes import GPUS_PER_NODE, MODULE, Template
 from primus_core.errors import RequestError
 
 __all__ = ["list", "new"]
@@ -34,19 +34,20 @@ def list(args: argparse.Namespace) -> int:  # noqa: A001  # the command's name
         return 0
     from tabulate import tabulate
 
-    rows: dict[tuple[str, str, str], str] = {}
+    rows: dict[tuple[str, ...], str] = {}
     for template in found:
-        line = (template.model, template.backend, template.origin)
+        line = (template.model, template.backend, template.precision, template.origin)
         rows[line] = ", ".join(filter(None, (rows.get(line), f"{template.gpu}{'*' * bool(template.because)}")))
-    shown = [(model, backend, gpus, origin) for (model, backend, origin), gpus in rows.items()]
-    table = tabulate(shown, headers=("model", "backend", "GPUs", "package"), tablefmt="simple", disable_numparse=True)
+    shown = [(*line, gpus) for line, gpus in rows.items()]
+    headers = ("model", "backend", "precision", "package", "GPUs")
+    table = tabulate(shown, headers=headers, tablefmt="simple", disable_numparse=True)
     footnote = "\n* derived: nobody published numbers for it\n" if any(template.because for template in found) else ""
     sys.stdout.write(f"{table}\n{footnote}")
     return 0
 
 
 def _has(template: Template, words: Iterable[str]) -> bool:
-    text = f"{template.name} {template.origin}".lower()
+    text = f"{template.name} {template.precision} {template.origin}".lower()
     return all(word.lower() in text for word in words)
 
 
@@ -56,6 +57,7 @@ def _row(template: Template) -> dict[str, Any]:
         "backend": template.backend,
         "model": template.model,
         "gpu": template.gpu,
+        "precision": template.precision,
         "nodes": template.nodes,
         "gpus_per_node": GPUS_PER_NODE,
         "source": template.source,
@@ -67,7 +69,10 @@ def _row(template: Template) -> dict[str, Any]:
 
 def new(args: argparse.Namespace) -> int:
     """Write it, unless a file of that name is there."""
-    template = templates.find(f"{TEMPLATE}{args.backend}/{args.model}/{args.gpu}")
+    name = f"{TEMPLATE}{args.backend}/{args.model}/{args.gpu}"
+    template = templates.find(name)
+    if args.precision not in ("", template.precision):
+        template = templates.find(f"{name}-{args.precision}")
     text = _experiment(template, args.output or f"{template.model}-pretrain.yaml")
     if not args.output:
         sys.stdout.write(text)
@@ -78,6 +83,7 @@ def new(args: argparse.Namespace) -> int:
         files.write_atomically(args.output, text)
     except OSError as error:
         raise RequestError(f"{args.output} cannot be written", why=error.strerror or str(error)) from None
+    sys.stdout.write(f"wrote {args.output}\n")
     return 0
 
 
@@ -86,7 +92,7 @@ def _experiment(template: Template, path: str) -> str:
     nodes = f"{template.nodes} node{'s' * (template.nodes > 1)} with {GPUS_PER_NODE} {template.gpu} each"
     where = f"slurm srun -N {template.nodes}" if template.nodes > 1 else "direct"
     head = [
-        f"{template.model} with {template.backend}, for {nodes}.",
+        f"{template.model} with {template.backend}{template.precision and f' in {template.precision}'}, for {nodes}.",
         "",
         f"  primus config validate {shlex.quote(path)} --gpu {template.gpu}"
         + (f" --nodes {template.nodes}" if template.nodes > 1 else ""),

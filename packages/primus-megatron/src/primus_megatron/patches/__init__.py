@@ -11,6 +11,7 @@ from primus_megatron.patches import (
     cpu_optimizer_step,
     cpu_tensors,
     latent_attention_whole_queries,
+    local_expert_biases,
     local_latent_attention,
     local_sequence_parallel,
     resumed_distributed_optimizer,
@@ -30,6 +31,7 @@ PATCHES: tuple[Patch, ...] = (
     local_latent_attention.PATCH,
     latent_attention_whole_queries.PATCH,
     local_sequence_parallel.PATCH,
+    local_expert_biases.PATCH,
 )
 """In the order in which they are applied."""
 

@@ -1,0 +1,44 @@
+"""TFLOP/s and MFU follow from the tokens, the work of each, and the peak of the device."""
+
+from __future__ import annotations
+
+import pytest
+
+from primus_core.metrics import Metrics, log_line
+from primus_core.models import catalogue
+from primus_core.models.arithmetic import flops_per_token
+from primus_core.testing import facts_of
+from primus_core.work import Work, planned
+
+LLAMA = catalogue.load()["llama3.1_8B"].facts
+
+
+def test_a_plan_knows_the_models_work_and_the_devices_peak() -> None:
+    work, notes = planned(LLAMA, 8192, facts_of(gpus=8).gpus, "bf16")
+    assert (work.flops_per_token, work.peak_tflops, notes) == (sum(flops_per_token(LLAMA, 8192).values()), 1307, [])
+
+
+def test_a_part_of_a_gpu_has_its_share_of_the_peak() -> None:
+    (whole,) = facts_of(gpus=1).gpus
+    assert planned(LLAMA, 8192, [whole._replace(partitions=8, mode="CPX/NPS1")], "fp8")[0].peak_tflops == 2610 / 8
+
+
+@pytest.mark.parametrize(("model", "dtype"), [("MI300X", "fp32"), ("", "bf16")])
+def test_an_unknown_peak_is_said_and_gives_no_mfu(model: str, dtype: str) -> None:
+    (whole,) = facts_of(gpus=1).gpus
+    work, notes = planned(LLAMA, 8192, [whole._replace(model=model)], dtype)
+    assert work.rates(1e4, None)["mfu"] is None
+    assert notes == [f"no MFU: the peak of {model or 'this GPU'} in {dtype} is not known"]
+
+
+def test_a_device_that_multiplies_at_half_its_peak_has_an_mfu_of_one_half() -> None:
+    assert Work(flops_per_token=10**9, peak_tflops=100).rates(50_000, counted=1) == {"tflops_per_gpu": 50, "mfu": 0.5}
+    assert Work(peak_tflops=100).rates(50_000, counted=25) == {"tflops_per_gpu": 25, "mfu": 0.25}
+    assert Work().rates(50_000, counted=None) == {"tflops_per_gpu": None, "mfu": None}
+
+
+def test_the_log_line_ends_with_them_where_they_are_known() -> None:
+    line = log_line(Metrics(step=1, steps=2, loss=3.0, tokens=4, tflops_per_gpu=412.34, mfu=0.3155))
+    assert line.endswith("| tokens: 4 | TFLOP/s/GPU: 412.3 | MFU: 31.6%")
+    assert log_line(Metrics(step=1, steps=2, loss=3.0, tokens=4)).endswith("| tokens: 4")
+    assert log_line(Metrics(step=1, steps=2, loss=3.0, tflops_per_gpu=0.00123)).endswith("| TFLOP/s/GPU: 0.001230")

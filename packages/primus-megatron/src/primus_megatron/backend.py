@@ -219,6 +219,10 @@ class _Resolution:
         ):
             if wanted:
                 found.append(Requirement("module", name, f"pip install {name}, or set disable_{name}: true"))
+        if self.settings["tokenizer_type"] == "HuggingFaceTokenizer":
+            found.append(
+                Requirement("module", "transformers", "pip install transformers: Megatron's tokenizer needs it")
+            )
         if self.settings["enable_primus_turbo"]:
             found.append(
                 Requirement("module", "primus_turbo", "install Primus-Turbo, or set enable_primus_turbo: false")

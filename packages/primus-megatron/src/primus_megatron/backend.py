@@ -221,7 +221,7 @@ class _Resolution:
                 found.append(Requirement("module", name, f"pip install {name}, or set disable_{name}: true"))
         if self.settings["tokenizer_type"] == "HuggingFaceTokenizer":
             found.append(
-                Requirement("module", "transformers", "pip install transformers: Megatron's tokenizer needs it")
+                Requirement("module", "transformers", "pip install transformers")
             )
         if self.settings["enable_primus_turbo"]:
             found.append(

@@ -34,7 +34,8 @@ _ARCHITECTURE = (
     "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels",
     "vocab_size", "swiglu", "normalization", "position_embedding_type", "untie_embeddings_and_output_weights",
     "add_bias_linear", "add_qkv_bias", "qk_layernorm", "num_experts", "moe_ffn_hidden_size", "moe_layer_freq",
-    "multi_latent_attention", "mtp_num_layers",
+    "multi_latent_attention", "mtp_num_layers", "rotary_base", "use_rope_scaling", "rope_scaling_factor",
+    "rotary_scaling_factor", "quick_geglu", "qk_l2_norm", "softmax_type", "window_size",
 )  # fmt: skip
 """What makes a checkpoint another model's."""
 _TURBO = ("use_turbo_attention", "use_turbo_grouped_mlp")
@@ -220,9 +221,7 @@ class _Resolution:
             if wanted:
                 found.append(Requirement("module", name, f"pip install {name}, or set disable_{name}: true"))
         if self.settings["tokenizer_type"] == "HuggingFaceTokenizer":
-            found.append(
-                Requirement("module", "transformers", "pip install transformers")
-            )
+            found.append(Requirement("module", "transformers", "pip install transformers"))
         if self.settings["enable_primus_turbo"]:
             found.append(
                 Requirement("module", "primus_turbo", "install Primus-Turbo, or set enable_primus_turbo: false")

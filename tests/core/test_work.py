@@ -41,4 +41,4 @@ def test_the_log_line_ends_with_them_where_they_are_known() -> None:
     line = log_line(Metrics(step=1, steps=2, loss=3.0, tokens=4, tflops_per_gpu=412.34, mfu=0.3155))
     assert line.endswith("| tokens: 4 | TFLOP/s/GPU: 412.3 | MFU: 31.6%")
     assert log_line(Metrics(step=1, steps=2, loss=3.0, tokens=4)).endswith("| tokens: 4")
-    assert log_line(Metrics(step=1, steps=2, loss=3.0, tflops_per_gpu=0.00123)).endswith("| TFLOP/s/GPU: 0.001230")
+    assert log_line(Metrics(step=1, steps=2, loss=3.0, tflops_per_gpu=0.00123)).endswith("| TFLOP/s/GPU: 0.00123")

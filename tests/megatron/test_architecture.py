@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.megatron.conftest import MODEL, Resolve, tiny
 
@@ -44,6 +44,7 @@ def back(settings: dict[str, Any]) -> Architecture:
 
 
 @pytest.mark.parametrize("model", BUILT, ids=lambda model: model.name)
+@settings(max_examples=10)  # for each of the models
 @given(length=st.integers(1, 300_000))
 def test_there_and_back_a_model_has_the_same_parameters_and_flops(model: Model, length: int) -> None:
     found = back(settings_of(model))

@@ -75,6 +75,8 @@ def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(
         (2, {"expert_model_parallel_size": 2}, "a model without experts"),
         (2, {"expert_model_parallel_size": 2, "num_experts": 3}, "does not divide num_experts 3"),
         (2, {"expert_model_parallel_size": 2, "num_experts": 4, "tensor_model_parallel_size": 2}, "= 4 does not"),
+        (1, {"num_experts": 4, "moe_router_topk": 5}, "moe_router_topk 5 exceeds num_experts 4"),
+        (1, {"num_experts": 4, "moe_router_num_groups": 3}, "moe_router_num_groups 3 does not divide num_experts 4"),
         (2, {"context_parallel_size": 2}, "'context_parallel_size' needs Transformer Engine"),
         (2, {"tensor_model_parallel_size": 2, "sequence_parallel": True, "seq_length": 33}, "2 equal pieces"),
         (1, {"max_position_embeddings": 16}, "seq_length 32 exceeds max_position_embeddings 16"),

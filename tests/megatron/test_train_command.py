@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,12 +10,16 @@ import time
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12")
+pytest.importorskip("megatron.training", reason="megatron-core is not installed")
+
 from tests.conftest import ROOT, Run
 from tests.megatron.conftest import Row, losses
 
 from primus_core import summary
+from primus_megatron.indexed import IndexedWriter
 
-pytest.importorskip("megatron.training", reason="megatron-core is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 EXAMPLES = ROOT / "examples/megatron"
@@ -67,20 +72,38 @@ def test_sigterm_saves_and_the_next_start_goes_on_from_there(
     assert [row["step"] for row in rows(run)] == [last + 1, last + 2]
 
 
-def test_what_is_missing_is_told_before_the_start(primus: Run, tmp_path: Path) -> None:
-    config = ("direct", "--", "train", "pretrain", "--config", str(EXAMPLES / "tiny-cpu.yaml"))
-    absent = primus(*config, "mock_data=false", "train_data_path=absent", "tokenizer_type=NullTokenizer", env=CPU)
-    assert absent.returncode == 3
-    assert f"the file '{tmp_path}/absent.bin' is not here" in absent.stderr
-    turbo = primus(*config, "enable_primus_turbo=true", env=CPU)
-    assert turbo.returncode == 3
-    assert "primus_turbo" in turbo.stderr
-    sizes = primus(*config, "tensor_model_parallel_size=2", env=CPU)
-    assert sizes.returncode == 2
-    assert "= 2 does not divide 1 rank" in sizes.stderr
-    misspelt = primus(*config, "train_itres=2", env=CPU)
-    assert misspelt.returncode == 2
-    assert "did you mean 'train_iters'?" in misspelt.stderr
+ON_FILES = ["mock_data=false", "tokenizer_type=NullTokenizer"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([*ON_FILES, "train_data_path=absent"], 3, "the file '{here}/absent.bin' is not here"),
+        ([*ON_FILES, "train_data_path=corpus.bin"], 2, "Megatron adds .bin and .idx itself"),
+        ([*ON_FILES, "train_data_path=empty"], 3, "0 sequences in 0 documents: there is nothing in it"),
+        ([*ON_FILES, "train_data_path=cut"], 3, "cut.bin has 100 bytes, and its index tells of 200: it was cut off"),
+        (["load=absent"], 3, "the file '{here}/absent' is not here"),
+        (["load=file"], 3, "'load: {here}/file' cannot be loaded\n  why: it is no folder"),
+        (["save=file/below"], 3, "the folder '{here}/file/below' cannot be written in"),
+        (["backend_path=empty_folder"], 3, "'empty_folder' holds no Megatron"),
+        (["enable_primus_turbo=true"], 3, "the Python module 'primus_turbo' is not here"),
+        (["tensor_model_parallel_size=2"], 2, "= 2 does not divide 1 rank"),
+        (["train_itres=2"], 2, "did you mean 'train_iters'?"),
+    ],
+)
+def test_what_is_wrong_or_missing_is_told_before_the_start(
+    primus: Run, tmp_path: Path, words: list[str], code: int, said: str
+) -> None:
+    for name, documents in {"corpus": [[1] * 100], "empty": [], "cut": [[1] * 100]}.items():
+        with IndexedWriter(str(tmp_path / name), 512) as writer:
+            for document in documents:
+                writer.add(document)
+    os.truncate(tmp_path / "cut.bin", 100)
+    (tmp_path / "file").write_text("text")
+    done = primus("direct", "--", "train", "pretrain", "--config", str(EXAMPLES / "tiny-cpu.yaml"), *words, env=CPU)
+    assert done.returncode == code, done.stderr
+    assert said.format(here=tmp_path) in done.stderr
+    assert "fix: " in done.stderr
     assert not (tmp_path / "output").exists()
 
 

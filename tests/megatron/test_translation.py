@@ -89,7 +89,9 @@ def test_a_fact_becomes_the_argument_that_means_it(name: str, expected: dict[str
 
 def test_the_models_tokenizer_is_taken_where_the_data_need_one(resolve: Resolve) -> None:
     model = translated(MODELS["qwen2.5_7B"])
-    real = resolve(json.dumps({**RUN, "model": model})).config["settings"]
+    plan = resolve(json.dumps({**RUN, "model": model}))
+    assert "transformers" in {need.name for need in plan.requires}
+    real = plan.config["settings"]
     assert (real["tokenizer_type"], real["tokenizer_model"]) == ("HuggingFaceTokenizer", "Qwen/Qwen2.5-7B")
     assert real["padded_vocab_size"] == 152064, "the tokenizer has fewer tokens than the model"
     mock = {**STEP, "mock_data": True, "model": model}

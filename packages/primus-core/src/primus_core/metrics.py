@@ -81,7 +81,7 @@ def log_line(metrics: Metrics | Validation) -> str:
         m.grad_norm is not None and f"grad norm: {m.grad_norm:.3f}",
         m.tokens_per_second is not None and f"throughput: {m.tokens_per_second:.1f} tokens/s",
         m.tokens is not None and f"tokens: {m.tokens}",
-        m.tflops_per_gpu is not None and f"TFLOP/s/GPU: {m.tflops_per_gpu:.{1 if m.tflops_per_gpu >= 1 else 6}f}",
+        m.tflops_per_gpu is not None and f"TFLOP/s/GPU: {m.tflops_per_gpu:.4g}",
         m.mfu is not None and f"MFU: {m.mfu:.1%}",
     ]
     return " | ".join(part for part in parts if part)

@@ -37,7 +37,8 @@ _ARCHITECTURE = (
     "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels",
     "vocab_size", "swiglu", "normalization", "position_embedding_type", "untie_embeddings_and_output_weights",
     "add_bias_linear", "add_qkv_bias", "qk_layernorm", "num_experts", "moe_ffn_hidden_size", "moe_layer_freq",
-    "multi_latent_attention", "mtp_num_layers",
+    "multi_latent_attention", "mtp_num_layers", "rotary_base", "use_rope_scaling", "rope_scaling_factor",
+    "rotary_scaling_factor", "quick_geglu", "qk_l2_norm", "softmax_type", "window_size",
 )  # fmt: skip
 """What makes a checkpoint another model's."""
 _LOADED = ("load", "pretrained_checkpoint")

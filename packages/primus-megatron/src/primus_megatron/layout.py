@@ -162,7 +162,14 @@ def _check_experts(settings: Settings, layout: Layout) -> None:
     expert, experts = settings[_EXPERT], settings["num_experts"]
     if expert > 1 and not experts:
         raise settings.error(_EXPERT, f"{_EXPERT} {expert} for a model without experts", fix="remove it")
-    _divides(settings, _EXPERT, "num_experts")
+    for name in (_EXPERT, "moe_router_num_groups"):
+        _divides(settings, name, "num_experts")
+    if experts and settings["moe_router_topk"] > experts:
+        raise settings.error(
+            "moe_router_topk",
+            f"moe_router_topk {settings['moe_router_topk']} exceeds num_experts {experts}",
+            fix="send a token to fewer experts, or have more",
+        )
     tensor = settings["expert_tensor_parallel_size"] or layout.tensor
     unit = expert * tensor * layout.pipeline
     if layout.world_size % unit:

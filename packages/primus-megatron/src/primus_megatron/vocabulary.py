@@ -41,7 +41,7 @@ def choose_tokenizer(settings: Settings) -> None:
     elif kind is None:
         fix = f"set tokenizer_model to a model of huggingface.co or a folder, or tokenizer_type: {NULL}"
         raise settings.error("tokenizer_type", "there is no tokenizer", why="the data have tokens of one", fix=fix)
-    if settings["vocab_size"] and settings["tokenizer_type"] == _HUGGING_FACE:
+    if settings["vocab_size"] and not settings["tokenizer_type"].startswith("Null"):
         unit = settings["make_vocab_size_divisible_by"] * settings["tensor_model_parallel_size"]
         # Otherwise Megatron would go by the tokenizer, which often has fewer tokens than its model.
         settings.default("padded_vocab_size", -(-settings["vocab_size"] // unit) * unit)

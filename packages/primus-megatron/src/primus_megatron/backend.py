@@ -39,6 +39,7 @@ _ARCHITECTURE = (
     "add_bias_linear", "add_qkv_bias", "qk_layernorm", "num_experts", "moe_ffn_hidden_size", "moe_layer_freq",
     "multi_latent_attention", "mtp_num_layers", "rotary_base", "use_rope_scaling", "rope_scaling_factor",
     "rotary_scaling_factor", "quick_geglu", "qk_l2_norm", "softmax_type", "window_size",
+    "no_rope_freq", "moe_apply_probs_on_input",
 )  # fmt: skip
 """What makes a checkpoint another model's."""
 _LOADED = ("load", "pretrained_checkpoint")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import deepcopy
+from types import MappingProxyType
 from typing import Any
 
 from primus_core.errors import RequestError
@@ -16,9 +19,12 @@ def model_provider(
     vp_stage: int | None = None,
     config: Any = None,
     pg_collection: Any = None,
-    turbo_attention: bool = False,
+    own: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
-    """This rank's part of a GPT: dense, with experts, with latent attention, with multi-token prediction."""
+    """This rank's part of a GPT: dense, with experts, with latent attention, with multi-token prediction.
+
+    `own` has the settings that Primus adds, where they are not their defaults.
+    """
     from megatron.core.models.gpt import GPTModel
     from megatron.training import get_args
     from megatron.training.arguments import core_transformer_config_from_args
@@ -27,9 +33,10 @@ def model_provider(
     _check_tokens(args)
     config = config or core_transformer_config_from_args(args)
     spec = _layers(args, config, vp_stage)
-    if turbo_attention:
+    if own.get("use_turbo_attention"):
         spec = with_turbo_attention(spec)
-    return GPTModel(
+    stretching = _stretching(args, own)
+    model = GPTModel(
         config=config,
         transformer_layer_spec=spec,
         mtp_block_spec=_further_tokens(args, config, spec, vp_stage),
@@ -43,12 +50,27 @@ def model_provider(
         position_embedding_type=args.position_embedding_type,
         rotary_percent=args.rotary_percent,
         rotary_base=args.rotary_base,
-        rope_scaling=args.use_rope_scaling,
+        rope_scaling=args.use_rope_scaling and not stretching,
         rope_scaling_factor=args.rope_scaling_factor,
         seq_len_interpolation_factor=args.rotary_seq_len_interpolation_factor,
         vp_stage=vp_stage,
         pg_collection=pg_collection,
     )
+    if stretching:
+        rotary = model.rotary_pos_emb
+        formula = rotary._apply_scaling  # noqa: SLF001  # Megatron's own, with constants that are others here
+        rotary.inv_freq = formula(rotary.inv_freq, args.rope_scaling_factor, *stretching)
+    return model
+
+
+_STRETCHING = {"rope_low_freq_factor": 1.0, "rope_high_freq_factor": 4.0, "rope_original_max_position": 8192}
+"""What Megatron's rotary embedding has in its code for Llama 3, and no argument for."""
+
+
+def _stretching(args: Any, own: Mapping[str, Any]) -> list[Any]:
+    """What the model has in their place; empty: the same."""
+    found = {name: own.get(name, value) for name, value in _STRETCHING.items()}
+    return list(found.values()) if args.use_rope_scaling and found != _STRETCHING else []
 
 
 def _check_tokens(args: Any) -> None:
@@ -71,13 +93,29 @@ def _layers(args: Any, config: Any, vp_stage: int | None) -> Any:
         return import_module(args.spec)
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
 
-    return get_gpt_decoder_block_spec(
+    spec = get_gpt_decoder_block_spec(
         config,
         use_transformer_engine=args.transformer_impl == "transformer_engine",
         normalization=args.normalization,
         qk_l2_norm=args.qk_l2_norm,
         vp_stage=vp_stage,
     )
+    if args.qk_l2_norm and config.no_rope_freq:
+        _norm_with_rope_only(spec, config, vp_stage)
+    return spec
+
+
+def _norm_with_rope_only(spec: Any, config: Any, vp_stage: int | None) -> None:
+    """Llama 4's layers without a rotary embedding have no norm of queries and keys; Megatron's have it in all."""
+    from megatron.core.transformer.identity_op import IdentityOp
+    from megatron.core.transformer.transformer_layer import get_transformer_layer_offset
+
+    first = get_transformer_layer_offset(config, vp_stage)
+    for index, layer in enumerate(spec.layer_specs):
+        if config.no_rope_freq[first + index]:
+            spec.layer_specs[index] = own = deepcopy(layer)  # Megatron repeats one specification
+            attention = own.submodules.self_attention.submodules
+            attention.q_layernorm = attention.k_layernorm = IdentityOp
 
 
 def _further_tokens(args: Any, config: Any, spec: Any, vp_stage: int | None) -> Any:

@@ -26,12 +26,18 @@ class Own:
     least: float | None = None
 
 
+_FREQUENCIES = "the frequencies of its rotary embedding, where its code has a constant"
+
 SETTINGS = (
     Own("backend_path", "str", None, "top folder of a Megatron-LM checkout to use; otherwise `BACKEND_PATH` is it",
         "the first place where the ranks look for `megatron`"),
     Own("auto_continue_train", "bool", True, "continue from the newest checkpoint of an earlier, unfinished run",
         "`load`, `ckpt_step`, all of the training state"),
     Own("norm_epsilon", "float", None, "added to the variance in each norm", "`layernorm_epsilon`", least=0),
+    Own("rope_low_freq_factor", "float", 1.0,
+        "with use_rope_scaling: wavelengths above the original length divided by it are stretched", _FREQUENCIES),
+    Own("rope_high_freq_factor", "float", 4.0, "those below the original length divided by it are not", _FREQUENCIES),
+    Own("rope_original_max_position", "int", 8192, "that length: the model's before it was stretched", _FREQUENCIES),
     Own("disable_last_saving", "bool", False, "save no checkpoint when the last iteration is done",
         "the save at the end of `pretrain`"),
     Own("disable_tensorboard", "bool", True, "write nothing for TensorBoard",

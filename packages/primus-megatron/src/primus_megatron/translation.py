@@ -13,8 +13,6 @@ from primus_core.models.architecture import Architecture, LatentAttention, Mixtu
 
 __all__ = ["lacks", "translate"]
 
-_LLAMA3 = (1.0, 4.0, 8192)
-"""`RotaryEmbedding` has these in its code: low and high frequency factor, original length. Only the factor is set."""
 _YARN = (4096, 32.0, 1.0)
 """`MLATransformerConfig` has these, and no argument for them: original length, fast and slow beta."""
 
@@ -32,7 +30,6 @@ _LACKS = (
     Lack("norms after attention and MLP, too", lambda a: a.norms_per_layer != 2),
     Lack("a soft cap on attention scores", lambda a: a.attn_softcap),
     Lack("a soft cap on logits", lambda a: a.logit_softcap),
-    Lack("attention within chunks", lambda a: a.attention_chunk),
     Lack("a rotary base of its own for layers with a window", lambda a: a.rope_theta_local),
     Lack("biases in some linear layers and not in others", lambda a: _biases(a) == "some"),
     Lack("a stretching of the rotary embedding by other factors", lambda a: a.rope_scaling and not _stretches(a)),
@@ -78,7 +75,7 @@ def _settings(a: Architecture) -> Pairs:
     yield "ffn_hidden_size", a.ffn_hidden_size
     yield "num_attention_heads", a.num_attention_heads
     yield "vocab_size", a.vocab_size
-    yield "max_position_embeddings", a.max_position_embeddings
+    yield "max_position_embeddings", min(a.max_position_embeddings, a.attention_chunk or a.max_position_embeddings)
     yield "untie_embeddings_and_output_weights", not a.tie_embeddings
     yield "normalization", "RMSNorm"
     yield "norm_epsilon", a.norm_eps  # Primus's name: an experiment may say either, and the other must not win
@@ -140,6 +137,9 @@ def _rotary(a: Architecture) -> Pairs:
     if scaling.rope_type == "llama3":
         yield "use_rope_scaling", True
         yield "rope_scaling_factor", scaling.factor
+        yield "rope_low_freq_factor", scaling.low_freq_factor
+        yield "rope_high_freq_factor", scaling.high_freq_factor
+        yield "rope_original_max_position", scaling.original_max_position
     elif scaling.rope_type == "linear":
         yield "rotary_seq_len_interpolation_factor", int(scaling.factor)
     else:
@@ -165,6 +165,8 @@ def _window(a: Architecture) -> Pairs:
         yield "window_size", f"{a.sliding_window - 1},0"  # tokens before and after it that a token sees
         if a.full_attention_every:
             yield "window_attn_skip_freq", a.full_attention_every
+    if not a.full_attention_rope:
+        yield "no_rope_freq", a.full_attention_every
 
 
 def _experts(a: Architecture, moe: Mixture) -> Pairs:
@@ -182,6 +184,8 @@ def _experts(a: Architecture, moe: Mixture) -> Pairs:
     if moe.n_group > 1:
         yield "moe_router_num_groups", moe.n_group
         yield "moe_router_group_topk", moe.topk_group
+    if moe.scores_on_input:
+        yield "moe_apply_probs_on_input", True
     if moe.routed_scaling != 1:
         yield "moe_router_topk_scaling_factor", moe.routed_scaling
     if moe.correction_bias:
@@ -211,5 +215,5 @@ def _stretches(a: Architecture) -> bool:
     if s is None or s.rope_type == "linear":
         return s is None or (s.factor.is_integer() and not a.mla)
     if s.rope_type == "llama3":
-        return not a.mla and (s.low_freq_factor, s.high_freq_factor, s.original_max_position) == _LLAMA3
+        return not a.mla
     return not a.mla or (s.original_max_position, s.beta_fast, s.beta_slow) == _YARN

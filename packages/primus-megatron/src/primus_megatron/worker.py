@@ -108,7 +108,7 @@ def _train(resolved: dict[str, Any]) -> None:
     StepRecorder(file=file, reports=reports, work=work).install(also=look)
     _around_saving(look, settings if resolved["own"]["disable_last_saving"] else {})
     try:
-        model = partial(model_provider, turbo_attention=resolved["own"]["use_turbo_attention"])
+        model = partial(model_provider, own=resolved["own"])
         pretrain(version_pair(importable_version()), settings, model)
     except SystemExit as stop:  # Megatron ends like this after SIGTERM, a duration or an exit_interval
         if stop.code:

@@ -58,6 +58,8 @@ class Mixture(_Strict):
     correction_bias: bool = False
     """A bias per expert that balances them without a loss (DeepSeek V3). A rule moves it; it is stored and counted."""
     mlp_bias: bool = False
+    scores_on_input: bool = False
+    """The router's weight multiplies what goes into an expert, and not what comes out (Llama 4)."""
 
 
 class LatentAttention(_Strict):
@@ -104,6 +106,8 @@ class Architecture(_Strict):
     """Tokens see those of their own chunk only (Llama 4)."""
     full_attention_every: Size | None = None
     """With a window or chunks: every so manieth layer sees everything."""
+    full_attention_rope: bool = True
+    """Whether these layers have a rotary embedding. Llama 4's have none, and no norm of queries and keys."""
     moe: Mixture | None = None
     mla: LatentAttention | None = None
     mtp_layers: Count = 0

@@ -35,7 +35,7 @@ SETTINGS = (
     Own("disable_last_saving", "bool", False, "save no checkpoint when the last iteration is done",
         "the save at the end of `pretrain`"),
     Own("disable_tensorboard", "bool", True, "write nothing for TensorBoard",
-        "false: `tensorboard_dir` is `tensorboard` in the run directory, unless it is set"),
+        "false, or with `wandb_project`: `tensorboard_dir` is `tensorboard` in the run directory, unless it is set"),
     Own("disable_wandb", "bool", False, "no Weights & Biases, although `wandb_project` is set",
         "`wandb_project`; where it is on, `wandb_exp_name` and `wandb_save_dir` are the run's unless set"),
     Own("enable_primus_turbo", "bool", False, "AMD's kernels of Primus-Turbo", "asks for the package `primus_turbo`"),

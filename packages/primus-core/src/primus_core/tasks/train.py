@@ -115,6 +115,7 @@ class _Planning:
                 distributed=self.call.distributed,
                 place=place,
                 previous=lambda pattern: earlier_files(place, pattern),
+                elsewhere=self.call.elsewhere,
             )
         )
         return self._task_plan(experiment, module, settings, place, planned)

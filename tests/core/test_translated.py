@@ -79,6 +79,7 @@ def test_what_the_framework_lacks_is_said_where_the_experiment_names_the_model(t
 def test_a_misspelt_name_is_refused_with_the_catalogues_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"unknown model 'llama3\.1_8b'") as caught:
         merged(tmp_path, "llama3.1_8b", Wide())
+    assert caught.value.why == "known: all of `primus models list`"
     assert "did you mean 'llama3.1_8B'?" in caught.value.fix
 
 

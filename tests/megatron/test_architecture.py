@@ -104,7 +104,7 @@ def test_a_smaller_model_has_the_first_layers_of_a_pattern(resolve: Resolve) -> 
         ("open('x')", "is \"open('x')\""),
     ],
 )
-def test_a_pattern_that_is_none_or_too_short_is_refused(resolve: Resolve, pattern: str, expected: str) -> None:
+def test_a_pattern_that_is_none_or_too_short_is_refused(resolve: Resolve, pattern: object, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve(tiny(model={**MODEL, "num_experts": 4, "moe_layer_freq": pattern}))
     assert expected in str(caught.value)

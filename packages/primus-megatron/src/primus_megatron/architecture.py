@@ -69,24 +69,20 @@ def fit_experts(settings: Settings) -> list[str]:
 def _expert_layers(settings: Settings) -> list[bool]:
     """Which layers have experts, for as many as the pattern has."""
     given, layers = settings["moe_layer_freq"], settings["num_layers"]
-    if isinstance(given, str):
-        given = _evaluated(given, settings)
-    if isinstance(given, int):
-        return [layer % max(given, 1) == 0 for layer in range(layers)]
-    return [bool(layer) for layer in given]
-
-
-def _evaluated(text: str, settings: Settings) -> Any:
-    """`[0]*3+[1]*58`, as Megatron reads it."""
     try:
-        return _value(ast.parse(text, mode="eval").body)
+        pattern = _value(ast.parse(given, mode="eval").body) if isinstance(given, str) else given
     except (SyntaxError, TypeError, ValueError):
-        what = f"'moe_layer_freq' is {text!r}"
-        fix = "write a number, or 0 and 1 per layer: [0]*1+[1]*26"
-        raise settings.error("moe_layer_freq", what, why="it is no pattern of layers", fix=fix) from None
+        pattern = None
+    if isinstance(pattern, int):
+        return [layer % max(pattern, 1) == 0 for layer in range(layers)]
+    if isinstance(pattern, list):
+        return [bool(layer) for layer in pattern]
+    fix = "write a number, or 0 and 1 per layer: [0]*1+[1]*26"
+    raise settings.error("moe_layer_freq", f"'moe_layer_freq' is {given!r}", why="it is no pattern of layers", fix=fix)
 
 
 def _value(node: ast.expr) -> Any:
+    """`[0]*3+[1]*58`, as Megatron reads it."""
     if isinstance(node, ast.List):
         return [_value(item) for item in node.elts]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -120,10 +116,9 @@ def _ffn(settings: Settings) -> int:
 
 
 def _window(settings: Settings) -> dict[str, Any]:
-    if not settings["window_size"]:
+    if not (before := re.search(r"-?\d+", str(settings["window_size"] or ""))):
         return {}
-    before = int(re.findall(r"-?\d+", str(settings["window_size"]))[0])
-    return {"sliding_window": before + 1, "full_attention_every": settings["window_attn_skip_freq"]}
+    return {"sliding_window": int(before[0]) + 1, "full_attention_every": settings["window_attn_skip_freq"]}
 
 
 def _mixture(settings: Settings) -> Mixture:

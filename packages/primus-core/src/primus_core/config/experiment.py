@@ -161,15 +161,15 @@ class _Presets:
         if path := self._found(kind, name):
             return path
         known = sorted(os.path.splitext(entry)[0] for entry in _entries(os.path.join(self.folder, kind)))
-        why, others = f"known: {', '.join(known) or 'none'}", self.models.names() if self.models else ()
-        if kind == "models" and others:
-            why, known = f"{why}; `primus models list` names {len(others)} more", [*known, *others]
+        others = self.models.names() if self.models and kind == "models" else ()
+        named = [*known, "all of `primus models list`"] if others else known
         noun = {"models": "model", "modules": "framework preset"}[kind]
         raise ConfigError(
             f"unknown {noun} '{name}'",
             where=where,
-            why=why,
-            fix=suggestion(_stem(name), known) or "or write it out, or name a file beside this one: ./name.yaml",
+            why=f"known: {', '.join(named) or 'none'}",
+            fix=suggestion(_stem(name), [*known, *others])
+            or "or write it out, or name a file beside this one: ./name.yaml",
         )
 
     def _found(self, kind: str, name: str) -> str:

@@ -10,12 +10,14 @@ import pytest
 
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
+from tests.conftest import ROOT, Run
 from tests.megatron.conftest import Resolve, tiny
 
 from primus_core.errors import ConfigError, MachineError
 from primus_core.metadata import version_of
 from primus_megatron.indexed import IndexedWriter
 
+CPU = {"CUDA_VISIBLE_DEVICES": "", "GPUS_PER_NODE": "1"}
 ON_FILES = {"mock_data": None, "tokenizer_type": "NullTokenizer"}
 
 
@@ -144,3 +146,14 @@ def test_a_folder_to_save_in_and_load_from_may_be_new(resolve: Resolve, tmp_path
 def test_folders_to_write_in_are_asked_for(resolve: Resolve, tmp_path: Path) -> None:
     wanted = resolve(tiny(save="kept", data_cache_path="cache")).requires
     assert {need.name for need in wanted if need.kind == "folder"} == {str(tmp_path / "kept"), str(tmp_path / "cache")}
+
+
+def test_of_a_container_nothing_is_known_outside(primus: Run, tmp_path: Path) -> None:
+    cut(data(tmp_path, [[1] * 100]).with_suffix(".bin"), 10)
+    words = ["mock_data=false", "tokenizer_type=NullTokenizer", "train_data_path=corpus", "backend_path=/in/the/image"]
+    train = ("--", "train", "pretrain", "--config", str(ROOT / "examples/megatron/tiny-cpu.yaml"), *words)
+    inside = primus("container", "--image", "mine", "--dry-run", *train, env=CPU)
+    assert inside.returncode == 0, inside.stderr
+    here = primus("direct", "--dry-run", *train, env=CPU)
+    assert here.returncode == 3
+    assert "backend_path '/in/the/image' holds no Megatron" in here.stderr

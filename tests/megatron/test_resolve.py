@@ -154,6 +154,11 @@ def test_tensorboard_and_wandb_are_in_the_run_directory(resolve: Resolve, tmp_pa
     assert settings["tensorboard_dir"] == str(tmp_path / "run/tensorboard")
     assert (settings["wandb_exp_name"], settings["wandb_save_dir"]) == ("run", str(tmp_path / "run/wandb"))
     assert {"wandb", "tensorboard"} <= {need.name for need in plan.requires}
+    assert "export WANDB_API_KEY, or WANDB_MODE=offline" in " ".join(plan.notes)
+    offline = resolve(tiny(wandb_project="mine"), environ={"WANDB_MODE": "offline"})
+    assert offline.config["settings"]["tensorboard_dir"] == str(tmp_path / "run/tensorboard")
+    assert "TensorBoard is on, since Weights & Biases is" in offline.notes
+    assert "WANDB" not in " ".join(offline.notes)
 
 
 def test_a_checkpoint_of_another_model_or_layout_is_not_continued(resolve: Resolve, tmp_path: Path) -> None:

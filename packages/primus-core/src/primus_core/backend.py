@@ -35,6 +35,8 @@ class BackendCall:
     place: RunPlace
     previous: Callable[[str], tuple[str, ...]] = field(default=lambda _: ())
     """`previous(pattern)`: files matching a glob in earlier, unfinished runs of this experiment, newest run first."""
+    elsewhere: bool = False
+    """It will be planned again where it runs, with other packages (in a container)."""
 
 
 @dataclass(frozen=True, slots=True)

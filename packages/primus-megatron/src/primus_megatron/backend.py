@@ -101,6 +101,7 @@ class _Resolution:
         prepare = self.data()
         self.check_needed()
         self.translate()
+        self.writers()
         adapted = adapt(settings, self.device, self.megatron)
         turbo, notes = check_turbo(settings)
         self.notes += [*adapted.notes, *notes]
@@ -190,21 +191,33 @@ class _Resolution:
 
     def translate(self) -> None:
         """Primus's own settings, as `own_settings` says what they become."""
-        settings, run = self.settings, self.call.place
+        settings = self.settings
         if settings["norm_epsilon"] is not None:
             settings.default("layernorm_epsilon", settings["norm_epsilon"])
+        without_effect = [row.name for row in SETTINGS if row.becomes == "-" and row.name in settings]
+        if without_effect:
+            self.notes.append(f"without effect, since logs and metrics are Primus's: {', '.join(without_effect)}")
+
+    def writers(self) -> None:
+        """TensorBoard, and Weights & Biases, which Megatron tells only what it writes for TensorBoard."""
+        settings, run = self.settings, self.call.place
         if settings["disable_wandb"]:
             settings.given.pop("wandb_project", None)
         elif settings["wandb_project"]:
             settings.default("wandb_exp_name", run.run_id)
             settings.default("wandb_save_dir", os.path.join(run.directory, "wandb"))
-        if settings["wandb_project"] and settings["disable_tensorboard"]:
-            self.notes.append("TensorBoard is on: Megatron tells Weights & Biases only what it writes for TensorBoard")
+            if settings["disable_tensorboard"]:
+                self.notes.append("TensorBoard is on, since Weights & Biases is")
+            if not self.knows_wandb():
+                self.notes.append("Weights & Biases will ask who you are: export WANDB_API_KEY, or WANDB_MODE=offline")
         if settings["wandb_project"] or not settings["disable_tensorboard"]:
             settings.default("tensorboard_dir", os.path.join(run.directory, "tensorboard"))
-        without_effect = [row.name for row in SETTINGS if row.becomes == "-" and row.name in settings]
-        if without_effect:
-            self.notes.append(f"without effect, since logs and metrics are Primus's: {', '.join(without_effect)}")
+
+    def knows_wandb(self) -> bool:
+        """Whether something says how to reach it, or not to."""
+        environ = self.call.facts.environ
+        login = os.path.join(environ.get("HOME", ""), ".netrc")
+        return bool(environ.get("WANDB_API_KEY") or environ.get("WANDB_MODE") or os.path.exists(login))
 
     def checkpoints(self) -> None:
         """Saving is on where there is an interval or a folder for it."""
@@ -218,10 +231,9 @@ class _Resolution:
             settings.default("exit_signal_handler", True)
         for name in _LOADED:
             if settings[name]:
-                settings.set(name, os.path.join(cwd, settings[name]))
-                self.files.append(
-                    Requirement("file", settings[name], f"correct '{name}': it is a folder of checkpoints")
-                )
+                folder = os.path.normpath(os.path.join(cwd, settings[name]))
+                settings.set(name, folder)
+                self.files.append(Requirement("file", folder, f"correct '{name}': it is a folder of checkpoints"))
                 self.check_loaded(name)
 
     def check_loaded(self, name: str) -> None:

@@ -26,7 +26,7 @@ class Installation:
     checkout: str = ""
     """The folder of a checkout; empty: the installed one."""
     known: bool = True
-    """Whether the plan is for this machine. What another has installed, nobody can ask."""
+    """Whether the plan is for this machine and its packages. What another has, or a container, nobody can ask."""
 
     def has(self, module: str) -> bool:
         """Whether a module is there, as far as is known."""
@@ -39,7 +39,7 @@ def installation(call: BackendCall) -> Installation:
     Raises:
         MachineError: the folder that they name holds no Megatron.
     """
-    here = call.facts.host.is_here
+    here = call.facts.host.is_here and not call.elsewhere
     name, given = SETTING, call.document.data.get(SETTING)
     if not given:
         name, given = _VARIABLE, call.facts.environ.get(_VARIABLE)

@@ -7,10 +7,7 @@ from typing import Any
 
 from primus_core.options import Option
 
-__all__ = ["DATA", "SETTINGS", "STDLIB", "Own", "as_markdown", "as_options"]
-
-STDLIB = "python-stdlib"
-"""Stands for the sources and texts of the Python standard library of the running interpreter."""
+__all__ = ["DATA", "SETTINGS", "Own", "as_markdown", "as_options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ SETTINGS = (
     Own("disable_last_saving", "bool", False, "save no checkpoint when the last iteration is done",
         "the save at the end of `pretrain`"),
     Own("disable_tensorboard", "bool", True, "write nothing for TensorBoard",
-        "false: `tensorboard_dir` is `tensorboard` in the run directory, unless it is set"),
+        "false, or with `wandb_project`: `tensorboard_dir` is `tensorboard` in the run directory, unless it is set"),
     Own("disable_wandb", "bool", False, "no Weights & Biases, although `wandb_project` is set",
         "`wandb_project`; where it is on, `wandb_exp_name` and `wandb_save_dir` are the run's unless set"),
     Own("enable_primus_turbo", "bool", False, "AMD's kernels of Primus-Turbo", "asks for the package `primus_turbo`"),

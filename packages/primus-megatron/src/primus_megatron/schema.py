@@ -54,7 +54,7 @@ def schema_for(megatron: Installation, python: str) -> tuple[Schema, tuple[str, 
     """
     files, version = shipped(), megatron.version
     newest = list(files)[-1]
-    if not version:
+    if not version or not (megatron.known or version in files):
         return load(files[newest]), (f"megatron-core is not installed here: planned for {newest}",)
     if not SUPPORTED[0] <= _numbers(version)[:2] < SUPPORTED[1]:
         raise MachineError(

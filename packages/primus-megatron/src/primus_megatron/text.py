@@ -11,8 +11,9 @@ from primus_core.backend import BackendCall
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, MachineError
 from primus_core.plan import Requirement, Step
+from primus_core.text_files import STDLIB
 from primus_megatron.indexed import fault
-from primus_megatron.own_settings import DATA, STDLIB
+from primus_megatron.own_settings import DATA
 from primus_megatron.settings import Settings, own_table
 from primus_megatron.vocabulary import use_null_tokenizer
 

@@ -7,10 +7,7 @@ from typing import Any
 
 from primus_core.options import Option
 
-__all__ = ["DATA", "MODEL", "SETTINGS", "STDLIB", "Own", "as_markdown", "as_options"]
-
-STDLIB = "python-stdlib"
-"""Stands for the sources and texts of the Python standard library of the running interpreter."""
+__all__ = ["DATA", "MODEL", "SETTINGS", "Own", "as_markdown", "as_options"]
 
 
 @dataclass(frozen=True, slots=True)

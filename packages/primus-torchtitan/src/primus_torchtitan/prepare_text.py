@@ -1,122 +1,31 @@
 """Text to train on, from files that are here: a tokenizer trained on them, and the documents in one file.
 
-    python -m primus_torchtitan.prepare_text --source python-stdlib --vocab-size 4096 --cache DIR --out RUN/data
-
-The result is kept in the cache under a name made from its content, so the same sources are prepared once.
+python -m primus_torchtitan.prepare_text --source python-stdlib --vocab-size 4096 --cache DIR --out RUN/data
 """
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import json
 import os
 import random
-import shutil
 import sys
-import sysconfig
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from primus_core.files import link_atomically
-from primus_torchtitan.own_settings import STDLIB
+from primus_core.text_files import Text, main, pieces
 
-__all__ = ["cache_key", "documents", "main", "prepare", "sources"]
+__all__ = ["write"]
 
-VERSION = 1
-"""Part of every cache key. It changes when the same sources would be prepared differently."""
+KIND = "text-1"
+"""The form of what comes out, with a number that changes when the same sources would be prepared differently."""
 
 BOS, EOS = "<|begin_of_text|>", "<|end_of_text|>"
-SUFFIXES = {".md", ".py", ".rst", ".txt"}
-SKIPPED_FOLDERS = {"__pycache__", "site-packages", "dist-packages", "test", "tests", "idle_test", "_bundled"}
-LARGEST_FILE = 1 << 20
 HELD_OUT = 50
 """One document in so many is kept from training, for validation."""
 _SEED = 1234
 
 
-def sources(source: str) -> list[Path]:
-    """The text files of `source`, sorted by name: small enough, of a known kind, and not in a skipped folder."""
-    root = Path(sysconfig.get_paths()["stdlib"] if source == STDLIB else source)
-    found = sorted(_walk(root), key=lambda path: path.relative_to(root).as_posix())
-    if not found:
-        raise SystemExit(f"no text in {root}: looked for {', '.join(sorted(SUFFIXES))} up to {LARGEST_FILE} bytes")
-    return found
-
-
-def _walk(root: Path) -> Iterator[Path]:
-    for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS and not name.startswith(("config-", "."))]
-        paths = (Path(folder, name) for name in files)
-        yield from (p for p in paths if p.suffix in SUFFIXES and p.is_file() and 0 < p.stat().st_size <= LARGEST_FILE)
-
-
-def documents(source: str) -> list[tuple[str, str]]:
-    """`(name, text)` of each source that is UTF-8 and no binary."""
-    texts = []
-    for path in sources(source):
-        try:
-            text = path.read_bytes().decode("utf-8")
-        except UnicodeDecodeError:
-            continue  # a test of codecs, or no text after all
-        if "\0" not in text and text.strip():
-            texts.append((path.name, text))
-    return texts
-
-
-def pieces(text: str, size: int) -> Iterator[str]:
-    """`text` cut at line ends into pieces of about `size` characters; 0: in one piece."""
-    piece: list[str] = []
-    length = 0
-    for line in text.splitlines(keepends=True):
-        if size and piece and length + len(line) > size:
-            yield "".join(piece)
-            piece, length = [], 0
-        piece.append(line)
-        length += len(line)
-    yield "".join(piece)
-
-
-def cache_key(texts: list[tuple[str, str]], vocab_size: int, document_chars: int) -> str:
-    """A name for what comes out: names, contents, parameters, and how it is prepared."""
-    digest = hashlib.sha256(f"{VERSION} {vocab_size} {document_chars} {len(texts)}".encode())
-    for part in (part for name, text in texts for part in (name, text)):
-        data = part.encode()
-        digest.update(len(data).to_bytes(8, "big"))
-        digest.update(data)
-    return digest.hexdigest()[:32]
-
-
-def prepare(source: str, vocab_size: int, cache: Path, document_chars: int = 0) -> Path:
-    """The prepared folder in `cache`, made if it is not there yet. Several processes may ask at once."""
-    texts = documents(source)
-    folder = cache / f"text-{cache_key(texts, vocab_size, document_chars)}"
-    if folder.is_dir():
-        print(f"text: {len(texts)} files, prepared before in {folder}", file=sys.stderr)
-        return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    stage = Path(tempfile.mkdtemp(prefix=".text-", dir=cache))
-    try:
-        _write(stage, texts, vocab_size, document_chars)
-        _publish(stage, folder)
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
-    print(f"text: {len(texts)} files, prepared in {folder}", file=sys.stderr)
-    return folder
-
-
-def _publish(stage: Path, folder: Path) -> None:
-    """Rename into place. Whoever comes second finds the same content there already."""
-    stage.chmod(0o755)  # mkdtemp's is for the owner alone
-    try:
-        stage.rename(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
-
-
-def _write(stage: Path, texts: list[tuple[str, str]], vocab_size: int, document_chars: int) -> None:
+def write(stage: Path, texts: list[Text], vocab_size: int, document_chars: int) -> None:
     """The tokenizer, and the documents in an order that is random and the same everywhere."""
     _write_tokenizer(stage / "tokenizer", [text for _, text in texts], vocab_size)
     found = [(name, piece) for name, text in texts for piece in pieces(text, document_chars)]
@@ -126,7 +35,7 @@ def _write(stage: Path, texts: list[tuple[str, str]], vocab_size: int, document_
     _write_documents(stage / "validation", found[:held_out])
 
 
-def _write_documents(folder: Path, found: list[tuple[str, str]]) -> None:
+def _write_documents(folder: Path, found: list[Text]) -> None:
     folder.mkdir(exist_ok=True)
     with (folder / "documents.jsonl").open("w", encoding="utf-8") as lines:
         lines.writelines(json.dumps({"name": name, "text": text}) + "\n" for name, text in found)
@@ -167,19 +76,5 @@ def _with_progress(texts: list[str]) -> Iterator[str]:
             bar.update(len(text))
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Prepare, and let `--out` be a link to the result."""
-    parser = argparse.ArgumentParser(prog="prepare_text", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--source", required=True, help=f"'{STDLIB}', or a folder of text files")
-    parser.add_argument("--vocab-size", type=int, required=True, help="size of the tokenizer to train")
-    parser.add_argument("--document-chars", type=int, default=0, help="cut documents to about this size; 0: do not")
-    parser.add_argument("--cache", type=Path, required=True, help="folder that keeps what was prepared")
-    parser.add_argument("--out", type=Path, required=True, help="link to make")
-    args = parser.parse_args(argv)
-    folder = prepare(args.source, args.vocab_size, args.cache, args.document_chars)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    link_atomically(str(folder), str(args.out))
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", write, KIND)

@@ -11,8 +11,9 @@ from primus_core.backend import BackendCall
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
 from primus_core.plan import Requirement, Step
+from primus_core.text_files import STDLIB
 from primus_torchtitan.model import Model
-from primus_torchtitan.own_settings import DATA, STDLIB
+from primus_torchtitan.own_settings import DATA
 from primus_torchtitan.settings import Settings, own_table
 
 __all__ = ["Text", "apply_text", "resolve_text"]

@@ -143,6 +143,7 @@ class _Planning:
                 distributed=self.call.distributed,
                 place=place,
                 previous=lambda pattern: earlier_files(place, pattern),
+                elsewhere=self.call.elsewhere,
             )
         )
         task = self._task_plan(experiment, module, settings, place, planned)

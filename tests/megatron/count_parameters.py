@@ -13,15 +13,15 @@ from types import SimpleNamespace
 from typing import Any
 
 
-def prepare() -> None:
-    """One rank that is all of them, on a device without memory."""
+def one_rank(device: str) -> None:
+    """One rank that is all of them; on the device `meta`, without memory."""
     import torch
 
     from primus_megatron.patches import apply_all
 
     apply_all()
-    torch.cuda.current_device = lambda: torch.device("meta")
-    torch.set_default_device("meta")
+    torch.cuda.current_device = lambda: torch.device(device)
+    torch.set_default_device(device)
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     from megatron.core import parallel_state
     from megatron.core.tensor_parallel import model_parallel_cuda_manual_seed
@@ -83,6 +83,6 @@ def size(module: Any) -> int:
 
 
 if __name__ == "__main__":
-    prepare()
+    one_rank("meta")
     build_one_of_a_kind()
     print(json.dumps({name: count(settings) for name, settings in json.load(sys.stdin).items()}))

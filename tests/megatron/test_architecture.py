@@ -48,6 +48,7 @@ def back(settings: dict[str, Any]) -> Architecture:
 @given(length=st.integers(1, 300_000))
 def test_there_and_back_a_model_has_the_same_parameters_and_flops(model: Model, length: int) -> None:
     found = back(settings_of(model))
+    length = min(length, model.facts.attention_chunk or length)  # Megatron has such a model within a chunk only
     assert parameters(found) == parameters(model.facts)
     assert flops_per_token(found, length) == flops_per_token(model.facts, length)
 
@@ -92,7 +93,7 @@ def test_what_the_catalogue_has_no_words_for_is_counted_by_megatron_and_said(
 def test_a_smaller_model_has_the_first_layers_of_a_pattern(resolve: Resolve) -> None:
     model = {**MODEL, "num_experts": 4, "moe_layer_freq": "[0]*1+[1]*7"}
     plan = resolve(tiny(model=model))
-    assert plan.config["settings"]["moe_layer_freq"] == "[0, 1, 1, 1]"
+    assert plan.config["settings"]["moe_layer_freq"] == [0, 1, 1, 1]
     assert "of the 8 layers that moe_layer_freq describes, the model has the first 4" in plan.notes
 
 

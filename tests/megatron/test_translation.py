@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -79,6 +80,9 @@ def test_a_version_that_lacks_an_argument_is_refused_with_it(version: str) -> No
         ("deepseek_v2", {"moe_router_pre_softmax": True, "moe_router_group_topk": 3, "moe_layer_freq": "[0]*1+[1]*59"}),
         ("deepseek_v3", {"rope_type": "yarn", "rotary_scaling_factor": 40.0, "mtp_num_layers": 1, "q_lora_rank": 1536,
                          "moe_router_score_function": "sigmoid", "moe_router_enable_expert_bias": True}),
+        ("llama4_scout_17B16E", {"qk_l2_norm": True, "no_rope_freq": 4, "rope_high_freq_factor": 1.0,
+                                 "moe_apply_probs_on_input": True, "max_position_embeddings": 8192}),
+        ("llama4_maverick_17B128E", {"moe_layer_freq": [0, 1] * 24, "moe_shared_expert_intermediate_size": 8192}),
         ("gpt_oss_20B", {"quick_geglu": True, "activation_func_clamp_value": 7.0, "softmax_type": "learnable",
                          "window_size": "127,0", "window_attn_skip_freq": 2, "add_bias_linear": True}),
     ],
@@ -132,6 +136,8 @@ SMALL = {"num_layers": 2, "hidden_size": 64, "ffn_hidden_size": 96, "num_attenti
          "max_position_embeddings": 32, "vocab_size": 512}  # fmt: skip
 LATENT = {"kv_lora_rank": 16, "qk_head_dim": 16, "qk_pos_emb_head_dim": 8, "v_head_dim": 16, "num_experts": 32,
           "moe_ffn_hidden_size": 32, "moe_shared_expert_intermediate_size": 32, "moe_layer_freq": "[0]*1+[1]*1"}  # fmt: skip
+LLAMA4 = {"kv_channels": 16, "num_query_groups": 2, "num_layers": 4, "moe_ffn_hidden_size": 32,
+          "moe_shared_expert_intermediate_size": 32}  # fmt: skip
 KINDS: dict[str, dict[str, Any]] = {
     "gpt_oss_20B": {
         "kv_channels": 16,
@@ -142,6 +148,7 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "deepseek_v2_lite": LATENT,
     "deepseek_v3": {**LATENT, "q_lora_rank": 24, "moe_router_num_groups": 4, "moe_router_group_topk": 2},
+    "llama4_scout_17B16E": {**LLAMA4, "num_experts": 4},
     "qwen2.5_7B": {"kv_channels": 16, "num_query_groups": 2},
 }
 """What makes them small, and leaves of what kind they are."""
@@ -158,6 +165,43 @@ def test_a_small_model_of_each_kind_trains(train: Train, name: str) -> None:
     rows, log = train(tiny(model=model, vocab_size=None, log_interval=1, train_iters=8))
     assert losses(rows)[-1] < losses(rows)[0]
     assert "TFLOP/s/GPU: " in log
+
+
+SCOUT = """
+import json, sys
+from tests.megatron.count_parameters import arguments, one_rank
+one_rank("cpu")
+from primus_megatron.model import model_provider
+asked = json.load(sys.stdin)
+arguments(asked["settings"])
+model = model_provider(own=asked["own"])
+layers = [layer.self_attention for layer in model.decoder.layers]
+norms = [[type(layer.q_layernorm).__name__, type(layer.k_layernorm).__name__] for layer in layers]
+print(json.dumps([norms, model.rotary_pos_emb.inv_freq.tolist()]))
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.skipif(not version_of("megatron-core"), reason="megatron-core is not installed")
+def test_llama_4_has_norms_where_it_has_a_rotary_embedding_and_stretches_that_by_its_own_factors(
+    resolve: Resolve,
+) -> None:
+    model = {**translated(MODELS["llama4_scout_17B16E"], version_of("megatron-core")), **SMALL, **LLAMA4}
+    plan = resolve(json.dumps({**RUN, **NOT_PADDED, "model": {**model, "num_experts": 4, "kv_channels": 128}}))
+    done = subprocess.run(
+        [sys.executable, "-c", SCOUT], input=json.dumps(plan.config), cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, "TORCHDYNAMO_DISABLE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    norms, frequencies = json.loads(done.stdout.splitlines()[-1])
+    assert norms == [*[["L2Norm", "L2Norm"]] * 3, ["IdentityOp", "IdentityOp"]]
+    plain = [500000 ** (-2 * i / 128) for i in range(64)]
+    slow = [2 * math.pi / frequency > 8192 for frequency in plain]
+    assert any(slow)
+    assert not all(slow)
+    expected = [frequency / 16 if is_slow else frequency for frequency, is_slow in zip(plain, slow, strict=True)]
+    assert frequencies == pytest.approx(expected, rel=1e-4), "Scout's factors leave nothing between slow and fast"
 
 
 @pytest.mark.torch

@@ -57,12 +57,14 @@ def fit_experts(settings: Settings) -> list[str]:
         ConfigError: it is shorter than the model, or no pattern.
     """
     pattern, layers = _expert_layers(settings), settings["num_layers"]
+    if isinstance(given := settings["moe_layer_freq"], str) and " " in given:
+        settings.set("moe_layer_freq", given.replace(" ", ""))  # with a space, Megatron takes it for no pattern
     if len(pattern) < layers:
         what = f"'moe_layer_freq' is a pattern of {len(pattern)} layers, and num_layers is {layers}"
         raise settings.error("moe_layer_freq", what, fix="let it have an item for each layer")
     if len(pattern) == layers:
         return []
-    settings.set("moe_layer_freq", str([int(layer) for layer in pattern[:layers]]))
+    settings.set("moe_layer_freq", [int(layer) for layer in pattern[:layers]])
     return [f"of the {len(pattern)} layers that moe_layer_freq describes, the model has the first {layers}"]
 
 

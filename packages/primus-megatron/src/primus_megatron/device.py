@@ -86,6 +86,8 @@ def _gpu(settings: Settings, megatron: Installation, found: Adaptation) -> None:
         if wanted or not megatron.has(_TE):
             names = ", ".join(wanted) or "transformer_impl"
             found.requires.append(Requirement("module", _TE, f"install Transformer Engine, or do without {names}"))
+        if settings["num_experts"] and settings.default("moe_grouped_gemm", True):
+            found.notes.append("moe_grouped_gemm is on: Transformer Engine multiplies all experts of a rank at once")
     else:
         _local_layers(settings, "Transformer Engine is not installed", found)
     kernels = _APEX if settings["transformer_impl"] == "local" else _APEX_ANYWAY

@@ -192,12 +192,12 @@ def _experts(a: Architecture, moe: Mixture) -> Pairs:
         yield "moe_router_enable_expert_bias", True
 
 
-def _pattern(a: Architecture, moe: Mixture) -> str:
+def _pattern(a: Architecture, moe: Mixture) -> str | list[int]:
     """Which layers have experts, as Megatron's pattern; empty: all. Its plain number begins with experts, ours ends."""
     step, dense = moe.moe_layer_step, moe.first_k_dense
     if step == 1:
         return f"[0]*{dense}+[1]*{a.num_layers - dense}" if dense else ""
-    return str([int(layer >= dense and (layer + 1) % step == 0) for layer in range(a.num_layers)])
+    return [int(layer >= dense and (layer + 1) % step == 0) for layer in range(a.num_layers)]
 
 
 def _biases(a: Architecture) -> str:

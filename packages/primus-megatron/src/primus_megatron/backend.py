@@ -64,7 +64,7 @@ class Megatron:
         """Megatron's arguments for a model of the catalogue; see `Backend.translate`."""
         from primus_megatron import translation  # pydantic, which a model written out does not need
 
-        schema, _ = schema_for(Installation(importable_version()), sys.executable)
+        schema, _ = schema_for(Installation(importable_version(), known=False), sys.executable)
         return translation.translate(model, schema.version, {*schema.options, *(own.name for own in SETTINGS)})
 
     def resolve(self, call: BackendCall) -> BackendPlan:

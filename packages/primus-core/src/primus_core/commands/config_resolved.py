@@ -17,7 +17,7 @@ from primus_core.contracts import TaskCall
 from primus_core.distributed import resolve as place_in_job
 from primus_core.errors import RequestError
 from primus_core.facts import Facts, Gpu
-from primus_core.host import HostRoot
+from primus_core.host import UNREAD, HostRoot
 from primus_core.machine.devices import memory_of
 from primus_core.plan import Distributed, RunPlace
 from primus_core.secrets import redact, secret_values, without_secrets
@@ -122,8 +122,9 @@ def _machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
     environ = {name: value for name, value in facts.environ.items() if not (model and name in _HIDING)}
     asked = {"NNODES": nodes, "GPUS_PER_NODE": count, "NODE_RANK": nodes and 0, "MASTER_ADDR": nodes and "localhost"}
     environ |= {name: str(value) for name, value in asked.items() if value is not None}
-    gpus = _gpus(model, count or 0) if model else facts.gpus
-    facts = facts._replace(environ=environ, gpus=gpus)
+    facts = facts._replace(environ=environ)
+    if model:  # of what else such machines have, this one tells nothing
+        facts = facts._replace(gpus=_gpus(model, count or 0), host=HostRoot(UNREAD, environ))
     return facts, facts.gpu_model
 
 

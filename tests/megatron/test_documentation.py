@@ -12,14 +12,15 @@ from tests.conftest import ROOT
 from tests.megatron.conftest import Resolve
 
 from primus_core.config import files
+from primus_core.settings import as_markdown
 from primus_megatron.backend import MEGATRON
-from primus_megatron.own_settings import DATA, SETTINGS, as_markdown
+from primus_megatron.own_settings import DATA, SETTINGS
 
 PRESET = Path(MEGATRON.presets(), "modules", "pre_trainer.yaml")
 EXAMPLES = sorted((ROOT / "examples/megatron").glob("*.yaml"))
 
 
-@pytest.mark.parametrize("table", [as_markdown(SETTINGS), as_markdown(DATA, "data.")])
+@pytest.mark.parametrize("table", [as_markdown(SETTINGS, "Megatron"), as_markdown(DATA, "Megatron", "data.")])
 def test_the_page_has_the_table_as_it_is(table: str) -> None:
     assert table in (ROOT / "docs/megatron.md").read_text()
 

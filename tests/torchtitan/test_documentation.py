@@ -11,8 +11,9 @@ from primus_core.backend import BackendPlan
 from primus_core.config import files
 from primus_core.config.document import at
 from primus_core.models import catalogue
+from primus_core.settings import as_markdown
 from primus_torchtitan.backend import TORCHTITAN
-from primus_torchtitan.own_settings import DATA, MODEL, SETTINGS, as_markdown
+from primus_torchtitan.own_settings import DATA, MODEL, SETTINGS
 
 Resolve = Callable[..., BackendPlan]
 
@@ -21,7 +22,13 @@ MODELS = catalogue.load()
 EXAMPLES = [ROOT / "examples" / "quickstart.yaml", *sorted((ROOT / "examples" / "torchtitan").glob("*.yaml"))]
 
 
-@pytest.mark.parametrize("table", [as_markdown(SETTINGS), as_markdown(MODEL, "model."), as_markdown(DATA, "data.")])
+@pytest.mark.parametrize(
+    "table",
+    [
+        as_markdown(table, "TorchTitan", prefix)
+        for table, prefix in ((SETTINGS, ""), (MODEL, "model."), (DATA, "data."))
+    ],
+)
 def test_the_page_has_the_table_as_it_is(table: str) -> None:
     assert table in (ROOT / "docs" / "torchtitan.md").read_text()
 

@@ -143,15 +143,6 @@ def test_validation_runs_on_documents_that_training_does_not_see(train: Callable
     assert not set(held_out.splitlines()) & set(seen.splitlines())
 
 
-def test_a_secret_in_the_settings_is_filled_in_by_the_worker() -> None:
-    program = (
-        "import os; os.environ['MY_TOKEN'] = 'abc'; from primus_torchtitan.worker import _expanded;"
-        "print(_expanded({'a': ['x-${MY_TOKEN}', '${HOME}']}))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "{'a': ['x-abc', '${HOME}']}"
-
-
 def test_the_planned_metrics_rank_is_torchtitans() -> None:
     program = """
 import types

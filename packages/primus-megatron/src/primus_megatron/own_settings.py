@@ -1,26 +1,10 @@
-"""The settings that Primus adds to Megatron's, in one table: planning, errors and the documentation read it."""
+"""The settings that Primus adds to Megatron's, in one table."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from primus_core.settings import Own
 
-from primus_core.options import Option
-
-__all__ = ["DATA", "SETTINGS", "Own", "as_markdown", "as_options"]
-
-
-@dataclass(frozen=True, slots=True)
-class Own:
-    """One setting of Primus."""
-
-    name: str
-    type: str
-    default: Any
-    meaning: str
-    becomes: str
-    """What it is in Megatron's terms."""
-    least: float | None = None
+__all__ = ["DATA", "SETTINGS"]
 
 
 _FREQUENCIES = "the frequencies of its rotary embedding, where its code has a constant"
@@ -62,22 +46,3 @@ DATA = (
     Own("cache", "str", None, "folder for prepared text; by default `$XDG_CACHE_HOME/primus/data`", "-"),
 )  # fmt: skip
 """Below `data`."""
-
-
-def as_options(table: tuple[Own, ...], prefix: str = "") -> dict[str, Option]:
-    """The table in the form in which settings are checked."""
-    return {
-        prefix + own.name: Option(
-            name=prefix + own.name, type=own.type, default=own.default, optional=own.default is None, help=own.meaning
-        )
-        for own in table
-    }
-
-
-def as_markdown(table: tuple[Own, ...], prefix: str = "") -> str:
-    """The table as it stands in `docs/megatron.md`."""
-    rows = ["| setting | type | default | meaning | in Megatron |", "|---|---|---|---|---|"]
-    for own in table:
-        default = "" if own.default is None else f"`{str(own.default).lower() if own.type == 'bool' else own.default}`"
-        rows.append(f"| `{prefix}{own.name}` | {own.type} | {default} | {own.meaning} | {own.becomes} |")
-    return "\n".join(rows)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from primus_core import settings
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
-from primus_core.options import Option, check
-from primus_megatron.own_settings import SETTINGS, Own, as_options
+from primus_megatron.own_settings import SETTINGS
 from primus_megatron.schema import Schema
 
-__all__ = ["LEAST", "Settings", "check_least", "own_table"]
+__all__ = ["LEAST", "Settings"]
 
 _ONE_OR_MORE = (
     "num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "ffn_hidden_size", "kv_channels",
@@ -32,36 +32,15 @@ _ASKED_OTHERWISE = {
 _ITEM: dict[str, Callable[[Any], Any]] = {"int": int, "float": float}
 
 
-class Settings:
-    """Settings by name. What was not given has its default; `set` is for what the plan decides."""
+class Settings(settings.Settings):
+    """Megatron's settings and Primus's, by name."""
 
     def __init__(self, document: Document, schema: Schema) -> None:
-        self.document = document
-        self.options: dict[str, Option] = {**schema.options, **as_options(SETTINGS)}
         for name, why in _ASKED_OTHERWISE.items():
             if name in document.data:
-                raise self.error(name, f"'{name}' is not for an experiment to set", why=why, fix="remove it")
-        self.given = check(self._lists(schema), self.options, framework="Megatron")
-        check_least(self.given, LEAST | {own.name: own.least for own in SETTINGS if own.least is not None}, self.where)
-
-    def _lists(self, schema: Schema) -> Document:
-        """Lists may be written as on Megatron's command line: `train_data_path: 3 web 1 books`."""
-        data = dict(self.document.data)
-        for name, value in data.items():
-            option = schema.options.get(name)
-            if option and option.type == "list" and value is not None:
-                words = value.split() if isinstance(value, str) else value if isinstance(value, list) else [value]
-                data[name] = self._numbers(name, words, schema.items.get(name, ""))
-        return Document(data, self.document.marks)
-
-    def _numbers(self, name: str, words: list[Any], kind: str) -> list[Any]:
-        try:
-            return [_ITEM.get(kind, str)(word) for word in words]
-        except (TypeError, ValueError):
-            raise self.error(name, f"'{name}' takes a list of {kind}: {words!r}") from None
-
-    def __getitem__(self, name: str) -> Any:
-        return self.given[name] if name in self.given else self.options[name].default
+                what = f"'{name}' is not for an experiment to set"
+                raise ConfigError(what, where=document.where((name,)), why=why, fix="remove it")
+        super().__init__(_with_lists(document, schema), schema.options, SETTINGS, LEAST, "Megatron")
 
     def __contains__(self, name: str) -> bool:
         """Whether it was given. Nothing (`null`) is what every setting that takes it has by default."""
@@ -71,46 +50,22 @@ class Settings:
         """Whether this version of Megatron has it."""
         return name in self.options
 
-    def where(self, name: str) -> str:
-        """`file:line` of a setting that was given."""
-        return self.document.where((name,))
-
     def default(self, name: str, value: Any) -> bool:
         """Set it unless it was given, or this version does not know it; whether it was set."""
-        if name in self or name not in self.options:
-            return False
-        self.given[name] = value
-        return True
-
-    def set(self, name: str, value: Any) -> None:
-        self.given[name] = value
-
-    def error(self, name: str, what: str, *, why: str = "", fix: str = "") -> ConfigError:
-        """An error at the place of a setting."""
-        return ConfigError(what, where=self.where(name), why=why, fix=fix)
-
-    def own(self) -> dict[str, Any]:
-        """Those of Primus, given or not."""
-        return {row.name: self[row.name] for row in SETTINGS}
-
-    def framework(self) -> dict[str, Any]:
-        """What the worker hands to Megatron: all but Primus's own."""
-        own = {row.name for row in SETTINGS}
-        return {name: value for name, value in sorted(self.given.items()) if name not in own}
+        return self.knows(name) and super().default(name, value)
 
 
-def check_least(values: Mapping[str, Any], least: Mapping[str, float], where: Callable[[str], str]) -> None:
-    """Refuse numbers below what makes sense."""
-    for name, bound in least.items():
-        value = values.get(name)
-        if isinstance(value, int | float) and value < bound:
-            raise ConfigError(f"'{name}' is {value}, and must be at least {bound:g}", where=where(name))
-
-
-def own_table(document: Document, table: tuple[Own, ...], prefix: str) -> dict[str, Any]:
-    """A section that is Primus's alone (`data`), checked against its table; names without the prefix."""
-    inside = document.below((prefix,)) if document.data else document
-    given = check(inside, as_options(table, prefix + "."), framework="Primus's Megatron backend")
-    least = {f"{prefix}.{own.name}": own.least for own in table if own.least is not None}
-    check_least(given, least, lambda name: inside.where(tuple(name.split("."))))
-    return {name.removeprefix(prefix + "."): value for name, value in given.items()}
+def _with_lists(document: Document, schema: Schema) -> Document:
+    """Lists may be written as on Megatron's command line: `train_data_path: 3 web 1 books`."""
+    data = dict(document.data)
+    for name, value in data.items():
+        option = schema.options.get(name)
+        if option and option.type == "list" and value is not None:
+            words = value.split() if isinstance(value, str) else value if isinstance(value, list) else [value]
+            kind = schema.items.get(name, "")
+            try:
+                data[name] = [_ITEM.get(kind, str)(word) for word in words]
+            except (TypeError, ValueError):
+                what = f"'{name}' takes a list of {kind}: {words!r}"
+                raise ConfigError(what, where=document.where((name,))) from None
+    return Document(data, document.marks)

@@ -11,10 +11,11 @@ from primus_core.backend import BackendCall
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, MachineError
 from primus_core.plan import Requirement, Step
+from primus_core.settings import own_section
 from primus_core.text_files import STDLIB
 from primus_megatron.indexed import fault
 from primus_megatron.own_settings import DATA
-from primus_megatron.settings import Settings, own_table
+from primus_megatron.settings import Settings
 from primus_megatron.vocabulary import use_null_tokenizer
 
 __all__ = ["Text", "apply_text", "data_files", "lacks_validation", "resolve_text"]
@@ -40,7 +41,7 @@ class Text:
 
 def resolve_text(document: Document, call: BackendCall) -> Text | None:
     """The section, or None where the experiment has none."""
-    given = own_table(document, DATA, "data")
+    given = own_section(document, DATA, "data", "Megatron")
     if not given:
         return None
     for name, fix in (("text", f"{STDLIB}, or to a folder of text files"), ("vocab_size", "4096, for instance")):

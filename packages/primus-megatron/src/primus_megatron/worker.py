@@ -5,56 +5,32 @@ Started on every rank as `python -m primus_core.rank primus_megatron.worker`.
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from primus_core import variables
+from primus_core import variables, worker
 from primus_core.errors import MachineError
 from primus_core.events import checkpoint_saved
-from primus_core.secrets import is_secret_name
 from primus_core.work import Work
 from primus_megatron.checkpoints import CheckpointWatch, newest_whole
 
 __all__ = ["main"]
 
-_REFERENCE = re.compile(r"\$\{(\w+)\}")
 _FRESH = ("finetune", "no_load_optim", "no_load_rng", "pretrained_checkpoint")
 """Settings with which a checkpoint is a beginning, and not where this very run was."""
 
 
 def main() -> None:
     """Read the settings, adapt Megatron to this machine, train."""
-    resolved = _expanded(json.loads((_run_directory() / "config" / "backend_config.json").read_text(encoding="utf-8")))
+    resolved = worker.resolved()
     if resolved["checkout"]:
         sys.path.insert(0, resolved["checkout"])
     _resume(resolved)
     _adapt(resolved["device"])
     _train(resolved)
-
-
-def _run_directory() -> Path:
-    return Path(os.environ[variables.RUN_DIR])
-
-
-def _rank() -> int:
-    return int(os.environ.get("RANK", "0"))
-
-
-def _expanded(value: Any) -> Any:
-    """The same settings with `${SECRET}` filled in: the plan and its files hold the reference only."""
-    if isinstance(value, dict):
-        return {key: _expanded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_expanded(item) for item in value]
-    if isinstance(value, str) and "${" in value:
-        return _REFERENCE.sub(lambda m: os.environ[m[1]] if is_secret_name(m[1]) else m[0], value)
-    return value
 
 
 def _resume(resolved: dict[str, Any]) -> None:
@@ -70,7 +46,7 @@ def _resume(resolved: dict[str, Any]) -> None:
         settings.setdefault("override_opt_param_scheduler", True)  # another run may have saved here, of another length
     for name in _FRESH:
         settings.pop(name, None)
-    if _rank() == 0:
+    if worker.rank() == 0:
         print(f"continues from iteration {iteration} in {settings['save']}", flush=True)
         for number in cut:
             print(f"WARNING: the checkpoint of iteration {number} was cut off; resuming from {iteration}", flush=True)
@@ -90,18 +66,18 @@ def _adapt(planned: str) -> None:
             fix="install the torch build for this machine, or set CUDA_VISIBLE_DEVICES= to train on the CPU",
         )
     for patch in apply_all():
-        if _rank() == 0:
+        if worker.rank() == 0:
             print(f"patch {patch.id}: {patch.reason}", flush=True)
 
 
 def _train(resolved: dict[str, Any]) -> None:
+    from primus_core.patches import version_pair
     from primus_megatron.installation import importable_version
     from primus_megatron.loop import pretrain
     from primus_megatron.model import model_provider
-    from primus_megatron.patches._patch import version_pair
     from primus_megatron.step_metrics import StepRecorder
 
-    settings, rank = resolved["settings"], _rank()
+    settings, rank = resolved["settings"], worker.rank()
     look = _watch(settings.get("save", "")) if rank == 0 else lambda: None
     work = Work(resolved["flops_per_token"], resolved["peak_tflops"])
     file, reports = os.environ.get(variables.METRICS_FILE, ""), rank == resolved["metrics_rank"]
@@ -128,7 +104,7 @@ def _leave() -> None:
 
 def _watch(folder: str) -> Callable[[], None]:
     """One rank tells of the checkpoints of all."""
-    run = str(_run_directory())
+    run = str(worker.run_directory())
     return CheckpointWatch(folder, lambda step, path: checkpoint_saved(run, step=step, path=path)).look
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, suggestion
+from primus_core.settings import own_section
 from primus_torchtitan.own_settings import MODEL
 from primus_torchtitan.schema import Schema
-from primus_torchtitan.settings import own_table
 
 __all__ = ["Model", "resolve_model"]
 
@@ -52,7 +52,7 @@ def resolve_model(document: Document, schema: Schema, vocab_of_data: int | None)
     Raises:
         ConfigError: it names no family or flavor that exists, or sizes that make no model.
     """
-    given = own_table(document, MODEL, "model")
+    given = own_section(document, MODEL, "model", "TorchTitan")
     family, flavor = given.get("family"), given.get("flavor")
     where = _Places(document)
     if not family:

@@ -1,27 +1,10 @@
-"""The settings that Primus adds to TorchTitan's, in one table: planning, errors and the documentation read it."""
+"""The settings that Primus adds to TorchTitan's, in one table."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from primus_core.settings import Own
 
-from primus_core.options import Option
-
-__all__ = ["DATA", "MODEL", "SETTINGS", "Own", "as_markdown", "as_options"]
-
-
-@dataclass(frozen=True, slots=True)
-class Own:
-    """One setting of Primus."""
-
-    name: str
-    type: str
-    default: Any
-    meaning: str
-    becomes: str
-    """What it is in TorchTitan's terms."""
-    choices: tuple[Any, ...] = ()
-    least: float | None = None
+__all__ = ["DATA", "MODEL", "SETTINGS"]
 
 
 _ADAM = "`optimizer.param_groups[0].optimizer_kwargs`"
@@ -85,28 +68,3 @@ MODEL = (
         "`Config.enable_weight_tying`"),
 )  # fmt: skip
 """Below `model`. The sizes, `dim` and what follows it, make a model of one's own; with `flavor` they change it."""
-
-
-def as_options(table: tuple[Own, ...], prefix: str = "") -> dict[str, Option]:
-    """The table in the form in which settings are checked."""
-    return {
-        prefix + own.name: Option(
-            name=prefix + own.name,
-            type=own.type,
-            default=own.default,
-            choices=own.choices,
-            optional=own.default is None,
-            help=own.meaning,
-        )
-        for own in table
-    }
-
-
-def as_markdown(table: tuple[Own, ...], prefix: str = "") -> str:
-    """The table as it stands in `docs/torchtitan.md`."""
-    rows = ["| setting | type | default | meaning | in TorchTitan |", "|---|---|---|---|---|"]
-    for own in table:
-        kind = " or ".join(f"`{choice}`" for choice in own.choices) or own.type
-        default = "" if own.default is None else f"`{str(own.default).lower() if own.type == 'bool' else own.default}`"
-        rows.append(f"| `{prefix}{own.name}` | {kind} | {default} | {own.meaning} | {own.becomes} |")
-    return "\n".join(rows)

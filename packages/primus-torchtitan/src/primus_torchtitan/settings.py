@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
+from primus_core import settings
 from primus_core.config.document import Document
-from primus_core.errors import ConfigError
-from primus_core.options import Option, check
-from primus_torchtitan.own_settings import SETTINGS, Own, as_options
+from primus_torchtitan.own_settings import SETTINGS
 from primus_torchtitan.schema import Schema
 
-__all__ = ["LEAST", "Settings", "check_least", "own_table"]
+__all__ = ["LEAST", "Settings"]
 
 LEAST: dict[str, float] = {
     "training.steps": 1,
@@ -33,60 +31,17 @@ LEAST: dict[str, float] = {
     "dataloader.num_workers": 0,
 }
 """TorchTitan says these in assertions, hours of queueing later."""
+_BOTH = ("activation_checkpoint.mode", "loss.kind")
+"""Primus's, and TorchTitan's as the class of a section."""
 
 
-class Settings:
-    """Settings by dotted name. What was not given has its default; `set` is for what the plan decides."""
+class Settings(settings.Settings):
+    """TorchTitan's settings and Primus's, by dotted name."""
 
     def __init__(self, document: Document, schema: Schema) -> None:
-        self.document = document
-        self.options: dict[str, Option] = {**schema.options, **as_options(SETTINGS)}
-        self.given = check(document, self.options, framework="TorchTitan")
-        check_least(self.given, LEAST | {own.name: own.least for own in SETTINGS if own.least is not None}, self.where)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.given[name] if name in self.given else self.options[name].default
-
-    def __contains__(self, name: str) -> bool:
-        """Whether it was given."""
-        return name in self.given
-
-    def where(self, name: str) -> str:
-        """`file:line` of a setting that was given."""
-        return self.document.where(tuple(name.split(".")))
-
-    def default(self, name: str, value: Any) -> bool:
-        """Set it unless it was given; whether it was set."""
-        if name in self.given:
-            return False
-        self.given[name] = value
-        return True
-
-    def set(self, name: str, value: Any) -> None:
-        self.given[name] = value
-
-    def error(self, name: str, what: str, *, why: str = "", fix: str = "") -> ConfigError:
-        """An error at the place of a setting."""
-        return ConfigError(what, where=self.where(name), why=why, fix=fix)
+        super().__init__(document, schema.options, SETTINGS, LEAST, "TorchTitan")
 
     def framework(self) -> dict[str, Any]:
-        """What the worker hands to TorchTitan: all but Primus's own."""
-        own = {row.name for row in SETTINGS} - {"activation_checkpoint.mode", "loss.kind"}
-        return {name: value for name, value in sorted(self.given.items()) if name not in own}
-
-
-def check_least(values: Mapping[str, Any], least: Mapping[str, float], where: Callable[[str], str]) -> None:
-    """Refuse numbers below what makes sense."""
-    for name, bound in least.items():
-        value = values.get(name)
-        if isinstance(value, int | float) and value < bound:
-            raise ConfigError(f"'{name}' is {value}, and must be at least {bound:g}", where=where(name))
-
-
-def own_table(document: Document, table: tuple[Own, ...], prefix: str) -> dict[str, Any]:
-    """A section that is Primus's alone (`model`, `data`), checked against its table; names without the prefix."""
-    inside = document.below((prefix,)) if document.data else document
-    given = check(inside, as_options(table, prefix + "."), framework="Primus's TorchTitan backend")
-    least = {f"{prefix}.{own.name}": own.least for own in table if own.least is not None}
-    check_least(given, least, lambda name: inside.where(tuple(name.split("."))))
-    return {name.removeprefix(prefix + "."): value for name, value in given.items()}
+        """What the worker hands to TorchTitan."""
+        both = {name: self.given[name] for name in _BOTH if name in self.given}
+        return dict(sorted({**super().framework(), **both}.items()))

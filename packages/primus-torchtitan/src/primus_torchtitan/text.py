@@ -11,10 +11,11 @@ from primus_core.backend import BackendCall
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
 from primus_core.plan import Requirement, Step
+from primus_core.settings import own_section
 from primus_core.text_files import STDLIB
 from primus_torchtitan.model import Model
 from primus_torchtitan.own_settings import DATA
-from primus_torchtitan.settings import Settings, own_table
+from primus_torchtitan.settings import Settings
 
 __all__ = ["Text", "apply_text", "resolve_text"]
 
@@ -45,7 +46,7 @@ class Text:
 
 def resolve_text(document: Document, call: BackendCall) -> Text | None:
     """The section, or None where the experiment has none."""
-    given = own_table(document, DATA, "data")
+    given = own_section(document, DATA, "data", "TorchTitan")
     if not given:
         return None
     if not given.get("text"):

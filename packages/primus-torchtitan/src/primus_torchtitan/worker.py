@@ -5,54 +5,33 @@ Started on every rank as `python -m primus_core.rank primus_torchtitan.worker`.
 
 from __future__ import annotations
 
-import json
 import os
-import re
-from pathlib import Path
 from typing import Any
 
-from primus_core import variables
+from primus_core import variables, worker
 from primus_core.errors import MachineError
 from primus_core.events import checkpoint_saved
-from primus_core.secrets import is_secret_name
 from primus_torchtitan.checkpoints import CheckpointWatch, resume_from
 
 __all__ = ["main"]
 
-_REFERENCE = re.compile(r"\$\{(\w+)\}")
-
 
 def main() -> None:
     """Read the settings, adapt TorchTitan to this machine, train."""
-    resolved = _expanded(json.loads((_run_directory() / "config" / "backend_config.json").read_text(encoding="utf-8")))
+    resolved = worker.resolved()
     _resume(resolved["settings"])
     _adapt(resolved)
     _train(resolved)
-
-
-def _run_directory() -> Path:
-    return Path(os.environ[variables.RUN_DIR])
-
-
-def _expanded(value: Any) -> Any:
-    """The same settings with `${SECRET}` filled in: the plan and its files hold the reference only."""
-    if isinstance(value, dict):
-        return {key: _expanded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_expanded(item) for item in value]
-    if isinstance(value, str) and "${" in value:
-        return _REFERENCE.sub(lambda m: os.environ[m[1]] if is_secret_name(m[1]) else m[0], value)
-    return value
 
 
 def _resume(settings: dict[str, Any]) -> None:
     """An earlier attempt of this very run may have left checkpoints; the last one may have been cut off with it."""
     if not settings.get("checkpoint.enable") or settings.get("checkpoint.load_step", -1) != -1:
         return
-    step, cut = resume_from(str(_run_directory() / settings["checkpoint.folder"]))
+    step, cut = resume_from(str(worker.run_directory() / settings["checkpoint.folder"]))
     if step is not None:
         settings["checkpoint.load_step"] = step
-    if os.environ.get("RANK", "0") == "0":
+    if worker.rank() == 0:
         for number in cut if step is not None else ():
             print(f"WARNING: the checkpoint of step {number} was cut off; resuming from step {step}", flush=True)
 
@@ -124,9 +103,9 @@ def _run(config: Any) -> None:
 
 def _watch_checkpoints(trainer: Any) -> CheckpointWatch | None:
     """One rank tells of the checkpoints of all."""
-    if int(os.environ.get("RANK", "0")):
+    if worker.rank():
         return None
-    run = str(_run_directory())
+    run = str(worker.run_directory())
     return CheckpointWatch(trainer.checkpointer, lambda step, path: checkpoint_saved(run, step=step, path=path))
 
 

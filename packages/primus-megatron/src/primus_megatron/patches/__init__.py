@@ -5,6 +5,8 @@ Each says why it exists, when it is needed, and for which versions; a test fails
 
 from __future__ import annotations
 
+from primus_core.patches import Patch, apply_needed
+from primus_megatron.installation import importable_version
 from primus_megatron.patches import (
     cpu_collectives,
     cpu_device,
@@ -17,9 +19,8 @@ from primus_megatron.patches import (
     resumed_distributed_optimizer,
     wheel_without_makefile,
 )
-from primus_megatron.patches._patch import Patch
 
-__all__ = ["PATCHES", "Patch", "apply_all"]
+__all__ = ["PATCHES", "apply_all"]
 
 PATCHES: tuple[Patch, ...] = (
     cpu_device.PATCH,  # first: the others import modules that ask for the device
@@ -38,7 +39,4 @@ PATCHES: tuple[Patch, ...] = (
 
 def apply_all() -> tuple[Patch, ...]:
     """Apply what this machine and these versions need, and return it."""
-    needed = tuple(patch for patch in PATCHES if patch.in_range() and patch.needed())  # asked before one changes it
-    for patch in needed:
-        patch.apply()
-    return needed
+    return apply_needed(PATCHES, importable_version())

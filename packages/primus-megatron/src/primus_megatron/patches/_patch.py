@@ -1,39 +1,17 @@
-"""What a patch says about itself, and the conditions that patches share."""
+"""The conditions that patches share, and the versions that they are for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 
-from primus_megatron.installation import importable_version
+from primus_core.patches import Patch
 
-__all__ = ["Patch", "no_accelerator", "no_fused_optimizer", "no_transformer_engine", "version_pair"]
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """One adaptation of one framework."""
-
-    id: str
-    reason: str
-    needed: Callable[[], bool]
-    """Whether this machine needs it."""
-    apply: Callable[[], None]
-    link: str = ""
-    since: tuple[int, int] = (0, 17)
-    before: tuple[int, int] = (0, 20)
-    """The versions of megatron-core that it was written for: `since` <= version < `before`."""
-
-    def in_range(self) -> bool:
-        """Whether the installed Megatron is one that the patch knows."""
-        return self.since <= version_pair(importable_version()) < self.before
+__all__ = ["no_accelerator", "no_fused_optimizer", "no_transformer_engine", "patch"]
 
 
-def version_pair(text: str) -> tuple[int, int]:
-    """`0.19.2` as (0, 19)."""
-    major, minor = text.split(".")[:2]
-    return int(major), int(minor)
+patch = partial(Patch, since=(0, 17), before=(0, 20))
+"""One for all versions of megatron-core that are supported, unless it says otherwise."""
 
 
 def no_accelerator() -> bool:

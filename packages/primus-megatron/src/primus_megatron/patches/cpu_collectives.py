@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from primus_megatron.patches._patch import Patch, no_accelerator
+from primus_megatron.patches._patch import no_accelerator, patch
 
 __all__ = ["PATCH"]
 
@@ -28,7 +28,7 @@ def _apply() -> None:
     dist.barrier = lambda group=None, async_op=False, device_ids=None: barrier(group=group, async_op=async_op)
 
 
-PATCH = Patch(
+PATCH = patch(
     id="cpu-collectives",
     reason="Megatron names NCCL and a device for process groups and barriers, whatever distributed_backend says",
     link="https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/parallel_state.py",

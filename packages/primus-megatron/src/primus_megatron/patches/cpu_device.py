@@ -9,7 +9,7 @@ import time
 import types
 from typing import Any
 
-from primus_megatron.patches._patch import Patch, no_accelerator
+from primus_megatron.patches._patch import no_accelerator, patch
 
 __all__ = ["PATCH"]
 
@@ -124,7 +124,7 @@ def _apply() -> None:
     torch.compile = lambda model=None, **_: model if model is not None else (lambda function: function)
 
 
-PATCH = Patch(
+PATCH = patch(
     id="cpu-device",
     reason="Megatron's training loop asks torch.cuda for its device, streams, random states and memory",
     link="https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/training/initialize.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from primus_megatron.patches._patch import Patch, no_accelerator
+from primus_megatron.patches._patch import no_accelerator, patch
 
 __all__ = ["PATCH"]
 
@@ -21,7 +21,7 @@ def _apply() -> None:
     setattr(torch.optim.Optimizer, _CHECK, lambda self: None)
 
 
-PATCH = Patch(
+PATCH = patch(
     id="cpu-optimizer-step",
     reason="torch's optimizers ask the accelerator whether a graph is captured, once torch.cuda says that there is one",
     link="https://github.com/pytorch/pytorch/blob/main/torch/optim/optimizer.py",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from primus_megatron.patches._patch import Patch, no_accelerator
+from primus_megatron.patches._patch import no_accelerator, patch
 
 __all__ = ["PATCH"]
 
@@ -53,7 +53,7 @@ def _apply() -> None:
     torch.nn.Module.cuda = lambda self, device=None: self
 
 
-PATCH = Patch(
+PATCH = patch(
     id="cpu-tensors",
     reason="Megatron writes device='cuda' and .cuda() in some sixty places",
     link="https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/training/training.py",

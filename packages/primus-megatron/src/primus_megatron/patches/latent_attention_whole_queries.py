@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from primus_megatron.patches._patch import Patch
+from primus_megatron.patches._patch import patch
 
 __all__ = ["PATCH"]
 
@@ -28,7 +28,7 @@ def _apply() -> None:
     QKNormConfigResolver.resolve, QKNormConfigResolver._mla_fused_linear_or_default = resolved, linear
 
 
-PATCH = Patch(
+PATCH = patch(
     id="latent-attention-whole-queries",
     reason="with qk_layernorm and no q_lora_rank local layers refuse themselves, and Transformer Engine's norm twice",
     link="https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/transformer/mla_qk_norm_config.py",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from primus_megatron.patches._patch import Patch, no_transformer_engine
+from primus_megatron.patches._patch import no_transformer_engine, patch
 
 __all__ = ["PATCH"]
 
@@ -21,7 +21,7 @@ def _apply() -> None:
     layers.reduce_from_tensor_model_parallel_region = reduced
 
 
-PATCH = Patch(
+PATCH = patch(
     id="local-expert-biases",
     reason="with one tensor-parallel rank, an expert's output is a view to which its bias cannot be added in place",
     link="https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/tensor_parallel/mappings.py",

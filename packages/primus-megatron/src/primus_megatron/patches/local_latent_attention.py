@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from primus_megatron.patches._patch import Patch, no_transformer_engine
+from primus_megatron.patches._patch import no_transformer_engine, patch
 
 __all__ = ["PATCH"]
 
@@ -27,7 +27,7 @@ def _apply() -> None:
     DotProductAttention.__init__, DotProductAttention.forward = init, forward
 
 
-PATCH = Patch(
+PATCH = patch(
     id="local-latent-attention",
     reason="latent attention names the widths of keys and values, which the local layers' attention does not take",
     link="https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/transformer/dot_product_attention.py",

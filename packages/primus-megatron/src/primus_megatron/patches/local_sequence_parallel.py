@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from primus_megatron.patches._patch import Patch, no_transformer_engine
+from primus_megatron.patches._patch import no_transformer_engine, patch
 
 __all__ = ["PATCH"]
 
@@ -26,7 +26,7 @@ def _apply() -> None:
     WrappedTorchNorm.__new__ = new
 
 
-PATCH = Patch(
+PATCH = patch(
     id="local-sequence-parallel",
     reason="the local layers' norms refuse sequence parallelism, for which their weights only need a mark",
     link="https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/transformer/torch_norm.py",

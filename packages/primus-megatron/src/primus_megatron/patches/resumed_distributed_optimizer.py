@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from primus_megatron.patches._patch import Patch, no_fused_optimizer
+from primus_megatron.patches._patch import no_fused_optimizer, patch
 
 __all__ = ["PATCH"]
 
@@ -54,7 +54,7 @@ def _initialize(optimizer: Any) -> None:
                 optimizer.state[param] = {"step": torch.tensor(0.0), **moments}
 
 
-PATCH = Patch(
+PATCH = patch(
     id="resumed-distributed-optimizer",
     reason="without Transformer Engine and Apex, a resumed distributed optimizer fails or has wrong steps",
     link="https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/optimizer/distrib_optimizer.py",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from primus_megatron.patches._patch import Patch
+from primus_megatron.patches._patch import patch
 
 __all__ = ["PATCH"]
 
@@ -22,7 +22,7 @@ def _apply() -> None:
     utils.compile_helpers = lambda: None
 
 
-PATCH = Patch(
+PATCH = patch(
     id="wheel-without-makefile",
     reason="pretrain() runs make in megatron/core/datasets and exits when that fails, which it does in a wheel",
     link="https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/datasets/utils.py",

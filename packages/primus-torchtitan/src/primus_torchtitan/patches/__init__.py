@@ -5,6 +5,9 @@ Each says why it exists, when it is needed, and for which versions; a test fails
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
+from primus_core.patches import Patch, apply_needed
 from primus_torchtitan.patches import (
     cpu_attention,
     cpu_device,
@@ -12,9 +15,8 @@ from primus_torchtitan.patches import (
     torch213_pipeline_step,
     torch213_set_timeout,
 )
-from primus_torchtitan.patches._patch import Patch
 
-__all__ = ["PATCHES", "Patch", "apply_all"]
+__all__ = ["PATCHES", "apply_all"]
 
 PATCHES: tuple[Patch, ...] = (
     cpu_device.PATCH,  # first: the others import modules that look the device up
@@ -28,7 +30,4 @@ PATCHES: tuple[Patch, ...] = (
 
 def apply_all() -> tuple[Patch, ...]:
     """Apply what this machine and these versions need, and return it."""
-    needed = tuple(patch for patch in PATCHES if patch.in_range() and patch.needed())
-    for patch in needed:
-        patch.apply()
-    return needed
+    return apply_needed(PATCHES, version("torchtitan"))

@@ -1,37 +1,16 @@
-"""What a patch says about itself, and the conditions that patches share."""
+"""The conditions that patches share, and the versions that they are for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.metadata import version
+from functools import partial
 
-__all__ = ["Patch", "no_accelerator", "torch_before_2_14", "version_pair"]
+from primus_core.patches import Patch, version_pair
 
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """One adaptation of one framework."""
-
-    id: str
-    reason: str
-    needed: Callable[[], bool]
-    """Whether this machine needs it."""
-    apply: Callable[[], None]
-    link: str = ""
-    since: tuple[int, int] = (0, 3)
-    before: tuple[int, int] = (0, 4)
-    """The versions of TorchTitan that it was written for: `since` <= version < `before`."""
-
-    def in_range(self) -> bool:
-        """Whether the installed TorchTitan is one that the patch knows."""
-        return self.since <= version_pair(version("torchtitan")) < self.before
+__all__ = ["no_accelerator", "patch", "torch_before_2_14"]
 
 
-def version_pair(text: str) -> tuple[int, int]:
-    """`2.13.0+cpu` as (2, 13)."""
-    major, minor = text.split(".")[:2]
-    return int(major), int(minor)
+patch = partial(Patch, since=(0, 3), before=(0, 4))
+"""One for all versions of TorchTitan that are supported, unless it says otherwise."""
 
 
 def no_accelerator() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from primus_torchtitan.patches._patch import Patch, no_accelerator
+from primus_torchtitan.patches._patch import no_accelerator, patch
 
 __all__ = ["PATCH"]
 
@@ -50,7 +50,7 @@ def _apply() -> None:
     FlexAttention._compiled_flex_attn = staticmethod(sdpa_in_place_of_flex)
 
 
-PATCH = Patch(
+PATCH = patch(
     id="cpu-attention",
     reason="torch has no backward of flex_attention on CPU (2.13 and 2.14), and TorchTitan 0.3 dropped SDPA for text",
     link="https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html",

@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any
 
-from primus_torchtitan.patches._patch import Patch, no_accelerator
+from primus_torchtitan.patches._patch import no_accelerator, patch
 
 __all__ = ["PATCH"]
 
@@ -63,7 +63,7 @@ def _apply() -> None:
     utils.get_peak_flops = _unknown_peak
 
 
-PATCH = Patch(
+PATCH = patch(
     id="cpu-device",
     reason="without an accelerator TorchTitan 0.3 falls back to 'cuda' and fails in torch.cuda.set_device",
     link="https://github.com/pytorch/torchtitan/blob/main/torchtitan/tools/utils.py",

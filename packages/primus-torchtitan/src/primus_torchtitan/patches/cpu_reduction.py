@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from primus_torchtitan.patches._patch import Patch, no_accelerator
+from primus_torchtitan.patches._patch import no_accelerator, patch
 
 __all__ = ["PATCH"]
 
@@ -23,7 +23,7 @@ def _apply() -> None:
     fsdp.disable_fsdp_gradient_division = no_division_and_plain_sum
 
 
-PATCH = Patch(
+PATCH = patch(
     id="cpu-reduction",
     reason="a gradient divide factor makes FSDP reduce with PREMUL_SUM, which gloo does not have",
     link="https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from primus_torchtitan.patches._patch import Patch, torch_before_2_14
+from primus_torchtitan.patches._patch import patch, torch_before_2_14
 
 __all__ = ["PATCH"]
 
@@ -49,7 +49,7 @@ def _apply() -> None:
     _with_microbatches(PipelineScheduleMulti, _step_of_multi)
 
 
-PATCH = Patch(
+PATCH = patch(
     id="torch213-pipeline-step",
     reason="TorchTitan 0.3 gives a pipeline its microbatches (arg_mbs, kwarg_mbs, target_mbs), new in torch 2.14",
     link="https://docs.pytorch.org/docs/stable/distributed.pipelining.html",

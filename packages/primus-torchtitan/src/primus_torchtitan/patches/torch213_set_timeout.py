@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from primus_torchtitan.patches._patch import Patch, torch_before_2_14
+from primus_torchtitan.patches._patch import patch, torch_before_2_14
 
 __all__ = ["PATCH"]
 
@@ -19,7 +19,7 @@ def _apply() -> None:
     dist.set_timeout = set_timeout
 
 
-PATCH = Patch(
+PATCH = patch(
     id="torch213-set-timeout",
     reason="TorchTitan 0.3 calls torch.distributed.set_timeout, new in torch 2.14",
     link="https://docs.pytorch.org/docs/stable/distributed.html",

@@ -1,0 +1,43 @@
+"""What every worker of a backend begins with: where its run is, which rank it is, and what it shall do."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from primus_core import variables
+from primus_core.secrets import is_secret_name
+
+__all__ = ["rank", "resolved", "run_directory"]
+
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
+
+
+def run_directory() -> Path:
+    """The run's."""
+    return Path(os.environ[variables.RUN_DIR])
+
+
+def rank() -> int:
+    """This process's, among all of the run; 0 where it is alone."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def resolved() -> dict[str, Any]:
+    """What the backend planned (`BackendPlan.config`), with `${SECRET}` filled in: plan and files hold references."""
+    text = (run_directory() / "config" / "backend_config.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = _filled(json.loads(text))
+    return found
+
+
+def _filled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item) for item in value]
+    if isinstance(value, str) and "${" in value:
+        return _REFERENCE.sub(lambda m: os.environ[m[1]] if is_secret_name(m[1]) else m[0], value)
+    return value

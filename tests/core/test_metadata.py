@@ -127,7 +127,7 @@ def test_only_what_stands_first_is_a_docstring(source: str, line: str) -> None:
 def test_what_is_installed_here_is_what_importlib_finds() -> None:
     installed = [entry for package in importlib.metadata.distributions() for entry in package.entry_points]
     expected = {(entry.group, entry.name, entry.value) for entry in installed if entry.group.startswith("primus.")}
-    found = {(e.group, e.name, f"{e.module}:{e.attribute}") for e in metadata.entry_points()}
+    found = {(e.group, e.name, ":".join(filter(None, (e.module, e.attribute)))) for e in metadata.entry_points()}
     assert found == expected
     assert ("primus.runtimes", "direct", "primus_core.runtimes.direct:DIRECT") in found
     assert metadata.version_of("primus_core") == importlib.metadata.version("primus-core")

@@ -1,0 +1,1 @@
+"""MaxText (JAX) behind Primus."""

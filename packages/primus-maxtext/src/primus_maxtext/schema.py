@@ -1,0 +1,86 @@
+"""MaxText's settings and named models as data: the shipped file of the installed version, or MaxText's answer."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from primus_core import options
+from primus_core.errors import MachineError
+from primus_core.options import Option
+
+__all__ = ["Schema", "load", "schema_for", "shipped"]
+
+SUPPORTED = ((0, 2, 5), (0, 3))
+"""MaxText from the first, before the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What one version of MaxText takes."""
+
+    version: str
+    options: Mapping[str, Option]
+    models: Mapping[str, Mapping[str, Any]]
+    """The settings that a `model_name` stands for."""
+    hugging_face: Mapping[str, str]
+    """The repository of a model's tokenizer, by `model_name`."""
+
+
+def shipped() -> dict[str, Path]:
+    """The schema files of this package by version, oldest first."""
+    files = (Path(__file__).parent / "schemas").glob("maxtext-*.json")
+    found = {file.stem.removeprefix("maxtext-"): file for file in files}
+    return dict(sorted(found.items(), key=lambda item: _numbers(item[0])))
+
+
+@functools.cache
+def load(path: Path) -> Schema:
+    """The schema in a file."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    version, known = options.load(path)
+    return Schema(version, known, data["models"], data["hugging_face"])
+
+
+def schema_for(version: str, python: str) -> tuple[Schema, tuple[str, ...]]:
+    """The schema for an installed `version` (empty: none is installed), and what to tell about it.
+
+    Raises:
+        MachineError: the installed version is one that this package does not know how to run.
+    """
+    files = shipped()
+    newest = list(files)[-1]
+    if not version:
+        return load(files[newest]), (f"maxtext is not installed here: planned for {newest}",)
+    if version in files:
+        return load(files[version]), ()
+    if not SUPPORTED[0] <= _numbers(version) < SUPPORTED[1]:
+        raise MachineError(
+            f"maxtext {version} is installed, and primus-maxtext runs 0.2.5 and later 0.2.x",
+            why="its configuration and training loop differ from version to version",
+            fix="pip install 'maxtext>=0.2.5,<0.3'",
+        )
+    return _asked(version, python), (f"maxtext {version} has no shipped settings list, so it was asked (slow)",)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    digits = ("".join(filter(str.isdigit, part)) for part in version.split("+", maxsplit=1)[0].split("."))
+    return tuple(int(part) for part in digits if part)
+
+
+def _asked(version: str, python: str) -> Schema:
+    """The framework's own answer, in a process of its own."""
+    import subprocess  # this and the next only where a version has no shipped schema
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder, "schema.json")
+        command = [python, "-m", "primus_maxtext.generate_schema", str(answer)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise MachineError(f"maxtext {version} could not be asked for its settings", why=done.stderr[-2000:])
+        return load(answer)

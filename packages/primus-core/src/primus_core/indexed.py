@@ -1,6 +1,6 @@
 """Megatron's data files: token ids in `.bin`, and where each document begins in `.idx`; written as a stream, checked.
 
-Memory holds twelve bytes a document, never the tokens. A data package may take this over.
+Memory holds twelve bytes a document, never the tokens.
 """
 
 from __future__ import annotations

@@ -148,9 +148,9 @@ def test_any_exit_code_can_be_reported(code: int) -> None:
 
 
 def test_the_signal_that_ended_the_launcher_is_named() -> None:
-    killed = failure.of_process(137, "node-1", 1, is_rank=False)
+    killed = failure.of_process(137, "node-1", 1, None)
     assert "the launcher was ended by SIGKILL" in block(killed, 137)
-    assert failure.of_process(255, "node-1", 1, is_rank=False) is None
+    assert failure.of_process(255, "node-1", 1, None) is None
 
 
 def test_where_no_rank_said_why_the_launchers_last_line_is_told() -> None:

@@ -14,7 +14,7 @@ from tests.conftest import ROOT, Run
 from tests.core.machines import amd, base, write
 
 from primus_core import summary
-from primus_megatron.indexed import IndexedWriter
+from primus_core.indexed import IndexedWriter
 from primus_megatron.installation import importable_version
 
 EXPERIMENT = ROOT / "examples/megatron/configs/MI300X/llama3.1_8B-fineweb-pretrain.yaml"

@@ -14,8 +14,8 @@ from tests.conftest import ROOT, Run
 from tests.megatron.conftest import Resolve, tiny
 
 from primus_core.errors import ConfigError, MachineError
+from primus_core.indexed import IndexedWriter
 from primus_core.metadata import version_of
-from primus_megatron.indexed import IndexedWriter
 
 CPU = {"CUDA_VISIBLE_DEVICES": "", "GPUS_PER_NODE": "1"}
 ON_FILES = {"mock_data": None, "tokenizer_type": "NullTokenizer"}

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12")
 
+from primus_core.indexed import IndexedWriter
 from primus_core.text_files import pieces
-from primus_megatron.indexed import IndexedWriter
 from primus_megatron.installation import importable_version
 
 ORACLE = """
@@ -54,7 +54,7 @@ def test_pieces_end_at_line_ends_and_lose_nothing() -> None:
 
 
 def prepare(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "primus_megatron.prepare_text", "--source", str(tmp_path / "text")]
+    command = [sys.executable, "-m", "primus_core.indexed_text", "--source", str(tmp_path / "text")]
     command += ["--vocab-size", "300", "--cache", str(tmp_path / "cache"), "--out", str(tmp_path / "run/data"), *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -18,7 +18,7 @@ from tests.conftest import ROOT, Run
 from tests.megatron.conftest import Row, losses
 
 from primus_core import summary
-from primus_megatron.indexed import IndexedWriter
+from primus_core.indexed import IndexedWriter
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

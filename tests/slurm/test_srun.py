@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import muster
 from tests.conftest import Run, wait_until
 from tests.lab.slurm import Cluster
 
@@ -69,6 +70,24 @@ def test_two_nodes_share_one_run_with_ranks_in_the_order_of_nodes(
     known = metadata(run)
     assert (known["status"], known["runtime"], known["world_size"]) == ("completed", "slurm", 4)
     assert known["job_id"]
+
+
+def test_one_process_per_node_is_told_of_one_place_to_meet(
+    primus: Run, on_cluster: dict[str, str], folder: Path
+) -> None:
+    env = {**on_cluster, "PYTHONPATH": muster.write(folder / "site"), "GPUS_PER_NODE": "4"}
+    result = primus(*TWO, "--", "muster", cwd=folder, env=env)
+    assert result.returncode == 0, result.stderr
+    run = run_of(folder, "muster")
+    rolls = [json.loads((run / f"logs/rank_{rank}.log").read_text().splitlines()[0]) for rank in range(2)]
+    assert [(roll["NODE_RANK"], roll["NNODES"], roll["GPUS_PER_NODE"]) for roll in rolls] == [
+        ("0", "2", "4"),
+        ("1", "2", "4"),
+    ]
+    [(address, port)] = {(roll["JAX_COORDINATOR_IP"], roll["JAX_COORDINATOR_PORT"]) for roll in rolls}
+    assert re.fullmatch(r"node\d+", address)
+    assert 20000 <= int(port) < 30000
+    assert metadata(run)["world_size"] == 2
 
 
 def test_the_tasks_exit_code_comes_back_from_any_node(primus: Run, on_cluster: dict[str, str], folder: Path) -> None:

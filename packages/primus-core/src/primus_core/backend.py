@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from primus_core.config.document import Document
+from primus_core.distributed import hides_gpus
 from primus_core.facts import Facts
 from primus_core.plan import Distributed, Requirement, RunPlace, Step, Variable, Worker
 
@@ -37,6 +38,12 @@ class BackendCall:
     """`previous(pattern)`: files matching a glob in earlier, unfinished runs of this experiment, newest run first."""
     elsewhere: bool = False
     """It will be planned again where it runs, with other packages (in a container)."""
+
+    @property
+    def device(self) -> Literal["gpu", "cpu"]:
+        """What it trains on: GPUs, where there are some or nobody can know yet, unless the person hid them all."""
+        possible = bool(self.facts.gpus) or not self.facts.host.is_known
+        return "gpu" if possible and not hides_gpus(self.facts.environ) else "cpu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from primus_core.facts import Facts
 from primus_core.nodelist import first_host
 from primus_core.plan import Distributed, Variable
 
-__all__ = ["MAX_GPUS_PER_NODE", "node_count", "resolve"]
+__all__ = ["MAX_GPUS_PER_NODE", "VISIBLE", "hides_gpus", "node_count", "resolve"]
 
 MAX_GPUS_PER_NODE = 72
 """The largest node that one operating system sees today: an NVL72 rack."""
@@ -21,7 +21,8 @@ MAX_GPUS_PER_NODE = 72
 _MAX_NODES = 1_000_000
 _DEFAULT_PORT = 1234
 _PAGE = "docs/direct.md"
-_VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+"""Variables by which a person chooses GPUs."""
 _SLURM = {
     "NNODES": ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
     "NODE_RANK": ("SLURM_NODEID", "SLURM_PROCID"),
@@ -72,6 +73,11 @@ def node_count(environ: Mapping[str, str]) -> int:
         RequestError: it is no number, or out of range.
     """
     return _number("NNODES", environ, 1, 1, _MAX_NODES)[0]
+
+
+def hides_gpus(environ: Mapping[str, str]) -> bool:
+    """Whether the person hid every GPU, as one does to train on the CPU."""
+    return any(environ.get(name, "0").strip() in ("", "-1") for name in VISIBLE)
 
 
 def _found(facts: Facts) -> str:
@@ -129,7 +135,7 @@ def _refuse_further_tasks(environ: Mapping[str, str]) -> None:
 def _devices(facts: Facts, environ: Mapping[str, str]) -> int:
     """Ranks per node when nobody says: the GPUs that the person left visible, or one process."""
     count = len(facts.gpus)
-    for name in _VISIBLE:
+    for name in VISIBLE:
         if name in environ:  # empty: the person hid them all
             count = min(count, len([item for item in environ[name].split(",") if item.strip()]))
     return max(count, 1)

@@ -53,7 +53,7 @@ OWNED = frozenset(
         ),
     }
 )
-"""What Primus and torchrun set themselves: another value would send a rank to the wrong place."""
+"""What Primus and its launchers set themselves: another value would send a rank to the wrong place."""
 _READ_FIRST = frozenset({variables.GPU_MODEL})
 """What the machine is read by, before there is an option, an experiment or a hook."""
 
@@ -69,7 +69,7 @@ _SESSION = (  # compiled where it is first asked: not for --help
     r"PWD|OLDPWD|SHLVL|_|SHELL|USER|LOGNAME|HOME|HOSTNAME|MAIL|EDITOR|VISUAL|PAGER|DISPLAY|WINDOWID|STY|TMPDIR|PATH"
     r"|COLORTERM|LS_COLORS|COLUMNS|LINES|VIRTUAL_ENV(_PROMPT)?|PS[1-4]|INVOCATION_ID|JOURNAL_STREAM|KRB5CCNAME"
     r"|(?i:https?|ftp|no|all)_(?i:proxy)|(TERM|SSH|XDG|DBUS|TMUX|LESS|HIST|CONDA|VSCODE|SLURM|SLURMD|PMI|PMIX|LC)(_.*)?"
-    r"|LANG|LANGUAGE|NNODES|NODE_RANK|MASTER_ADDR|MASTER_PORT|PYTEST_.*|PRIMUS_TEST_.*"
+    r"|LANG|LANGUAGE|NNODES|NODE_RANK|MASTER_ADDR|MASTER_PORT|JAX_COORDINATOR_(IP|PORT)|PYTEST_.*|PRIMUS_TEST_.*"
 )
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -65,11 +65,13 @@ class Distributed:
     master_port: int = 29500
     tentative: bool = False
     """How many ranks there will be is not known yet: a scheduler chooses the nodes."""
+    one_per_node: bool = False
+    """One process drives all devices of a node, and is the only rank there (launcher `one-per-node`)."""
 
     @property
     def world_size(self) -> int:
         """Number of ranks over all nodes."""
-        return self.nnodes * self.gpus_per_node
+        return self.nnodes if self.one_per_node else self.nnodes * self.gpus_per_node
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +150,13 @@ class PlannedFile:
 class Worker:
     """What a task runs: a Python module with arguments, started by `launcher`.
 
-    `torchrun` starts `gpus_per_node` ranks on each node, `single` one plain process.
+    `torchrun` starts `gpus_per_node` ranks on each node, `one-per-node` one process that drives all devices there,
+    `single` one plain process.
     """
 
     module: str
     args: tuple[str, ...] = ()
-    launcher: Literal["torchrun", "single"] = "torchrun"
+    launcher: Literal["torchrun", "single", "one-per-node"] = "torchrun"
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,6 +245,8 @@ class _Planning:
         scripts: tuple[Step, ...],
         kept: Replay | None = None,
     ) -> Plan:
+        alone = task.worker.launcher == "one-per-node" and not getattr(self.args, "single", False)
+        place_in_job = replace(place_in_job, one_per_node=alone)
         planned = self.runtime.plan(RuntimeCall(self.args, self.facts, place_in_job, task, scope))
         result = Plan(
             schema=SCHEMA,

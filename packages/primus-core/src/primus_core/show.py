@@ -59,7 +59,8 @@ def _ranks(place: Distributed) -> str:
 
 
 def _where(place: Distributed) -> str:
-    node = f"node {place.node_rank} of {place.nnodes}, {place.gpus_per_node} per node"
+    each = f"one for {place.gpus_per_node} devices" if place.one_per_node else str(place.gpus_per_node)
+    node = f"node {place.node_rank} of {place.nnodes}, {each} per node"
     return f"{node}, master {place.master_addr}, port {place.master_port}"
 
 

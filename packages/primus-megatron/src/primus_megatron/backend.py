@@ -15,7 +15,7 @@ from primus_core.plan import Requirement, Step, Variable, Worker
 from primus_core.work import Work, planned
 from primus_megatron.checkpoints import TRACKER, fault, newest_whole
 from primus_megatron.continuation import CHECKPOINTS, continue_earlier
-from primus_megatron.device import adapt, cpu_variables, is_hidden
+from primus_megatron.device import adapt, cpu_variables
 from primus_megatron.installation import SETTING, Installation, importable_version, installation
 from primus_megatron.layout import Layout, check_layout
 from primus_megatron.own_settings import SETTINGS
@@ -93,8 +93,7 @@ class _Resolution:
         self.text = resolve_text(document.section(("data",)), call)
         model = of_model(document.section(("model",)), rest, text=self.text is not None)
         self.settings = Settings(rest.over(model), schema)
-        has_gpus = bool(call.facts.gpus) or not call.facts.host.is_known
-        self.device = "gpu" if has_gpus and not is_hidden(call.facts.environ) else "cpu"
+        self.device = call.device
 
     def plan(self) -> BackendPlan:
         settings = self.settings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from primus_core.backend import BackendCall
@@ -12,9 +11,8 @@ from primus_core.plan import Requirement, Variable
 from primus_megatron.installation import Installation
 from primus_megatron.settings import Settings
 
-__all__ = ["Adaptation", "adapt", "cpu_variables", "is_hidden"]
+__all__ = ["Adaptation", "adapt", "cpu_variables"]
 
-_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _GPU_KERNELS = (
     "masked_softmax_fusion", "bias_swiglu_fusion", "bias_gelu_fusion", "bias_dropout_fusion", "apply_rope_fusion",
     "gradient_accumulation_fusion", "cross_entropy_loss_fusion", "moe_permute_fusion", "moe_grouped_gemm",
@@ -41,11 +39,6 @@ class Adaptation:
 
     notes: list[str] = field(default_factory=list)
     requires: list[Requirement] = field(default_factory=list)
-
-
-def is_hidden(environ: Mapping[str, str]) -> bool:
-    """Whether the user hid every GPU, as one does to train on the CPU."""
-    return any(environ.get(name, "0").strip() in ("", "-1") for name in _HIDING)
 
 
 def adapt(settings: Settings, device: str, megatron: Installation) -> Adaptation:

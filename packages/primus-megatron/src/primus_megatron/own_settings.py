@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from primus_core.settings import Own
+from primus_core.text_data import rows
 
 __all__ = ["DATA", "SETTINGS"]
 
@@ -36,13 +37,8 @@ SETTINGS = (
 )  # fmt: skip
 """Beside Megatron's own, at the top of a module's settings."""
 
-DATA = (
-    Own("text", "str", None, "`python-stdlib`, or a folder of text files, to train on",
-        "a step before the worker; `train_data_path`, `valid_data_path`, `tokenizer_type`, `vocab_size`"),
-    Own("vocab_size", "int", None, "size of the tokenizer that is trained on the text, end of document included",
-        "`vocab_size`, of which Megatron's NullTokenizer does not count the end of document before 0.18", least=258),
-    Own("document_chars", "int", 0, "cut documents at line ends into pieces of about this size; 0: whole files",
-        "the documents of the data", least=0),
-    Own("cache", "str", None, "folder for prepared text; by default `$XDG_CACHE_HOME/primus/data`", "-"),
-)  # fmt: skip
+DATA = rows(
+    "a step before the worker; `train_data_path`, `valid_data_path`, `tokenizer_type`, `vocab_size`",
+    "`vocab_size`, of which Megatron's NullTokenizer does not count the end of document before 0.18",
+)
 """Below `data`."""

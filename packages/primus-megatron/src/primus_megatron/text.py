@@ -3,62 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
+from primus_core import text_data
 from primus_core.backend import BackendCall
 from primus_core.config.document import Document
-from primus_core.errors import ConfigError, MachineError
+from primus_core.errors import MachineError
+from primus_core.indexed import fault
 from primus_core.plan import Requirement, Step
-from primus_core.settings import own_section
-from primus_core.text_files import STDLIB
-from primus_megatron.indexed import fault
+from primus_core.text_data import Text
 from primus_megatron.own_settings import DATA
 from primus_megatron.settings import Settings
 from primus_megatron.vocabulary import use_null_tokenizer
 
-__all__ = ["Text", "apply_text", "data_files", "lacks_validation", "resolve_text"]
+__all__ = ["apply_text", "data_files", "lacks_validation", "resolve_text"]
 
 _PATHS = ("data_path", "train_data_path", "valid_data_path", "test_data_path")
 _FILES = ("data_args_path", "per_split_data_args_path")
 _TAKEN = (*_PATHS, *_FILES, "mock_data", "tokenizer_type", "tokenizer_model", "split")
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """The `data` section as given."""
-
-    source: str
-    vocab_size: int
-    document_chars: int
-    cache: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """What a later run compares."""
-        return {"text": self.source, "vocab_size": self.vocab_size, "document_chars": self.document_chars}
-
-
 def resolve_text(document: Document, call: BackendCall) -> Text | None:
     """The section, or None where the experiment has none."""
-    given = own_section(document, DATA, "data", "Megatron")
-    if not given:
-        return None
-    for name, fix in (("text", f"{STDLIB}, or to a folder of text files"), ("vocab_size", "4096, for instance")):
-        if not given.get(name):
-            raise ConfigError(f"`data` has no `{name}`", where=document.where(()), fix=f"set `data.{name}` to {fix}")
-    cwd, source = call.facts.cwd, given["text"]
-    return Text(
-        source=source if source == STDLIB else os.path.join(cwd, source),
-        vocab_size=given["vocab_size"],
-        document_chars=given.get("document_chars", 0),
-        cache=os.path.join(cwd, given.get("cache") or _cache(call.facts.environ)),
-    )
-
-
-def _cache(environ: Mapping[str, str]) -> str:
-    home = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME") or "/tmp", ".cache")  # noqa: S108  # no home
-    return os.path.join(home, "primus", "data")
+    return text_data.resolve(document, DATA, call, "Megatron")
 
 
 def apply_text(text: Text, settings: Settings, call: BackendCall) -> Step:
@@ -70,7 +36,7 @@ def apply_text(text: Text, settings: Settings, call: BackendCall) -> Step:
     for name in (*_TAKEN, "vocab_size"):
         if name in settings:
             raise settings.error(name, f"'{name}' and 'data.text' both say what to train on", fix="keep one of them")
-    folder = os.path.join(call.place.directory, "data")
+    step, folder = text_data.prepare(text, call)
     for name, part in (
         ("train_data_path", "train"),
         ("valid_data_path", "validation"),
@@ -78,10 +44,7 @@ def apply_text(text: Text, settings: Settings, call: BackendCall) -> Step:
     ):
         settings.set(name, [os.path.join(folder, part)])
     use_null_tokenizer(settings, text.vocab_size)
-    argv = [call.facts.python, "-m", "primus_megatron.prepare_text", "--source", text.source]
-    argv += ["--vocab-size", str(text.vocab_size), "--cache", text.cache, "--out", folder]
-    argv += ["--document-chars", str(text.document_chars)] if text.document_chars else []
-    return Step("prepare text", tuple(argv), call.facts.cwd)
+    return step
 
 
 def data_files(settings: Settings, cwd: str, *, known: bool) -> list[Requirement]:

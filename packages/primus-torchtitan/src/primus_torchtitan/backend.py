@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TORCHTITAN", "TorchTitan"]
 
-_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _INSTALL = "pip install primus-torchtitan, in the environment that runs the training"
 _ORIGIN = "torchtitan"
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
@@ -74,7 +73,7 @@ class _Resolution:
         self.text = resolve_text(document.section(("data",)), call)
         self.model = resolve_model(document.section(("model",)), schema, self.text.vocab_size if self.text else None)
         self.settings = Settings(_without(document, ("model", "data")), schema)
-        self.device = "gpu" if call.facts.gpus and not _hidden(call.facts.environ) else "cpu"
+        self.device = call.device
 
     def plan(self) -> BackendPlan:
         settings = self.settings
@@ -191,11 +190,6 @@ class _Resolution:
 
 def _without(document: Document, sections: tuple[str, ...]) -> Document:
     return Document({key: value for key, value in document.data.items() if key not in sections}, document.marks)
-
-
-def _hidden(environ: Mapping[str, str]) -> bool:
-    """Whether the user hid every GPU, as one does to train on the CPU."""
-    return any(environ.get(name, "0").strip() in ("", "-1") for name in _HIDING)
 
 
 def _is_before_2_14(version: str) -> bool:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from primus_core import facts as machine
@@ -14,6 +15,7 @@ from primus_core.config import files, templates
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.config.recipes import GPUS_PER_NODE, Template, leaves
 from primus_core.contracts import TaskCall
+from primus_core.distributed import VISIBLE
 from primus_core.distributed import resolve as place_in_job
 from primus_core.errors import RequestError
 from primus_core.facts import Facts, Gpu
@@ -26,7 +28,6 @@ from primus_core.tasks.train import Resolved
 
 __all__ = ["diff", "show", "validate"]
 
-_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _RUN_DIR = "$PRIMUS_RUN_DIR"
 """Stands for the directory of a run that does not start."""
 _STAGE = "pretrain"
@@ -103,7 +104,9 @@ def _resolved(path: str, args: argparse.Namespace) -> tuple[Resolved, Distribute
         return RunPlace(exp_name, _RUN_DIR, "")
 
     devices = f" with {place.gpus_per_node} {on} each" if on else ""
-    return train.resolve(TaskCall((), words, facts, place, run)), place, _counted(place.nnodes, "node") + devices
+    found = train.resolve(TaskCall((), words, facts, place, run))
+    place = replace(place, one_per_node=found.planned.worker.launcher == "one-per-node")
+    return found, place, _counted(place.nnodes, "node") + devices
 
 
 def _written(path: str, environ: Mapping[str, str]) -> tuple[Document, tuple[Template, ...]]:
@@ -119,7 +122,7 @@ def _machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
     model = args.gpu or (template.gpu if template else "")
     nodes = args.nodes or (template.nodes if template else None)
     count = args.gpus_per_node or (GPUS_PER_NODE if model else None)
-    environ = {name: value for name, value in facts.environ.items() if not (model and name in _HIDING)}
+    environ = {name: value for name, value in facts.environ.items() if not (model and name in VISIBLE)}
     asked = {"NNODES": nodes, "GPUS_PER_NODE": count, "NODE_RANK": nodes and 0, "MASTER_ADDR": nodes and "localhost"}
     environ |= {name: str(value) for name, value in asked.items() if value is not None}
     facts = facts._replace(environ=environ)

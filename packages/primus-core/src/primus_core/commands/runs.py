@@ -222,6 +222,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "nnodes": place.get("nnodes"),
         "gpus_per_node": place.get("gpus_per_node"),
         "world_size": known.get("world_size"),
+        "one_per_node": bool(place.get("one_per_node")),
         "code": _json(f"{directory}/code/code.json"),
         "environment": [v for v in _list_of(plan.get("environment")) if isinstance(v, dict) and "name" in v],
         "configs": _files_below(f"{directory}/config"),
@@ -328,6 +329,9 @@ def _ranks(run: Mapping[str, Any]) -> str:
     nodes, each = run["nnodes"], run["gpus_per_node"]
     if not isinstance(nodes, int) or not isinstance(each, int):
         return ""
+    if run["one_per_node"]:
+        where = f"{nodes}: one on each of {nodes} nodes" if nodes > 1 else "1 on one node"
+        return f"{where}, with {each} device{'s' if each > 1 else ''}"
     return f"{nodes * each}: {each} on each of {nodes} nodes" if nodes > 1 else f"{each} on one node"
 
 

@@ -321,13 +321,14 @@ class _Run:
             return failure.Failure(-1, ended.exit_code, self._why_ended(ended), node_rank=node)
         first = failure.first_failure(self.directory, self._launch_log(), node)
         if not first and step and step.ranks:
-            first = failure.of_process(ended.exit_code, self.facts.hostname, node, is_rank=self._is_lone)
+            rank = step.first_rank if self._is_lone else None
+            first = failure.of_process(ended.exit_code, self.facts.hostname, node, rank)
         return first
 
     @property
     def _is_lone(self) -> bool:
         """Whether the worker is one process that no launcher watches."""
-        return self.plan.worker is not None and self.plan.worker.launcher == "single"
+        return self.plan.worker is not None and self.plan.worker.launcher != "torchrun"
 
     @property
     def launch_log(self) -> str:

@@ -73,14 +73,14 @@ def _ended_by(number: int, rank: int, host: str, node_rank: int) -> Failure:
     return Failure(rank, 128 + number, f"ended by {name}" + _hint(name), host=host, node_rank=node_rank)
 
 
-def of_process(exit_code: int, host: str, node_rank: int, *, is_rank: bool) -> Failure | None:
-    """The failure of the only rank, which left no record and has no launcher to speak for it; or of the launcher
-    itself. None: no signal ended it.
+def of_process(exit_code: int, host: str, node_rank: int, rank: int | None) -> Failure | None:
+    """The failure of the node's only rank, which left no record and has no launcher to speak for it; without a `rank`,
+    of the launcher itself. None: no signal ended it.
     """
     if exit_code - 128 not in set(signal.Signals):
         return None
-    if is_rank:
-        return _ended_by(exit_code - 128, 0, host, node_rank)
+    if rank is not None:
+        return _ended_by(exit_code - 128, rank, host, node_rank)
     what = f"the launcher was ended by {_signal_name(exit_code - 128)}"
     return Failure(-1, exit_code, what, host=host, node_rank=node_rank)
 

@@ -77,6 +77,8 @@ def severity(difference: Difference, saved: Saved, here: Saved) -> Severity:
     category, name, before, _ = difference
     if category == "hardware" and name in ("physical_gpus", "devices"):
         return "blocking" if _devices(here) < _needed(saved) else "note"
+    if category == "config" and name == "nnodes" and (saved.plan.get("distributed") or {}).get("one_per_node"):
+        return "blocking"  # a process and its devices belong to a node: they cannot be dealt out anew
     if name == "gpu_model" and before == NONE:
         return "note"
     if category == "environment" and before == SECRET:

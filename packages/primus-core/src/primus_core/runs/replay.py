@@ -131,6 +131,8 @@ class _Preparation:
 
     def ranks_per_node(self) -> int:
         """So many that all are as many as they were, if that is possible on the nodes here."""
+        if self.old.distributed.one_per_node:  # its process drives as many devices as it was planned for
+            return self.old.distributed.gpus_per_node
         per_node, rest = divmod(self.old.distributed.world_size, node_count(self.facts.environ))
         most = len(self.facts.gpus) or MAX_GPUS_PER_NODE
         return self.old.distributed.gpus_per_node if rest or not 0 < per_node <= most else per_node

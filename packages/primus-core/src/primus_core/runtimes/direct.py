@@ -1,4 +1,4 @@
-"""Run here, on this machine: ranks through torchrun, or one plain process.
+"""Run here, on this machine: ranks through torchrun, one process for the node, or one plain process.
 
 primus direct -- train pretrain --config exp.yaml
 GPUS_PER_NODE=2 primus direct -- train pretrain --config exp.yaml
@@ -15,6 +15,7 @@ from primus_core.arguments import Parser, whole_number
 from primus_core.contracts import RuntimeCall, RuntimePlan
 from primus_core.facts import Facts
 from primus_core.plan import Distributed, Requirement, Step, Variable, Worker
+from primus_core.runtimes import one_per_node
 
 __all__ = ["DIRECT"]
 
@@ -41,7 +42,7 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
 
     def add_arguments(self, parser: Parser) -> None:
         """Options of this runtime."""
-        parser.add_argument("--single", action="store_true", help="one plain process instead of torchrun")
+        parser.add_argument("--single", action="store_true", help="one plain process, told that it is alone")
         parser.add_argument(
             "--env",
             action="append",
@@ -91,17 +92,20 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
 
     def plan(self, call: RuntimeCall) -> RuntimePlan:
         """The task's preparation and its worker as processes."""
-        facts, worker = call.facts, call.task.worker
-        _, place = distributed.resolve(facts, _environ(call.args, facts))
-        single = call.args.single or worker.launcher == "single"
+        facts, worker, node, prepare = call.facts, call.task.worker, call.distributed, call.task.prepare
+        environ = _environ(call.args, facts)
+        _, place = distributed.resolve(facts, environ)
+        launcher = "single" if call.args.single else worker.launcher
+        if launcher == "one-per-node":  # beside its GPUs are all CPUs: --numa binds it to none
+            alone = one_per_node.step((facts.python, *_rank_command(worker)), facts.cwd, node)
+            return RuntimePlan((*prepare, alone), (*place, *one_per_node.variables(node, environ)))
         if call.args.numa:
-            place += _numa(facts, 1 if single else call.distributed.gpus_per_node)
-        prepare = call.task.prepare
-        if single and call.scope == "run" and call.distributed.node_rank > 0:
+            place += _numa(facts, 1 if launcher == "single" else node.gpus_per_node)
+        if launcher == "torchrun":
+            return RuntimePlan((*prepare, _torchrun(facts, worker, node)), place, (_TORCH,))
+        if call.scope == "run" and node.node_rank > 0:
             return RuntimePlan(prepare, place)  # once per run: node 0 does it
-        if single:
-            return RuntimePlan((*prepare, _plain(facts, worker)), (*place, *_LONELY))
-        return RuntimePlan((*prepare, _torchrun(facts, worker, call.distributed)), place, (_TORCH,))
+        return RuntimePlan((*prepare, _plain(facts, worker)), (*place, *_LONELY))
 
 
 def _seconds(text: str) -> float:

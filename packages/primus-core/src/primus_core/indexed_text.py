@@ -1,6 +1,8 @@
 """Text to train on, from files that are here: a tokenizer trained on them, and the documents as `.bin`/`.idx`.
 
-python -m primus_megatron.prepare_text --source python-stdlib --vocab-size 4096 --cache DIR --out RUN/data
+What backends share that read these files; `tokenizers` is theirs to require.
+
+python -m primus_core.indexed_text --source python-stdlib --vocab-size 4096 --cache DIR --out RUN/data
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from primus_core.indexed import IndexedWriter
 from primus_core.text_files import Text, main, pieces
-from primus_megatron.indexed import IndexedWriter
 
 __all__ = ["write"]
 
-KIND = "megatron-1"
+KIND = "indexed-1"
 """The form of what comes out, with a number that changes when the same sources would be prepared differently."""
 
 HELD_OUT = 50
@@ -35,7 +37,7 @@ def write(stage: Path, texts: list[Text], vocab_size: int, document_chars: int) 
     for name, part in parts.items():
         with IndexedWriter(str(stage / name), vocab_size) as writer:
             for ids in _tokens(tokenizer, part):
-                writer.add([*ids, vocab_size - 1])  # the end of document, as Megatron's NullTokenizer has it
+                writer.add([*ids, vocab_size - 1])  # the end of document
 
 
 def _tokens(tokenizer: Any, documents: Sequence[str]) -> Iterator[list[int]]:

@@ -1,6 +1,6 @@
 """Megatron's data files: token ids in `.bin`, and where each document begins in `.idx`; written as a stream, checked.
 
-Memory holds twelve bytes a document, never the tokens. A data package may take this over.
+Memory holds twelve bytes a document, never the tokens.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-__all__ = ["IndexedWriter", "fault"]
+__all__ = ["IndexedWriter", "fault", "largest"]
 
 _MAGIC, _VERSION = b"MMIDIDX\x00\x00", 1
 _UINT16, _INT32 = 8, 4
 _WIDTHS = {1: 1, 2: 1, 3: 2, _INT32: 4, 5: 8, 6: 8, 7: 4, _UINT16: 2}
 """Bytes of a token by the code of its type."""
+_CODES = {1: "B", 2: "b", 3: "h", _INT32: "i", 5: "q", _UINT16: "H"}
+"""The same for `array`, where tokens are whole numbers."""
 _HEAD = struct.Struct("<9sQBQQ")
 _SMALL_VOCABULARY = 65500
 """Below this, Megatron keeps ids in 16 bits."""
@@ -89,6 +91,26 @@ def fault(prefix: str) -> str:
         (offset,) = struct.unpack("<q", file.read(8))
     whole, size = offset + length * _WIDTHS[kind], os.path.getsize(f"{prefix}.bin")
     return f"{prefix}.bin has {size} bytes, and its index tells of {whole}: it was cut off" if size < whole else ""
+
+
+def largest(prefix: str, count: int) -> int:
+    """The largest of the first `count` tokens; -1 where there are none.
+
+    Raises:
+        OSError: the files cannot be read.
+    """
+    with open(f"{prefix}.idx", "rb") as file:
+        kind = _HEAD.unpack(file.read(_HEAD.size))[2]
+    code = _CODES.get(kind)
+    if not code:
+        return -1  # floating point
+    tokens, size = array(code), _WIDTHS[kind]
+    with open(f"{prefix}.bin", "rb") as file:
+        data = file.read(count * size)
+    tokens.frombytes(data[: len(data) // size * size])
+    if sys.byteorder == "big":
+        tokens.byteswap()
+    return max(tokens, default=-1)
 
 
 def _little(values: array[int]) -> bytes:

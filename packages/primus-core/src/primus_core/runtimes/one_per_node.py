@@ -1,0 +1,47 @@
+"""Launcher `one-per-node`: one plain process on each node, which drives all devices there, as JAX does.
+
+It is told where it stands in torchrun's words, being the rank of its node, and where the processes meet in those that
+MaxText reads on GPUs: `JAX_COORDINATOR_IP`, `JAX_COORDINATOR_PORT`, and `NNODES` and `NODE_RANK`, which every run has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from primus_core.environment import USER
+from primus_core.plan import Distributed, Step, Variable
+
+__all__ = ["step", "variables"]
+
+_IP, _PORT = "JAX_COORDINATOR_IP", "JAX_COORDINATOR_PORT"
+_WHERE = "where the nodes' processes meet"
+
+
+def step(argv: tuple[str, ...], cwd: str, place: Distributed) -> Step:
+    """The process of this node."""
+    return Step("worker", argv, cwd, ranks=1, first_rank=place.node_rank, kind="worker")
+
+
+def variables(place: Distributed, environ: Mapping[str, str]) -> tuple[Variable, ...]:
+    """What tells the process where it stands. `environ`: the person's, whose word on the coordinator holds."""
+    ranks = {"RANK": place.node_rank, "LOCAL_RANK": 0, "WORLD_SIZE": place.nnodes, "LOCAL_WORLD_SIZE": 1}
+    stands = tuple(Variable(name, str(value), "direct", "one process per node") for name, value in ranks.items())
+    # A process that is alone meets nobody. Without an address MaxText starts no coordinator, and takes any choice of
+    # visible GPUs; with one, it reads their numbers as those of the machine.
+    if place.nnodes == 1 and not {_IP, _PORT} & environ.keys():
+        return stands
+    meet = {_IP: ("MASTER_ADDR", _address(place.master_addr)), _PORT: ("MASTER_PORT", str(place.master_port))}
+    return (*stands, *(_given(name, environ) or _own(name, *own) for name, own in meet.items()))
+
+
+def _own(name: str, made_of: str, value: str) -> Variable:
+    return Variable(name, value, "direct", f"{_WHERE}: {made_of}")
+
+
+def _given(name: str, environ: Mapping[str, str]) -> Variable | None:
+    return Variable(name, environ[name], USER, _WHERE) if environ.get(name, "").strip() else None
+
+
+def _address(master: str) -> str:
+    """`master` as it can stand before a colon and a port. `localhost` may be an IPv6 address that nobody listens to."""
+    return "127.0.0.1" if master == "localhost" else f"[{master}]" if ":" in master else master

@@ -1,0 +1,166 @@
+"""The backend `maxtext`: from an experiment to what the worker reads, without importing JAX."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from primus_core.backend import BackendCall, BackendPlan
+from primus_core.config.document import Document
+from primus_core.metadata import version_of
+from primus_core.plan import Requirement, Worker
+from primus_core.work import Work, planned
+from primus_maxtext import device, own_file
+from primus_maxtext.continuation import continue_earlier
+from primus_maxtext.layout import Layout, check_layout
+from primus_maxtext.schema import Schema, schema_for
+from primus_maxtext.settings import Settings
+from primus_maxtext.text import Data
+
+if TYPE_CHECKING:
+    from primus_core.models.architecture import Model
+
+__all__ = ["MAXTEXT", "MaxText"]
+
+_ARCHITECTURE = (
+    "decoder_block", "base_emb_dim", "base_num_query_heads", "base_num_kv_heads", "head_dim", "base_mlp_dim",
+    "base_num_decoder_layers", "vocab_size", "mlp_activations", "logits_via_embedding", "attention_type", "num_experts",
+    "num_experts_per_tok", "base_moe_mlp_dim", "shared_experts", "first_num_dense_layers", "use_qk_norm",
+    "attention_bias", "rope_type", "rope_max_timescale", "sliding_window_size", "q_lora_rank", "kv_lora_rank",
+    "mtp_num_layers", "global_parameter_scale", "scan_layers",
+)  # fmt: skip
+"""What makes a checkpoint another model's."""
+
+
+class MaxText:
+    """MaxText's pre-training as a backend of `train`."""
+
+    name = "maxtext"
+    stages: tuple[str, ...] = ("pretrain",)
+
+    def presets(self) -> str:
+        """The folder of shipped presets."""
+        return str(Path(__file__).parent / "presets")
+
+    def adopt(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """An experiment made from a MaxText configuration file."""
+        return own_file.adopt(document)
+
+    def translate(self, model: Model) -> Mapping[str, Any]:
+        """MaxText's settings for a model of the catalogue; see `Backend.translate`."""
+        from primus_maxtext import translation  # pydantic, which a model written out does not need
+
+        schema, _ = schema_for(version_of("maxtext"), sys.executable)
+        return translation.translate(model, schema)
+
+    def resolve(self, call: BackendCall) -> BackendPlan:
+        """Translate and check the settings; see `Backend.resolve`."""
+        schema, notes = schema_for(version_of("maxtext"), call.facts.python)
+        return _Resolution(call, schema, list(notes)).plan()
+
+
+MAXTEXT = MaxText()
+"""What the entry point names."""
+
+
+class _Resolution:
+    """One call of `resolve`, in steps."""
+
+    def __init__(self, call: BackendCall, schema: Schema, notes: list[str]) -> None:
+        self.call, self.schema, self.notes = call, schema, notes
+        document = call.document
+        rest = Document({k: v for k, v in document.data.items() if k not in ("model", "data")}, document.marks)
+        self.data = Data(document.section(("data",)), call)
+        self.settings = Settings(rest.over(self.data.model(document.section(("model",)))), schema)
+        self.device = call.device
+
+    def plan(self) -> BackendPlan:
+        settings = self.settings
+        device.refuse_variables(self.call, settings)
+        steps, files = self.data.apply(settings)
+        self.length()
+        self.notes += device.adapt(settings, self.call, self.device)
+        layout = self.layout()
+        batch = self.sequences(layout)
+        work = self.work()
+        resolved: dict[str, Any] = {
+            "framework": "maxtext",
+            "framework_version": self.schema.version,
+            "stage": self.call.stage,
+            "device": self.device,
+            "model": {name: settings[name] for name in _ARCHITECTURE},
+            "data": self.data.to_dict(),
+            "data_parallel": layout.data,
+            "metrics_rank": 0,
+            **work.to_dict(),
+        }
+        source, told = continue_earlier(settings, self.call, resolved)
+        self.notes += told
+        return BackendPlan(
+            worker=Worker("primus_maxtext.worker", launcher="one-per-node"),
+            config={**resolved, "continue_from": source, "settings": self.given()},
+            prepare=steps,
+            environment=device.variables(self.call, self.device),
+            requires=(*device.requires(settings, self.device, text=bool(self.data.text)), *files, *self.folders()),
+            notes=tuple(self.notes),
+            layout=layout.shown(),
+            tokens_per_step=batch * settings["max_target_length"],
+            defaults={name: option.default for name, option in settings.options.items()},
+        )
+
+    def length(self) -> None:
+        """How many steps there are: MaxText takes them from the schedule of the learning rate where nobody says."""
+        settings = self.settings
+        for name, other in (("steps", "learning_rate_schedule_steps"), ("learning_rate_schedule_steps", "steps")):
+            if settings[name] == -1:
+                settings.set(name, settings[other])
+        if settings["steps"] < 1:
+            raise settings.error("steps", f"'steps' is {settings['steps']}", fix="set the number of steps")
+
+    def layout(self) -> Layout:
+        if self.call.distributed.tentative:
+            told = "how many devices there will be is not known yet: the layout is checked where they are"
+            self.notes.append(told)
+        return check_layout(self.settings, self.call.distributed, gpu=self.device == "gpu")
+
+    def sequences(self, layout: Layout) -> int:
+        """In a step; a device may have a part of one."""
+        settings = self.settings
+        micro = settings["per_device_batch_size"] * layout.devices
+        if micro < 1 or micro != int(micro):
+            what = f"'per_device_batch_size' is {settings['per_device_batch_size']}, on {layout.devices} devices"
+            fix = f"set it to 1, or to n/{layout.devices}"
+            raise settings.error("per_device_batch_size", what, why=f"{micro:g} sequences are no batch", fix=fix)
+        return int(micro) * int(settings["gradient_accumulation_steps"])
+
+    def work(self) -> Work:
+        """What a token costs by the catalogue's arithmetic, where it has words for the model."""
+        from primus_maxtext.architecture import architecture  # pydantic, after all cheap checks
+
+        model = architecture(self.settings)
+        if isinstance(model, str):
+            self.notes.append(f"FLOPs are counted by MaxText: {model}")
+        known = None if isinstance(model, str) else model
+        devices = self.call.facts.gpus if self.device == "gpu" else ()
+        work, notes = planned(known, self.settings["max_target_length"], devices, device.dtype(self.settings))
+        self.notes += notes
+        return work
+
+    def folders(self) -> list[Requirement]:
+        cache = self.settings["jax_cache_dir"]
+        path = os.path.join(self.call.facts.cwd, os.path.expanduser(cache)) if cache else ""
+        return [Requirement("folder", path, "set jax_cache_dir to a folder that you may write in")] if path else []
+
+    def given(self) -> dict[str, Any]:
+        """What MaxText is told: where the run is, and every setting that is not its default anyway."""
+        folder = self.call.place.directory
+        return {
+            **self.settings.framework(),
+            "base_output_directory": os.path.dirname(folder),
+            "run_name": os.path.basename(folder),
+            "override_model_config": True,
+            "hardware": "gpu",
+        }

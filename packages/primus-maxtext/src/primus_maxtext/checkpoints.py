@@ -1,0 +1,67 @@
+"""Orbax's checkpoints: `checkpoints/<step>/` in the run directory, where the first step is 0."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+__all__ = ["COMMITTED", "FOLDER", "CheckpointWatch", "carry_over", "steps"]
+
+FOLDER = "checkpoints"
+"""In the run directory; MaxText names it."""
+COMMITTED = "commit_success.txt"
+"""Orbax writes it when the parts of all nodes are there."""
+
+
+def steps(folder: str) -> list[int]:
+    """The steps in `folder` whose checkpoints are whole, oldest first."""
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return sorted(int(n) for n in names if n.isdigit() and os.path.exists(os.path.join(folder, n, COMMITTED)))
+
+
+def carry_over(source: str, target: str) -> None:
+    """Make the checkpoint in `source` one of the folder of `target`, whole or not at all.
+
+    Its files are linked where they can be: they never change, and each run may delete its own.
+    """
+    import shutil
+
+    if os.path.exists(target):
+        return
+    stage = os.path.join(os.path.dirname(os.path.dirname(target)), f".{os.path.basename(target)}-carried-over")
+    shutil.rmtree(stage, ignore_errors=True)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    shutil.copytree(source, stage, copy_function=_link)
+    os.rename(stage, target)
+
+
+def _link(source: str, target: str) -> str:
+    import shutil
+
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, target)
+    return target
+
+
+class CheckpointWatch:
+    """Tells of checkpoints that have become whole. Where nothing changed, a look is one `stat`."""
+
+    def __init__(self, folder: str, tell: Callable[[int, str], None]) -> None:
+        self.folder, self.tell = folder, tell
+        self.changed_ns, self.known = 0, set(steps(folder))
+
+    def look(self) -> None:
+        """Look now."""
+        try:
+            changed_ns = os.stat(self.folder).st_mtime_ns
+        except OSError:
+            return
+        if changed_ns == self.changed_ns:
+            return
+        self.changed_ns = changed_ns
+        for step in steps(self.folder):
+            if step not in self.known:
+                self.known.add(step)
+                self.tell(step + 1, os.path.join(self.folder, str(step)))

@@ -1,0 +1,52 @@
+"""Automatic continuation: where an earlier, unfinished run of the experiment left a checkpoint, training goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from primus_core.backend import BackendCall
+from primus_maxtext.checkpoints import COMMITTED, FOLDER
+from primus_maxtext.settings import Settings
+
+__all__ = ["continue_earlier"]
+
+_COMPARED = {"model": "its model is another", "data": "its text is another"}
+_OWN_START = ("load_parameters_path", "load_full_state_path")
+
+
+def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """The checkpoint to go on from (empty: none), and what to tell. `now` is this run's resolved config.
+
+    A start that the user names stands.
+    """
+    if not (settings["auto_continue_train"] and settings["enable_checkpointing"]):
+        return "", ()
+    if any(settings[name] for name in _OWN_START):
+        return "", ()
+    runs: dict[str, list[int]] = {}
+    for path in call.previous(os.path.join(FOLDER, "*", COMMITTED)):
+        step = Path(path).parent
+        if step.name.isdigit():
+            runs.setdefault(str(step.parent.parent), []).append(int(step.name))
+    for run, found in runs.items():
+        step_done = max((step for step in found if step + 1 < settings["steps"]), default=None)
+        if step_done is None:
+            continue
+        name, done = os.path.basename(run), f"step {step_done + 1}"
+        if reason := _difference(run, now):
+            return "", (f"does not continue from {done} of {name}: {reason}",)
+        return os.path.join(run, FOLDER, str(step_done)), (f"continues from {done} of {name}",)
+    return "", ()
+
+
+def _difference(run: str, now: Mapping[str, Any]) -> str:
+    """Why a checkpoint of `run` does not fit this run; empty if it does."""
+    try:
+        then = json.loads(Path(run, "config", "backend_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "its settings cannot be read"
+    return next((text for key, text in _COMPARED.items() if then.get(key) != now[key]), "")

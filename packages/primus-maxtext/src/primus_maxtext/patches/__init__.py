@@ -1,0 +1,20 @@
+"""Adaptations of MaxText, one file each; the worker applies those that are needed, before it imports more.
+
+Each says why it exists, when it is needed, and for which versions; a test fails when one is no longer needed.
+"""
+
+from __future__ import annotations
+
+from primus_core.metadata import version_of
+from primus_core.patches import Patch, apply_needed
+from primus_maxtext.patches import installed_assets, token_in_tensorboard
+
+__all__ = ["PATCHES", "apply_all"]
+
+PATCHES: tuple[Patch, ...] = (installed_assets.PATCH, token_in_tensorboard.PATCH)
+"""In the order in which they are applied."""
+
+
+def apply_all() -> tuple[Patch, ...]:
+    """Apply what this machine and this version need, and return it."""
+    return apply_needed(PATCHES, version_of("maxtext"))

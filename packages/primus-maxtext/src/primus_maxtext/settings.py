@@ -1,0 +1,77 @@
+"""The settings of a run, checked: those given, over the named model's, over the defaults of MaxText and Primus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from primus_core import settings
+from primus_core.config.document import Document
+from primus_core.errors import ConfigError, suggestion
+from primus_core.options import Option
+from primus_maxtext.own_settings import SETTINGS
+from primus_maxtext.schema import Schema
+
+__all__ = ["LEAST", "Settings"]
+
+_ONE_OR_MORE = (
+    "base_emb_dim", "base_num_query_heads", "base_num_kv_heads", "base_mlp_dim", "base_num_decoder_layers", "head_dim",
+    "vocab_size", "max_target_length", "gradient_accumulation_steps", "steps", "checkpoint_period", "num_experts",
+    "num_experts_per_tok", "num_epoch", "log_period",
+)  # fmt: skip
+_ZERO_OR_MORE = (
+    "learning_rate", "gradient_clipping_threshold", "adam_weight_decay", "grain_worker_count_eval", "mmap_eod_id",
+    "warmup_steps_fraction", "adam_b1", "adam_b2", "adam_eps",
+)  # fmt: skip
+LEAST: dict[str, float] = {**dict.fromkeys(_ONE_OR_MORE, 1), **dict.fromkeys(_ZERO_OR_MORE, 0)}
+"""MaxText says these in assertions on every node, divides by zero, or trains on nonsense."""
+_ASKED_OTHERWISE = {
+    "base_config": ("settings stand in the experiment", "put it below `extends:`, or remove it"),
+    "override_model_config": ("what an experiment says wins over a named model, always", "remove it"),
+    "base_output_directory": ("it is the run directory", "set `workspace` at the top of the experiment"),
+    "run_name": ("it is the run's", "set `exp_name` at the top of the experiment"),
+    "hardware": ("it follows from the machine", "remove it"),
+    "skip_jax_distributed_system": ("Primus says which processes there are", "remove it"),
+    "hf_access_token": ("a token would be in every copy of the experiment", "export HF_TOKEN"),
+    "metrics_file": ("step metrics are in metrics.jsonl of the run directory", "remove it"),
+    "enable_single_controller": ("it is for Pathways on TPUs", "remove it"),
+    "compile_topology": ("it compiles for another machine, and trains nothing", "remove it"),
+}  # fmt: skip
+
+
+class Settings(settings.Settings):
+    """MaxText's settings and Primus's, by name."""
+
+    def __init__(self, document: Document, schema: Schema) -> None:
+        for name, (why, fix) in _ASKED_OTHERWISE.items():
+            if name in document.data:
+                what = f"'{name}' is not for an experiment to set"
+                raise ConfigError(what, where=document.where((name,)), why=why, fix=fix)
+        named = _named_model(document, schema)
+        super().__init__(document, _over(schema.options, named), SETTINGS, LEAST, "MaxText")
+
+    def __contains__(self, name: str) -> bool:
+        """Whether it was given. Nothing (`null`) is what every setting that takes it has by default."""
+        return self.given.get(name) is not None
+
+
+def _named_model(document: Document, schema: Schema) -> dict[str, Any]:
+    """What `model_name` stands for. MaxText trains a model of its defaults where it has no such file."""
+    name = document.data.get("model_name", "default")
+    if name == "default" or not isinstance(name, str):
+        return {}
+    found = schema.models.get(name.replace("-Instruct", ""))
+    if found is None:
+        raise ConfigError(
+            f"MaxText has no model '{name}'",
+            where=document.where(("model_name",)),
+            why=f"models: {', '.join(schema.models)}",
+            fix=suggestion(name, schema.models) or "name a model of the catalogue with `model:` (primus models list)",
+        )
+    return dict(found)
+
+
+def _over(options: Mapping[str, Option], named: dict[str, Any]) -> dict[str, Option]:
+    """The options with the named model's settings as their defaults."""
+    return {**options, **{name: replace(options[name], default=named[name]) for name in named if name in options}}

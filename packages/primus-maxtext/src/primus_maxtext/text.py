@@ -1,0 +1,178 @@
+"""What to train on: text that a step prepares, `.bin`/`.idx` files, or one of MaxText's own pipelines."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from primus_core import text_data
+from primus_core.backend import BackendCall
+from primus_core.config.document import Document
+from primus_core.errors import ConfigError, MachineError
+from primus_core.indexed import fault, largest
+from primus_core.plan import Requirement, Step
+from primus_core.settings import own_section
+from primus_core.text_data import Text
+from primus_maxtext.own_settings import DATA
+from primus_maxtext.settings import Settings
+
+__all__ = ["Data"]
+
+_TAKEN = (
+    "dataset_type", "grain_file_type", "grain_train_files", "grain_eval_files", "grain_train_mixture_config_path",
+    "mmap_eod_id", "hf_path", "hf_train_files", "dataset_path",
+)  # fmt: skip
+"""What the `data` section says in MaxText's words."""
+_MODULES = {"tfds": ("tensorflow", "tensorflow_datasets"), "c4_mlperf": ("tensorflow", "tensorflow_datasets"),
+            "hf": ("datasets",)}  # fmt: skip
+_SEPARATORS = ";|:,"
+"""MaxText separates paths with these."""
+_ENOUGH = 1 << 20
+"""So many tokens are looked at for one that the model does not know."""
+
+
+class Data:
+    """What the experiment trains on."""
+
+    def __init__(self, document: Document, call: BackendCall) -> None:
+        self.call, self.document = call, document
+        self.text: Text | None = text_data.resolve(document, DATA, call, "MaxText")
+        given = own_section(document, DATA, "data", "MaxText")
+        self.train: list[Any] = given.get("train_data_path") or []
+        self.valid: list[Any] = given.get("valid_data_path") or []
+        self.eod: int | None = given.get("eod_id")
+        if self.text and (self.train or self.valid):
+            raise self._error("train_data_path", "'data.text' and 'data.train_data_path' both say what to train on")
+        if not self.train and (self.valid or self.eod is not None):
+            name = "valid_data_path" if self.valid else "eod_id"
+            raise self._error(name, f"'data.{name}' is set, and there is no 'data.train_data_path'")
+
+    def _error(self, name: str, what: str) -> ConfigError:
+        return ConfigError(what, where=self.document.where((name,)), fix="keep what you mean")
+
+    def model(self, model: Document) -> Document:
+        """The `model` section without what prepared text replaces."""
+        gone = ("vocab_size", "tokenizer_path", "tokenizer_type") if self.text else ()
+        return Document({name: value for name, value in model.data.items() if name not in gone}, model.marks)
+
+    def to_dict(self) -> dict[str, Any] | None:
+        """What a later run compares."""
+        if self.text:
+            return self.text.to_dict()
+        return {"train": self.train, "eod_id": self.eod} if self.train else None
+
+    def apply(self, settings: Settings) -> tuple[tuple[Step, ...], list[Requirement]]:
+        """Tell MaxText what to read: the steps that prepare it, and what must be there.
+
+        Raises:
+            ConfigError: there is nothing to train on, or it is named twice.
+            MachineError: files that are there cannot be trained on.
+        """
+        if not (self.text or self.train):
+            return (), self._own_pipeline(settings)
+        for name in (*_TAKEN, *(["vocab_size"] if self.text else [])):
+            if name in settings:
+                what = f"'{name}' and the section `data` both say what to train on"
+                raise settings.error(name, what, fix="keep one of them")
+        return self._prepared(settings) if self.text else self._indexed(settings)
+
+    def _prepared(self, settings: Settings) -> tuple[tuple[Step, ...], list[Requirement]]:
+        assert self.text
+        step, folder = text_data.prepare(self.text, self.call)
+        settings.set("vocab_size", self.text.vocab_size)
+        prefixes = [os.path.join(folder, part) for part in ("train", "validation")]
+        self._read(settings, *([(1.0, prefix)] for prefix in prefixes), eod=self.text.vocab_size - 1)
+        return (step,), list(self.text.requires())
+
+    def _indexed(self, settings: Settings) -> tuple[tuple[Step, ...], list[Requirement]]:
+        if self.eod is None:
+            what = "'data.eod_id' is not set"
+            fix = "set it to the token with which documents end in these files"
+            raise ConfigError(what, where=self.document.where(("train_data_path",)), fix=fix)
+        parts = [_blend(words, name, self.document, self.call.facts.cwd)
+                 for name, words in (("train_data_path", self.train), ("valid_data_path", self.valid))]  # fmt: skip
+        found: list[Requirement] = []
+        for name, blend in zip(("train_data_path", "valid_data_path"), parts, strict=True):
+            for _, prefix in blend:
+                found += self._files(prefix, name, settings)
+        self._read(settings, *parts, eod=self.eod)
+        return (), found
+
+    def _files(self, prefix: str, name: str, settings: Settings) -> list[Requirement]:
+        where, fix = self.document.where((name,)), f"correct 'data.{name}' (a path without .bin and .idx)"
+        paths = [prefix + suffix for suffix in (".bin", ".idx")]
+        if self.call.facts.host.is_known and all(map(os.path.exists, paths)):
+            try:
+                why = fault(prefix) or _unknown_token(prefix, settings["vocab_size"])
+            except OSError as error:
+                why = str(error)
+            if why:
+                raise MachineError(f"{where}: the data '{prefix}' cannot be trained on", why=why, fix=fix)
+        return [Requirement("file", path, f"prepare the data, or {fix}") for path in paths]
+
+    def _read(self, settings: Settings, *parts: list[tuple[float, str]], eod: int) -> None:
+        index = os.path.join(self.call.place.directory, "data-index")
+        settings.set("dataset_type", "grain")
+        settings.set("grain_file_type", "mmap_npy")
+        settings.set("mmap_eod_id", eod)
+        for name, blend in zip(("grain_train_files", "grain_eval_files"), parts, strict=True):
+            specs = [(weight, f"{index}|{prefix}") for weight, prefix in blend]
+            whole = ";".join(f"{spec},{weight:g}" for weight, spec in specs) if len(specs) > 1 else None
+            settings.set(name, whole or next((spec for _, spec in specs), ""))
+        if settings["eval_interval"] > 0 and not parts[1]:
+            raise settings.error("eval_interval", "there is nothing to evaluate on", fix="set data.valid_data_path")
+
+    def _own_pipeline(self, settings: Settings) -> list[Requirement]:
+        """A data set in MaxText's own words."""
+        kind = settings["dataset_type"]
+        if "dataset_type" not in settings:
+            raise settings.error(
+                "dataset_type",
+                "there is nothing to train on",
+                why=f"MaxText's own default, {kind}, reads a bucket of Google's",
+                fix="set data.text, data.train_data_path, or dataset_type: synthetic, grain, hf or tfds",
+            )
+        modules = list(_MODULES.get(kind, ()))
+        if kind == "grain" and settings["grain_file_type"] == "parquet":
+            modules.append("pyarrow")
+        found = [Requirement("module", name, f"pip install {name}") for name in modules]
+        return found + [Requirement("file", path, f"correct '{name}'") for name, path in self._paths(settings)]
+
+    def _paths(self, settings: Settings) -> list[tuple[str, str]]:
+        """Files that are named without a pattern."""
+        found = []
+        for name in ("grain_train_files", "grain_eval_files", "grain_train_mixture_config_path", "hf_train_files"):
+            value = settings[name]
+            if isinstance(value, str) and value and not set(value) & set("*?[;|:,"):
+                found.append((name, os.path.join(self.call.facts.cwd, value)))
+        return found
+
+
+def _blend(words: list[Any], name: str, document: Document, cwd: str) -> list[tuple[float, str]]:
+    """`[3, web, 1, books]` or `[web, books]` as weights and absolute prefixes."""
+    weighted = len(words) > 1 and len(words) % 2 == 0 and all(isinstance(word, int | float) for word in words[::2])
+    pairs = list(zip(words[::2], words[1::2], strict=True)) if weighted else [(1.0, word) for word in words]
+    found = []
+    for weight, word in pairs:
+        where = document.where((name,))
+        if not isinstance(word, str):
+            raise ConfigError(f"'data.{name}' has {word!r} where a path should be", where=where)
+        path = os.path.normpath(os.path.join(cwd, word))
+        if path.endswith((".bin", ".idx")):
+            what = f"'data.{name}' names '{word}'"
+            raise ConfigError(what, where=where, why=".bin and .idx are added", fix=f"write {word[:-4]}")
+        if set(path) & set(_SEPARATORS):
+            why = f"MaxText separates paths with {' '.join(_SEPARATORS)}"
+            raise ConfigError(f"'data.{name}' names '{path}'", where=where, why=why, fix="rename or link it")
+        found.append((float(weight), path))
+    return found
+
+
+def _unknown_token(prefix: str, vocab_size: int) -> str:
+    """MaxText trains on with tokens that the model does not have, to losses that mean nothing."""
+    token = largest(prefix, _ENOUGH)
+    return (
+        f"it has the token {token}, and the model has {vocab_size} (0 to {vocab_size - 1})"
+        if token >= vocab_size
+        else ""
+    )

@@ -1,0 +1,135 @@
+"""Trains: MaxText's own loop, with the resolved settings in the run directory.
+
+Started on every node as `python -m primus_core.rank primus_maxtext.worker`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from primus_core import variables, worker
+from primus_core.errors import MachineError
+from primus_core.events import checkpoint_saved
+from primus_core.work import Work
+from primus_maxtext.checkpoints import FOLDER, CheckpointWatch, carry_over, steps
+
+__all__ = ["main"]
+
+_TERMINATED = 143
+"""128 + SIGTERM."""
+
+
+def main() -> None:
+    """Read the settings, join the other nodes, train."""
+    resolved = worker.resolved()
+    _carry_over(resolved["continue_from"])
+    _join(resolved["settings"].get("jax_distributed_initialization_timeout", 300))
+    _check_device(resolved["device"])
+    _quieten()
+    _train(resolved)
+
+
+def _carry_over(source: str) -> None:
+    """The checkpoint of an earlier run becomes this one's, once: a further attempt has its own."""
+    folder = str(worker.run_directory() / FOLDER)
+    if worker.rank() == 0 and source and not steps(folder):
+        carry_over(source, os.path.join(folder, os.path.basename(source)))
+    if worker.rank() == 0 and (found := steps(folder)):
+        print(f"continues from step {found[-1] + 1} in {folder}", flush=True)
+
+
+def _join(timeout_s: int) -> None:
+    """Meet the processes of the other nodes. MaxText would do so, and take its own view of the visible devices.
+
+    A process that is alone meets itself: JAX tells of a signal to end only where its processes have met.
+    """
+    import jax
+
+    environ = os.environ
+    address = environ.get("JAX_COORDINATOR_IP") or "127.0.0.1"
+    port = environ.get("JAX_COORDINATOR_PORT") or environ["MASTER_PORT"]
+    jax.distributed.initialize(
+        f"{address}:{port}",
+        num_processes=int(environ["WORLD_SIZE"]),
+        process_id=worker.rank(),
+        initialization_timeout=timeout_s,
+    )
+
+
+def _check_device(planned: str) -> None:
+    import jax
+
+    if planned == "gpu" and jax.default_backend() != "gpu":
+        raise MachineError(
+            "the plan counts on GPUs, and JAX sees none",
+            why=f"jax {jax.__version__} found only: {jax.default_backend()}",
+            fix="install JAX's plugin for this GPU (jax[cuda12], or AMD's jax-rocm7-plugin and jax-rocm7-pjrt), "
+            "or set CUDA_VISIBLE_DEVICES= to train on the CPU",
+        )
+
+
+def _quieten() -> None:
+    """Show what MaxText says, and of its libraries what they warn of."""
+    import absl.logging
+    import maxtext
+
+    home = os.path.join(os.path.dirname(os.path.abspath(maxtext.__file__)), "")
+
+    def matters(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.WARNING or os.path.abspath(record.pathname).startswith(home)
+
+    absl.logging.use_absl_handler()
+    absl.logging.set_verbosity("info")
+    absl.logging.get_absl_handler().addFilter(matters)
+
+
+def _train(resolved: Mapping[str, Any]) -> None:
+    from primus_maxtext.loop import Loop
+    from primus_maxtext.patches import apply_all
+    from primus_maxtext.step_metrics import StepRecorder
+
+    rank, folder = worker.rank(), str(worker.run_directory())
+    for patch in apply_all():
+        if rank == 0:
+            print(f"patch {patch.id}: {patch.reason}", flush=True)
+    watch = CheckpointWatch(
+        os.path.join(folder, FOLDER), lambda step, path: checkpoint_saved(folder, step=step, path=path)
+    )
+    recorder = StepRecorder(
+        file=os.environ.get(variables.METRICS_FILE, ""),
+        reports=rank == resolved["metrics_rank"],
+        work=Work(resolved["flops_per_token"], resolved["peak_tflops"]),
+        look=watch.look if rank == 0 else lambda: None,
+    )
+    recorder.install()
+    loop = Loop(recorder)
+    loop.run(_words(resolved["settings"]))
+    watch.look()
+    if loop.terminated:
+        sys.exit(_TERMINATED)
+
+
+def _watch(run: str) -> CheckpointWatch:
+    return CheckpointWatch(os.path.join(run, FOLDER), lambda step, path: checkpoint_saved(run, step=step, path=path))
+
+
+def _words(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as MaxText's command line has them: these alone win over a named model's."""
+    from maxtext.utils.globals import MAXTEXT_CONFIGS_DIR
+
+    base = os.path.join(MAXTEXT_CONFIGS_DIR, "base.yml")
+    return ["primus", base, *(f"{name}={_word(value)}" for name, value in settings.items())]
+
+
+def _word(value: Any) -> str:
+    """JSON is YAML; `${` would be filled in by omegaconf."""
+    return json.dumps(value).replace("${", "\\\\${")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""A package of another team whose task runs as one process per node: each says where it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["write"]
+
+_MODULE = '''
+"""Say where each node's process stands."""
+import json, os, signal, sys, time
+from primus_core.contracts import TaskPlan
+from primus_core.plan import Worker
+
+NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NNODES", "NODE_RANK", "GPUS_PER_NODE",
+         "JAX_COORDINATOR_IP", "JAX_COORDINATOR_PORT", "XLA_FLAGS")
+
+class Muster:
+    name, scope, epilog = "muster", "rank", ""
+
+    def add_arguments(self, parser):
+        parser.add_argument("--do", default="say", choices=("say", "raise", "die"))
+        parser.add_argument("--rank", default="0")
+
+    def plan(self, call):
+        worker = Worker("muster", (call.args.do, call.args.rank), "one-per-node")
+        return TaskPlan(call.place("output", "muster"), worker, config={"devices": call.distributed.gpus_per_node})
+
+MUSTER = Muster()
+
+if __name__ == "__main__":
+    print(json.dumps({name: os.environ.get(name) for name in NAMES}))
+    mine = sys.argv[2] == os.environ["RANK"]
+    if sys.argv[1] == "raise" and mine:
+        raise ValueError("no roll call")
+    if sys.argv[1] == "die" and mine:
+        os.kill(os.getpid(), signal.SIGKILL)
+'''
+
+
+def write(folder: Path) -> str:
+    """Install it in `folder`, which goes on PYTHONPATH."""
+    known = folder / "muster-1.0.dist-info"
+    known.mkdir(parents=True)
+    (folder / "muster.py").write_text(_MODULE, encoding="utf-8")
+    (known / "METADATA").write_text("Name: muster\nVersion: 1.0\n", encoding="utf-8")
+    (known / "entry_points.txt").write_text("[primus.tasks]\nmuster = muster:MUSTER\n", encoding="utf-8")
+    return str(folder)

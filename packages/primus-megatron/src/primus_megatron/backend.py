@@ -104,7 +104,6 @@ class _Resolution:
         self.checkpoints()
         layout = check_layout(settings, self.ranks())
         architecture = self.architecture()
-        same = hyperparameters(settings, architecture, self.sequences(layout), self.text)
         resolved: dict[str, Any] = {
             "framework": "megatron",
             "framework_version": self.schema.version,
@@ -119,6 +118,7 @@ class _Resolution:
             "own": settings.own(),
             **self.work(architecture).to_dict(),
         }
+        same = hyperparameters(settings, architecture, self.sequences(layout), resolved["data"] or {})
         self.notes += continue_earlier(settings, self.call, resolved)
         return BackendPlan(
             worker=Worker("primus_megatron.worker"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from primus_core.hyperparameters import Hyperparameters
 from primus_core.models.architecture import Architecture
 from primus_megatron.settings import Settings
-from primus_megatron.text import Text
 
 __all__ = ["data_type", "hyperparameters"]
 
@@ -21,9 +21,9 @@ def data_type(settings: Settings) -> str:
 
 
 def hyperparameters(
-    settings: Settings, model: Architecture | None, global_batch: int, text: Text | None
+    settings: Settings, model: Architecture | None, global_batch: int, data: Mapping[str, Any]
 ) -> Hyperparameters:
-    """Those of a run, whose settings are complete."""
+    """Those of a run, whose settings are complete; `data` is what prepared text is made from."""
     return Hyperparameters(
         model=model,
         seq_length=settings["seq_length"],
@@ -40,8 +40,8 @@ def hyperparameters(
         grad_clip=settings["clip_grad"],
         dtype=data_type(settings),
         seed=settings["seed"],
-        text=text.source if text else None,
-        document_chars=text.document_chars if text else None,
+        text=data.get("text"),
+        document_chars=data.get("document_chars"),
         **_schedule(settings),
     )
 

@@ -84,7 +84,6 @@ class _Resolution:
         layout = check_layout(settings, self.ranks(), self.model.facts, self.schema.schedules)
         rank = metrics_rank(layout, settings["parallelism.pipeline_parallel_schedule"])
         architecture = self.architecture()
-        same = hyperparameters(settings, architecture, self.global_batch(layout.data), self.text)
         resolved: dict[str, Any] = {
             "framework": "torchtitan",
             "framework_version": self.schema.version,
@@ -97,6 +96,7 @@ class _Resolution:
             "global_batch_size": self.global_batch(layout.data),
             **self.work(architecture).to_dict(),
         }
+        same = hyperparameters(settings, architecture, self.global_batch(layout.data), resolved["data"] or {})
         self.notes += continue_earlier(settings, self.call, resolved)
         return BackendPlan(
             worker=Worker("primus_torchtitan.worker"),

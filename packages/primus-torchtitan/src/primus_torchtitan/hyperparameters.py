@@ -8,7 +8,6 @@ from typing import Any
 from primus_core.hyperparameters import Hyperparameters
 from primus_core.models.architecture import Architecture
 from primus_torchtitan.settings import Settings
-from primus_torchtitan.text import Text
 
 __all__ = ["data_type", "hyperparameters"]
 
@@ -21,9 +20,9 @@ def data_type(settings: Settings) -> str:
 
 
 def hyperparameters(
-    settings: Settings, model: Architecture | None, global_batch: int, text: Text | None
+    settings: Settings, model: Architecture | None, global_batch: int, data: Mapping[str, Any]
 ) -> Hyperparameters:
-    """Those of a run, whose settings are complete."""
+    """Those of a run, whose settings are complete; `data` is what prepared text is made from."""
     return Hyperparameters(
         model=model,
         seq_length=settings["training.seq_len"],
@@ -33,8 +32,8 @@ def hyperparameters(
         grad_clip=settings["training.max_norm"],
         dtype=data_type(settings),
         seed=settings["debug.seed"],
-        text=text.source if text else None,
-        document_chars=text.document_chars if text else None,
+        text=data.get("text"),
+        document_chars=data.get("document_chars"),
         **_optimizer(settings),
         **_schedule(settings),
     )

@@ -18,7 +18,7 @@ from primus_core.events import checkpoint_saved
 from primus_core.work import Work
 from primus_maxtext.checkpoints import FOLDER, CheckpointWatch, carry_over, steps
 
-__all__ = ["main"]
+__all__ = ["main", "words"]
 
 _TERMINATED = 143
 """128 + SIGTERM."""
@@ -108,7 +108,7 @@ def _train(resolved: Mapping[str, Any]) -> None:
     )
     recorder.install()
     loop = Loop(recorder)
-    loop.run(_words(resolved["settings"]))
+    loop.run(words(resolved["settings"]))
     watch.look()
     if loop.terminated:
         sys.exit(_TERMINATED)
@@ -118,7 +118,7 @@ def _watch(run: str) -> CheckpointWatch:
     return CheckpointWatch(os.path.join(run, FOLDER), lambda step, path: checkpoint_saved(run, step=step, path=path))
 
 
-def _words(settings: Mapping[str, Any]) -> list[str]:
+def words(settings: Mapping[str, Any]) -> list[str]:
     """Settings as MaxText's command line has them: these alone win over a named model's."""
     from maxtext.utils.globals import MAXTEXT_CONFIGS_DIR
 

@@ -98,7 +98,7 @@ def test_a_version_that_lacks_a_setting_is_refused_with_it() -> None:
     [
         ("llama2_7B", {"decoder_block": "llama2", "model_name": "llama2-7b", "rope_type": "default"}),
         ("llama3.3_70B", {"rope_type": "llama3.1", "base_num_kv_heads": 8, "rope_max_timescale": 500000}),
-        ("qwen2.5_1.5B", {"decoder_block": "qwen2", "attention_bias": True, "normalize_embedding_logits": False}),
+        ("qwen2.5_1.5B", {"decoder_block": "qwen2", "attention_bias": True, "normalize_embedding_logits": True}),
         ("qwen3_32B", {"decoder_block": "qwen3", "use_qk_norm": True, "head_dim": 128}),
         ("qwen3_30B_A3B", {"decoder_block": "qwen3_moe", "base_mlp_dim": 768, "norm_topk_prob": True}),
         ("mixtral_8x7B", {"decoder_block": "mixtral", "num_experts": 8, "base_mlp_dim": 14336}),

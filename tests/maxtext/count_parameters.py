@@ -10,24 +10,16 @@ import math
 import sys
 from typing import Any
 
-HERE = {"hardware": "cpu", "attention": "dot_product", "skip_jax_distributed_system": True, "log_config": False,
-        "dataset_type": "synthetic", "per_device_batch_size": 1, "max_target_length": 16, "jax_cache_dir": "",
-        "run_name": "count", "enable_checkpointing": False}  # fmt: skip
+HERE = {"skip_jax_distributed_system": True, "jax_cache_dir": ""}
 
 
 def config(settings: dict[str, Any]) -> Any:
     """As MaxText itself reads arguments."""
     from maxtext.configs import pyconfig
-
-    given = {**settings, **HERE, "override_model_config": True}
-    words = [f"{name}={json.dumps(value)}" for name, value in given.items()]
-    return pyconfig.initialize(["count", _base(), *words])
-
-
-def _base() -> str:
     from maxtext.utils.globals import MAXTEXT_CONFIGS_DIR
 
-    return f"{MAXTEXT_CONFIGS_DIR}/base.yml"
+    words = [f"{name}={json.dumps(value)}" for name, value in {**settings, **HERE}.items()]
+    return pyconfig.initialize(["count", f"{MAXTEXT_CONFIGS_DIR}/base.yml", *words])
 
 
 def count(settings: dict[str, Any]) -> dict[str, int]:

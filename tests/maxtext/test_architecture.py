@@ -11,28 +11,23 @@ pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from primus_core.config.document import Document
 from primus_core.models import catalogue
 from primus_core.models.architecture import Architecture, Model
 from primus_core.models.arithmetic import flops_per_token, parameters
 from primus_maxtext.architecture import architecture
 from primus_maxtext.schema import load, shipped
+from primus_maxtext.settings import Settings
 from primus_maxtext.translation import lacks, translate
 
 SCHEMA = load(list(shipped().values())[-1])
 BUILT = [model for model in catalogue.load().values() if not lacks(model.facts)]
-SAME = {"llama3-405b": "llama3.1_405B", "llama4-17b-16e": "llama4_scout_17B16E", "qwen3-30b-a3b": "qwen3_30B_A3B"}
+SAME = {"llama3.1-405b": "llama3.1_405B", "llama4-17b-16e": "llama4_scout_17B16E", "qwen3-30b-a3b": "qwen3_30B_A3B"}
 """Models that MaxText names, and the catalogue's of the same sizes."""
 
 
-class Given(dict[str, Any]):
-    """Settings as given, or MaxText's defaults."""
-
-    def __missing__(self, name: str) -> Any:
-        return SCHEMA.options[name].default
-
-
 def back(given: dict[str, Any]) -> Architecture:
-    found = architecture(Given(given))
+    found = architecture(Settings(Document(given), SCHEMA))
     assert isinstance(found, Architecture), found
     return found
 
@@ -49,7 +44,7 @@ def test_there_and_back_a_model_has_the_same_parameters_and_flops(model: Model, 
 @pytest.mark.parametrize("name", SAME)
 def test_a_model_that_maxtext_names_is_known_by_its_own_file(name: str) -> None:
     facts = catalogue.load()[SAME[name]].facts
-    found = back(dict(SCHEMA.models[name]))
+    found = back({"model_name": name})
     assert parameters(found) == parameters(facts)
     assert flops_per_token(found, 16384) == flops_per_token(facts, 16384)
 
@@ -66,7 +61,7 @@ def test_a_model_that_maxtext_names_is_known_by_its_own_file(name: str) -> None:
     ],
 )
 def test_what_the_catalogue_has_no_words_for_is_said(changes: dict[str, Any], why: str) -> None:
-    assert architecture(Given(changes)) == why
+    assert architecture(Settings(Document(changes), SCHEMA)) == why
 
 
 def test_fewer_layers_are_fewer_of_each() -> None:

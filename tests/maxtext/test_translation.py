@@ -22,6 +22,8 @@ from primus_core.errors import RequestError
 from primus_core.metadata import version_of
 from primus_core.models import catalogue
 from primus_core.models.arithmetic import parameters
+from primus_core.testing import resolve
+from primus_maxtext.backend import MAXTEXT
 from primus_maxtext.schema import Schema, load, shipped
 from primus_maxtext.translation import lacks, translate
 
@@ -31,6 +33,7 @@ SCHEMA = load(list(shipped().values())[-1])
 SETTINGS = {name: translate(model, SCHEMA) for name, model in BUILT.items()}
 STANDS_IN = {"deepseek_v2": "deepseek3-671b", "gemma3_1B": "gemma3-4b"}
 """Models that go by another's name, since MaxText's code looks at it."""
+STEP = {"dataset_type": "synthetic", "steps": 1, "max_target_length": 16, "per_device_batch_size": 1}
 TRAINING = ("enable_dropout", "logical_axis_rules", "load_balance_loss_weight")
 WITHOUT_EFFECT = ("vision_encoder_block", "image_placeholder", "normalize_embedding_logits")
 """On text, and on the logits of a head of its own."""
@@ -95,7 +98,7 @@ def test_a_version_that_lacks_a_setting_is_refused_with_it() -> None:
     [
         ("llama2_7B", {"decoder_block": "llama2", "model_name": "llama2-7b", "rope_type": "default"}),
         ("llama3.3_70B", {"rope_type": "llama3.1", "base_num_kv_heads": 8, "rope_max_timescale": 500000}),
-        ("qwen2.5_1.5B", {"decoder_block": "qwen2", "attention_bias": True, "normalize_embedding_logits": False}),
+        ("qwen2.5_1.5B", {"decoder_block": "qwen2", "attention_bias": True, "normalize_embedding_logits": True}),
         ("qwen3_32B", {"decoder_block": "qwen3", "use_qk_norm": True, "head_dim": 128}),
         ("qwen3_30B_A3B", {"decoder_block": "qwen3_moe", "base_mlp_dim": 768, "norm_topk_prob": True}),
         ("mixtral_8x7B", {"decoder_block": "mixtral", "num_experts": 8, "base_mlp_dim": 14336}),
@@ -145,8 +148,9 @@ def test_a_model_of_ones_own_has_a_name_only_where_maxtext_looks_at_it() -> None
 @pytest.mark.skipif(not version_of("maxtext"), reason="maxtext is not installed")
 def test_maxtext_builds_every_model_with_the_catalogues_number_of_parameters() -> None:
     """To the unit, MTP layers apart, of MaxText's own abstract model."""
+    told = {name: resolve(MAXTEXT, {**STEP, "model": given}).config["settings"] for name, given in SETTINGS.items()}
     command = [sys.executable, str(Path(__file__).with_name("count_parameters.py"))]
-    done = subprocess.run(command, input=json.dumps(SETTINGS), env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    done = subprocess.run(command, input=json.dumps(told), env={**os.environ, "JAX_PLATFORMS": "cpu"},
                           capture_output=True, text=True, check=False, timeout=300)  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     counts = {name: parameters(model.facts) for name, model in BUILT.items()}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from primus_core.models.architecture import Architecture, LatentAttention, Mixture
+from primus_maxtext.settings import Settings
 from primus_maxtext.translation import BLOCKS, Block
 
 __all__ = ["architecture"]
@@ -17,12 +18,6 @@ _OTHERWISE = {
     "global_parameter_scale": 1,
 }  # fmt: skip
 """With another value of one of these, layers are others than the catalogue has words for; 0: with any."""
-
-
-class Settings(Protocol):
-    """Every setting of MaxText by name: as given, of its named model, or its default."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
 
 
 def architecture(settings: Settings) -> Architecture | str:

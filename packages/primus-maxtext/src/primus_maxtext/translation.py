@@ -221,8 +221,9 @@ def _settings(a: Architecture, block: Block) -> Pairs:
     yield "enable_dropout", False  # no model of the catalogue was trained with it
     yield "logits_via_embedding", a.tie_embeddings
     if a.tie_embeddings:
-        # Gemma multiplies embeddings by sqrt(hidden_size). MaxText has the product in its table, and divides logits.
-        yield "normalize_embedding_logits", "geglu" in block.always
+        # MaxText's table begins with a deviation of 1: undivided, logits are some sqrt(hidden_size) too large. Gemma,
+        # which multiplies embeddings by that, has the product in this table, and is divided for it.
+        yield "normalize_embedding_logits", True
     yield from _activation(a)
     yield from _latent(a.mla) if a.mla else _heads(a, block)
     yield from _rotary(a, block)

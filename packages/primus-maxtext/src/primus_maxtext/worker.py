@@ -76,6 +76,7 @@ def _check_device(planned: str) -> None:
 def _quieten() -> None:
     """Show what MaxText says, and of its libraries what they warn of."""
     import absl.logging
+
     import maxtext
 
     home = os.path.join(os.path.dirname(os.path.abspath(maxtext.__file__)), "")

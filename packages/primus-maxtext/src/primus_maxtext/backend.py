@@ -13,7 +13,7 @@ from primus_core.config.document import Document
 from primus_core.metadata import version_of
 from primus_core.plan import Requirement, Worker
 from primus_core.work import Work, planned
-from primus_maxtext import device, own_file
+from primus_maxtext import checkpoints, contradictions, device, own_file
 from primus_maxtext.continuation import continue_earlier
 from primus_maxtext.hyperparameters import hyperparameters
 from primus_maxtext.layout import Layout, check_layout
@@ -86,6 +86,8 @@ class _Resolution:
         self.notes += device.adapt(settings, self.call, self.device)
         layout = self.layout()
         batch = self.sequences(layout)
+        contradictions.refuse(settings, layout)
+        self.notes += checkpoints.shared(self.call, saves=settings["enable_checkpointing"])
         architecture = self.architecture()
         resolved: dict[str, Any] = {
             "framework": "maxtext",

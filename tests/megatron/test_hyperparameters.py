@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
-from tests.megatron.conftest import Resolve, tiny
+from tests.megatron.conftest import tiny
+from tests.planning import Resolve
 
 
 def said(resolve: Resolve, **changes: Any) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.torchtitan.conftest import MODEL, Resolve
+from tests.planning import Resolve
+from tests.torchtitan.conftest import MODEL
 
 
 def said(resolve: Resolve, text: str = "", **call: Any) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from primus_core.distributed import VISIBLE
 from primus_core.environment import USER
+from primus_core.facts import Facts
 from primus_core.plan import Distributed, Step, Variable
 
 __all__ = ["step", "variables"]
@@ -22,8 +24,12 @@ def step(argv: tuple[str, ...], cwd: str, place: Distributed) -> Step:
     return Step("worker", argv, cwd, ranks=1, first_rank=place.node_rank, kind="worker")
 
 
-def variables(place: Distributed, environ: Mapping[str, str]) -> tuple[Variable, ...]:
+def variables(facts: Facts, place: Distributed, environ: Mapping[str, str]) -> tuple[Variable, ...]:
     """What tells the process where it stands. `environ`: the person's, whose word on the coordinator holds."""
+    return (*_standing(place, environ), *_devices(facts, place.gpus_per_node, environ))
+
+
+def _standing(place: Distributed, environ: Mapping[str, str]) -> tuple[Variable, ...]:
     ranks = {"RANK": place.node_rank, "LOCAL_RANK": 0, "WORLD_SIZE": place.nnodes, "LOCAL_WORLD_SIZE": 1}
     stands = tuple(Variable(name, str(value), "direct", "one process per node") for name, value in ranks.items())
     # A process that is alone meets nobody. Without an address MaxText starts no coordinator, and takes any choice of
@@ -40,6 +46,14 @@ def _own(name: str, made_of: str, value: str) -> Variable:
 
 def _given(name: str, environ: Mapping[str, str]) -> Variable | None:
     return Variable(name, environ[name], USER, _WHERE) if environ.get(name, "").strip() else None
+
+
+def _devices(facts: Facts, wanted: int, environ: Mapping[str, str]) -> tuple[Variable, ...]:
+    """The process takes every GPU that it sees. Where fewer are wanted, and nobody chose, it sees the first ones."""
+    if wanted >= len(facts.gpus) or set(VISIBLE) & environ.keys():
+        return ()
+    name = "CUDA_VISIBLE_DEVICES" if facts.gpus[0].vendor == "nvidia" else "HIP_VISIBLE_DEVICES"
+    return (Variable(name, ",".join(map(str, range(wanted))), "direct", f"{wanted} of {len(facts.gpus)} devices"),)
 
 
 def _address(master: str) -> str:

@@ -125,14 +125,16 @@ def test_a_coordinator_that_the_person_names_is_the_one(primus: Run, site: dict[
     assert found["JAX_COORDINATOR_PORT"] == ("1234", "direct")
 
 
-def test_it_sees_as_many_gpus_as_are_asked_for(primus: Run, site: dict[str, str]) -> None:
-    def visible(**environ: str) -> dict[str, str]:
+def test_it_takes_as_many_gpus_as_are_asked_for(primus: Run, site: dict[str, str]) -> None:
+    def taken(**environ: str) -> str | None:
         words = ("--dry-run", "--json", "--assume-host", str(CAPTURES / "mi210-8.tar.gz"), "--", "muster")
         shown = json.loads(primus("direct", *words, env={**site, **environ}).stdout)
-        return {v["name"]: v["value"] for v in shown["environment"] if "VISIBLE" in v["name"]}
+        return {v["name"]: v["value"] for v in shown["environment"]}.get("JAX_LOCAL_DEVICE_IDS")
 
-    assert visible() == visible(GPUS_PER_NODE="2", ROCR_VISIBLE_DEVICES="4,5") == {}
-    assert visible(GPUS_PER_NODE="2") == {"HIP_VISIBLE_DEVICES": "0,1"}
+    assert taken() == "0,1,2,3,4,5,6,7"
+    assert taken(GPUS_PER_NODE="2") == taken(HIP_VISIBLE_DEVICES="4,5") == "0,1"
+    assert taken(JAX_LOCAL_DEVICE_IDS="3") == "3"
+    assert taken(HIP_VISIBLE_DEVICES="") is None
 
 
 def test_a_replay_keeps_nodes_and_devices_or_is_refused(primus: Run, site: dict[str, str], tmp_path: Path) -> None:

@@ -126,14 +126,15 @@ def test_a_coordinator_that_the_person_names_is_the_one(primus: Run, site: dict[
 
 
 def test_it_takes_as_many_gpus_as_are_asked_for(primus: Run, site: dict[str, str]) -> None:
-    def taken(**environ: str) -> str | None:
-        words = ("--dry-run", "--json", "--assume-host", str(CAPTURES / "mi210-8.tar.gz"), "--", "muster")
+    def taken(*more: str, **environ: str) -> str | None:
+        words = (*more, "--dry-run", "--json", "--assume-host", str(CAPTURES / "mi210-8.tar.gz"), "--", "muster")
         shown = json.loads(primus("direct", *words, env={**site, **environ}).stdout)
         return {v["name"]: v["value"] for v in shown["environment"]}.get("JAX_LOCAL_DEVICE_IDS")
 
     assert taken() == "0,1,2,3,4,5,6,7"
     assert taken(GPUS_PER_NODE="2") == taken(HIP_VISIBLE_DEVICES="4,5") == "0,1"
     assert taken(JAX_LOCAL_DEVICE_IDS="3") == "3"
+    assert taken("--single") == "0"
     assert taken(HIP_VISIBLE_DEVICES="") is None
 
 

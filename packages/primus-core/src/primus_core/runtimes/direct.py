@@ -105,7 +105,8 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
             return RuntimePlan((*prepare, _torchrun(facts, worker, node)), place, (_TORCH,))
         if call.scope == "run" and node.node_rank > 0:
             return RuntimePlan(prepare, place)  # once per run: node 0 does it
-        return RuntimePlan((*prepare, _plain(facts, worker)), (*place, *_LONELY))
+        one = one_per_node.devices(facts, 1, environ) if worker.launcher == "one-per-node" else ()
+        return RuntimePlan((*prepare, _plain(facts, worker)), (*place, *_LONELY, *one))
 
 
 def _seconds(text: str) -> float:

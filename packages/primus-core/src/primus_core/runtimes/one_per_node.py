@@ -14,7 +14,7 @@ from primus_core.environment import USER
 from primus_core.facts import Facts
 from primus_core.plan import Distributed, Step, Variable
 
-__all__ = ["step", "variables"]
+__all__ = ["devices", "step", "variables"]
 
 _IP, _PORT, _DEVICES = "JAX_COORDINATOR_IP", "JAX_COORDINATOR_PORT", "JAX_LOCAL_DEVICE_IDS"
 _CLUSTERS = "jax-ml/jax jax/_src/clusters/cluster.py, auto_detect_unset_distributed_params"
@@ -28,7 +28,7 @@ def step(argv: tuple[str, ...], cwd: str, place: Distributed) -> Step:
 
 def variables(facts: Facts, place: Distributed, environ: Mapping[str, str]) -> tuple[Variable, ...]:
     """What tells the process where it stands. `environ`: the person's, whose word on the coordinator holds."""
-    return (*_standing(place, environ), *_devices(facts, place.gpus_per_node, environ))
+    return (*_standing(place, environ), *devices(facts, place.gpus_per_node, environ))
 
 
 def _standing(place: Distributed, environ: Mapping[str, str]) -> tuple[Variable, ...]:
@@ -50,7 +50,7 @@ def _given(name: str, environ: Mapping[str, str], why: str) -> Variable | None:
     return Variable(name, environ[name], USER, why) if environ.get(name, "").strip() else None
 
 
-def _devices(facts: Facts, wanted: int, environ: Mapping[str, str]) -> tuple[Variable, ...]:
+def devices(facts: Facts, wanted: int, environ: Mapping[str, str]) -> tuple[Variable, ...]:
     """Which GPUs the process takes. Where nobody says, JAX takes all, and under Slurm one: it is task 0 of its node."""
     if not facts.gpus or hides_gpus(environ):
         return ()

@@ -7,50 +7,30 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.measured import measured
 from benchmarks.ratio import Row
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-SKIPPED = 5  # iterations at the start: allocation and caches
-STEP_MS = re.compile(r"elapsed time per iteration \(ms\): ([\d.]+)")
-MEASURED = """\
-import resource, subprocess, sys
-done = subprocess.run(sys.argv[1:], text=True, stdout=subprocess.PIPE)
-print(done.stdout, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, sep="\\n")
-sys.exit(done.returncode)
-"""
-"""A command, and after it the most memory that one of its processes had, in KiB: it counts those that it waited for."""
-
-
-def _measured(command: list[str | Path], cwd: Path, environ: Mapping[str, str]) -> tuple[float, int]:
-    """Milliseconds per iteration, and KiB."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, *command], env=environ, cwd=cwd, text=True, capture_output=True, check=True
-    )
-    steps = [float(step) for step in STEP_MS.findall(done.stdout)]
-    return statistics.median(steps[SKIPPED:]), int(done.stdout.splitlines()[-1])
 
 
 def _ours(folder: Path, iterations: int) -> tuple[float, int]:
     config = ROOT / "examples/megatron/quickstart-cpu.yaml"
     settings = [f"train_iters={iterations}", "save_interval=null", "eval_iters=0", f"workspace={folder}"]
     command: list[str | Path] = [BIN / "primus", "direct", "--", "train", "pretrain", "--config", config, *settings]
-    return _measured(command, folder, os.environ)
+    return measured(command, folder, os.environ)
 
 
 def _theirs(run: Path) -> tuple[float, int]:
     plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
     environ = {**os.environ, **{v["name"]: v["value"] for v in plan["environment"] if v["origin"] == "megatron"}}
     command: list[str | Path] = [BIN / "torchrun", "--nproc-per-node", "1", ROOT / "benchmarks/megatron_alone.py", run]
-    return _measured(command, run, environ)
+    return measured(command, run, environ)
 
 
 def rows(*, quick: bool) -> Iterator[Row]:

@@ -45,7 +45,7 @@ def planned(template: Template, tree: str, capsys: pytest.CaptureFixture[str]) -
     )
     assert main(["config", "validate", path, "--gpu", template.gpu, "--nodes", nodes]) == 0
     said = capsys.readouterr().out
-    assert f"{template.nodes * 8} ranks" in said
+    assert f"({template.nodes} node{'s' * (template.nodes > 1)} with 8 {template.gpu} each)" in said
     assert "tokens per step" in said
     where = ["--env", f"NNODES={nodes}", "--env", "MASTER_ADDR=node0", "--assume-host", tree]
     assert main(["direct", "--dry-run", "--json", *where, "--", "train", "pretrain", "--config", path]) == 0, (

@@ -44,8 +44,9 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.torch
 @pytest.mark.parametrize("command", ALL)
 def test_a_documented_command_works(command: str, folder: Path, clean_environ: dict[str, str]) -> None:
-    if "megatron" in command and not version_of("primus-megatron"):
-        pytest.skip("primus-megatron needs Python 3.12: hatch run megatron:test")
+    for name in ("megatron", "maxtext"):
+        if name in command and not version_of(f"primus-{name}"):
+            pytest.skip(f"primus-{name} needs Python 3.12: hatch run {name}:test")
     planned = STARTS.sub(r"primus \1 --dry-run ", command.split("#", maxsplit=1)[0])
     environ = {**clean_environ, "PATH": f"{Path(sys.executable).parent}:{clean_environ['PATH']}"}
     result = subprocess.run(["bash", "-euo", "pipefail", "-c", planned], env=environ, cwd=folder, text=True,

@@ -1,7 +1,7 @@
 """The environment that a run gets, each variable with its origin.
 
 Who wins: `--env K=V` > `--env FILE` > hooks and patches > the person's own environment > the experiment's `env:` >
-the backend > the network and the GPU's profile (model over vendor) > base.
+the backend > the network and the GPU's profile (model over vendor) > base. Of a list of flags, that goes for each flag.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from primus_core import variables
+from primus_core import flag_lists, variables
 from primus_core.errors import ConfigError, RequestError
 from primus_core.plan import Variable
 from primus_core.secrets import is_secret_name, looks_secret
@@ -207,6 +207,8 @@ def resolve(
 
 def _winner(claims: Sequence[Variable]) -> Variable:
     """The last of `claims`, with the others as what it won over. One secret among them hides them all."""
+    if len(claims) > 1 and claims[0].name in flag_lists.FLAG_LISTS:
+        return flag_lists.together(claims)
     *lost, winner = claims
     overrode = tuple((variable.value, variable.origin) for variable in reversed(lost))
     return replace(winner, overrode=overrode, secret=any(variable.secret for variable in claims))

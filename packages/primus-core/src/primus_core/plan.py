@@ -52,6 +52,8 @@ class Variable:
     """Where the reason is documented: a page, an issue, a file."""
     overrode: tuple[tuple[str, str], ...] = ()
     """What this value won over, strongest first, as (value, origin)."""
+    flags: tuple[Variable, ...] = ()
+    """Of a list of flags that several layers said: each flag as a variable of its own."""
 
 
 @dataclass(frozen=True, slots=True)

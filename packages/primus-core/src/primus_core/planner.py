@@ -14,6 +14,7 @@ from primus_core.config.system import FILE, SystemConfig, apply_defaults
 from primus_core.contracts import OuterRuntime, Runtime, RuntimeCall, RuntimePlan, Task, TaskCall, TaskPlan
 from primus_core.errors import RequestError
 from primus_core.facts import Facts, read
+from primus_core.flag_lists import FLAG_LISTS, over
 from primus_core.hooks import scripts as script_files
 from primus_core.hooks.scripts import Spoken
 from primus_core.host import HostRoot
@@ -124,8 +125,7 @@ class _Planning:
         self.facts = first.facts if first else read(host)
 
     def planned(self, command: tuple[str, ...]) -> Planned:
-        said = {v.name: v.value for v in self.spoken.environment}
-        self.facts = self.facts._replace(environ={**self.facts.environ, **said})
+        self.facts = self.facts._replace(environ=over(self.facts.environ, self.spoken.environment))
         if self.request.replay:
             return self.replayed(self.request.replay, "", command, switches_of(self.args, self.request, None))
         task, name, words = self.catalogue.task(self.request.task)
@@ -275,7 +275,9 @@ class _Planning:
         return self.with_hooks(_with_options(result, self.args, self.facts), kept)
 
     def environment(self, task: TaskPlan, planned: RuntimePlan, kept: Replay | None) -> tuple[Variable, ...]:
-        caller = {k: v for k, v in self.facts.host.environ.items() if not kept or k not in kept.unset}
+        # A restored list of flags is the whole of it: the person's own flags would come on top.
+        left = {*kept.unset, *(v.name for v in kept.restored if v.name in FLAG_LISTS)} if kept else ()
+        caller = {k: v for k, v in self.facts.host.environ.items() if k not in left}
         here = {**self.facts.environ, **(self.facts.host.environ if kept else {})}  # `--env NAME`: the person's value
         own = (
             Variable(variables.RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),

@@ -7,8 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from primus_core import flag_lists
 from primus_core.environment import NAME, OWNED
 from primus_core.errors import ConfigError, suggestion
+from primus_core.flag_lists import FLAG_LISTS
 
 __all__ = ["VERSIONS", "Profile", "Row", "listed", "read"]
 
@@ -80,9 +82,19 @@ def _reason(error: Exception) -> str:
 def _rows(data: Sequence[Any], path: str) -> tuple[Row, ...]:
     rows = tuple(_row(item, f"{path}, [[variable]] {number}") for number, item in enumerate(data, 1))
     for number, row in enumerate(rows):
-        if any(row.name == other.name and row.when == other.when for other in rows[:number]):
-            raise ConfigError(f"{row.name} is there twice", where=path, fix="keep one, or give them different `when`")
+        if twice := next((says for other in rows[:number] if (says := _says_again(row, other))), ""):
+            raise ConfigError(f"{twice} is there twice", where=path, fix="keep one, or give them different `when`")
     return rows
+
+
+def _says_again(row: Row, other: Row) -> str:
+    """What both say, where they hold in the same place: the variable, or a flag of its list."""
+    if row.name != other.name or row.when != other.when:
+        return ""
+    if row.name not in FLAG_LISTS or row.unset or other.unset:
+        return row.name
+    mine, theirs = ({*map(flag_lists.name_of, flag_lists.words(one.value) or ())} for one in (row, other))
+    return min(mine & theirs, default="")
 
 
 def _row(data: Any, where: str) -> Row:
@@ -95,6 +107,8 @@ def _row(data: Any, where: str) -> Row:
         raise ConfigError(f"{row.name!r} cannot be set by a profile", where=where, why=why)
     if row.unset == ("value" in data) or "\0" in row.value:
         raise ConfigError(f"{row.name} needs a value, or unset = true, and not both", where=where)
+    if row.name in FLAG_LISTS and flag_lists.words(row.value) is None:
+        raise ConfigError(f"{row.name} = {row.value!r} is no list of flags", where=where, fix='write "--name=value"')
     for key, wanted in row.when.items():
         _check_condition(key, wanted, f"{where} ({row.name})")
     return row

@@ -68,7 +68,10 @@ def _variables(variables: tuple[Variable, ...]) -> str:
     if not variables:
         return ""
     width = max(len(v.name) for v in variables)
-    rows = [f"#   {v.name:<{width}}  {SECRET if v.secret else v.value}  ({_reason(v)})" for v in variables]
+    rows = []
+    for v in variables:
+        rows.append(f"#   {v.name:<{width}}  {SECRET if v.secret else v.value}  ({_reason(v)})")
+        rows += [f"#     {flag.name}={flag.value}  ({_reason(flag)})" for flag in v.flags]
     return "\n".join(["# environment", *(one_line(row) for row in rows)])
 
 

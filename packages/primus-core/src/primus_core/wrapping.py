@@ -17,6 +17,7 @@ from primus_core.arguments import parse_segment
 from primus_core.config.system import apply_defaults
 from primus_core.contracts import Elsewhere, OuterCall, OuterPlan, OuterRuntime
 from primus_core.errors import RequestError
+from primus_core.flag_lists import FLAG_LISTS, over
 from primus_core.host import UNREAD, HostRoot
 from primus_core.plan import SCHEMA, Plan, Variable
 from primus_core.planner import Planned, runtime_parser, segment_name, switches_of
@@ -49,7 +50,7 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     runtime = cast("OuterRuntime", catalogue.runtime(layer.runtime))
     args = parsed(runtime, layer, catalogue)
     rest = _held(runtime, layer, rest)
-    options = environment.from_options(getattr(args, "env", []), host.environ)
+    options = _laid(environment.from_options(getattr(args, "env", []), host.environ), host)
     names = [word for name in dict.fromkeys(v.name for v in options) for word in ("--env", name)]
     first = rest[0]._replace(words=(*names, *rest[0].words))
     inner_request = request._replace(layers=(first, *rest[1:]))
@@ -63,6 +64,12 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     wrapped = runtime.wrap(OuterCall(args, facts, inner.plan.place, words, reads, writes, own, restarts))
     result = _around(inner.plan, runtime.name, wrapped, own, words)
     return Planned(result, facts, _switches(args, request, inner), inner.replay, writes=inner.writes, inner=inner)
+
+
+def _laid(options: Sequence[Variable], host: HostRoot) -> tuple[Variable, ...]:
+    """The same; a list of flags with the person's own in it, which the layer inside would take for the option's."""
+    environ = over(host.environ, options)
+    return tuple(replace(v, value=environ[v.name]) if v.name in FLAG_LISTS else v for v in options)
 
 
 def _joining(runtime: OuterRuntime, inner: Plan, host: HostRoot) -> tuple[Variable, ...]:

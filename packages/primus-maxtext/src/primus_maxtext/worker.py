@@ -18,7 +18,7 @@ from primus_core.events import checkpoint_saved
 from primus_core.work import Work
 from primus_maxtext.checkpoints import FOLDER, CheckpointWatch, carry_over, check_shared, steps
 
-__all__ = ["main"]
+__all__ = ["main", "words"]
 
 _TERMINATED = 143
 """128 + SIGTERM."""
@@ -85,6 +85,7 @@ def _check_device(planned: str) -> None:
 def _quieten() -> None:
     """Show what MaxText says, and of its libraries what they warn of."""
     import absl.logging
+
     import maxtext
 
     home = os.path.join(os.path.dirname(os.path.abspath(maxtext.__file__)), "")
@@ -117,13 +118,13 @@ def _train(resolved: Mapping[str, Any]) -> None:
     )
     recorder.install()
     loop = Loop(recorder)
-    loop.run(_words(resolved["settings"]))
+    loop.run(words(resolved["settings"]))
     watch.look()
     if loop.terminated:
         sys.exit(_TERMINATED)
 
 
-def _words(settings: Mapping[str, Any]) -> list[str]:
+def words(settings: Mapping[str, Any]) -> list[str]:
     """Settings as MaxText's command line has them: these alone win over a named model's."""
     from maxtext.utils.globals import MAXTEXT_CONFIGS_DIR
 

@@ -16,8 +16,8 @@ from primus_core.show import one_line
 __all__ = ["listing", "machine", "named_rows", "rows", "table"]
 
 _COLUMNS = ("variable", "value", "origin", "overrode", "why", "source")
-_WIDEST = (44, 26, 22, 30)
-"""Of the first four columns: a list of adapters or a path is broken there."""
+_WIDEST = (54, 26, 22, 30)
+"""Of the first four columns: a list of adapters or a path is broken there. The longest name is a flag's."""
 _NARROWEST = 24
 
 
@@ -116,16 +116,20 @@ def rows(variables: Sequence[Variable]) -> list[dict[str, Any]]:
             "source": v.source,
             "secret": v.secret,
             "overrode": [{"value": SECRET if v.secret else value, "origin": origin} for value, origin in v.overrode],
+            **({"flags": rows(v.flags)} if v.flags else {}),
         }
         for v in variables
     ]
 
 
 def table(variables: Sequence[Variable], width: int) -> str:
-    """The table. The reasons are as wide as the terminal leaves room for; a source stays whole, to be copied."""
+    """The table, with a row for each flag of a list.
+
+    The reasons are as wide as the terminal leaves room for; a source stays whole, to be copied.
+    """
     from tabulate import tabulate
 
-    cells = [_cells(variable) for variable in variables]
+    cells = [cells for variable in variables for cells in (_cells(variable), *map(_cells, variable.flags))]
     widths = [
         min(max([len(title), *(len(line) for row in cells for line in row[column].split("\n"))]), widest)
         for column, (title, widest) in enumerate(zip(_COLUMNS, _WIDEST, strict=False))
@@ -147,7 +151,8 @@ def _wrapped(text: str, width: int) -> str:
 def _cells(variable: Variable) -> tuple[str, ...]:
     lost = [f"{SECRET if variable.secret else one_line(value)} ({origin})" for value, origin in variable.overrode]
     source = variable.source.replace("; ", "\n")
-    return (variable.name, one_line(_value(variable)), variable.origin, "\n".join(lost), variable.why, source)
+    value = f"{len(variable.flags)} flags:" if variable.flags else one_line(_value(variable))
+    return (variable.name, value, variable.origin, "\n".join(lost), variable.why, source)
 
 
 def _value(variable: Variable) -> str:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from primus_core.environment import refused
 from primus_core.errors import RequestError, suggestion
+from primus_core.flag_lists import FLAG_LISTS
 from primus_core.plan import Step, StepKind, Variable
 from primus_core.secrets import is_maskable, is_secret_name, is_secret_setting, looks_secret
 
@@ -49,8 +50,9 @@ class Spoken(NamedTuple):
     words: tuple[str, ...] = ()
 
     def and_then(self, other: Spoken) -> Spoken:
-        """Both; of a variable said twice, the later value."""
-        said = {v.name: v for v in (*self.environment, *other.environment)}
+        """Both; of a variable said twice, the later value; of a list of flags, both."""
+        both = enumerate((*self.environment, *other.environment))
+        said = {(v.name, number if v.name in FLAG_LISTS else 0): v for number, v in both}
         return Spoken(tuple(said.values()), self.words + other.words)
 
 

@@ -17,6 +17,7 @@ from primus_core.errors import MachineError, PrimusError
 from primus_core.events import FILE, Events
 from primus_core.facts import Facts
 from primus_core.files import link_atomically
+from primus_core.flag_lists import FLAG_LISTS, over
 from primus_core.hooks import scripts
 from primus_core.hooks.data import Result
 from primus_core.hooks.scripts import Malformed, Spoken
@@ -167,8 +168,9 @@ class _Run:
                 if ended.exit_code:
                     return ended, step
                 spoken = spoken.and_then(said)
-                fixed = {v.name for v in self.plan.environment if v.origin.startswith("--env")}
-                self.environ.update({v.name: v.value for v in said.environment if v.name not in fixed})
+                options = (v for v in self.plan.environment if v.origin.startswith("--env"))
+                fixed = {v.name for v in options} - FLAG_LISTS
+                self.environ = over(self.environ, (v for v in said.environment if v.name not in fixed))
             if spoken != Spoken():
                 self._take(self.replan(spoken))
             return Ended(0), None

@@ -16,7 +16,12 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = "PRIMUS_TEST_MARK"
-TOGETHER = ("slurm", "container", "test_packages.py")
+TOGETHER = (
+    "slurm",
+    "container",
+    "test_packages.py",
+    *(f"maxtext/test_{name}.py" for name in ("continuation", "runs", "slurm")),
+)
 """Where much is set up for a file (a cluster, an image, trainings, wheels): one process runs all tests of it."""
 PATIENCE_S = 15
 """For what ends by itself, such as a keeper whose supervisor was killed: it gives the ranks four seconds."""
@@ -40,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for item in items:
         path = item.path.relative_to(ROOT / "tests")
-        if path.parts[0] in TOGETHER:
+        if path.parts[0] in TOGETHER or str(path) in TOGETHER:
             item.add_marker(pytest.mark.xdist_group(str(path)))
     items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("xdist_group", "slow")])
 

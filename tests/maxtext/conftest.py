@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.planning import Resolve, resolver
+from tests.project import Project
 
 MODEL = {
     "decoder_block": "llama2", "base_emb_dim": 64, "base_num_query_heads": 4, "base_num_kv_heads": 2, "head_dim": 16,
@@ -24,6 +25,22 @@ SETTINGS: dict[str, Any] = {
     "dataset_type": "synthetic",
     "enable_checkpointing": False,
 }
+EXPERIMENT = f"""
+exp_name: tiny
+modules:
+  pre_trainer:
+    framework: maxtext
+    config: pre_trainer
+    data: {{text: text, vocab_size: 512, document_chars: 500}}
+    model: {json.dumps({name: value for name, value in MODEL.items() if name != "vocab_size"})}
+    overrides:
+      dtype: float32
+      max_target_length: 64
+      per_device_batch_size: 4
+      learning_rate: 3.0e-3
+      steps: 4
+      checkpoint_period: 50
+"""
 needs_maxtext = pytest.mark.skipif(not importlib.util.find_spec("maxtext"), reason="maxtext is not installed")
 
 
@@ -39,3 +56,11 @@ def resolve(tmp_path: Path) -> Resolve:
     from primus_maxtext.backend import MAXTEXT  # not at the top: the package may be missing
 
     return resolver(MAXTEXT, tmp_path, tiny())
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Where all runs of a file are made. What is compiled once serves all files, those of other processes, too."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if shared.name.startswith("popen-") else shared
+    return Project(tmp_path_factory.mktemp("project"), {"CUDA_VISIBLE_DEVICES": ""}, EXPERIMENT, shared / "cache")

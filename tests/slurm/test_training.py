@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import plain_environ
 from tests.lab.containers import IMAGE, Podman
 from tests.lab.slurm import Cluster
+from tests.project import TASK, Project, losses
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")
 pytestmark = [pytest.mark.container, pytest.mark.torch, pytest.mark.slow]
@@ -35,7 +33,6 @@ modules:
 """
 
 
-TASK = ("--", "train", "pretrain", "--config", "exp.yaml")
 CONTAINER = ("container", "--image", IMAGE)
 FLAGS = ("-N", "2", "-p", "other", "-t", "00:10:00", "--job-name=x", "-o", "logs/train_%j.log")
 RUNTIMES = {
@@ -46,37 +43,10 @@ RUNTIMES = {
 }
 
 
-class Project:
-    """A folder with the experiment, its text, and a cache of its own."""
-
-    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
-        self.folder = folder
-        self.environ = {**plain_environ(), **environ, "XDG_CACHE_HOME": str(folder / "cache")}
-        (folder / "text").mkdir()
-        for number in range(40):
-            lines = (f"w{(number * 13 + i * i) % 211} of {i}" for i in range(400))
-            (folder / "text" / f"{number}.md").write_text("\n".join(lines))
-        (folder / "exp.yaml").write_text(EXPERIMENT, encoding="utf-8")
-
-    def __call__(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run `primus` here; it succeeds."""
-        done = subprocess.run(
-            [str(Path(sys.executable).with_name("primus")), *words], env={**self.environ, **more}, cwd=self.folder,
-            text=True, capture_output=True, timeout=300, stdin=subprocess.DEVNULL, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done
-
-    @property
-    def newest(self) -> Path:
-        """The last run's directory."""
-        return (self.folder / "output/tiny").resolve()
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster, podman: Podman) -> Iterator[Project]:
     """Where all these runs are made."""
-    yield Project(tmp_path_factory.mktemp("project"), {**cluster.environ, **podman.environ})
+    yield Project(tmp_path_factory.mktemp("project"), {**cluster.environ, **podman.environ}, EXPERIMENT)
     assert not podman.containers()
 
 
@@ -88,11 +58,6 @@ def runs(project: Project) -> dict[str, Path]:
         project(*words, *TASK, **({} if "slurm" in name else {"GPUS_PER_NODE": "2"}))
         found[name] = project.newest
     return found
-
-
-def losses(run: Path) -> list[float]:
-    """Of each step."""
-    return [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_the_losses_are_the_same_under_every_runtime(runs: dict[str, Path]) -> None:

@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import plain_environ, wait_until
+from tests.conftest import wait_until
 from tests.lab.slurm import Cluster
+from tests.project import TASK, Project, losses
 from tests.slurm.test_faults import completes, host_pid
-from tests.slurm.test_training import TASK, Project, losses
+from tests.slurm.test_training import EXPERIMENT
 
 
 @pytest.fixture
 def project(tmp_path: Path, on_cluster: dict[str, str]) -> Project:
     """A folder with the experiment."""
-    return Project(tmp_path, on_cluster)
+    return Project(tmp_path, on_cluster, EXPERIMENT)
 
 
 def known(project: Project) -> dict[str, Any]:
@@ -65,10 +64,7 @@ def test_a_full_disk_at_a_checkpoint_is_the_reason_and_a_vain_restart_is_the_las
     words = ("slurm", "--max-restarts", "1", "-N2", *TASK, "checkpoint.interval=2", f"checkpoint.folder={disk}/saved")
     (disk / "fill").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize - 300_000))
     try:
-        done = subprocess.run(
-            [str(Path(sys.executable).with_name("primus")), *words], cwd=project.folder,
-            env={**plain_environ(), **project.environ}, text=True, capture_output=True, timeout=300, check=False,
-        )  # fmt: skip
+        done = project.run(*words)
     finally:
         (disk / "fill").unlink()
     assert done.returncode == 1, done.stderr

@@ -1,0 +1,161 @@
+"""A run that was stopped, or whose process died, goes on where it was, and loses what it would have lost anyway."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
+
+from tests.conftest import wait_until
+from tests.maxtext.conftest import needs_maxtext, tiny
+from tests.planning import Resolve
+from tests.project import TASK, Project, rows
+
+from primus_core.errors import MachineError
+from primus_maxtext.checkpoints import COMMITTED, CheckpointWatch, carry_over, check_shared, steps
+
+SAVES = tiny(enable_checkpointing=True, steps=100)
+
+
+def checkpoint(run: Path, *made: int, whole: bool = True) -> None:
+    for step in made:
+        folder = run / "checkpoints" / str(step)
+        folder.mkdir(parents=True)
+        (folder / "items").write_text("weights")
+        if whole:
+            (folder / COMMITTED).write_text("")
+
+
+def earlier(resolve: Resolve, run: Path, text: str = SAVES) -> Any:
+    """A run directory as an earlier run left it, and what `previous` answers then."""
+    (run / "config").mkdir(parents=True, exist_ok=True)
+    (run / "config/backend_config.json").write_text(json.dumps(resolve(text).config))
+    return lambda pattern: tuple(str(path) for path in sorted(run.glob(pattern)))
+
+
+def test_the_newest_whole_checkpoint_of_an_unfinished_run_is_taken(resolve: Resolve, tmp_path: Path) -> None:
+    run = tmp_path / "tiny_2026_01_01_000000"
+    checkpoint(run, 9, 10)
+    checkpoint(run, 11, whole=False)
+    plan = resolve(SAVES, previous=earlier(resolve, run))
+    assert plan.config["continue_from"] == str(run / "checkpoints/10")
+    assert f"continues from step 11 of {run.name}" in plan.notes
+
+
+@pytest.mark.parametrize(
+    ("made", "text", "note"),
+    [
+        (99, SAVES, ""),
+        (10, SAVES + "auto_continue_train: false", ""),
+        (10, SAVES + "load_parameters_path: /there/items", ""),
+        (10, SAVES + "base_mlp_dim: 64", "does not continue from step 11 of earlier: its model is another"),
+    ],
+    ids=["finished", "switched off", "a start of one's own", "another model"],
+)
+def test_what_is_not_continued_says_why_where_nobody_asked_for_it(
+    resolve: Resolve, tmp_path: Path, made: int, text: str, note: str
+) -> None:
+    checkpoint(tmp_path / "earlier", made)
+    plan = resolve(text, previous=earlier(resolve, tmp_path / "earlier"))
+    assert plan.config["continue_from"] == ""
+    assert [told for told in plan.notes if "continue" in told] == ([note] if note else [])
+
+
+def test_a_checkpoint_is_carried_over_whole_or_not_at_all(tmp_path: Path) -> None:
+    checkpoint(tmp_path / "then", 7)
+    source, target = tmp_path / "then/checkpoints/7", tmp_path / "now/checkpoints/7"
+    (tmp_path / "now/.7-carried-over").mkdir(parents=True)
+    (tmp_path / "now/.7-carried-over/half").write_text("of an attempt that was killed")
+    carry_over(str(source), str(target))
+    carry_over(str(source), str(target))
+    assert steps(str(target.parent)) == [7]
+    assert sorted(path.name for path in target.iterdir()) == [COMMITTED, "items"]
+    (source / "items").unlink()
+    assert (target / "items").read_text() == "weights", "each run may delete its own"
+    assert sorted(path.name for path in (tmp_path / "now").iterdir()) == ["checkpoints"]
+
+
+def test_a_checkpoint_is_told_of_once_and_when_it_is_whole(tmp_path: Path) -> None:
+    checkpoint(tmp_path, 1)
+    folder, told = tmp_path / "checkpoints", list[tuple[int, str]]()
+    watch = CheckpointWatch(str(folder), lambda step, path: told.append((step, path)))
+    checkpoint(tmp_path, 4, whole=False)
+    watch.look()
+    assert not told, "one was there before, the other is not whole"
+    (folder / "4" / COMMITTED).write_text("")
+    checkpoint(tmp_path, 5)
+    watch.look()
+    watch.look()
+    assert [step for step, _ in told] == [5, 6], "counted from 1, oldest first"
+
+
+def test_a_node_that_does_not_see_the_checkpoints_of_node_0_says_so(tmp_path: Path) -> None:
+    check_shared(str(tmp_path))
+    with pytest.raises(MachineError, match="a folder that this node does not see") as caught:
+        check_shared(str(tmp_path / "absent"))
+    assert "PRIMUS_RUN_DIR" in caught.value.fix
+
+
+STEPS = "steps=200"
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(project: Project) -> dict[int, float]:
+    """Loss by step."""
+    project("direct", *TASK, STEPS, "exp_name=whole")
+    return by_step((project.folder / "output/whole").resolve())
+
+
+def by_step(run: Path) -> dict[int, float]:
+    return {row["step"]: row["loss"] for row in rows(run)}
+
+
+def worker_of(run: Path) -> int:
+    """The process that trains in this directory."""
+    found = subprocess.run(["pgrep", "-f", "primus_core.rank primus_maxtext.worker"], text=True, capture_output=True,
+                           check=False).stdout.split()  # fmt: skip
+    mark = f"PRIMUS_RUN_DIR={run}\0".encode()
+    return next(int(pid) for pid in found if mark in Path(f"/proc/{pid}/environ").read_bytes())
+
+
+@needs_maxtext
+@pytest.mark.slow
+def test_stopped_and_killed_and_continued_it_loses_what_it_would_have_lost(
+    project: Project, uninterrupted: dict[int, float]
+) -> None:
+    """SIGTERM saves, and the next start goes on from there; SIGKILL takes what was not saved, and a restart has it."""
+    assert sorted(uninterrupted) == list(range(1, 201))
+    with project.start("direct", *TASK, STEPS) as process:
+        wait_until(lambda: len(rows(project.newest)) >= 20 or process.poll() is not None, 240)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=240)
+    assert process.returncode == 143, said
+    stopped = project.newest
+    last = max(by_step(stopped))
+    assert [event["step"] for event in events(stopped, "checkpoint_saved")][-1] == last
+    with project.start("direct", "--max-restarts", "1", *TASK, STEPS) as process:
+        wait_until(lambda: project.newest != stopped or process.poll() is not None, 240)
+        wait_until(lambda: len(rows(project.newest)) >= 60 or process.poll() is not None, 240)
+        os.kill(worker_of(project.newest), signal.SIGKILL)
+        _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert f"continues from step {last} of {stopped.name}" in said
+    assert said.count("starting again") == 1
+    twice = [row["step"] for row in rows(project.newest)]
+    assert min(twice) == last + 1
+    assert by_step(stopped) | by_step(project.newest) == uninterrupted, "no step is missing, and no loss is another"
+    every = [(row["step"], row["loss"]) for row in rows(project.newest)]
+    assert all(uninterrupted[step] == loss for step, loss in every), "nor of those that were made twice"
+    assert twice.count(200) == 1
+
+
+def events(run: Path, kind: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in (run / "logs/events.jsonl").read_text().splitlines()]
+    return [event for event in found if event["event"] == kind]

@@ -1,0 +1,178 @@
+"""`primus direct -- train pretrain` with MaxText: real, small runs, and what is left of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
+
+from tests.conftest import Run
+from tests.maxtext.conftest import EXPERIMENT, needs_maxtext
+from tests.project import TASK, Project, losses, rows
+
+from primus_core.runs.saved import load
+
+SECRET = "hf_" + "Zq7" * 10
+OF_TWO_BY_TWO = ("ici_fsdp_parallelism=2", "ici_tensor_parallelism=2", "per_device_batch_size=1")
+"""Four devices with the four sequences of one."""
+STEPS = 24
+
+
+@pytest.fixture(scope="module")
+def run(project: Project) -> Path:
+    """One device, with all that may stand beside a training."""
+    (project.folder / "hooks/train").mkdir(parents=True)
+    (project.folder / "hooks/train/01.sh").write_text("echo env.MY_VARIABLE=from-the-hook\n")
+    (project.folder / "watch.py").write_text(
+        "from primus_core import hookimpl\n@hookimpl\ndef on_step(metrics): print('saw step', metrics['step'])\n"
+    )
+    (project.folder / "primus.yaml").write_text("plugins: [./watch.py]\n")
+    words = ["eval_interval=8", "eval_steps=2", "checkpoint_period=10", f"steps={STEPS}"]
+    words += ["enable_tensorboard=true"] if importlib.util.find_spec("tensorboardX") else []
+    project("direct", *TASK, *words, HF_TOKEN=SECRET)
+    return project.newest
+
+
+@pytest.fixture(scope="module")
+def alone(project: Project) -> list[float]:
+    """What one device loses in four steps, by the script that a dry run prints."""
+    shown = project("direct", "--dry-run", *TASK, "exp_name=pasted")
+    pasted = subprocess.run(["bash"], input=shown.stdout, env=project.environ, cwd=project.folder, text=True,
+                            capture_output=True, check=False, timeout=300)  # fmt: skip
+    assert pasted.returncode == 0, pasted.stderr[-3000:]
+    return [float(loss) for loss in re.findall(r"iteration \d/4 .* \| loss: ([\d.]+)", pasted.stdout)]
+
+
+@needs_maxtext
+@pytest.mark.slow
+class TestOneRun:
+    def test_the_loss_of_real_text_falls_and_each_step_is_a_line(self, run: Path) -> None:
+        found = rows(run)
+        assert [row["step"] for row in found] == list(range(1, STEPS + 1))
+        assert found[-1]["loss"] < found[0]["loss"] - 0.5
+        last = found[-1]
+        assert (last["steps"], last["global_batch_size"], last["tokens"]) == (STEPS, 4, STEPS * 4 * 64)
+        assert all(found[1][name] > 0 for name in ("lr", "grad_norm", "tflops_per_gpu", "step_time_s"))
+        planned = json.loads((run / "config/backend_config.json").read_text())
+        assert last["tflops_per_gpu"] == pytest.approx(last["tokens_per_second"] * planned["flops_per_token"] / 1e12)
+        assert last["mfu"] is None, "of a CPU"
+        log = (run / "logs/rank_0.log").read_text()
+        assert log.count(f"iteration {STEPS}/{STEPS} | elapsed time per iteration (ms):") == 1
+        assert "completed step" not in log, "MaxText's own line would say it twice"
+
+    def test_each_evaluation_is_a_line(self, run: Path) -> None:
+        every = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        found = [(row["step"], row["validation_loss"]) for row in every if "validation_loss" in row]
+        assert [step for step, _ in found] == [1, 9, 17], "MaxText begins with one"
+        assert found[-1][1] < found[0][1]
+        assert (run / "logs/rank_0.log").read_text().count(f"| validation loss: {found[-1][1]:.5f}") == 1
+
+    def test_checkpoints_are_told_of_when_they_are_whole(self, run: Path) -> None:
+        events = [json.loads(line) for line in (run / "logs/events.jsonl").read_text().splitlines()]
+        saved = [(event["step"], event["path"]) for event in events if event["event"] == "checkpoint_saved"]
+        assert [step for step, _ in saved] == [11, 21, STEPS]
+        assert all(Path(path, "commit_success.txt").exists() for _, path in saved)
+
+    def test_hooks_set_variables_and_follow_the_steps(self, run: Path) -> None:
+        assert "MY_VARIABLE=from-the-hook" in (run / "env/primus_env_dump.txt").read_text()
+        said = (run / "logs/hooks.log").read_text()
+        assert f"saw step {STEPS}\n" in said
+
+    def test_a_secret_is_nowhere_in_the_run(self, run: Path) -> None:
+        files = [path for path in run.rglob("*") if path.is_file()]
+        assert not importlib.util.find_spec("tensorboardX") or any("tfevents" in path.name for path in files)
+        assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+
+
+@needs_maxtext
+@pytest.mark.slow
+def test_four_devices_lose_what_one_does_and_a_replay_loses_it_again(project: Project, alone: list[float]) -> None:
+    assert len(alone) == 4
+    project("direct", *TASK, *OF_TWO_BY_TWO, GPUS_PER_NODE="4")
+    four = project.newest
+    assert losses(four) == pytest.approx(alone, rel=1e-5)
+    assert json.loads((four / "metadata.json").read_text())["world_size"] == 1
+    project("replay", str(four))
+    assert project.newest != four
+    assert losses(project.newest) == losses(four)
+    assert load(str(project.newest)).environment["XLA_FLAGS"] == "--xla_force_host_platform_device_count=4"
+
+
+@needs_maxtext
+@pytest.mark.slow
+def test_two_nodes_lose_what_one_does_and_save_in_one_directory(project: Project, alone: list[float]) -> None:
+    done = by_hand(project, "both", "both", "per_device_batch_size=2")
+    assert [node.returncode for node in done] == [0, 0], done
+    both = project.folder / "output/both"
+    assert losses(both) == pytest.approx(alone, rel=1e-5)
+    assert (both / "checkpoints/3/commit_success.txt").exists()
+    assert "iteration" not in (both / "logs/rank_1.log").read_text(), "one node reports"
+
+
+@needs_maxtext
+@pytest.mark.slow
+def test_nodes_without_a_common_run_directory_end_before_the_first_step(project: Project) -> None:
+    first, second = by_hand(project, "here", "there", "per_device_batch_size=2")
+    assert second.returncode == 3, second.stderr
+    assert "node 0 saves checkpoints in a folder that this node does not see" in second.stderr
+    assert first.returncode != 0
+    assert not rows(project.folder / "output/here")
+
+
+def by_hand(project: Project, first: str, second: str, *words: str) -> list[subprocess.CompletedProcess[str]]:
+    """Two nodes, each started by hand, with these run directories."""
+    node = {"NNODES": "2", "MASTER_ADDR": "127.0.0.1"}
+
+    def start(rank: int, name: str) -> subprocess.CompletedProcess[str]:
+        place = {"PRIMUS_RUN_DIR": f"output/{name}", "PRIMUS_RUN_ID": name, "NODE_RANK": str(rank)}
+        return project.run("direct", *TASK, *words, **node, **place)
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(start, (0, 1), (first, second)))
+
+
+@needs_maxtext
+@pytest.mark.slow
+def test_a_loss_that_is_no_number_ends_the_run(project: Project) -> None:
+    done = project.run("direct", *TASK, "learning_rate=1e30", "steps=20", "enable_checkpointing=false")
+    assert done.returncode == 1
+    assert re.search(r"the loss of step \d+ is nan", done.stderr)
+    assert "Traceback" not in done.stderr
+
+
+RECORDS = """
+import sys
+from array_record.python.array_record_module import ArrayRecordWriter
+writer = ArrayRecordWriter(sys.argv[1], "group_size:1")
+for number in range(40):
+    text = (" ".join(f"word {number * i % 97}" for i in range(60))).encode()
+    # A tf.train.Example with one feature, `text`.
+    inner = b"\\x0a" + varint(len(text)) + text if False else None
+writer.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["lerning_rate=1"], "did you mean 'learning_rate'?"),
+        (["ici_tensor_parallelism=3"], "ici_tensor_parallelism=3"),
+        (["attention=cudnn_flash_te"], "needs a GPU"),
+        (["remat_policy=ful"], "did you mean 'full'?"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_is_written(
+    primus: Run, tmp_path: Path, words: list[str], said: str
+) -> None:
+    (tmp_path / "exp.yaml").write_text(EXPERIMENT)
+    done = primus("direct", *TASK, *words, env={"CUDA_VISIBLE_DEVICES": ""})
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["exp.yaml"]

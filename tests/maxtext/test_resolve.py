@@ -64,7 +64,7 @@ GRAIN = {"dataset_type": "grain", "grain_train_files": "a.array_record", "tokeni
         ({"metrics_file": "m.txt"}, "step metrics are in metrics.jsonl"),
         ({"per_device_batch_size": 0.5}, "0.5 sequences are no batch"),
         ({"dataset_type": None}, "there is nothing to train on"),
-        ({"data": TEXT}, "both say what to train on"),
+        ({"data": TEXT, "dataset_type": "hf"}, "both say what to train on"),
         ({"data": {"text": "python-stdlib"}, "dataset_type": None}, "`data` has no `vocab_size`"),
         ({"data": {"txt": "python-stdlib"}}, "did you mean 'data.text'?"),
         ({"data": {"train_data_path": ["a"], **TEXT}, "dataset_type": None}, "both say what to train on"),

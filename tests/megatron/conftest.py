@@ -10,14 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.planning import Resolve, resolver
 
-from primus_core import facts
-from primus_core.backend import BackendCall, BackendPlan
-from primus_core.config import files
-from primus_core.facts import Gpu
-from primus_core.plan import Distributed, RunPlace
-
-Resolve = Callable[..., BackendPlan]
 Row = dict[str, Any]
 Train = Callable[..., tuple[list[Row], str]]
 
@@ -58,41 +52,10 @@ def tiny(**changes: Any) -> str:
 
 @pytest.fixture
 def resolve(tmp_path: Path) -> Resolve:
-    """`resolve(text, ranks=1, gpus=0, ...)`: what the backend plans for settings written as YAML."""
-
+    """`resolve(text, ranks=1, gpus=0, ...)`: what the backend plans."""
     from primus_megatron.backend import MEGATRON  # not at the top: the package may be missing
 
-    def plan(
-        text: str = "",
-        *,
-        ranks: int = 1,
-        gpus: int = 0,
-        environ: dict[str, str] | None = None,
-        previous: Callable[[str], tuple[str, ...]] = lambda _: (),
-        run: Path | None = None,
-    ) -> BackendPlan:
-        path = tmp_path / "settings.yaml"
-        path.write_text(text or tiny())
-        document = files.read(str(path), {})
-        here = facts.read()._replace(
-            environ={"HOME": str(tmp_path), **(environ or {})},
-            cwd=str(tmp_path),
-            cpu_count=8,
-            gpus=tuple(Gpu("amd", f"0000:0{i}:00.0") for i in range(gpus)),
-        )
-        return MEGATRON.resolve(
-            BackendCall(
-                stage="pretrain",
-                config=document.data,
-                document=document,
-                facts=here,
-                distributed=Distributed(gpus_per_node=ranks),
-                place=RunPlace("run", str(run or tmp_path / "run"), ""),
-                previous=previous,
-            )
-        )
-
-    return plan
+    return resolver(MEGATRON, tmp_path, tiny())
 
 
 @pytest.fixture

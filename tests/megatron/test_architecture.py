@@ -10,7 +10,8 @@ pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.megatron.conftest import MODEL, Resolve, tiny
+from tests.megatron.conftest import MODEL, tiny
+from tests.planning import Resolve
 
 from primus_core.backend import BackendPlan
 from primus_core.config.document import Document

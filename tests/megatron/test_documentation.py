@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
 from tests.conftest import ROOT
-from tests.megatron.conftest import Resolve
+from tests.planning import Resolve
 
 from primus_core.config import files
 from primus_core.settings import as_markdown

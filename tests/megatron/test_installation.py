@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
 from tests.conftest import ROOT, Run
-from tests.megatron.conftest import Resolve, tiny
+from tests.megatron.conftest import tiny
+from tests.planning import Resolve
 
 from primus_core.errors import ConfigError, MachineError
 from primus_megatron.installation import importable_version

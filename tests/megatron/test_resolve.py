@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
-from tests.megatron.conftest import MODEL, SETTINGS, Resolve, tiny
+from tests.megatron.conftest import MODEL, SETTINGS, tiny
+from tests.planning import Resolve
 
 from primus_core.errors import ConfigError
 from primus_core.testing import BackendConformance

@@ -15,7 +15,8 @@ import pytest
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
 from tests.conftest import ROOT
-from tests.megatron.conftest import Resolve, Train, losses, tiny
+from tests.megatron.conftest import Train, losses, tiny
+from tests.planning import Resolve
 
 from primus_core.errors import RequestError
 from primus_core.metadata import version_of

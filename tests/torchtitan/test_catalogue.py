@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ROOT
-from tests.torchtitan.conftest import Resolve
+from tests.planning import Resolve
 
 from primus_core.errors import RequestError
 from primus_core.metadata import version_of

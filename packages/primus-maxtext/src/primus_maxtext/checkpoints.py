@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-__all__ = ["COMMITTED", "FOLDER", "CheckpointWatch", "carry_over", "steps"]
+from primus_core import variables
+from primus_core.backend import BackendCall
+from primus_core.errors import MachineError
+
+__all__ = ["COMMITTED", "FOLDER", "CheckpointWatch", "carry_over", "check_shared", "shared", "steps"]
 
 FOLDER = "checkpoints"
 """In the run directory; MaxText names it."""
@@ -17,6 +21,29 @@ def steps(folder: str) -> list[int]:
     """The steps in `folder` whose checkpoints are whole, oldest first."""
     names = os.listdir(folder) if os.path.isdir(folder) else []
     return sorted(int(n) for n in names if n.isdigit() and os.path.exists(os.path.join(folder, n, COMMITTED)))
+
+
+def shared(call: BackendCall, *, saves: bool) -> tuple[str, ...]:
+    """What to tell of nodes that are started by hand: each would make a run directory, and they save in one."""
+    by_hand = call.distributed.nnodes > 1 and "NNODES" in call.facts.environ and not call.place.joined
+    if not (saves and by_hand):
+        return ()
+    return (f"the nodes save into one run directory: start each with the same {variables.RUN_DIR}",)
+
+
+def check_shared(folder: str) -> None:
+    """Look whether the `folder` that node 0 has made is here, too; Orbax would find out when it saves.
+
+    Raises:
+        MachineError: it is not.
+    """
+    if not os.path.isdir(folder):
+        raise MachineError(
+            f"node 0 saves checkpoints in a folder that this node does not see: there is no {folder} here",
+            why="the nodes write their parts of a checkpoint into one folder",
+            fix=f"set `workspace` to a folder that all nodes see, and where you start each node by hand, "
+            f"{variables.RUN_DIR} to the same for all; or enable_checkpointing=false",
+        )
 
 
 def carry_over(source: str, target: str) -> None:

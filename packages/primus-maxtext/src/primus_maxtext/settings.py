@@ -17,7 +17,7 @@ __all__ = ["LEAST", "Settings"]
 
 _ONE_OR_MORE = (
     "base_emb_dim", "base_num_query_heads", "base_num_kv_heads", "base_mlp_dim", "base_num_decoder_layers", "head_dim",
-    "vocab_size", "max_target_length", "gradient_accumulation_steps", "steps", "checkpoint_period", "num_experts",
+    "vocab_size", "max_target_length", "gradient_accumulation_steps", "checkpoint_period", "num_experts",
     "num_experts_per_tok", "num_epoch", "log_period",
 )  # fmt: skip
 _ZERO_OR_MORE = (
@@ -26,6 +26,17 @@ _ZERO_OR_MORE = (
 )  # fmt: skip
 LEAST: dict[str, float] = {**dict.fromkeys(_ONE_OR_MORE, 1), **dict.fromkeys(_ZERO_OR_MORE, 0)}
 """MaxText says these in assertions on every node, divides by zero, or trains on nonsense."""
+_CHOICES = {
+    "attention": ("autoselected", "dot_product", "flash", "cudnn_flash_te", "cudnn_flash_jax"),
+    "context_parallel_strategy": ("all_gather", "ring"),
+    "grain_file_type": ("arrayrecord", "tfrecord", "parquet", "mmap", "mmap_npy"),
+    "remat_policy": (
+        "none", "full", "custom", "minimal", "minimal_flash", "minimal_with_context", "minimal_with_quantization",
+        "minimal_with_context_and_quantization", "minimal_offloaded", "qkv_proj_offloaded", "save_qkv_proj",
+        "save_out_proj", "save_dot_except_mlp", "save_dot_except_mlpwi", "save_dot_with_context_except_mlp",
+    ),
+}  # fmt: skip
+"""What may be trained with on GPUs and CPUs, where MaxText says only that it is text."""
 _ASKED_OTHERWISE = {
     "base_config": ("settings stand in the experiment", "put it below `extends:`, or remove it"),
     "override_model_config": ("what an experiment says wins over a named model, always", "remove it"),
@@ -73,5 +84,6 @@ def _named_model(document: Document, schema: Schema) -> dict[str, Any]:
 
 
 def _over(options: Mapping[str, Option], named: dict[str, Any]) -> dict[str, Option]:
-    """The options with the named model's settings as their defaults."""
-    return {**options, **{name: replace(options[name], default=named[name]) for name in named if name in options}}
+    """The options with all that is known of their values, and the named model's settings as their defaults."""
+    known = {**options, **{name: replace(options[name], choices=_CHOICES[name]) for name in _CHOICES}}
+    return {**known, **{name: replace(known[name], default=named[name]) for name in named if name in known}}

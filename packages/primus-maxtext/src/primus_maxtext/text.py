@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from typing import Any
 
@@ -27,6 +28,11 @@ _MADE_UP = "synthetic"
 """Templates say so, to run as they stand; data of one's own take its place."""
 _MODULES = {"tfds": ("tensorflow", "tensorflow_datasets"), "c4_mlperf": ("tensorflow", "tensorflow_datasets"),
             "hf": ("datasets",)}  # fmt: skip
+_TOKENIZERS = (
+    "tokenizer.default", "tokenizer.gemma", "tokenizer.gemma3", "tokenizer.llama2", "tokenizer.mistral-v1",
+    "tokenizer.mistral-v3", "tokenizer_gemma4.model", "tokenizer_llama3.tiktoken",
+)  # fmt: skip
+"""In MaxText's wheel; it finds them by the last part of any path."""
 _SEPARATORS = ";|:,"
 """MaxText separates paths with these."""
 _ENOUGH = 1 << 20
@@ -131,23 +137,55 @@ class Data:
             raise settings.error(
                 "dataset_type",
                 "there is nothing to train on",
-                why=f"MaxText's own default, {kind}, reads a bucket of Google's",
+                why=f"MaxText's own default, {kind}, is no text",
                 fix="set data.text, data.train_data_path, or dataset_type: synthetic, grain, hf or tfds",
             )
         modules = list(_MODULES.get(kind, ()))
         if kind == "grain" and settings["grain_file_type"] == "parquet":
             modules.append("pyarrow")
         found = [Requirement("module", name, f"pip install {name}") for name in modules]
-        return found + [Requirement("file", path, f"correct '{name}'") for name, path in self._paths(settings)]
+        return [*found, *self._tokenizer(settings), *self._named(settings)]
 
-    def _paths(self, settings: Settings) -> list[tuple[str, str]]:
-        """Files that are named without a pattern."""
+    def _tokenizer(self, settings: Settings) -> list[Requirement]:
+        """The file of a tokenizer that does not come with MaxText."""
+        path = settings["tokenizer_path"] or ""
+        a_file = settings["tokenizer_type"] != "huggingface" and not _elsewhere(path)
+        if settings["dataset_type"] == "synthetic" or not a_file or os.path.basename(path) in ("", *_TOKENIZERS):
+            return []
+        fix = f"correct 'tokenizer_path', or take one of MaxText's: {', '.join(_TOKENIZERS)}"
+        return [Requirement("file", os.path.join(self.call.facts.cwd, path), fix)]
+
+    def _named(self, settings: Settings) -> list[Requirement]:
+        """The files to read. A pattern must match one.
+
+        Raises:
+            MachineError: it matches none.
+        """
         found = []
         for name in ("grain_train_files", "grain_eval_files", "grain_train_mixture_config_path", "hf_train_files"):
-            value = settings[name]
-            if isinstance(value, str) and value and not set(value) & set("*?[;|:,"):
-                found.append((name, os.path.join(self.call.facts.cwd, value)))
+            for path in _paths(settings[name]) if not settings["grain_file_type"].startswith("mmap") else ():
+                whole = os.path.join(self.call.facts.cwd, os.path.expanduser(path))
+                if not set(path) & set("*?["):
+                    found.append(Requirement("file", whole, f"correct '{name}'"))
+                elif self.call.facts.host.is_here and not self.call.elsewhere and not glob.glob(whole):
+                    what = f"{settings.where(name)}: no file matches '{whole}'"
+                    raise MachineError(what, why=f"it is what '{name}' reads", fix=f"correct '{name}'")
         return found
+
+
+def _paths(value: Any) -> list[str]:
+    """The local ones of `a;b`, or of `a,0.7;b,0.3`."""
+    parts = (part.rpartition(",") for part in value.split(";")) if isinstance(value, str) else ()
+    paths = [(before if before and _is_number(after) else before + comma + after) for before, comma, after in parts]
+    return [path for path in paths if path and not _elsewhere(path)]
+
+
+def _elsewhere(path: str) -> bool:
+    return "://" in path
+
+
+def _is_number(text: str) -> bool:
+    return text.strip().replace(".", "", 1).isdigit()
 
 
 def _blend(words: list[Any], name: str, document: Document, cwd: str) -> list[tuple[float, str]]:
@@ -158,7 +196,8 @@ def _blend(words: list[Any], name: str, document: Document, cwd: str) -> list[tu
     for weight, word in pairs:
         where = document.where((name,))
         if not isinstance(word, str):
-            raise ConfigError(f"'data.{name}' has {word!r} where a path should be", where=where)
+            fix = "name paths, each with a weight before it or none with any"
+            raise ConfigError(f"'data.{name}' has {word!r} where a path should be", where=where, fix=fix)
         path = os.path.normpath(os.path.join(cwd, word))
         if path.endswith((".bin", ".idx")):
             what = f"'data.{name}' names '{word}'"

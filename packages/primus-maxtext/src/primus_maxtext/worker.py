@@ -16,7 +16,7 @@ from primus_core import variables, worker
 from primus_core.errors import MachineError
 from primus_core.events import checkpoint_saved
 from primus_core.work import Work
-from primus_maxtext.checkpoints import FOLDER, CheckpointWatch, carry_over, steps
+from primus_maxtext.checkpoints import FOLDER, CheckpointWatch, carry_over, check_shared, steps
 
 __all__ = ["main", "words"]
 
@@ -27,19 +27,28 @@ _TERMINATED = 143
 def main() -> None:
     """Read the settings, join the other nodes, train."""
     resolved = worker.resolved()
-    _carry_over(resolved["continue_from"])
+    saves = resolved["settings"].get("enable_checkpointing", True)
+    if saves and worker.rank() == 0:
+        _make_folder(resolved["continue_from"])
     _join(resolved["settings"].get("jax_distributed_initialization_timeout", 300))
+    if saves:
+        check_shared(_folder())
     _check_device(resolved["device"])
     _quieten()
     _train(resolved)
 
 
-def _carry_over(source: str) -> None:
+def _folder() -> str:
+    return str(worker.run_directory() / FOLDER)
+
+
+def _make_folder(source: str) -> None:
     """The checkpoint of an earlier run becomes this one's, once: a further attempt has its own."""
-    folder = str(worker.run_directory() / FOLDER)
-    if worker.rank() == 0 and source and not steps(folder):
+    folder = _folder()
+    os.makedirs(folder, exist_ok=True)
+    if source and not steps(folder):
         carry_over(source, os.path.join(folder, os.path.basename(source)))
-    if worker.rank() == 0 and (found := steps(folder)):
+    if found := steps(folder):
         print(f"continues from step {found[-1] + 1} in {folder}", flush=True)
 
 
@@ -113,10 +122,6 @@ def _train(resolved: Mapping[str, Any]) -> None:
     watch.look()
     if loop.terminated:
         sys.exit(_TERMINATED)
-
-
-def _watch(run: str) -> CheckpointWatch:
-    return CheckpointWatch(os.path.join(run, FOLDER), lambda step, path: checkpoint_saved(run, step=step, path=path))
 
 
 def words(settings: Mapping[str, Any]) -> list[str]:

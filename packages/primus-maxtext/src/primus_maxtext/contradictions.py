@@ -1,0 +1,229 @@
+"""Settings that MaxText refuses one beside the other, as rows: it would say so on every node, after the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from primus_maxtext.layout import Layout
+from primus_maxtext.settings import Settings
+
+__all__ = ["CONTRADICTIONS", "Contradiction", "refuse"]
+
+
+class Contradiction(NamedTuple):
+    """One pair of settings; `{name}` in its sentences is that setting's value."""
+
+    name: str
+    """The setting that the error points to."""
+    holds: Callable[[Settings, Layout], object]
+    why: str
+    fix: str
+
+
+_UNSCALED = ("fp8", "nanoo_fp8", "fp8_gpu", "te_fp8_delayedscaling")
+_MUON = (
+    "deepseek", "deepseek4", "qwen3", "qwen3_moe", "qwen3_custom_moe", "qwen3_next", "gpt_oss", "gemma3", "llama2",
+)  # fmt: skip
+
+
+def _microbatches(s: Settings, layout: Layout) -> int:
+    """In a pipeline; MaxText's own number is one for each stage."""
+    stages = layout.sizes["pipeline"]
+    twice = 2 if s["pipeline_delay_activation_forwarding"] else 1
+    return stages * twice if s["num_pipeline_microbatches"] == -1 else int(s["num_pipeline_microbatches"])
+
+
+def _sequences(s: Settings, layout: Layout) -> int:
+    return int(s["per_device_batch_size"] * layout.devices)
+
+
+def _piped(layout: Layout) -> bool:
+    return layout.sizes["pipeline"] > 1
+
+
+def _experts_everywhere(s: Settings) -> bool:
+    only = s["interleave_moe_layer_step"] == 1 and s["inhomogeneous_layer_cycle_interval"] == 1
+    return only and s["num_experts"] > 1 and not s["first_num_dense_layers"]
+
+
+def _lacks_tokenizer(s: Settings) -> bool:
+    words = s["dataset_type"] in ("hf", "tfds") or s["grain_file_type"] in ("arrayrecord", "tfrecord", "parquet")
+    return words and s["dataset_type"] != "synthetic" and s["tokenize_train_data"] and not s["tokenizer_path"]
+
+
+CONTRADICTIONS = (
+    Contradiction(
+        "gradient_accumulation_steps",
+        lambda s, _: s["gradient_accumulation_steps"] > 1 and s["quantization"] in _UNSCALED,
+        "MaxText accumulates no gradients with 'quantization: {quantization}'",
+        "gradient_accumulation_steps=1, or another quantization",
+    ),
+    Contradiction(
+        "max_segments_per_seq",
+        lambda s, _: s["packing"] and s["attention"] == "cudnn_flash_te" and s["max_segments_per_seq"] <= 0,
+        "Transformer Engine's attention must know how many documents a packed sequence may have",
+        "max_segments_per_seq=32, or packing=false",
+    ),
+    Contradiction(
+        "warmup_steps_fraction",
+        lambda s, _: s["warmup_steps_fraction"] > 1,
+        "it is a part of the schedule of the learning rate, from 0 to 1",
+        "warmup_steps_fraction=0.1",
+    ),
+    Contradiction(
+        "wsd_decay_steps_fraction",
+        lambda s, _: s["lr_schedule_type"] == "wsd" and s["warmup_steps_fraction"] + s["wsd_decay_steps_fraction"] > 1,
+        "with 'warmup_steps_fraction: {warmup_steps_fraction}' it is more than the whole schedule",
+        "lower one of them",
+    ),
+    Contradiction(
+        "eval_interval",
+        lambda s, _: (
+            s["eval_interval"] > 0
+            and s["dataset_type"] == "grain"
+            and s["grain_file_type"] not in ("parquet", "tfrecord")
+            and not s["grain_eval_files"]
+        ),
+        "there is nothing to evaluate on",
+        "set grain_eval_files",
+    ),
+    Contradiction(
+        "eval_interval",
+        lambda s, _: (
+            s["eval_interval"] > 0 and s["dataset_type"] == "hf" and not (s["hf_eval_files"] or s["hf_eval_split"])
+        ),
+        "there is nothing to evaluate on",
+        "set hf_eval_files or hf_eval_split",
+    ),
+    Contradiction(
+        "eval_steps",
+        lambda s, _: s["eval_interval"] > 0 and s["dataset_type"] == "synthetic" and s["eval_steps"] <= 0,
+        "synthetic data do not end, and nor would the first evaluation",
+        "eval_steps=10",
+    ),
+    Contradiction(
+        "dataset_type",
+        lambda s, _: s["dataset_type"] == "grain" and not _train_files(s),
+        "there is nothing to train on",
+        "set grain_train_files",
+    ),
+    Contradiction(
+        "hf_path",
+        lambda s, _: s["dataset_type"] == "hf" and not s["hf_path"],
+        "`dataset_type: hf` reads a data set of huggingface.co by its name, or local files by their form",
+        "hf_path=json and hf_train_files=FILE, for instance",
+    ),
+    Contradiction(
+        "grain_worker_count",
+        lambda s, _: s["dataset_type"] == "hf" and s["grain_worker_count"] > 1,
+        "with `dataset_type: hf` each further one would read the same data",
+        "grain_worker_count=1",
+    ),
+    Contradiction(
+        "tokenizer_path",
+        lambda s, _: _lacks_tokenizer(s),
+        "'dataset_type: {dataset_type}' reads text",
+        "set tokenizer_path and tokenizer_type, or tokenize_train_data=false where tokens are in the files",
+    ),
+    Contradiction(
+        "tokenizer_path",
+        lambda s, _: s["tokenizer_type"] == "tiktoken" and "tiktoken" not in (s["tokenizer_path"] or "tiktoken"),
+        "MaxText takes a file of tiktoken's only where its name says so",
+        "rename it, or set tokenizer_type=sentencepiece or huggingface",
+    ),
+    Contradiction(
+        "base_num_query_heads",
+        lambda s, _: s["attention_type"] != "mla" and s["base_num_query_heads"] % s["base_num_kv_heads"],
+        "each of 'base_num_kv_heads: {base_num_kv_heads}' serves as many of them as any other",
+        "take a multiple of {base_num_kv_heads}",
+    ),
+    Contradiction(
+        "num_experts_per_tok",
+        lambda s, _: s["num_experts_per_tok"] > s["num_experts"],
+        "'num_experts' is {num_experts}",
+        "take {num_experts} at most",
+    ),
+    Contradiction(
+        "base_mlp_dim",
+        lambda s, _: (
+            _experts_everywhere(s)
+            and s["decoder_block"] not in ("qwen3_moe", "gemma4")
+            and s["base_mlp_dim"] != s["base_moe_mlp_dim"]
+        ),
+        "where every layer has experts, MaxText wants their width, and 'base_moe_mlp_dim' is {base_moe_mlp_dim}",
+        "set both to the width of an expert",
+    ),
+    Contradiction(
+        "opt_type",
+        lambda s, _: s["opt_type"] == "muon" and s["decoder_block"] not in _MUON,
+        "MaxText does not know which weights of 'decoder_block: {decoder_block}' are matrices to Muon",
+        "opt_type=adamw",
+    ),
+    Contradiction(
+        "load_full_state_path",
+        lambda s, _: s["load_parameters_path"] and s["load_full_state_path"],
+        "'load_parameters_path' is set, too",
+        "keep one of them",
+    ),
+    Contradiction(
+        "load_full_state_path",
+        lambda s, _: s["load_full_state_path"] and not s["enable_checkpointing"],
+        "MaxText loads it by the checkpointing that 'enable_checkpointing: false' switches off",
+        "enable_checkpointing=true",
+    ),
+    Contradiction(
+        "sliding_window_size",
+        lambda s, _: s["attention_type"] == "local_sliding" and s["sliding_window_size"] <= 0,
+        "'attention_type: local_sliding' looks so far back",
+        "sliding_window_size=4096, for instance",
+    ),
+    Contradiction(
+        "num_vocab_tiling",
+        lambda s, _: s["per_device_batch_size"] * s["max_target_length"] % s["num_vocab_tiling"],
+        "it divides the tokens of a device, 'per_device_batch_size' x 'max_target_length'",
+        "take a divisor",
+    ),
+    Contradiction(
+        "num_pipeline_microbatches",
+        lambda s, layout: _piped(layout) and _microbatches(s, layout) % layout.sizes["pipeline"],
+        "each stage of the pipeline has as many",
+        "take a multiple of the stages",
+    ),
+    Contradiction(
+        "per_device_batch_size",
+        lambda s, layout: _piped(layout) and _sequences(s, layout) % _microbatches(s, layout),
+        "the sequences of all devices are cut into equal microbatches, one for each stage of the pipeline at least",
+        "take a multiple, or set num_pipeline_microbatches",
+    ),
+)  # fmt: skip
+"""In the order in which they are looked at."""
+
+
+def _train_files(s: Settings) -> bool:
+    by_name = s["grain_file_type"] == "tfrecord" and s["dataset_path"] and s["dataset_name"]
+    by_path = s["grain_file_type"] == "parquet" and s["hf_path"]
+    return bool(s["grain_train_files"] or s["grain_train_mixture_config_path"] or by_name or by_path)
+
+
+def refuse(settings: Settings, layout: Layout) -> None:
+    """Look for each of them.
+
+    Raises:
+        ConfigError: there is one, with its place, why, and what to do.
+    """
+    for name, holds, why, fix in CONTRADICTIONS:
+        if holds(settings, layout):
+            told = _Values(settings)
+            what = f"'{name}' is {settings[name]!r}"
+            raise settings.error(name, what, why=why.format_map(told), fix=fix.format_map(told))
+
+
+class _Values(dict[str, object]):
+    """Settings by name, for sentences."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def __missing__(self, name: str) -> object:
+        return self.settings[name]

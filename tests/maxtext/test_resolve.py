@@ -1,0 +1,298 @@
+"""Settings become a plan, and wrong ones become errors with a place and a suggestion, without MaxText."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
+
+from tests.maxtext.conftest import SETTINGS, needs_maxtext, tiny
+from tests.planning import Resolve
+
+from primus_core.errors import ConfigError, MachineError, RequestError
+from primus_core.indexed import IndexedWriter
+from primus_core.testing import BackendConformance
+from primus_maxtext.backend import MAXTEXT
+from primus_maxtext.contradictions import CONTRADICTIONS
+from primus_maxtext.settings import _CHOICES
+from primus_maxtext.text import _TOKENIZERS
+
+
+class TestMaxText(BackendConformance):
+    backend = MAXTEXT
+    settings: ClassVar = SETTINGS
+    misspelt = ("learning_rte", "learning_rate")
+    frameworks = ("jax", "maxtext", "numpy", "flax", "grain", "orbax")
+
+
+def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, nnodes: int = 1, **changes: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        resolve(tiny(**changes), ranks=ranks, gpus=gpus, nnodes=nnodes)
+    assert "settings.yaml:" in str(caught.value), "the error names the file and line"
+    return f"{caught.value} {caught.value.why} {caught.value.fix}"
+
+
+TEXT = {"text": "python-stdlib", "vocab_size": 512}
+GRAIN = {"dataset_type": "grain", "grain_train_files": "a.array_record", "tokenizer_path": "tokenizer.llama2"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"learning_rte": 1}, "did you mean 'learning_rate'?"),
+        ({"steps": "many"}, "'steps' takes a whole number"),
+        ({"steps": 0}, "set the number of steps"),
+        ({"base_emb_dim": 0}, "must be at least 1"),
+        ({"scan_layers": 1}, "takes true or false"),
+        ({"decoder_block": "lama2"}, "did you mean 'llama2'?"),
+        ({"opt_type": "adamv"}, "did you mean 'adamw'?"),
+        ({"remat_policy": "minimall"}, "did you mean 'minimal'?"),
+        ({"attention": "dot_produkt"}, "did you mean 'dot_product'?"),
+        ({"grain_file_type": "arrayrecords"}, "did you mean 'arrayrecord'?"),
+        ({"model_name": "llama3-8"}, "did you mean 'llama3-8b'?"),
+        ({"attention": "cudnn_flash_te"}, "needs a GPU"),
+        ({"run_name": "mine"}, "set `exp_name` at the top of the experiment"),
+        ({"base_output_directory": "/here"}, "set `workspace` at the top of the experiment"),
+        ({"hf_access_token": "hf_abc"}, "export HF_TOKEN"),
+        ({"override_model_config": True}, "remove it"),
+        ({"base_config": "mine.yml"}, "put it below `extends:`"),
+        ({"metrics_file": "m.txt"}, "step metrics are in metrics.jsonl"),
+        ({"per_device_batch_size": 0.5}, "0.5 sequences are no batch"),
+        ({"dataset_type": None}, "there is nothing to train on"),
+        ({"data": TEXT}, "both say what to train on"),
+        ({"data": {"text": "python-stdlib"}, "dataset_type": None}, "`data` has no `vocab_size`"),
+        ({"data": {"txt": "python-stdlib"}}, "did you mean 'data.text'?"),
+        ({"data": {"train_data_path": ["a"], **TEXT}, "dataset_type": None}, "both say what to train on"),
+        ({"data": {"train_data_path": ["a"]}, "dataset_type": None}, "'data.eod_id' is not set"),
+        ({"data": {"train_data_path": ["a.bin"], "eod_id": 0}, "dataset_type": None}, "write a"),
+        ({"data": {"train_data_path": ["a,b"], "eod_id": 0}, "dataset_type": None}, "rename or link it"),
+        ({"data": {"train_data_path": [3, "a", 1, 7], "eod_id": 0}, "dataset_type": None}, "where a path should be"),
+        ({"data": {"valid_data_path": ["a"]}}, "there is no 'data.train_data_path'"),
+        (
+            {"data": {"train_data_path": ["a"], "eod_id": 0}, "dataset_type": None, "eval_interval": 2},
+            "set data.valid_data_path",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(
+    resolve: Resolve, changes: dict[str, Any], expected: str
+) -> None:
+    assert expected in refused(resolve, **changes)
+
+
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "base_moe_mlp_dim": 128, "decoder_block": "mixtral"}
+PIPELINE = {"ici_pipeline_parallelism": 2, "ici_fsdp_parallelism": 1}
+REFUSED: list[tuple[str, int, int, dict[str, Any], str]] = [
+    ("gradient_accumulation_steps", 0, 1, {"quantization": "fp8", "gradient_accumulation_steps": 2}, "'quantization"),
+    ("max_segments_per_seq", 8, 8, {"attention": "cudnn_flash_te"}, "packing=false"),
+    ("warmup_steps_fraction", 0, 1, {"warmup_steps_fraction": 1.5}, "from 0 to 1"),
+    (
+        "wsd_decay_steps_fraction",
+        *(0, 1, {"lr_schedule_type": "wsd", "warmup_steps_fraction": 0.6, "wsd_decay_steps_fraction": 0.5}),
+        "'warmup_steps_fraction: 0.6'",
+    ),
+    ("eval_interval", 0, 1, {**GRAIN, "eval_interval": 2}, "set grain_eval_files"),
+    ("eval_interval", 0, 1, {"dataset_type": "hf", "hf_path": "json", "eval_interval": 2}, "hf_eval_files"),
+    ("eval_steps", 0, 1, {"eval_interval": 2}, "eval_steps=10"),
+    ("dataset_type", 0, 1, {"dataset_type": "grain"}, "set grain_train_files"),
+    ("hf_path", 0, 1, {"dataset_type": "hf"}, "hf_path=json"),
+    ("grain_worker_count", 0, 1, {"dataset_type": "hf", "hf_path": "json", "grain_worker_count": 2}, "the same data"),
+    ("tokenizer_path", 0, 1, {"dataset_type": "hf", "hf_path": "json"}, "reads text"),
+    ("tokenizer_path", 0, 1, {**GRAIN, "tokenizer_type": "tiktoken"}, "rename it"),
+    ("base_num_query_heads", 0, 1, {"base_num_kv_heads": 3}, "take a multiple of 3"),
+    ("num_experts_per_tok", 0, 1, {**EXPERTS, "num_experts_per_tok": 5}, "take 4 at most"),
+    ("base_mlp_dim", 0, 1, {**EXPERTS, "base_moe_mlp_dim": 64}, "'base_moe_mlp_dim' is 64"),
+    ("opt_type", 0, 1, {"opt_type": "muon", "decoder_block": "gemma"}, "opt_type=adamw"),
+    ("load_full_state_path", 0, 1, {"load_parameters_path": "/a", "load_full_state_path": "/b"}, "keep one"),
+    ("load_full_state_path", 0, 1, {"load_full_state_path": "/b"}, "enable_checkpointing=true"),
+    ("sliding_window_size", 0, 1, {"attention_type": "local_sliding"}, "so far back"),
+    ("num_vocab_tiling", 0, 1, {"num_vocab_tiling": 7}, "take a divisor"),
+    ("num_pipeline_microbatches", 0, 2, {**PIPELINE, "num_pipeline_microbatches": 3}, "multiple of the stages"),
+    ("per_device_batch_size", 0, 2, {**PIPELINE, "per_device_batch_size": 0.5}, "equal microbatches"),
+]
+
+
+@pytest.mark.parametrize(("name", "gpus", "ranks", "changes", "expected"), REFUSED)
+def test_settings_that_contradict_each_other_are_refused_before_the_start(
+    resolve: Resolve, name: str, gpus: int, ranks: int, changes: dict[str, Any], expected: str
+) -> None:
+    said = refused(resolve, ranks=ranks, gpus=gpus, **changes)
+    assert f"'{name}' is " in said
+    assert expected in said
+
+
+def test_every_row_of_contradictions_has_a_case_here() -> None:
+    assert sorted(row.name for row in CONTRADICTIONS) == sorted(name for name, *_ in REFUSED)
+
+
+LAYOUTS: list[tuple[int, int, int, dict[str, Any], str]] = [
+    (0, 1, 3, {"ici_fsdp_parallelism": 2}, "ici_fsdp_parallelism=2, and there are 3 devices"),
+    (0, 1, 4, {"ici_fsdp_parallelism": -1, "ici_data_parallelism": -1}, "takes what the others leave"),
+    (0, 1, 1, {"ici_fsdp_parallelism": 0}, "-1: the rest"),
+    (0, 1, 4, {"ici_tensor_parallelism": 4, "ici_fsdp_parallelism": 1}, "'base_num_kv_heads' is 2"),
+    (0, 1, 2, {**EXPERTS, "num_experts": 5, "ici_expert_parallelism": 2}, "'num_experts' is 5"),
+    (0, 1, 2, {"ici_context_parallelism": 2, "max_target_length": 65}, "'max_target_length' is 65"),
+    (0, 1, 2, {**PIPELINE, "base_num_decoder_layers": 3}, "'base_num_decoder_layers' is 3"),
+    (0, 1, 4, {"dcn_data_parallelism": 2}, "on CPUs all devices are in one slice"),
+    (8, 1, 8, {"dcn_data_parallelism": 2}, "there is one node"),
+    (8, 2, 8, {"dcn_data_parallelism": 3}, "dcn_data_parallelism=3, and there are 2 nodes"),
+    (8, 1, 8, {"per_device_batch_size": 0.3}, "2.4 sequences are no batch"),
+]
+
+
+@pytest.mark.parametrize(("gpus", "nnodes", "ranks", "changes", "expected"), LAYOUTS)
+def test_a_mesh_that_does_not_fit_is_refused_with_the_numbers(
+    resolve: Resolve, gpus: int, nnodes: int, ranks: int, changes: dict[str, Any], expected: str
+) -> None:
+    assert expected in refused(resolve, ranks=ranks, gpus=gpus, nnodes=nnodes, **changes)
+
+
+def test_one_axis_takes_the_devices_that_the_others_leave(resolve: Resolve) -> None:
+    plan = resolve(tiny(ici_tensor_parallelism=2), ranks=4)
+    assert plan.layout == {"fsdp": 2, "tensor": 2}
+    assert plan.tokens_per_step == 4 * 4 * 64
+    assert plan.config["data_parallel"] == 2
+    part = resolve(tiny(per_device_batch_size=0.5), ranks=4)
+    assert part.tokens_per_step == 2 * 64
+
+
+def test_two_nodes_of_gpus_are_joined_by_the_axes_between_slices(resolve: Resolve) -> None:
+    plan = resolve(tiny(ici_fsdp_parallelism=8, dcn_data_parallelism=-1), gpus=8, ranks=8, nnodes=2)
+    assert plan.layout == {"data": 2, "fsdp": 8}
+    assert plan.config["data_parallel"] == 16
+
+
+def test_on_gpus_nothing_of_the_cpu_is_set(resolve: Resolve) -> None:
+    plan = resolve(tiny(attention="cudnn_flash_te", max_segments_per_seq=32), gpus=8, ranks=8)
+    assert plan.config["device"] == "gpu"
+    assert not plan.environment
+    assert "attention" in plan.config["settings"]
+    assert "transformer_engine" in {need.name for need in plan.requires}
+    assert "transformer_engine" not in {need.name for need in resolve(tiny(), gpus=8, ranks=8).requires}
+
+
+def test_a_cpu_is_as_many_devices_as_are_asked_for(resolve: Resolve) -> None:
+    assert {v.name: v.value for v in resolve().environment} == {"JAX_PLATFORMS": "cpu"}
+    flags = {v.name: v.value for v in resolve(ranks=4).environment}["XLA_FLAGS"]
+    assert flags == "--xla_force_host_platform_device_count=4"
+    assert resolve().config["settings"]["attention"] == "dot_product"
+
+
+def test_what_the_experiment_says_wins_over_a_named_model(resolve: Resolve) -> None:
+    plan = resolve(tiny(model={"model_name": "llama3.1-8b", "base_emb_dim": 64}, base_num_decoder_layers=2))
+    model = plan.config["model"]
+    assert (model["base_emb_dim"], model["base_num_decoder_layers"]) == (64, 2)
+    assert (model["base_mlp_dim"], model["vocab_size"]) == (14336, 128256), "the rest is the named model's"
+    assert plan.config["settings"]["override_model_config"] is True
+    assert plan.config["settings"]["model_name"] == "llama3.1-8b"
+
+
+def test_a_setting_from_a_variable_is_refused_with_its_name(resolve: Resolve) -> None:
+    with pytest.raises(RequestError, match="M_STEPS is set") as caught:
+        resolve(environ={"M_STEPS": "7"})
+    assert caught.value.fix == "unset M_STEPS, and write steps=7 behind the experiment"
+    assert resolve(environ={"M_Y_OWN": "7"})
+
+
+def test_the_run_directory_is_where_maxtext_writes(resolve: Resolve, tmp_path: Path) -> None:
+    settings = resolve(environ={"PRIMUS_CACHE": str(tmp_path / "cache")}).config["settings"]
+    assert os.path.join(settings["base_output_directory"], settings["run_name"]) == str(tmp_path / "run")
+    assert settings["jax_cache_dir"] == str(tmp_path / "cache/jax")
+
+
+def test_steps_and_their_schedule_fill_each_other_in(resolve: Resolve) -> None:
+    settings = resolve(tiny(steps=-1, learning_rate_schedule_steps=9)).config["settings"]
+    assert (settings["steps"], settings["learning_rate_schedule_steps"]) == (9, 9)
+
+
+def test_text_is_prepared_by_a_step_and_read_as_tokens(resolve: Resolve, tmp_path: Path) -> None:
+    plan = resolve(tiny(data=TEXT, dataset_type=None, eval_interval=2))
+    [step] = plan.prepare
+    assert "primus_core.indexed_text" in step.argv
+    settings = plan.config["settings"]
+    assert (settings["vocab_size"], settings["mmap_eod_id"]) == (512, 511)
+    assert settings["grain_train_files"] == f"{tmp_path}/run/data-index|{tmp_path}/run/data/train"
+    assert settings["grain_eval_files"].endswith("/data/validation")
+
+
+def indexed(prefix: Path, tokens: list[int]) -> None:
+    with IndexedWriter(str(prefix), 512) as writer:
+        writer.add(tokens)
+
+
+def test_indexed_files_are_blended_by_their_weights(resolve: Resolve, tmp_path: Path) -> None:
+    data = {"train_data_path": [0.7, "web", 0.3, "books"], "eod_id": 0}
+    plan = resolve(tiny(data=data, dataset_type=None))
+    index, here = f"{tmp_path}/run/data-index", str(tmp_path)
+    assert plan.config["settings"]["grain_train_files"] == f"{index}|{here}/web,0.7;{index}|{here}/books,0.3"
+    files = [need.name for need in plan.requires if need.kind == "file"]
+    assert files == [f"{here}/{name}.{suffix}" for name in ("web", "books") for suffix in ("bin", "idx")]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "cut_at", "expected"),
+    [([1] * 100, 10, "it was cut off"), ([1, 600], 0, "it has the token 600, and the model has 512 (0 to 511)")],
+)
+def test_indexed_files_that_cannot_be_trained_on_are_refused(
+    resolve: Resolve, tmp_path: Path, tokens: list[int], cut_at: int, expected: str
+) -> None:
+    indexed(tmp_path / "corpus", tokens)
+    if cut_at:
+        os.truncate(tmp_path / "corpus.bin", cut_at)
+    data = {"train_data_path": ["corpus"], "eod_id": 0}
+    with pytest.raises(MachineError, match=r"settings\.yaml:\d+: the data '.*corpus' cannot be trained on") as caught:
+        resolve(tiny(data=data, dataset_type=None))
+    assert expected in caught.value.why
+
+
+def test_files_of_maxtexts_own_pipelines_must_be_there(resolve: Resolve, tmp_path: Path) -> None:
+    own = {**GRAIN, "tokenizer_path": "mine.model", "grain_train_files": "a.array_record,0.7;b.array_record,0.3"}
+    needs = {need.name for need in resolve(tiny(**own)).requires if need.kind == "file"}
+    assert needs == {str(tmp_path / name) for name in ("a.array_record", "b.array_record", "mine.model")}
+    assert not [need for need in resolve(tiny(**GRAIN)).requires if need.name.endswith("tokenizer.llama2")]
+    with pytest.raises(MachineError, match=rf"settings\.yaml:\d+: no file matches '{tmp_path}/part-\*'"):
+        resolve(tiny(**GRAIN | {"grain_train_files": "part-*"}))
+    (tmp_path / "part-1").write_text("x")
+    assert resolve(tiny(**GRAIN | {"grain_train_files": "part-*"}))
+    assert "datasets" in {
+        need.name for need in resolve(tiny(**GRAIN, hf_path="json").replace('"grain"', '"hf"')).requires
+    }
+
+
+def test_a_file_of_maxtexts_own_is_an_experiment() -> None:
+    own = {"base_config": "base.yml", "run_name": "my run", "hardware": "gpu", "model_name": "llama2-7b", "steps": 5}
+    adopted = MAXTEXT.adopt(own)
+    assert adopted
+    assert adopted["exp_name"] == "my_run"
+    module = adopted["modules"]["pre_trainer"]
+    assert module == {"framework": "maxtext", "overrides": {"model_name": "llama2-7b", "steps": 5}}
+    assert MAXTEXT.adopt({"model": {"dim": 1}, "training": {"steps": 5}}) is None
+
+
+def test_nodes_started_by_hand_are_told_to_share_a_run_directory(resolve: Resolve) -> None:
+    by_hand = {"environ": {"NNODES": "2"}, "nnodes": 2}
+    told = "the nodes save into one run directory: start each with the same PRIMUS_RUN_DIR"
+    assert told in resolve(tiny(enable_checkpointing=True), **by_hand).notes
+    assert told not in resolve(tiny(), **by_hand).notes
+    assert told not in resolve(tiny(enable_checkpointing=True)).notes
+
+
+@needs_maxtext
+def test_what_is_said_of_maxtexts_code_is_so() -> None:
+    from importlib.util import find_spec
+
+    found = find_spec("maxtext")
+    assert found
+    assert found.submodule_search_locations
+    home = Path(found.submodule_search_locations[0])
+    assert {path.name for path in (home / "assets/tokenizers").iterdir() if path.is_file()} == set(_TOKENIZERS)
+    code = (home / "layers/nnx_decoders.py").read_text()
+    code = code[code.index("def get_remat_policy") :]
+    branch = r'remat_policy (?:==|!=|in) (?:\{([^}]*)\}|"(\w+)")'
+    named = " ".join(f"{several} {one}" for several, one in re.findall(branch, code))
+    assert set(re.findall(r"\w+", named)) == set(_CHOICES["remat_policy"])

@@ -1,0 +1,53 @@
+"""What the tests of the backends share: the plan of a few lines of settings, with their places, on a machine of one's choice."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+from primus_core import facts
+from primus_core.backend import Backend, BackendCall, BackendPlan
+from primus_core.config import files
+from primus_core.facts import Gpu
+from primus_core.plan import Distributed, RunPlace
+
+Resolve = Callable[..., BackendPlan]
+
+
+def resolver(backend: Backend, folder: Path, default: str) -> Resolve:
+    """`resolve(text, ranks=1, gpus=0, ...)`: what the backend plans for settings written as YAML (or TOML)."""
+
+    def plan(
+        text: str = "",
+        *,
+        ranks: int = 1,
+        nnodes: int = 1,
+        gpus: int = 0,
+        suffix: str = ".yaml",
+        environ: dict[str, str] | None = None,
+        previous: Callable[[str], tuple[str, ...]] = lambda _: (),
+        run: Path | None = None,
+    ) -> BackendPlan:
+        path = folder / f"settings{suffix}"
+        path.write_text(textwrap.dedent(text or default))
+        document = files.read(str(path), {})
+        here = facts.read()._replace(
+            environ={"HOME": str(folder), **(environ or {})},
+            cwd=str(folder),
+            cpu_count=8,
+            gpus=tuple(Gpu("amd", f"0000:0{i}:00.0") for i in range(gpus)),
+        )
+        return backend.resolve(
+            BackendCall(
+                stage="pretrain",
+                config=document.data,
+                document=document,
+                facts=here,
+                distributed=Distributed(nnodes=nnodes, gpus_per_node=ranks),
+                place=RunPlace("run", str(run or folder / "run"), ""),
+                previous=previous,
+            )
+        )
+
+    return plan

@@ -81,6 +81,8 @@ class _Resolution:
     def plan(self) -> BackendPlan:
         settings = self.settings
         device.refuse_variables(self.call, settings)
+        if settings.without_effect:
+            self.notes.append(f"without effect, since Primus says it itself: {', '.join(settings.without_effect)}")
         steps, files = self.data.apply(settings)
         self.length()
         self.notes += device.adapt(settings, self.call, self.device)

@@ -46,7 +46,7 @@ def test_a_version_that_cannot_be_run_is_refused_by_name(version: str) -> None:
 
 def test_a_version_without_schema_is_asked(tmp_path: Path) -> None:
     stub = tmp_path / "python"
-    stub.write_text(f"#!/bin/sh\necho a warning first\ncat {list(shipped().values())[-1]}\n")
+    stub.write_text(f'#!/bin/sh\necho a warning first\ncp {list(shipped().values())[-1]} "$3"\n')
     stub.chmod(0o755)
     schema, notes = schema_for("0.3.99", str(stub))
     assert "training.steps" in schema.options

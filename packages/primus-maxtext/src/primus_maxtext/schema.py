@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from primus_core import options
+from primus_core import options, schemas
 from primus_core.errors import MachineError
 from primus_core.options import Option
 
@@ -33,9 +33,7 @@ class Schema:
 
 def shipped() -> dict[str, Path]:
     """The schema files of this package by version, oldest first."""
-    files = (Path(__file__).parent / "schemas").glob("maxtext-*.json")
-    found = {file.stem.removeprefix("maxtext-"): file for file in files}
-    return dict(sorted(found.items(), key=lambda item: _numbers(item[0])))
+    return schemas.shipped(Path(__file__).parent / "schemas", "maxtext")
 
 
 @functools.cache
@@ -58,29 +56,12 @@ def schema_for(version: str, python: str) -> tuple[Schema, tuple[str, ...]]:
         return load(files[newest]), (f"maxtext is not installed here: planned for {newest}",)
     if version in files:
         return load(files[version]), ()
-    if not SUPPORTED[0] <= _numbers(version) < SUPPORTED[1]:
+    if not SUPPORTED[0] <= schemas.numbers(version) < SUPPORTED[1]:
         raise MachineError(
             f"maxtext {version} is installed, and primus-maxtext runs 0.2.5 and later 0.2.x",
             why="its configuration and training loop differ from version to version",
             fix="pip install 'maxtext>=0.2.5,<0.3'",
         )
-    return _asked(version, python), (f"maxtext {version} has no shipped settings list, so it was asked (slow)",)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    digits = ("".join(filter(str.isdigit, part)) for part in version.split("+", maxsplit=1)[0].split("."))
-    return tuple(int(part) for part in digits if part)
-
-
-def _asked(version: str, python: str) -> Schema:
-    """The framework's own answer, in a process of its own."""
-    import subprocess  # this and the next only where a version has no shipped schema
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder, "schema.json")
-        command = [python, "-m", "primus_maxtext.generate_schema", str(answer)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise MachineError(f"maxtext {version} could not be asked for its settings", why=done.stderr[-2000:])
-        return load(answer)
+    command = [python, "-m", "primus_maxtext.generate_schema", "{}"]
+    asked = schemas.asked(f"maxtext {version}", command, load)
+    return asked, (f"maxtext {version} has no shipped settings list, so it was asked (slow)",)

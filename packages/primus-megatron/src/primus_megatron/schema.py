@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from primus_core import schemas
 from primus_core.errors import MachineError
 from primus_core.options import Option
 from primus_megatron.installation import Installation
@@ -30,9 +31,7 @@ class Schema:
 
 def shipped() -> dict[str, Path]:
     """The schema files of this package by version, oldest first."""
-    files = (Path(__file__).parent / "schemas").glob("megatron-*.json")
-    found = {file.stem.removeprefix("megatron-"): file for file in files}
-    return dict(sorted(found.items(), key=lambda item: _numbers(item[0])))
+    return schemas.shipped(Path(__file__).parent / "schemas", "megatron")
 
 
 @functools.cache
@@ -56,7 +55,7 @@ def schema_for(megatron: Installation, python: str) -> tuple[Schema, tuple[str, 
     newest = list(files)[-1]
     if not version or not (megatron.known or version in files):
         return load(files[newest]), (f"megatron-core is not installed here: planned for {newest}",)
-    if not SUPPORTED[0] <= _numbers(version)[:2] < SUPPORTED[1]:
+    if not SUPPORTED[0] <= schemas.numbers(version)[:2] < SUPPORTED[1]:
         raise MachineError(
             f"megatron-core {version} is {place(megatron)}, and primus-megatron runs 0.17, 0.18 and 0.19",
             why="how its training loop is called differs from version to version; before 0.17 it had none",
@@ -66,29 +65,10 @@ def schema_for(megatron: Installation, python: str) -> tuple[Schema, tuple[str, 
     if version in files:
         return load(files[version]), notes
     asked = f"megatron-core {version} has no shipped settings list, so it was asked (slow)"
-    return _asked(megatron, python), (*notes, asked)
+    command = [python, "-m", "primus_megatron.generate_schema", "{}", *filter(None, [megatron.checkout])]
+    return schemas.asked(f"megatron-core {version}", command, load), (*notes, asked)
 
 
 def place(megatron: Installation) -> str:
     """Where it is, to say after its name."""
     return f"in {megatron.checkout}" if megatron.checkout else "installed"
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    digits = ("".join(filter(str.isdigit, part)) for part in version.split("+", maxsplit=1)[0].split("."))
-    return tuple(int(part) for part in digits if part)
-
-
-def _asked(megatron: Installation, python: str) -> Schema:
-    """The framework's own answer, in a process of its own."""
-    import subprocess  # this and the next only where a version has no shipped schema
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder, "schema.json")
-        command = [python, "-m", "primus_megatron.generate_schema", str(answer), *filter(None, [megatron.checkout])]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            what = f"megatron-core {megatron.version} could not be asked for its settings"
-            raise MachineError(what, why=done.stderr[-2000:])
-        return load(answer)

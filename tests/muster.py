@@ -19,7 +19,7 @@ class Muster:
     name, scope, epilog = "muster", "rank", ""
 
     def add_arguments(self, parser):
-        parser.add_argument("--do", default="say", choices=("say", "raise", "die"))
+        parser.add_argument("--do", default="say", choices=("say", "raise", "die", "desert"))
         parser.add_argument("--rank", default="0")
 
     def plan(self, call):
@@ -33,8 +33,10 @@ if __name__ == "__main__":
     mine = sys.argv[2] == os.environ["RANK"]
     if sys.argv[1] == "raise" and mine:
         raise ValueError("no roll call")
-    if sys.argv[1] == "die" and mine:
+    if sys.argv[1] in ("die", "desert") and mine:
         os.kill(os.getpid(), signal.SIGKILL)
+    if sys.argv[1] == "desert":  # as JAX does: the others wait for it
+        time.sleep(120)
 '''
 
 

@@ -1,6 +1,9 @@
 """Runs what needs Python 3.12, with the one that is here: `python -m tests.python312 megatron:test`, words for hatch.
 
 Interpreters are asked for on PATH, of pyenv and of uv. Where there is none, it says so, and nothing is run.
+
+`python -m tests.python312 beside COMMAND` runs a command in this environment, which is told where those of Python 3.12
+are, as far as they are made: `PRIMUS_TEST_MEGATRON` and `PRIMUS_TEST_MAXTEXT` name their `bin` folders, or are empty.
 """
 
 from __future__ import annotations
@@ -29,23 +32,37 @@ def _candidates() -> Iterator[Path]:
         yield Path(path)
 
 
-def _output(command: list[str]) -> str | None:
+def _output(command: list[str], environ: dict[str, str] | None = None) -> str | None:
     try:
-        return subprocess.run(command, text=True, capture_output=True, check=True).stdout.strip()
+        return subprocess.run(command, env=environ, text=True, capture_output=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
 
 
 def main() -> int:
-    """Run hatch; its exit code."""
+    """Run hatch, or a command beside its environments; its exit code."""
+    if sys.argv[1] == "beside":
+        return subprocess.run(sys.argv[2:], env={**os.environ, **dict(_environments())}, check=False).returncode
     python = find()
     if not python:
         words = f"no Python 3.12 (asked PATH, pyenv and uv): hatch run {' '.join(sys.argv[1:])} is left out"
         print(words, file=sys.stderr)
         return 0
-    environ = {name: value for name, value in os.environ.items() if name not in ("HATCH_ENV_ACTIVE", "VIRTUAL_ENV")}
+    environ = _outside()
     environ["PATH"] = f"{python.parent}:{environ.get('PATH', '')}"
     return subprocess.run(["hatch", "run", *sys.argv[1:]], env=environ, check=False).returncode
+
+
+def _environments() -> Iterator[tuple[str, str]]:
+    """The `bin` folders of those that hatch has made."""
+    for name in ("megatron", "maxtext"):
+        folder = Path(_output(["hatch", "env", "find", name], _outside()) or "/nowhere", "bin")
+        yield f"PRIMUS_TEST_{name.upper()}", str(folder) if (folder / "primus").exists() else ""
+
+
+def _outside() -> dict[str, str]:
+    """The variables without those of the environment that this runs in."""
+    return {name: value for name, value in os.environ.items() if name not in ("HATCH_ENV_ACTIVE", "VIRTUAL_ENV")}
 
 
 if __name__ == "__main__":

@@ -33,5 +33,5 @@ def test_a_good_backend_passes_and_a_careless_one_fails(third_party: str, tmp_pa
     environ = {**os.environ, "PYTHONPATH": f"{third_party}:{tmp_path}"}
     result = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
                             env=environ, cwd=tmp_path, text=True, capture_output=True, check=False)  # fmt: skip
-    assert "1 failed, 15 passed" in result.stdout, result.stdout
+    assert "1 failed, 17 passed" in result.stdout, result.stdout
     assert "'stesp' was accepted" in result.stdout

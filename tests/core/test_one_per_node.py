@@ -13,6 +13,7 @@ import pytest
 from tests import muster
 from tests.conftest import Run
 
+CAPTURES = Path(__file__).parent / "captures"
 Roll = dict[str, str | None]
 Result = subprocess.CompletedProcess[str]
 
@@ -109,7 +110,7 @@ def test_single_is_one_process_that_is_told_that_it_is_alone(primus: Run, site: 
 def test_the_printed_script_pasted_into_a_shell_does_the_same(primus: Run, site: dict[str, str]) -> None:
     env = {**site, "NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "::1", "GPUS_PER_NODE": "4"}
     shown = primus("direct", "--dry-run", "--", "muster", env=env).stdout
-    assert "# ranks      2 (node 1 of 2, one for 4 devices per node, master ::1, port 1234)" in shown
+    assert "# ranks      2 (node 1 of 2, one per node, for 4 devices, master ::1, port 1234)" in shown
     assert not re.search("^# needs ", shown, re.M)
     pasted = subprocess.run(["bash"], input=shown, text=True, capture_output=True, check=True, env={**site})
     roll = said(pasted.stdout)
@@ -122,6 +123,19 @@ def test_a_coordinator_that_the_person_names_is_the_one(primus: Run, site: dict[
     found = {v["name"]: (v["value"], v["origin"]) for v in json.loads(shown)["environment"]}
     assert found["JAX_COORDINATOR_IP"] == ("10.0.0.7", "user")
     assert found["JAX_COORDINATOR_PORT"] == ("1234", "direct")
+
+
+def test_it_takes_as_many_gpus_as_are_asked_for(primus: Run, site: dict[str, str]) -> None:
+    def taken(*more: str, **environ: str) -> str | None:
+        words = (*more, "--dry-run", "--json", "--assume-host", str(CAPTURES / "mi210-8.tar.gz"), "--", "muster")
+        shown = json.loads(primus("direct", *words, env={**site, **environ}).stdout)
+        return {v["name"]: v["value"] for v in shown["environment"]}.get("JAX_LOCAL_DEVICE_IDS")
+
+    assert taken() == "0,1,2,3,4,5,6,7"
+    assert taken(GPUS_PER_NODE="2") == taken(HIP_VISIBLE_DEVICES="4,5") == "0,1"
+    assert taken(JAX_LOCAL_DEVICE_IDS="3") == "3"
+    assert taken("--single") == "0"
+    assert taken(HIP_VISIBLE_DEVICES="") is None
 
 
 def test_a_replay_keeps_nodes_and_devices_or_is_refused(primus: Run, site: dict[str, str], tmp_path: Path) -> None:

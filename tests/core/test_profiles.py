@@ -10,8 +10,10 @@ import pytest
 from tests.core.machines import amd, base, nvidia, port, write
 
 from primus_core import facts, gpus, profiles
+from primus_core.environment import resolve
 from primus_core.errors import ConfigError
 from primus_core.facts import Facts
+from primus_core.plan import Variable
 from primus_core.profile_files import Profile, read
 from primus_core.profiles import Folder
 
@@ -125,6 +127,37 @@ def test_a_gpu_that_nobody_knows_gets_base_and_one_loud_note(tmp_path: Path) -> 
 
 
 # What they set
+
+
+def of_maxtext(here: Facts, **environ: str) -> dict[str, Variable]:
+    """What a run with MaxText gets, where the person has `environ`, by name."""
+    rows, _ = profiles.variables(here, framework="maxtext", environ=environ)
+    return {variable.name: variable for variable in resolve(environ, low=rows, forced=())}
+
+
+def test_maxtext_gets_a_list_of_flags_of_which_the_persons_own_win(tmp_path: Path) -> None:
+    here = machine(tmp_path, nvidia("B200"))
+    flags = {
+        flag.name: flag
+        for flag in of_maxtext(here, XLA_FLAGS="--xla_gpu_enable_pipelined_all_gather=false --xla_own=1")[
+            "XLA_FLAGS"
+        ].flags
+    }
+    assert flags["--xla_own"].origin == "user"
+    assert flags["--xla_gpu_enable_pipelined_all_gather"].overrode == (("true", "profile nvidia"),)
+    assert (flags["--xla_gpu_enable_command_buffer"].value, flags["--xla_gpu_enable_command_buffer"].origin) == (
+        "FUSION,CUSTOM_CALL",
+        "profile B200",
+    )
+    assert "--xla_gpu_deterministic_ops" not in flags
+    repeated = of_maxtext(here, PRIMUS_DETERMINISTIC="1")["XLA_FLAGS"].value
+    assert "--xla_gpu_deterministic_ops=true" in repeated.split()
+
+
+def test_a_row_may_give_way_to_a_variable_of_another_name(tmp_path: Path) -> None:
+    here = machine(tmp_path, amd("MI300X"))
+    assert of_maxtext(here)["XLA_PYTHON_CLIENT_MEM_FRACTION"].value == ".97"
+    assert "XLA_PYTHON_CLIENT_MEM_FRACTION" not in of_maxtext(here, XLA_CLIENT_MEM_FRACTION=".5")
 
 
 def test_profiles_differ_where_the_hardware_does(tmp_path: Path) -> None:

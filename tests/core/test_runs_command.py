@@ -316,6 +316,7 @@ def test_what_changed_is_a_table_and_the_results_stand_apart(primus: Primus, out
     b = make(output, "b_2026_01_02_000000", backend={"lr": 0.008}, environ={"X": "1"}, packages={"torch": "2.10.0"},
              metadata={"status": "failed", "ended": STARTED + 5})  # fmt: skip
     metrics(a, 9.0, 8.0, 7.0)
+    metrics(b, 9.0, 8.4)
     done = primus("runs", "diff", "a", "b")
     assert done.returncode == 0, done.stderr
     assert [line.split() for line in done.stdout.splitlines() if not line.startswith("--")] == [
@@ -327,9 +328,13 @@ def test_what_changed_is_a_table_and_the_results_stand_apart(primus: Primus, out
         ["result", "a_2026_01_01_000000", "b_2026_01_02_000000"],
         ["status", "completed", "failed"],
         ["duration", "1", "min", "1", "s", "5.0", "s"],
-        ["last", "step", "3", "240"],
-        ["last", "loss", "7.0000", "3.2500"],
-        ["tokens/s", "1,010", "-"],
+        ["last", "step", "3", "2"],
+        ["last", "loss", "7.0000", "8.4000"],
+        ["tokens/s", "1,010", "1,005"],
+        [],
+        ["loss", "at", "step", "a_2026_01_01_000000", "b_2026_01_02_000000", "difference", "relative"],
+        ["1", "9.0000", "9.0000", "+0.0000", "+0.0%"],
+        ["2", "8.0000", "8.4000", "+0.4000", "+5.0%"],
     ]
     data = json.loads(primus("runs", "diff", "a", "b", "--json").stdout)
     assert data["differences"][0] == {"category": "config", "name": "lr", "before": "0.004", "after": "0.008"}
@@ -339,10 +344,46 @@ def test_what_changed_is_a_table_and_the_results_stand_apart(primus: Primus, out
         "directory": str(b),
         "status": "failed",
         "duration_s": 5.0,
-        "last_step": 240,
-        "last_loss": 3.25,
-        "tokens_per_second": None,
+        "last_step": 2,
+        "last_loss": 8.4,
+        "tokens_per_second": 1005.0,
     }
+    first = {"step": 1, "a": 9.0, "b": 9.0, "difference": 0.0, "relative": 0.0}
+    assert (data["curves"][0], len(data["curves"])) == (first, 2)
+
+
+def test_runs_of_two_frameworks_are_compared_by_what_both_have_words_for(primus: Primus, output: Path) -> None:
+    for name, framework, lr in (("a", "torchtitan", 0.1), ("b", "megatron", 0.2)):
+        said = {"parameters": 1311872, "lr": lr, "decay": "cosine", "seed": None}
+        backend = {"hyperparameters": said, "settings": {f"{framework}.{n}": n for n in range(100)}}
+        make(output, f"{name}_2026_01_01_000000", backend=backend, plan={"framework": framework})
+    lines = primus("runs", "diff", "a", "b").stdout.splitlines()
+    assert [line.split()[:4] for line in lines[2:4]] == [
+        ["config", "framework", "torchtitan", "megatron"],
+        ["config", "lr", "0.1", "0.2"],
+    ]
+    assert "equal in both: parameters 1311872, decay cosine" in lines
+    assert len(lines) < 20
+    data = json.loads(primus("runs", "diff", "a", "b", "--json").stdout)
+    assert data["one_framework"] is False
+    assert data["agreed"] == {"parameters": 1311872, "decay": "cosine"}
+    assert [row["name"] for row in data["differences"]] == ["framework", "lr"]
+
+
+def test_a_run_that_says_no_hyperparameters_is_named_so(primus: Primus, output: Path) -> None:
+    for name in ("torchtitan", "megatron"):
+        make(output, f"{name}_2026_01_01_000000", plan={"framework": name})
+    said = primus("runs", "diff", "torchtitan", "megatron").stdout
+    assert "equal in both: nothing (not both runs have hyperparameters" in said
+
+
+def test_a_run_without_metrics_has_its_last_step_from_its_record(primus: Primus, output: Path) -> None:
+    for name in ("a_2026_01_01_000000", "b_2026_01_02_000000"):
+        make(output, name)
+    data = json.loads(primus("runs", "diff", "a", "b", "--json").stdout)
+    last = {"last_step": 240, "last_loss": 3.25, "tokens_per_second": None}
+    assert data["results"]["b"].items() >= last.items()
+    assert data["curves"] == []
 
 
 def test_two_runs_without_a_difference_say_so(primus: Primus, output: Path) -> None:

@@ -63,6 +63,28 @@ def test_an_alias_and_a_model_of_ones_own_are_known_as_well(tmp_path: Path) -> N
         merged(tmp_path, "mixtral_8x7B_v0.1", Wide())
 
 
+def test_a_file_in_the_catalogues_words_beside_the_experiment_is_translated(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(MINE)
+    settings = merged(tmp_path, "./mine.yaml", Wide())
+    assert settings.data["model"] == {"width": 8}
+    assert settings.where(("model", "width")).endswith("mine.yaml:3")
+
+
+@pytest.mark.parametrize(
+    ("text", "backend", "said"),
+    [
+        (MINE, object(), "knows no models in the catalogue's words"),
+        (MINE + MINE.partition("models:\n")[2].replace("mine_1B", "other"), Wide(), "has 2 models"),
+        (MINE.replace("num_layers", "num_layer"), Wide(), "unknown key 'num_layer'"),
+    ],
+)
+def test_such_a_file_is_refused_with_a_place(tmp_path: Path, text: str, backend: object, said: str) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=said) as error:
+        merged(tmp_path, "./mine.yaml", backend)
+    assert ".yaml:" in error.value.where
+
+
 def test_a_preset_of_that_name_wins(tmp_path: Path) -> None:
     (tmp_path / "presets/models").mkdir(parents=True)
     (tmp_path / "presets/models/llama3.1_8B.yaml").write_text("width: 1\n")

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
 
 from tests import templates
+from tests.conftest import ROOT
 
 from primus_core.cli import main
 from primus_core.config.recipes import Template
@@ -23,6 +24,7 @@ from primus_maxtext.translation import lacks
 
 FAMILIES = ("llama2", "llama3", "qwen3", "mixtral")
 ALSO = ("deepseek_v2_lite",)
+EXAMPLES = sorted((ROOT / "examples/maxtext/configs").glob("*/*.yaml"))
 
 # What MaxText checks itself when it reads its configuration, on as many devices as a node has. Batches are left out.
 CHECK = """
@@ -93,3 +95,17 @@ def test_a_template_in_another_precision_is_valid(capsys: pytest.CaptureFixture[
         assert main(["config", "validate", template.name]) == 0, template.name
         assert template.settings.data["quantization"] == eight_bits[template.gpu]
     assert len(capsys.readouterr().out.splitlines()) == len(others) > 0
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_an_example_is_valid_on_the_machines_that_it_names(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "validate", str(path)]) == 0
+    assert f"{path.parent.name} each" in capsys.readouterr().out
+
+
+def test_data_of_ones_own_take_the_place_of_made_up_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--assume-host", templates.machine("MI300X", tmp_path)]
+    words = ["--config", str(EXAMPLES[0]), "data.text=python-stdlib", "data.vocab_size=4096"]
+    assert main(["direct", "--dry-run", "--json", *where, "--", "train", "pretrain", *words]) == 0
+    settings = json.loads(capsys.readouterr().out)["config"]["settings"]
+    assert (settings["dataset_type"], settings["vocab_size"]) == ("grain", 4096)

@@ -56,15 +56,13 @@ GRAIN = {"dataset_type": "grain", "grain_train_files": "a.array_record", "tokeni
         ({"grain_file_type": "arrayrecords"}, "did you mean 'arrayrecord'?"),
         ({"model_name": "llama3-8"}, "did you mean 'llama3-8b'?"),
         ({"attention": "cudnn_flash_te"}, "needs a GPU"),
-        ({"run_name": "mine"}, "set `exp_name` at the top of the experiment"),
-        ({"base_output_directory": "/here"}, "set `workspace` at the top of the experiment"),
+        ({"metrics_file": "mine"}, "metrics.jsonl of the run directory"),
         ({"hf_access_token": "hf_abc"}, "export HF_TOKEN"),
-        ({"override_model_config": True}, "remove it"),
         ({"base_config": "mine.yml"}, "put it below `extends:`"),
         ({"metrics_file": "m.txt"}, "step metrics are in metrics.jsonl"),
         ({"per_device_batch_size": 0.5}, "0.5 sequences are no batch"),
         ({"dataset_type": None}, "there is nothing to train on"),
-        ({"data": TEXT}, "both say what to train on"),
+        ({"data": TEXT, "dataset_type": "hf"}, "both say what to train on"),
         ({"data": {"text": "python-stdlib"}, "dataset_type": None}, "`data` has no `vocab_size`"),
         ({"data": {"txt": "python-stdlib"}}, "did you mean 'data.text'?"),
         ({"data": {"train_data_path": ["a"], **TEXT}, "dataset_type": None}, "both say what to train on"),
@@ -262,6 +260,12 @@ def test_files_of_maxtexts_own_pipelines_must_be_there(resolve: Resolve, tmp_pat
     assert "datasets" in {
         need.name for need in resolve(tiny(**GRAIN, hf_path="json").replace('"grain"', '"hf"')).requires
     }
+
+
+def test_what_primus_says_itself_has_no_effect_and_is_told(resolve: Resolve) -> None:
+    plan = resolve(tiny(run_name="mine", base_output_directory="./out", hf_access_token='${HF_TOKEN:""}'))
+    assert "without effect, since Primus says it itself: run_name, base_output_directory, hf_access_token" in plan.notes
+    assert plan.config["settings"]["run_name"] == "run"
 
 
 def test_a_file_of_maxtexts_own_is_an_experiment() -> None:

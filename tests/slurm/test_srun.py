@@ -90,6 +90,16 @@ def test_one_process_per_node_is_told_of_one_place_to_meet(
     assert metadata(run)["world_size"] == 2
 
 
+def test_a_node_whose_only_process_is_killed_ends_the_others_and_is_named(
+    primus: Run, on_cluster: dict[str, str], folder: Path
+) -> None:
+    env = {**on_cluster, "PYTHONPATH": muster.write(folder / "site")}
+    result = primus(*TWO, "--", "muster", "--do", "desert", "--rank", "1", cwd=folder, env=env)
+    assert result.returncode == 137, result.stderr
+    assert "first failure rank 1 on node 1" in result.stderr
+    assert metadata(run_of(folder, "muster"))["first_failure"]["what"].startswith("ended by SIGKILL")
+
+
 def test_the_tasks_exit_code_comes_back_from_any_node(primus: Run, on_cluster: dict[str, str], folder: Path) -> None:
     for rank in ("0", "1"):
         result = primus(*TWO, "--", "ranks", "exit", "7", rank, cwd=folder, env=on_cluster)

@@ -59,7 +59,7 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
     rows = (
         ("NNODES", nnodes, nnodes_from, "nodes in the job; each of them runs this command"),
         ("NODE_RANK", node_rank, rank_from, "this node's index"),
-        ("GPUS_PER_NODE", gpus, gpus_from, detected if gpus_from == "default" else "ranks on each node"),
+        ("GPUS_PER_NODE", gpus, gpus_from, detected if gpus_from == "default" else "devices to use on each node"),
         ("MASTER_ADDR", addr, addr_from, "where the ranks meet"),
         ("MASTER_PORT", port, port_from, meet),
     )

@@ -17,7 +17,7 @@ __all__ = ["VERSIONS", "Profile", "Row", "listed", "read"]
 VERSIONS = ("cuda", "rocm")
 """Conditions that ask for a range of versions."""
 
-_CONDITIONS = ("architecture", "cuda", "deterministic", "framework", "nic", "rocm")
+_CONDITIONS = ("architecture", "cuda", "deterministic", "framework", "nic", "rocm", "without")
 _PCI_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}")
 _ROW_KEYS = {"name": str, "value": str, "why": str, "source": str, "when": dict, "unset": bool}
 _FILE_KEYS = {"name": str, "extends": str, "pci_ids": list, "variable": list}

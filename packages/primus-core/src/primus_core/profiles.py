@@ -37,6 +37,8 @@ class _Situation(NamedTuple):
     rocm: str
     cuda: str
     deterministic: bool
+    without: Mapping[str, str]
+    """What the run has above the profile: a row may ask for one of these not to be there."""
 
 
 def variables(
@@ -186,6 +188,7 @@ def _situation(facts: Facts, chain: Sequence[Profile], framework: str, environ: 
         rocm=facts.rocm,
         cuda=facts.cuda,
         deterministic=environ.get("PRIMUS_DETERMINISTIC", "").strip() == "1",
+        without=environ,
     )
 
 
@@ -207,6 +210,8 @@ def _holds(when: Mapping[str, Any], situation: _Situation) -> bool:
 def _fits(key: str, wanted: Sequence[Any], here: Any) -> bool:
     if key == "deterministic":
         return here in wanted
+    if key == "without":
+        return any(name not in here for name in wanted)
     if key in VERSIONS:
         return bool(here) and any(_in_range(here, value) for value in wanted)
     return not here.isdisjoint(wanted)

@@ -59,8 +59,10 @@ def _ranks(place: Distributed) -> str:
 
 
 def _where(place: Distributed) -> str:
-    each = f"one for {place.gpus_per_node} devices" if place.one_per_node else str(place.gpus_per_node)
-    node = f"node {place.node_rank} of {place.nnodes}, {each} per node"
+    each = f"{place.gpus_per_node} per node"
+    if place.one_per_node:
+        each = f"one per node, for {place.gpus_per_node} device{'s' if place.gpus_per_node > 1 else ''}"
+    node = f"node {place.node_rank} of {place.nnodes}, {each}"
     return f"{node}, master {place.master_addr}, port {place.master_port}"
 
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = ["last_step", "read", "render"]
+__all__ = ["last_step", "read", "render", "stream"]
 
 Row = dict[str, Any]
 
 
 def read(path: str) -> list[Row]:
     """The steps in a `metrics.jsonl`; none where there is no file. A last line cut short is left out."""
+    return list(stream(path))
+
+
+def stream(path: str) -> Iterator[Row]:
+    """The same, one after the other: a long run has more of them than one would keep."""
     try:
-        with open(path, encoding="utf-8") as file:
-            rows = [_row(line) for line in file if line.endswith("\n")]
-    except (OSError, UnicodeDecodeError):
-        return []
-    return [row for row in rows if row]
+        with open(path, encoding="utf-8", errors="replace") as file:
+            yield from filter(None, (_row(line) for line in file if line.endswith("\n")))
+    except OSError:
+        return
 
 
 def _row(line: str) -> Row:

@@ -15,13 +15,14 @@ from primus_core.plan import Requirement, Worker
 from primus_core.work import Work, planned
 from primus_maxtext import checkpoints, contradictions, device, own_file
 from primus_maxtext.continuation import continue_earlier
+from primus_maxtext.hyperparameters import hyperparameters
 from primus_maxtext.layout import Layout, check_layout
 from primus_maxtext.schema import Schema, schema_for
 from primus_maxtext.settings import Settings
 from primus_maxtext.text import Data
 
 if TYPE_CHECKING:
-    from primus_core.models.architecture import Model
+    from primus_core.models.architecture import Architecture, Model
 
 __all__ = ["MAXTEXT", "MaxText"]
 
@@ -80,6 +81,8 @@ class _Resolution:
     def plan(self) -> BackendPlan:
         settings = self.settings
         device.refuse_variables(self.call, settings)
+        if settings.without_effect:
+            self.notes.append(f"without effect, since Primus says it itself: {', '.join(settings.without_effect)}")
         steps, files = self.data.apply(settings)
         self.length()
         self.notes += device.adapt(settings, self.call, self.device)
@@ -87,7 +90,7 @@ class _Resolution:
         batch = self.sequences(layout)
         contradictions.refuse(settings, layout)
         self.notes += checkpoints.shared(self.call, saves=settings["enable_checkpointing"])
-        work = self.work()
+        architecture = self.architecture()
         resolved: dict[str, Any] = {
             "framework": "maxtext",
             "framework_version": self.schema.version,
@@ -97,13 +100,14 @@ class _Resolution:
             "data": self.data.to_dict(),
             "data_parallel": layout.data,
             "metrics_rank": 0,
-            **work.to_dict(),
+            **self.work(architecture).to_dict(),
         }
+        same = hyperparameters(settings, architecture, batch, resolved["data"] or {})
         source, told = continue_earlier(settings, self.call, resolved)
         self.notes += told
         return BackendPlan(
             worker=Worker("primus_maxtext.worker", launcher="one-per-node"),
-            config={**resolved, "continue_from": source, "settings": self.given()},
+            config={**resolved, "hyperparameters": same.to_dict(), "continue_from": source, "settings": self.given()},
             prepare=steps,
             environment=device.variables(self.call, self.device),
             requires=(*device.requires(settings, self.device, text=bool(self.data.text)), *files, *self.folders()),
@@ -138,16 +142,19 @@ class _Resolution:
             raise settings.error("per_device_batch_size", what, why=f"{micro:g} sequences are no batch", fix=fix)
         return int(micro) * int(settings["gradient_accumulation_steps"])
 
-    def work(self) -> Work:
-        """What a token costs by the catalogue's arithmetic, where it has words for the model."""
+    def architecture(self) -> Architecture | None:
+        """The model as the catalogue would describe it, where it has words for it."""
         from primus_maxtext.architecture import architecture  # pydantic, after all cheap checks
 
         model = architecture(self.settings)
         if isinstance(model, str):
             self.notes.append(f"FLOPs are counted by MaxText: {model}")
-        known = None if isinstance(model, str) else model
+        return None if isinstance(model, str) else model
+
+    def work(self, model: Architecture | None) -> Work:
+        """What a token costs by the catalogue's arithmetic."""
         devices = self.call.facts.gpus if self.device == "gpu" else ()
-        work, notes = planned(known, self.settings["max_target_length"], devices, device.dtype(self.settings))
+        work, notes = planned(model, self.settings["max_target_length"], devices, device.dtype(self.settings))
         self.notes += notes
         return work
 

@@ -39,16 +39,15 @@ _CHOICES = {
 """What may be trained with on GPUs and CPUs, where MaxText says only that it is text."""
 _ASKED_OTHERWISE = {
     "base_config": ("settings stand in the experiment", "put it below `extends:`, or remove it"),
-    "override_model_config": ("what an experiment says wins over a named model, always", "remove it"),
-    "base_output_directory": ("it is the run directory", "set `workspace` at the top of the experiment"),
-    "run_name": ("it is the run's", "set `exp_name` at the top of the experiment"),
-    "hardware": ("it follows from the machine", "remove it"),
-    "skip_jax_distributed_system": ("Primus says which processes there are", "remove it"),
-    "hf_access_token": ("a token would be in every copy of the experiment", "export HF_TOKEN"),
     "metrics_file": ("step metrics are in metrics.jsonl of the run directory", "remove it"),
     "enable_single_controller": ("it is for Pathways on TPUs", "remove it"),
     "compile_topology": ("it compiles for another machine, and trains nothing", "remove it"),
-}  # fmt: skip
+}
+WITHOUT_EFFECT = (
+    "run_name", "base_output_directory", "hardware", "override_model_config", "skip_jax_distributed_system",
+    "hf_access_token",
+)  # fmt: skip
+"""What Primus says itself: the run directory, the machine, that an experiment wins over a named model, HF_TOKEN."""
 
 
 class Settings(settings.Settings):
@@ -59,12 +58,22 @@ class Settings(settings.Settings):
             if name in document.data:
                 what = f"'{name}' is not for an experiment to set"
                 raise ConfigError(what, where=document.where((name,)), why=why, fix=fix)
+        _refuse_token(document)
+        self.without_effect = [name for name in WITHOUT_EFFECT if name in document.data]
+        document = Document({k: v for k, v in document.data.items() if k not in WITHOUT_EFFECT}, document.marks)
         named = _named_model(document, schema)
         super().__init__(document, _over(schema.options, named), SETTINGS, LEAST, "MaxText")
 
     def __contains__(self, name: str) -> bool:
         """Whether it was given. Nothing (`null`) is what every setting that takes it has by default."""
         return self.given.get(name) is not None
+
+
+def _refuse_token(document: Document) -> None:
+    token = document.data.get("hf_access_token") or ""
+    if str(token).strip("'\"") and not str(token).startswith("${"):
+        what, why = "'hf_access_token' is not for an experiment to set", "a token would be in every copy of it"
+        raise ConfigError(what, where=document.where(("hf_access_token",)), why=why, fix="export HF_TOKEN")
 
 
 def _named_model(document: Document, schema: Schema) -> dict[str, Any]:

@@ -24,6 +24,8 @@ _TAKEN = (
     "mmap_eod_id", "hf_path", "hf_train_files", "dataset_path",
 )  # fmt: skip
 """What the `data` section says in MaxText's words."""
+_MADE_UP = "synthetic"
+"""Templates say so, to run as they stand; data of one's own take its place."""
 _MODULES = {"tfds": ("tensorflow", "tensorflow_datasets"), "c4_mlperf": ("tensorflow", "tensorflow_datasets"),
             "hf": ("datasets",)}  # fmt: skip
 _TOKENIZERS = (
@@ -77,7 +79,7 @@ class Data:
         if not (self.text or self.train):
             return (), self._own_pipeline(settings)
         for name in (*_TAKEN, *(["vocab_size"] if self.text else [])):
-            if name in settings:
+            if name in settings and settings[name] != _MADE_UP:
                 what = f"'{name}' and the section `data` both say what to train on"
                 raise settings.error(name, what, fix="keep one of them")
         return self._prepared(settings) if self.text else self._indexed(settings)

@@ -118,7 +118,7 @@ _TRAITS = {
     "expert_bias": Lack("biases in its experts", lambda a: a.moe and a.moe.mlp_bias),
     "scores_on_input": Lack("weights on what goes into experts", lambda a: a.moe and a.moe.scores_on_input),
 }
-_SCORES = {"softmax": "over all of them", "softmax_topk": "over the chosen", "sigmoid": "one by one"}
+_SCORES = {"softmax": "by a softmax over all", "softmax_topk": "by one over the chosen", "sigmoid": "one by one"}
 
 
 def lacks(a: Architecture) -> list[str]:
@@ -176,6 +176,8 @@ def _unfit(a: Architecture, block: Block) -> Iterator[str]:
         yield f"full attention in other layers than every {block.every}th"
     if a.num_layers % block.repeated:
         yield f"{a.num_layers} layers, no multiple of {block.repeated}"
+    if "out_bias" in block.also and a.qkv_bias != a.out_bias:
+        yield "biases on one side of attention only"
     if a.logit_softcap and not a.tie_embeddings:
         yield "a soft cap on the logits of a head of its own"
     if not _stretches(a):
@@ -195,7 +197,7 @@ def _stretches(a: Architecture) -> bool:
 
 
 def _model_name(model: Model, known: Container[str]) -> str:
-    """What MaxText calls the model, or one by whose name its code does what the model needs; mostly empty."""
+    """What MaxText calls the model, or one by whose name its code does what the model needs; empty: neither."""
     facts = model.facts
     name = _NAMES.get(model.name, model.name.lower().replace("_", "-"))
     name = name if name in known else ""
@@ -221,8 +223,9 @@ def _settings(a: Architecture, block: Block) -> Pairs:
     yield "enable_dropout", False  # no model of the catalogue was trained with it
     yield "logits_via_embedding", a.tie_embeddings
     if a.tie_embeddings:
-        # Gemma multiplies embeddings by sqrt(hidden_size). MaxText has the product in its table, and divides logits.
-        yield "normalize_embedding_logits", "geglu" in block.always
+        # MaxText's table begins with a deviation of 1: undivided, logits are some sqrt(hidden_size) too large. Gemma,
+        # which multiplies embeddings by that, has the product in this table, and is divided for it.
+        yield "normalize_embedding_logits", True
     yield from _activation(a)
     yield from _latent(a.mla) if a.mla else _heads(a, block)
     yield from _rotary(a, block)

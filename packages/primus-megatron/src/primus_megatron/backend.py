@@ -16,6 +16,7 @@ from primus_core.work import Work, planned
 from primus_megatron.checkpoints import TRACKER, fault, newest_whole
 from primus_megatron.continuation import CHECKPOINTS, continue_earlier
 from primus_megatron.device import adapt, cpu_variables
+from primus_megatron.hyperparameters import data_type, hyperparameters
 from primus_megatron.installation import SETTING, Installation, importable_version, installation
 from primus_megatron.layout import Layout, check_layout
 from primus_megatron.own_settings import SETTINGS
@@ -26,7 +27,7 @@ from primus_megatron.turbo import check_turbo
 from primus_megatron.vocabulary import choose_tokenizer, of_model
 
 if TYPE_CHECKING:
-    from primus_core.models.architecture import Model
+    from primus_core.models.architecture import Architecture, Model
 
 __all__ = ["MEGATRON", "Megatron"]
 
@@ -78,11 +79,6 @@ MEGATRON = Megatron()
 """What the entry point names."""
 
 
-def _data_type(settings: Settings) -> str:
-    """In which most is multiplied."""
-    return next((name for name in ("fp4", "fp8", "bf16", "fp16") if settings.knows(name) and settings[name]), "fp32")
-
-
 class _Resolution:
     """One call of `resolve`, in steps."""
 
@@ -106,7 +102,7 @@ class _Resolution:
         self.notes += [*adapted.notes, *notes]
         self.checkpoints()
         layout = check_layout(settings, self.ranks())
-        work = self.work()
+        architecture = self.architecture()
         resolved: dict[str, Any] = {
             "framework": "megatron",
             "framework_version": self.schema.version,
@@ -119,12 +115,13 @@ class _Resolution:
             "fixed_layout": self.fixed_layout(),
             "metrics_rank": layout.metrics_rank,
             "own": settings.own(),
-            **work.to_dict(),
+            **self.work(architecture).to_dict(),
         }
+        same = hyperparameters(settings, architecture, self.sequences(layout), resolved["data"] or {})
         self.notes += continue_earlier(settings, self.call, resolved)
         return BackendPlan(
             worker=Worker("primus_megatron.worker"),
-            config={**resolved, "settings": settings.framework()},
+            config={**resolved, "hyperparameters": same.to_dict(), "settings": settings.framework()},
             prepare=prepare,
             environment=self.environment(),
             requires=(*self.modules(), *adapted.requires, *turbo, *self.files),
@@ -140,8 +137,8 @@ class _Resolution:
         total: int = self.settings["global_batch_size"] or self.settings["micro_batch_size"] * layout.data
         return total
 
-    def work(self) -> Work:
-        """What a token costs by the catalogue's arithmetic, where it has words for the model."""
+    def architecture(self) -> Architecture | None:
+        """The model, where the catalogue has words for it."""
         from primus_megatron.architecture import architecture, fit_experts  # pydantic, after all cheap checks
 
         settings = self.settings
@@ -150,9 +147,13 @@ class _Resolution:
         model = architecture(settings)
         if isinstance(model, str):
             self.notes.append(f"FLOPs are counted by Megatron: {model}")
-        known = None if isinstance(model, str) else model
+            return None
+        return model
+
+    def work(self, model: Architecture | None) -> Work:
+        """What a token costs by the catalogue's arithmetic."""
         devices = self.call.facts.gpus if self.device == "gpu" else ()
-        work, notes = planned(known, settings["seq_length"], devices, _data_type(settings))
+        work, notes = planned(model, self.settings["seq_length"], devices, data_type(self.settings))
         self.notes += notes
         return work
 

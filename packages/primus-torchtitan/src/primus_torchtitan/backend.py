@@ -16,6 +16,7 @@ from primus_core.plan import Requirement, Variable, Worker
 from primus_core.work import Work, planned
 from primus_torchtitan import earlier_names
 from primus_torchtitan.continuation import continue_earlier
+from primus_torchtitan.hyperparameters import data_type, hyperparameters
 from primus_torchtitan.layout import check_layout, metrics_rank
 from primus_torchtitan.model import resolve_model
 from primus_torchtitan.schema import Schema, schema_for
@@ -24,13 +25,12 @@ from primus_torchtitan.text import apply_text, resolve_text
 from primus_torchtitan.values import check_values
 
 if TYPE_CHECKING:
-    from primus_core.models.architecture import Model
+    from primus_core.models.architecture import Architecture, Model
 
 __all__ = ["TORCHTITAN", "TorchTitan"]
 
 _INSTALL = "pip install primus-torchtitan, in the environment that runs the training"
 _ORIGIN = "torchtitan"
-_DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 
 
 class TorchTitan:
@@ -82,6 +82,7 @@ class _Resolution:
         self.defaults()
         layout = check_layout(settings, self.ranks(), self.model.facts, self.schema.schedules)
         rank = metrics_rank(layout, settings["parallelism.pipeline_parallel_schedule"])
+        architecture = self.architecture()
         resolved: dict[str, Any] = {
             "framework": "torchtitan",
             "framework_version": self.schema.version,
@@ -92,12 +93,13 @@ class _Resolution:
             "data_parallel": layout.data,
             "metrics_rank": rank,
             "global_batch_size": self.global_batch(layout.data),
-            **self.work().to_dict(),
+            **self.work(architecture).to_dict(),
         }
+        same = hyperparameters(settings, architecture, self.global_batch(layout.data), resolved["data"] or {})
         self.notes += continue_earlier(settings, self.call, resolved)
         return BackendPlan(
             worker=Worker("primus_torchtitan.worker"),
-            config={**resolved, "settings": settings.framework()},
+            config={**resolved, "hyperparameters": same.to_dict(), "settings": settings.framework()},
             prepare=(prepare,) if prepare else (),
             environment=self.environment(rank if layout.pipeline > 1 else None),
             requires=self.requires(),
@@ -108,17 +110,20 @@ class _Resolution:
             defaults={name: option.default for name, option in settings.options.items()},
         )
 
-    def work(self) -> Work:
-        """What a token costs by the catalogue's arithmetic, where it has words for the model."""
+    def architecture(self) -> Architecture | None:
+        """The model, where the catalogue has words for it."""
         from primus_torchtitan.architecture import architecture  # pydantic, after all cheap checks
 
         model = architecture(self.model)
         if isinstance(model, str):
             self.notes.append(f"FLOPs are counted by TorchTitan: {model}")
-        known = None if isinstance(model, str) else model
+            return None
+        return model
+
+    def work(self, model: Architecture | None) -> Work:
+        """What a token costs by the catalogue's arithmetic."""
         devices = self.call.facts.gpus if self.device == "gpu" else ()
-        dtype = _DTYPES.get(self.settings["training.mixed_precision_param"], "fp32")
-        work, notes = planned(known, self.settings["training.seq_len"], devices, dtype)
+        work, notes = planned(model, self.settings["training.seq_len"], devices, data_type(self.settings))
         self.notes += notes
         return work
 

@@ -42,7 +42,8 @@ _EXPLAIN_EPILOG = """examples:
   NNODES=2 MASTER_ADDR=node1 primus env explain --framework megatron
 
 who wins: --env K=V > --env FILE > hooks and patches > your own environment > the experiment's env: > the backend
-> the network and the GPU's profile > base. Hooks and backends speak when a run is planned: see --dry-run."""
+> the network and the GPU's profile > base. In XLA_FLAGS, that goes for each flag.
+Hooks and backends speak when a run is planned: see --dry-run."""
 _CAPTURE_EPILOG = """examples:
   primus env capture -o node.tar.gz
   primus env show --assume-host node.tar.gz"""

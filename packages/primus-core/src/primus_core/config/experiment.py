@@ -127,6 +127,9 @@ class Models(Protocol):
     def read(self, name: str, where: str) -> Document:
         """The settings of one; `where` the experiment says its name."""
 
+    def read_file(self, path: str, where: str) -> Document:
+        """The settings of the one model in a file of the catalogue's form."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Presets:
@@ -141,7 +144,9 @@ class _Presets:
         others = self.models if kind == "models" else None
         if others and not self._found(kind, name) and _stem(name) in others.names():
             return others.read(_stem(name), where)
-        return files.read_extended(self._path(kind, name, where), self.environ)
+        path = self._path(kind, name, where)
+        document = files.read_extended(path, self.environ)
+        return others.read_file(path, where) if others and "models" in document.data else document
 
     def _path(self, kind: str, name: str, where: str) -> str:
         if name.startswith("./"):

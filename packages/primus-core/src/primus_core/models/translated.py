@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 
 from primus_core.backend import Backend
@@ -12,6 +13,8 @@ from primus_core.models import catalogue
 from primus_core.models.architecture import Model
 
 __all__ = ["Translated"]
+
+_WRITE_OUT = "write the model out in the framework's settings"
 
 
 class Translated:
@@ -37,11 +40,31 @@ class Translated:
         Raises:
             ConfigError: the framework cannot build it; `where` its name stands.
         """
-        model = self._models[name]
-        try:
+        return self._settings(self._models[name], where)
+
+    def read_file(self, path: str, where: str) -> Document:
+        """The settings of the model in the file `path`, which has the catalogue's form.
+
+        Raises:
+            ConfigError: the file is wrong, has several models, or the framework cannot build its model.
+        """
+        with _told_at(where):
+            if hasattr(self.backend, "translate"):
+                return self._settings(catalogue.find(path, {}), where)
+            raise RequestError("the backend knows no models in the catalogue's words", fix=_WRITE_OUT)
+
+    def _settings(self, model: Model, where: str) -> Document:
+        with _told_at(where):
             settings = dict(self.backend.translate(model))
-        except ConfigError:
-            raise
-        except RequestError as error:
-            raise ConfigError(error.what, where=where, why=error.why, fix=error.fix) from None
         return Document(settings, dict.fromkeys([(), *((key,) for key in settings)], model.where))
+
+
+@contextmanager
+def _told_at(where: str) -> Iterator[None]:
+    """An error that has no place of its own stands where the model is named."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except RequestError as error:
+        raise ConfigError(error.what, where=where, why=error.why, fix=error.fix) from None

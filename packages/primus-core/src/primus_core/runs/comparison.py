@@ -9,10 +9,14 @@ from typing import Any, Literal, NamedTuple
 
 from primus_core import variables
 from primus_core.environment import FAMILIES, OF_SYSTEM, belongs_to_session
+from primus_core.hyperparameters import NAMES
 from primus_core.plan import SECRET
 from primus_core.runs.saved import Saved
 
-__all__ = ["NONE", "SEVERITY", "Category", "Difference", "Severity", "compare", "dotted", "flatten", "severity"]
+__all__ = [
+    "NONE", "SEVERITY", "Category", "Difference", "Severity", "agreed", "compare", "dotted", "flatten",
+    "is_one_framework", "severity",
+]  # fmt: skip
 
 Category = Literal["config", "environment", "packages", "code", "hardware"]
 Severity = Literal["blocking", "warning", "note"]
@@ -35,6 +39,7 @@ SEVERITY: Mapping[str, Severity] = {
 """By `category.name`, else by category. Too few devices is a question of counting: see `severity`."""
 
 _HARDWARE = ("gpu_model", "physical_gpus", "driver", "rocm", "cuda", "kernel", "cpu_model", "cpu_count", "host")
+_NEUTRAL = "hyperparameters"
 _ASKED = ("task", "runtime", "framework", "model")
 _PLACED = ("nnodes", "gpus_per_node")
 # Where ranks meet is another place in every run.
@@ -60,16 +65,32 @@ _MISSING = _Missing()
 
 
 def compare(a: Saved, b: Saved) -> list[Difference]:
-    """What differs from `a` to `b`, by category; paths below each run's own directory are equal."""
+    """What differs from `a` to `b`, by category; paths below each run's own directory are equal.
+
+    Of two frameworks, what only one has words for is left out: its settings, its variables, its packages.
+    """
     return [
-        *_rows("config", _settings(a), _settings(b)),
+        *_rows("config", *_settings(a, b)),
         *_images(a, b),
         *_rows("environment", *_environments(a, b)),
-        *_rows("packages", _sorted(a.packages), _sorted(b.packages)),
+        *_rows("packages", *_packages(a, b)),
         *_rows("code", _code(a), _code(b)),
         *_rows("hardware", *_machines(a, b)),
         *_partitions(a, b),
     ]
+
+
+def is_one_framework(a: Saved, b: Saved) -> bool:
+    """Whether both runs have the same one, or none."""
+    return bool(a.plan.get("framework") == b.plan.get("framework"))
+
+
+def agreed(a: Saved, b: Saved) -> dict[str, Any]:
+    """The hyperparameters in which runs of two frameworks agree."""
+    if is_one_framework(a, b):
+        return {}
+    before, after = _common(_hyperparameters(a), _hyperparameters(b))
+    return {name: value for name, value in before.items() if _same(value, after[name])}
 
 
 def severity(difference: Difference, saved: Saved, here: Saved) -> Severity:
@@ -143,21 +164,51 @@ def _text(value: Any, write: Callable[[Any], str] | None = None) -> str:
     return value if isinstance(value, str) and not write else (write or _json)(value)
 
 
-def _sorted(values: Mapping[str, str]) -> dict[str, str]:
-    return dict(sorted(values.items()))
+def _packages(a: Saved, b: Saved) -> list[dict[str, str]]:
+    found = [dict(sorted(run.packages.items())) for run in (a, b)]
+    return found if is_one_framework(a, b) else _common(*found)
 
 
-def _settings(run: Saved) -> dict[Path, Any]:
-    """All that was asked for: what the framework got, or, where there is no framework, what the programs got."""
+def _common(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Of both, what both have."""
+    return [{name: one[name] for name in a if name in b} for one in (a, b)]
+
+
+def _hyperparameters(run: Saved) -> dict[str, Any]:
+    """Those that the backend knew of the run (`primus_core.hyperparameters`)."""
+    backend = run.configs.get("backend_config")
+    found = backend.get(_NEUTRAL) if isinstance(backend, Mapping) else None
+    known = found if isinstance(found, Mapping) else {}
+    return {name: known[name] for name in dict.fromkeys((*NAMES, *known)) if known.get(name) is not None}
+
+
+def _settings(a: Saved, b: Saved) -> list[dict[Path, Any]]:
+    """All that was asked for: what the framework got, in its words, or in those that both frameworks have."""
+    if is_one_framework(a, b):
+        return [_asked(run) | _of_framework(run) for run in (a, b)]
+    common = _common(_hyperparameters(a), _hyperparameters(b))
+    return [
+        _asked(run) | {(name,): value for name, value in of.items()} for run, of in zip((a, b), common, strict=True)
+    ]
+
+
+def _of_framework(run: Saved) -> dict[Path, Any]:
+    """What it got; where there is no framework, what the programs got."""
+    backend, own = run.configs.get("backend_config"), _own(run)
+    if isinstance(backend, Mapping):
+        backend = {name: value for name, value in backend.items() if name != _NEUTRAL}  # the same in other words
+    found = flatten(backend) if backend is not None else dict(_programs(run.plan))
+    return {path: _mapped(value, own) for path, value in found.items() if not _is_by_nature(path)}
+
+
+def _asked(run: Saved) -> dict[Path, Any]:
+    """What Primus itself was asked for."""
     plan, place = run.plan, run.plan.get("distributed") or {}
     found: dict[Path, Any] = {(name,): plan[name] for name in _ASKED if plan.get(name)}
     found |= {("runtime",): _runtime(run)} if ("runtime",) in found else {}
     found |= {(name,): place[name] for name in _PLACED if name in place}
-    backend = run.configs.get("backend_config")
-    found |= flatten(backend) if backend is not None else dict(_programs(plan))
     found |= {(path.removeprefix("config/"),): sha[:12] for path, sha in run.files.items() if _is_script(path)}
-    own = _own(run)
-    return {path: _mapped(value, own) for path, value in found.items() if not _is_by_nature(path)}
+    return found
 
 
 def _images(a: Saved, b: Saved) -> Iterator[Difference]:
@@ -213,26 +264,28 @@ def _runtime(run: Saved) -> str:
 
 
 def _environments(a: Saved, b: Saved) -> list[dict[str, str]]:
-    """Both environments. Another runtime gives another system around the ranks, so only what belongs to a run counts:
-    what its plan sets, less the network's, and the families that change what a run does.
+    """Both environments, less what only one framework asks for. Another runtime gives another system around the ranks,
+    so only what belongs to a run counts: what its plan sets, less the network's, and the families that change what a
+    run does.
     """
     found = [_environment(a), _environment(b)]
+    if not is_one_framework(a, b):
+        own = _planned(a, str(a.plan.get("framework"))) ^ _planned(b, str(b.plan.get("framework")))
+        found = [{k: v for k, v in one.items() if k not in own} for one in found]
     if _runtime(a) == _runtime(b):
         return found
     planned = {str(variable["name"]) for run in (a, b) for variable in run.plan.get("environment") or ()}
     found = [{k: v for k, v in one.items() if k in planned or _changes_runs(k)} for one in found]
-    chosen = [_of_network(run) for run in (a, b)]
+    chosen = [_planned(run, "network") for run in (a, b)]  # what follows from where a run's nodes stand
     by_nature = {
         k for k in chosen[0] | chosen[1] if all(k in by for one, by in zip(found, chosen, strict=True) if k in one)
     }
     return [{k: v for k, v in one.items() if k not in by_nature} for one in found]
 
 
-def _of_network(run: Saved) -> set[str]:
-    """What follows from where a run's nodes stand."""
-    return {
-        str(variable["name"]) for variable in run.plan.get("environment") or () if variable.get("origin") == "network"
-    }
+def _planned(run: Saved, origin: str) -> set[str]:
+    """The variables that a run's plan has from there."""
+    return {str(variable["name"]) for variable in run.plan.get("environment") or () if variable.get("origin") == origin}
 
 
 def _changes_runs(name: str) -> bool:

@@ -98,14 +98,15 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
         launcher = "single" if call.args.single else worker.launcher
         if launcher == "one-per-node":  # beside its GPUs are all CPUs: --numa binds it to none
             alone = one_per_node.step((facts.python, *_rank_command(worker)), facts.cwd, node)
-            return RuntimePlan((*prepare, alone), (*place, *one_per_node.variables(node, environ)))
+            return RuntimePlan((*prepare, alone), (*place, *one_per_node.variables(facts, node, environ)))
         if call.args.numa:
             place += _numa(facts, 1 if launcher == "single" else node.gpus_per_node)
         if launcher == "torchrun":
             return RuntimePlan((*prepare, _torchrun(facts, worker, node)), place, (_TORCH,))
         if call.scope == "run" and node.node_rank > 0:
             return RuntimePlan(prepare, place)  # once per run: node 0 does it
-        return RuntimePlan((*prepare, _plain(facts, worker)), (*place, *_LONELY))
+        one = one_per_node.devices(facts, 1, environ) if worker.launcher == "one-per-node" else ()
+        return RuntimePlan((*prepare, _plain(facts, worker)), (*place, *_LONELY, *one))
 
 
 def _seconds(text: str) -> float:

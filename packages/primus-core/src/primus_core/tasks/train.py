@@ -250,9 +250,9 @@ def _yaml(data: Mapping[str, Any]) -> str:
 
 
 def _label(given: str | Mapping[str, Any], settings: Any) -> str:
-    """What to call the model in lists: the preset's name, or what a model that is written out says of itself."""
+    """What to call the model in lists: the name of its preset or file, or what it says of itself if written out."""
     if isinstance(given, str):
-        return given
+        return os.path.splitext(os.path.basename(given))[0] if given.startswith("./") else given
     named = settings if isinstance(settings, Mapping) else {}
     return str(next((named[key] for key in ("name", "flavor", "family") if named.get(key)), ""))
 

@@ -21,6 +21,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from primus_core import hyperparameters
 from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.config import files
 from primus_core.config.document import Document, Path
@@ -135,6 +136,11 @@ class BackendConformance:
         plan = resolve(self.backend, self.settings)
         json.dumps(plan.config)
         assert importlib.util.find_spec(plan.worker.module)
+
+    def test_hyperparameters_have_the_names_that_backends_share(self) -> None:
+        """By which `primus runs diff` compares this framework's runs with those of others."""
+        said = resolve(self.backend, self.settings).config.get("hyperparameters", {})
+        assert set(said) <= set(hyperparameters.NAMES)
 
     def test_planning_is_repeatable(self) -> None:
         """The same call gives the same plan: nothing is remembered, nothing is counted."""

@@ -172,8 +172,10 @@ OWN_DATA = (
 @pytest.mark.slow
 def test_data_of_maxtexts_own_pipeline_that_end_before_the_last_step_end_the_run(project: Project) -> None:
     pytest.importorskip("array_record", reason="array_record is not installed")
-    here = {"cwd": project.folder, "env": {**project.environ, "JAX_PLATFORMS": "cpu"}}
-    subprocess.run([sys.executable, "-c", RECORDS, "data-1.array_record"], check=True, capture_output=True, **here)
+    environ = {**project.environ, "JAX_PLATFORMS": "cpu"}
+    made = subprocess.run([sys.executable, "-c", RECORDS, "data-1.array_record"], env=environ, cwd=project.folder,
+                          text=True, capture_output=True, check=False)  # fmt: skip
+    assert made.returncode == 0, made.stderr
     own = EXPERIMENT.replace("    data: {text: text, vocab_size: 512, document_chars: 500}\n", "")
     (project.folder / "own.yaml").write_text(own.replace('{"decoder_block"', '{"vocab_size": 32000, "decoder_block"'))
     words = ("steps=20", "num_epoch=1", "enable_checkpointing=false")

@@ -92,6 +92,27 @@ def test_the_kernel_alone_helps_and_says_what_to_install(
     assert not re.search(r"^(torch|jax|numpy)\b", listed, re.M)
 
 
+@pytest.mark.parametrize("framework", ["maxtext", "megatron"])
+def test_a_package_for_a_newer_python_says_so_and_the_others_do_not_mind(
+    wheels: dict[str, Path], tmp_path: Path, clean_environ: dict[str, str], framework: str
+) -> None:
+    if fits(ROOT / f"packages/primus-{framework}"):
+        pytest.skip("it is for this Python")
+    folder = environment(tmp_path / "env", wheels["primus-core"])
+    refused = run(folder / "pip", "install", "--no-deps", wheels[f"primus-{framework}"], cwd=tmp_path,
+                  env=clean_environ)  # fmt: skip
+    assert refused.returncode == 1
+    assert re.search(rf"'primus-{framework}' requires a different Python: [\d.]+ not in '>=3.12'", refused.stderr)
+    (tmp_path / "exp.yaml").write_text(f"exp_name: x\nmodules: {{pre_trainer: {{framework: {framework}}}}}\n")
+    asked = run(folder / "primus", "direct", "--", "train", "pretrain", "--config", "exp.yaml", cwd=tmp_path,
+                env=clean_environ)  # fmt: skip
+    assert asked.returncode == 2
+    version = ".".join(map(str, sys.version_info[:2]))
+    assert f"with Python 3.12 or later (this is {version}): pip install primus-{framework}" in asked.stderr
+    beside = run(folder / "pip", "check", cwd=tmp_path, env=clean_environ)
+    assert beside.returncode == 0, beside.stdout
+
+
 def test_without_torch_a_benchmark_is_exit_3_and_says_what_to_install(
     wheels: dict[str, Path], tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:

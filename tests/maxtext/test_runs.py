@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -150,13 +151,39 @@ def test_a_loss_that_is_no_number_ends_the_run(project: Project) -> None:
 RECORDS = """
 import sys
 from array_record.python.array_record_module import ArrayRecordWriter
+from maxtext.input_pipeline.protos import example_pb2
 writer = ArrayRecordWriter(sys.argv[1], "group_size:1")
-for number in range(40):
-    text = (" ".join(f"word {number * i % 97}" for i in range(60))).encode()
-    # A tf.train.Example with one feature, `text`.
-    inner = b"\\x0a" + varint(len(text)) + text if False else None
+for number in range(10):
+    example = example_pb2.Example()
+    text = " ".join(f"word {number * i % 97}" for i in range(100))
+    example.features.feature["text"].bytes_list.value.append(text.encode())
+    writer.write(example.SerializeToString())
 writer.close()
 """
+OWN_DATA = (
+    "dataset_type=grain",
+    "grain_train_files=data-*.array_record",
+    "tokenizer_path=tokenizer.llama2",
+    "packing=false",
+)
+
+
+@needs_maxtext
+@pytest.mark.slow
+def test_data_of_maxtexts_own_pipeline_that_end_before_the_last_step_end_the_run(project: Project) -> None:
+    pytest.importorskip("array_record", reason="array_record is not installed")
+    environ = {**project.environ, "JAX_PLATFORMS": "cpu"}
+    made = subprocess.run([sys.executable, "-c", RECORDS, "data-1.array_record"], env=environ, cwd=project.folder,
+                          text=True, capture_output=True, check=False)  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    own = EXPERIMENT.replace("    data: {text: text, vocab_size: 512, document_chars: 500}\n", "")
+    (project.folder / "own.yaml").write_text(own.replace('{"decoder_block"', '{"vocab_size": 32000, "decoder_block"'))
+    words = ("steps=20", "num_epoch=1", "enable_checkpointing=false")
+    done = project.run("direct", *TASK[:-1], "own.yaml", *OWN_DATA, *words)
+    assert done.returncode == 1, done.stderr[-3000:]
+    assert "training ended after step 3 of 20" in done.stderr
+    assert "give it more data, raise num_epoch, or ask for fewer steps" in done.stderr
+    assert [row["step"] for row in rows(project.newest)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

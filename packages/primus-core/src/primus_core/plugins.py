@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -30,6 +31,7 @@ _HOMES = {
     "tasks": {"bench": "primus-bench", "benchmark": "primus-bench", "preflight": "primus-preflight"},
     "backends": {name: f"primus-{name}" for name in ("torchtitan", "megatron", "maxtext")},
 }
+_NEWER_PYTHON = {"primus-maxtext": (3, 12), "primus-megatron": (3, 12)}  # where pip would name no version that fits
 
 
 class Plugin(NamedTuple):
@@ -179,7 +181,7 @@ class Catalogue:
 
         homes, known = _HOMES.get(kind, {}), self.names(kind)
         home = homes.get(name)
-        fix = f"pip install {home}" if home else suggestion(name, [*known, *homes]) or "see `primus plugins`"
+        fix = _install(home) if home else suggestion(name, [*known, *homes]) or "see `primus plugins`"
         what = (
             f"the {kind.removesuffix('s')} '{name}' is not installed"
             if home
@@ -224,6 +226,14 @@ class Catalogue:
     def broken(self, kind: str) -> str:
         """The files of that kind that cannot be read: names in them may be missing. Empty: there is none."""
         return ", ".join(p.source for p in self.of(kind) if p.is_broken)
+
+
+def _install(package: str) -> str:
+    """How to install a package of ours, which may not be possible with this Python."""
+    needed, here = _NEWER_PYTHON.get(package, (3, 0)), sys.version_info[:2]
+    major, minor = needed
+    before = f"with Python {major}.{minor} or later (this is {here[0]}.{here[1]}): " if here < needed else ""
+    return f"{before}pip install {package}"
 
 
 def task_name(words: Sequence[str], known: Sequence[str]) -> str:

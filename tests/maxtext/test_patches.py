@@ -1,0 +1,52 @@
+"""Each patch is needed: without it, what MaxText does fails here. When one of these fails, remove the patch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
+
+from tests.maxtext.conftest import needs_maxtext
+
+from primus_maxtext.patches import PATCHES
+
+NEEDS = {
+    "installed-assets": """
+import os
+from maxtext.configs import types
+assert os.path.isdir(os.path.join(types.MAXTEXT_ASSETS_ROOT, "tokenizers"))
+""",
+    "token-in-tensorboard": """
+from types import SimpleNamespace
+from maxtext.utils import maxtext_utils
+told = []
+writer = SimpleNamespace(add_text=lambda key, value: told.append(key))
+config = SimpleNamespace(get_keys=lambda: {"hf_access_token": "x", "steps": 1})
+maxtext_utils.add_config_to_summary_writer(config, writer)
+assert told == ["steps"], told
+""",
+}
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    return subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
+
+
+def test_every_patch_says_why_and_for_which_versions() -> None:
+    assert {patch.id for patch in PATCHES} == set(NEEDS)
+    assert all(patch.reason and patch.link.startswith("maxtext/") and patch.since < patch.before for patch in PATCHES)
+
+
+@needs_maxtext
+@pytest.mark.slow
+@pytest.mark.parametrize("patch", NEEDS)
+def test_without_the_patch_it_fails_and_with_all_it_works(patch: str) -> None:
+    without = run(NEEDS[patch])
+    assert "AssertionError" in without.stderr, f"{patch} is no longer needed: remove it ({without.stderr[-300:]})"
+    done = run(f"from primus_maxtext.patches import apply_all\napply_all()\n{NEEDS[patch]}")
+    assert done.returncode == 0, done.stderr

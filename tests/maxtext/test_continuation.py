@@ -18,8 +18,7 @@ from tests.maxtext.conftest import needs_maxtext, tiny
 from tests.planning import Resolve
 from tests.project import TASK, Project, rows
 
-from primus_core.errors import MachineError
-from primus_maxtext.checkpoints import COMMITTED, CheckpointWatch, carry_over, check_shared, steps
+from primus_maxtext.checkpoints import COMMITTED, CheckpointWatch, carry_over, steps
 
 SAVES = tiny(enable_checkpointing=True, steps=100)
 
@@ -94,13 +93,6 @@ def test_a_checkpoint_is_told_of_once_and_when_it_is_whole(tmp_path: Path) -> No
     watch.look()
     watch.look()
     assert [step for step, _ in told] == [5, 6], "counted from 1, oldest first"
-
-
-def test_a_node_that_does_not_see_the_checkpoints_of_node_0_says_so(tmp_path: Path) -> None:
-    check_shared(str(tmp_path))
-    with pytest.raises(MachineError, match="a folder that this node does not see") as caught:
-        check_shared(str(tmp_path / "absent"))
-    assert "PRIMUS_RUN_DIR" in caught.value.fix
 
 
 STEPS = "steps=200"

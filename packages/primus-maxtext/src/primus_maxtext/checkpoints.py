@@ -32,14 +32,17 @@ def shared(call: BackendCall, *, saves: bool) -> tuple[str, ...]:
 
 
 def check_shared(folder: str) -> None:
-    """Look whether the `folder` that node 0 has made is here, too; Orbax would find out when it saves.
+    """Look whether all nodes see the `folder` that node 0 has made; Orbax would find out when it saves.
 
     Raises:
-        MachineError: it is not.
+        MachineError: one does not. All nodes raise it: none waits for those that have ended.
     """
-    if not os.path.isdir(folder):
+    from jax.experimental.multihost_utils import process_allgather
+
+    seen = [bool(it) for it in process_allgather(os.path.isdir(folder)).reshape(-1)]
+    if not all(seen):
         raise MachineError(
-            f"node 0 saves checkpoints in a folder that this node does not see: there is no {folder} here",
+            f"node 0 saves checkpoints in a folder that node {seen.index(False)} does not see: {folder}",
             why="the nodes write their parts of a checkpoint into one folder",
             fix=f"set `workspace` to a folder that all nodes see, and where you start each node by hand, "
             f"{variables.RUN_DIR} to the same for all; or enable_checkpointing=false",

@@ -31,9 +31,9 @@ def main() -> None:
     if saves and worker.rank() == 0:
         _make_folder(resolved["continue_from"])
     _join(resolved["settings"].get("jax_distributed_initialization_timeout", 300))
-    if saves:
-        check_shared(_folder())
     _check_device(resolved["device"])
+    if saves and int(os.environ["WORLD_SIZE"]) > 1:
+        check_shared(_folder())
     _quieten()
     _train(resolved)
 

@@ -23,6 +23,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "optimizer.kind": {"type": "str", "default": "AdamW", "choices": ["Adam", "AdamW"]},
     "optimizer.parts": {"type": "list", "default": [], "choices": ["heads", "layers"]},
     "parallel.mesh.dims": {"type": "list", "default": []},
+    "parallel.share": {"type": "float", "default": 0.5, "least": 0, "most": 1},
     "debug": {"type": "bool", "default": False},
     "extra": {"type": "dict", "default": {}},
     "any": {"type": "any"},
@@ -105,6 +106,12 @@ def test_a_value_that_is_none_of_the_choices_is_refused_with_them() -> None:
     assert error.what == "x.yaml: 'optimizer.kind' cannot be 'adamw2'"
     assert error.why == "known values: Adam, AdamW"
     assert error.fix == "did you mean 'AdamW'?"
+
+
+@pytest.mark.parametrize(("value", "said"), [(-0.1, "is -0.1, and must be at least 0"), (2, "must be at most 1")])
+def test_a_number_outside_of_its_range_is_refused(value: float, said: str) -> None:
+    assert said in refused({"parallel": {"share": value}}, {("parallel", "share"): "x.yaml:3"}).what
+    assert checked({"parallel": {"share": 1}}) == {"parallel.share": 1.0}
 
 
 def test_each_value_of_a_list_is_one_of_the_choices() -> None:

@@ -153,6 +153,13 @@ def test_the_signal_that_ended_the_launcher_is_named() -> None:
     assert failure.of_process(255, "node-1", 1, None) is None
 
 
+def test_where_native_code_ended_a_lone_rank_the_last_line_of_its_log_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "rank_0.log"
+    log.write_text("an error that was none\nF1122 Unknown flag in XLA_FLAGS: --xla_nonsense\n\n")
+    assert "what          F1122 Unknown flag in XLA_FLAGS" in block(failure.of_process(1, "vm", 0, 0, str(log)), 1)
+    assert failure.of_process(1, "vm", 0, 0, str(tmp_path / "none.log")) is None
+
+
 def test_where_no_rank_said_why_the_launchers_last_line_is_told() -> None:
     text = failure.report(
         None, 1, run_dir="r", log="l", step="prepare text", launch_log="Traceback\nValueError: no text\n"

@@ -48,6 +48,9 @@ GRAIN = {"dataset_type": "grain", "grain_train_files": "a.array_record", "tokeni
         ({"steps": "many"}, "'steps' takes a whole number"),
         ({"steps": 0}, "set the number of steps"),
         ({"base_emb_dim": 0}, "must be at least 1"),
+        ({"dropout_rate": -0.1}, "must be at least 0"),
+        ({"warmup_steps_fraction": 1.5}, "must be at most 1"),
+        ({"mlp_activations": ["silu", "liner"]}, "did you mean 'linear'?"),
         ({"scan_layers": 1}, "takes true or false"),
         ({"decoder_block": "lama2"}, "did you mean 'llama2'?"),
         ({"opt_type": "adamv"}, "did you mean 'adamw'?"),
@@ -84,11 +87,11 @@ def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(
 
 
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "base_moe_mlp_dim": 128, "decoder_block": "mixtral"}
+CYCLE = {"decoder_block": "olmo3", "inhomogeneous_layer_cycle_interval": 2}
 PIPELINE = {"ici_pipeline_parallelism": 2, "ici_fsdp_parallelism": 1}
 REFUSED: list[tuple[str, int, int, dict[str, Any], str]] = [
     ("gradient_accumulation_steps", 0, 1, {"quantization": "fp8", "gradient_accumulation_steps": 2}, "'quantization"),
     ("max_segments_per_seq", 8, 8, {"attention": "cudnn_flash_te"}, "packing=false"),
-    ("warmup_steps_fraction", 0, 1, {"warmup_steps_fraction": 1.5}, "from 0 to 1"),
     (
         "wsd_decay_steps_fraction",
         *(0, 1, {"lr_schedule_type": "wsd", "warmup_steps_fraction": 0.6, "wsd_decay_steps_fraction": 0.5}),
@@ -109,6 +112,10 @@ REFUSED: list[tuple[str, int, int, dict[str, Any], str]] = [
     ("load_full_state_path", 0, 1, {"load_parameters_path": "/a", "load_full_state_path": "/b"}, "keep one"),
     ("load_full_state_path", 0, 1, {"load_full_state_path": "/b"}, "enable_checkpointing=true"),
     ("sliding_window_size", 0, 1, {"attention_type": "local_sliding"}, "so far back"),
+    ("base_num_decoder_layers", 0, 1, {**CYCLE, "base_num_decoder_layers": 3}, "take a multiple of 2"),
+    ("inhomogeneous_layer_cycle_interval", 0, 1, {"inhomogeneous_layer_cycle_interval": 2}, "are all alike"),
+    ("quantization", 0, 1, {"quantization": "fp4"}, "use_qwix_quantization=true"),
+    ("chunk_attn_window_size", 0, 1, {"attention_type": "chunk"}, "so many tokens"),
     ("num_vocab_tiling", 0, 1, {"num_vocab_tiling": 7}, "take a divisor"),
     ("num_pipeline_microbatches", 0, 2, {**PIPELINE, "num_pipeline_microbatches": 3}, "multiple of the stages"),
     ("per_device_batch_size", 0, 2, {**PIPELINE, "per_device_batch_size": 0.5}, "equal microbatches"),
@@ -133,6 +140,9 @@ LAYOUTS: list[tuple[int, int, int, dict[str, Any], str]] = [
     (0, 1, 4, {"ici_fsdp_parallelism": -1, "ici_data_parallelism": -1}, "takes what the others leave"),
     (0, 1, 1, {"ici_fsdp_parallelism": 0}, "-1: the rest"),
     (0, 1, 4, {"ici_tensor_parallelism": 4, "ici_fsdp_parallelism": 1}, "'base_num_kv_heads' is 2"),
+    (0, 1, 3, {"ici_fsdp_parallelism": -1}, "'base_emb_dim' is 64, divided by fsdp 3"),
+    (0, 1, 2, {"ici_tensor_parallelism": 2, "base_mlp_dim": 63}, "take a divisor of 63"),
+    (0, 1, 2, {"ici_tensor_parallelism": 2, "vocab_size": 511}, "take a divisor of 511"),
     (0, 1, 2, {**EXPERTS, "num_experts": 5, "ici_expert_parallelism": 2}, "'num_experts' is 5"),
     (0, 1, 2, {"ici_context_parallelism": 2, "max_target_length": 65}, "'max_target_length' is 65"),
     (0, 1, 2, {**PIPELINE, "base_num_decoder_layers": 3}, "'base_num_decoder_layers' is 3"),

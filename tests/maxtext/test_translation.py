@@ -14,7 +14,8 @@ import pytest
 
 pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, Run
+from tests.maxtext.conftest import EXPERIMENT
 
 from primus_core import options
 from primus_core.config.document import Document
@@ -164,3 +165,17 @@ def test_maxtext_builds_every_kind_of_model_with_the_catalogues_number_of_parame
     counts = {name: parameters(BUILT[name].facts) for name in chosen}
     expected = {name: {"total": count.total, "mtp": count.mtp} for name, count in counts.items()}
     assert json.loads(done.stdout.splitlines()[-1]) == expected
+
+
+def test_the_command_line_names_another_model(primus: Run, tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(
+        EXPERIMENT.replace("    data: {text: text, vocab_size: 512, document_chars: 500}\n", "")
+    )
+    words = ("direct", "--dry-run", "--json", "--", "train", "pretrain", "--config", "x.yaml", "dataset_type=synthetic")
+    planned = primus(*words, "model=qwen3_0.6B")
+    assert planned.returncode == 0, planned.stderr
+    files = {file["path"]: file["text"] for file in json.loads(planned.stdout)["files"]}
+    assert "base_emb_dim: 1024" in files["config/model_config.yaml"]
+    refused = primus(*words, "model=qwen3_0.6")
+    assert "command line: model=qwen3_0.6" in refused.stderr
+    assert "did you mean 'qwen3_0.6B'?" in refused.stderr

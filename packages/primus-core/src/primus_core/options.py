@@ -37,6 +37,8 @@ class Option:
     choices: tuple[Any, ...] = ()
     optional: bool = False
     help: str = ""
+    least: float | None = None
+    most: float | None = None
 
 
 def load(path: str | FilePath) -> tuple[str, dict[str, Option]]:
@@ -128,6 +130,7 @@ def _typed(option: Option, value: Any, where: str) -> Any:
         raise ConfigError(
             f"'{option.name}' takes {_wanted(option)}: {given}", where=where, fix=f"the default is {option.default!r}"
         )
+    _check_range(option, value, where)
     for item in value if isinstance(value, list) else [value]:
         if option.choices and item not in option.choices:
             names = ", ".join(str(choice) for choice in option.choices)
@@ -149,3 +152,13 @@ def _wanted(option: Option) -> str:
         "list": "a list",
         "dict": "keys and values",
     }.get(option.type, "a value")
+
+
+def _check_range(option: Option, value: Any, where: str) -> None:
+    """Refuse a number that the framework says is too small or too large."""
+    if not isinstance(value, int | float):
+        return
+    if option.least is not None and value < option.least:
+        raise ConfigError(f"'{option.name}' is {value}, and must be at least {option.least:g}", where=where)
+    if option.most is not None and value > option.most:
+        raise ConfigError(f"'{option.name}' is {value}, and must be at most {option.most:g}", where=where)

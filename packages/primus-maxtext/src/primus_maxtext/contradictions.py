@@ -25,6 +25,14 @@ _UNSCALED = ("fp8", "nanoo_fp8", "fp8_gpu", "te_fp8_delayedscaling")
 _MUON = (
     "deepseek", "deepseek4", "qwen3", "qwen3_moe", "qwen3_custom_moe", "qwen3_next", "gpt_oss", "gemma3", "llama2",
 )  # fmt: skip
+_BY_QWIX = ("fp4", "int4", "fp8_e5m2", "fp8_e4m3", "fp8_nanoo", "fp8_gpu", "fp8_full")
+_CYCLES = ("llama4", "gpt_oss", "olmo3", "qwen3_5", "envy")
+"""Whose layers differ in turn: a cycle of them is built at once, and the rest left out."""
+
+
+def _is_cut(s: Settings) -> bool:
+    cycle = s["inhomogeneous_layer_cycle_interval"]
+    return s["scan_layers"] and s["decoder_block"] in _CYCLES and s["base_num_decoder_layers"] % cycle
 
 
 def _microbatches(s: Settings, layout: Layout) -> int:
@@ -64,12 +72,6 @@ CONTRADICTIONS = (
         lambda s, _: s["packing"] and s["attention"] == "cudnn_flash_te" and s["max_segments_per_seq"] <= 0,
         "Transformer Engine's attention must know how many documents a packed sequence may have",
         "max_segments_per_seq=32, or packing=false",
-    ),
-    Contradiction(
-        "warmup_steps_fraction",
-        lambda s, _: s["warmup_steps_fraction"] > 1,
-        "it is a part of the schedule of the learning rate, from 0 to 1",
-        "warmup_steps_fraction=0.1",
     ),
     Contradiction(
         "wsd_decay_steps_fraction",
@@ -133,6 +135,31 @@ CONTRADICTIONS = (
         "rename it, or set tokenizer_type=sentencepiece or huggingface",
     ),
     Contradiction(
+        "base_num_decoder_layers",
+        lambda s, _: _is_cut(s),
+        "MaxText builds whole cycles of {inhomogeneous_layer_cycle_interval} layers "
+        "('inhomogeneous_layer_cycle_interval'), and leaves out the rest without a word",
+        "take a multiple of {inhomogeneous_layer_cycle_interval}, or scan_layers=false",
+    ),
+    Contradiction(
+        "inhomogeneous_layer_cycle_interval",
+        lambda s, _: (
+            s["scan_layers"]
+            and s["inhomogeneous_layer_cycle_interval"] != 1
+            and s["decoder_block"] not in (*_CYCLES, "qwen3_next", "gemma3", "gemma4")
+        ),
+        "layers of 'decoder_block: {decoder_block}' are all alike, and MaxText would build one where so many should be",
+        "inhomogeneous_layer_cycle_interval=1",
+    ),
+    Contradiction(
+        "quantization",
+        lambda s, _: (
+            s["quantization"] in _BY_QWIX and not (s["use_qwix_quantization"] or s["use_batch_split_schedule"])
+        ),
+        "MaxText has it by Qwix alone",
+        "use_qwix_quantization=true, or fp8, nanoo_fp8 or int8",
+    ),
+    Contradiction(
         "base_num_query_heads",
         lambda s, _: s["attention_type"] != "mla" and s["base_num_query_heads"] % s["base_num_kv_heads"],
         "each of 'base_num_kv_heads: {base_num_kv_heads}' serves as many of them as any other",
@@ -177,6 +204,12 @@ CONTRADICTIONS = (
         lambda s, _: s["attention_type"] == "local_sliding" and s["sliding_window_size"] <= 0,
         "'attention_type: local_sliding' looks so far back",
         "sliding_window_size=4096, for instance",
+    ),
+    Contradiction(
+        "chunk_attn_window_size",
+        lambda s, _: s["attention_type"] == "chunk" and s["chunk_attn_window_size"] < 1,
+        "'attention_type: chunk' has chunks of so many tokens",
+        "chunk_attn_window_size=4096, for instance",
     ),
     Contradiction(
         "num_vocab_tiling",

@@ -54,7 +54,21 @@ def _row(field: Any, name: str, defaults: Mapping[str, Any]) -> Row:
         row["choices"] = choices
     if optional or default is None:
         row["optional"] = True
+    row |= _range(kind, [field, *typing.get_args(field.annotation)])
     return row | ({"help": " ".join(field.description.split())} if field.description else {})
+
+
+def _range(kind: str, places: list[Any]) -> Row:
+    """The smallest and the largest number. A fraction that must be more than 0 may be 0 here."""
+    found: Row = {}
+    for rule in (rule for place in places for rule in getattr(place, "metadata", ())):
+        if (least := getattr(rule, "ge", None)) is not None:
+            found["least"] = least
+        elif (below := getattr(rule, "gt", None)) is not None:
+            found["least"] = below + 1 if kind == "int" else below
+        elif (most := getattr(rule, "le", None)) is not None:
+            found["most"] = most
+    return found
 
 
 def _type(annotation: Any) -> tuple[str, bool, list[Any]]:

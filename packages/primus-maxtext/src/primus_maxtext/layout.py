@@ -19,6 +19,13 @@ _AXES = (
 _LEVELS = {"ici": "devices of a node", "dcn": "nodes"}
 _BATCH = ("data", "fsdp", "fsdp_transpose", "expert")
 """The axes over which sequences are dealt out."""
+_DIVIDED = {
+    "base_emb_dim": ("fsdp", "fsdp_transpose", "context", "context_usp_ulysses", "expert"),
+    "base_mlp_dim": ("fsdp_transpose", "tensor", "tensor_sequence", "autoregressive"),
+    "vocab_size": ("tensor", "tensor_sequence", "autoregressive"),
+}
+"""The axes that divide the weights of these sizes, by MaxText's own rules."""
+_OWN_RULES = ("logical_axis_rules", "custom_mesh_and_rule", "global_parameter_scale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,7 @@ def check_layout(settings: Settings, place: Distributed, *, gpu: bool) -> Layout
     sizes = {axis: parts["ici"][axis] * parts["dcn"][axis] for axis in _AXES}
     layout = Layout(sizes, math.prod(sizes.values()))
     _check_heads(settings, layout)
+    _check_weights(settings, layout)
     _check_rest(settings, layout)
     return layout
 
@@ -115,6 +123,19 @@ def _check_heads(settings: Settings, layout: Layout) -> None:
                 f"tensor parallelism is {tensor}, and '{name}' is {heads}",
                 why="each device has whole heads",
                 fix=f"take a divisor of {heads}",
+            )
+
+
+def _check_weights(settings: Settings, layout: Layout) -> None:
+    """JAX deals out equal parts alone."""
+    for name, axes in () if any(rule in settings for rule in _OWN_RULES) else _DIVIDED.items():
+        parts = {axis: layout.sizes[axis] for axis in axes if layout.sizes[axis] > 1}
+        if settings[name] % math.prod(parts.values()):
+            raise settings.error(
+                f"ici_{next(iter(parts))}_parallelism",
+                f"'{name}' is {settings[name]}, divided by " + " x ".join(f"{a} {size}" for a, size in parts.items()),
+                why="each device has an equal part of a weight",
+                fix=f"take a divisor of {settings[name]}",
             )
 
 

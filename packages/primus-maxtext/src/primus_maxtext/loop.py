@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from primus_core.errors import ConfigError
 from primus_maxtext.step_metrics import StepRecorder, TrainingError
 
 __all__ = ["Loop"]
@@ -26,7 +27,7 @@ class Loop:
         """
         from maxtext.trainers.pre_train import train
 
-        config, recorder = train.initialize(words)
+        config, recorder = _initialized(train, words)
         self._install(train)
         train.run(config, recorder)
         if self.stopped and not self.terminated:
@@ -66,6 +67,25 @@ class Loop:
         if self.terminated and variables["checkpoint_manager"] is not None:
             took = step.returned - variables["last_step_completion"]
             variables["metric_logger_instance"].buffer_and_write_metrics(step.metrics, variables["step"], took)
+
+
+def _initialized(train: Any, words: list[str]) -> Any:
+    """MaxText's configuration.
+
+    Raises:
+        ConfigError: MaxText has a rule that the plan does not know.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return train.initialize(words)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "".join(f"'{part}': " for part in first["loc"])
+        why = "of some settings, only MaxText itself knows what they need"
+        raise ConfigError(
+            f"MaxText refuses the settings: {name}{first['msg'].removeprefix('Value error, ')}", why=why
+        ) from error
 
 
 def _evaluates(fixed: dict[str, Any], step: int) -> bool:

@@ -29,6 +29,11 @@ LEAST: dict[str, float] = {**dict.fromkeys(_ONE_OR_MORE, 1), **dict.fromkeys(_ZE
 _CHOICES = {
     "attention": ("autoselected", "dot_product", "flash", "cudnn_flash_te", "cudnn_flash_jax"),
     "context_parallel_strategy": ("all_gather", "ring"),
+    "mlp_activations": (
+        "silu", "gelu", "relu", "sigmoid", "linear", "swish", "tanh", "elu", "celu", "selu", "leaky_relu", "relu6",
+        "mish", "softplus", "sqrtsoftplus", "squareplus", "soft_sign", "log_sigmoid", "identity", "hard_silu",
+        "hard_swish", "hard_sigmoid", "hard_tanh",
+    ),
     "grain_file_type": ("arrayrecord", "tfrecord", "parquet", "mmap", "mmap_npy"),
     "remat_policy": (
         "none", "full", "custom", "minimal", "minimal_flash", "minimal_with_context", "minimal_with_quantization",

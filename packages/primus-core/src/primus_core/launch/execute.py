@@ -324,7 +324,8 @@ class _Run:
         first = failure.first_failure(self.directory, self._launch_log(), node)
         if not first and step and step.ranks:
             rank = step.first_rank if self._is_lone else None
-            first = failure.of_process(ended.exit_code, self.facts.hostname, node, rank)
+            log = f"{self.directory}/logs/rank_{rank}.log"
+            first = failure.of_process(ended.exit_code, self.facts.hostname, node, rank, log)
         return first
 
     @property

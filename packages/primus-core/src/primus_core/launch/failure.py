@@ -73,16 +73,25 @@ def _ended_by(number: int, rank: int, host: str, node_rank: int) -> Failure:
     return Failure(rank, 128 + number, f"ended by {name}" + _hint(name), host=host, node_rank=node_rank)
 
 
-def of_process(exit_code: int, host: str, node_rank: int, rank: int | None) -> Failure | None:
+def of_process(exit_code: int, host: str, node_rank: int, rank: int | None, log: str = "") -> Failure | None:
     """The failure of the node's only rank, which left no record and has no launcher to speak for it; without a `rank`,
-    of the launcher itself. None: no signal ended it.
+    of the launcher itself. Native code that ends the process says why in the last line of the `log`.
     """
     if exit_code - 128 not in set(signal.Signals):
-        return None
+        said = _last_line(log)
+        return Failure(rank, exit_code, said, host=host, node_rank=node_rank) if rank is not None and said else None
     if rank is not None:
         return _ended_by(exit_code - 128, rank, host, node_rank)
     what = f"the launcher was ended by {_signal_name(exit_code - 128)}"
     return Failure(-1, exit_code, what, host=host, node_rank=node_rank)
+
+
+def _last_line(log: str) -> str:
+    try:
+        with open(log, encoding="utf-8", errors="replace") as file:
+            return file.read().strip().rpartition("\n")[2]
+    except OSError:
+        return ""
 
 
 def _signal_name(number: int) -> str:

@@ -99,6 +99,7 @@ class _Planning:
         self._adopt()
         self.experiment = experiments.parse(self.document)
         self.module = experiments.select(self.experiment, self.args.stage, self.document)
+        self._name_model()
 
     def _shorten_command_line(self) -> None:
         """`modules.pre_trainer.overrides.training.steps=1` and `exp_name=x` mean what they say, too."""
@@ -110,6 +111,19 @@ class _Planning:
         self.document = Document({**top, **whole}, {k: m for k, m in marks.items() if k[0] in (*top, *whole)}).over(
             self.document
         )
+
+    def _name_model(self) -> None:
+        """`model=NAME` is that model, instead of the experiment's."""
+        from primus_core.config import experiment as experiments
+        from primus_core.config.document import Document
+
+        if not isinstance(self.command_line.data.get("model"), str):
+            return
+        path = ("modules", self.module, "model")
+        named = {"modules": {self.module: {"model": self.command_line.data.pop("model")}}}
+        mark = self.command_line.where(("model",))
+        self.document = Document(named, {path: mark}).over(self.document)
+        self.experiment = experiments.parse(self.document)
 
     def plan(self) -> TaskPlan:
         framework = self.experiment.modules[self.module].framework

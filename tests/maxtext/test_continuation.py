@@ -18,7 +18,7 @@ from tests.maxtext.conftest import needs_maxtext, tiny
 from tests.planning import Resolve
 from tests.project import TASK, Project, rows
 
-from primus_maxtext.checkpoints import COMMITTED, CheckpointWatch, carry_over, steps
+from primus_maxtext.checkpoints import COMMITTED, CheckpointWatch, carry_over, set_aside, steps
 
 SAVES = tiny(enable_checkpointing=True, steps=100)
 
@@ -79,6 +79,21 @@ def test_a_checkpoint_is_carried_over_whole_or_not_at_all(tmp_path: Path) -> Non
     (source / "items").unlink()
     assert (target / "items").read_text() == "weights", "each run may delete its own"
     assert sorted(path.name for path in (tmp_path / "now").iterdir()) == ["checkpoints"]
+
+
+def test_a_checkpoint_that_was_cut_off_is_set_aside_and_the_one_before_is_taken(
+    resolve: Resolve, tmp_path: Path
+) -> None:
+    run, folder = tmp_path / "earlier", tmp_path / "earlier/checkpoints"
+    watch = CheckpointWatch(str(folder), lambda *_: None)
+    checkpoint(run, 3, 7)
+    watch.look()
+    assert steps(str(folder)) == [3, 7]
+    (folder / "7/items").write_text("wei")
+    assert resolve(SAVES, previous=earlier(resolve, run)).config["continue_from"] == str(folder / "3")
+    assert set_aside(str(folder)) == [7]
+    assert (run / "checkpoints_damaged/7").is_dir()
+    assert set_aside(str(folder)) == []
 
 
 def test_a_checkpoint_is_told_of_once_and_when_it_is_whole(tmp_path: Path) -> None:

@@ -2,25 +2,83 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 
 from primus_core import variables
 from primus_core.backend import BackendCall
 from primus_core.errors import MachineError
+from primus_core.files import write_atomically
 
-__all__ = ["COMMITTED", "FOLDER", "CheckpointWatch", "carry_over", "check_shared", "shared", "steps"]
+__all__ = [
+    "COMMITTED",
+    "FOLDER",
+    "CheckpointWatch",
+    "carry_over",
+    "check_shared",
+    "is_whole",
+    "set_aside",
+    "shared",
+    "steps",
+]
 
 FOLDER = "checkpoints"
 """In the run directory; MaxText names it."""
 COMMITTED = "commit_success.txt"
 """Orbax writes it when the parts of all nodes are there."""
+_SIZES = "checkpoint_sizes"
+"""Beside the folder: for each step the size of each of its files, since Orbax would look at them too late."""
+_DAMAGED = "checkpoints_damaged"
 
 
 def steps(folder: str) -> list[int]:
     """The steps in `folder` whose checkpoints are whole, oldest first."""
+    return [step for step in _committed(folder) if is_whole(folder, step)]
+
+
+def is_whole(folder: str, step: int) -> bool:
+    """Whether a checkpoint's files are as long as when it was finished, as far as that is known."""
+    path = os.path.join(folder, str(step))
+    return os.path.exists(os.path.join(path, COMMITTED)) and all(
+        os.path.isfile(file := os.path.join(path, name)) and os.path.getsize(file) == size
+        for name, size in _known_sizes(folder, step).items()
+    )
+
+
+def set_aside(folder: str) -> list[int]:
+    """Move checkpoints that were cut off since they were finished out of the way of MaxText; their steps."""
+    damaged = [step for step in _committed(folder) if not is_whole(folder, step)]
+    for step in damaged:
+        place = os.path.join(os.path.dirname(folder), _DAMAGED)
+        os.makedirs(place, exist_ok=True)
+        os.rename(os.path.join(folder, str(step)), os.path.join(place, str(step)))
+    return damaged
+
+
+def _committed(folder: str) -> list[int]:
     names = os.listdir(folder) if os.path.isdir(folder) else []
     return sorted(int(n) for n in names if n.isdigit() and os.path.exists(os.path.join(folder, n, COMMITTED)))
+
+
+def _list(folder: str, step: int) -> str:
+    return os.path.join(os.path.dirname(folder), _SIZES, f"{step}.json")
+
+
+def _known_sizes(folder: str, step: int) -> dict[str, int]:
+    try:
+        with open(_list(folder, step), encoding="utf-8") as file:
+            return dict(json.load(file))
+    except (OSError, ValueError):  # it was finished just before the end
+        return {}
+
+
+def _keep_sizes(folder: str, step: int) -> None:
+    top = os.path.join(folder, str(step))
+    files = (os.path.join(place, name) for place, _, names in os.walk(top) for name in names)
+    sizes = {os.path.relpath(file, top): os.path.getsize(file) for file in sorted(files)}
+    os.makedirs(os.path.dirname(_list(folder, step)), exist_ok=True)
+    write_atomically(_list(folder, step), json.dumps(sizes, indent=1))
 
 
 def shared(call: BackendCall, *, saves: bool) -> tuple[str, ...]:
@@ -94,4 +152,5 @@ class CheckpointWatch:
         for step in steps(self.folder):
             if step not in self.known:
                 self.known.add(step)
+                _keep_sizes(self.folder, step)
                 self.tell(step + 1, os.path.join(self.folder, str(step)))

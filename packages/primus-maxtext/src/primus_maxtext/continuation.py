@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from primus_core.backend import BackendCall
-from primus_maxtext.checkpoints import COMMITTED, FOLDER
+from primus_maxtext.checkpoints import COMMITTED, FOLDER, is_whole
 from primus_maxtext.settings import Settings
 
 __all__ = ["continue_earlier"]
@@ -30,7 +30,7 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
     runs: dict[str, list[int]] = {}
     for path in call.previous(os.path.join(FOLDER, "*", COMMITTED)):
         step = Path(path).parent
-        if step.name.isdigit():
+        if step.name.isdigit() and is_whole(str(step.parent), int(step.name)):
             runs.setdefault(str(step.parent.parent), []).append(int(step.name))
     for run, found in runs.items():
         step_done = max((step for step in found if step + 1 < settings["steps"]), default=None)

@@ -16,7 +16,7 @@ from primus_core import variables, worker
 from primus_core.errors import MachineError
 from primus_core.events import checkpoint_saved
 from primus_core.work import Work
-from primus_maxtext.checkpoints import FOLDER, CheckpointWatch, carry_over, check_shared, steps
+from primus_maxtext.checkpoints import FOLDER, CheckpointWatch, carry_over, check_shared, set_aside, steps
 
 __all__ = ["main", "words"]
 
@@ -46,6 +46,8 @@ def _make_folder(source: str) -> None:
     """The checkpoint of an earlier run becomes this one's, once: a further attempt has its own."""
     folder = _folder()
     os.makedirs(folder, exist_ok=True)
+    for step in set_aside(folder):
+        print(f"WARNING: the checkpoint of step {step + 1} was cut off, and is set aside", flush=True)
     if source and not steps(folder):
         carry_over(source, os.path.join(folder, os.path.basename(source)))
     if found := steps(folder):

@@ -83,7 +83,7 @@ class HostRoot:
             return ()
 
     def paths(self, pattern: str) -> tuple[str, ...]:
-        """Paths that match, each part that has a `*` in it by what its folder holds. The last need not be there."""
+        """Paths that match: a part with a `*` is what its folder holds. The last of them need not be there."""
         found = [""]
         for part in pattern.strip("/").split("/"):
             wild = re.compile(re.escape(part).replace(r"\*", ".*")) if "*" in part else None
@@ -94,7 +94,7 @@ class HostRoot:
         return [name for name in self.names(folder) if wild.fullmatch(name)] if wild else [part]
 
     def data(self, path: str, limit: int) -> bytes:
-        """The first `limit` bytes of a file of the machine; empty where it cannot be read. Captures hold texts alone."""
+        """The first bytes of a file of the machine; empty where it cannot be read. Captures hold texts alone."""
         try:
             with open(self._real(path), "rb") as file:
                 return file.read(limit)

@@ -47,8 +47,8 @@ def chosen(
     """
     for option, pattern in [("--only", one) for one in only] + [("--skip", one) for one in skip]:
         if not any(fnmatchcase(check.name, pattern) for check in checks):
-            raise RequestError(f"{option} {pattern}: no check is called so",
-                               fix=suggestion(pattern, (c.name for c in checks)) or "`preflight list` names them")  # fmt: skip
+            fix = suggestion(pattern, (check.name for check in checks)) or "`preflight list` names them"
+            raise RequestError(f"{option} {pattern}: no check is called so", fix=fix)
     wanted, affordable = set(groups), LEVELS[: LEVELS.index(level) + 1]
     left = tuple(
         check

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from primus_core.facts import Gpu
 from primus_core.machine.devices import absent
@@ -33,7 +33,7 @@ def checks() -> tuple[Check, ...]:
         _check("count", "no GPU is missing", (f"{kfd.FOLDER}/*/properties", f"{of_gpu}/device"), _count),
         _check("model", "all are of one model that is known", (f"{kfd.FOLDER}/*/properties",), _model),
         _check("partitions", "no partition is missing", (f"{kfd.FOLDER}/*/properties",), _partitions),
-        _check("mode", "all are partitioned alike", (f"{of_gpu}/current_*_partition",), _mode),
+        _check("mode", "all are partitioned alike", (*kfd.READS, f"{of_gpu}/current_*_partition"), _mode),
         _check("firmware", "all have one firmware", (f"{kfd.FOLDER}/*/properties",), _firmware),
         _check("access", "this person may use them", ("access:/dev/kfd", "access:/dev/dri/renderD*"), _access),
         _check("processes", "nobody else computes on them", (_KFD, f"{_PROCESSES}/*/pasid"), _processes),
@@ -210,20 +210,21 @@ def _temperature(node: Node, rule: Rule) -> Iterator[Finding]:
         )
 
 
-def _ras(kind: str) -> Callable[[Node, Rule], Iterator[Finding]]:
-    """Errors of one kind (`ue`, `ce`) over all blocks of a GPU: memory, caches, engines, links."""
+def _ras(kind: str) -> Ask:
+    """Errors of one kind (`ue`, `ce`) over all blocks of a GPU: memory (`umc`, which all have), caches, engines."""
 
     def ask(node: Node, rule: Rule) -> Iterator[Finding]:
         for gpu in whole(node.facts.gpus):
-            paths = node.host.paths(f"{GPU_FOLDER}/{gpu.pci_address}/ras/*_err_count")
-            counts = {
-                path.rpartition("/")[2].removesuffix("_err_count"): _counted(node.host.text(path), kind)
-                for path in paths
-            }
-            if not counts or None in counts.values():
-                yield rule.unknown(gpu.pci_address, "ras/*_err_count cannot be read")
+            folder = f"{GPU_FOLDER}/{gpu.pci_address}/ras"
+            blocks = {"umc_err_count", *(name for name in node.host.names(folder) if name.endswith("_err_count"))}
+            counts = {block: _counted(node.host.text(f"{folder}/{block}"), kind) for block in sorted(blocks)}
+            unread = [block for block, count in counts.items() if count is None]
+            if unread:
+                yield rule.unknown(gpu.pci_address, f"{', '.join(f'ras/{block}' for block in unread)} cannot be read")
             else:
-                said = ", ".join(f"{block} {count}" for block, count in counts.items() if count)
+                said = ", ".join(
+                    f"{block.removesuffix('_err_count')} {count}" for block, count in counts.items() if count
+                )
                 yield rule.number(gpu.pci_address, sum(count or 0 for count in counts.values()), why=said)
 
     return ask

@@ -26,9 +26,9 @@ class KfdNode(NamedTuple):
 
     @property
     def address(self) -> str:
-        """Of its GPU on the PCI bus, without the function: that carries the partition."""
+        """Of its GPU on the PCI bus. The function carries the partition: a GPU itself is function 0."""
         place, domain = self.properties.get("location_id", 0), self.properties.get("domain", 0)
-        return f"{domain & 0xFFFFFFFF:04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}"
+        return f"{domain & 0xFFFFFFFF:04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}.0"
 
     @property
     def hive(self) -> int:

@@ -169,7 +169,7 @@ def _interface(node: Node, rule: Rule) -> Iterator[Finding]:
     facts = node.facts
     master = facts.environ.get("MASTER_ADDR", "")
     addresses = facts.host.addresses(master)
-    if not master or any(address == "::1" or address.startswith("127.") for address in addresses):
+    if master in ("", "localhost") or any(address == "::1" or address.startswith("127.") for address in addresses):
         master, addresses = "", ("192.0.2.1", "2001:db8::1")  # nobody's: what leads there leads to the outside
     found = [name for address in addresses if (name := interface_to(facts.network.routes, address))]
     if not found and master:

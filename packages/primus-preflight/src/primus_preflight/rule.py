@@ -68,8 +68,9 @@ class Rule:
         return replace(self._found(subject, self.severity, measured, why), value=value)
 
     def unknown(self, subject: str, why: str) -> Finding:
-        """It could not be measured."""
-        return replace(self._found(subject, "unknown", "", why), compare="")
+        """It could not be measured. What would mend a breach is no help then."""
+        fix = f"make it readable, as root or inside the container, or leave it out: --skip {self.check}"
+        return replace(self._found(subject, "unknown", "", why), compare="", fix=fix)
 
     def skip(self, why: str, subject: str = "") -> Finding:
         """It does not apply here."""

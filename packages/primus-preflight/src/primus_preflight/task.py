@@ -62,7 +62,7 @@ exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request; 3 of a node n
 def declare(parser: argparse.ArgumentParser) -> None:
     """The options; the worker's are the same."""
     parser.add_argument("action", nargs="?", choices=_ACTIONS, default="check",
-                        help="check: look at this node (default); list: the checks; report: judge what was found")  # fmt: skip
+                        help="check (default): look at each node; list: the checks; report: judge again")  # fmt: skip
     parser.add_argument(
         "folder", nargs="?", default="", metavar="DIR", help="of report: a run directory, or its preflight/"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that `benchmarks` is a package from anywhere
 
-from benchmarks import latency, launch, maxtext_run, megatron_run, runs, throughput
+from benchmarks import latency, launch, maxtext_run, megatron_run, preflight, runs, throughput
 from benchmarks.ratio import Row
 from primus_core.metadata import version_of
 
@@ -16,6 +16,7 @@ SUITES = {
     "latency": (latency.rows, "primus-core"),
     "launch": (launch.rows, "primus-core"),
     "runs": (runs.rows, "primus-core"),
+    "preflight": (preflight.rows, "primus-preflight"),
     "throughput": (throughput.rows, "primus-torchtitan"),
     "maxtext": (maxtext_run.rows, "primus-maxtext"),
     "megatron": (megatron_run.rows, "primus-megatron"),

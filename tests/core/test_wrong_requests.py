@@ -55,11 +55,7 @@ COMMANDS = {
         "nowhere.yaml: no such file",
         "check the path",
     ),
-    "a task that is not installed": (
-        "direct -- preflight",
-        "'preflight' is not installed",
-        "pip install primus-preflight",
-    ),
+    "a misspelt task": ("direct -- prefligth", "no task is called 'prefligth'", "did you mean 'preflight'?"),
 }
 
 FILES = {

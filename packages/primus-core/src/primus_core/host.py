@@ -12,8 +12,12 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = ["UNREAD", "HostRoot", "number", "numbered"]
+__all__ = ["ABOUT", "UNREAD", "HostRoot", "number", "numbered"]
+
+ABOUT = "facts.json"
+"""The file of a capture that says what it is, and what no file of the machine says."""
 
 UNREAD = os.devnull
 """The root of a machine that nobody has read yet, as a node that a scheduler will choose: it has no files."""
@@ -77,6 +81,53 @@ class HostRoot:
             return tuple(sorted(os.listdir(self._real(path))))
         except OSError:
             return ()
+
+    def paths(self, pattern: str) -> tuple[str, ...]:
+        """Paths that match: a part with a `*` is what its folder holds. The last of them need not be there."""
+        found = [""]
+        for part in pattern.strip("/").split("/"):
+            wild = re.compile(re.escape(part).replace(r"\*", ".*")) if "*" in part else None
+            found = [f"{path}/{name}" for path in found for name in self._parts(path, part, wild)]
+        return tuple(found)
+
+    def _parts(self, folder: str, part: str, wild: re.Pattern[str] | None) -> list[str]:
+        return [name for name in self.names(folder) if wild.fullmatch(name)] if wild else [part]
+
+    def data(self, path: str, limit: int) -> bytes:
+        """The first bytes of a file of the machine; empty where it cannot be read. Captures hold texts alone."""
+        try:
+            with open(self._real(path), "rb") as file:
+                return file.read(limit)
+        except OSError:
+            return b""
+
+    def access(self, path: str) -> str:
+        """`open`: this process may read and write it; `closed`; `missing`; empty: another machine that does not say."""
+        if not self.is_here:
+            return str(self._said("access").get(path, ""))
+        if not os.path.exists(path):
+            return "missing"
+        return "open" if os.access(path, os.R_OK | os.W_OK) else "closed"
+
+    def space(self, path: str) -> tuple[int, int] | None:
+        """Bytes of the file system that holds `path`: in all, and left for this person; None: it cannot be asked."""
+        if not self.is_here:
+            said = self._said("space").get(path)
+            return (int(said[0]), int(said[1])) if said else None
+        try:
+            found = os.statvfs(path)
+        except OSError:
+            return None
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+    def _said(self, what: str) -> Mapping[str, Any]:
+        """What a capture knows that no file says."""
+        import json
+
+        try:
+            return dict(json.loads(self.text(f"/{ABOUT}") or "{}").get(what) or {})
+        except (ValueError, AttributeError, RecursionError):
+            return {}
 
     def now(self) -> float:
         """Seconds since the epoch."""

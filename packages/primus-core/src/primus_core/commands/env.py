@@ -12,7 +12,7 @@ from typing import NamedTuple
 from primus_core import distributed, environment
 from primus_core.arguments import Parser, parse_segment
 from primus_core.commands.env_view import listing, machine, named_rows, rows, table
-from primus_core.errors import RequestError, suggestion
+from primus_core.errors import PrimusError, RequestError, suggestion
 from primus_core.facts import Facts, read
 from primus_core.host import HostRoot
 from primus_core.machine.defaults import of_machine
@@ -119,15 +119,26 @@ def _capture(args: Namespace) -> int:
     from primus_core.machine import capture
 
     host = HostRoot()
-    capture.write(host, args.output)
+    capture.write(host, args.output, _reads(Catalogue.here(host)))
     facts = read(host)
     ports = len(facts.network.ports)
     sys.stdout.write(
         f"{args.output}: GPUs {facts.physical_gpus}, network ports {ports}, bytes {os.path.getsize(args.output)}\n"
-        "It holds the files that detection reads, as text. Serial numbers, host name and network addresses were\n"
-        f"replaced.\nSee it anywhere: primus env show --assume-host {args.output}\n"
+        "It holds the files that detection and checks read, as text. Serial numbers, host name and network addresses\n"
+        f"were replaced.\nSee it anywhere: primus env show --assume-host {args.output}\n"
     )
     return 0
+
+
+def _reads(catalogue: Catalogue) -> list[str]:
+    """What the preflight checks of packages read. One that cannot be loaded is left out, and said."""
+    reads: list[str] = []
+    for plugin in catalogue.of("checks"):
+        try:
+            reads += (pattern for check in plugin.load()() for pattern in check.reads)
+        except PrimusError as error:
+            sys.stderr.write(f"note: the capture lacks what some checks read: {error.what}\n")
+    return reads
 
 
 def _say(text: str, found: _Found) -> int:

@@ -17,11 +17,11 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from primus_core import facts, metadata
 from primus_core.errors import RequestError
-from primus_core.host import HostRoot
+from primus_core.host import ABOUT, HostRoot
 from primus_core.machine import system_info
 from primus_core.machine.anonymous import HOSTNAME, anonymise
 
@@ -30,7 +30,6 @@ __all__ = ["SCHEMA", "CapturedHost", "read", "write"]
 SCHEMA = 1
 """Version of the archive's form. It changes when an old reader would misread a new archive."""
 
-_ABOUT = "facts.json"
 _TOOLS = ("opt/rocm/", "usr/local/cuda/")
 """Of these only versions matter, and not where the person has them."""
 _MAX_BYTES = 16 * 2**20
@@ -45,6 +44,7 @@ class _Recorder(HostRoot):
     host: HostRoot = field(default_factory=HostRoot)
     texts: dict[str, str] = field(default_factory=dict)
     folders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    said: dict[str, dict[str, Any]] = field(default_factory=lambda: {"access": {}, "space": {}})
 
     def text(self, path: str, limit: int = -1) -> str | None:
         text = self.host.text(path, limit)
@@ -55,6 +55,14 @@ class _Recorder(HostRoot):
     def names(self, path: str) -> tuple[str, ...]:
         self.folders[path] = self.host.names(path)
         return self.folders[path]
+
+    def access(self, path: str) -> str:
+        self.said["access"][path] = self.host.access(path)
+        return str(self.said["access"][path])
+
+    def space(self, path: str) -> tuple[int, int] | None:
+        self.said["space"][path] = self.host.space(path)
+        return self.host.space(path)
 
     def hostname(self) -> str:
         return self.host.hostname()
@@ -94,15 +102,18 @@ class CapturedHost(HostRoot):
         return self.here.exists(path)
 
 
-def write(host: HostRoot, path: str) -> None:
+def write(host: HostRoot, path: str, reads: Iterable[str] = ()) -> None:
     """Capture `host` in the file `path`. The same machine gives the same bytes.
+
+    `reads`: patterns of further files, as checks name them; `access:PATH` and `space:PATH` ask for these.
 
     Raises:
         RequestError: nothing can be written there, or something would be lost.
     """
     _check_place(path)
     found = facts.read(host)
-    files = anonymise(_recorded(host) | _said(found))
+    recorder = _recorder(host, reads)
+    files = anonymise(_recorded(recorder) | _said(found))
     texts = {name: text for name, text in files.items() if not name.endswith("/")}
     folders = {name.rstrip("/") for name in files.keys() - texts.keys()}
     about = {
@@ -110,8 +121,9 @@ def write(host: HostRoot, path: str) -> None:
         "primus_version": metadata.version_of("primus-core"),
         "hostname": HOSTNAME,
         "cpu_count": found.cpu_count,
+        **_answers(recorder),
     }
-    texts[_ABOUT] = json.dumps(about, indent=1) + "\n"
+    texts[ABOUT] = json.dumps(about, indent=1) + "\n"
     _write_archive(path, texts, folders - texts.keys())
 
 
@@ -126,16 +138,29 @@ def _check_place(path: str) -> None:
         )
 
 
-def _recorded(host: HostRoot) -> dict[str, str]:
-    """What detection reads of `host`, as the archive names it; a folder's name ends in `/`.
-
-    It reads for somebody who has no variables: a path to which one leads is the person's own, and so no part of it.
-    """
+def _recorder(host: HostRoot, reads: Iterable[str]) -> _Recorder:
+    """It reads for somebody who has no variables: a path to which one leads is the person's own, and no part of it."""
     recorder = _Recorder(host.root, {}, host)
     system_info.describe(facts.read(recorder))
+    for pattern in reads:
+        how, _, plain = pattern.rpartition(":/")
+        ask = {"access": recorder.access, "space": recorder.space}.get(how, recorder.text)
+        for path in recorder.paths(plain if how in recorder.said else pattern):
+            ask(path)
+    return recorder
+
+
+def _recorded(recorder: _Recorder) -> dict[str, str]:
+    """What was read, as the archive names it; a folder's name ends in `/`."""
     listed = {f"{_plain(folder)}/{name}/": "" for folder, names in recorder.folders.items() for name in names}
     texts = {_plain(path): text for path, text in recorder.texts.items()}
     return listed | {path: text for path, text in texts.items() if not path.startswith(_TOOLS)}
+
+
+def _answers(recorder: _Recorder) -> dict[str, dict[str, Any]]:
+    """What was asked and answered, and no file says."""
+    known = {what: {path: said for path, said in asked.items() if said} for what, asked in recorder.said.items()}
+    return {what: asked for what, asked in known.items() if asked}
 
 
 def _said(found: facts.Facts) -> dict[str, str]:
@@ -160,7 +185,7 @@ def read(path: str, here: HostRoot) -> HostRoot:
             _refuse(path, "the folder has neither sys/ nor proc/")
         return HostRoot(os.path.abspath(path), here.environ)
     texts, folders = _read_archive(path)
-    _check(path, texts.pop(_ABOUT, ""))
+    _check(path, texts.get(ABOUT, ""))
     return CapturedHost(path, here.environ, here, texts, _listings((*texts, *folders)))
 
 
@@ -247,7 +272,7 @@ def _check(path: str, text: str) -> None:
         about = json.loads(text)
         schema = about["schema"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        _refuse(path, f"there is no {_ABOUT} in it, or no valid one")
+        _refuse(path, f"there is no {ABOUT} in it, or no valid one")
     if schema != SCHEMA:
         _refuse(path, f"its form is {schema}, this Primus reads {SCHEMA}: use the version that wrote it")
 

@@ -1,0 +1,65 @@
+"""The checks that are here, of all packages, and the choice among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+
+from primus_core.errors import MachineError, RequestError, suggestion
+from primus_core.plugins import Catalogue
+from primus_preflight.check import LEVELS, Check, Level
+
+__all__ = ["chosen", "gather"]
+
+
+def gather(catalogue: Catalogue) -> tuple[Check, ...]:
+    """The checks of all packages.
+
+    Raises:
+        MachineError: some cannot be loaded, or two have one name: nothing may pass by not being asked.
+    """
+    found: dict[str, str] = {}
+    checks: list[Check] = []
+    for plugin in catalogue.of("checks"):
+        for check in plugin.load()():
+            if check.name in found:
+                both = f"{found[check.name]} and {plugin.source}"
+                fix = "uninstall one of them, or rename it"
+                raise MachineError(f"two checks are called '{check.name}'", why=both, fix=fix)
+            found[check.name] = plugin.source
+            checks.append(check)
+    return tuple(sorted(checks, key=_order))
+
+
+def _order(check: Check) -> tuple[int, str]:
+    """Our groups in their order, then others; within one as its author has it."""
+    groups = ("host", "gpu", "network")
+    return (groups.index(check.group), "") if check.group in groups else (len(groups), check.group)
+
+
+def chosen(
+    checks: Sequence[Check], groups: Iterable[str], level: Level, only: Sequence[str] = (), skip: Sequence[str] = ()
+) -> tuple[Check, ...]:
+    """Those of the groups (none: all) up to a level, whose names match a pattern of `only` and none of `skip`.
+
+    Raises:
+        RequestError: a pattern matches nothing, or nothing is left.
+    """
+    for option, pattern in [("--only", one) for one in only] + [("--skip", one) for one in skip]:
+        if not any(fnmatchcase(check.name, pattern) for check in checks):
+            fix = suggestion(pattern, (check.name for check in checks)) or "`preflight list` names them"
+            raise RequestError(f"{option} {pattern}: no check is called so", fix=fix)
+    wanted, affordable = set(groups), LEVELS[: LEVELS.index(level) + 1]
+    left = tuple(
+        check
+        for check in checks
+        if (check.group in wanted or not wanted)
+        and check.level in affordable
+        and (not only or any(fnmatchcase(check.name, one) for one in only))
+        and not any(fnmatchcase(check.name, one) for one in skip)
+    )
+    if not left:
+        raise RequestError(
+            "no check is left", why="groups, --level, --only and --skip leave none", fix="see `preflight list`"
+        )
+    return left

@@ -1,0 +1,64 @@
+"""What a check found on one node: one row of the report, plain data, and the verdict of many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+__all__ = ["Compare", "Finding", "Severity", "Status", "load", "verdict"]
+
+Status = Literal["pass", "warn", "fail", "skip", "unknown"]
+"""`skip`: it does not apply here, `why` says why. `unknown`: it does, and could not be measured. Neither is a pass."""
+Severity = Literal["fail", "warn"]
+Compare = Literal["", "higher", "lower", "same"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    check: str
+    """`gpu.pcie-speed`."""
+    subject: str
+    """Which of several: a PCI address, a port; empty: the node itself."""
+    status: Status
+    measured: str = ""
+    expected: str = ""
+    unit: str = ""
+    source: str = ""
+    """Who says what is expected."""
+    why: str = ""
+    fix: str = ""
+    """What to type."""
+    value: float | None = None
+    """What was measured, as a number."""
+    compare: Compare = ""
+    """How it is judged beside other nodes: the higher or the lower is better, or all are the same."""
+    severity: Severity = "fail"
+    """What the check says where it does not pass. A check that can only warn makes no node unfit, nor unknown."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+_FIELDS = {field.name for field in fields(Finding)}
+
+
+def load(data: Mapping[str, Any]) -> Finding:
+    """`to_dict` backwards. What a later version says besides is left out."""
+    try:
+        return Finding(**data)  # there may be hundreds of thousands
+    except TypeError:
+        return Finding(**{key: value for key, value in data.items() if key in _FIELDS})
+
+
+def verdict(findings: Iterable[Finding]) -> Literal["pass", "fail", "unknown"]:
+    """Of a node. It passes where something was measured, nothing failed, and nothing is unknown that might have."""
+    found = tuple(findings)
+    if any(one.status == "fail" for one in found):
+        return "fail"
+    if any(one.status == "unknown" and one.severity == "fail" for one in found):
+        return "unknown"
+    return "pass" if any(one.status in ("pass", "warn") for one in found) else "unknown"

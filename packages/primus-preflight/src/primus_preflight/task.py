@@ -1,0 +1,114 @@
+"""Is this cluster fit to train, and if not, which node and why?
+
+Each node looks at itself and writes what it found into the run directory; node 0 waits for the others and judges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from primus_core.arguments import Parser, whole_number
+from primus_core.contracts import Scope, TaskCall, TaskPlan
+from primus_core.errors import RequestError
+from primus_core.facts import Facts
+from primus_core.plan import Worker
+from primus_core.plugins import Catalogue
+from primus_preflight import catalogue, thresholds
+from primus_preflight.check import GROUPS, LEVELS, Check
+
+__all__ = ["PREFLIGHT", "checks", "declare"]
+
+SUFFIXES = (".json", ".md")
+_ACTIONS = ("check", "list", "report")
+
+
+class Preflight:
+    """The task `preflight`."""
+
+    name = "preflight"
+    scope: Scope = "node"
+    epilog = """examples:
+  primus direct -- preflight
+  primus direct -- preflight --host --network --skip host.governor --output preflight.md
+  primus direct -- preflight list
+  primus direct -- preflight report output/preflight --expected-nodes node[01-64]
+
+exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request; 3 of a node nobody knows"""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """The options."""
+        declare(parser)
+
+    def plan(self, call: TaskCall) -> TaskPlan:
+        """One process on each node. What is wrong with the request is said before one starts."""
+        args = call.args
+        if (args.action == "report") != bool(args.folder):
+            raise RequestError(
+                "`report` needs a folder, and only it takes one", fix="preflight report output/preflight"
+            )
+        if not call.elsewhere:
+            _validate(args, call.facts)
+        place = ("--node-rank", str(call.distributed.node_rank), "--nodes", str(call.distributed.nnodes))
+        files = (args.thresholds, args.folder, args.assume_host)
+        return TaskPlan(
+            place=call.place("output", "preflight"),
+            worker=Worker("primus_preflight.worker", (*call.words, *place), "single"),
+            reads=tuple(path for path in files if path),
+        )
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The options; the worker's are the same."""
+    parser.add_argument("action", nargs="?", choices=_ACTIONS, default="check",
+                        help="check (default): look at each node; list: the checks; report: judge again")  # fmt: skip
+    parser.add_argument(
+        "folder", nargs="?", default="", metavar="DIR", help="of report: a run directory, or its preflight/"
+    )
+    for group in GROUPS:
+        parser.add_argument(f"--{group}", dest="groups", action="append_const", const=group,
+                            help=f"checks of the {group} (default: all)")  # fmt: skip
+    parser.add_argument(
+        "--level", choices=LEVELS, default="quick", help="how much it may cost (default: quick, seconds)"
+    )
+    parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="only these checks: gpu.pcie-*")
+    parser.add_argument("--skip", action="append", default=[], metavar="PATTERN", help="not these checks")
+    parser.add_argument("--thresholds", default="", metavar="FILE", help="the site's own, over those of Primus")
+    parser.add_argument("--expected-nodes", default="", metavar="N|LIST|FILE",
+                        help="nodes that shall report: 64, node[01-64], or a file of names")  # fmt: skip
+    parser.add_argument("--wait", type=whole_number, default=60, metavar="SECONDS",
+                        help="how long node 0 waits for the others (default: 60)")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.add_argument("--output", type=_file, action="append", default=[], metavar="FILE",
+                        help=f"write the report there too ({', '.join(SUFFIXES)}); may be given again")  # fmt: skip
+    parser.add_argument("--assume-host", default="", metavar="FILE", help="a captured machine instead of this one")
+    parser.add_argument("--node-rank", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--nodes", type=int, default=1, help=argparse.SUPPRESS)
+
+
+def _file(text: str) -> str:
+    if os.path.splitext(text)[1].lower() not in SUFFIXES:
+        raise argparse.ArgumentTypeError(f"'{text}' does not end in {' or '.join(SUFFIXES)}")
+    return text
+
+
+def _validate(args: argparse.Namespace, facts: Facts) -> None:
+    checks(args, facts)
+    if args.expected_nodes:
+        from primus_preflight import cluster
+
+        cluster.expected(args.expected_nodes)
+    if args.folder and not os.path.isdir(args.folder):
+        raise RequestError(f"'{args.folder}' is no folder", fix="name a run directory, or its preflight/")
+
+
+def checks(args: argparse.Namespace, facts: Facts) -> Sequence[Check]:
+    """The checks that the options choose, under the site's thresholds."""
+    found = catalogue.gather(Catalogue.here(facts.host))
+    if args.thresholds:
+        found = thresholds.with_site(found, args.thresholds, facts.environ)
+    return catalogue.chosen(found, args.groups or (), args.level, args.only, args.skip)
+
+
+PREFLIGHT = Preflight()

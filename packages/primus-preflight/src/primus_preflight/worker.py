@@ -1,0 +1,133 @@
+"""The worker of `preflight`: runs the checks on this node, leaves their findings, and on node 0 judges all nodes.
+
+It runs alone too: `python -m primus_preflight.worker --host`
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from primus_core import facts, variables, worker
+from primus_core.errors import MachineError, PrimusError
+from primus_core.facts import Facts
+from primus_core.files import write_atomically
+from primus_core.host import HostRoot
+from primus_core.machine import capture
+from primus_preflight import cluster, node_report, task, view
+from primus_preflight.check import Check, Node
+from primus_preflight.cluster import Cluster, Expected
+from primus_preflight.node_report import FOLDER, NodeReport
+
+__all__ = ["main"]
+
+_FORMATS = {".json": lambda found: view.as_json(found) + "\n", ".md": view.as_markdown}
+_LOOK_EVERY_S, _TELL_EVERY_S = 0.2, 10.0
+
+
+def main(words: Sequence[str]) -> int:
+    """Do what the words ask for.
+
+    Raises:
+        PrimusError: a node is not fit (exit 1), or of one nobody knows (exit 3).
+    """
+    parser = argparse.ArgumentParser(prog="python -m primus_preflight.worker", description=__doc__, allow_abbrev=False)
+    task.declare(parser)
+    args = parser.parse_args(words)
+    here = HostRoot()
+    if args.action == "report":
+        return _report(args, args.folder, cluster.expected(args.expected_nodes) if args.expected_nodes else Expected())
+    checks = task.checks(args, facts.read(here))
+    if args.action == "list":
+        return _list(checks) if args.node_rank == 0 else 0
+    found = facts.read(capture.read(args.assume_host, here) if args.assume_host else here)
+    folder = os.path.join(_run_dir(), FOLDER)
+    node_report.write(folder, _looked_at(found, checks, args.node_rank))
+    return _report(args, folder, _waited(args, folder)) if args.node_rank == 0 else 0
+
+
+def _run_dir() -> str:
+    return str(worker.run_directory()) if variables.RUN_DIR in HostRoot().environ else os.getcwd()
+
+
+def _list(checks: Sequence[Check]) -> int:
+    names, groups = (
+        max(len(text) for text in texts) for texts in ([c.name for c in checks], [c.level for c in checks])
+    )
+    for check in checks:
+        print(f"{check.name:{names}}  {check.level:{groups}}  {check.summary}")
+        print(f"{'':{names}}  reads {', '.join(check.reads) or 'nothing of the machine'}")
+    return 0
+
+
+def _looked_at(found: Facts, checks: Sequence[Check], node_rank: int) -> NodeReport:
+    node = Node(found, _run_dir() if found.host.is_here else "")
+    findings = tuple(finding for check in checks for finding in check.findings(node))
+    # What the scheduler calls the node is what it can leave out.
+    name = found.environ.get("SLURMD_NODENAME", "") if found.host.is_here else ""
+    return NodeReport(name or found.hostname, findings, found.gpu_model, len(found.gpus), node_rank, found.time)
+
+
+def _waited(args: argparse.Namespace, folder: str) -> Expected:
+    """The nodes that shall report, once they have or the time is over."""
+    wanted = cluster.expected(args.expected_nodes) if args.expected_nodes else Expected(count=args.nodes)
+    began = told = time.monotonic()
+    while args.nodes > 1 and (left := _lacking(wanted, node_report.hosts(folder))):
+        now = time.monotonic()
+        if now - began > args.wait:
+            break
+        if now - told > _TELL_EVERY_S:
+            told = now
+            print(f"preflight: {left} nodes have not reported after {now - began:.0f} s", file=sys.stderr)
+        time.sleep(_LOOK_EVERY_S)
+    return wanted
+
+
+def _lacking(wanted: Expected, there: Sequence[str]) -> int:
+    return len(set(wanted.names) - set(there)) if wanted.names else max(0, wanted.count - len(there))
+
+
+def _report(args: argparse.Namespace, folder: str, wanted: Expected) -> int:
+    if args.node_rank:
+        return 0
+    gc.disable()  # hundreds of thousands of findings, and none is let go before the end
+    found = cluster.judge(*node_report.read_all(folder), wanted)
+    print(view.as_json(found) if args.json else view.as_text(found), flush=True)
+    _write(args.output, os.path.join(_run_dir(), FOLDER), found)
+    if found.exit_code:
+        raise _verdict(found)
+    return 0
+
+
+def _write(outputs: Sequence[str], folder: str, found: Cluster) -> None:
+    cluster.write_lists(folder, found)
+    for path in (*outputs, os.path.join(folder, "report.md")):
+        try:
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+            write_atomically(path, _FORMATS[os.path.splitext(path)[1].lower()](found))
+        except OSError as error:
+            raise MachineError(f"cannot write {path}", why=str(error.strerror), fix="choose another --output") from None
+
+
+def _verdict(found: Cluster) -> PrimusError:
+    """What the run's record says of it."""
+    named = found.failing or found.unknown
+    checks = {
+        one.check: None
+        for host in named
+        for one in found.nodes[host]
+        if one.status == ("fail" if found.failing else "unknown")
+    }
+    why = ", ".join(checks)
+    fix = "the report says what to do for each; `srun --exclude` takes failing_nodes.txt beside it"
+    if found.failing:
+        return PrimusError(f"preflight: not fit to train: {', '.join(named[:8])}", why=why, fix=fix)
+    return MachineError(f"preflight: incomplete: {view.headline(found)}", why=why, fix=fix)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,74 @@
+"""Machines in a file: what checks read comes along, and what it does not hold is unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.core.machines import PCI
+from tests.preflight import nodes
+
+from primus_core.host import HostRoot
+from primus_core.machine import capture
+from primus_preflight.findings import Finding
+
+HERE = Path(__file__).parent
+HOST = HostRoot("/nowhere", {})
+
+
+def found(path: Path) -> dict[tuple[str, str], Finding]:
+    """What all checks find on a captured machine."""
+    return {(one.check, one.subject): one for one in nodes.found(capture.read(str(path), HOST))}
+
+
+def of(findings: dict[tuple[str, str], Finding], check: str) -> list[tuple[str, str]]:
+    """Status and measure of each finding of a check."""
+    return [(one.status, one.measured) for (name, _), one in findings.items() if name == check]
+
+
+def test_eight_mi210_are_two_complete_hives_of_four() -> None:
+    known = found(HERE / "captures/mi210-8.tar.gz")
+    assert of(known, "gpu.xgmi") == [("pass", "3 of 3")] * 8
+    assert of(known, "gpu.count") == [("pass", "8")]
+    assert of(known, "gpu.model") == [("pass", "MI210")]
+    assert of(known, "gpu.partitions") == [("pass", "1 of 1")] * 8
+
+
+def test_the_missing_partition_of_a_captured_mi300x_is_found_and_its_links_are_whole() -> None:
+    known = found(HERE / "captures/mi300x-cpx-63-of-64.tar.gz")
+    failed = {key: one.measured for key, one in known.items() if one.status == "fail"}
+    assert failed == {("gpu.partitions", "0000:e5:00.0"): "7 of 8"}
+    assert of(known, "gpu.xgmi") == [("pass", "7 of 7")] * 8
+    assert of(known, "gpu.count") == [("pass", "8")]
+
+
+@pytest.mark.parametrize("name", ["mi210-8", "mi300x-cpx-63-of-64"])
+def test_what_an_older_capture_does_not_hold_is_unknown(name: str) -> None:
+    known = found(HERE.parent / f"core/captures/{name}.tar.gz")
+    assert of(known, "gpu.xgmi") == [("unknown", "")] * 8
+    asked = {"gpu.driver", "gpu.access", "gpu.temperature", "gpu.uncorrectable", "gpu.pcie-width", "gpu.memory-used"}
+    assert {known[key].status for key in known if key[0] in asked} == {"unknown"}
+
+
+def test_checks_find_the_same_on_a_capture_as_on_the_machine_save_what_only_bytes_say(tmp_path: Path) -> None:
+    tree = nodes.healthy()
+    tree[f"{PCI}/{nodes.ADDRESSES[3]}/current_link_width"] = "8\n"
+    tree["facts.json"] = nodes.text(tree, "facts.json").replace('"/dev/kfd": "open"', '"/dev/kfd": "closed"')
+    there = nodes.write(tmp_path / "there", tree)
+    reads = [pattern for check in nodes.checks() for pattern in check.reads]
+    capture.write(there, str(tmp_path / "node.tar.gz"), reads)
+    before = {(one.check, one.subject): one for one in nodes.found(there)}
+    after = found(tmp_path / "node.tar.gz")
+    differing = {key[0] for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    # The rest of the way to one's own cgroup is no pattern; the disk is that of the run; bridges are bytes.
+    assert differing == {"host.acs", "host.cgroup-memory", "host.cgroup-cpu", "host.disk"}
+    assert {after[check, ""].status for check in differing} == {"unknown"}
+    assert {key[0] for key, one in after.items() if one.status == "fail"} == {"gpu.pcie-width", "gpu.access"}
+
+
+def test_a_capture_with_what_checks_read_is_the_same_file_when_it_is_captured_again(tmp_path: Path) -> None:
+    reads = [pattern for check in nodes.checks() for pattern in check.reads]
+    first, second = str(tmp_path / "a.tar.gz"), str(tmp_path / "b.tar.gz")
+    capture.write(nodes.write(tmp_path / "there", nodes.healthy()), first, reads)
+    capture.write(capture.read(first, HOST), second, reads)
+    assert Path(first).read_bytes() == Path(second).read_bytes()

@@ -1,0 +1,222 @@
+"""`primus direct -- preflight`: on this machine, on a captured one, with a site's thresholds, with checks of others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run
+from tests.core.machines import PCI
+from tests.preflight import nodes
+
+ASSUMED = ("--skip", "host.disk")
+"""Of a tree, the room for runs is not known."""
+
+
+def machine(folder: Path, **changes: str) -> str:
+    """A healthy node as a folder; changes by the last part of a path, of the fourth GPU."""
+    tree = nodes.healthy()
+    for name, content in changes.items():
+        tree[f"{PCI}/{nodes.ADDRESSES[3]}/{name}"] = f"{content}\n"
+    nodes.write(folder, tree)
+    return str(folder)
+
+
+def test_this_machine_is_looked_at_and_everything_is_said(primus: Run, tmp_path: Path) -> None:
+    began = time.monotonic()
+    done = primus("direct", "--", "preflight", "--host", "--gpu", "--network", "--json")
+    assert time.monotonic() - began < 60
+    report = json.loads(done.stdout)
+    assert done.returncode == report["exit_code"], done.stderr
+    (host,) = report["nodes"]
+    found = report["nodes"][host]
+    assert {one["check"].partition(".")[0] for one in found} == {"host", "gpu", "network"}
+    assert all(one["why"] for one in found if one["status"] in ("skip", "unknown"))
+    assert all(one["fix"] for one in found if one["status"] in ("fail", "warn", "unknown"))
+    assert all(one["measured"] for one in found if one["status"] == "pass")
+    run = next((tmp_path / "output").glob("preflight_*"))
+    assert (run / "preflight" / f"{host}.json").exists()
+    assert (run / "preflight" / "report.md").read_text().startswith("# Preflight")
+
+
+def test_a_healthy_machine_passes_and_a_sick_one_is_named_with_what_to_do(primus: Run, tmp_path: Path) -> None:
+    good = primus("direct", "--", "preflight", "--assume-host", machine(tmp_path / "good"), *ASSUMED)
+    assert good.returncode == 0, good.stderr
+    assert good.stdout.splitlines()[-1] == "nodes: 1 fit"
+    sick = machine(tmp_path / "sick", current_link_width="8")
+    bad = primus("direct", "--", "preflight", "--assume-host", sick, *ASSUMED)
+    assert bad.returncode == 1
+    assert bad.stdout.startswith(
+        "FAIL    gpu.pcie-width  0000:65:00.0\n        8 lanes; expected ≥ 16 (data sheets: x16)\n"
+    )
+    assert "fix: reseat the GPU" in bad.stdout
+    assert "preflight: not fit to train: gpu-node-17" in bad.stderr
+    run = max((tmp_path / "output").glob("preflight_*"))
+    assert (run / "preflight/failing_nodes.txt").read_text() == "gpu-node-17\n"
+    recorded = json.loads((run / "metadata.json").read_text())
+    assert (recorded["status"], recorded["exit_code"]) == ("failed", 1)
+    assert "not fit to train" in recorded["first_failure"]["what"]
+
+
+def test_nothing_known_of_the_gpus_is_exit_3(primus: Run, tmp_path: Path) -> None:
+    done = primus(
+        "direct", "--", "preflight", "--gpu", "--assume-host", str(Path(__file__).parent / "captures/mi210-8.tar.gz")
+    )
+    assert done.returncode == 3
+    assert "preflight: incomplete: nodes: 1 unknown" in done.stderr
+
+
+def test_the_list_says_what_each_check_reads(primus: Run) -> None:
+    done = primus("direct", "--", "preflight", "list", "--gpu", "--only", "gpu.pcie-*")
+    assert done.returncode == 0
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        "gpu.pcie-speed",
+        "reads",
+        "gpu.pcie-width",
+        "reads",
+        "gpu.pcie-replays",
+        "reads",
+    ]
+    assert "/sys/bus/pci/devices/*/current_link_width" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--only", "gpu.pcie-with"), "did you mean 'gpu.pcie-width'?"),
+        (("--skip", "gpu.nothing-*"), "no check is called so"),
+        (("--gpu", "--only", "host.*"), "no check is left"),
+        (("--expected-nodes", "./nothing"), "cannot be read"),
+        (("report",), "`report` needs a folder"),
+        (("report", "nowhere"), "'nowhere' is no folder"),
+        (("--output", "report.pdf"), "does not end in .json or .md"),
+        (("--thresholds", "nothing.toml"), "no such file"),
+    ],
+)
+def test_a_wrong_request_is_refused_before_anything_starts(
+    primus: Run, tmp_path: Path, words: tuple[str, ...], why: str
+) -> None:
+    done = primus("direct", "--", "preflight", *words)
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert not (tmp_path / "output").exists()
+
+
+def test_a_site_lays_its_thresholds_over_ours(primus: Run, tmp_path: Path) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text(
+        '[host.thp]\nallowed = ["always"]\nseverity = "fail"\n[gpu.pcie-speed.models.MI300X]\nfloor = 64\nsource = "our contract"\n'
+    )
+    done = primus("direct", "--", "preflight", "--assume-host", machine(tmp_path / "node"), "--thresholds", "site.toml",
+                  *ASSUMED, "--json")  # fmt: skip
+    found = json.loads(done.stdout)["nodes"]["gpu-node-17"]
+    failed = {
+        one["check"]: (one["measured"], one["expected"], one["source"]) for one in found if one["status"] == "fail"
+    }
+    assert failed == {"host.thp": ("madvise", "always", "site.toml"), "gpu.pcie-speed": ("32", "≥ 64", "our contract")}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[host.thq]\nfloor = 1\n", "site.toml:1: no check is called 'host.thq'"),
+        ("[host.thp]\n\nflor = 1\n", "site.toml:3: 'flor' is no key of a threshold"),
+        ('[host.shm]\nfloor = "much"\n', "site.toml:2: floor = 'much'"),
+        ('[host.shm]\nseverity = "bad"\n', "site.toml:2: severity = 'bad'"),
+        ("[gpu.count.models.MI300X]\nfloor = 8\nmost = 9\n", "site.toml:3: 'most' is no key"),
+        ("host = 7\n", "site.toml:1: 'host' is no table"),
+    ],
+)
+def test_a_wrong_threshold_is_refused_with_its_line(primus: Run, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "site.toml").write_text(text)
+    done = primus("direct", "--", "preflight", "--thresholds", "site.toml")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "fix:" in done.stderr
+
+
+CHECKS = """
+from primus_preflight.check import Check
+from primus_preflight.rule import Rule
+
+def lamp(node, rule):
+    yield rule.word("", node.host.text("/etc/lamp"), why="/etc/lamp cannot be read")
+
+def broken(node, rule):
+    raise ZeroDivisionError("of another team")
+
+def checks():
+    return (
+        Check("rack.lamp", "the lamp is green", ("/etc/lamp",), lamp, Rule("rack.lamp", allowed=("green",), source="us", fix="call us")),
+        Check("rack.broken", "breaks", (), broken, Rule("rack.broken")),
+    )
+"""
+
+
+def package(folder: Path, target: str) -> dict[str, str]:
+    """An installed package of another team with checks."""
+    about = folder / "acme_rack-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-rack\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[primus.checks]\nrack = {target}\n")
+    (folder / "acme_rack.py").write_text(CHECKS)
+    return {"PYTHONPATH": str(folder)}
+
+
+def test_a_package_brings_checks_and_one_that_breaks_is_unknown(primus: Run, tmp_path: Path) -> None:
+    environ = package(tmp_path / "site", "acme_rack:checks")
+    (tmp_path / "node/etc").mkdir(parents=True)
+    (tmp_path / "node/etc/lamp").write_text("red\n")
+    done = primus(
+        "direct", "--", "preflight", "--assume-host", machine(tmp_path / "node"), "--only", "rack.*", env=environ
+    )
+    assert done.returncode == 1
+    assert "FAIL    rack.lamp\n        red; expected green (us)\n        fix: call us" in done.stdout
+    assert "the check itself failed: ZeroDivisionError: of another team" in done.stdout
+
+
+def test_checks_that_cannot_be_loaded_are_no_silent_pass(primus: Run, tmp_path: Path) -> None:
+    done = primus("direct", "--", "preflight", env=package(tmp_path / "site", "acme_rack:nothing"))
+    assert done.returncode == 3
+    assert "the plugin 'rack' of acme-rack 1.0 cannot be loaded" in done.stderr
+
+
+def test_a_capture_of_this_machine_takes_along_what_checks_read(primus: Run, tmp_path: Path) -> None:
+    assert primus("env", "capture", "-o", "here.tar.gz").returncode == 0
+    done = primus("direct", "--", "preflight", "--assume-host", "here.tar.gz", "--only", "host.[mnst]*", "--json")
+    found = {one["check"]: one["status"] for one in json.loads(done.stdout)["nodes"]["captured-host"]}
+    assert {found["host.memory"], found["host.shm"], found["host.nofile"]} <= {"pass", "warn", "fail"}
+
+
+def test_node_0_waits_for_the_others_judges_all_and_names_who_did_not_come(
+    clean_environ: dict[str, str], tmp_path: Path
+) -> None:
+    """Nodes that share a folder: three of four come, and each takes its name from the scheduler."""
+    environ = {**clean_environ, "PRIMUS_RUN_DIR": str(tmp_path / "run"), "NNODES": "4", "MASTER_ADDR": "127.0.0.1"}
+    command = [str(Path(sys.executable).with_name("primus")), "direct", "--", "preflight", "--host", "--wait", "3",
+               "--expected-nodes", "n[1-4]"]  # fmt: skip
+    running = [
+        subprocess.Popen(
+            command,
+            env={**environ, "NODE_RANK": str(rank), "SLURMD_NODENAME": f"n{rank + 1}"},
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(3)
+    ]
+    outputs = [one.communicate(timeout=120)[0] for one in running]
+    codes = [one.returncode for one in running]
+    assert codes[1:] == [0, 0]
+    assert codes[0] == 3, outputs[0]
+    assert "nodes: 3 fit, 1 unknown" in outputs[0]
+    assert "unknown: n4" in outputs[0]
+    assert sorted(os.listdir(tmp_path / "run/preflight")) == [
+        *("failing_nodes.txt", "n1.json", "n2.json", "n3.json", "passing_nodes.txt", "report.md", "unknown_nodes.txt"),
+    ]  # fmt: skip
+    assert (tmp_path / "run/preflight/unknown_nodes.txt").read_text() == "n4\n"

@@ -59,6 +59,7 @@ GRAIN = {"dataset_type": "grain", "grain_train_files": "a.array_record", "tokeni
         ({"grain_file_type": "arrayrecords"}, "did you mean 'arrayrecord'?"),
         ({"model_name": "llama3-8"}, "did you mean 'llama3-8b'?"),
         ({"attention": "cudnn_flash_te"}, "needs a GPU"),
+        ({"steps": 1e30}, "a number from 1 to 2147483647"),
         ({"metrics_file": "mine"}, "metrics.jsonl of the run directory"),
         ({"hf_access_token": "hf_abc"}, "export HF_TOKEN"),
         ({"base_config": "mine.yml"}, "put it below `extends:`"),
@@ -203,7 +204,10 @@ def test_what_the_experiment_says_wins_over_a_named_model(resolve: Resolve) -> N
 def test_a_setting_from_a_variable_is_refused_with_its_name(resolve: Resolve) -> None:
     with pytest.raises(RequestError, match="M_STEPS is set") as caught:
         resolve(environ={"M_STEPS": "7"})
-    assert caught.value.fix == "unset M_STEPS, and write steps=7 behind the experiment"
+    assert caught.value.fix == "unset M_STEPS, and set 'steps' in the experiment, or behind it"
+    with pytest.raises(RequestError) as caught:
+        resolve(environ={"M_HF_ACCESS_TOKEN": "hf_abc"})
+    assert "hf_abc" not in str(caught.value)
     assert resolve(environ={"M_Y_OWN": "7"})
 
 

@@ -34,6 +34,7 @@ _ARCHITECTURE = (
     "mtp_num_layers", "global_parameter_scale", "scan_layers",
 )  # fmt: skip
 """What makes a checkpoint another model's."""
+_MOST_STEPS = 2**31 - 1
 
 
 class MaxText:
@@ -123,8 +124,9 @@ class _Resolution:
         for name, other in (("steps", "learning_rate_schedule_steps"), ("learning_rate_schedule_steps", "steps")):
             if settings[name] == -1:
                 settings.set(name, settings[other])
-        if settings["steps"] < 1:
-            raise settings.error("steps", f"'steps' is {settings['steps']}", fix="set the number of steps")
+        if not 1 <= settings["steps"] <= _MOST_STEPS:
+            why = f"it is a number from 1 to {_MOST_STEPS}, since JAX counts in 32 bits"
+            raise settings.error("steps", f"'steps' is {settings['steps']}", why=why, fix="set the number of steps")
 
     def layout(self) -> Layout:
         if self.call.distributed.tentative:

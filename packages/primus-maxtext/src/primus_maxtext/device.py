@@ -30,7 +30,7 @@ def refuse_variables(call: BackendCall, settings: Settings) -> None:
             raise RequestError(
                 f"{name} is set",
                 why=f"MaxText would take '{setting}' from it, whatever the experiment says",
-                fix=f"unset {name}, and write {setting}={call.facts.environ[name]} behind the experiment",
+                fix=f"unset {name}, and set '{setting}' in the experiment, or behind it",  # the value may be a secret
             )
 
 

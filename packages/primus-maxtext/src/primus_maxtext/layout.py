@@ -53,9 +53,10 @@ def check_layout(settings: Settings, place: Distributed, *, gpu: bool) -> Layout
     Raises:
         ConfigError: the numbers do not fit, with the numbers.
     """
-    inside, across = (place.gpus_per_node, place.nnodes) if gpu else (place.world_size, 1)
+    devices = place.nnodes * place.gpus_per_node
+    inside, across = (place.gpus_per_node, place.nnodes) if gpu else (devices, 1)
     if gpu and settings["num_slices"] > 0:  # nodes that share one fabric
-        inside, across = place.world_size // settings["num_slices"], settings["num_slices"]
+        inside, across = devices // settings["num_slices"], settings["num_slices"]
     parts = {
         "ici": _filled(settings, "ici", None if place.tentative else inside, one_level=across == 1),
         "dcn": _filled(settings, "dcn", across, one_level=False) if across > 1 else _alone(settings, gpu=gpu),

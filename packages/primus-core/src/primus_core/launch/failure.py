@@ -18,6 +18,8 @@ __all__ = ["OWN_SIGNALS", "Failure", "first_failure", "last_words", "of_process"
 # torchrun's table (torch.distributed.elastic.multiprocessing.errors.ChildFailedError), with exit codes by rank.
 _ROW = re.compile(r"host\s*:\s*(\S+)\s*\n\s*rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+)")
 _ROOT_CAUSE = "Root Cause (first observed failure):"
+_LINE = 1 << 14
+"""More than a last line is long, in bytes."""
 # Signals that come from outside or from the rank's own fault. SIGABRT and SIGTERM may follow another rank's end.
 OWN_SIGNALS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 
@@ -88,8 +90,9 @@ def of_process(exit_code: int, host: str, node_rank: int, rank: int | None, log:
 
 def _last_line(log: str) -> str:
     try:
-        with open(log, encoding="utf-8", errors="replace") as file:
-            return file.read().strip().rpartition("\n")[2]
+        with open(log, "rb") as file:
+            file.seek(max(os.path.getsize(log) - _LINE, 0))
+            return file.read().decode(errors="replace").strip().rpartition("\n")[2]
     except OSError:
         return ""
 

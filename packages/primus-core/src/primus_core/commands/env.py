@@ -124,8 +124,8 @@ def _capture(args: Namespace) -> int:
     ports = len(facts.network.ports)
     sys.stdout.write(
         f"{args.output}: GPUs {facts.physical_gpus}, network ports {ports}, bytes {os.path.getsize(args.output)}\n"
-        "It holds the files that detection and checks read, as text. Serial numbers, host name and network addresses\n"
-        f"were replaced.\nSee it anywhere: primus env show --assume-host {args.output}\n"
+        "It holds what detection and checks read, as text. Serial numbers, host name and network addresses were\n"
+        f"replaced.\nSee it anywhere: primus env show --assume-host {args.output}\n"
     )
     return 0
 

@@ -79,6 +79,8 @@ def of_process(exit_code: int, host: str, node_rank: int, rank: int | None, log:
     """The failure of the node's only rank, which left no record and has no launcher to speak for it; without a `rank`,
     of the launcher itself. Native code that ends the process says why in the last line of the `log`.
     """
+    if not exit_code:
+        return None
     if exit_code - 128 not in set(signal.Signals):
         said = _last_line(log)
         return Failure(rank, exit_code, said, host=host, node_rank=node_rank) if rank is not None and said else None

@@ -33,7 +33,7 @@ def generate() -> dict[str, Any]:
         "version": version("maxtext"),
         "options": {name: _row(fields[name], name, defaults) for name in sorted(fields)},
         "models": {file.stem: _yaml(file) for file in sorted(Path(MAXTEXT_CONFIGS_DIR, "models").glob("*.yml"))},
-        "hugging_face": dict(sorted(HF_IDS.items())),
+        "hugging_face": {name: place for name, place in sorted(HF_IDS.items()) if name != "default"},  # that is a file
     }
 
 

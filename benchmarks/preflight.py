@@ -11,9 +11,6 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.ratio import Row, paired
-from primus_preflight import node_report
-from primus_preflight.findings import Finding
-from primus_preflight.node_report import NodeReport
 
 NODES, FINDINGS = 2000, 150
 PRIMUS = str(Path(sys.executable).with_name("primus"))
@@ -22,6 +19,10 @@ READ = "import glob, json, sys\nfor path in glob.glob(sys.argv[1] + '/*.json'):\
 
 def _generate(folder: Path) -> None:
     """Nodes with as many findings as one with eight GPUs and eight adapters has; one in a thousand is slow."""
+    from primus_preflight import node_report  # other suites run where this package is not
+    from primus_preflight.findings import Finding
+    from primus_preflight.node_report import NodeReport
+
     for number in range(NODES):
         speed = 500.0 if number % 1000 == 7 else 600.0 + number % 10
         found = tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +24,8 @@ TOGETHER = (
     *(f"maxtext/test_{name}.py" for name in ("continuation", "runs", "slurm")),
 )
 """Where much is set up for a file (a cluster, an image, trainings, wheels): one process runs all tests of it."""
+OTHERS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR")
+"""Variables that pytest and torch set in their own process."""
 PATIENCE_S = 15
 """For what ends by itself, such as a keeper whose supervisor was killed: it gives the ranks four seconds."""
 # Variables that a developer or a CI machine may have, and that would change what a test sees.
@@ -65,6 +68,14 @@ def _marked(mark: str) -> list[int]:
     return found
 
 
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody has now."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
 def plain_environ() -> dict[str, str]:
     """The environment without what would change a plan."""
     return {k: v for k, v in os.environ.items() if k not in AMBIENT and not k.startswith(("PRIMUS_", "SLURM_"))}
@@ -81,7 +92,7 @@ def nothing_is_left_behind(clean_environ: dict[str, str]) -> Iterator[None]:
     """Fail a test that leaks environment variables or processes."""
     before = dict(os.environ)
     yield
-    changed = {k for k, v in os.environ.items() ^ before.items() if k != "PYTEST_CURRENT_TEST"}
+    changed = {k for k, v in os.environ.items() ^ before.items() if k not in OTHERS}
     assert not changed, f"the test changed the environment: {changed}"
     deadline = time.monotonic() + PATIENCE_S
     while (left := _marked(clean_environ[MARK])) and time.monotonic() < deadline:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run, all_gone, wait_until
+from tests.conftest import Run, all_gone, free_port, wait_until
 from tests.core.test_direct import metadata, run_of
 from tests.core.test_signals import children, ended
 
@@ -87,12 +87,7 @@ def test_a_killed_rank_is_the_first_failure_and_gives_137(primus: Run, project: 
 
 
 def test_a_given_port_and_an_ipv6_master_work(primus: Run, project: Path) -> None:
-    import socket
-
-    with socket.socket(socket.AF_INET6) as probe:
-        probe.bind(("::1", 0))
-        port = str(probe.getsockname()[1])
-    env = {"MASTER_ADDR": "::1", "MASTER_PORT": port}
+    env = {"MASTER_ADDR": "::1", "MASTER_PORT": str(free_port("::1"))}
     result = primus("direct", "--", "ranks", "end", "0", cwd=project, env=env)
     assert result.returncode == 0, result.stderr
 

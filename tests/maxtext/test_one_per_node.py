@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 
 import pytest
+from tests.conftest import free_port
 
 pytest.importorskip("jax", reason="it asks the installed JAX: needs primus-maxtext's environment")
 
@@ -27,11 +27,8 @@ SLURM = {
 
 def taken(**environ: str) -> str:
     """The GPUs that a process takes which joins the others as primus-maxtext's does."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
     whole = {**os.environ, "JAX_PLATFORMS": "cpu", **environ}
-    command = [sys.executable, "-c", JOIN, address]
+    command = [sys.executable, "-c", JOIN, f"127.0.0.1:{free_port()}"]
     result = subprocess.run(command, env=whole, capture_output=True, text=True, check=True, timeout=300)
     return next(line for line in result.stdout.splitlines() if line.startswith("takes")).removeprefix("takes ")
 

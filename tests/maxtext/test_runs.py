@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ import pytest
 
 pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
 
-from tests.conftest import Run
+from tests.conftest import Run, free_port
 from tests.maxtext.conftest import EXPERIMENT, needs_maxtext
 from tests.project import TASK, Project, losses, rows
 
@@ -127,9 +128,23 @@ def test_nodes_without_a_common_run_directory_end_before_the_first_step(project:
     assert not rows(project.folder / "output/here")
 
 
+@needs_maxtext
+@pytest.mark.slow
+def test_node_0_meets_nobody_on_a_port_of_another_program(project: Project) -> None:
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # as gRPC does it: both would get connections
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        done = project.run("direct", *TASK, NNODES="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    assert done.returncode == 3, done.stderr
+    assert f"node 0 cannot listen on port {port}: Address already in use" in done.stderr
+    assert "set MASTER_PORT" in done.stderr
+
+
 def by_hand(project: Project, first: str, second: str, *words: str) -> list[subprocess.CompletedProcess[str]]:
     """Two nodes, each started by hand, with these run directories."""
-    node = {"NNODES": "2", "MASTER_ADDR": "127.0.0.1"}
+    node = {"NNODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
 
     def start(rank: int, name: str) -> subprocess.CompletedProcess[str]:
         place = {"PRIMUS_RUN_DIR": f"output/{name}", "PRIMUS_RUN_ID": name, "NODE_RANK": str(rank)}

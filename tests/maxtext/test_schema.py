@@ -63,4 +63,3 @@ def test_the_schema_knows_types_defaults_choices_and_models() -> None:
     assert schema.options["model_name"].default == "default"
     assert schema.options["remat_policy"].help
     assert schema.models["llama2-7b"]["base_mlp_dim"] == 11008
-    assert schema.hugging_face["qwen3-14b"] == "Qwen/Qwen3-14B"

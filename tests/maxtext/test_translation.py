@@ -94,7 +94,7 @@ def test_a_refusal_names_the_model_and_all_that_is_lacking() -> None:
 
 
 def test_a_version_that_lacks_a_setting_is_refused_with_it() -> None:
-    older = Schema("0.2.0", {k: v for k, v in SCHEMA.options.items() if k != "attention_sink"}, SCHEMA.models, {})
+    older = Schema("0.2.0", {k: v for k, v in SCHEMA.options.items() if k != "attention_sink"}, SCHEMA.models)
     with pytest.raises(RequestError, match=r"MaxText 0\.2\.0 cannot build gpt_oss_20B") as caught:
         translate(MODELS["gpt_oss_20B"], older)
     assert "attention_sink" in caught.value.why

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from primus_core.errors import MachineError
 
-__all__ = ["asked", "numbers", "shipped"]
+__all__ = ["numbers", "of_version", "shipped"]
 
 T = TypeVar("T")
 _SAID = 2000
@@ -26,14 +26,32 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in digits if part)
 
 
-def asked(framework: str, command: Sequence[str], read: Callable[[Path], T]) -> T:
-    """What `read` makes of the file that `command` writes, where the framework is imported: `{}` in it is the file.
+def of_version(
+    framework: str, version: str, files: Mapping[str, Path], read: Callable[[Path], T], command: Sequence[str]
+) -> tuple[T, tuple[str, ...]]:
+    """The schema of an installed version (empty: none is installed), and what to tell about it.
 
-    `framework`: with its version, for the error.
+    Args:
+        framework: as the person knows it.
+        version: of which the shipped file is read, or that of the newest.
+        files: the shipped ones, oldest first.
+        read: makes a schema of a file.
+        command: writes the file of a version that is not shipped, where the framework can be imported: `{}` in it is
+            the file.
 
     Raises:
         MachineError: the framework could not be asked.
     """
+    newest = list(files)[-1]
+    if not version:
+        return read(files[newest]), (f"{framework} is not installed here: planned for {newest}",)
+    if version in files:
+        return read(files[version]), ()
+    note = f"{framework} {version} has no shipped settings list, so it was asked (slow)"
+    return _asked(f"{framework} {version}", command, read), (note,)
+
+
+def _asked(framework: str, command: Sequence[str], read: Callable[[Path], T]) -> T:
     import subprocess  # this and the next only where a version has no shipped schema
     import tempfile
 

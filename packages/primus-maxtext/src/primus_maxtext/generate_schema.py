@@ -24,7 +24,7 @@ _SIMPLE = {int: "int", float: "float", str: "str", bool: "bool", list: "list", d
 def generate() -> dict[str, Any]:
     """The schema of the installed MaxText, as JSON values."""
     from maxtext.configs import types as settings
-    from maxtext.utils.globals import HF_IDS, MAXTEXT_CONFIGS_DIR
+    from maxtext.utils.globals import MAXTEXT_CONFIGS_DIR
 
     defaults = _yaml(Path(MAXTEXT_CONFIGS_DIR, "base.yml"))
     derived = set(settings.DerivedValues.model_fields)
@@ -33,7 +33,6 @@ def generate() -> dict[str, Any]:
         "version": version("maxtext"),
         "options": {name: _row(fields[name], name, defaults) for name in sorted(fields)},
         "models": {file.stem: _yaml(file) for file in sorted(Path(MAXTEXT_CONFIGS_DIR, "models").glob("*.yml"))},
-        "hugging_face": {name: place for name, place in sorted(HF_IDS.items()) if name != "default"},  # that is a file
     }
 
 

@@ -27,8 +27,6 @@ class Schema:
     options: Mapping[str, Option]
     models: Mapping[str, Mapping[str, Any]]
     """The settings that a `model_name` stands for."""
-    hugging_face: Mapping[str, str]
-    """The repository of a model's tokenizer, by `model_name`."""
 
 
 def shipped() -> dict[str, Path]:
@@ -41,7 +39,7 @@ def load(path: Path) -> Schema:
     """The schema in a file."""
     data = json.loads(path.read_text(encoding="utf-8"))
     version, known = options.load(path)
-    return Schema(version, known, data["models"], data["hugging_face"])
+    return Schema(version, known, data["models"])
 
 
 def schema_for(version: str, python: str) -> tuple[Schema, tuple[str, ...]]:
@@ -50,18 +48,11 @@ def schema_for(version: str, python: str) -> tuple[Schema, tuple[str, ...]]:
     Raises:
         MachineError: the installed version is one that this package does not know how to run.
     """
-    files = shipped()
-    newest = list(files)[-1]
-    if not version:
-        return load(files[newest]), (f"maxtext is not installed here: planned for {newest}",)
-    if version in files:
-        return load(files[version]), ()
-    if not SUPPORTED[0] <= schemas.numbers(version) < SUPPORTED[1]:
+    if version and not SUPPORTED[0] <= schemas.numbers(version) < SUPPORTED[1]:
         raise MachineError(
             f"maxtext {version} is installed, and primus-maxtext runs 0.2.5 and later 0.2.x",
             why="its configuration and training loop differ from version to version",
             fix="pip install 'maxtext>=0.2.5,<0.3'",
         )
     command = [python, "-m", "primus_maxtext.generate_schema", "{}"]
-    asked = schemas.asked(f"maxtext {version}", command, load)
-    return asked, (f"maxtext {version} has no shipped settings list, so it was asked (slow)",)
+    return schemas.of_version("maxtext", version, shipped(), load, command)

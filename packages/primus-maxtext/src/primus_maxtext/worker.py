@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -64,12 +65,26 @@ def _join(timeout_s: int) -> None:
     environ = os.environ
     address = environ.get("JAX_COORDINATOR_IP") or "127.0.0.1"
     port = environ.get("JAX_COORDINATOR_PORT") or environ["MASTER_PORT"]
+    if worker.rank() == 0:
+        _check_free(int(port))
     jax.distributed.initialize(
         f"{address}:{port}",
         num_processes=int(environ["WORLD_SIZE"]),
         process_id=worker.rank(),
         initialization_timeout=timeout_s,
     )
+
+
+def _check_free(port: int) -> None:
+    """JAX would listen beside another run that uses the port, and each get processes of the other."""
+    try:
+        socket.create_server(("", port)).close()
+    except OSError as error:
+        raise MachineError(
+            f"node 0 cannot listen on port {port}: {os.strerror(error.errno or 0)}",
+            why="there the nodes' processes meet",
+            fix="set MASTER_PORT to a port that is free, the same on all nodes",
+        ) from None
 
 
 def _check_device(planned: str) -> None:

@@ -51,22 +51,18 @@ def schema_for(megatron: Installation, python: str) -> tuple[Schema, tuple[str, 
     Raises:
         MachineError: its version is one that this package does not know how to run.
     """
-    files, version = shipped(), megatron.version
-    newest = list(files)[-1]
-    if not version or not (megatron.known or version in files):
-        return load(files[newest]), (f"megatron-core is not installed here: planned for {newest}",)
-    if not SUPPORTED[0] <= schemas.numbers(version)[:2] < SUPPORTED[1]:
+    files = shipped()
+    version = megatron.version if megatron.known or megatron.version in files else ""
+    if version and not SUPPORTED[0] <= schemas.numbers(version)[:2] < SUPPORTED[1]:
         raise MachineError(
             f"megatron-core {version} is {place(megatron)}, and primus-megatron runs 0.17, 0.18 and 0.19",
             why="how its training loop is called differs from version to version; before 0.17 it had none",
             fix="check out one of these" if megatron.checkout else "pip install 'megatron-core>=0.17,<0.20'",
         )
-    notes = (f"megatron-core {version} is {place(megatron)}",) if megatron.checkout else ()
-    if version in files:
-        return load(files[version]), notes
-    asked = f"megatron-core {version} has no shipped settings list, so it was asked (slow)"
     command = [python, "-m", "primus_megatron.generate_schema", "{}", *filter(None, [megatron.checkout])]
-    return schemas.asked(f"megatron-core {version}", command, load), (*notes, asked)
+    schema, notes = schemas.of_version("megatron-core", version, files, load, command)
+    here = (f"megatron-core {version} is {place(megatron)}",) if version and megatron.checkout else ()
+    return schema, (*here, *notes)
 
 
 def place(megatron: Installation) -> str:

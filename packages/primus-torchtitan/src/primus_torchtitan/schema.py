@@ -51,18 +51,11 @@ def schema_for(version: str, python: str) -> tuple[Schema, tuple[str, ...]]:
     Raises:
         MachineError: the installed version is one that this package does not know how to run.
     """
-    files = shipped()
-    newest = list(files)[-1]
-    if not version:
-        return load(files[newest]), (f"torchtitan is not installed here: planned for {newest}",)
-    if version in files:
-        return load(files[version]), ()
-    if not SUPPORTED[0] <= schemas.numbers(version)[:2] < SUPPORTED[1]:
+    if version and not SUPPORTED[0] <= schemas.numbers(version)[:2] < SUPPORTED[1]:
         raise MachineError(
             f"torchtitan {version} is installed, and primus-torchtitan runs 0.3.x",
             why="its configuration and trainer differ from version to version",
             fix="pip install 'torchtitan>=0.3,<0.4'",
         )
     command = [python, "-m", "primus_torchtitan.generate_schema", "{}"]
-    asked = schemas.asked(f"torchtitan {version}", command, load)
-    return asked, (f"torchtitan {version} has no shipped settings list, so it was asked (slow)",)
+    return schemas.of_version("torchtitan", version, shipped(), load, command)

@@ -91,7 +91,7 @@ def test_the_list_says_what_each_check_reads(primus: Run) -> None:
         (("--only", "gpu.pcie-with"), "did you mean 'gpu.pcie-width'?"),
         (("--skip", "gpu.nothing-*"), "no check is called so"),
         (("--gpu", "--only", "host.*"), "no check is left"),
-        (("--level", "perf"), "no check is of the level 'perf'"),
+        (("--level", "full"), "no check is of the level 'full'"),
         (("--expected-nodes", "./nothing"), "cannot be read"),
         (("report",), "`report` needs a folder"),
         (("report", "nowhere"), "'nowhere' is no folder"),

@@ -16,6 +16,7 @@ from primus_core import nodelist
 from primus_core.errors import RequestError
 from primus_core.files import write_atomically
 from primus_preflight.findings import Finding, verdict
+from primus_preflight.isolation import isolated
 from primus_preflight.node_report import NodeReport, Unread
 
 __all__ = ["Cluster", "Expected", "expected", "judge", "write_lists"]
@@ -80,10 +81,15 @@ def judge(reports: Sequence[NodeReport], unread: Sequence[Unread] = (), wanted: 
     """The verdict over all reports."""
     wanted = wanted or Expected()
     nodes = {report.host: {(one.check, one.subject): one for one in report.findings} for report in reports}
-    for host, finding in [*_differing(reports), *_outliers(reports)]:
-        nodes[host][finding.check, finding.subject] = finding
-    silent = dict.fromkeys(wanted.names, "no report came from it: it is down, cut off, or slower than --wait")
-    lacking = {host: why for host, why in silent.items() if host not in nodes} | {one.host: one.why for one in unread}
+    reported = set(nodes)
+    for host, finding in [*_differing(reports), *_outliers(reports), *isolated(reports)]:
+        # A node that its peers met may have ended without a report.
+        nodes.setdefault(host, {})[finding.check, finding.subject] = finding
+    silent = dict.fromkeys(
+        (*wanted.names, *nodes), "no report came from it: it is down, cut off, or slower than --wait"
+    )
+    lacking = {host: why for host, why in silent.items() if host not in reported}
+    lacking |= {one.host: one.why for one in unread}
     for host, why in lacking.items():
         nodes.setdefault(host, {})["cluster.report", ""] = _no_report(why)
     found = {host: tuple(nodes[host].values()) for host in sorted(nodes)}

@@ -11,7 +11,7 @@ __all__ = ["Compare", "Finding", "Severity", "Status", "load", "verdict"]
 Status = Literal["pass", "warn", "fail", "skip", "unknown"]
 """`skip`: it does not apply here, `why` says why. `unknown`: it does, and could not be measured. Neither is a pass."""
 Severity = Literal["fail", "warn"]
-Compare = Literal["", "higher", "lower", "same"]
+Compare = Literal["", "higher", "lower", "same", "pair-higher", "pair-lower"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,12 @@ class Finding:
     value: float | None = None
     """What was measured, as a number."""
     compare: Compare = ""
-    """How it is judged beside other nodes: the higher or the lower is better, or all are the same."""
+    """How it is judged beside other nodes: the higher or the lower is better, or all are the same; `pair-…`: it lies
+    between this node and the one that `subject` names last, and together they tell which of the two it is."""
     severity: Severity = "fail"
     """What the check says where it does not pass. A check that can only warn makes no node unfit, nor unknown."""
+    share: float | None = None
+    """The least share of what other pairs have that is good; where the lower is better, of its inverse."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

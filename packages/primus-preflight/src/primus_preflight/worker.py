@@ -18,10 +18,11 @@ from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_preflight import cluster, node_report, task, view
+from primus_preflight import cluster, node_report, peers, task, view
 from primus_preflight.check import Check, Node
 from primus_preflight.cluster import Cluster, Expected
 from primus_preflight.node_report import FOLDER, NodeReport
+from primus_preflight.peers import Meeting, Place
 
 __all__ = ["main"]
 
@@ -46,8 +47,12 @@ def main(words: Sequence[str]) -> int:
         return _list(checks) if args.node_rank == 0 else 0
     found = facts.read(capture.read(args.assume_host, here) if args.assume_host else here)
     folder = os.path.join(_run_dir(), FOLDER)
-    node_report.write(folder, _looked_at(found, checks, args.node_rank))
-    return _report(args, folder, _waited(args, folder)) if args.node_rank == 0 else 0
+    host = _name(found)
+    meeting = _met(found, checks, host, Place(folder, args.node_rank, args.nodes, args.wait))
+    node = Node(found, _run_dir() if found.host.is_here else "", meeting)
+    node_report.write(folder, _looked_at(node, checks, host, args.node_rank))
+    gone = sum(not one.came for one in meeting.met) if meeting else 0
+    return _report(args, folder, _waited(args, folder, gone)) if args.node_rank == 0 else 0
 
 
 def _run_dir() -> str:
@@ -64,19 +69,29 @@ def _list(checks: Sequence[Check]) -> int:
     return 0
 
 
-def _looked_at(found: Facts, checks: Sequence[Check], node_rank: int) -> NodeReport:
-    node = Node(found, _run_dir() if found.host.is_here else "")
+def _name(found: Facts) -> str:
+    """What the scheduler calls the node: that is what it can leave out."""
+    return (found.environ.get("SLURMD_NODENAME", "") if found.host.is_here else "") or found.hostname
+
+
+def _met(found: Facts, checks: Sequence[Check], host: str, place: Place) -> Meeting | None:
+    """What came of meeting the other nodes, where a check needs it."""
+    if place.nodes == 1 or not found.host.is_here or not any(check.meets for check in checks):
+        return None
+    return peers.meet(peers.card(found, place.rank, host), place)
+
+
+def _looked_at(node: Node, checks: Sequence[Check], host: str, node_rank: int) -> NodeReport:
     findings = tuple(finding for check in checks for finding in check.findings(node))
-    # What the scheduler calls the node is what it can leave out.
-    name = found.environ.get("SLURMD_NODENAME", "") if found.host.is_here else ""
-    return NodeReport(name or found.hostname, findings, found.gpu_model, len(found.gpus), node_rank, found.time)
+    found = node.facts
+    return NodeReport(host, findings, found.gpu_model, len(found.gpus), node_rank, found.time)
 
 
-def _waited(args: argparse.Namespace, folder: str) -> Expected:
-    """The nodes that shall report, once they have or the time is over."""
+def _waited(args: argparse.Namespace, folder: str, gone: int) -> Expected:
+    """The nodes that shall report, once they have or the time is over. On those `gone` it was spent already."""
     wanted = cluster.expected(args.expected_nodes) if args.expected_nodes else Expected(count=args.nodes)
     began = told = time.monotonic()
-    while args.nodes > 1 and (left := _lacking(wanted, node_report.hosts(folder))):
+    while args.nodes > 1 and (left := _lacking(wanted, node_report.hosts(folder))) > gone:
         now = time.monotonic()
         if now - began > args.wait:
             break

@@ -60,7 +60,7 @@ def culprits(links: Sequence[Link], share: float, *, lower: bool = False) -> lis
         if not bad:
             return found
         named = _worst(left, bad)
-        for end in named:
+        for end in sorted(named):
             own = tuple(link for link in left if end in link.ends)
             found.append(Guilty(end, own, tuple(link for link in bad if end in link.ends), usual))
         left = [link for link in left if not named & set(link.ends)]

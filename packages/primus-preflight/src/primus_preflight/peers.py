@@ -245,7 +245,7 @@ def _open_door(mine: Card, folder: str) -> Iterator[_Door]:
     door = _Door(mine)
     path = _file(folder, mine.rank)
     try:
-        write_atomically(path, json.dumps({name: getattr(door.card, name) for name in Card.__slots__}))
+        write_atomically(path, json.dumps({name: getattr(door.card, name) for name in Card.__slots__}), durable=False)
         yield door
     finally:
         door.close()

@@ -48,7 +48,7 @@ def _asked(meeting: Meeting, rule: Rule, each: _Ask) -> Iterator[Finding]:
     found = [finding for met in meeting.met for finding in each(rule, met)]
     if not found:
         why = "no partner was measured" if meeting.met else "no address of this node leads to MASTER_ADDR"
-        yield rule.unknown("", why)
+        yield replace(rule.unknown("", why), fix=rule.fix)
     elif len(meeting.met) < meeting.of:
         said = f"{len(meeting.met)} of {meeting.of} other nodes, spread over the schedule"
         yield replace(rule.good("", said), compare="", expected="")
@@ -57,7 +57,7 @@ def _asked(meeting: Meeting, rule: Rule, each: _Ask) -> Iterator[Finding]:
 
 def _reached(rule: Rule, met: Met) -> Iterator[Finding]:
     if not met.came:
-        yield replace(rule.unknown(met.name, met.why), compare=rule.compare, share=rule.share)
+        yield replace(rule.unknown(met.name, met.why), compare=rule.compare, share=rule.share, fix=rule.fix)
     elif met.measured:
         yield rule.good(met.name, "reached", 1.0)
     else:

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from primus_core import facts, variables, worker
 from primus_core.errors import MachineError, PrimusError
@@ -18,9 +19,10 @@ from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_preflight import cluster, node_report, task, view
+from primus_preflight import cluster, node_report, progress, task, view
 from primus_preflight.check import Check, Node
 from primus_preflight.cluster import Cluster, Expected
+from primus_preflight.findings import Finding
 from primus_preflight.node_report import FOLDER, NodeReport
 
 __all__ = ["main"]
@@ -60,16 +62,21 @@ def _list(checks: Sequence[Check]) -> int:
     )
     for check in checks:
         print(f"{check.name:{names}}  {check.level:{groups}}  {check.summary}")
-        print(f"{'':{names}}  reads {', '.join(check.reads) or 'nothing of the machine'}")
+        print(f"{'':{names}}  reads {', '.join(check.reads) or 'what only the running machine can say'}")
     return 0
 
 
 def _looked_at(found: Facts, checks: Sequence[Check], node_rank: int) -> NodeReport:
     node = Node(found, _run_dir() if found.host.is_here else "")
-    findings = tuple(finding for check in checks for finding in check.findings(node))
+    findings: list[Finding] = []
+    at = ""
+    with progress.told(lambda: at) if node_rank == 0 else nullcontext():
+        for number, check in enumerate(checks, 1):
+            at = f"{check.name} ({number} of {len(checks)})"
+            findings += check.findings(node)
     # What the scheduler calls the node is what it can leave out.
     name = found.environ.get("SLURMD_NODENAME", "") if found.host.is_here else ""
-    return NodeReport(name or found.hostname, findings, found.gpu_model, len(found.gpus), node_rank, found.time)
+    return NodeReport(name or found.hostname, tuple(findings), found.gpu_model, len(found.gpus), node_rank, found.time)
 
 
 def _waited(args: argparse.Namespace, folder: str) -> Expected:

@@ -21,12 +21,14 @@ from tests.preflight.nodes import ADDRESSES, MEASURED
 from primus_core import facts
 from primus_core.facts import Facts
 from primus_core.host import HostRoot
-from primus_preflight import clock, disk_speed, gpu_load, gpu_measured, kernel_log, processes, progress
+from primus_preflight import clock, disk_speed, gpu_load, gpu_measured, kernel_log, node_report, processes, progress
 from primus_preflight.check import Check, Node
 from primus_preflight.findings import Finding, verdict
 from primus_preflight.gpu_measured import Load, Result, Sample
 from primus_preflight.kernel_log import Line
 from primus_preflight.measured import NOT_HERE
+from primus_preflight.node_report import NodeReport
+from primus_preflight.processes import Ended
 from primus_preflight.thresholds import packaged
 
 SMALL = (
@@ -164,6 +166,19 @@ def test_a_process_that_hangs_crashes_or_babbles_is_a_result_and_takes_no_other_
     ]
     memory = {one.subject: (one.status, one.why) for one in findings(found, "memory")}
     assert memory[ADDRESSES[5]] == ("fail", "it did not end within 3 s")
+
+
+def test_a_job_that_sees_some_gpus_only_names_the_right_ones() -> None:
+    def said(**line: str) -> Ended:
+        return Ended(0, json.dumps(line), "")
+
+    ended = [
+        said(stage="device", address=ADDRESSES[6]),
+        said(stage="loaded"),
+        said(stage="device", address=ADDRESSES[5]),
+    ]
+    found = gpu_measured.results(eight().gpus[4:7], ended, {}, 1)
+    assert [one.gpu.pci_address for one in found] == [ADDRESSES[6], ADDRESSES[4], ADDRESSES[5]]
 
 
 def test_a_program_ends_with_the_one_that_asked_for_it(clean_environ: dict[str, str], tmp_path: Path) -> None:
@@ -323,6 +338,18 @@ def test_where_no_server_stamps_files_they_say_nothing_of_the_clock(tmp_path: Pa
     (found,) = clock.server(node, packaged()["host.clock-offset"])
     assert found.status == "skip"
     assert "lustre" in found.why
+
+
+def test_a_node_whose_report_comes_from_the_future_is_named(primus: Run, tmp_path: Path) -> None:
+    clocks = Finding("host.clock-offset", "", "skip", severity="warn"), Finding("host.kernel", "", "pass", "6.8")
+    for name, ahead in (("n1", 0.0), ("n2", 3600.0), ("n3", -3600.0)):
+        node_report.write(str(tmp_path / "some"), NodeReport(name, clocks, time=time.time() + ahead))
+    done = primus("direct", "--", "preflight", "report", "some", "--json")
+    found = {host: [one for one in said if one["subject"]] for host, said in json.loads(done.stdout)["nodes"].items()}
+    assert (done.returncode, found["n1"], found["n3"]) == (0, [], [])
+    (warning,) = found["n2"]
+    assert (warning["status"], warning["expected"], warning["unit"]) == ("warn", "≤ 1", "s")
+    assert 3000 < warning["value"] <= 3600
 
 
 # The kernel's log.

@@ -9,13 +9,16 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from primus_core.host import HostRoot
 from primus_preflight.check import Node
 from primus_preflight.findings import Finding
+from primus_preflight.node_report import NodeReport
 from primus_preflight.rule import Rule
+from primus_preflight.thresholds import packaged
 
-__all__ = ["file_system", "is_synchronised", "offset", "server", "synchronised"]
+__all__ = ["against", "file_system", "is_synchronised", "offset", "server", "synchronised"]
 
 _STA_UNSYNC = 0x0040
 """Linux, include/uapi/linux/timex.h; NTP, PTP and chrony clear it once they steer the clock."""
@@ -57,7 +60,20 @@ def server(node: Node, rule: Rule) -> Iterator[Finding]:
     except OSError as error:
         yield rule.unknown("", f"{node.run_dir}: {error.strerror}")
         return
-    yield rule.number("", abs(found), measured=f"{found:+.1f}")
+    yield rule.number("", abs(found), measured=f"{found:+.1f}", why="from the file server's")
+
+
+def against(report: NodeReport, now: float) -> NodeReport:
+    """The report, which is here `now`, with what that proves: if it says that it was written later, the clocks differ.
+
+    One that is behind cannot be told from one that was slow.
+    """
+    rule = packaged()["host.clock-offset"]
+    ahead = report.time - now
+    if rule.check not in {one.check for one in report.findings} or ahead <= (rule.limit or 0):
+        return report
+    why = "its report says that it was written after it was read: it is ahead of node 0, or that is behind"
+    return replace(report, findings=(*report.findings, rule.bad("against node 0", f"{ahead:+.1f}", why, ahead)))
 
 
 def offset(folder: str, now: Callable[[], float]) -> float:

@@ -3,7 +3,8 @@
 It prints JSON lines, each as soon as it is known, so that what was measured before a hang is not lost:
 
     python -m primus_preflight.gpu_load --device cuda:0
-    {"stage": "loaded"}
+    {"stage": "loaded", "torch": "2.13.0"}
+    {"stage": "device", "address": "0000:05:00.0"}
     {"stage": "gemm", "value": 612.3, "error": 0.0017, "seconds": 0.00053, "began": 81.2, "ended": 84.2}     TFLOP/s
     {"stage": "memory", "value": 4012.5, "seconds": 0.0008, "began": 86.3, "ended": 89.3}                    GB/s
 """
@@ -41,6 +42,8 @@ def main(words: Sequence[str]) -> int:
     if kind == "cuda" and int(index) >= torch.cuda.device_count():
         return _cannot(f"torch {torch.__version__} sees {torch.cuda.device_count()} GPUs")
     device = torch.device(args.device)
+    if kind == "cuda":
+        _say("device", **_address(torch.cuda.get_device_properties(device)))
     _say("gemm", **_gemm(device, args.shape, args.rotate, args.seconds))
     _say("memory", **_triad(device, args.elements, args.seconds))
     return 0
@@ -68,6 +71,15 @@ def _cannot(why: str) -> int:
     """It is no fault of the GPU that it cannot be measured."""
     print(json.dumps({"cannot": why}), flush=True)
     return 0
+
+
+def _address(properties: Any) -> dict[str, str]:
+    """On the PCI bus; nothing where torch does not tell it (before 2.8)."""
+    parts: list[Any] = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    if any(part is None for part in parts):
+        return {}
+    domain, bus, device = map(int, parts)
+    return {"address": f"{domain:04x}:{bus:02x}:{device:02x}.0"}
 
 
 def _gemm(device: Any, shape: Sequence[int], rotate: int, seconds: Sequence[float]) -> dict[str, float]:

@@ -31,9 +31,11 @@ __all__ = ["Load", "Result", "checks", "clock", "results", "speed"]
 LIMIT_S = 180.0
 """Torch loads in seconds, or in a minute where all nodes load it from one file system; the load itself takes ten."""
 _PROGRAM = (sys.executable, "-P", "-m", "primus_preflight.gpu_load")
+_ENVIRON = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTORCH_TUNABLEOP_ENABLED": "0"}
+"""CUDA counts the fastest first, unless it is told to count as the bus does; and torch may try kernels for minutes."""
 _WRONG = 0.01
 """Rounding to bf16 makes a relative error of 0.0017."""
-_FIX = "run it where the training runs: primus container -- preflight --level perf; or install torch for this GPU"
+_FIX = "run it where the training runs: primus container --image IMAGE -- preflight --level perf; or install torch"
 
 
 def checks() -> tuple[Check, ...]:
@@ -102,8 +104,7 @@ class Load:
 
         parent = ("--parent", str(os.getpid()))
         words = [(*self._program, "--device", f"cuda:{index}", *parent) for index in range(len(gpus))]
-        # CUDA counts the fastest first, unless it is told to count as the bus does.
-        environ = {**node.facts.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        environ = {**node.facts.environ, **_ENVIRON}
         ended = processes.together(words, environ, self._limit_s, watch)
         return results(gpus, ended, {address: tuple(found) for address, found in samples.items()}, self._limit_s)
 
@@ -113,13 +114,24 @@ def results(
 ) -> list[Result]:
     """What the processes said, with what was seen meanwhile. Lines that are none of theirs are left out."""
     found = []
-    for gpu, one in zip(gpus, ended, strict=True):
-        said = list(_lines(one.out))
+    texts = [list(_lines(one.out)) for one in ended]
+    for gpu, one, said in zip(_measured(gpus, texts), ended, texts, strict=True):
         cannot = next((str(line["cannot"]) for line in said if "cannot" in line), "")
         problem = one.how.replace("in time", f"within {limit_s:g} s")
         stages = {str(line["stage"]): line for line in said if "stage" in line}
         found.append(Result(gpu, stages, cannot, problem, samples.get(gpu.pci_address, ())))
     return found
+
+
+def _measured(gpus: Sequence[Gpu], texts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Gpu]:
+    """Which GPU each process had, by the address that it said: a job may see some of them only, and count otherwise."""
+    left, found = list(gpus), dict[int, Gpu]()
+    for index, said in enumerate(texts):
+        address = next((line["address"] for line in said if "address" in line), None)
+        if gpu := next((one for one in left if one.pci_address == address), None):
+            found[index] = gpu
+            left.remove(gpu)
+    return [found[index] if index in found else left.pop(0) for index in range(len(texts))]
 
 
 def _lines(text: str) -> Iterator[dict[str, Any]]:

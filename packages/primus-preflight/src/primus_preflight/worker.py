@@ -19,7 +19,7 @@ from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_preflight import cluster, node_report, progress, task, view
+from primus_preflight import clock, cluster, node_report, progress, task, view
 from primus_preflight.check import Check, Node
 from primus_preflight.cluster import Cluster, Expected
 from primus_preflight.findings import Finding
@@ -76,7 +76,7 @@ def _looked_at(found: Facts, checks: Sequence[Check], node_rank: int) -> NodeRep
             findings += check.findings(node)
     # What the scheduler calls the node is what it can leave out.
     name = found.environ.get("SLURMD_NODENAME", "") if found.host.is_here else ""
-    return NodeReport(name or found.hostname, tuple(findings), found.gpu_model, len(found.gpus), node_rank, found.time)
+    return NodeReport(name or found.hostname, tuple(findings), found.gpu_model, len(found.gpus), node_rank, time.time())
 
 
 def _waited(args: argparse.Namespace, folder: str) -> Expected:
@@ -102,7 +102,9 @@ def _report(args: argparse.Namespace, folder: str, wanted: Expected) -> int:
     if args.node_rank:
         return 0
     gc.disable()  # hundreds of thousands of findings, and none is let go before the end
-    found = cluster.judge(*node_report.read_all(folder), wanted)
+    reports, unread = node_report.read_all(folder)
+    now = HostRoot().now()
+    found = cluster.judge([clock.against(one, now) for one in reports], unread, wanted)
     print(view.as_json(found) if args.json else view.as_text(found), flush=True)
     _write(args.output, os.path.join(_run_dir(), FOLDER), found)
     if found.exit_code:

@@ -31,6 +31,7 @@ class NodeReport:
     gpus: int = 0
     node_rank: int = 0
     time: float = 0.0
+    """When it was written, by the node's own clock."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

@@ -10,7 +10,8 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from primus_core import facts, variables, worker
 from primus_core.errors import MachineError, PrimusError
@@ -18,9 +19,10 @@ from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_preflight import cluster, node_report, peers, task, view
+from primus_preflight import clock, cluster, node_report, peers, progress, task, view
 from primus_preflight.check import Check, Node
 from primus_preflight.cluster import Cluster, Expected
+from primus_preflight.findings import Finding
 from primus_preflight.node_report import FOLDER, NodeReport
 from primus_preflight.peers import Meeting, Place
 
@@ -65,7 +67,7 @@ def _list(checks: Sequence[Check]) -> int:
     )
     for check in checks:
         print(f"{check.name:{names}}  {check.level:{groups}}  {check.summary}")
-        print(f"{'':{names}}  reads {', '.join(check.reads) or 'nothing of the machine'}")
+        print(f"{'':{names}}  reads {', '.join(check.reads) or 'what only the running machine can say'}")
     return 0
 
 
@@ -78,13 +80,23 @@ def _met(found: Facts, checks: Sequence[Check], host: str, place: Place) -> Meet
     """What came of meeting the other nodes, where a check needs it."""
     if place.nodes == 1 or not found.host.is_here or not any(check.meets for check in checks):
         return None
-    return peers.meet(peers.card(found, place.rank, host), place)
+    with _told(lambda: f"meeting {place.nodes - 1} other nodes", place.rank):
+        return peers.meet(peers.card(found, place.rank, host), place)
 
 
 def _looked_at(node: Node, checks: Sequence[Check], host: str, node_rank: int) -> NodeReport:
-    findings = tuple(finding for check in checks for finding in check.findings(node))
+    findings: list[Finding] = []
+    at = ""
+    with _told(lambda: at, node_rank):
+        for number, check in enumerate(checks, 1):
+            at = f"{check.name} ({number} of {len(checks)})"
+            findings += check.findings(node)
     found = node.facts
-    return NodeReport(host, findings, found.gpu_model, len(found.gpus), node_rank, found.time)
+    return NodeReport(host, tuple(findings), found.gpu_model, len(found.gpus), node_rank, time.time())
+
+
+def _told(what: Callable[[], str], node_rank: int) -> AbstractContextManager[None]:
+    return progress.told(what) if node_rank == 0 else nullcontext()
 
 
 def _waited(args: argparse.Namespace, folder: str, gone: int) -> Expected:
@@ -110,7 +122,9 @@ def _report(args: argparse.Namespace, folder: str, wanted: Expected) -> int:
     if args.node_rank:
         return 0
     gc.disable()  # hundreds of thousands of findings, and none is let go before the end
-    found = cluster.judge(*node_report.read_all(folder), wanted)
+    reports, unread = node_report.read_all(folder)
+    now = HostRoot().now()
+    found = cluster.judge([clock.against(one, now) for one in reports], unread, wanted)
     print(view.as_json(found) if args.json else view.as_text(found), flush=True)
     _write(args.output, os.path.join(_run_dir(), FOLDER), found)
     if found.exit_code:

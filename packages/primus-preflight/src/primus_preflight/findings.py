@@ -11,7 +11,7 @@ __all__ = ["Compare", "Finding", "Severity", "Status", "load", "verdict"]
 Status = Literal["pass", "warn", "fail", "skip", "unknown"]
 """`skip`: it does not apply here, `why` says why. `unknown`: it does, and could not be measured. Neither is a pass."""
 Severity = Literal["fail", "warn"]
-Compare = Literal["", "higher", "lower", "same", "pair-higher", "pair-lower"]
+Compare = Literal["", "higher", "lower", "same", "pair-higher", "pair-lower", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class Finding:
     """What was measured, as a number."""
     compare: Compare = ""
     """How it is judged beside other nodes: the higher or the lower is better, or all are the same; `pair-…`: it lies
-    between this node and the one that `subject` names last, and together they tell which of the two it is."""
+    between this node and the one that `subject` names last, and together they tell which of the two it is; `all`: it
+    is of all nodes together, and fails for all where one is at fault."""
     severity: Severity = "fail"
     """What the check says where it does not pass. A check that can only warn makes no node unfit, nor unknown."""
     share: float | None = None

@@ -37,6 +37,8 @@ class Link:
     ends: tuple[End, End]
     value: float | None
     """None: nothing could be measured."""
+    share: float = 0.0
+    """The least share of what is usual that is good; 0: this much is good wherever others are."""
     below: bool = False
     """Whether it is below what the nodes themselves expect of it."""
 
@@ -50,13 +52,13 @@ class Guilty(NamedTuple):
     usual: float | None
 
 
-def culprits(links: Sequence[Link], share: float, *, lower: bool = False) -> list[Guilty]:
+def culprits(links: Sequence[Link], *, lower: bool = False) -> list[Guilty]:
     """The ends at fault, worst first; `lower`: the lower value is the better one."""
     left = list(links)
     found: list[Guilty] = []
     while True:
         usual = _usual(left, lower=lower)
-        bad = [link for link in left if link.below or _is_bad(link.value, usual, share, lower=lower)]
+        bad = [link for link in left if link.below or _is_bad(link, usual, lower=lower)]
         if not bad:
             return found
         named = _worst(left, bad)
@@ -77,10 +79,10 @@ def _usual(links: Sequence[Link], *, lower: bool) -> float | None:
     return statistics.median(best.values()) if best else None
 
 
-def _is_bad(value: float | None, usual: float | None, share: float, *, lower: bool) -> bool:
-    if value is None or usual is None:
-        return value is None
-    return value * share > usual if lower else value < share * usual
+def _is_bad(link: Link, usual: float | None, *, lower: bool) -> bool:
+    if link.value is None or usual is None:
+        return link.value is None
+    return link.value * link.share > usual if lower else link.value < link.share * usual
 
 
 def _worst(links: Sequence[Link], bad: Sequence[Link]) -> set[End]:
@@ -95,8 +97,20 @@ def _worst(links: Sequence[Link], bad: Sequence[Link]) -> set[End]:
 def isolated(reports: Sequence[NodeReport]) -> Iterator[tuple[str, Finding]]:
     """By host, findings in the place of those of pairs that are not good: of the ends at fault, one each."""
     seats = {f"rank {report.node_rank}": report.host for report in reports}
-    for found in _by_check(reports, seats).values():
-        yield from _settled(found, {report.host for report in reports})
+    blamed = set()
+    for seen in _by_check(reports, seats).values():
+        for host, finding in _settled(seen, {report.host for report in reports}):
+            blamed |= {host} if finding.status == "fail" else set()
+            yield host, finding
+    yield from _excused(reports, blamed)
+
+
+def _excused(reports: Sequence[NodeReport], blamed: set[str]) -> Iterator[tuple[str, Finding]]:
+    """What failed for all is the fault of those that are bad with their partners, where there are such."""
+    for report in reports:
+        for one in report.findings:
+            if one.compare == "all" and one.status == "fail" and blamed and report.host not in blamed:
+                yield report.host, replace(one, status="skip", why=f"not without {_listed(blamed)}", fix="")
 
 
 class _Seen(NamedTuple):
@@ -134,8 +148,7 @@ def _settled(seen: Sequence[_Seen], reported: set[str]) -> Iterator[tuple[str, F
             left.append(one)
     if not left:
         return
-    sample = left[0].finding
-    guilty = culprits(_links(left), sample.share or 0.0, lower=sample.compare == "pair-lower")
+    guilty = culprits(_links(left), lower=left[0].finding.compare == "pair-lower")
     bad = {frozenset(link.ends): one.end for one in reversed(guilty) for link in one.bad}
     for one in left:
         if end := bad.get(frozenset(one.ends)):
@@ -152,7 +165,7 @@ def _links(seen: Sequence[_Seen]) -> list[Link]:
     links: dict[frozenset[End], Link] = {}
     for one in seen:
         key, below = frozenset(one.ends), one.finding.status != "pass"
-        known = links.get(key, Link(one.ends, one.finding.value, below))
+        known = links.get(key, Link(one.ends, one.finding.value, one.finding.share or 0.0))
         value = None if None in (known.value, one.finding.value) else known.value
         links[key] = replace(known, value=value, below=known.below or below)
     return list(links.values())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["checks"]
 
 ONE_STREAM_GBPS = 5.0
-"""No more is asked of one stream, however fast the interface: any CPU of today can do so much."""
+"""No more is asked of one stream, however fast the interface or the others: beyond it the CPU is what is measured."""
 _Ask = Callable[[Rule, "Met"], Iterator[Finding]]
 
 
@@ -73,8 +73,13 @@ def _latency(rule: Rule, met: Met) -> Iterator[Finding]:
 def _bandwidth(rule: Rule, met: Met) -> Iterator[Finding]:
     if met.measured:
         own = _floored(rule, met.gbps)
-        yield own.number(f"to {met.name}", met.measured.sent_gbps, measured=f"{met.measured.sent_gbps:.3g}")
-        yield own.number(f"from {met.name}", met.measured.received_gbps, measured=f"{met.measured.received_gbps:.3g}")
+        yield _stream(own, f"to {met.name}", met.measured.sent_gbps)
+        yield _stream(own, f"from {met.name}", met.measured.received_gbps)
+
+
+def _stream(rule: Rule, subject: str, gbps: float) -> Finding:
+    found = rule.number(subject, gbps, measured=f"{gbps:.3g}")
+    return found if gbps < ONE_STREAM_GBPS else replace(found, share=None)
 
 
 def _floored(rule: Rule, gbps: float) -> Rule:

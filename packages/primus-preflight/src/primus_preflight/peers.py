@@ -25,7 +25,7 @@ from primus_core.machine.network import interface_to
 from primus_preflight import pairs, schedule
 from primus_preflight.pairs import Measured, Silent
 
-__all__ = ["FOLDER", "Card", "Meeting", "Met", "Place", "card", "meet"]
+__all__ = ["FOLDER", "Card", "Here", "Meeting", "Met", "Place", "card", "meet"]
 
 FOLDER = "peers"
 REACH_S = 8.0
@@ -64,6 +64,20 @@ class Place(NamedTuple):
     """How long others may take to come."""
 
 
+class Here(NamedTuple):
+    """This node in the meeting, for what all do together afterwards."""
+
+    place: Place
+    folder: str
+    """Where all of them find each other's files."""
+    address: str
+    interface: str
+    word: str
+    """Another at each start."""
+    absent: int
+    """How many partners never came."""
+
+
 class Met(NamedTuple):
     """What came of one partner."""
 
@@ -84,7 +98,8 @@ class Meeting(NamedTuple):
     met: tuple[Met, ...]
     of: int
     """How many other nodes there are."""
-    interface: str = ""
+    here: Here | None = None
+    """None: this node has no address at which others reach it."""
 
 
 def card(facts: Facts, rank: int, host: str) -> Card:
@@ -225,7 +240,7 @@ def meet(mine: Card, place: Place) -> Meeting:
     numbers = schedule.rounds(place.nodes)
     partners = [one for number in numbers if (one := schedule.partner(place.rank, number, place.nodes)) is not None]
     if not mine.address:
-        return Meeting((), place.nodes - 1, mine.interface)
+        return Meeting((), place.nodes - 1)
     folder = os.path.join(place.folder, FOLDER)
     os.makedirs(place.folder, exist_ok=True)
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -233,7 +248,11 @@ def meet(mine: Card, place: Place) -> Meeting:
         found = _Search(door, folder, time.monotonic() + place.wait_s).all(partners)
         try:
             end = time.monotonic() + place.wait_s + pairs.LIMIT_S * len(found)
-            return Meeting(tuple(_measured(door.card, one, end) for one in found), place.nodes - 1, mine.interface)
+            met = tuple(_measured(door.card, one, end) for one in found)
+            here = Here(
+                place, folder, mine.address, mine.interface, secrets.token_hex(8), sum(not one.came for one in met)
+            )
+            return Meeting(met, place.nodes - 1, here)
         finally:
             for partner in found:
                 if partner.link:

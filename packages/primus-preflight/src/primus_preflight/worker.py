@@ -53,7 +53,7 @@ def main(words: Sequence[str]) -> int:
     meeting = _met(found, checks, host, Place(folder, args.node_rank, args.nodes, args.wait))
     node = Node(found, _run_dir() if found.host.is_here else "", meeting)
     node_report.write(folder, _looked_at(node, checks, host, args.node_rank))
-    gone = sum(not one.came for one in meeting.met) if meeting else 0
+    gone = meeting.here.absent if meeting and meeting.here else 0
     return _report(args, folder, _waited(args, folder, gone)) if args.node_rank == 0 else 0
 
 

@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
 from primus_core import facts, variables, worker
@@ -20,7 +20,7 @@ from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
 from primus_preflight import clock, cluster, node_report, progress, task, view
-from primus_preflight.check import Check, Node
+from primus_preflight.check import Check, Level, Node
 from primus_preflight.cluster import Cluster, Expected
 from primus_preflight.findings import Finding
 from primus_preflight.node_report import FOLDER, NodeReport
@@ -28,6 +28,8 @@ from primus_preflight.node_report import FOLDER, NodeReport
 __all__ = ["main"]
 
 _FORMATS = {".json": lambda found: view.as_json(found) + "\n", ".md": view.as_markdown}
+_WAIT_S: Mapping[Level, int] = {"quick": 60, "perf": 300, "full": 3600}
+"""For nodes that are slower than node 0: a GPU that hangs is given minutes, and shall be a result."""
 _LOOK_EVERY_S, _TELL_EVERY_S = 0.2, 10.0
 
 
@@ -85,7 +87,7 @@ def _waited(args: argparse.Namespace, folder: str) -> Expected:
     began = told = time.monotonic()
     while args.nodes > 1 and (left := _lacking(wanted, node_report.hosts(folder))):
         now = time.monotonic()
-        if now - began > args.wait:
+        if now - began > (_WAIT_S[args.level] if args.wait is None else args.wait):
             break
         if now - told > _TELL_EVERY_S:
             told = now

@@ -29,7 +29,7 @@ def said(**line: object) -> Ended:
 
 
 def here(folder: Path, rank: int, nodes: int, wait_s: float = 60, absent: int = 0) -> Here:
-    return Here(Place("", rank, nodes, wait_s), str(folder), f"10.0.0.{rank}", "eth0", f"word{rank}", absent)
+    return Here(Place("", rank, nodes, 0, wait_s), str(folder), f"10.0.0.{rank}", "eth0", f"word{rank}", absent)
 
 
 @pytest.mark.torch

@@ -145,12 +145,12 @@ def test_a_process_that_hangs_crashes_or_babbles_is_a_result_and_takes_no_other_
     clean_environ: dict[str, str],
 ) -> None:
     """No process is left (see conftest), not even one that a process has started."""
-    found = Load(("/bin/sh", "-c", ENDS, "sh"), 3)(Node(eight(clean_environ)))
+    found = Load(("/bin/sh", "-c", ENDS, "sh"), 6)(Node(eight(clean_environ)))
     wait_until(lambda: all_gone(clean_environ))
     said = [(one.status, one.measured or one.why) for one in findings(found, "gemm")]
     assert said == [
         ("fail", "no result"),
-        ("unknown", "torch did not load: it did not end within 3 s"),
+        ("unknown", "torch did not load: it did not end within 6 s"),
         ("fail", "no result"),
         ("fail", "no result"),
         ("fail", "no result"),
@@ -159,13 +159,13 @@ def test_a_process_that_hangs_crashes_or_babbles_is_a_result_and_takes_no_other_
         ("pass", "600"),
     ]
     assert [one.why for one in findings(found, "gemm") if one.status == "fail"] == [
-        "it did not end within 3 s",
+        "it did not end within 6 s",
         "it ended by SIGABRT: Memory access fault by GPU node-2",
         "it ended with exit code 1: torch.OutOfMemoryError: HIP out of memory",
         "its process ended without a word of it",
     ]
     memory = {one.subject: (one.status, one.why) for one in findings(found, "memory")}
-    assert memory[ADDRESSES[5]] == ("fail", "it did not end within 3 s")
+    assert memory[ADDRESSES[5]] == ("fail", "it did not end within 6 s")
 
 
 def test_a_job_that_sees_some_gpus_only_names_the_right_ones() -> None:
@@ -469,10 +469,8 @@ def test_who_waits_is_told_what_goes_on(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.gpu
 @pytest.mark.torch
+@pytest.mark.skipif(not facts.read().gpus, reason="no GPU here")
 def test_a_gpu_is_put_under_load(primus: Run) -> None:
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("torch finds no GPU here")
     done = primus("direct", "--", "preflight", "--level", "perf", "--only", "gpu.gemm", "--only", "gpu.mem*", "--json")
     (found,) = json.loads(done.stdout)["nodes"].values()
     assert all(one["value"] > 10 for one in found if one["check"] in ("gpu.gemm", "gpu.memory-bandwidth")), found

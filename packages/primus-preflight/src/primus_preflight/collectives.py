@@ -170,8 +170,8 @@ def gathered(here: Here, devices: int, *, reached: bool) -> Group | str:
 
 
 def _ready(here: Here) -> dict[str, Any]:
-    """The nodes that say so until `--wait` is over, by rank. Who never came to the meeting is not waited for."""
-    deadline = time.monotonic() + here.place.wait_s
+    """The nodes that say so in time, by rank. Who never came to the meeting is not waited for."""
+    deadline = time.monotonic() + here.place.later_s
     found: dict[str, Any] = {}
     while len(found) < here.place.nodes - here.absent and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
@@ -184,7 +184,7 @@ def _ready(here: Here) -> dict[str, Any]:
 
 def _told(here: Here) -> dict[str, Any]:
     """What node 0 says, once it has heard of this one."""
-    deadline = time.monotonic() + 2 * here.place.wait_s
+    deadline = time.monotonic() + 2 * here.place.later_s
     while time.monotonic() < deadline:
         os.listdir(here.folder)  # so that NFS looks again
         found = _read(os.path.join(here.folder, _GROUP))

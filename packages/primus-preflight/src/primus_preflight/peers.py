@@ -62,6 +62,8 @@ class Place(NamedTuple):
     nodes: int
     wait_s: float
     """How long others may take to come."""
+    later_s: float = 60.0
+    """How long they may take to come again, once they have measured what each does alone."""
 
 
 class Here(NamedTuple):

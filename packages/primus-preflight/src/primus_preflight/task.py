@@ -77,8 +77,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--thresholds", default="", metavar="FILE", help="the site's own, over those of Primus")
     parser.add_argument("--expected-nodes", default="", metavar="N|LIST|FILE",
                         help="nodes that shall report: 64, node[01-64], or a file of names")  # fmt: skip
-    parser.add_argument("--wait", type=whole_number, default=60, metavar="SECONDS",
-                        help="how long nodes wait for each other (default: 60)")  # fmt: skip
+    parser.add_argument("--wait", type=whole_number, metavar="SECONDS",
+                        help="how long nodes wait for each other (default: 60; with --level perf 300)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--output", type=_file, action="append", default=[], metavar="FILE",
                         help=f"write the report there too ({', '.join(SUFFIXES)}); may be given again")  # fmt: skip

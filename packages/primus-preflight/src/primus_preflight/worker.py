@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from primus_core import facts, variables, worker
@@ -20,7 +20,7 @@ from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
 from primus_preflight import clock, cluster, node_report, peers, progress, task, view
-from primus_preflight.check import Check, Node
+from primus_preflight.check import Check, Level, Node
 from primus_preflight.cluster import Cluster, Expected
 from primus_preflight.findings import Finding
 from primus_preflight.node_report import FOLDER, NodeReport
@@ -29,6 +29,8 @@ from primus_preflight.peers import Meeting, Place
 __all__ = ["main"]
 
 _FORMATS = {".json": lambda found: view.as_json(found) + "\n", ".md": view.as_markdown}
+_WAIT_S: Mapping[Level, int] = {"quick": 60, "perf": 300, "full": 3600}
+"""For nodes that are slower than node 0: a GPU that hangs is given minutes, and shall be a result."""
 _LOOK_EVERY_S, _TELL_EVERY_S = 0.2, 10.0
 
 
@@ -50,7 +52,7 @@ def main(words: Sequence[str]) -> int:
     found = facts.read(capture.read(args.assume_host, here) if args.assume_host else here)
     folder = os.path.join(_run_dir(), FOLDER)
     host = _name(found)
-    meeting = _met(found, checks, host, Place(folder, args.node_rank, args.nodes, args.wait))
+    meeting = _met(found, checks, host, _place(args, folder))
     node = Node(found, _run_dir() if found.host.is_here else "", meeting)
     node_report.write(folder, _looked_at(node, checks, host, args.node_rank))
     gone = meeting.here.absent if meeting and meeting.here else 0
@@ -99,13 +101,22 @@ def _told(what: Callable[[], str], node_rank: int) -> AbstractContextManager[Non
     return progress.told(what) if node_rank == 0 else nullcontext()
 
 
+def _place(args: argparse.Namespace, folder: str) -> Place:
+    """Nodes come to the meeting before they measure themselves, and to a sum after it."""
+    return Place(folder, args.node_rank, args.nodes, _patience(args, "quick"), _patience(args, args.level))
+
+
+def _patience(args: argparse.Namespace, level: Level) -> float:
+    return float(_WAIT_S[level] if args.wait is None else args.wait)
+
+
 def _waited(args: argparse.Namespace, folder: str, gone: int) -> Expected:
     """The nodes that shall report, once they have or the time is over. On those `gone` it was spent already."""
     wanted = cluster.expected(args.expected_nodes) if args.expected_nodes else Expected(count=args.nodes)
     began = told = time.monotonic()
     while args.nodes > 1 and (left := _lacking(wanted, node_report.hosts(folder))) > gone:
         now = time.monotonic()
-        if now - began > args.wait:
+        if now - began > _patience(args, args.level):
             break
         if now - told > _TELL_EVERY_S:
             told = now

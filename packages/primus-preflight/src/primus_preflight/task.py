@@ -20,7 +20,7 @@ from primus_preflight.check import GROUPS, LEVELS, Check
 
 __all__ = ["PREFLIGHT", "checks", "declare"]
 
-SUFFIXES = (".json", ".md")
+SUFFIXES = (".html", ".json", ".md")
 _ACTIONS = ("check", "list", "report")
 
 
@@ -89,7 +89,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def _file(text: str) -> str:
     if os.path.splitext(text)[1].lower() not in SUFFIXES:
-        raise argparse.ArgumentTypeError(f"'{text}' does not end in {' or '.join(SUFFIXES)}")
+        raise argparse.ArgumentTypeError(f"'{text}' ends in none of {', '.join(SUFFIXES)}")
     return text
 
 

@@ -18,14 +18,18 @@ from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_preflight import cluster, node_report, task, view
+from primus_preflight import cluster, node_report, report_page, task, view
 from primus_preflight.check import Check, Node
 from primus_preflight.cluster import Cluster, Expected
 from primus_preflight.node_report import FOLDER, NodeReport
 
 __all__ = ["main"]
 
-_FORMATS = {".json": lambda found: view.as_json(found) + "\n", ".md": view.as_markdown}
+_FORMATS = {
+    ".html": report_page.as_html,
+    ".json": lambda found: view.as_json(found) + "\n",
+    ".md": view.as_markdown,
+}
 _LOOK_EVERY_S, _TELL_EVERY_S = 0.2, 10.0
 
 

@@ -18,7 +18,7 @@ from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_preflight import cluster, node_report, report_page, task, view
+from primus_preflight import cluster, history, node_report, report_page, task, view
 from primus_preflight.check import Check, Node
 from primus_preflight.cluster import Cluster, Expected
 from primus_preflight.node_report import FOLDER, NodeReport
@@ -99,12 +99,24 @@ def _report(args: argparse.Namespace, folder: str, wanted: Expected) -> int:
     if args.node_rank:
         return 0
     gc.disable()  # hundreds of thousands of findings, and none is let go before the end
-    found = cluster.judge(*node_report.read_all(folder), wanted)
+    reports, unread = node_report.read_all(folder)
+    found = cluster.judge(_since(args.baseline, reports), unread, wanted)
     print(view.as_json(found) if args.json else view.as_text(found), flush=True)
     _write(args.output, os.path.join(_run_dir(), FOLDER), found)
     if found.exit_code:
         raise _verdict(found)
     return 0
+
+
+def _since(paths: Sequence[str], reports: list[NodeReport]) -> list[NodeReport]:
+    """The reports, compared with earlier ones of the same nodes."""
+    if not paths:
+        return reports
+    before = history.read(paths)
+    if new := history.lacking(reports, before):
+        more = f" and {len(new) - 8} more" if len(new) > 8 else ""
+        print(f"preflight: the baseline knows nothing of {', '.join(new[:8])}{more}", file=sys.stderr)
+    return history.compared(reports, before)
 
 
 def _write(outputs: Sequence[str], folder: str, found: Cluster) -> None:

@@ -66,6 +66,23 @@ def on_four_nodes() -> Tree:
     return tree
 
 
+def many() -> Tree:
+    """Sixteen GPUs on the one NUMA node."""
+    tree = {path: text for path, text in nodes.healthy().items() if not re.match(rf"sys/.*/node1/|{KFD}/1/", path)}
+    tree |= {f"{PCI}/{address}/numa_node": "-1\n" for address in ADDRESSES}
+    tree |= {f"{IB}/mlx5_{at}/device/numa_node": "0\n" for at in range(8)}
+    tree |= {f"{KFD}/{node}/io_links/0/properties": "type 2\nnode_to 0\nweight 20\n" for node in range(2, 10)}
+    for node in range(2, 10):
+        own = nodes.text(tree, f"{KFD}/{node}/properties")
+        tree[f"{KFD}/{node + 8}/properties"] = re.sub(
+            r"(location_id) (\d+)", lambda m: f"{m[1]} {int(m[2]) + 2048}", own
+        )
+    for node, other in product(range(2, 18), repeat=2):
+        if max(node, other) > 9 and node != other:
+            tree[f"{KFD}/{node}/io_links/{other + 20}/properties"] = f"type 11\nnode_to {other}\nweight 15\n"
+    return tree
+
+
 def cpu_only() -> Tree:
     """A machine for tests."""
     tree: Tree = {
@@ -84,6 +101,7 @@ def machine(name: str) -> HostRoot | Tree:
         "broken": broken,
         "partitioned": partitioned,
         "four nodes": on_four_nodes,
+        "many": many,
         "CPUs only": cpu_only,
         "nothing": lambda: {"proc/": "", "sys/": ""},
         "MI250X": lambda: {**nodes.healthy(), **machines.amd("MI250X")},
@@ -93,6 +111,7 @@ def machine(name: str) -> HostRoot | Tree:
 
 
 ALL = (
+    "many",
     "healthy",
     "switched",
     "broken",
@@ -169,7 +188,7 @@ def test_gpus_of_a_capture_without_pci_are_beside_the_cpu_to_which_their_links_l
     assert [gpu.numa for gpu in of(captured(CPX)).gpus] == [0] * 4 + [1] * 4
 
 
-@pytest.mark.parametrize("name", [MI210, CPX, "healthy", "broken"])
+@pytest.mark.parametrize("name", [MI210, CPX, "healthy", "broken", "many"])
 def test_each_drawn_line_is_a_link_of_the_machine_and_each_link_is_drawn(name: str) -> None:
     known = machine(name)
     host = nodes.held(known) if isinstance(known, dict) else known
@@ -315,6 +334,9 @@ def test_a_picture_shows_everything_and_nothing_covers_another(name: str) -> Non
         assert any(a <= left and b <= top and c >= right and d >= bottom for a, b, c, d in frames["numa"])
     width, height = float(picture.get("width", "")), float(picture.get("height", ""))
     assert all(one[0] >= 0 and one[2] <= width and one[3] <= height for one in frames["numa"])
+    bends = [float(x) for path in picture.iter(f"{SVG}path") for x in re.findall(r"Q([\d.-]+),", path.get("d", ""))]
+    edge = max((box[2] for box in gpus.values()), default=0.0)
+    assert all((x + edge) / 2 < width for x in bends), "an arc leaves the picture"
 
 
 def test_names_are_escaped_wherever_they_come_from() -> None:

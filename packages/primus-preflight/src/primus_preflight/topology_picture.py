@@ -24,7 +24,7 @@ _HIVES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Colours that all eyes tell apart (Okabe and Ito)."""
 _LOST = "#d00000"
 _MARGIN, _CPU, _NIC, _GPU, _GAP = 24, 66, 168, 226, 26
-_NIC_BOX, _NIC_PITCH, _ROOM, _HEAD = 36, 44, 14, 34
+_NIC_BOX, _NIC_PITCH, _ROOM, _HEAD, _TOP = 36, 44, 14, 34, 74.0
 _MIDDLE, _ARC = 420, 46
 """Room for links; how much further an arc reaches for each GPU that it passes."""
 _STYLE = (
@@ -105,52 +105,55 @@ def _drawing(found: Topology, *head: str) -> str:
 
 
 def _layout(found: Topology) -> _Layout:
-    numbers = found.places
-    half = math.ceil(len(numbers) / 2)
-    left, right = numbers[:half], numbers[half:]
+    half = math.ceil(len(found.places) / 2)
+    left, right = found.places[:half], found.places[half:]
     inner = _CPU + _NIC * bool(found.nics) + _GPU + 2 * _GAP
-    place = _Layout(0, 0, {}, {}, {}, {}, frozenset(left))
-    across = any(
-        found.gpus[one.a].numa in left and found.gpus[one.b].numa in right for one in found.joints if one.joined
-    )
-    middle = (_MIDDLE if across else _MIDDLE / 2) if found.gpus else _GAP
-    width = 2 * _MARGIN + inner * (1 + bool(right)) + middle
-    bottoms = [_place_side(found, place, numbers, width, inner) for numbers in (left, right) if numbers]
-    return place._replace(width=width, height=max(bottoms, default=80) + _MARGIN)
+    width = 2 * _MARGIN + inner * (1 + bool(right)) + _middle(found, left, right)
+    place = _Layout(width, 0, {}, {}, {}, {}, frozenset(left))
+    bottoms = [_TOP + 6]
+    for side in (left, right):
+        y = _TOP
+        for number in side:
+            y = _place(found, place, number, y, inner) + _ROOM
+        bottoms.append(y)
+    return place._replace(height=max(bottoms) + _MARGIN)
 
 
-def _place_side(found: Topology, place: _Layout, numbers: Sequence[int], width: float, inner: float) -> float:
-    """Puts one half's things in their places, NUMA nodes below each other; the lowest edge."""
-    y, tall = 74.0, 44 + 20 * any(gpu.partitions > 1 for gpu in found.gpus) + 18 * bool(found.nics)
-    for number in numbers:
-        gpus = [one for one in found.gpus if one.numa == number]
-        ports = sorted((one for one in found.nics if one.numa == number), key=lambda nic: not is_fabric(nic))
-        beside = [nic for nic in ports if gpus and is_fabric(nic)]
-        slots = math.ceil(len(beside) / len(gpus)) if gpus else 0
-        pitch = max(tall + _ROOM, slots * _NIC_PITCH + 24)
-        below = y + _HEAD + len(gpus) * pitch
-        for at, gpu in enumerate(gpus):
-            spot = _Spot(_MARGIN + inner - _GPU - 10, y + _HEAD + at * pitch, _GPU, tall)
-            place.gpus[gpu.index] = _mirrored(spot, number, place, width)
-        for at, nic in enumerate(ports):
-            row, slot = divmod(at, slots or 1)
-            top = (
-                y + _HEAD + row * pitch + slot * _NIC_PITCH + 22
-                if at < len(beside)
-                else below + (at - len(beside)) * _NIC_PITCH
-            )
-            spot = _Spot(_MARGIN + _CPU + 10 + _GAP, top, _NIC - 10, _NIC_BOX)
-            place.nics[nic.name] = _mirrored(spot, number, place, width)
-        height = max(below + (len(ports) - len(beside)) * _NIC_PITCH - y, _HEAD + 60) + _ROOM
-        place.boxes[number] = _mirrored(_Spot(_MARGIN, y, inner, height), number, place, width)
-        cpu = _Spot(_MARGIN + 10, y + _HEAD, _CPU, height - _HEAD - 10)
-        place.cpus[number] = _mirrored(cpu, number, place, width)
-        y += height + _ROOM
-    return y
+def _middle(found: Topology, left: Sequence[int], right: Sequence[int]) -> float:
+    """How wide the room for links is: an arc reaches half as far as the point that bends it."""
+    rows = max(sum(gpu.numa in side for gpu in found.gpus) for side in (left, right))
+    arcs = (_ARC / 2 * rows + _GAP) * (2 if right else 1)
+    sides = [{found.gpus[at].numa in left for at in (one.a, one.b)} for one in found.joints if one.state != "none"]
+    return max(arcs, _MIDDLE if {True, False} in sides else 0) if rows else _GAP
 
 
-def _mirrored(spot: _Spot, number: int, place: _Layout, width: float) -> _Spot:
-    return spot if number in place.left else spot._replace(x=width - spot.x - spot.width)
+def _place(found: Topology, place: _Layout, number: int, y: float, inner: float) -> float:
+    """Puts a NUMA node and all that sits beside it in their places; its lower edge."""
+    gpus = [gpu for gpu in found.gpus if gpu.numa == number]
+    ports = [nic for nic in found.nics if nic.numa == number]
+    beside = [nic for nic in ports if gpus and is_fabric(nic)]
+    tall = 44 + 20 * any(gpu.partitions > 1 for gpu in found.gpus) + 18 * bool(found.nics)
+    slots = math.ceil(len(beside) / len(gpus)) if gpus else 1
+    pitch = max(tall + _ROOM, slots * _NIC_PITCH + 24)
+    top, below = y + _HEAD, y + _HEAD + len(gpus) * pitch
+    for at, gpu in enumerate(gpus):
+        spot = _Spot(_MARGIN + inner - _GPU - 10, top + at * pitch, _GPU, tall)
+        place.gpus[gpu.index] = _mirrored(spot, number, place)
+    # Between the lines from GPUs to the CPU; what is no way for GPUs stands below.
+    rows = [top + at // slots * pitch + at % slots * _NIC_PITCH + 22 for at in range(len(beside))]
+    others = [nic for nic in ports if nic not in beside]
+    rows += [below + at * _NIC_PITCH for at in range(len(others))]
+    for nic, row in zip((*beside, *others), rows, strict=True):
+        spot = _Spot(_MARGIN + _CPU + 10 + _GAP, row, _NIC - 10, _NIC_BOX)
+        place.nics[nic.name] = _mirrored(spot, number, place)
+    height = max(below + len(others) * _NIC_PITCH - y, _HEAD + 60) + _ROOM
+    place.boxes[number] = _mirrored(_Spot(_MARGIN, y, inner, height), number, place)
+    place.cpus[number] = _mirrored(_Spot(_MARGIN + 10, top, _CPU, height - _HEAD - 10), number, place)
+    return y + height
+
+
+def _mirrored(spot: _Spot, number: int, place: _Layout) -> _Spot:
+    return spot if number in place.left else spot._replace(x=place.width - spot.x - spot.width)
 
 
 def _say(x: float, y: float, said: str, kind: str = "", anchor: str = "start") -> str:
@@ -215,7 +218,7 @@ def _links(found: Topology, place: _Layout) -> Iterator[str]:
 def _link(found: Topology, joint: Joint, place: _Layout) -> str:
     one, other = found.gpus[joint.a], found.gpus[joint.b]
     lost = joint.state == "lost"
-    said = f"GPU {joint.a} - GPU {joint.b}: {'NO LINK, ' * lost}{joint.joined} of {joint.of} joined by xGMI"
+    said = f"GPU {joint.a} - GPU {joint.b}: {joint.joined} of {joint.of} joined by xGMI{', which is not all' * lost}"
     kind = "lost" if lost else f"xgmi h{max(one.hive, 0) % len(_HIVES)}"
     data = {"data_from": one.address, "data_to": other.address, "data_joined": joint.joined, "data_of": joint.of}
     return tag("path", tag("title", text(said)), d=_way(one, other, place), class_=kind, **data)

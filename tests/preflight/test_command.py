@@ -95,7 +95,7 @@ def test_the_list_says_what_each_check_reads(primus: Run) -> None:
         (("--expected-nodes", "./nothing"), "cannot be read"),
         (("report",), "`report` needs a folder"),
         (("report", "nowhere"), "'nowhere' is no folder"),
-        (("--output", "report.pdf"), "does not end in .json or .md"),
+        (("--output", "report.pdf"), "ends in none of .html, .json, .md"),
         (("--thresholds", "nothing.toml"), "no such file"),
     ],
 )

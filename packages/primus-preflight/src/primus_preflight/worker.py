@@ -19,7 +19,7 @@ from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_preflight import clock, cluster, node_report, peers, progress, task, view
+from primus_preflight import clock, cluster, history, node_report, peers, progress, report_page, task, view
 from primus_preflight.check import Check, Level, Node
 from primus_preflight.cluster import Cluster, Expected
 from primus_preflight.findings import Finding
@@ -28,7 +28,11 @@ from primus_preflight.peers import Meeting, Place
 
 __all__ = ["main"]
 
-_FORMATS = {".json": lambda found: view.as_json(found) + "\n", ".md": view.as_markdown}
+_FORMATS = {
+    ".html": report_page.as_html,
+    ".json": lambda found: view.as_json(found) + "\n",
+    ".md": view.as_markdown,
+}
 _WAIT_S: Mapping[Level, int] = {"quick": 60, "perf": 300, "full": 3600}
 """For nodes that are slower than node 0: a GPU that hangs is given minutes, and shall be a result."""
 _LOOK_EVERY_S, _TELL_EVERY_S = 0.2, 10.0
@@ -135,12 +139,24 @@ def _report(args: argparse.Namespace, folder: str, wanted: Expected) -> int:
     gc.disable()  # hundreds of thousands of findings, and none is let go before the end
     reports, unread = node_report.read_all(folder)
     now = HostRoot().now()
-    found = cluster.judge([clock.against(one, now) for one in reports], unread, wanted)
+    reports = [clock.against(one, now) for one in reports]
+    found = cluster.judge(_since(args.baseline, reports), unread, wanted)
     print(view.as_json(found) if args.json else view.as_text(found), flush=True)
     _write(args.output, os.path.join(_run_dir(), FOLDER), found)
     if found.exit_code:
         raise _verdict(found)
     return 0
+
+
+def _since(paths: Sequence[str], reports: list[NodeReport]) -> list[NodeReport]:
+    """The reports, compared with earlier ones of the same nodes."""
+    if not paths:
+        return reports
+    before = history.read(paths)
+    if new := history.lacking(reports, before):
+        more = f" and {len(new) - 8} more" if len(new) > 8 else ""
+        print(f"preflight: the baseline knows nothing of {', '.join(new[:8])}{more}", file=sys.stderr)
+    return history.compared(reports, before)
 
 
 def _write(outputs: Sequence[str], folder: str, found: Cluster) -> None:

@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from primus_core import facts, variables, worker
 from primus_core.errors import MachineError, PrimusError
@@ -18,7 +18,7 @@ from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_preflight import cluster, node_report, task, view
+from primus_preflight import cluster, gate, node_report, task, view
 from primus_preflight.check import Check, Node
 from primus_preflight.cluster import Cluster, Expected
 from primus_preflight.node_report import FOLDER, NodeReport
@@ -27,6 +27,7 @@ __all__ = ["main"]
 
 _FORMATS = {".json": lambda found: view.as_json(found) + "\n", ".md": view.as_markdown}
 _LOOK_EVERY_S, _TELL_EVERY_S = 0.2, 10.0
+_NAMED = 8
 
 
 def main(words: Sequence[str]) -> int:
@@ -46,8 +47,26 @@ def main(words: Sequence[str]) -> int:
         return _list(checks) if args.node_rank == 0 else 0
     found = facts.read(capture.read(args.assume_host, here) if args.assume_host else here)
     folder = os.path.join(_run_dir(), FOLDER)
-    node_report.write(folder, _looked_at(found, checks, args.node_rank))
+    own = _looked_at(found, checks, args.node_rank)
+    if args.gate:
+        return _gate(args, folder, own)
+    node_report.write(folder, own)
     return _report(args, folder, _waited(args, folder)) if args.node_rank == 0 else 0
+
+
+def _gate(args: argparse.Namespace, folder: str, own: NodeReport) -> int:
+    """Before a launch: all nodes end as node 0 says."""
+    earlier = gate.earlier(folder) if args.node_rank == 0 else {}
+    node_report.write(folder, own)
+    try:
+        if args.node_rank:
+            return gate.follow(folder, own, args.wait)
+        return _report(args, folder, _waited(args, folder, earlier), earlier)
+    except PrimusError as error:
+        if args.gate == "stop":
+            raise
+        print(f"primus: note: the launch goes on (--preflight=warn) after {error}", file=sys.stderr)
+        return 0
 
 
 def _run_dir() -> str:
@@ -72,11 +91,11 @@ def _looked_at(found: Facts, checks: Sequence[Check], node_rank: int) -> NodeRep
     return NodeReport(name or found.hostname, findings, found.gpu_model, len(found.gpus), node_rank, found.time)
 
 
-def _waited(args: argparse.Namespace, folder: str) -> Expected:
-    """The nodes that shall report, once they have or the time is over."""
+def _waited(args: argparse.Namespace, folder: str, earlier: Mapping[str, float] | None = None) -> Expected:
+    """The nodes that shall report, once they have or the time is over. What was judged `earlier` is no report."""
     wanted = cluster.expected(args.expected_nodes) if args.expected_nodes else Expected(count=args.nodes)
     began = told = time.monotonic()
-    while args.nodes > 1 and (left := _lacking(wanted, node_report.hosts(folder))):
+    while args.nodes > 1 and (left := _lacking(wanted, gate.fresh(folder, earlier or {}))):
         now = time.monotonic()
         if now - began > args.wait:
             break
@@ -91,15 +110,21 @@ def _lacking(wanted: Expected, there: Sequence[str]) -> int:
     return len(set(wanted.names) - set(there)) if wanted.names else max(0, wanted.count - len(there))
 
 
-def _report(args: argparse.Namespace, folder: str, wanted: Expected) -> int:
+def _report(args: argparse.Namespace, folder: str, wanted: Expected, earlier: Mapping[str, float] | None = None) -> int:
     if args.node_rank:
         return 0
     gc.disable()  # hundreds of thousands of findings, and none is let go before the end
-    found = cluster.judge(*node_report.read_all(folder), wanted)
-    print(view.as_json(found) if args.json else view.as_text(found), flush=True)
+    reports, unread = node_report.read_all(folder)
+    reports = [one for one in reports if one.time != (earlier or {}).get(one.host)]
+    found = cluster.judge(reports, unread, wanted)
+    print(view.as_json(found) if args.json else view.as_text(found, brief=bool(args.gate)), flush=True)
     _write(args.output, os.path.join(_run_dir(), FOLDER), found)
-    if found.exit_code:
-        raise _verdict(found)
+    error = _verdict(found) if found.exit_code else None
+    if args.gate:
+        judged = {one.host: one.time for one in reports}
+        gate.write(folder, gate.Verdict(found.exit_code, error.what if error else "", judged))
+    if error:
+        raise error
     return 0
 
 
@@ -114,19 +139,21 @@ def _write(outputs: Sequence[str], folder: str, found: Cluster) -> None:
 
 
 def _verdict(found: Cluster) -> PrimusError:
-    """What the run's record says of it."""
-    named = found.failing or found.unknown
-    checks = {
-        one.check: None
-        for host in named
-        for one in found.nodes[host]
-        if one.status == ("fail" if found.failing else "unknown")
-    }
-    why = ", ".join(checks)
+    """What the run's record says of it: which nodes, and which checks."""
+    wrong = "fail" if found.failing else "unknown"
+    named = [f"{host} ({_listed(_checks(found, host, wrong))})" for host in found.failing or found.unknown]
     fix = "the report says what to do for each; `srun --exclude` takes failing_nodes.txt beside it"
     if found.failing:
-        return PrimusError(f"preflight: not fit to train: {', '.join(named[:8])}", why=why, fix=fix)
-    return MachineError(f"preflight: incomplete: {view.headline(found)}", why=why, fix=fix)
+        return PrimusError(f"preflight: not fit to train: {_listed(named)}", fix=fix)
+    return MachineError(f"preflight: incomplete: {view.headline(found)}{': ' * bool(named)}{_listed(named)}", fix=fix)
+
+
+def _checks(found: Cluster, host: str, status: str) -> list[str]:
+    return list(dict.fromkeys(one.check for one in found.nodes[host] if one.status == status))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + f" and {len(names) - _NAMED} more" * (len(names) > _NAMED)
 
 
 if __name__ == "__main__":

@@ -203,28 +203,40 @@ class _Run:
 
     def _steps(self) -> tuple[Ended, Step | None]:
         ended, step = Ended(0), None
-        for step in self.plan.steps:
-            if step.script:
+        for planned in self.plan.steps:
+            if planned.script:
                 continue
-            ended = self._attempts(step) if step.ranks else self._step(step)
+            ended, step = self._attempts(planned) if planned.ranks else (self._step(planned), planned)
             if ended.exit_code:
                 break
         return ended, step
 
-    def _attempts(self, step: Step) -> Ended:
-        """The worker, started again where that is wanted and an earlier start was not in vain."""
+    def _attempts(self, worker: Step) -> tuple[Ended, Step]:
+        """The worker, started again where that is wanted, an earlier start was not in vain, and the node is fit."""
         attempts = Attempts(self.record, self.events, self.plan.max_restarts)
+        looks = [step for step in self.plan.steps if step.kind == "preflight"]
+        steps = [worker]
         while True:
             attempts.begin()
-            ended = self._step(step)
+            ended, step = self._in_turn(steps)
             first = self._first_failure(ended, step)
             attempts.end(ended.exit_code, first.what if first else self._why_ended(ended))
-            if not ended.exit_code or ended.signal or ended.not_started or not self.plan.max_restarts:
-                return ended
+            over = not ended.exit_code or ended.signal or ended.not_started or not self.plan.max_restarts
+            if over or step is not worker:
+                return ended, step
             if why := attempts.in_vain:
                 self._note(f"not started again: {why}")
-                return ended
+                return ended, step
             self._note(attempts.announce())
+            steps = [*looks, worker]
+
+    def _in_turn(self, steps: Sequence[Step]) -> tuple[Ended, Step]:
+        """Until one of them fails."""
+        *before, last = steps
+        for step in before:
+            if (ended := self._step(step)).exit_code:
+                return ended, step
+        return self._step(last), last
 
     def _why_ended(self, ended: Ended) -> str:
         silent = f"hung: no rank said anything for {self.plan.hang_timeout_s:g} s"
@@ -285,7 +297,8 @@ class _Run:
             self._note(note)
         self.events.emit("run_ended", status=status, exit_code=code, first_failure=record)
         self._tell(status, code, first)
-        say = self._say if status == "failed" else self._say_once
+        of_all = step is not None and step.kind == "preflight" and self.plan.place.outer  # on one console
+        say = self._say if status == "failed" and not of_all else self._say_once
         say(self._last_words(code, status, first, step, why))
         return code
 
@@ -326,6 +339,8 @@ class _Run:
             rank = step.first_rank if self._is_lone else None
             log = f"{self.directory}/logs/rank_{rank}.log"
             first = failure.of_process(ended.exit_code, self.facts.hostname, node, rank, log)
+        if first and step and step.kind == "preflight":  # no rank has started, and the error names its node itself
+            first = replace(first, rank=-1, node_rank=-1, what=first.what.partition(": ")[2].partition("\n")[0])
         return first
 
     @property

@@ -24,6 +24,8 @@ _EVERY_S = 5.0
 _MARGIN_S = 10.0
 """So much longer than its own grace a node may take after another one failed."""
 _PATIENCE_S = 20.0
+_HEALTH = "preflight"
+"""Where `--preflight` keeps what it finds (`primus_core.preflight`)."""
 
 # What srun and slurmstepd print (slurm/src/srun/libsrun/launch.c, src/slurmd/slurmstepd/req.c).
 _LOST = re.compile(r"Node failure on (\S+)")
@@ -87,7 +89,9 @@ class _Node(NamedTuple):
 
 
 def set_aside(directory: str, attempt: int) -> None:
-    """Keep what the nodes of an attempt said of it apart from what those of the next one say."""
+    """Keep what the nodes of an attempt said, of it and of themselves, apart from what those of the next one say."""
+    if os.path.isdir(found := f"{directory}/{_HEALTH}"):
+        os.rename(found, f"{found}_{attempt}")
     for path in glob.glob(f"{glob.escape(directory)}/nodes/*/metadata.json"):
         os.replace(path, f"{path.removesuffix('.json')}_{attempt}.json")
 

@@ -18,11 +18,11 @@ from primus_core.files import write_atomically
 from primus_preflight.findings import Finding, verdict
 from primus_preflight.node_report import NodeReport, Unread
 
-__all__ = ["Cluster", "Expected", "expected", "judge", "write_lists"]
+__all__ = ["SHARE", "Cluster", "Expected", "expected", "judge", "write_lists"]
 
 _SCALED = 3.5 * 1.4826
 """3.5 standard deviations, were the values normal: 1.4826 makes one of a median deviation (Iglewicz and Hoaglin)."""
-_SHARE = 0.05
+SHARE = 0.05
 """Good silicon of one kind differs by so much (stas00/ml-engineering)."""
 _FEWEST = 5
 """Of fewer values, nobody can say which one lies outside."""
@@ -131,7 +131,7 @@ def _outliers(reports: Sequence[NodeReport]) -> Iterable[tuple[str, Finding]]:
         scatter = _SCALED * statistics.median(abs(value - middle) for value in values)
         for host, finding, value in measured:
             loss = middle - value if finding.compare == "higher" else value - middle
-            if loss > scatter and loss > _SHARE * abs(middle):
+            if loss > scatter and loss > SHARE * abs(middle):
                 share = f" ({100 * loss / abs(middle):.0f} % worse)" if middle else ""
                 yield (
                     host,

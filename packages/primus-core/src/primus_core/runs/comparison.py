@@ -18,7 +18,7 @@ __all__ = [
     "is_one_framework", "severity",
 ]  # fmt: skip
 
-Category = Literal["config", "environment", "packages", "code", "hardware"]
+Category = Literal["config", "environment", "packages", "code", "hardware", "health"]
 Severity = Literal["blocking", "warning", "note"]
 Path = tuple[str | int, ...]
 

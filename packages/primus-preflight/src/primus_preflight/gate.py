@@ -21,6 +21,8 @@ __all__ = ["Verdict", "earlier", "follow", "fresh", "write"]
 
 _FILE = "launch/verdict.json"
 _LOOK_EVERY_S, _MARGIN_S = 0.2, 10.0
+_BEHIND_S = 1.0
+"""Node 0 has the report on its console: a scheduler, which ends all nodes where one fails, shall not cut it off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ def follow(folder: str, own: NodeReport, wait_s: float) -> int:
             )
         time.sleep(_LOOK_EVERY_S)
     if verdict.exit_code:
+        time.sleep(_BEHIND_S)
         raise verdict.error
     return 0
 

@@ -315,7 +315,8 @@ def test_wrong_settings_of_the_site_are_refused(
     assert said in done.stderr
 
 
-def test_without_the_package_the_error_says_what_to_install() -> None:
+def test_without_the_package_the_error_says_what_to_install_where_the_ranks_start() -> None:
+    pytest.importorskip("primus_torchtitan")
     host = HostRoot()
     catalogue = Catalogue.here(host)
     catalogue.plugins = [plugin for plugin in catalogue.plugins if plugin.name != "preflight"]
@@ -324,6 +325,11 @@ def test_without_the_package_the_error_says_what_to_install() -> None:
     with pytest.raises(RequestError) as raised:
         planner.plan(request, host, catalogue, words)
     assert raised.value.fix == "pip install primus-preflight"
+    plan = planner.plan(request, host, catalogue, words, elsewhere=True).plan
+    assert "the task 'preflight' is not installed here: it is planned where the ranks start, and must be there" in (
+        plan.notes
+    )
+    assert all(step.kind != "preflight" for step in plan.steps)
 
 
 def test_a_replay_looks_too_unless_it_is_told_not_to(primus: Run, tmp_path: Path, site: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from primus_core.arguments import Parser, parse_segment
 from primus_core.config.option_defaults import in_words
-from primus_core.config.system import SystemConfig
+from primus_core.config.system import PREFLIGHT, SystemConfig
 from primus_core.contracts import Task, TaskCall, TaskPlan
 from primus_core.errors import RequestError
 from primus_core.plan import Step
@@ -20,7 +20,7 @@ from primus_core.plugins import Catalogue
 
 __all__ = ["NONE", "TASK", "WORDS", "add_options", "as_words", "before", "settings"]
 
-TASK = "preflight"
+TASK = PREFLIGHT
 """The task's name, and that of its folder in the run directory."""
 NONE = "none"
 """`--no-preflight`: over what a file or a run that is replayed says."""
@@ -63,7 +63,8 @@ def before(planned: TaskPlan, chosen: str, catalogue: Catalogue, call: TaskCall)
         RequestError: no package here has the task, or the nodes have no run directory in common.
     """
     if call.elsewhere and TASK not in catalogue.names("tasks"):
-        return planned  # planned again where it runs, with the packages that are there
+        note = f"the task '{TASK}' is not installed here: it is planned where the ranks start, and must be there"
+        return replace(planned, notes=(*planned.notes, note))
     if call.distributed.nnodes > 1 and not (planned.place.joined or call.elsewhere):
         raise RequestError(
             f"--preflight with {call.distributed.nnodes} nodes that have no run directory in common",

@@ -18,7 +18,7 @@ from primus_core.config.option_defaults import apply_defaults
 if TYPE_CHECKING:
     from primus_core.host import HostRoot
 
-__all__ = ["FILE", "Layer", "Setting", "SystemConfig", "apply_defaults", "load"]
+__all__ = ["FILE", "PREFLIGHT", "Layer", "Setting", "SystemConfig", "apply_defaults", "load"]
 
 FILE = "primus.yaml"
 _PACKAGED = "../data/primus.toml"
@@ -34,7 +34,8 @@ _KEYS: Mapping[Path, str] = {
     ("hooks", "timeout_s"): "seconds",
     ("hooks", "event_timeout_s"): "seconds",
 }
-_BEFORE_OTHERS = "preflight"
+PREFLIGHT = "preflight"
+"""The task that runs before others (`primus_core.preflight`); its options stand here as a runtime's do."""
 _SHAPES = {"files": "a list of paths", "folders": "a list of paths", "file": "a path", "path": "a path"}
 
 
@@ -230,7 +231,7 @@ class _Checked:
     def _runtimes(self) -> set[str]:
         from primus_core import metadata
 
-        return {entry.name for entry in metadata.entry_points("primus.runtimes")} | {_BEFORE_OTHERS}
+        return {entry.name for entry in metadata.entry_points("primus.runtimes")} | {PREFLIGHT}
 
     def _require_runtime(self, key: str) -> None:
         if key not in self._runtimes:

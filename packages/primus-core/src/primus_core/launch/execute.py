@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from primus_core import requirements, summary, variables
 from primus_core.errors import MachineError, PrimusError
@@ -24,7 +24,7 @@ from primus_core.hooks.scripts import Malformed, Spoken
 from primus_core.launch import failure
 from primus_core.launch.attempts import Attempts
 from primus_core.launch.attendance import Attendance, Course
-from primus_core.launch.console import say
+from primus_core.launch.console import append, say
 from primus_core.launch.streams import Mask
 from primus_core.launch.supervise import Ended, Signals, Watch, supervise
 from primus_core.plan import Plan, Step
@@ -290,7 +290,7 @@ class _Run:
             code = first.exit_code if first and step and step.ranks else code
         status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
         why = _why(ended, step) if step and step.script else ""
-        record = _told(first) if first else None
+        record = first.to_record() if first else None
         if code and step and step.script:
             record = {"rank": -1, "what": f"{step.name}: {why or f'exit code {code}'}"}
         if note := self.record.end(status, code, first_failure=record):
@@ -373,12 +373,7 @@ class _Run:
     def _say(self, text: str) -> None:
         say(text)
         if self.plan.log_file:
-            _append(self.plan.log_file, text)
-
-
-def _told(first: failure.Failure) -> dict[str, Any]:
-    """The first failure as metadata and events have it. `time` is 0 where it is not known."""
-    return {name: getattr(first, name) for name in ("rank", "what", "node_rank", "exit_code", "time")}
+            append(self.plan.log_file, text)
 
 
 def _why(ended: Ended, script: Step) -> str:
@@ -394,14 +389,6 @@ def _without(error: PrimusError, secrets: Sequence[str]) -> PrimusError:
     error.what, error.why, error.fix = (redact(text, secrets) for text in (error.what, error.why, error.fix))
     error.args = (error.what,)
     return error
-
-
-def _append(path: str, text: str) -> None:
-    try:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError:  # a log that cannot be written ends no run
-        pass
 
 
 def _ranks(step: Step) -> str:

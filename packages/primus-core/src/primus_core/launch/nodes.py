@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from primus_core import scheduler
+from primus_core.config.system import PREFLIGHT
 from primus_core.launch.failure import OWN_SIGNALS
 from primus_core.runs.saved import metadata
 from primus_core.scheduler import Job
@@ -24,8 +25,6 @@ _EVERY_S = 5.0
 _MARGIN_S = 10.0
 """So much longer than its own grace a node may take after another one failed."""
 _PATIENCE_S = 20.0
-_HEALTH = "preflight"
-"""Where `--preflight` keeps what it finds (`primus_core.preflight`)."""
 
 # What srun and slurmstepd print (slurm/src/srun/libsrun/launch.c, src/slurmd/slurmstepd/req.c).
 _LOST = re.compile(r"Node failure on (\S+)")
@@ -90,7 +89,7 @@ class _Node(NamedTuple):
 
 def set_aside(directory: str, attempt: int) -> None:
     """Keep what the nodes of an attempt said, of it and of themselves, apart from what those of the next one say."""
-    if os.path.isdir(found := f"{directory}/{_HEALTH}"):
+    if os.path.isdir(found := f"{directory}/{PREFLIGHT}"):
         os.rename(found, f"{found}_{attempt}")
     for path in glob.glob(f"{glob.escape(directory)}/nodes/*/metadata.json"):
         os.replace(path, f"{path.removesuffix('.json')}_{attempt}.json")

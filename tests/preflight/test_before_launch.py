@@ -27,10 +27,14 @@ from primus_preflight.gate import Verdict
 from primus_preflight.node_report import NodeReport
 
 CHECKS = """
+import os
+
 from primus_preflight.check import Check
 from primus_preflight.rule import Rule
 
 def lamp(node, rule):
+    if node.facts.environ["LAMP"] == "broken":
+        os.kill(os.getpid(), 9)
     yield rule.word("", node.facts.environ["LAMP"] or node.host.text(node.facts.environ["LAMP_FILE"]), why="there is no lamp")
 
 def checks():
@@ -161,6 +165,7 @@ def test_a_dry_run_shows_the_step_and_the_plan_keeps_what_was_asked(
         ("green", "--preflight", 0, "nodes: 1 fit"),
         ("red", "--preflight", 1, "preflight: not fit to train: n0 (rack.lamp)"),
         ("", "--preflight", 3, "preflight: incomplete: nodes: 1 unknown: n0 (rack.lamp)"),
+        ("broken", "--preflight=warn", 137, "preflight: ended with exit code 137"),
         ("red", "--preflight=warn", 0, "the launch goes on (--preflight=warn) after preflight: not fit to train: n0"),
         ("", "--preflight=warn", 0, "the launch goes on (--preflight=warn) after preflight: incomplete"),
     ],
@@ -172,7 +177,8 @@ def test_the_launch_ends_as_preflight_does_unless_it_shall_only_warn(
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert ('"RANK"' in done.stdout) == (code == 0)
-    assert (tmp_path / "output/muster/preflight/n0.json").exists()
+    assert (tmp_path / "output/muster/preflight/n0.json").exists() == (lamp != "broken")
+    assert metadata(tmp_path / "output/muster")["exit_code"] == code
 
 
 def by_hand(primus: Run, site: dict[str, str], *lamps: str, nodes: int = 2) -> list[subprocess.CompletedProcess[str]]:

@@ -339,8 +339,10 @@ class _Run:
             rank = step.first_rank if self._is_lone else None
             log = f"{self.directory}/logs/rank_{rank}.log"
             first = failure.of_process(ended.exit_code, self.facts.hostname, node, rank, log)
-        if first and step and step.kind == "preflight":  # no rank has started, and the error names its node itself
-            first = replace(first, rank=-1, node_rank=-1, what=first.what.partition(": ")[2].partition("\n")[0])
+        if ended.exit_code and step and step.kind == "preflight":  # no rank has started; its error names the node
+            said = first.what.partition(": ")[2].partition("\n")[0] if first else ""
+            what = said or f"preflight: ended with exit code {ended.exit_code}"
+            first = failure.Failure(-1, ended.exit_code, what, node_rank=-1, time=time.time())
         return first
 
     @property

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-__all__ = ["Compare", "Finding", "Severity", "Status", "load", "verdict"]
+__all__ = ["OF_ONE_NODE", "Compare", "Finding", "Severity", "Status", "load", "verdict"]
 
 Status = Literal["pass", "warn", "fail", "skip", "unknown"]
 """`skip`: it does not apply here, `why` says why. `unknown`: it does, and could not be measured. Neither is a pass."""
 Severity = Literal["fail", "warn"]
 Compare = Literal["", "higher", "lower", "same", "pair-higher", "pair-lower", "all"]
+OF_ONE_NODE: frozenset[Compare] = frozenset(("higher", "lower", "same"))
+"""What a node has alone, and may be held against what it had before. What lies between two is not of one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,10 @@ from typing import Any, NamedTuple
 from primus_core.errors import RequestError
 from primus_preflight import node_report
 from primus_preflight.cluster import SCALED, SHARE
-from primus_preflight.findings import Finding
+from primus_preflight.findings import OF_ONE_NODE, Finding
 from primus_preflight.node_report import NodeReport
 
 __all__ = ["Baseline", "compared", "lacking", "of", "read"]
-
-_COMPARED = ("higher", "lower", "same")
-"""What is a node's own. What lies between two nodes depends on the other, too."""
 
 
 class _Earlier(NamedTuple):
@@ -57,7 +54,7 @@ def _reports(path: str) -> list[NodeReport]:
 
 
 def _is_measure(finding: Mapping[str, Any]) -> bool:
-    return finding.get("compare") in _COMPARED and finding.get("status") == "pass"
+    return finding.get("compare") in OF_ONE_NODE and finding.get("status") == "pass"
 
 
 def of(reports: Iterable[NodeReport]) -> Baseline:
@@ -66,7 +63,7 @@ def of(reports: Iterable[NodeReport]) -> Baseline:
     for report in reports:
         mine = found.setdefault((report.host, report.gpu_model), {})
         for one in report.findings:
-            if one.compare in _COMPARED and one.status == "pass":
+            if one.compare in OF_ONE_NODE and one.status == "pass":
                 mine.setdefault((one.check, one.subject), []).append(_Earlier(report.time, one))
     return found
 
@@ -84,7 +81,7 @@ def compared(reports: Iterable[NodeReport], baseline: Baseline) -> list[NodeRepo
 def _compared(report: NodeReport, known: Mapping[tuple[str, str], Sequence[_Earlier]]) -> NodeReport:
     found = [
         _judged(one, earlier)
-        if one.compare in _COMPARED and one.status == "pass" and (earlier := known.get((one.check, one.subject)))
+        if one.compare in OF_ONE_NODE and one.status == "pass" and (earlier := known.get((one.check, one.subject)))
         else one
         for one in report.findings
     ]

@@ -48,6 +48,8 @@ exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request; 3 of a node n
             raise RequestError(
                 "`report` needs a folder, and only it takes one", fix="preflight report output/preflight"
             )
+        if args.gate and args.assume_host:
+            raise RequestError("a launch looks at the machine that it is on", fix="leave assume-host out")
         if not call.elsewhere:
             _validate(args, call.facts)
         place = ("--node-rank", str(call.distributed.node_rank), "--nodes", str(call.distributed.nnodes))
@@ -85,6 +87,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=_file, action="append", default=[], metavar="FILE",
                         help=f"write the report there too ({', '.join(SUFFIXES)}); may be given again")  # fmt: skip
     parser.add_argument("--assume-host", default="", metavar="FILE", help="a captured machine instead of this one")
+    parser.add_argument("--gate", choices=("stop", "warn"), default="", help=argparse.SUPPRESS)  # before a launch
     parser.add_argument("--node-rank", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--nodes", type=int, default=1, help=argparse.SUPPRESS)
 

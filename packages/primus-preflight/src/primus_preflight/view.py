@@ -81,10 +81,10 @@ def skipped(cluster: Cluster) -> dict[str, dict[str, None]]:
     return reasons
 
 
-def as_text(cluster: Cluster, width: int = 120) -> str:
-    """For a terminal."""
+def as_text(cluster: Cluster, width: int = 120, *, brief: bool = False) -> str:
+    """For a terminal; `brief`: without what does not apply here."""
     lines = [line for row in rows(cluster) for line in (*_row_lines(row, width, several=len(cluster.nodes) > 1), "")]
-    skips = [f"skipped, {why}: {', '.join(checks)}" for why, checks in skipped(cluster).items()]
+    skips = [f"skipped, {why}: {', '.join(checks)}" for why, checks in skipped(cluster).items() if not brief]
     wrapped = [textwrap.fill(line, width, subsequent_indent="  ") for line in skips]
     lists = [
         f"{word}: {','.join(hosts)}"

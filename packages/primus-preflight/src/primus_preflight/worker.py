@@ -19,7 +19,7 @@ from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_preflight import clock, cluster, history, node_report, peers, progress, report_page, task, view
+from primus_preflight import clock, cluster, gate, history, node_report, peers, progress, report_page, task, view
 from primus_preflight.check import Check, Level, Node
 from primus_preflight.cluster import Cluster, Expected
 from primus_preflight.findings import Finding
@@ -36,6 +36,7 @@ _FORMATS = {
 _WAIT_S: Mapping[Level, int] = {"quick": 60, "perf": 300, "full": 3600}
 """For nodes that are slower than node 0: a GPU that hangs is given minutes, and shall be a result."""
 _LOOK_EVERY_S, _TELL_EVERY_S = 0.2, 10.0
+_NAMED = 8
 
 
 def main(words: Sequence[str]) -> int:
@@ -58,9 +59,27 @@ def main(words: Sequence[str]) -> int:
     host = _name(found)
     meeting = _met(found, checks, host, _place(args, folder))
     node = Node(found, _run_dir() if found.host.is_here else "", meeting)
-    node_report.write(folder, _looked_at(node, checks, host, args.node_rank))
+    own = _looked_at(node, checks, host, args.node_rank)
     gone = meeting.here.absent if meeting and meeting.here else 0
+    if args.gate:
+        return _gate(args, folder, own, gone)
+    node_report.write(folder, own)
     return _report(args, folder, _waited(args, folder, gone)) if args.node_rank == 0 else 0
+
+
+def _gate(args: argparse.Namespace, folder: str, own: NodeReport, gone: int) -> int:
+    """Before a launch: all nodes end as node 0 says."""
+    earlier = gate.earlier(folder) if args.node_rank == 0 else {}
+    node_report.write(folder, own)
+    try:
+        if args.node_rank:
+            return gate.follow(folder, own, _patience(args, args.level))
+        return _report(args, folder, _waited(args, folder, gone, earlier), earlier)
+    except PrimusError as error:
+        if args.gate == "stop":
+            raise
+        print(f"primus: note: the launch goes on (--preflight=warn) after {error}", file=sys.stderr)
+        return 0
 
 
 def _run_dir() -> str:
@@ -114,11 +133,14 @@ def _patience(args: argparse.Namespace, level: Level) -> float:
     return float(_WAIT_S[level] if args.wait is None else args.wait)
 
 
-def _waited(args: argparse.Namespace, folder: str, gone: int) -> Expected:
-    """The nodes that shall report, once they have or the time is over. On those `gone` it was spent already."""
+def _waited(args: argparse.Namespace, folder: str, gone: int, earlier: Mapping[str, float] | None = None) -> Expected:
+    """The nodes that shall report, once they have or the time is over. On those `gone` it was spent already.
+
+    What was judged `earlier` is no report.
+    """
     wanted = cluster.expected(args.expected_nodes) if args.expected_nodes else Expected(count=args.nodes)
     began = told = time.monotonic()
-    while args.nodes > 1 and (left := _lacking(wanted, node_report.hosts(folder))) > gone:
+    while args.nodes > 1 and (left := _lacking(wanted, gate.fresh(folder, earlier or {}))) > gone:
         now = time.monotonic()
         if now - began > _patience(args, args.level):
             break
@@ -133,18 +155,23 @@ def _lacking(wanted: Expected, there: Sequence[str]) -> int:
     return len(set(wanted.names) - set(there)) if wanted.names else max(0, wanted.count - len(there))
 
 
-def _report(args: argparse.Namespace, folder: str, wanted: Expected) -> int:
+def _report(args: argparse.Namespace, folder: str, wanted: Expected, earlier: Mapping[str, float] | None = None) -> int:
     if args.node_rank:
         return 0
     gc.disable()  # hundreds of thousands of findings, and none is let go before the end
     reports, unread = node_report.read_all(folder)
+    reports = [one for one in reports if one.time != (earlier or {}).get(one.host)]
     now = HostRoot().now()
-    reports = [clock.against(one, now) for one in reports]
-    found = cluster.judge(_since(args.baseline, reports), unread, wanted)
-    print(view.as_json(found) if args.json else view.as_text(found), flush=True)
+    compared = _since(args.baseline, [clock.against(one, now) for one in reports])
+    found = cluster.judge(compared, unread, wanted)
+    print(view.as_json(found) if args.json else view.as_text(found, brief=bool(args.gate)), flush=True)
     _write(args.output, os.path.join(_run_dir(), FOLDER), found)
-    if found.exit_code:
-        raise _verdict(found)
+    error = _verdict(found) if found.exit_code else None
+    if args.gate:
+        judged = {one.host: one.time for one in reports}
+        gate.write(folder, gate.Verdict(found.exit_code, error.what if error else "", judged))
+    if error:
+        raise error
     return 0
 
 
@@ -170,19 +197,21 @@ def _write(outputs: Sequence[str], folder: str, found: Cluster) -> None:
 
 
 def _verdict(found: Cluster) -> PrimusError:
-    """What the run's record says of it."""
-    named = found.failing or found.unknown
-    checks = {
-        one.check: None
-        for host in named
-        for one in found.nodes[host]
-        if one.status == ("fail" if found.failing else "unknown")
-    }
-    why = ", ".join(checks)
+    """What the run's record says of it: which nodes, and which checks."""
+    wrong = "fail" if found.failing else "unknown"
+    named = [f"{host} ({_listed(_checks(found, host, wrong))})" for host in found.failing or found.unknown]
     fix = "the report says what to do for each; `srun --exclude` takes failing_nodes.txt beside it"
     if found.failing:
-        return PrimusError(f"preflight: not fit to train: {', '.join(named[:8])}", why=why, fix=fix)
-    return MachineError(f"preflight: incomplete: {view.headline(found)}", why=why, fix=fix)
+        return PrimusError(f"preflight: not fit to train: {_listed(named)}", fix=fix)
+    return MachineError(f"preflight: incomplete: {view.headline(found)}{': ' * bool(named)}{_listed(named)}", fix=fix)
+
+
+def _checks(found: Cluster, host: str, status: str) -> list[str]:
+    return list(dict.fromkeys(one.check for one in found.nodes[host] if one.status == status))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + f" and {len(names) - _NAMED} more" * (len(names) > _NAMED)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def test_three_sick_nodes_of_four_are_named_by_their_reasons_and_left_out(
     asked = ("--expected-nodes", "node[1-4]", "--wait", "20", "--output", "report.json")
     done = primus(*words, *asked, cwd=folder, env=on_cluster)
     assert done.returncode == 1, done.stderr
-    assert "not fit to train: node2, node3" in done.stderr
+    assert "not fit to train: node2 (network.bandwidth), node3 (host.nofile)" in done.stderr
     report = found(folder)
     assert failures(report) == {
         "node1": set(),

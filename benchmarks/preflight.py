@@ -53,3 +53,5 @@ def rows(*, quick: bool) -> Iterator[Row]:
         ):
             pair = partial(_seconds, ours, folder, 1), partial(_seconds, peer, folder, 0)
             yield Row(what, name, paired(*pair, 3 if quick else 11), goal)
+        pair = partial(_seconds, (*ours, "--baseline", str(reports)), folder, 1), partial(_seconds, ours, folder, 1)
+        yield Row(f"{what} and a baseline", "without", paired(*pair, 3 if quick else 11), 2.0)

@@ -9,6 +9,7 @@ nothing listens on the machine itself. Needs root and Debian's packages slurm-wl
 from __future__ import annotations
 
 import os
+import resource
 import shlex
 import shutil
 import signal
@@ -21,7 +22,7 @@ from pathlib import Path
 
 __all__ = ["Cluster", "missing"]
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol", "ip", "nsenter", "unshare")
+PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol", "ip", "tc", "nsenter", "unshare")
 CLIENTS = ("srun", "sbatch", "salloc", "squeue", "sinfo", "scontrol", "scancel")
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 LOGIN = "10.77.0.254"
@@ -211,14 +212,31 @@ class Cluster:
 
     def kill_slurmd(self, number: int) -> None:
         """SIGKILL to a node's daemon; what runs there goes on."""
+        for pid in self._slurmd(number):
+            os.kill(pid, signal.SIGKILL)
+
+    def limit_files(self, number: int, most: int) -> None:
+        """As a wrong LimitNOFILE= does: no process that Slurm starts on the node opens more, until it is started anew."""
+        for pid in self._slurmd(number):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, most))
+
+    def _slurmd(self, number: int) -> list[int]:
         mine = f"slurmd\0-D\0-N\0node{number}\0-f\0{self._conf}"
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and _words(entry).startswith(mine):
-                os.kill(int(entry.name), signal.SIGKILL)
+        found = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and _words(entry).startswith(mine)]
+        return [int(entry.name) for entry in found]
 
     def link(self, number: int, *, up: bool) -> None:
         """Cut a node's cable, or mend it."""
         _ip(f"-n {self.tag}-login link set v{number} {'up' if up else 'down'}")
+
+    def shape(self, number: int, rate: str) -> None:
+        """Let a node send no faster than that (`20mbit`); empty: as fast as it can."""
+        queue = (
+            f"qdisc replace dev eth0 root tbf rate {rate} burst 32kbit latency 50ms"
+            if rate
+            else "qdisc del dev eth0 root"
+        )
+        subprocess.run(["tc", "-n", f"{self.tag}-{number}", *queue.split()], check=True, capture_output=True)
 
     @property
     def _conf(self) -> str:

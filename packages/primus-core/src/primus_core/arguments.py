@@ -83,6 +83,7 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
         RequestError: an unknown option or a bad value, with a suggestion.
     """
     _name_segment(parser, parser.segment)
+    words = _joined(parser, words)
     words, rest = parser.split_rest(parser, words) if parser.split_rest else (words, ())
     args, unknown = parser.parse_known_args(list(words))
     where = f"{parser.segment}: " if parser.segment else ""
@@ -100,6 +101,18 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
         hint = suggestion(unknown[0].split("=", 1)[0], flags_of(parser)) if unknown[0].startswith("-") else ""
         raise RequestError(f"{where}'{unknown[0]}' is not known here", fix=hint or f"see `{parser.prog} --help`")
     return args
+
+
+def _joined(parser: Parser, words: Sequence[str]) -> list[str]:
+    """The same; an option that may stand alone takes the next word only where that is one of its values."""
+    optional = {flag: action for action in parser.actions() for flag in action.option_strings if action.nargs == "?"}
+    rest, found = list(words), []
+    while rest:
+        word = rest.pop(0)
+        if action := optional.get(word):
+            word = f"{word}={rest.pop(0) if rest and rest[0] in (action.choices or ()) else action.const}"
+        found.append(word)
+    return found
 
 
 def _name_segment(parser: Parser, segment: str) -> None:

@@ -102,9 +102,9 @@ class Requirement:
     fix: str
 
 
-StepKind = Literal["hook", "patch", "prepare", "worker", "submit"]
-"""Hooks and patches are the person's scripts; preparation is the task's; the worker is what it is all for. A step that
-submits hands the run to a scheduler, and its last word is the job's id."""
+StepKind = Literal["hook", "patch", "preflight", "prepare", "worker", "submit"]
+"""Hooks and patches are the person's scripts; preflight looks whether the nodes are fit; preparation is the task's; the
+worker is what it is all for. A step that submits hands the run to a scheduler, and its last word is the job's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +207,8 @@ class Plan:
     """Plugins with Python hooks; each runs in a process beside the supervisor."""
     hook_timeout_s: float = 0.0
     """The most that a Python hook may take for one call; 0 where there is none."""
+    preflight: str = ""
+    """What `--preflight` asked for: a replay does the same; empty: nothing."""
     max_restarts: int = 0
     """How many times in a row the worker may be started again without reaching a step that it had not reached."""
     hang_timeout_s: float = 0.0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from primus_core import environment, metadata, variables
+from primus_core import environment, metadata, preflight, variables
 from primus_core.arguments import Parser, flags_of, parse_segment
 from primus_core.config.system import FILE, SystemConfig, apply_defaults
 from primus_core.contracts import OuterRuntime, Runtime, RuntimeCall, RuntimePlan, Task, TaskCall, TaskPlan
@@ -60,6 +60,7 @@ def runtime_parser(runtime: Runtime | OuterRuntime, segment: str = "") -> Parser
     parser.add_argument(
         "--assume-host", metavar="FILE", default="", help="plan for the machine of `primus env capture`; with --dry-run"
     )
+    preflight.add_options(parser)
     runtime.add_arguments(parser)
     return parser
 
@@ -132,13 +133,17 @@ class _Planning:
         if not (self.first and self.first.replay):  # the settings of a replay are those of its snapshot
             words = (*words, *self.spoken.words)
         refuse_secrets(words)  # first: no other error shall quote one
+        words = (*preflight.settings(task, self.system), *words) if name == preflight.TASK else words
         sub = task_parser(task, name, segment_name(self.request.task_segment, name))
         task_args = parse_segment(sub, words, elsewhere=set(flags_of(self.parser)) - set(flags_of(sub)))
         if directory := getattr(task_args, "replay", ""):
             _refuse_settings(directory, task_args)
             return self.replayed(directory, name, command, switches_of(self.args, self.request, task_args))
         place_in_job = self.runtime.distributed(self.args, self.facts)
-        task_plan = task.plan(TaskCall(words, task_args, self.facts, place_in_job, self.place, self.elsewhere))
+        call = TaskCall(words, task_args, self.facts, place_in_job, self.place, self.elsewhere)
+        task_plan = task.plan(call)
+        if chosen := self.preflight(name):
+            task_plan = preflight.before(task_plan, chosen, self.catalogue, call)
         low, notes = self.profile(task_plan, place_in_job)
         scripts = self.ran() if self.first else self.scripts(task_plan, name, words)
         whole = replace(task_plan, environment=(*low, *task_plan.environment), notes=(*task_plan.notes, *notes))
@@ -188,6 +193,9 @@ class _Planning:
         place_in_job = self.runtime.distributed(self.args, self.facts)
         low = of_network(self.facts, place_in_job, self.facts.environ)
         task_plan = replace(kept.task, environment=low.variables, notes=(*kept.task.notes, *low.notes))
+        if chosen := self.preflight(kept.plan.task, kept):
+            call = TaskCall((), self.args, self.facts, place_in_job, self.place, self.elsewhere)
+            task_plan = preflight.before(task_plan, chosen, self.catalogue, call)
         result = self.assemble(task_plan, kept.plan.task, kept.plan.scope, place_in_job, kept.scripts, kept)
         self.facts = facts
         reads = (kept.saved.directory, *self.reads(task_plan, kept.scripts))
@@ -270,6 +278,7 @@ class _Planning:
             framework=task.framework,
             model=task.model,
             gpu_model=self.facts.gpu_model,
+            preflight=self.preflight(name, kept),
             max_restarts=self.max_restarts(place_in_job),
         )
         return self.with_hooks(_with_options(result, self.args, self.facts), kept)
@@ -298,6 +307,13 @@ class _Planning:
         if plugins:  # reading their limit costs
             result = replace(result, hook_plugins=plugins, hook_timeout_s=self.system.event_timeout_s)
         return replace(result, unset=kept.unset, parent=kept.saved.directory) if kept else result
+
+    def preflight(self, name: str, kept: Replay | None = None) -> str:
+        """How nodes are looked at first: as the options say, else as the run that is replayed; empty: not at all."""
+        chosen = str(getattr(self.args, "preflight", "")) or (kept.plan.preflight if kept else "")
+        if name == preflight.TASK and chosen not in (preflight.NONE, self.parser.get_default("preflight")):
+            raise RequestError("--preflight before preflight", why="it is the same task", fix="leave the option out")
+        return "" if chosen == preflight.NONE or name == preflight.TASK else chosen
 
     def max_restarts(self, place_in_job: Distributed) -> int:
         """How often this node starts its ranks again in vain. Those of several nodes start together, or not at all."""

@@ -28,7 +28,12 @@ __all__ = ["Catalogue", "Plugin", "task_name"]
 
 # What to install for a name that no package here provides. Only a hint: nothing is looked up by it.
 _HOMES = {
-    "tasks": {"bench": "primus-bench", "benchmark": "primus-bench", "preflight": "primus-preflight"},
+    "tasks": {
+        "analyze": "primus-preflight",
+        "bench": "primus-bench",
+        "benchmark": "primus-bench",
+        "preflight": "primus-preflight",
+    },
     "backends": {name: f"primus-{name}" for name in ("torchtitan", "megatron", "maxtext")},
 }
 _NEWER_PYTHON = {"primus-maxtext": (3, 12), "primus-megatron": (3, 12)}  # where pip would name no version that fits

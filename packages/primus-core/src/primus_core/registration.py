@@ -2,8 +2,8 @@
 
     from primus_core import register_task
 
-    @register_task("analyze topology")
-    def analyze(call):
+    @register_task("inspect ranks")
+    def inspect(call):
         "Print what each rank sees."
         print(call.rank, call.words)
 

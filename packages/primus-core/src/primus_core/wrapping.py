@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from primus_core import environment, metadata, variables
+from primus_core import environment, metadata, preflight, variables
 from primus_core.arguments import parse_segment
 from primus_core.config.system import apply_defaults
 from primus_core.contracts import Elsewhere, OuterCall, OuterPlan, OuterRuntime
@@ -52,7 +52,7 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     rest = _held(runtime, layer, rest)
     options = _laid(environment.from_options(getattr(args, "env", []), host.environ), host)
     names = [word for name in dict.fromkeys(v.name for v in options) for word in ("--env", name)]
-    first = rest[0]._replace(words=(*names, *rest[0].words))
+    first = rest[0]._replace(words=(*names, *preflight.as_words(args.preflight), *rest[0].words))
     inner_request = request._replace(layers=(first, *rest[1:]))
     inner = inner_plan(_for_planning(inner_request, args), _there(runtime, args, host, options))
     facts = inner.facts

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from primus_core.facts import Facts
 from primus_core.host import HostRoot
 from primus_preflight.findings import Finding
 from primus_preflight.rule import Rule
+
+if TYPE_CHECKING:
+    from primus_preflight.peers import Meeting
 
 __all__ = ["GROUPS", "LEVELS", "Ask", "Check", "Level", "Node"]
 
@@ -25,6 +28,8 @@ class Node(NamedTuple):
     facts: Facts
     run_dir: str = ""
     """Where the run writes: a disk with room for it."""
+    meeting: Meeting | None = None
+    """What came of meeting the other nodes; None: there are none, or nothing that was asked needs them."""
 
     @property
     def host(self) -> HostRoot:
@@ -48,6 +53,8 @@ class Check:
     ask: Ask
     rule: Rule
     level: Level = "quick"
+    meets: bool = False
+    """Whether it needs what came of meeting the other nodes."""
 
     @property
     def group(self) -> str:

@@ -16,13 +16,14 @@ from primus_core import nodelist
 from primus_core.errors import RequestError
 from primus_core.files import write_atomically
 from primus_preflight.findings import Finding, verdict
+from primus_preflight.isolation import isolated
 from primus_preflight.node_report import NodeReport, Unread
 
-__all__ = ["Cluster", "Expected", "expected", "judge", "write_lists"]
+__all__ = ["SCALED", "SHARE", "Cluster", "Expected", "expected", "judge", "write_lists"]
 
-_SCALED = 3.5 * 1.4826
+SCALED = 3.5 * 1.4826
 """3.5 standard deviations, were the values normal: 1.4826 makes one of a median deviation (Iglewicz and Hoaglin)."""
-_SHARE = 0.05
+SHARE = 0.05
 """Good silicon of one kind differs by so much (stas00/ml-engineering)."""
 _FEWEST = 5
 """Of fewer values, nobody can say which one lies outside."""
@@ -80,10 +81,15 @@ def judge(reports: Sequence[NodeReport], unread: Sequence[Unread] = (), wanted: 
     """The verdict over all reports."""
     wanted = wanted or Expected()
     nodes = {report.host: {(one.check, one.subject): one for one in report.findings} for report in reports}
-    for host, finding in [*_differing(reports), *_outliers(reports)]:
-        nodes[host][finding.check, finding.subject] = finding
-    silent = dict.fromkeys(wanted.names, "no report came from it: it is down, cut off, or slower than --wait")
-    lacking = {host: why for host, why in silent.items() if host not in nodes} | {one.host: one.why for one in unread}
+    reported = set(nodes)
+    for host, finding in [*_differing(reports), *_outliers(reports), *isolated(reports)]:
+        # A node that its peers met may have ended without a report.
+        nodes.setdefault(host, {})[finding.check, finding.subject] = finding
+    silent = dict.fromkeys(
+        (*wanted.names, *nodes), "no report came from it: it is down, cut off, or slower than --wait"
+    )
+    lacking = {host: why for host, why in silent.items() if host not in reported}
+    lacking |= {one.host: one.why for one in unread}
     for host, why in lacking.items():
         nodes.setdefault(host, {})["cluster.report", ""] = _no_report(why)
     found = {host: tuple(nodes[host].values()) for host in sorted(nodes)}
@@ -128,10 +134,10 @@ def _outliers(reports: Sequence[NodeReport]) -> Iterable[tuple[str, Finding]]:
         if len(values) < _FEWEST:
             continue
         middle = statistics.median(values)
-        scatter = _SCALED * statistics.median(abs(value - middle) for value in values)
+        scatter = SCALED * statistics.median(abs(value - middle) for value in values)
         for host, finding, value in measured:
             loss = middle - value if finding.compare == "higher" else value - middle
-            if loss > scatter and loss > _SHARE * abs(middle):
+            if loss > scatter and loss > SHARE * abs(middle):
                 share = f" ({100 * loss / abs(middle):.0f} % worse)" if middle else ""
                 yield (
                     host,

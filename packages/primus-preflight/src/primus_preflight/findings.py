@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-__all__ = ["Compare", "Finding", "Severity", "Status", "load", "verdict"]
+__all__ = ["OF_ONE_NODE", "Compare", "Finding", "Severity", "Status", "load", "verdict"]
 
 Status = Literal["pass", "warn", "fail", "skip", "unknown"]
 """`skip`: it does not apply here, `why` says why. `unknown`: it does, and could not be measured. Neither is a pass."""
 Severity = Literal["fail", "warn"]
-Compare = Literal["", "higher", "lower", "same"]
+Compare = Literal["", "higher", "lower", "same", "pair-higher", "pair-lower", "all"]
+OF_ONE_NODE: frozenset[Compare] = frozenset(("higher", "lower", "same"))
+"""What a node has alone, and may be held against what it had before. What lies between two is not of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,13 @@ class Finding:
     value: float | None = None
     """What was measured, as a number."""
     compare: Compare = ""
-    """How it is judged beside other nodes: the higher or the lower is better, or all are the same."""
+    """How it is judged beside other nodes: the higher or the lower is better, or all are the same; `pair-…`: it lies
+    between this node and the one that `subject` names last, and together they tell which of the two it is; `all`: it
+    is of all nodes together, and fails for all where one is at fault."""
     severity: Severity = "fail"
     """What the check says where it does not pass. A check that can only warn makes no node unfit, nor unknown."""
+    share: float | None = None
+    """The least share of what other pairs have that is good; where the lower is better, of its inverse."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from primus_core.facts import Gpu
 from primus_core.machine.devices import absent
-from primus_preflight import gpu_links, kfd
+from primus_preflight import gpu_links, gpu_measured, kfd
 from primus_preflight.check import Ask, Check, Node
 from primus_preflight.findings import Finding
 from primus_preflight.gpu_links import needs_amd, needs_gpus, whole
@@ -45,6 +45,7 @@ def checks() -> tuple[Check, ...]:
         _check("pcie-width", "PCIe has all lanes", (f"{of_gpu}/current_link_width",), gpu_links.width),
         _check("pcie-replays", "PCIe repeats little", (f"{of_gpu}/pcie_replay_count",), needs_amd(gpu_links.replays)),
         _check("xgmi", "each reaches all others of its hive", kfd.READS, needs_amd(gpu_links.xgmi)),
+        *gpu_measured.checks(),
     )  # fmt: skip
 
 

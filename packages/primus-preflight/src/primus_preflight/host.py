@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from primus_core.host import HostRoot, numbered
-from primus_preflight import acs
+from primus_preflight import acs, host_measured
 from primus_preflight.check import Ask, Check, Node
 from primus_preflight.findings import Finding
 from primus_preflight.kernel_files import GIB, bracketed, cpus, integer, meminfo
@@ -45,6 +45,7 @@ def checks() -> tuple[Check, ...]:
         _check("memory-errors", "memory had no uncorrected errors", (f"{_EDAC}/mc*/ue_count",), _memory_errors),
         _check("disk", "the run directory has room", (), _disk),
         _check("kernel", "which kernel runs", ("/proc/sys/kernel/osrelease",), _kernel),
+        *host_measured.checks(),
     )
 
 

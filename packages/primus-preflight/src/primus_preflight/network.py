@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from primus_core.facts import Port
 from primus_core.host import HostRoot
 from primus_core.machine.network import interface_to
+from primus_preflight import collectives, network_pairs
 from primus_preflight.check import Ask, Check, Node
 from primus_preflight.findings import Finding
 from primus_preflight.kernel_files import integer
@@ -39,6 +40,8 @@ def checks() -> tuple[Check, ...]:
         _check("flaps", "links were not lost again and again", (f"{port}/counters/link_downed",), _flaps),
         _check("errors", "ports receive without errors", counters, _errors),
         _check("interface", "the interface to the master, or to the outside, is up", interfaces, _interface),
+        *network_pairs.checks(),
+        *collectives.checks(),
     )  # fmt: skip
 
 

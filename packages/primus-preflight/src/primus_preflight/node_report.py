@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,10 @@ from primus_core.files import write_atomically
 from primus_preflight import findings
 from primus_preflight.findings import Finding
 
-__all__ = ["FOLDER", "NodeReport", "Unread", "hosts", "read_all", "write"]
+__all__ = ["FOLDER", "NodeReport", "Unread", "hosts", "read", "read_all", "write"]
 
 FOLDER = "preflight"
+Keep = Callable[[Mapping[str, Any]], bool]
 SCHEMA = 1
 """Version of the file's form. It changes when an old reader would misread a new file."""
 
@@ -31,6 +32,7 @@ class NodeReport:
     gpus: int = 0
     node_rank: int = 0
     time: float = 0.0
+    """When it was written, by the node's own clock."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -66,8 +68,11 @@ def write(folder: str, report: NodeReport) -> str:
     return path
 
 
-def read_all(folder: str) -> tuple[list[NodeReport], list[Unread]]:
-    """The reports in a folder, or in its `preflight`, by host; and the files that are none."""
+def read_all(folder: str, keep: Keep = bool) -> tuple[list[NodeReport], list[Unread]]:
+    """The reports in a folder, or in its `preflight`, by host; and the files that are none.
+
+    `keep`: which findings are wanted, as JSON has them.
+    """
     inner = os.path.join(folder, FOLDER)
     place = inner if os.path.isdir(inner) else folder
     try:
@@ -76,8 +81,8 @@ def read_all(folder: str) -> tuple[list[NodeReport], list[Unread]]:
         raise RequestError(
             f"'{folder}' cannot be read", why=str(error.strerror), fix="name a run directory, or its preflight/"
         ) from None
-    read = [_read(os.path.join(place, name)) for name in names]
-    return [one for one in read if isinstance(one, NodeReport)], [one for one in read if isinstance(one, Unread)]
+    found = [read(os.path.join(place, name), keep) for name in names]
+    return [one for one in found if isinstance(one, NodeReport)], [one for one in found if isinstance(one, Unread)]
 
 
 def hosts(folder: str) -> Sequence[str]:
@@ -88,14 +93,15 @@ def hosts(folder: str) -> Sequence[str]:
         return ()
 
 
-def _read(path: str) -> NodeReport | Unread:
+def read(path: str, keep: Keep = bool) -> NodeReport | Unread:
+    """The report in a file."""
     host = os.path.basename(path).removesuffix(".json")
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
         if data["schema"] != SCHEMA:
             return Unread(host, f"its form is {data['schema']}, this Primus reads {SCHEMA}")
-        found = tuple(findings.load(one) for one in data["findings"])
+        found = tuple(findings.load(one) for one in data["findings"] if keep(one))
         return NodeReport(data["host"], found, data["gpu_model"], data["gpus"], data["node_rank"], data["time"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return Unread(host, f"its report cannot be read: {type(error).__name__}: {error}")

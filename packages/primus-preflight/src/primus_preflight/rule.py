@@ -28,6 +28,10 @@ class Rule:
     source: str = ""
     fix: str = ""
     compare: Compare = ""
+    share: float | None = None
+    """Of a pair of nodes: the least share of what other pairs have."""
+    of_speed: float | None = None
+    """Of a pair of nodes: the least share of what the slower interface says it can do."""
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What is different for a GPU model."""
 
@@ -86,9 +90,11 @@ class Rule:
             unit=self.unit,
             source=self.source,
             why=why,
-            fix="" if status == "pass" else self.fix,
+            # What passes here may yet be worse than on other nodes.
+            fix="" if status == "pass" and not self.compare else self.fix,
             compare=self.compare,
             severity=self.severity,
+            share=self.share,
         )
 
     def _bounds(self) -> str:

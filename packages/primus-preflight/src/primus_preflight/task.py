@@ -20,7 +20,7 @@ from primus_preflight.check import GROUPS, LEVELS, Check
 
 __all__ = ["PREFLIGHT", "checks", "declare"]
 
-SUFFIXES = (".json", ".md")
+SUFFIXES = (".html", ".json", ".md")
 _ACTIONS = ("check", "list", "report")
 
 
@@ -48,10 +48,12 @@ exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request; 3 of a node n
             raise RequestError(
                 "`report` needs a folder, and only it takes one", fix="preflight report output/preflight"
             )
+        if args.gate and args.assume_host:
+            raise RequestError("a launch looks at the machine that it is on", fix="leave assume-host out")
         if not call.elsewhere:
             _validate(args, call.facts)
         place = ("--node-rank", str(call.distributed.node_rank), "--nodes", str(call.distributed.nnodes))
-        files = (args.thresholds, args.folder, args.assume_host)
+        files = (args.thresholds, args.folder, args.assume_host, *args.baseline)
         return TaskPlan(
             place=call.place("output", "preflight"),
             worker=Worker("primus_preflight.worker", (*call.words, *place), "single"),
@@ -77,19 +79,22 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--thresholds", default="", metavar="FILE", help="the site's own, over those of Primus")
     parser.add_argument("--expected-nodes", default="", metavar="N|LIST|FILE",
                         help="nodes that shall report: 64, node[01-64], or a file of names")  # fmt: skip
-    parser.add_argument("--wait", type=whole_number, default=60, metavar="SECONDS",
-                        help="how long node 0 waits for the others (default: 60)")  # fmt: skip
+    parser.add_argument("--baseline", action="append", default=[], metavar="DIR|FILE",
+                        help="earlier reports, with which each node is compared; may be given again")  # fmt: skip
+    parser.add_argument("--wait", type=whole_number, metavar="SECONDS",
+                        help="how long nodes wait for each other (default: 60; with --level perf 300)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--output", type=_file, action="append", default=[], metavar="FILE",
                         help=f"write the report there too ({', '.join(SUFFIXES)}); may be given again")  # fmt: skip
     parser.add_argument("--assume-host", default="", metavar="FILE", help="a captured machine instead of this one")
+    parser.add_argument("--gate", choices=("stop", "warn"), default="", help=argparse.SUPPRESS)  # before a launch
     parser.add_argument("--node-rank", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--nodes", type=int, default=1, help=argparse.SUPPRESS)
 
 
 def _file(text: str) -> str:
     if os.path.splitext(text)[1].lower() not in SUFFIXES:
-        raise argparse.ArgumentTypeError(f"'{text}' does not end in {' or '.join(SUFFIXES)}")
+        raise argparse.ArgumentTypeError(f"'{text}' ends in none of {', '.join(SUFFIXES)}")
     return text
 
 
@@ -99,6 +104,9 @@ def _validate(args: argparse.Namespace, facts: Facts) -> None:
         from primus_preflight import cluster
 
         cluster.expected(args.expected_nodes)
+    for path in args.baseline:
+        if not os.path.lexists(path):
+            raise RequestError(f"--baseline {path}: it is not there", fix="name a run directory, or its preflight/")
     if args.folder and not os.path.isdir(args.folder):
         raise RequestError(f"'{args.folder}' is no folder", fix="name a run directory, or its preflight/")
 

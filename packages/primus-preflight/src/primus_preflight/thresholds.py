@@ -19,7 +19,7 @@ __all__ = ["packaged", "with_site"]
 
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "floor": (int, float), "limit": (int, float), "allowed": list, "severity": str, "source": str, "fix": str,
-    "models": dict,
+    "models": dict, "share": (int, float), "of_speed": (int, float),
 }  # fmt: skip
 """What a site may say of a check, and of a GPU model in it."""
 

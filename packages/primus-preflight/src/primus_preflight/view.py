@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from primus_preflight.cluster import Cluster
 from primus_preflight.findings import Finding, Status
 
-__all__ = ["as_json", "as_markdown", "as_text", "headline"]
+__all__ = ["WORDS", "Row", "as_json", "as_markdown", "as_text", "counts", "headline", "listed", "rows", "skipped"]
 
 SCHEMA = 1
 _ORDER: Mapping[Status, int] = {"fail": 0, "unknown": 1, "warn": 2}
 """What is shown row by row. A skip is shown by its reason; of passes only the number."""
-_WORDS: Mapping[Status, str] = {
+WORDS: Mapping[Status, str] = {
     "pass": "passed",
     "fail": "failed",
     "unknown": "unknown",
@@ -27,7 +27,7 @@ _LISTED = 8
 
 
 @dataclass(slots=True)
-class _Row:
+class Row:
     """One thing that is wrong, wherever it is."""
 
     finding: Finding
@@ -35,18 +35,19 @@ class _Row:
     subjects: dict[str, None] = field(default_factory=dict)
 
 
-def _rows(cluster: Cluster) -> list[_Row]:
+def rows(cluster: Cluster) -> list[Row]:
     """The same finding of many devices and nodes is one row."""
-    rows: dict[tuple[str, ...], _Row] = {}
+    merged: dict[tuple[str, ...], Row] = {}
     for host, found in cluster.nodes.items():
         for one in found:
             if one.status in _ORDER:
-                row = rows.setdefault((one.check, one.status, one.measured, one.expected, one.why), _Row(one))
+                row = merged.setdefault((one.check, one.status, one.measured, one.expected, one.why), Row(one))
                 row.hosts[host] = row.subjects[one.subject] = None
-    return sorted(rows.values(), key=lambda row: _ORDER[row.finding.status])
+    return sorted(merged.values(), key=lambda row: _ORDER[row.finding.status])
 
 
-def _listed(names: Mapping[str, None]) -> str:
+def listed(names: Mapping[str, None]) -> str:
+    """The first of them, and how many there are besides."""
     some = [name for name in names if name]
     return ", ".join(some[:_LISTED]) + (f" and {len(some) - _LISTED} more" if len(some) > _LISTED else "")
 
@@ -65,13 +66,14 @@ def headline(cluster: Cluster) -> str:
     return f"nodes: {', '.join(counts + missing) or 'none'}"
 
 
-def _counts(cluster: Cluster) -> str:
+def counts(cluster: Cluster) -> str:
+    """How many findings there are of each status."""
     counted = Counter(one.status for found in cluster.nodes.values() for one in found)
-    said = [f"{counted[status]} {word}" for status, word in _WORDS.items() if counted[status]]
+    said = [f"{counted[status]} {word}" for status, word in WORDS.items() if counted[status]]
     return f"findings: {', '.join(said)}"
 
 
-def _skipped(cluster: Cluster) -> dict[str, dict[str, None]]:
+def skipped(cluster: Cluster) -> dict[str, dict[str, None]]:
     """Checks that were skipped, by reason."""
     reasons: dict[str, dict[str, None]] = {}
     for one in (one for found in cluster.nodes.values() for one in found if one.status == "skip"):
@@ -79,26 +81,24 @@ def _skipped(cluster: Cluster) -> dict[str, dict[str, None]]:
     return reasons
 
 
-def as_text(cluster: Cluster, width: int = 120) -> str:
-    """For a terminal."""
-    lines = [line for row in _rows(cluster) for line in (*_row_lines(row, width, several=len(cluster.nodes) > 1), "")]
-    skips = [f"skipped, {why}: {', '.join(checks)}" for why, checks in _skipped(cluster).items()]
+def as_text(cluster: Cluster, width: int = 120, *, brief: bool = False) -> str:
+    """For a terminal; `brief`: without what does not apply here."""
+    lines = [line for row in rows(cluster) for line in (*_row_lines(row, width, several=len(cluster.nodes) > 1), "")]
+    skips = [f"skipped, {why}: {', '.join(checks)}" for why, checks in skipped(cluster).items() if not brief]
     wrapped = [textwrap.fill(line, width, subsequent_indent="  ") for line in skips]
     lists = [
         f"{word}: {','.join(hosts)}"
         for word, hosts in (("not fit", cluster.failing), ("unknown", cluster.unknown))
         if hosts
     ]
-    return "\n".join(
-        [*lines, *wrapped, _counts(cluster), headline(cluster), *(lists if len(cluster.nodes) > 1 else ())]
-    )
+    return "\n".join([*lines, *wrapped, counts(cluster), headline(cluster), *(lists if len(cluster.nodes) > 1 else ())])
 
 
-def _row_lines(row: _Row, width: int, *, several: bool) -> list[str]:
-    one, subjects = row.finding, _listed(row.subjects)
+def _row_lines(row: Row, width: int, *, several: bool) -> list[str]:
+    one, subjects = row.finding, listed(row.subjects)
     lines = [f"{one.status.upper():8}{one.check}{f'  {subjects}' * bool(subjects)}"]
     facts = [("", _measured(one) + f" ({one.source})" * bool(one.source)), ("why: ", one.why), ("fix: ", one.fix)]
-    facts += [("on:  ", _listed(row.hosts))] if several else []
+    facts += [("on:  ", listed(row.hosts))] if several else []
     for label, text in facts:
         lines += (
             [textwrap.fill(f"{label}{text}", width, initial_indent=" " * 8, subsequent_indent=" " * 13)] if text else []
@@ -108,24 +108,24 @@ def _row_lines(row: _Row, width: int, *, several: bool) -> list[str]:
 
 def as_markdown(cluster: Cluster) -> str:
     """As Markdown."""
-    head = ["# Preflight", "", f"- {headline(cluster)}", f"- {_counts(cluster)}", ""]
+    head = ["# Preflight", "", f"- {headline(cluster)}", f"- {counts(cluster)}", ""]
     table = [
         "| status | check | on | what | measured | expected | source | why | fix |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    rows = [_markdown_row(row) for row in _rows(cluster)]
-    skips = [f"- skipped, {why}: {', '.join(checks)}" for why, checks in _skipped(cluster).items()]
-    return "\n".join([*head, *((*table, *rows, "") if rows else ()), *skips]) + "\n"
+    wrong = [_markdown_row(row) for row in rows(cluster)]
+    skips = [f"- skipped, {why}: {', '.join(checks)}" for why, checks in skipped(cluster).items()]
+    return "\n".join([*head, *((*table, *wrong, "") if wrong else ()), *skips]) + "\n"
 
 
-def _markdown_row(row: _Row) -> str:
+def _markdown_row(row: Row) -> str:
     one = row.finding
     measured, expected = (f"{text} {one.unit}".strip() if text else "" for text in (one.measured, one.expected))
     cells = [
         one.status,
         one.check,
-        _listed(row.hosts),
-        _listed(row.subjects),
+        listed(row.hosts),
+        listed(row.subjects),
         measured,
         expected,
         one.source,

@@ -10,7 +10,8 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from primus_core import facts, variables, worker
 from primus_core.errors import MachineError, PrimusError
@@ -18,15 +19,24 @@ from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_preflight import cluster, node_report, task, view
-from primus_preflight.check import Check, Node
+from primus_preflight import clock, cluster, gate, history, node_report, peers, progress, report_page, task, view
+from primus_preflight.check import Check, Level, Node
 from primus_preflight.cluster import Cluster, Expected
+from primus_preflight.findings import Finding
 from primus_preflight.node_report import FOLDER, NodeReport
+from primus_preflight.peers import Meeting, Place
 
 __all__ = ["main"]
 
-_FORMATS = {".json": lambda found: view.as_json(found) + "\n", ".md": view.as_markdown}
+_FORMATS = {
+    ".html": report_page.as_html,
+    ".json": lambda found: view.as_json(found) + "\n",
+    ".md": view.as_markdown,
+}
+_WAIT_S: Mapping[Level, int] = {"quick": 60, "perf": 300, "full": 3600}
+"""For nodes that are slower than node 0: a GPU that hangs is given minutes, and shall be a result."""
 _LOOK_EVERY_S, _TELL_EVERY_S = 0.2, 10.0
+_NAMED = 8
 
 
 def main(words: Sequence[str]) -> int:
@@ -46,8 +56,30 @@ def main(words: Sequence[str]) -> int:
         return _list(checks) if args.node_rank == 0 else 0
     found = facts.read(capture.read(args.assume_host, here) if args.assume_host else here)
     folder = os.path.join(_run_dir(), FOLDER)
-    node_report.write(folder, _looked_at(found, checks, args.node_rank))
-    return _report(args, folder, _waited(args, folder)) if args.node_rank == 0 else 0
+    host = _name(found)
+    meeting = _met(found, checks, host, _place(args, folder))
+    node = Node(found, _run_dir() if found.host.is_here else "", meeting)
+    own = _looked_at(node, checks, host, args.node_rank)
+    gone = meeting.here.absent if meeting and meeting.here else 0
+    if args.gate:
+        return _gate(args, folder, own, gone)
+    node_report.write(folder, own)
+    return _report(args, folder, _waited(args, folder, gone)) if args.node_rank == 0 else 0
+
+
+def _gate(args: argparse.Namespace, folder: str, own: NodeReport, gone: int) -> int:
+    """Before a launch: all nodes end as node 0 says."""
+    earlier = gate.earlier(folder) if args.node_rank == 0 else {}
+    node_report.write(folder, own)
+    try:
+        if args.node_rank:
+            return gate.follow(folder, own, _patience(args, args.level))
+        return _report(args, folder, _waited(args, folder, gone, earlier), earlier)
+    except PrimusError as error:
+        if args.gate == "stop":
+            raise
+        print(f"primus: note: the launch goes on (--preflight=warn) after {error}", file=sys.stderr)
+        return 0
 
 
 def _run_dir() -> str:
@@ -60,25 +92,57 @@ def _list(checks: Sequence[Check]) -> int:
     )
     for check in checks:
         print(f"{check.name:{names}}  {check.level:{groups}}  {check.summary}")
-        print(f"{'':{names}}  reads {', '.join(check.reads) or 'nothing of the machine'}")
+        print(f"{'':{names}}  reads {', '.join(check.reads) or 'what only the running machine can say'}")
     return 0
 
 
-def _looked_at(found: Facts, checks: Sequence[Check], node_rank: int) -> NodeReport:
-    node = Node(found, _run_dir() if found.host.is_here else "")
-    findings = tuple(finding for check in checks for finding in check.findings(node))
-    # What the scheduler calls the node is what it can leave out.
-    name = found.environ.get("SLURMD_NODENAME", "") if found.host.is_here else ""
-    return NodeReport(name or found.hostname, findings, found.gpu_model, len(found.gpus), node_rank, found.time)
+def _name(found: Facts) -> str:
+    """What the scheduler calls the node: that is what it can leave out."""
+    return (found.environ.get("SLURMD_NODENAME", "") if found.host.is_here else "") or found.hostname
 
 
-def _waited(args: argparse.Namespace, folder: str) -> Expected:
-    """The nodes that shall report, once they have or the time is over."""
+def _met(found: Facts, checks: Sequence[Check], host: str, place: Place) -> Meeting | None:
+    """What came of meeting the other nodes, where a check needs it."""
+    if place.nodes == 1 or not found.host.is_here or not any(check.meets for check in checks):
+        return None
+    with _told(lambda: f"meeting {place.nodes - 1} other nodes", place.rank):
+        return peers.meet(peers.card(found, place.rank, host), place)
+
+
+def _looked_at(node: Node, checks: Sequence[Check], host: str, node_rank: int) -> NodeReport:
+    findings: list[Finding] = []
+    at = ""
+    with _told(lambda: at, node_rank):
+        for number, check in enumerate(checks, 1):
+            at = f"{check.name} ({number} of {len(checks)})"
+            findings += check.findings(node)
+    found = node.facts
+    return NodeReport(host, tuple(findings), found.gpu_model, len(found.gpus), node_rank, time.time())
+
+
+def _told(what: Callable[[], str], node_rank: int) -> AbstractContextManager[None]:
+    return progress.told(what) if node_rank == 0 else nullcontext()
+
+
+def _place(args: argparse.Namespace, folder: str) -> Place:
+    """Nodes come to the meeting before they measure themselves, and to a sum after it."""
+    return Place(folder, args.node_rank, args.nodes, _patience(args, "quick"), _patience(args, args.level))
+
+
+def _patience(args: argparse.Namespace, level: Level) -> float:
+    return float(_WAIT_S[level] if args.wait is None else args.wait)
+
+
+def _waited(args: argparse.Namespace, folder: str, gone: int, earlier: Mapping[str, float] | None = None) -> Expected:
+    """The nodes that shall report, once they have or the time is over. On those `gone` it was spent already.
+
+    What was judged `earlier` is no report.
+    """
     wanted = cluster.expected(args.expected_nodes) if args.expected_nodes else Expected(count=args.nodes)
     began = told = time.monotonic()
-    while args.nodes > 1 and (left := _lacking(wanted, node_report.hosts(folder))):
+    while args.nodes > 1 and (left := _lacking(wanted, gate.fresh(folder, earlier or {}))) > gone:
         now = time.monotonic()
-        if now - began > args.wait:
+        if now - began > _patience(args, args.level):
             break
         if now - told > _TELL_EVERY_S:
             told = now
@@ -91,16 +155,35 @@ def _lacking(wanted: Expected, there: Sequence[str]) -> int:
     return len(set(wanted.names) - set(there)) if wanted.names else max(0, wanted.count - len(there))
 
 
-def _report(args: argparse.Namespace, folder: str, wanted: Expected) -> int:
+def _report(args: argparse.Namespace, folder: str, wanted: Expected, earlier: Mapping[str, float] | None = None) -> int:
     if args.node_rank:
         return 0
     gc.disable()  # hundreds of thousands of findings, and none is let go before the end
-    found = cluster.judge(*node_report.read_all(folder), wanted)
-    print(view.as_json(found) if args.json else view.as_text(found), flush=True)
+    reports, unread = node_report.read_all(folder)
+    reports = [one for one in reports if one.time != (earlier or {}).get(one.host)]
+    now = HostRoot().now()
+    compared = _since(args.baseline, [clock.against(one, now) for one in reports])
+    found = cluster.judge(compared, unread, wanted)
+    print(view.as_json(found) if args.json else view.as_text(found, brief=bool(args.gate)), flush=True)
     _write(args.output, os.path.join(_run_dir(), FOLDER), found)
-    if found.exit_code:
-        raise _verdict(found)
+    error = _verdict(found) if found.exit_code else None
+    if args.gate:
+        judged = {one.host: one.time for one in reports}
+        gate.write(folder, gate.Verdict(found.exit_code, error.what if error else "", judged))
+    if error:
+        raise error
     return 0
+
+
+def _since(paths: Sequence[str], reports: list[NodeReport]) -> list[NodeReport]:
+    """The reports, compared with earlier ones of the same nodes."""
+    if not paths:
+        return reports
+    before = history.read(paths)
+    if new := history.lacking(reports, before):
+        more = f" and {len(new) - 8} more" if len(new) > 8 else ""
+        print(f"preflight: the baseline knows nothing of {', '.join(new[:8])}{more}", file=sys.stderr)
+    return history.compared(reports, before)
 
 
 def _write(outputs: Sequence[str], folder: str, found: Cluster) -> None:
@@ -114,19 +197,21 @@ def _write(outputs: Sequence[str], folder: str, found: Cluster) -> None:
 
 
 def _verdict(found: Cluster) -> PrimusError:
-    """What the run's record says of it."""
-    named = found.failing or found.unknown
-    checks = {
-        one.check: None
-        for host in named
-        for one in found.nodes[host]
-        if one.status == ("fail" if found.failing else "unknown")
-    }
-    why = ", ".join(checks)
+    """What the run's record says of it: which nodes, and which checks."""
+    wrong = "fail" if found.failing else "unknown"
+    named = [f"{host} ({_listed(_checks(found, host, wrong))})" for host in found.failing or found.unknown]
     fix = "the report says what to do for each; `srun --exclude` takes failing_nodes.txt beside it"
     if found.failing:
-        return PrimusError(f"preflight: not fit to train: {', '.join(named[:8])}", why=why, fix=fix)
-    return MachineError(f"preflight: incomplete: {view.headline(found)}", why=why, fix=fix)
+        return PrimusError(f"preflight: not fit to train: {_listed(named)}", fix=fix)
+    return MachineError(f"preflight: incomplete: {view.headline(found)}{': ' * bool(named)}{_listed(named)}", fix=fix)
+
+
+def _checks(found: Cluster, host: str, status: str) -> list[str]:
+    return list(dict.fromkeys(one.check for one in found.nodes[host] if one.status == status))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + f" and {len(names) - _NAMED} more" * (len(names) > _NAMED)
 
 
 if __name__ == "__main__":

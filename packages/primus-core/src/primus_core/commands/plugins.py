@@ -43,7 +43,7 @@ def _row(plugin: Plugin, catalogue: Catalogue) -> dict[str, str]:
     twins = [p.source for p in catalogue.of(plugin.kind) if p.name == plugin.name and p is not plugin]
     if twins:
         return {**row, "state": f"broken: {' and '.join(twins)} has the name too"}
-    if plugin.kind not in ("tasks", "runtimes", "backends", "hooks", "checks", "benchmarks"):
+    if plugin.kind not in ("tasks", "runtimes", "backends", "hooks", "checks", "benchmarks", "comparisons"):
         return {**row, "state": "ok"}  # data, nothing to load
     try:
         plugin.load()

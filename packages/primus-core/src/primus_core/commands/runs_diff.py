@@ -9,8 +9,10 @@ from typing import Any
 
 from primus_core.commands.runs_view import cell, duration, loss, table
 from primus_core.host import HostRoot
+from primus_core.launch.console import say
+from primus_core.plugins import Catalogue
 from primus_core.runs import curves
-from primus_core.runs.comparison import agreed, compare, is_one_framework
+from primus_core.runs.comparison import Difference, agreed, compare, is_one_framework
 from primus_core.runs.curves import Curve
 from primus_core.runs.listing import of_standing
 from primus_core.runs.saved import Saved
@@ -25,12 +27,21 @@ def data(a: Saved, b: Saved, host: HostRoot) -> dict[str, Any]:
     """Everything, as `--json` gives it."""
     before, after = (curves.read(run.directory) for run in (a, b))
     return {
-        "differences": [row._asdict() for row in compare(a, b)],
+        "differences": [row._asdict() for row in (*compare(a, b), *_of_packages(a, b, host))],
         "one_framework": is_one_framework(a, b),
         "agreed": agreed(a, b),
         "results": {"a": _results(a, before, host), "b": _results(b, after, host)},
         "curves": [point.to_dict() for point in curves.side_by_side(before, after)],
     }
+
+
+def _of_packages(a: Saved, b: Saved, host: HostRoot) -> Iterator[Difference]:
+    """What packages find by themselves in what their tasks left (entry points of the group `primus.comparisons`)."""
+    for plugin in Catalogue.here(host).of("comparisons"):
+        try:
+            yield from plugin.load()(a.directory, b.directory)
+        except Exception as error:  # it is anybody's, and must not take the rest along
+            say(f"primus: note: {plugin.source} cannot compare these runs: {type(error).__name__}: {error}\n")
 
 
 def _results(run: Saved, curve: Curve, host: HostRoot) -> dict[str, Any]:

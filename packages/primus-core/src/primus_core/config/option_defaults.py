@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from primus_core.arguments import Parser
     from primus_core.config.document import Document
 
-__all__ = ["apply_defaults"]
+__all__ = ["apply_defaults", "in_words"]
 
 # What an option's metavar says when it takes a path: `FILE`, or `K=V|FILE` for either.
 _PATHS = frozenset({"FILE", "FOLDER", "DIR", "PATH"})
@@ -48,6 +48,20 @@ def apply_defaults(parser: Parser, section: Document) -> tuple[str, ...]:
         else:
             setting.unknown(list(options))
     return tuple(passed)
+
+
+def in_words(parser: Parser, section: Document) -> tuple[str, ...]:
+    """The values in `section` as words for `parser`, which is spent then: for who parses them again elsewhere.
+
+    Raises:
+        ConfigError: an unknown option, or a value that it does not take.
+    """
+    apply_defaults(parser, section)
+    options, words = _options(parser), []
+    for key, value in section.data.items():
+        if value is not None:
+            words += _Setting(parser, key, section.where((key,))).typed(options[key][1], value)
+    return tuple(words)
 
 
 def _options(parser: Parser) -> dict[str, tuple[str, argparse.Action]]:
@@ -98,6 +112,14 @@ class _Setting:
         if isinstance(value, bool):
             return [f"--{self.key}"] if value else []
         return [f"--{self.key}={item}" for item in (value if isinstance(value, list) else [value])]
+
+    def typed(self, action: argparse.Action, value: Any) -> list[str]:
+        """The setting as a person would type it."""
+        if isinstance(value, bool):
+            return [f"--{self.key}"] if value else []
+        return [
+            f"--{self.key}={self._whole(action, str(item))}" for item in (value if isinstance(value, list) else [value])
+        ]
 
     def _switch(self, flag: str, action: argparse.Action, value: Any) -> Any:
         if not isinstance(value, bool):

@@ -18,12 +18,12 @@ from primus_core.config.option_defaults import apply_defaults
 if TYPE_CHECKING:
     from primus_core.host import HostRoot
 
-__all__ = ["FILE", "Layer", "Setting", "SystemConfig", "apply_defaults", "load"]
+__all__ = ["FILE", "PREFLIGHT", "Layer", "Setting", "SystemConfig", "apply_defaults", "load"]
 
 FILE = "primus.yaml"
 _PACKAGED = "../data/primus.toml"
 
-# What each fixed key takes. Any other key at the top is a runtime's name.
+# What each fixed key takes. Any other key at the top is the name of a runtime, or of the task that runs before others.
 _KEYS: Mapping[Path, str] = {
     ("plugins",): "files",
     ("workspace",): "path",
@@ -34,6 +34,8 @@ _KEYS: Mapping[Path, str] = {
     ("hooks", "timeout_s"): "seconds",
     ("hooks", "event_timeout_s"): "seconds",
 }
+PREFLIGHT = "preflight"
+"""The task that runs before others (`primus_core.preflight`); its options stand here as a runtime's do."""
 _SHAPES = {"files": "a list of paths", "folders": "a list of paths", "file": "a path", "path": "a path"}
 
 
@@ -83,7 +85,7 @@ class SystemConfig:
         return self.document.data
 
     def section(self, runtime: str, *, packaged: bool = False) -> Document:
-        """What the files say for the options of a runtime; `packaged`: what Primus itself says, too."""
+        """What the files say for the options of a runtime, or of preflight; `packaged`: what Primus says, too."""
         return (self.document if packaged else self._own).section((runtime,))
 
     def _paths(self, *path: str) -> tuple[str, ...]:
@@ -229,7 +231,7 @@ class _Checked:
     def _runtimes(self) -> set[str]:
         from primus_core import metadata
 
-        return {entry.name for entry in metadata.entry_points("primus.runtimes")}
+        return {entry.name for entry in metadata.entry_points("primus.runtimes")} | {PREFLIGHT}
 
     def _require_runtime(self, key: str) -> None:
         if key not in self._runtimes:

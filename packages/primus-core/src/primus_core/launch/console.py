@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["say"]
+__all__ = ["append", "say"]
 
 
 def say(text: str) -> None:
@@ -13,4 +13,13 @@ def say(text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
     except OSError:  # nobody reads any more; the run goes on
+        pass
+
+
+def append(path: str, text: str) -> None:
+    """Write `text` behind what the file has."""
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError:  # a log that cannot be written ends no run
         pass

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from primus_core import requirements, summary, variables
 from primus_core.errors import MachineError, PrimusError
@@ -24,7 +24,7 @@ from primus_core.hooks.scripts import Malformed, Spoken
 from primus_core.launch import failure
 from primus_core.launch.attempts import Attempts
 from primus_core.launch.attendance import Attendance, Course
-from primus_core.launch.console import say
+from primus_core.launch.console import append, say
 from primus_core.launch.streams import Mask
 from primus_core.launch.supervise import Ended, Signals, Watch, supervise
 from primus_core.plan import Plan, Step
@@ -203,28 +203,40 @@ class _Run:
 
     def _steps(self) -> tuple[Ended, Step | None]:
         ended, step = Ended(0), None
-        for step in self.plan.steps:
-            if step.script:
+        for planned in self.plan.steps:
+            if planned.script:
                 continue
-            ended = self._attempts(step) if step.ranks else self._step(step)
+            ended, step = self._attempts(planned) if planned.ranks else (self._step(planned), planned)
             if ended.exit_code:
                 break
         return ended, step
 
-    def _attempts(self, step: Step) -> Ended:
-        """The worker, started again where that is wanted and an earlier start was not in vain."""
+    def _attempts(self, worker: Step) -> tuple[Ended, Step]:
+        """The worker, started again where that is wanted, an earlier start was not in vain, and the node is fit."""
         attempts = Attempts(self.record, self.events, self.plan.max_restarts)
+        looks = [step for step in self.plan.steps if step.kind == "preflight"]
+        steps = [worker]
         while True:
             attempts.begin()
-            ended = self._step(step)
+            ended, step = self._in_turn(steps)
             first = self._first_failure(ended, step)
             attempts.end(ended.exit_code, first.what if first else self._why_ended(ended))
-            if not ended.exit_code or ended.signal or ended.not_started or not self.plan.max_restarts:
-                return ended
+            over = not ended.exit_code or ended.signal or ended.not_started or not self.plan.max_restarts
+            if over or step is not worker:
+                return ended, step
             if why := attempts.in_vain:
                 self._note(f"not started again: {why}")
-                return ended
+                return ended, step
             self._note(attempts.announce())
+            steps = [*looks, worker]
+
+    def _in_turn(self, steps: Sequence[Step]) -> tuple[Ended, Step]:
+        """Until one of them fails."""
+        *before, last = steps
+        for step in before:
+            if (ended := self._step(step)).exit_code:
+                return ended, step
+        return self._step(last), last
 
     def _why_ended(self, ended: Ended) -> str:
         silent = f"hung: no rank said anything for {self.plan.hang_timeout_s:g} s"
@@ -278,14 +290,15 @@ class _Run:
             code = first.exit_code if first and step and step.ranks else code
         status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
         why = _why(ended, step) if step and step.script else ""
-        record = _told(first) if first else None
+        record = first.to_record() if first else None
         if code and step and step.script:
             record = {"rank": -1, "what": f"{step.name}: {why or f'exit code {code}'}"}
         if note := self.record.end(status, code, first_failure=record):
             self._note(note)
         self.events.emit("run_ended", status=status, exit_code=code, first_failure=record)
         self._tell(status, code, first)
-        say = self._say if status == "failed" else self._say_once
+        of_all = step is not None and step.kind == "preflight" and self.plan.place.outer  # on one console
+        say = self._say if status == "failed" and not of_all else self._say_once
         say(self._last_words(code, status, first, step, why))
         return code
 
@@ -326,6 +339,10 @@ class _Run:
             rank = step.first_rank if self._is_lone else None
             log = f"{self.directory}/logs/rank_{rank}.log"
             first = failure.of_process(ended.exit_code, self.facts.hostname, node, rank, log)
+        if ended.exit_code and step and step.kind == "preflight":  # no rank has started; its error names the node
+            said = first.what.partition(": ")[2].partition("\n")[0] if first else ""
+            what = said or f"preflight: ended with exit code {ended.exit_code}"
+            first = failure.Failure(-1, ended.exit_code, what, node_rank=-1, time=time.time())
         return first
 
     @property
@@ -358,12 +375,7 @@ class _Run:
     def _say(self, text: str) -> None:
         say(text)
         if self.plan.log_file:
-            _append(self.plan.log_file, text)
-
-
-def _told(first: failure.Failure) -> dict[str, Any]:
-    """The first failure as metadata and events have it. `time` is 0 where it is not known."""
-    return {name: getattr(first, name) for name in ("rank", "what", "node_rank", "exit_code", "time")}
+            append(self.plan.log_file, text)
 
 
 def _why(ended: Ended, script: Step) -> str:
@@ -379,14 +391,6 @@ def _without(error: PrimusError, secrets: Sequence[str]) -> PrimusError:
     error.what, error.why, error.fix = (redact(text, secrets) for text in (error.what, error.why, error.fix))
     error.args = (error.what,)
     return error
-
-
-def _append(path: str, text: str) -> None:
-    try:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError:  # a log that cannot be written ends no run
-        pass
 
 
 def _ranks(step: Step) -> str:

@@ -37,6 +37,10 @@ class Failure:
     node_rank: int = 0
     time: float = 0.0
 
+    def to_record(self) -> dict[str, Any]:
+        """As metadata and events have it."""
+        return {name: getattr(self, name) for name in ("rank", "what", "node_rank", "exit_code", "time")}
+
 
 def _recorded(run_dir: str) -> list[Failure]:
     found = []

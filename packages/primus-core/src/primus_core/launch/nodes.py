@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from primus_core import scheduler
+from primus_core.config.system import PREFLIGHT
 from primus_core.launch.failure import OWN_SIGNALS
 from primus_core.runs.saved import metadata
 from primus_core.scheduler import Job
@@ -87,7 +88,9 @@ class _Node(NamedTuple):
 
 
 def set_aside(directory: str, attempt: int) -> None:
-    """Keep what the nodes of an attempt said of it apart from what those of the next one say."""
+    """Keep what the nodes of an attempt said, of it and of themselves, apart from what those of the next one say."""
+    if os.path.isdir(found := f"{directory}/{PREFLIGHT}"):
+        os.rename(found, f"{found}_{attempt}")
     for path in glob.glob(f"{glob.escape(directory)}/nodes/*/metadata.json"):
         os.replace(path, f"{path.removesuffix('.json')}_{attempt}.json")
 

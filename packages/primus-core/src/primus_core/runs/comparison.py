@@ -18,7 +18,7 @@ __all__ = [
     "is_one_framework", "severity",
 ]  # fmt: skip
 
-Category = Literal["config", "environment", "packages", "code", "hardware"]
+Category = Literal["config", "environment", "packages", "code", "hardware", "health"]
 Severity = Literal["blocking", "warning", "note"]
 Path = tuple[str | int, ...]
 
@@ -40,7 +40,7 @@ SEVERITY: Mapping[str, Severity] = {
 
 _HARDWARE = ("gpu_model", "physical_gpus", "driver", "rocm", "cuda", "kernel", "cpu_model", "cpu_count", "host")
 _NEUTRAL = "hyperparameters"
-_ASKED = ("task", "runtime", "framework", "model")
+_ASKED = ("task", "runtime", "framework", "model", "preflight")
 _PLACED = ("nnodes", "gpus_per_node")
 # Where ranks meet is another place in every run.
 _BY_NATURE = re.compile(r"(--)?((master|rdzv)[-_](addr|port|endpoint|id|backend)|node[-_]rank)")
@@ -234,7 +234,8 @@ def _programs(plan: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
         yield ("launcher",), worker.get("launcher")
         yield from (((flag,), value) for flag, value in _options(worker.get("args") or ()).items())
     for step in plan.get("steps") or ():
-        if not step.get("script") and not (worker and step.get("kind") == "worker"):  # of scripts, the text counts
+        own = worker and step.get("kind") in ("worker", "preflight")
+        if not step.get("script") and not own:  # of scripts, the text counts
             options = _options(step["argv"][1:])  # the first word is an interpreter's path: packages say more
             yield from (((step["name"], flag), value) for flag, value in options.items())
 

@@ -1,0 +1,61 @@
+"""What is connected to what in a node: GPUs, their links, NUMA nodes, adapters; as a tree, a matrix, a picture."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from primus_core.arguments import Parser
+from primus_core.contracts import Scope, TaskCall, TaskPlan
+from primus_core.errors import RequestError
+from primus_core.plan import Worker
+
+__all__ = ["ANALYZE", "declare"]
+
+_PICTURES = (".svg", ".html")
+_ACTIONS = ("topology",)
+
+
+class Analyze:
+    """The task `analyze`."""
+
+    name = "analyze"
+    scope: Scope = "node"
+    epilog = """examples:
+  primus direct -- analyze topology
+  primus direct -- analyze topology --visualize node.svg
+  primus direct -- analyze topology --assume-host node.tar.gz --json"""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """The options."""
+        declare(parser)
+
+    def plan(self, call: TaskCall) -> TaskPlan:
+        """One process on each node, of which the first one speaks."""
+        if not call.args.action:
+            raise RequestError("`analyze` needs to know what", fix="one of: analyze topology")
+        rank = ("--node-rank", str(call.distributed.node_rank))
+        return TaskPlan(
+            place=call.place("output", "analyze"),
+            worker=Worker("primus_preflight.analyze_worker", (*call.words, *rank), "single"),
+            reads=(call.args.assume_host,) if call.args.assume_host else (),
+        )
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The options; the worker's are the same."""
+    parser.add_argument("action", nargs="?", choices=_ACTIONS, help="what to look at")
+    parser.add_argument("--visualize", type=_picture, metavar="FILE",
+                        help=f"draw it there, too ({', '.join(_PICTURES)})")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.add_argument("--assume-host", default="", metavar="FILE", help="a captured machine instead of this one")
+    parser.add_argument("--node-rank", type=int, default=0, help=argparse.SUPPRESS)
+
+
+def _picture(text: str) -> str:
+    if os.path.splitext(text)[1].lower() not in _PICTURES:
+        raise argparse.ArgumentTypeError(f"'{text}' does not end in {' or '.join(_PICTURES)}")
+    return text
+
+
+ANALYZE = Analyze()

@@ -1,0 +1,53 @@
+"""The worker of `analyze`: reads the topology of this node, prints it, and draws it.
+
+It runs alone too: `python -m primus_preflight.analyze_worker topology`
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from primus_core import facts
+from primus_core.errors import MachineError
+from primus_core.files import write_atomically
+from primus_core.host import HostRoot
+from primus_core.machine import capture
+from primus_preflight import analyze, topology, topology_picture, topology_view
+
+__all__ = ["main"]
+
+
+def main(words: Sequence[str]) -> int:
+    """Do what the words ask for. Nodes of one job are alike: only the first one is shown.
+
+    Raises:
+        PrimusError: the captured machine cannot be read, or the picture cannot be written.
+    """
+    parser = argparse.ArgumentParser(prog="python -m primus_preflight.analyze_worker", allow_abbrev=False)
+    analyze.declare(parser)
+    args = parser.parse_args(words)
+    if args.node_rank:
+        return 0
+    here = HostRoot()
+    found = topology.read(facts.read(capture.read(args.assume_host, here) if args.assume_host else here))
+    print(topology_view.as_json(found) if args.json else topology_view.as_text(found), flush=True)
+    if args.visualize:
+        _draw(args.visualize, found)
+    return 0
+
+
+def _draw(path: str, found: topology.Topology) -> None:
+    drawn = topology_picture.as_svg(found) if path.lower().endswith(".svg") else topology_picture.as_html(found)
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        write_atomically(path, drawn)
+    except OSError as error:
+        raise MachineError(f"cannot write {path}", why=str(error.strerror), fix="choose another --visualize") from None
+    print(f"picture: {path}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

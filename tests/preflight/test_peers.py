@@ -1,0 +1,121 @@
+"""Nodes that meet: each finds the others by the run directory, measures with each, lets in nobody else, leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.conftest import wait_until
+
+from primus_preflight.peers import Card, Meeting, Place, meet
+
+HERE = "127.0.0.1"
+
+
+def met(folder: Path, ranks: range, nodes: int, wait_s: float = 60) -> list[Meeting]:
+    """What came of the meeting, by rank; each node is a thread."""
+    with ThreadPoolExecutor(len(ranks)) as pool:
+        places = [Place(str(folder), rank, nodes, wait_s) for rank in ranks]
+        return list(
+            pool.map(lambda place: meet(Card(place.rank, f"n{place.rank}", HERE, gbps=place.rank + 1), place), places)
+        )
+
+
+def published(folder: Path, rank: int) -> Card:
+    """Where a node listens, as soon as it says so."""
+    path = folder / "peers" / f"{rank}.json"
+    wait_until(path.exists)
+    return Card(**json.loads(path.read_text()))
+
+
+def call(card: Card, said: bytes) -> bytes:
+    """What a listener answers to a caller."""
+    with socket.create_connection((card.address, card.port), 20) as link:
+        link.sendall(said)
+        try:
+            return link.recv(1)
+        except ConnectionResetError:
+            return b""
+
+
+def test_each_node_measures_with_each_other_and_both_ends_say_the_same(tmp_path: Path) -> None:
+    meetings = met(tmp_path, range(4), 4)
+    said = {(f"n{rank}", one.name): one for rank, meeting in enumerate(meetings) for one in meeting.met}
+    assert len(said) == 12
+    for (here, there), one in said.items():
+        back = said[there, here].measured
+        assert one.measured, one.why
+        assert back
+        assert one.measured.sent_gbps == pytest.approx(back.received_gbps, rel=1e-4)
+        assert one.measured.latency_us == pytest.approx(back.latency_us, rel=1e-2)
+        assert min(one.measured) > 0
+        assert one.gbps == min(int(here[1:]), int(there[1:])) + 1
+    assert os.listdir(tmp_path / "peers") == []
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("preflight")]
+
+
+@pytest.mark.slow
+def test_a_node_that_is_not_there_costs_the_others_one_time_limit(tmp_path: Path) -> None:
+    meetings = met(tmp_path, range(3), 4, wait_s=4)
+    for meeting in meetings:
+        assert {one.name: (one.came, bool(one.measured)) for one in meeting.met if not one.measured} == {
+            "rank 3": (False, False)
+        }
+        assert len(meeting.met) == 3
+
+
+def test_strangers_are_not_let_in_and_hold_nobody_up(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(meet, Card(0, "n0", HERE), Place(str(tmp_path), 0, 2, 60))
+        card = published(tmp_path, 0)
+        assert (tmp_path / "peers").stat().st_mode & 0o077 == 0
+        right = {"token": card.token, "rank": 1, "why": "link"}
+        for wrong in (right | {"token": "x" * 32}, right | {"token": 7}, right | {"rank": "many"}, {}, [1], None):
+            assert call(card, json.dumps(wrong).encode() + b"\n") == b""
+        assert call(card, b"GET / HTTP/1.1\r\n\r\n" + b"x" * 600) == b""
+        assert call(card, b"[" * 511 + b"\n") == b""
+        with socket.create_connection((card.address, card.port)):  # says nothing at all
+            assert call(card, json.dumps(right | {"why": "ask"}).encode() + b"\n") == b"w"
+            (second,) = met(tmp_path, range(1, 2), 2)
+        assert all(one.measured for meeting in (first.result(60), second) for one in meeting.met)
+
+
+def test_a_partner_that_goes_away_is_told_with_what_it_did(tmp_path: Path) -> None:
+    """Rank 1 waits for its caller, which is let in, begins, and hangs up."""
+    (tmp_path / "peers").mkdir()
+    (tmp_path / "peers" / "0.json").write_text(json.dumps({"rank": 0, "host": "n0", "address": HERE, "port": 1}))
+    with ThreadPoolExecutor(1) as pool:
+        meeting = pool.submit(meet, Card(1, "n1", HERE), Place(str(tmp_path), 1, 2, 60))
+        card = published(tmp_path, 1)
+        with socket.create_connection((card.address, card.port), 20) as link:
+            link.sendall(json.dumps({"token": card.token, "rank": 0, "why": "link"}).encode() + b"\n")
+            assert link.recv(1) == b"w"
+            link.sendall(b"g")
+            assert link.recv(1) == b"r"
+        (one,) = meeting.result(60).met
+    assert (one.name, one.measured, one.came, one.why) == ("n0", None, True, "it closed the connection")
+
+
+def test_without_an_address_nobody_is_met(tmp_path: Path) -> None:
+    assert meet(Card(0, "n0", ""), Place(str(tmp_path), 0, 2, 60)).met == ()
+
+
+@pytest.mark.slow
+def test_a_card_that_leads_nowhere_is_given_up_soon(tmp_path: Path) -> None:
+    """As of a node that went down: `--wait` is for those that have not come yet."""
+    with socket.socket() as unused:
+        unused.bind((HERE, 0))
+        (tmp_path / "peers").mkdir()
+        dead = {"rank": 1, "host": "n1", "address": HERE, "port": unused.getsockname()[1]}
+        (tmp_path / "peers" / "1.json").write_text(json.dumps(dead))
+        began = time.monotonic()
+        (one,) = met(tmp_path, range(1), 2, wait_s=300)[0].met
+    assert time.monotonic() - began < 120
+    assert (one.measured, one.came) == (None, True)
+    assert "Connection refused" in one.why

@@ -72,7 +72,9 @@ def test_seven_nodes_of_two_thousand_are_named_and_no_other(tmp_path: Path) -> N
     assert len(found.passing) == 1993
     assert found.exit_code == 1
     for host, check in planted.items():
-        assert {one.check for one in found.nodes[host] if one.status == "fail"} == {check}
+        [fault] = [one for one in found.nodes[host] if one.status == "fail"]
+        assert fault.check == check
+        assert fault.fix or host == "n1234", "what a comparison finds says what to do, too"
 
 
 def test_a_cluster_of_good_nodes_passes() -> None:

@@ -18,6 +18,7 @@ from primus_core.files import write_atomically
 from primus_preflight.findings import Finding, verdict
 from primus_preflight.isolation import isolated
 from primus_preflight.node_report import NodeReport, Unread
+from primus_preflight.thresholds import fix_of
 
 __all__ = ["SCALED", "SHARE", "Cluster", "Expected", "expected", "judge", "write_lists"]
 
@@ -84,7 +85,8 @@ def judge(reports: Sequence[NodeReport], unread: Sequence[Unread] = (), wanted: 
     reported = set(nodes)
     for host, finding in [*_differing(reports), *_outliers(reports), *isolated(reports)]:
         # A node that its peers met may have ended without a report.
-        nodes.setdefault(host, {})[finding.check, finding.subject] = finding
+        fix = finding.fix or (fix_of(finding.check) if finding.status in ("fail", "warn") else "")
+        nodes.setdefault(host, {})[finding.check, finding.subject] = replace(finding, fix=fix)
     silent = dict.fromkeys(
         (*wanted.names, *nodes), "no report came from it: it is down, cut off, or slower than --wait"
     )
@@ -118,12 +120,11 @@ def _differing(reports: Sequence[NodeReport]) -> Iterable[tuple[str, Finding]]:
             continue
         clear = times > others[0][1]
         listed = ", ".join(f"{value} on {count}" for value, count in counts.most_common(4))
+        expected, fix = (usual, f"make it {usual}, as on the others") if clear else ("one value", "make all alike")
         for host, finding in group:
             if not clear or finding.measured != usual:
-                yield (
-                    host,
-                    _worse(finding, expected=usual if clear else "one value", why=f"nodes do not agree: {listed}"),
-                )
+                why = f"nodes do not agree: {listed}"
+                yield host, replace(_worse(finding, expected=expected, why=why), fix=fix)
 
 
 def _outliers(reports: Sequence[NodeReport]) -> Iterable[tuple[str, Finding]]:

@@ -17,6 +17,7 @@ from primus_preflight import node_report
 from primus_preflight.cluster import SCALED, SHARE
 from primus_preflight.findings import OF_ONE_NODE, Finding
 from primus_preflight.node_report import NodeReport
+from primus_preflight.thresholds import fix_of
 
 __all__ = ["Baseline", "compared", "lacking", "of", "read"]
 
@@ -103,7 +104,8 @@ def _word(one: Finding, last: _Earlier) -> Finding:
     if one.measured == last.finding.measured:
         return one
     source = f"this node, on {_day([last])}"
-    return replace(one, status="warn", expected=last.finding.measured, why="it has changed", source=source)
+    was, fix = last.finding.measured, "if that was not meant, set it back"
+    return replace(one, status="warn", expected=was, why="it has changed", source=source, fix=fix)
 
 
 def _worse(one: Finding, value: float, values: Sequence[float], day: str) -> Finding:
@@ -115,8 +117,8 @@ def _worse(one: Finding, value: float, values: Sequence[float], day: str) -> Fin
         return one
     share = f"{100 * loss / abs(middle):.0f} % worse than " if middle else "worse than "
     why = f"{share}before ({len(values)} earlier value{'s' * (len(values) != 1)})"
-    expected = f"about {middle:.4g}"
-    return replace(one, status=one.severity, expected=expected, why=why, source=f"this node, on {day}")
+    expected, fix = f"about {middle:.4g}", one.fix or fix_of(one.check)
+    return replace(one, status=one.severity, expected=expected, why=why, source=f"this node, on {day}", fix=fix)
 
 
 def _day(earlier: Sequence[_Earlier]) -> str:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from primus_core.config.document import Document
     from primus_preflight.check import Check
 
-__all__ = ["packaged", "with_site"]
+__all__ = ["fix_of", "packaged", "with_site"]
 
+_FIX = "look at it again: primus direct -- preflight --only {}; if it stays so, leave the node out: srun --exclude"
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "floor": (int, float), "limit": (int, float), "allowed": list, "severity": str, "source": str, "fix": str,
     "models": dict, "share": (int, float), "of_speed": (int, float),
@@ -34,6 +35,12 @@ def packaged() -> Mapping[str, Rule]:
     return {
         f"{group}.{name}": _rule(f"{group}.{name}", row) for group, rows in groups.items() for name, row in rows.items()
     }
+
+
+def fix_of(check: str) -> str:
+    """What to do where a comparison finds fault with what passed on its node: such a finding carries no fix."""
+    rule = packaged().get(check)
+    return (rule and rule.fix) or _FIX.format(check)
 
 
 def _rule(name: str, row: Mapping[str, Any]) -> Rule:

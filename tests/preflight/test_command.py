@@ -85,13 +85,18 @@ def test_the_list_says_what_each_check_reads(primus: Run) -> None:
     assert "/sys/bus/pci/devices/*/current_link_width" in done.stdout
 
 
+def test_the_list_has_the_checks_of_all_levels(primus: Run) -> None:
+    done = primus("direct", "--", "preflight", "list", "--tests", "gpu.gemm*", "--tests", "gpu.count")
+    rows = [line.split()[:2] for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert rows == [["gpu.count", "quick"], ["gpu.gemm", "perf"], ["gpu.gemm-sustained", "full"]]
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         (("--only", "gpu.pcie-with"), "did you mean 'gpu.pcie-width'?"),
         (("--skip", "gpu.nothing-*"), "no check is called so"),
         (("--gpu", "--only", "host.*"), "no check is left"),
-        (("--level", "full"), "no check is of the level 'full'"),
         (("--expected-nodes", "./nothing"), "cannot be read"),
         (("report",), "`report` needs a folder"),
         (("report", "nowhere"), "'nowhere' is no folder"),

@@ -27,6 +27,14 @@ def met(folder: Path, ranks: range, nodes: int, wait_s: float = 60) -> list[Meet
         )
 
 
+@pytest.mark.parametrize(("all_pairs", "partners"), [(False, 8), (True, 11)])
+def test_of_many_nodes_each_meets_some_or_where_that_is_asked_all(
+    tmp_path: Path, all_pairs: bool, partners: int
+) -> None:
+    alone = meet(Card(0, "n0", HERE), Place(str(tmp_path), 0, 12, 0.1, all_pairs=all_pairs))
+    assert (len(alone.met), alone.of) == (partners, 11)
+
+
 def published(folder: Path, rank: int) -> Card:
     """Where a node listens, as soon as it says so."""
     path = folder / "peers" / f"{rank}.json"

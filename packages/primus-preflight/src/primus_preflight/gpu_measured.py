@@ -31,6 +31,9 @@ __all__ = ["Load", "Result", "checks", "clock", "results", "speed"]
 LIMIT_S = 180.0
 """Torch loads in seconds, or in a minute where all nodes load it from one file system; the load itself takes ten."""
 _PROGRAM = (sys.executable, "-P", "-m", "primus_preflight.gpu_load")
+_LASTING_S = (60.0, 120.0)
+"""Warm-up and measurement of each stage: a cooler takes a minute to be as warm as it gets."""
+_LASTING = (*_PROGRAM, "--seconds", *map(str, _LASTING_S))
 _ENVIRON = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTORCH_TUNABLEOP_ENABLED": "0"}
 """CUDA counts the fastest first, unless it is told to count as the bus does; and torch may try kernels for minutes."""
 _WRONG = 0.01
@@ -40,7 +43,7 @@ _FIX = "run it where the training runs: primus container --image IMAGE -- prefli
 
 def checks() -> tuple[Check, ...]:
     """Those of the GPUs that measure."""
-    load = Once(Load())
+    load, lasting = Once(Load()), Once(Load(_LASTING, LIMIT_S + 2 * sum(_LASTING_S)))
     hwmon = f"{GPU_FOLDER}/*/hwmon/hwmon*"
     watched = (f"{hwmon}/freq1_input", f"{hwmon}/power1_*", f"{hwmon}/temp*_input", *kfd.READS)
 
@@ -50,6 +53,17 @@ def checks() -> tuple[Check, ...]:
     return (
         check("gemm", "matrices are multiplied fast, and right", needs_gpus(speed(load.of, "gemm"))),
         check("memory-bandwidth", "memory is read and written fast", needs_gpus(speed(load.of, "memory"))),
+        *(
+            Check(
+                f"gpu.{name}-sustained",
+                f"{name} stays so for minutes: power and cooling hold",
+                (),
+                needs_this_machine(needs_gpus(speed(lasting.of, stage))),
+                replace(packaged()[f"gpu.{name}"], check=f"gpu.{name}-sustained"),
+                "full",
+            )
+            for name, stage in (("gemm", "gemm"), ("memory-bandwidth", "memory"))
+        ),
         check("clock-under-load", "the clock stays up under load", needs_amd(clock(load.of)), watched),
     )
 

@@ -64,6 +64,8 @@ class Place(NamedTuple):
     """How long others may take to come."""
     later_s: float = 60.0
     """How long they may take to come again, once they have measured what each does alone."""
+    all_pairs: bool = False
+    """Whether each talks to each other one, however many there are."""
 
 
 class Here(NamedTuple):
@@ -239,7 +241,7 @@ def _call(mine: Card, other: Card, why: str, seconds: float) -> socket.socket:
 
 def meet(mine: Card, place: Place) -> Meeting:
     """Measure with all partners of the schedule; nothing is left open afterwards."""
-    numbers = schedule.rounds(place.nodes)
+    numbers = schedule.rounds(place.nodes, place.nodes if place.all_pairs else schedule.MOST_ROUNDS)
     partners = [one for number in numbers if (one := schedule.partner(place.rank, number, place.nodes)) is not None]
     if not mine.address:
         return Meeting((), place.nodes - 1)

@@ -72,9 +72,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{group}", dest="groups", action="append_const", const=group,
                             help=f"checks of the {group} (default: all)")  # fmt: skip
     parser.add_argument(
-        "--level", choices=LEVELS, default="quick", help="how much it may cost (default: quick, seconds)"
+        "--level", choices=LEVELS, default="quick",
+        help="quick (default): seconds, to look; perf: a minute, to measure; full: many, under load, and all pairs",
+    )  # fmt: skip
+    parser.add_argument(
+        "--only", "--tests", action="append", default=[], metavar="PATTERN", help="only these checks: gpu.pcie-*"
     )
-    parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="only these checks: gpu.pcie-*")
     parser.add_argument("--skip", action="append", default=[], metavar="PATTERN", help="not these checks")
     parser.add_argument("--thresholds", default="", metavar="FILE", help="the site's own, over those of Primus")
     parser.add_argument("--expected-nodes", default="", metavar="N|LIST|FILE",
@@ -82,7 +85,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", action="append", default=[], metavar="DIR|FILE",
                         help="earlier reports, with which each node is compared; may be given again")  # fmt: skip
     parser.add_argument("--wait", type=whole_number, metavar="SECONDS",
-                        help="how long nodes wait for each other (default: 60; with --level perf 300)")  # fmt: skip
+                        help="how long nodes wait for each other (default: 60; perf: 300; full: 3600)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--output", type=_file, action="append", default=[], metavar="FILE",
                         help=f"write the report there too ({', '.join(SUFFIXES)}); may be given again")  # fmt: skip
@@ -116,7 +119,8 @@ def checks(args: argparse.Namespace, facts: Facts) -> Sequence[Check]:
     found = catalogue.gather(Catalogue.here(facts.host))
     if args.thresholds:
         found = thresholds.with_site(found, args.thresholds, facts.environ)
-    return catalogue.chosen(found, args.groups or (), args.level, args.only, args.skip)
+    level = LEVELS[-1] if args.action == "list" else args.level
+    return catalogue.chosen(found, args.groups or (), level, args.only, args.skip)
 
 
 PREFLIGHT = Preflight()

@@ -126,7 +126,8 @@ def _told(what: Callable[[], str], node_rank: int) -> AbstractContextManager[Non
 
 def _place(args: argparse.Namespace, folder: str) -> Place:
     """Nodes come to the meeting before they measure themselves, and to a sum after it."""
-    return Place(folder, args.node_rank, args.nodes, _patience(args, "quick"), _patience(args, args.level))
+    times = _patience(args, "quick"), _patience(args, args.level)
+    return Place(folder, args.node_rank, args.nodes, *times, all_pairs=args.level == "full")
 
 
 def _patience(args: argparse.Namespace, level: Level) -> float:

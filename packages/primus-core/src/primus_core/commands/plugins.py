@@ -34,7 +34,7 @@ def run(words: Sequence[str]) -> int:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
         return 0
     for row in rows:
-        sys.stdout.write(f"{row['kind']:<10} {row['name']:<20} {row['source']:<30} {row['state']}\n")
+        sys.stdout.write(f"{row['kind']:<11} {row['name']:<20} {row['source']:<30} {row['state']}\n")
     return 0
 
 

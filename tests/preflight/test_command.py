@@ -126,6 +126,7 @@ def test_a_site_lays_its_thresholds_over_ours(primus: Run, tmp_path: Path) -> No
     ("text", "said"),
     [
         ("[host.thq]\nfloor = 1\n", "site.toml:1: no check is called 'host.thq'"),
+        ("[host.shm]\nfloor = nan\n", "site.toml:2: floor = nan"),
         ("[host.thp]\n\nflor = 1\n", "site.toml:3: 'flor' is no key of a threshold"),
         ('[host.shm]\nfloor = "much"\n', "site.toml:2: floor = 'much'"),
         ('[host.shm]\nseverity = "bad"\n', "site.toml:2: severity = 'bad'"),
@@ -155,6 +156,7 @@ def checks():
     return (
         Check("rack.lamp", "the lamp is green", ("/etc/lamp",), lamp, Rule("rack.lamp", allowed=("green",), source="us", fix="call us")),
         Check("rack.broken", "breaks", (), broken, Rule("rack.broken")),
+        Check("rack.odd", "says what is no finding", (), lambda node, rule: ["fine"], Rule("rack.odd")),
     )
 """
 
@@ -179,6 +181,7 @@ def test_a_package_brings_checks_and_one_that_breaks_is_unknown(primus: Run, tmp
     assert done.returncode == 1
     assert "FAIL    rack.lamp\n        red; expected green (us)\n        fix: call us" in done.stdout
     assert "the check itself failed: ZeroDivisionError: of another team" in done.stdout
+    assert "UNKNOWN rack.odd" in done.stdout
 
 
 def test_checks_that_cannot_be_loaded_are_no_silent_pass(primus: Run, tmp_path: Path) -> None:

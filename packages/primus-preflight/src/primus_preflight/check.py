@@ -65,6 +65,9 @@ class Check:
         """What it finds. A check that breaks, or finds nothing to say, has measured nothing."""
         try:
             found = tuple(map(sound, self.ask(node, self.rule)))
-        except Exception as error:  # a check may be anybody's, and must not take the others' results along
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a check may be anybody's, and must not take the others' results along
             return (self.rule.unknown("", f"the check itself failed: {type(error).__name__}: {error}"),)
         return found or (self.rule.unknown("", "the check had nothing to say"),)

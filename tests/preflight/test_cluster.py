@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -154,6 +155,59 @@ def test_expected_nodes_may_stand_in_a_file(tmp_path: Path) -> None:
     for wrong in (str(tmp_path / "none"), str(tmp_path / "empty"), ""):
         with pytest.raises(RequestError, match="--expected-nodes"):
             cluster.expected(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("node[1-99999999999]", "more than 100000 nodes"),
+        ("9" * 5000, "more than 100000 nodes"),
+        ("node[01-", "'node[01-' is no name of a node"),
+        ("-3", "'-3' is no name of a node"),
+        ("n1;n2", "'n1;n2' is no name of a node"),
+    ],
+)
+def test_what_names_no_nodes_is_refused(text: str, why: str) -> None:
+    """A range without end, above all: its names would fill the memory."""
+    with pytest.raises(RequestError, match=re.escape(why)):
+        cluster.expected(text)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"time": "noon"},
+        {"time": None},
+        {"time": 10**400},
+        {"time": float("nan")},
+        {"host": ["n6"]},
+        {"host": "n1"},
+        {"gpu_model": ["MI300X"]},
+        {"findings": "abc"},
+        {"findings": [5]},
+        {"findings": [GEMM.to_dict() | {"status": "fine"}]},
+        {"findings": [GEMM.to_dict() | {"status": ["pass"]}]},
+        {"findings": [GEMM.to_dict() | {"compare": "best"}]},
+        {"findings": [GEMM.to_dict() | {"severity": ""}]},
+        {"findings": [GEMM.to_dict() | {"check": None}]},
+        {"findings": [GEMM.to_dict() | {"subject": 7}]},
+        {"findings": [GEMM.to_dict() | {"why": "\ud800"}]},
+        {"findings": [GEMM.to_dict() | {"value": "600"}]},
+        {"findings": [GEMM.to_dict() | {"value": float("inf")}]},
+        {"findings": [GEMM.to_dict() | {"value": 10**400}]},
+        {"findings": [GEMM.to_dict() | {"share": float("nan")}]},
+    ],
+    ids=str,
+)
+def test_a_report_that_is_damaged_makes_its_node_unknown_and_takes_no_other_along(
+    tmp_path: Path, damage: dict[str, object]
+) -> None:
+    reports = [node(f"n{number}", replace(GEMM, value=600.0 + number)) for number in range(7)]
+    for report in reports:
+        node_report.write(str(tmp_path), report)
+    (tmp_path / "n6.json").write_text(json.dumps(reports[6].to_dict() | damage))
+    found = judge(*node_report.read_all(str(tmp_path)))
+    assert (found.passing, found.failing, found.unknown) == (tuple(f"n{n}" for n in range(6)), (), ("n6",))
 
 
 def test_a_folder_of_files_is_judged_by_the_command_and_lists_are_such_as_slurm_takes(

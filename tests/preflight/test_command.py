@@ -131,6 +131,7 @@ def test_a_site_lays_its_thresholds_over_ours(primus: Run, tmp_path: Path) -> No
     ("text", "said"),
     [
         ("[host.thq]\nfloor = 1\n", "site.toml:1: no check is called 'host.thq'"),
+        ("[host.shm]\nfloor = nan\n", "site.toml:2: floor = nan"),
         ("[host.thp]\n\nflor = 1\n", "site.toml:3: 'flor' is no key of a threshold"),
         ('[host.shm]\nfloor = "much"\n', "site.toml:2: floor = 'much'"),
         ('[host.shm]\nseverity = "bad"\n', "site.toml:2: severity = 'bad'"),
@@ -156,10 +157,21 @@ def lamp(node, rule):
 def broken(node, rule):
     raise ZeroDivisionError("of another team")
 
+def leaving(node, rule):
+    raise SystemExit(0)
+
+def raising():
+    raise KeyError("of another team")
+
+def strange():
+    return ("rack.lamp",)
+
 def checks():
     return (
+        Check("rack.leaving", "ends the program", (), leaving, Rule("rack.leaving")),
         Check("rack.lamp", "the lamp is green", ("/etc/lamp",), lamp, Rule("rack.lamp", allowed=("green",), source="us", fix="call us")),
         Check("rack.broken", "breaks", (), broken, Rule("rack.broken")),
+        Check("rack.odd", "says what is no finding", (), lambda node, rule: ["fine"], Rule("rack.odd")),
     )
 """
 
@@ -184,12 +196,26 @@ def test_a_package_brings_checks_and_one_that_breaks_is_unknown(primus: Run, tmp
     assert done.returncode == 1
     assert "FAIL    rack.lamp\n        red; expected green (us)\n        fix: call us" in done.stdout
     assert "the check itself failed: ZeroDivisionError: of another team" in done.stdout
+    assert "UNKNOWN rack.odd" in done.stdout
+    assert "the check itself failed: SystemExit: 0" in done.stdout
 
 
 def test_checks_that_cannot_be_loaded_are_no_silent_pass(primus: Run, tmp_path: Path) -> None:
     done = primus("direct", "--", "preflight", env=package(tmp_path / "site", "acme_rack:nothing"))
     assert done.returncode == 3
     assert "the plugin 'rack' of acme-rack 1.0 cannot be loaded" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("raising", "KeyError: 'of another team'"), ("strange", "'rack.lamp' is no Check"), ("__name__", "not callable")],
+)
+def test_what_is_called_for_checks_and_gives_none_is_named(primus: Run, tmp_path: Path, name: str, why: str) -> None:
+    done = primus("direct", "--", "preflight", "list", env=package(tmp_path / "site", f"acme_rack:{name}"))
+    assert done.returncode == 3
+    assert "'rack' of acme-rack 1.0 does not say its checks" in done.stderr
+    assert why in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_capture_of_this_machine_takes_along_what_checks_read(primus: Run, tmp_path: Path) -> None:

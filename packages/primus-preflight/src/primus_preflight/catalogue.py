@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from primus_core.errors import MachineError, RequestError, suggestion
-from primus_core.plugins import Catalogue
+from primus_core.plugins import Catalogue, Plugin
 from primus_preflight.check import LEVELS, Check, Level
 
 __all__ = ["chosen", "gather"]
@@ -21,7 +21,7 @@ def gather(catalogue: Catalogue) -> tuple[Check, ...]:
     found: dict[str, str] = {}
     checks: list[Check] = []
     for plugin in catalogue.of("checks"):
-        for check in plugin.load()():
+        for check in _brought(plugin):
             if check.name in found:
                 both = f"{found[check.name]} and {plugin.source}"
                 fix = "uninstall one of them, or rename it"
@@ -29,6 +29,21 @@ def gather(catalogue: Catalogue) -> tuple[Check, ...]:
             found[check.name] = plugin.source
             checks.append(check)
     return tuple(sorted(checks, key=_order))
+
+
+def _brought(plugin: Plugin) -> tuple[Check, ...]:
+    make = plugin.load()
+    try:
+        found = tuple(make())
+    except Exception as error:  # it may be anybody's
+        why = f"{type(error).__name__}: {error}"
+    else:
+        strangers = [one for one in found if not isinstance(one, Check)]
+        if not strangers:
+            return found
+        why = f"{strangers[0]!r} is no Check"
+    fix = "correct it: it is a function that returns a tuple of checks; or uninstall it"
+    raise MachineError(f"'{plugin.name}' of {plugin.source} does not say its checks", why=why, fix=fix)
 
 
 def _order(check: Check) -> tuple[int, str]:

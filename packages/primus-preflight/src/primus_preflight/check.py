@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from primus_core.facts import Facts
 from primus_core.host import HostRoot
-from primus_preflight.findings import Finding
+from primus_preflight.findings import Finding, sound
 from primus_preflight.rule import Rule
 
 if TYPE_CHECKING:
@@ -64,7 +64,10 @@ class Check:
     def findings(self, node: Node) -> tuple[Finding, ...]:
         """What it finds. A check that breaks, or finds nothing to say, has measured nothing."""
         try:
-            found = tuple(self.ask(node, self.rule))
-        except Exception as error:  # a check may be anybody's, and must not take the others' results along
+            found = tuple(map(sound, self.ask(node, self.rule)))
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a check may be anybody's, and must not take the others' results along
             return (self.rule.unknown("", f"the check itself failed: {type(error).__name__}: {error}"),)
         return found or (self.rule.unknown("", "the check had nothing to say"),)

@@ -7,10 +7,12 @@ than the others scatter (3.5 times the scaled median deviation), and worse than 
 from __future__ import annotations
 
 import os
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from primus_core import nodelist
 from primus_core.errors import RequestError
@@ -28,6 +30,9 @@ SHARE = 0.05
 """Good silicon of one kind differs by so much (stas00/ml-engineering)."""
 _FEWEST = 5
 """Of fewer values, nobody can say which one lies outside."""
+_MOST = 100_000
+"""Nobody has more nodes: a range that is longer is mistyped, and would fill the memory."""
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +67,30 @@ def expected(text: str) -> Expected:
     Raises:
         RequestError: it is none of them.
     """
+    fix = "say how many (64), which (node[01-64]), or name a file"
     if text.isdecimal() and text.isascii():
-        return Expected(count=int(text))
+        if (count := int(text[:9])) > _MOST:
+            raise RequestError(f"--expected-nodes: more than {_MOST} nodes", fix=fix)
+        return Expected(count=count)
     if "/" in text or os.path.isfile(text):
         try:
             with open(text, encoding="utf-8") as file:
                 text = ",".join(line.partition("#")[0].strip().replace(" ", ",") for line in file)
         except (OSError, UnicodeDecodeError) as error:
             raise RequestError(f"--expected-nodes {text}: it cannot be read", why=str(error)) from None
-    names = tuple(dict.fromkeys(filter(None, nodelist.hosts(text))))
-    if not names:
-        raise RequestError(
-            "--expected-nodes names no node", fix="say how many (64), which (node[01-64]), or name a file"
-        )
+    names = tuple(dict.fromkeys(filter(None, islice(nodelist.hosts(text), _MOST + 1))))
+    _check_names(text, names, fix)
     return Expected(names, len(names))
+
+
+def _check_names(text: str, names: Sequence[str], fix: str) -> None:
+    if not names:
+        raise RequestError("--expected-nodes names no node", fix=fix)
+    if len(names) > _MOST:
+        raise RequestError(f"--expected-nodes: more than {_MOST} nodes", fix=fix)
+    balanced = text.count("[") == text.count("]")
+    if wrong := next((name for name in names if not _NAME.fullmatch(name)), "" if balanced else text):
+        raise RequestError(f"--expected-nodes: '{wrong[:80]}' is no name of a node", fix=fix)
 
 
 def judge(reports: Sequence[NodeReport], unread: Sequence[Unread] = (), wanted: Expected | None = None) -> Cluster:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Any, Literal, get_args
 
-__all__ = ["OF_ONE_NODE", "Compare", "Finding", "Severity", "Status", "load", "verdict"]
+__all__ = ["OF_ONE_NODE", "Compare", "Finding", "Severity", "Status", "load", "sound", "verdict"]
 
 Status = Literal["pass", "warn", "fail", "skip", "unknown"]
 """`skip`: it does not apply here, `why` says why. `unknown`: it does, and could not be measured. Neither is a pass."""
@@ -50,14 +52,31 @@ class Finding:
 
 
 _FIELDS = {field.name for field in fields(Finding)}
+_STATUSES, _SEVERITIES, _COMPARES = (frozenset(get_args(words)) for words in (Status, Severity, Compare))
+_TEXTS = attrgetter("check", "subject", "measured", "expected", "unit", "source", "why", "fix")
+
+
+def sound(one: Finding) -> Finding:
+    """The finding, if all of it is what it must be: it comes from a file, or from anybody's check.
+
+    Raises:
+        TypeError, ValueError, AttributeError: it is not, so that nothing is known.
+    """
+    "".join(_TEXTS(one)).encode()  # all are text, and can be written
+    if one.status not in _STATUSES or one.severity not in _SEVERITIES or one.compare not in _COMPARES:
+        raise ValueError(f"{one.status!r}, {one.severity!r}, {one.compare!r} are not all words of a finding")
+    for number in (one.value, one.share):
+        if number is not None and not abs(number) <= sys.float_info.max:
+            raise ValueError(f"{one.check}: its value is no finite number")
+    return one
 
 
 def load(data: Mapping[str, Any]) -> Finding:
-    """`to_dict` backwards. What a later version says besides is left out."""
+    """`to_dict` backwards, if it is sound. What a later version says besides is left out."""
     try:
-        return Finding(**data)  # there may be hundreds of thousands
+        return sound(Finding(**data))  # there may be hundreds of thousands
     except TypeError:
-        return Finding(**{key: value for key, value in data.items() if key in _FIELDS})
+        return sound(Finding(**{key: value for key, value in data.items() if key in _FIELDS}))
 
 
 def verdict(findings: Iterable[Finding]) -> Literal["pass", "fail", "unknown"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,8 +82,13 @@ def read_all(folder: str, keep: Keep = bool) -> tuple[list[NodeReport], list[Unr
         raise RequestError(
             f"'{folder}' cannot be read", why=str(error.strerror), fix="name a run directory, or its preflight/"
         ) from None
-    found = [read(os.path.join(place, name), keep) for name in names]
+    found = [_of(name.removesuffix(".json"), read(os.path.join(place, name), keep)) for name in names]
     return [one for one in found if isinstance(one, NodeReport)], [one for one in found if isinstance(one, Unread)]
+
+
+def _of(host: str, found: NodeReport | Unread) -> NodeReport | Unread:
+    """A report under another's name would stand for that node, and its own node would be missed by nobody."""
+    return found if found.host == host else Unread(host, f"its report is of another node: {found.host!r}")
 
 
 def hosts(folder: str) -> Sequence[str]:
@@ -101,7 +107,11 @@ def read(path: str, keep: Keep = bool) -> NodeReport | Unread:
             data = json.load(file)
         if data["schema"] != SCHEMA:
             return Unread(host, f"its form is {data['schema']}, this Primus reads {SCHEMA}")
+        "".join((data["host"], data["gpu_model"])).encode()  # both are text, and can be written
         found = tuple(findings.load(one) for one in data["findings"] if keep(one))
-        return NodeReport(data["host"], found, data["gpu_model"], data["gpus"], data["node_rank"], data["time"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        written = float(data["time"])
+        if not math.isfinite(written):
+            return Unread(host, f"its report says that it was written at {written}")
+        return NodeReport(data["host"], found, data["gpu_model"], int(data["gpus"]), int(data["node_rank"]), written)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         return Unread(host, f"its report cannot be read: {type(error).__name__}: {error}")

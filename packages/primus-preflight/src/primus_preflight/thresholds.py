@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
@@ -91,8 +92,9 @@ def _check_row(document: Document, place: tuple[str, ...], row: Any) -> None:
         if key not in _KINDS or (key == "models" and "models" in place):
             raise ConfigError(f"{key!r} is no key of a threshold", where=where, why=f"keys: {', '.join(_KINDS)}",
                               fix=suggestion(key, _KINDS))  # fmt: skip
-        wrong_word = key == "severity" and value not in ("fail", "warn")
-        if not isinstance(value, _KINDS[key]) or isinstance(value, bool) or wrong_word:
+        wrong = key == "severity" and value not in ("fail", "warn")
+        wrong |= isinstance(value, float) and math.isnan(value)  # which nothing reaches
+        if not isinstance(value, _KINDS[key]) or isinstance(value, bool) or wrong:
             expected = {"severity": '"fail" or "warn"', "allowed": "a list of texts", "models": "a table"}
             raise ConfigError(
                 f"{key} = {value!r}",

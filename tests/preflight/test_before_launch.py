@@ -215,10 +215,23 @@ def test_fit_nodes_start_and_what_they_said_then_counts_for_no_later_launch(
     (tmp_path / "primus.yaml").write_text("preflight: {only: ['rack.*']}\n")
     assert [node.returncode for node in by_hand(primus, site, "green", "green")] == [0, 0]
     (tmp_path / "primus.yaml").write_text("preflight: {only: ['rack.*'], wait: 1}\n")
-    [alone] = by_hand(primus, site, "green")
-    assert alone.returncode == 3
-    assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
-    assert '"RANK"' not in alone.stdout
+    for _ in range(2):
+        [alone] = by_hand(primus, site, "green")
+        assert alone.returncode == 3
+        assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
+        assert '"RANK"' not in alone.stdout
+
+
+def test_what_stops_node_0_after_it_has_judged_stops_the_others_with_the_same_word(
+    primus: Run, tmp_path: Path, site: dict[str, str]
+) -> None:
+    """They would wait for its verdict for two minutes, and then not know why there is none."""
+    (tmp_path / "full").touch()
+    (tmp_path / "primus.yaml").write_text("preflight: {only: ['rack.*'], output: [full/report.html]}\n")
+    for node in by_hand(primus, site, "green", "green"):
+        assert node.returncode == 3, node.stderr
+        assert f"cannot write {tmp_path}/full/report.html" in node.stderr
+        assert "node 0 did not say" not in node.stderr
 
 
 def test_a_verdict_counts_for_the_node_whose_report_it_judged(tmp_path: Path) -> None:

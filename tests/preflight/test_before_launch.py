@@ -285,11 +285,14 @@ def test_the_command_line_wins_over_files_which_need_no_option_for_the_task_itse
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
     with (tmp_path / "primus.yaml").open("a") as file:
-        file.write("direct: {preflight: warn}\n")
+        file.write("direct: {preflight: warn}\nslurm: {preflight: quick}\n")
     dry = ("direct", "--dry-run", "--json")
     assert planned(primus(*dry, "--", "muster", env=site))["preflight"] == "warn"
     assert planned(primus(*dry, "--preflight", "--", "muster", env=site))["preflight"] == "quick"
     assert not planned(primus(*dry, "--no-preflight", "--", "muster", env=site))["preflight"]
+    outer = ("slurm", "--dry-run", "--json", "srun", "-N", "2")
+    assert planned(primus(*outer, "--", "muster", env=site))["preflight"] == "quick"
+    assert kinds(planned(primus(*outer, "--", "preflight", env=site))) == ["worker"]
     itself = planned(primus(*dry, "--", "preflight", env=site))
     assert kinds(itself) == ["worker"]
     assert itself["worker"]["args"][:2] == ["--only=rack.*", "--wait=1"], "the site's settings are one for both"
@@ -320,6 +323,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(
     ("section", "said"),
     [
         ("{onyl: [x]}", "primus.yaml:1: `primus ... -- preflight` has no option 'onyl'"),
+        ("{gate: warn}", "primus.yaml:1: `primus ... -- preflight` has no option 'gate'"),
         ("{only: ['host.nofiles']}", "--only host.nofiles: no check is called so"),
         ("{thresholds: ./none.toml}", "none.toml"),
         ("{assume-host: ./there.tar.gz}", "a launch looks at the machine that it is on"),

@@ -6,7 +6,7 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -181,13 +181,19 @@ def test_the_launch_ends_as_preflight_does_unless_it_shall_only_warn(
     assert metadata(tmp_path / "output/muster")["exit_code"] == code
 
 
-def by_hand(primus: Run, site: dict[str, str], *lamps: str, nodes: int = 2) -> list[subprocess.CompletedProcess[str]]:
+def by_hand(
+    primus: Run,
+    site: dict[str, str],
+    *lamps: str,
+    nodes: int = 2,
+    words: Sequence[str] = ("--preflight", "--", "muster"),
+) -> list[subprocess.CompletedProcess[str]]:
     """The first nodes of two, each started by hand with its lamp, in one run directory."""
     whole = {**site, "NNODES": str(nodes), "MASTER_ADDR": "127.0.0.1", "PRIMUS_RUN_DIR": "output/both"}
 
     def start(rank: int) -> subprocess.CompletedProcess[str]:
         of_node = {"NODE_RANK": str(rank), "SLURMD_NODENAME": f"n{rank}", "LAMP": lamps[rank]}
-        return primus("direct", "--preflight", "--", "muster", env={**whole, **of_node})
+        return primus("direct", *words, env={**whole, **of_node})
 
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(start, range(len(lamps))))
@@ -220,6 +226,18 @@ def test_fit_nodes_start_and_what_they_said_then_counts_for_no_later_launch(
         assert alone.returncode == 3
         assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
         assert '"RANK"' not in alone.stdout
+
+
+def test_what_a_node_said_to_an_earlier_preflight_in_the_folder_counts_for_no_later_one(
+    primus: Run, tmp_path: Path, site: dict[str, str]
+) -> None:
+    (tmp_path / "primus.yaml").write_text("preflight: {only: ['rack.*']}\n")
+    assert [node.returncode for node in by_hand(primus, site, "green", "green", words=("--", "preflight"))] == [0, 0]
+    (tmp_path / "primus.yaml").write_text("preflight: {only: ['rack.*'], wait: 1}\n")
+    for words in (("--", "preflight"), ("--preflight", "--", "muster")):
+        [alone] = by_hand(primus, site, "green", words=words)
+        assert alone.returncode == 3
+        assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
 
 
 def test_what_stops_node_0_after_it_has_judged_stops_the_others_with_the_same_word(

@@ -64,7 +64,7 @@ def main(words: Sequence[str]) -> int:
     if args.gate:
         return _gate(args, folder, own, gone)
     node_report.write(folder, own)
-    return _report(args, folder, _waited(args, folder, gone)) if args.node_rank == 0 else 0
+    return _decided(args, folder, gone) if args.node_rank == 0 else 0
 
 
 def _gate(args: argparse.Namespace, folder: str, own: NodeReport, gone: int) -> int:
@@ -82,7 +82,7 @@ def _gate(args: argparse.Namespace, folder: str, own: NodeReport, gone: int) -> 
 
 
 def _decided(args: argparse.Namespace, folder: str, gone: int) -> int:
-    """Node 0 judges what is new, and tells the others, too, why it ends where that is no node's fault."""
+    """Node 0 judges what is new. Before a launch, the others end as it does, whatever the reason is."""
     earlier = gate.earlier(folder)
     wanted = _waited(args, folder, gone, earlier)
     reports, unread = _read(folder)
@@ -149,14 +149,14 @@ def _patience(args: argparse.Namespace, level: Level) -> float:
     return float(_WAIT_S[level] if args.wait is None else args.wait)
 
 
-def _waited(args: argparse.Namespace, folder: str, gone: int, earlier: Mapping[str, float] | None = None) -> Expected:
+def _waited(args: argparse.Namespace, folder: str, gone: int, earlier: Mapping[str, float]) -> Expected:
     """The nodes that shall report, once they have or the time is over. On those `gone` it was spent already.
 
     What was judged `earlier` is no report.
     """
     wanted = cluster.expected(args.expected_nodes) if args.expected_nodes else Expected(count=args.nodes)
     began = told = time.monotonic()
-    while args.nodes > 1 and (left := _lacking(wanted, gate.fresh(folder, earlier or {}))) > gone:
+    while args.nodes > 1 and (left := _lacking(wanted, gate.fresh(folder, earlier))) > gone:
         now = time.monotonic()
         if now - began > _patience(args, args.level):
             break

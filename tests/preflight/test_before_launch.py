@@ -225,6 +225,7 @@ def test_fit_nodes_start_and_what_they_said_then_counts_for_no_later_launch(
         [alone] = by_hand(primus, site, "green")
         assert alone.returncode == 3
         assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
+        assert "fix: look at what those nodes print; with their names, --expected-nodes says which" in alone.stderr
         assert '"RANK"' not in alone.stdout
 
 
@@ -238,6 +239,17 @@ def test_what_a_node_said_to_an_earlier_preflight_in_the_folder_counts_for_no_la
         [alone] = by_hand(primus, site, "green", words=words)
         assert alone.returncode == 3
         assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
+
+
+def test_a_run_directory_that_takes_no_report_makes_no_node_unfit(
+    primus: Run, tmp_path: Path, site: dict[str, str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/preflight").touch()
+    done = primus("direct", "--preflight", "--", "muster", env={**site, "PRIMUS_RUN_DIR": "run"})
+    assert done.returncode == 3
+    assert f"cannot write to {tmp_path}/run/preflight" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_what_stops_node_0_after_it_has_judged_stops_the_others_with_the_same_word(

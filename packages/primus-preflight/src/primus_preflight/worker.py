@@ -61,10 +61,14 @@ def main(words: Sequence[str]) -> int:
     node = Node(found, _run_dir() if found.host.is_here else "", meeting)
     own = _looked_at(node, checks, host, args.node_rank)
     gone = meeting.here.absent if meeting and meeting.here else 0
-    if args.gate:
-        return _gate(args, folder, own, gone)
-    node_report.write(folder, own)
-    return _decided(args, folder, gone) if args.node_rank == 0 else 0
+    try:
+        if args.gate:
+            return _gate(args, folder, own, gone)
+        node_report.write(folder, own)
+        return _decided(args, folder, gone) if args.node_rank == 0 else 0
+    except OSError as error:  # a full disk makes no node unfit
+        fix = "make room there, or choose another run directory (PRIMUS_RUN_DIR)"
+        raise MachineError(f"preflight: cannot write to {folder}", why=str(error.strerror), fix=fix) from None
 
 
 def _gate(args: argparse.Namespace, folder: str, own: NodeReport, gone: int) -> int:
@@ -219,6 +223,8 @@ def _verdict(found: Cluster) -> PrimusError:
     fix = f"the report says what to do for each; `srun --exclude` takes {listed}_nodes.txt beside it"
     if found.failing:
         return PrimusError(f"preflight: not fit to train: {_listed(named)}", fix=fix)
+    if not found.unknown:
+        fix = "look at what those nodes print; with their names, --expected-nodes says which they are"
     return MachineError(f"preflight: incomplete: {view.headline(found)}{': ' * bool(named)}{_listed(named)}", fix=fix)
 
 

@@ -114,6 +114,17 @@ def test_without_any_exception_a_rank_that_was_told_to_end_is_the_first(tmp_path
     assert (found.rank, found.what, found.exit_code) == (0, "ended by SIGABRT", 134)
 
 
+def test_nodes_in_one_run_directory_set_aside_each_attempt_once_whatever_each_counts(tmp_path: Path) -> None:
+    failures = tmp_path / "logs/failures"
+    for said in ("first", "second"):
+        failures.mkdir(parents=True, exist_ok=True)
+        (failures / "rank_0.json").write_text(said)
+        for _ in range(2):
+            failure.set_aside(str(tmp_path), 1)
+    assert [path.read_text() for path in sorted(tmp_path.glob("logs/failures_*/*"))] == ["first", "second"]
+    assert not list(failures.iterdir())
+
+
 def test_a_signal_without_a_name_is_a_number(tmp_path: Path) -> None:
     assert first(tmp_path, TABLE.replace("-9 ", "-40 ").replace("-11", "1").replace("-15", "1")).what == (
         "ended by signal 40"

@@ -6,7 +6,7 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -181,13 +181,19 @@ def test_the_launch_ends_as_preflight_does_unless_it_shall_only_warn(
     assert metadata(tmp_path / "output/muster")["exit_code"] == code
 
 
-def by_hand(primus: Run, site: dict[str, str], *lamps: str, nodes: int = 2) -> list[subprocess.CompletedProcess[str]]:
+def by_hand(
+    primus: Run,
+    site: dict[str, str],
+    *lamps: str,
+    nodes: int = 2,
+    words: Sequence[str] = ("--preflight", "--", "muster"),
+) -> list[subprocess.CompletedProcess[str]]:
     """The first nodes of two, each started by hand with its lamp, in one run directory."""
     whole = {**site, "NNODES": str(nodes), "MASTER_ADDR": "127.0.0.1", "PRIMUS_RUN_DIR": "output/both"}
 
     def start(rank: int) -> subprocess.CompletedProcess[str]:
         of_node = {"NODE_RANK": str(rank), "SLURMD_NODENAME": f"n{rank}", "LAMP": lamps[rank]}
-        return primus("direct", "--preflight", "--", "muster", env={**whole, **of_node})
+        return primus("direct", *words, env={**whole, **of_node})
 
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(start, range(len(lamps))))
@@ -215,10 +221,47 @@ def test_fit_nodes_start_and_what_they_said_then_counts_for_no_later_launch(
     (tmp_path / "primus.yaml").write_text("preflight: {only: ['rack.*']}\n")
     assert [node.returncode for node in by_hand(primus, site, "green", "green")] == [0, 0]
     (tmp_path / "primus.yaml").write_text("preflight: {only: ['rack.*'], wait: 1}\n")
-    [alone] = by_hand(primus, site, "green")
-    assert alone.returncode == 3
-    assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
-    assert '"RANK"' not in alone.stdout
+    for _ in range(2):
+        [alone] = by_hand(primus, site, "green")
+        assert alone.returncode == 3
+        assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
+        assert "fix: look at what those nodes print; with their names, --expected-nodes says which" in alone.stderr
+        assert '"RANK"' not in alone.stdout
+
+
+def test_what_a_node_said_to_an_earlier_preflight_in_the_folder_counts_for_no_later_one(
+    primus: Run, tmp_path: Path, site: dict[str, str]
+) -> None:
+    (tmp_path / "primus.yaml").write_text("preflight: {only: ['rack.*']}\n")
+    assert [node.returncode for node in by_hand(primus, site, "green", "green", words=("--", "preflight"))] == [0, 0]
+    (tmp_path / "primus.yaml").write_text("preflight: {only: ['rack.*'], wait: 1}\n")
+    for words in (("--", "preflight"), ("--preflight", "--", "muster")):
+        [alone] = by_hand(primus, site, "green", words=words)
+        assert alone.returncode == 3
+        assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
+
+
+def test_a_run_directory_that_takes_no_report_makes_no_node_unfit(
+    primus: Run, tmp_path: Path, site: dict[str, str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/preflight").touch()
+    done = primus("direct", "--preflight", "--", "muster", env={**site, "PRIMUS_RUN_DIR": "run"})
+    assert done.returncode == 3
+    assert f"cannot write to {tmp_path}/run/preflight" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_stops_node_0_after_it_has_judged_stops_the_others_with_the_same_word(
+    primus: Run, tmp_path: Path, site: dict[str, str]
+) -> None:
+    """They would wait for its verdict for two minutes, and then not know why there is none."""
+    (tmp_path / "full").touch()
+    (tmp_path / "primus.yaml").write_text("preflight: {only: ['rack.*'], output: [full/report.html]}\n")
+    for node in by_hand(primus, site, "green", "green"):
+        assert node.returncode == 3, node.stderr
+        assert f"cannot write {tmp_path}/full/report.html" in node.stderr
+        assert "node 0 did not say" not in node.stderr
 
 
 def test_a_verdict_counts_for_the_node_whose_report_it_judged(tmp_path: Path) -> None:
@@ -272,11 +315,14 @@ def test_the_command_line_wins_over_files_which_need_no_option_for_the_task_itse
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
     with (tmp_path / "primus.yaml").open("a") as file:
-        file.write("direct: {preflight: warn}\n")
+        file.write("direct: {preflight: warn}\nslurm: {preflight: quick}\n")
     dry = ("direct", "--dry-run", "--json")
     assert planned(primus(*dry, "--", "muster", env=site))["preflight"] == "warn"
     assert planned(primus(*dry, "--preflight", "--", "muster", env=site))["preflight"] == "quick"
     assert not planned(primus(*dry, "--no-preflight", "--", "muster", env=site))["preflight"]
+    outer = ("slurm", "--dry-run", "--json", "srun", "-N", "2")
+    assert planned(primus(*outer, "--", "muster", env=site))["preflight"] == "quick"
+    assert kinds(planned(primus(*outer, "--", "preflight", env=site))) == ["worker"]
     itself = planned(primus(*dry, "--", "preflight", env=site))
     assert kinds(itself) == ["worker"]
     assert itself["worker"]["args"][:2] == ["--only=rack.*", "--wait=1"], "the site's settings are one for both"
@@ -307,6 +353,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(
     ("section", "said"),
     [
         ("{onyl: [x]}", "primus.yaml:1: `primus ... -- preflight` has no option 'onyl'"),
+        ("{gate: warn}", "primus.yaml:1: `primus ... -- preflight` has no option 'gate'"),
         ("{only: ['host.nofiles']}", "--only host.nofiles: no check is called so"),
         ("{thresholds: ./none.toml}", "none.toml"),
         ("{assume-host: ./there.tar.gz}", "a launch looks at the machine that it is on"),

@@ -249,6 +249,7 @@ def test_node_0_waits_for_the_others_judges_all_and_names_who_did_not_come(
     assert "nodes: 3 fit, 1 unknown" in outputs[0]
     assert "unknown: n4" in outputs[0]
     assert sorted(os.listdir(tmp_path / "run/preflight")) == [
-        *("failing_nodes.txt", "n1.json", "n2.json", "n3.json", "passing_nodes.txt", "report.md", "unknown_nodes.txt"),
-    ]  # fmt: skip
+        *("failing_nodes.txt", "judged", "n1.json", "n2.json", "n3.json", "passing_nodes.txt", "report.md"),
+        "unknown_nodes.txt",
+    ]
     assert (tmp_path / "run/preflight/unknown_nodes.txt").read_text() == "n4\n"

@@ -52,7 +52,8 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     rest = _held(runtime, layer, rest)
     options = _laid(environment.from_options(getattr(args, "env", []), host.environ), host)
     names = [word for name in dict.fromkeys(v.name for v in options) for word in ("--env", name)]
-    first = rest[0]._replace(words=(*names, *preflight.as_words(args.preflight), *rest[0].words))
+    looked = preflight.as_words(_preflight(args, runtime, request, catalogue))
+    first = rest[0]._replace(words=(*names, *looked, *rest[0].words))
     inner_request = request._replace(layers=(first, *rest[1:]))
     inner = inner_plan(_for_planning(inner_request, args), _there(runtime, args, host, options))
     facts = inner.facts
@@ -126,6 +127,13 @@ def finished(planned: Planned, command: tuple[str, ...], environ: Mapping[str, s
     """The same, with the command line as it was typed, less its secrets."""
     words = redact_words(command, values_in(planned.plan, environ))
     return planned._replace(plan=replace(planned.plan, command=words))
+
+
+def _preflight(args: argparse.Namespace, runtime: OuterRuntime, request: Request, catalogue: Catalogue) -> str:
+    """What the layers inside are told. Before the task itself, what a file says for every task is nothing."""
+    said = catalogue.system.section(runtime.name).data.get(preflight.TASK)
+    is_itself = request.task[:1] == (preflight.TASK,)
+    return "" if is_itself and args.preflight == said else str(args.preflight)
 
 
 def parsed(runtime: OuterRuntime, layer: Layer, catalogue: Catalogue) -> argparse.Namespace:

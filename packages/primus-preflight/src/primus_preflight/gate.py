@@ -1,6 +1,6 @@
 """Before a launch: every node ends as node 0 judges all of them, so that none starts ranks beside one that is not fit.
 
-Node 0 leaves `<run>/preflight/launch/verdict.json`; the others wait for it. A run directory may hold what an earlier
+Node 0 leaves `<run>/preflight/judged/verdict.json`; the others wait for it. A run directory may hold what an earlier
 attempt left: a verdict counts for a node whose very report it judged, and a report that it judged for no other.
 """
 
@@ -19,7 +19,7 @@ from primus_preflight.node_report import NodeReport
 
 __all__ = ["Verdict", "earlier", "follow", "fresh", "write"]
 
-_FILE = "launch/verdict.json"
+_FILE = "judged/verdict.json"
 _LOOK_EVERY_S, _MARGIN_S = 0.2, 10.0
 _BEHIND_S = 1.0
 """Node 0 has the report on its console: a scheduler, which ends all nodes where one fails, shall not cut it off."""

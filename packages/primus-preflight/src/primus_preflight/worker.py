@@ -23,7 +23,7 @@ from primus_preflight import clock, cluster, gate, history, node_report, peers, 
 from primus_preflight.check import Check, Level, Node
 from primus_preflight.cluster import Cluster, Expected
 from primus_preflight.findings import Finding
-from primus_preflight.node_report import FOLDER, NodeReport
+from primus_preflight.node_report import FOLDER, NodeReport, Unread
 from primus_preflight.peers import Meeting, Place
 
 __all__ = ["main"]
@@ -61,25 +61,45 @@ def main(words: Sequence[str]) -> int:
     node = Node(found, _run_dir() if found.host.is_here else "", meeting)
     own = _looked_at(node, checks, host, args.node_rank)
     gone = meeting.here.absent if meeting and meeting.here else 0
-    if args.gate:
-        return _gate(args, folder, own, gone)
-    node_report.write(folder, own)
-    return _report(args, folder, _waited(args, folder, gone)) if args.node_rank == 0 else 0
+    try:
+        if args.gate:
+            return _gate(args, folder, own, gone)
+        node_report.write(folder, own)
+        return _decided(args, folder, gone) if args.node_rank == 0 else 0
+    except OSError as error:  # a full disk makes no node unfit
+        fix = "make room there, or choose another run directory (PRIMUS_RUN_DIR)"
+        raise MachineError(f"preflight: cannot write to {folder}", why=str(error.strerror), fix=fix) from None
 
 
 def _gate(args: argparse.Namespace, folder: str, own: NodeReport, gone: int) -> int:
     """Before a launch: all nodes end as node 0 says."""
-    earlier = gate.earlier(folder) if args.node_rank == 0 else {}
     node_report.write(folder, own)
     try:
         if args.node_rank:
             return gate.follow(folder, own, _patience(args, args.level))
-        return _report(args, folder, _waited(args, folder, gone, earlier), earlier)
+        return _decided(args, folder, gone)
     except PrimusError as error:
         if args.gate == "stop":
             raise
         print(f"primus: note: the launch goes on (--preflight=warn) after {error}", file=sys.stderr)
         return 0
+
+
+def _decided(args: argparse.Namespace, folder: str, gone: int) -> int:
+    """Node 0 judges what is new. Before a launch, the others end as it does, whatever the reason is."""
+    earlier = gate.earlier(folder)
+    wanted = _waited(args, folder, gone, earlier)
+    reports, unread = _read(folder)
+    fresh = [one for one in reports if one.time != earlier.get(one.host)]
+    # With all that was ever judged: who is silent now may have reported two attempts ago.
+    judged = {**earlier, **{one.host: one.time for one in fresh}}
+    try:
+        _judged(args, fresh, unread, wanted)
+    except PrimusError as error:
+        gate.write(folder, gate.Verdict(error.exit_code, error.what, judged))
+        raise
+    gate.write(folder, gate.Verdict(0, "", judged))
+    return 0
 
 
 def _run_dir() -> str:
@@ -134,14 +154,14 @@ def _patience(args: argparse.Namespace, level: Level) -> float:
     return float(_WAIT_S[level] if args.wait is None else args.wait)
 
 
-def _waited(args: argparse.Namespace, folder: str, gone: int, earlier: Mapping[str, float] | None = None) -> Expected:
+def _waited(args: argparse.Namespace, folder: str, gone: int, earlier: Mapping[str, float]) -> Expected:
     """The nodes that shall report, once they have or the time is over. On those `gone` it was spent already.
 
     What was judged `earlier` is no report.
     """
     wanted = cluster.expected(args.expected_nodes) if args.expected_nodes else Expected(count=args.nodes)
     began = told = time.monotonic()
-    while args.nodes > 1 and (left := _lacking(wanted, gate.fresh(folder, earlier or {}))) > gone:
+    while args.nodes > 1 and (left := _lacking(wanted, gate.fresh(folder, earlier))) > gone:
         now = time.monotonic()
         if now - began > _patience(args, args.level):
             break
@@ -156,23 +176,23 @@ def _lacking(wanted: Expected, there: Sequence[str]) -> int:
     return len(set(wanted.names) - set(there)) if wanted.names else max(0, wanted.count - len(there))
 
 
-def _report(args: argparse.Namespace, folder: str, wanted: Expected, earlier: Mapping[str, float] | None = None) -> int:
-    if args.node_rank:
-        return 0
+def _report(args: argparse.Namespace, folder: str, wanted: Expected) -> int:
+    return 0 if args.node_rank else _judged(args, *_read(folder), wanted)
+
+
+def _read(folder: str) -> tuple[list[NodeReport], list[Unread]]:
     gc.disable()  # hundreds of thousands of findings, and none is let go before the end
-    reports, unread = node_report.read_all(folder)
-    reports = [one for one in reports if one.time != (earlier or {}).get(one.host)]
+    return node_report.read_all(folder)
+
+
+def _judged(args: argparse.Namespace, reports: Sequence[NodeReport], unread: Sequence[Unread], wanted: Expected) -> int:
     now = HostRoot().now()
     compared = _since(args.baseline, [clock.against(one, now) for one in reports])
     found = cluster.judge(compared, unread, wanted)
     print(view.as_json(found) if args.json else view.as_text(found, brief=bool(args.gate)), flush=True)
     _write(args.output, os.path.join(_run_dir(), FOLDER), found)
-    error = _verdict(found) if found.exit_code else None
-    if args.gate:
-        judged = {one.host: one.time for one in reports}
-        gate.write(folder, gate.Verdict(found.exit_code, error.what if error else "", judged))
-    if error:
-        raise error
+    if found.exit_code:
+        raise _verdict(found)
     return 0
 
 
@@ -199,11 +219,13 @@ def _write(outputs: Sequence[str], folder: str, found: Cluster) -> None:
 
 def _verdict(found: Cluster) -> PrimusError:
     """What the run's record says of it: which nodes, and which checks."""
-    wrong = "fail" if found.failing else "unknown"
+    wrong, listed = ("fail", "failing") if found.failing else ("unknown", "unknown")
     named = [f"{host} ({_listed(_checks(found, host, wrong))})" for host in found.failing or found.unknown]
-    fix = "the report says what to do for each; `srun --exclude` takes failing_nodes.txt beside it"
+    fix = f"the report says what to do for each; `srun --exclude` takes {listed}_nodes.txt beside it"
     if found.failing:
         return PrimusError(f"preflight: not fit to train: {_listed(named)}", fix=fix)
+    if not found.unknown:
+        fix = "look at what those nodes print; with their names, --expected-nodes says which they are"
     return MachineError(f"preflight: incomplete: {view.headline(found)}{': ' * bool(named)}{_listed(named)}", fix=fix)
 
 

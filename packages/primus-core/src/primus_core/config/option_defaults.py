@@ -19,6 +19,8 @@ __all__ = ["apply_defaults", "in_words"]
 # What an option's metavar says when it takes a path: `FILE`, or `K=V|FILE` for either.
 _PATHS = frozenset({"FILE", "FOLDER", "DIR", "PATH"})
 _MOUNT = "PATH[:DST][:ro]"
+_HIDDEN = "==SUPPRESS=="
+"""`argparse.SUPPRESS`, without its import."""
 
 
 def apply_defaults(parser: Parser, section: Document) -> tuple[str, ...]:
@@ -65,7 +67,9 @@ def in_words(parser: Parser, section: Document) -> tuple[str, ...]:
 
 
 def _options(parser: Parser) -> dict[str, tuple[str, argparse.Action]]:
-    found = [(flag, action) for action in parser.actions() for flag in action.option_strings if flag.startswith("--")]
+    """Those that `--help` shows: the others are what layers of Primus tell each other."""
+    shown = [action for action in parser.actions() if action.help != _HIDDEN]
+    found = [(flag, action) for action in shown for flag in action.option_strings if flag.startswith("--")]
     return {flag[2:].replace("_", "-"): (flag, action) for flag, action in found if flag != "--help"}
 
 
@@ -138,7 +142,7 @@ class _Setting:
         taken = any(flag in other.option_strings for other in self.parser.actions())
         if taken or getattr(action, "const", None) is not True:
             return
-        self.parser.add_argument(flag, dest=action.dest, action="store_false", help="==SUPPRESS==")
+        self.parser.add_argument(flag, dest=action.dest, action="store_false", help=_HIDDEN)
 
     def _items(self, flag: str, value: Any) -> list[Any]:
         if not isinstance(value, list):

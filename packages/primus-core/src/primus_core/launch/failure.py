@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import os
@@ -57,10 +58,16 @@ def _recorded(run_dir: str) -> list[Failure]:
 
 
 def set_aside(run_dir: str, attempt: int) -> None:
-    """Keep the records of an attempt apart: those of the next one are the news."""
+    """Keep the records of an attempt apart: those of the next one are the news.
+
+    Nodes that were started by hand in one run directory all come here, and each counts its own attempts.
+    """
     folder = f"{run_dir}/{FAILURES}"
     if os.path.isdir(folder):
-        os.rename(folder, f"{folder}_{attempt}")
+        while os.path.isdir(f"{folder}_{attempt}") and os.listdir(f"{folder}_{attempt}"):
+            attempt += 1
+        with contextlib.suppress(OSError):  # another node was quicker
+            os.rename(folder, f"{folder}_{attempt}")
         os.makedirs(folder, exist_ok=True)
 
 

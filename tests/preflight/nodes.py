@@ -28,6 +28,7 @@ ADDRESSES = tuple(f"0000:{bus:02x}:00.0" for bus in AMD["MI300X"].buses)
 MEASURED = {
     *("host.clock", "host.clock-offset", "host.dmesg", "host.disk-write", "host.disk-read"),
     *("gpu.gemm", "gpu.memory-bandwidth", "gpu.clock-under-load", "gpu.all-reduce"),
+    *("gpu.gemm-sustained", "gpu.memory-bandwidth-sustained"),
 }
 """Checks that no file answers."""
 CPUS = 16

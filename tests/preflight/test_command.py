@@ -253,3 +253,9 @@ def test_node_0_waits_for_the_others_judges_all_and_names_who_did_not_come(
         "unknown_nodes.txt",
     ]
     assert (tmp_path / "run/preflight/unknown_nodes.txt").read_text() == "n4\n"
+
+
+def test_a_shell_completes_the_options_that_help_shows_and_no_others(primus: Run) -> None:
+    offered = primus("__complete", "4", "primus", "direct", "--", "preflight").stdout.split()
+    assert {"--level", "--baseline", "report"} <= set(offered)
+    assert not {"--gate", "--node-rank"} & set(offered)

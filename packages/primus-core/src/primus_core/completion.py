@@ -6,6 +6,7 @@ The script asks `primus __complete INDEX WORDS...` for the candidates, so there 
 from __future__ import annotations
 
 import sys
+from argparse import SUPPRESS
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -124,4 +125,5 @@ def _of_parser(parser: Parser, words: Sequence[str]) -> list[str]:
 
 
 def _flags(parser: Parser) -> list[str]:
-    return [flag for action in parser.actions() for flag in action.option_strings]
+    """What `--help` shows."""
+    return [flag for action in parser.actions() if action.help != SUPPRESS for flag in action.option_strings]

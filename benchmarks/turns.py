@@ -1,0 +1,153 @@
+"""Two trainings in turns: while one takes a few steps, the other is stopped.
+
+A shared machine's speed drifts by more than what is measured here, within a minute. Turns are seconds apart, a clock
+of ours times the steps of both, and a quarter of the steps are faster than what is compared: what others do on the
+machine only ever adds to a step.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+from benchmarks.ratio import Row
+
+WARM = 5  # steps at the start: allocation and caches
+SETTLE = 2  # steps after a turn begins: one was cut in two, and its line may have waited in the pipe
+TURN = 8  # steps that are timed
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is run against what."""
+
+    what: str
+    against: str
+    at_least: float
+    """The goal of tokens per second."""
+    ours: Callable[[Path], Training]
+    """Starts it, with this folder as workspace."""
+    run: str
+    """The run that it makes there."""
+    theirs: Callable[[Path], Training]
+    """Starts it, as that run was told."""
+
+
+def rows(comparison: Comparison, *, quick: bool) -> Iterator[Row]:
+    """Tokens per second and memory, a ratio for each time that the two are started. Both take the same steps."""
+    speed, memory = [], []
+    for _ in range(1 if quick else 3):
+        rate, size = _compared(comparison, turns=8 if quick else 24)
+        speed.append(rate)
+        memory.append(size)
+    yield Row(f"tokens/s of {comparison.what}", comparison.against, tuple(speed), comparison.at_least, at_least=True)
+    yield Row(f"memory of {comparison.what}", comparison.against, tuple(memory), 1.02)
+
+
+def _compared(comparison: Comparison, turns: int) -> tuple[float, float]:
+    """Ratios of speed and of memory."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        ours = stack.enter_context(comparison.ours(folder))
+        ours.warm_up()
+        theirs = stack.enter_context(comparison.theirs((folder / comparison.run).resolve()))
+        theirs.warm_up()
+        for turn in range(turns):
+            # A B B A: what drifts steadily favours neither.
+            for training in (ours, theirs) if turn % 2 else (theirs, ours):
+                training.turn()
+        return theirs.step_s() / ours.step_s(), ours.most_memory() / theirs.most_memory()
+
+
+class Training:
+    """A training as a process tree. `line` finds the line that it prints at the end of each step."""
+
+    def __init__(self, command: Sequence[str | Path], cwd: Path, environ: Mapping[str, str], line: str) -> None:
+        self.line = re.compile(line)
+        self.timed: list[float] = []
+        self.process = subprocess.Popen(
+            command,
+            env=environ,
+            cwd=cwd,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        tree = self._tree()
+        _tell(tree, signal.SIGKILL)
+        self.process.communicate()
+        psutil.wait_procs(tree)
+
+    def steps(self, count: int) -> list[float]:
+        """Let it take `count` steps; when each ended, seconds.
+
+        Raises:
+            RuntimeError: it ended before.
+        """
+        assert self.process.stdout is not None
+        ends: list[float] = []
+        last: list[str] = []
+        while len(ends) < count:
+            text = self.process.stdout.readline()
+            if not text:
+                raise RuntimeError("".join(["the training ended:\n", *last[-20:]]))
+            last.append(text)
+            if self.line.search(text):
+                ends.append(time.perf_counter())
+        return ends
+
+    def warm_up(self) -> None:
+        """Take the first steps, and stop."""
+        self.steps(WARM)
+        _tell(self._tree(), signal.SIGSTOP)
+
+    def turn(self) -> None:
+        """Go on, time a few steps, and stop."""
+        _tell(self._tree(), signal.SIGCONT)
+        self.timed += (after - before for before, after in pairwise(self.steps(SETTLE + TURN)[SETTLE - 1 :]))
+        _tell(self._tree(), signal.SIGSTOP)
+
+    def step_s(self) -> float:
+        """Seconds of a step: the lower quartile of those timed."""
+        return statistics.quantiles(self.timed, n=4)[0]
+
+    def most_memory(self) -> float:
+        """Of one of its processes so far, GiB."""
+        return max(_peak_gib(process.pid) for process in self._tree())
+
+    def _tree(self) -> list[psutil.Process]:
+        top = psutil.Process(self.process.pid)
+        return [top, *top.children(recursive=True)]
+
+
+def _tell(processes: Iterable[psutil.Process], sign: int) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(sign)
+
+
+def _peak_gib(pid: int) -> float:
+    """The most memory that a process had so far (VmHWM of proc(5), KiB)."""
+    with suppress(OSError):
+        if found := re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE):
+            return int(found[1]) / 2**20
+    return 0.0

@@ -23,7 +23,7 @@ def _ours(folder: Path) -> Training:
     config = ROOT / "examples/maxtext/quickstart-cpu.yaml"
     command: list[str | Path] = [Path(sys.executable).with_name("primus"), "direct", "--", "train", "pretrain"]
     settings = [*SETTINGS, f"workspace={folder}"]
-    return Training([*command, "--config", config, *settings], folder, os.environ, r"elapsed time per iteration")
+    return Training([*command, "--config", config, *settings], folder, os.environ, turns.OURS)
 
 
 def _theirs(run: Path) -> Training:
@@ -35,7 +35,7 @@ def _theirs(run: Path) -> Training:
     environ = {**os.environ, **{v["name"]: v["value"] for v in plan["environment"] if v["origin"] == "maxtext"}}
     entry = "from absl import app; from maxtext.trainers.pre_train import train; app.run(train.main)"
     told = {**config["settings"], "skip_jax_distributed_system": True}
-    return Training([sys.executable, "-c", entry, *words(told)[1:]], run, environ, r"completed step: \d+")
+    return Training([sys.executable, "-c", entry, *words(told)[1:]], run, environ, r"Tokens/s/device: (?P<rate>[\d.]+)")
 
 
 def rows(*, quick: bool) -> Iterator[Row]:

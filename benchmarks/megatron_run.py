@@ -18,7 +18,7 @@ from benchmarks.turns import Comparison, Training
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 SETTINGS = ["train_iters=1000", "save_interval=null", "eval_iters=0"]  # more than are measured
-STEP = r"elapsed time per iteration"  # our line has Megatron's words
+STEP = r"elapsed time per iteration \(ms\): (?P<ms>[\d.]+)"  # our line has Megatron's words
 
 
 def _ours(folder: Path) -> Training:

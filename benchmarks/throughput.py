@@ -20,7 +20,7 @@ SETTINGS = ["training.steps=1000", "checkpoint.enable=false"]  # more than are m
 def _ours(folder: Path) -> Training:
     config = ROOT / "examples/quickstart.yaml"
     command: list[str | Path] = [BIN / "primus", "direct", "--", "train", "pretrain", "--config", config, *SETTINGS]
-    return Training([*command, f"workspace={folder}"], folder, os.environ, r"elapsed time per iteration")
+    return Training([*command, f"workspace={folder}"], folder, os.environ, turns.OURS)
 
 
 def _theirs(run: Path) -> Training:
@@ -28,14 +28,9 @@ def _theirs(run: Path) -> Training:
     plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
     environ = {**os.environ, **{v["name"]: v["value"] for v in plan["environment"] if v["origin"] == "torchtitan"}}
     environ |= {"BENCHMARK_RUN": str(run), "PYTHONPATH": str(ROOT / "benchmarks")}
-    program: list[str | Path] = [
-        ROOT / "benchmarks/torchtitan_alone.py",
-        "--module",
-        "torchtitan_alone",
-        "--config",
-        "quickstart",
-    ]
-    return Training([BIN / "torchrun", "--nproc-per-node", "1", *program], run, environ, r"\bstep:.*\btps:")
+    command: list[str | Path] = [BIN / "torchrun", "--nproc-per-node", "1", ROOT / "benchmarks/torchtitan_alone.py"]
+    told = ["--module", "torchtitan_alone", "--config", "quickstart"]
+    return Training([*command, *told], run, environ, r"\bstep:.*\btps: (?P<rate>[\d,]+)")
 
 
 def rows(*, quick: bool) -> Iterator[Row]:

@@ -1,8 +1,7 @@
 """Two trainings in turns: while one takes a few steps, the other is stopped.
 
-A shared machine's speed drifts by more than what is measured here, within a minute. Turns are seconds apart, a clock
-of ours times the steps of both, and a quarter of the steps are faster than what is compared: what others do on the
-machine only ever adds to a step.
+A shared machine's speed drifts by more than what is measured here, within a minute. Turns are seconds apart, and of
+each training's steps the upper quartile of speed is compared: what others do on the machine only ever adds to a step.
 """
 
 from __future__ import annotations
@@ -12,11 +11,9 @@ import signal
 import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
@@ -26,7 +23,9 @@ from benchmarks.ratio import Row
 
 WARM = 5  # steps at the start: allocation and caches
 SETTLE = 2  # steps after a turn begins: one was cut in two, and its line may have waited in the pipe
-TURN = 8  # steps that are timed
+TURN = 8  # steps whose speed counts
+OURS = r"throughput: (?P<rate>[\d.]+) tokens/s"
+"""In the line of a step, of any backend."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +67,18 @@ def _compared(comparison: Comparison, turns: int) -> tuple[float, float]:
             # A B B A: what drifts steadily favours neither.
             for training in (ours, theirs) if turn % 2 else (theirs, ours):
                 training.turn()
-        return theirs.step_s() / ours.step_s(), ours.most_memory() / theirs.most_memory()
+        return ours.speed() / theirs.speed(), ours.most_memory() / theirs.most_memory()
 
 
 class Training:
-    """A training as a process tree. `line` finds the line that it prints at the end of each step."""
+    """A training as a process tree.
+
+    `line` finds in what it prints at the end of each step how long that took (`ms`), or how fast it was (`rate`).
+    """
 
     def __init__(self, command: Sequence[str | Path], cwd: Path, environ: Mapping[str, str], line: str) -> None:
         self.line = re.compile(line)
-        self.timed: list[float] = []
+        self.speeds: list[float] = []
         self.process = subprocess.Popen(
             command,
             env=environ,
@@ -98,22 +100,21 @@ class Training:
         psutil.wait_procs(tree)
 
     def steps(self, count: int) -> list[float]:
-        """Let it take `count` steps; when each ended, seconds.
+        """Let it take `count` steps, and give their speeds.
 
         Raises:
             RuntimeError: it ended before.
         """
         assert self.process.stdout is not None
-        ends: list[float] = []
-        last: list[str] = []
-        while len(ends) < count:
-            text = self.process.stdout.readline()
-            if not text:
-                raise RuntimeError("".join(["the training ended:\n", *last[-20:]]))
-            last.append(text)
-            if self.line.search(text):
-                ends.append(time.perf_counter())
-        return ends
+        speeds: list[float] = []
+        said: list[str] = []
+        while len(speeds) < count:
+            said.append(self.process.stdout.readline())
+            if not said[-1]:
+                raise RuntimeError("".join(["the training ended:\n", *said[-20:]]))
+            if found := self.line.search(said[-1]):
+                speeds.append(_speed(found))
+        return speeds
 
     def warm_up(self) -> None:
         """Take the first steps, and stop."""
@@ -121,14 +122,14 @@ class Training:
         _tell(self._tree(), signal.SIGSTOP)
 
     def turn(self) -> None:
-        """Go on, time a few steps, and stop."""
+        """Go on, read the speed of a few steps, and stop."""
         _tell(self._tree(), signal.SIGCONT)
-        self.timed += (after - before for before, after in pairwise(self.steps(SETTLE + TURN)[SETTLE - 1 :]))
+        self.speeds += self.steps(SETTLE + TURN)[SETTLE:]
         _tell(self._tree(), signal.SIGSTOP)
 
-    def step_s(self) -> float:
-        """Seconds of a step: the lower quartile of those timed."""
-        return statistics.quantiles(self.timed, n=4)[0]
+    def speed(self) -> float:
+        """The upper quartile of the speeds of all turns."""
+        return statistics.quantiles(self.speeds, n=4)[2]
 
     def most_memory(self) -> float:
         """Of one of its processes so far, GiB."""
@@ -137,6 +138,11 @@ class Training:
     def _tree(self) -> list[psutil.Process]:
         top = psutil.Process(self.process.pid)
         return [top, *top.children(recursive=True)]
+
+
+def _speed(found: re.Match[str]) -> float:
+    read = {name: float(number.replace(",", "")) for name, number in found.groupdict().items()}
+    return read["rate"] if "rate" in read else 1 / read["ms"]
 
 
 def _tell(processes: Iterable[psutil.Process], sign: int) -> None:

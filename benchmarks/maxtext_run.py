@@ -6,7 +6,6 @@ Needs the environment `maxtext`: hatch run maxtext:bench
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,27 +14,22 @@ from benchmarks import turns
 from benchmarks.ratio import Row
 from benchmarks.turns import Comparison, Training
 
-ROOT = Path(__file__).resolve().parent.parent
 SETTINGS = ["steps=1000", "enable_checkpointing=false", "eval_interval=-1"]  # more steps than are measured
 
 
 def _ours(folder: Path) -> Training:
-    config = ROOT / "examples/maxtext/quickstart-cpu.yaml"
-    command: list[str | Path] = [Path(sys.executable).with_name("primus"), "direct", "--", "train", "pretrain"]
-    settings = [*SETTINGS, f"workspace={folder}"]
-    return Training([*command, "--config", config, *settings], folder, os.environ, turns.OURS)
+    return turns.primus(folder, "examples/maxtext/quickstart-cpu.yaml", *SETTINGS)
 
 
 def _theirs(run: Path) -> Training:
-    """`python -m maxtext.trainers.pre_train.train`, told what our plan told our worker, in the same environment."""
+    """`python -m maxtext.trainers.pre_train.train`, told what our plan told our worker."""
     from primus_maxtext.worker import words
 
-    plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
     config = json.loads((run / "config/backend_config.json").read_text(encoding="utf-8"))
-    environ = {**os.environ, **{v["name"]: v["value"] for v in plan["environment"] if v["origin"] == "maxtext"}}
     entry = "from absl import app; from maxtext.trainers.pre_train import train; app.run(train.main)"
     told = {**config["settings"], "skip_jax_distributed_system": True}
-    return Training([sys.executable, "-c", entry, *words(told)[1:]], run, environ, r"Tokens/s/device: (?P<rate>[\d.]+)")
+    command = [sys.executable, "-c", entry, *words(told)[1:]]
+    return turns.alone(run, "maxtext", command, r"Tokens/s/device: (?P<rate>[\d.]+)")
 
 
 def rows(*, quick: bool) -> Iterator[Row]:

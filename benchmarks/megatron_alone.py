@@ -1,12 +1,12 @@
 """Megatron's own loop with the settings that Primus resolved: no worker and no metrics of ours.
 
-torchrun --nproc-per-node 1 benchmarks/megatron_alone.py RUN
+BENCHMARK_RUN=... torchrun --nproc-per-node 1 benchmarks/megatron_alone.py
 """
 
 from __future__ import annotations
 
 import json
-import sys
+import os
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,4 +24,4 @@ def main(run: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(os.environ["BENCHMARK_RUN"]))

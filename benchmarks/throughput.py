@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,25 +9,15 @@ from benchmarks import turns
 from benchmarks.ratio import Row
 from benchmarks.turns import Comparison, Training
 
-ROOT = Path(__file__).resolve().parent.parent
-BIN = Path(sys.executable).parent
-SETTINGS = ["training.steps=1000", "checkpoint.enable=false"]  # more than are measured
-
 
 def _ours(folder: Path) -> Training:
-    config = ROOT / "examples/quickstart.yaml"
-    command: list[str | Path] = [BIN / "primus", "direct", "--", "train", "pretrain", "--config", config, *SETTINGS]
-    return Training([*command, f"workspace={folder}"], folder, os.environ, turns.OURS)
+    return turns.primus(folder, "examples/quickstart.yaml", "training.steps=1000", "checkpoint.enable=false")
 
 
 def _theirs(run: Path) -> Training:
-    """TorchTitan's `train.main`, told what our plan told our worker, in the same environment."""
-    plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
-    environ = {**os.environ, **{v["name"]: v["value"] for v in plan["environment"] if v["origin"] == "torchtitan"}}
-    environ |= {"BENCHMARK_RUN": str(run), "PYTHONPATH": str(ROOT / "benchmarks")}
-    command: list[str | Path] = [BIN / "torchrun", "--nproc-per-node", "1", ROOT / "benchmarks/torchtitan_alone.py"]
+    """TorchTitan's `train.main`, told what our plan told our worker."""
     told = ["--module", "torchtitan_alone", "--config", "quickstart"]
-    return Training([*command, *told], run, environ, r"\bstep:.*\btps: (?P<rate>[\d,]+)")
+    return turns.torchrun(run, "torchtitan", *told, line=r"\bstep:.*\btps: (?P<rate>[\d,]+)")
 
 
 def rows(*, quick: bool) -> Iterator[Row]:

@@ -6,10 +6,13 @@ each training's steps the upper quartile of speed is compared: what others do on
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -24,8 +27,9 @@ from benchmarks.ratio import Row
 WARM = 5  # steps at the start: allocation and caches
 SETTLE = 2  # steps after a turn begins: one was cut in two, and its line may have waited in the pipe
 TURN = 8  # steps whose speed counts
-OURS = r"throughput: (?P<rate>[\d.]+) tokens/s"
-"""In the line of a step, of any backend."""
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+OURS = r"throughput: (?P<rate>[\d.]+) tokens/s"  # in the line of a step, with any backend
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,25 @@ def _compared(comparison: Comparison, turns: int) -> tuple[float, float]:
             for training in (ours, theirs) if turn % 2 else (theirs, ours):
                 training.turn()
         return ours.speed() / theirs.speed(), ours.most_memory() / theirs.most_memory()
+
+
+def primus(folder: Path, config: str, *settings: str, line: str = OURS) -> Training:
+    """Start a training of ours, with this folder as workspace."""
+    command: list[str | Path] = [BIN / "primus", "direct", "--", "train", "pretrain", "--config", ROOT / config]
+    return Training([*command, *settings, f"workspace={folder}"], folder, os.environ, line)
+
+
+def alone(run: Path, framework: str, command: Sequence[str | Path], line: str) -> Training:
+    """Start a training without us, in the environment that the run's plan made for the framework."""
+    plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
+    environ = {v["name"]: v["value"] for v in plan["environment"] if v["origin"] == framework}
+    return Training(command, run, {**os.environ, **environ, "BENCHMARK_RUN": str(run)}, line)
+
+
+def torchrun(run: Path, framework: str, *told: str, line: str) -> Training:
+    """The same with torchrun and a framework's program of this folder."""
+    program = ROOT / f"benchmarks/{framework}_alone.py"
+    return alone(run, framework, [BIN / "torchrun", "--nproc-per-node", "1", program, *told], line)
 
 
 class Training:

@@ -8,9 +8,9 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-__all__ = ["EntryPoint", "entry_points", "module_summary", "packages", "version_of"]
+__all__ = ["EntryPoint", "entry_points", "module_summaries", "packages", "places", "version_of"]
 
 
 class EntryPoint:
@@ -31,18 +31,24 @@ def _package_of(folder: str) -> tuple[str, str]:
     return name.replace("_", "-").lower(), version
 
 
+def places() -> list[str]:
+    """The folders on `sys.path` that packages may be in: all but the standard library's."""
+    library = os.path.dirname(os.__file__)
+    return [place or "." for place in sys.path if place not in (library, f"{library}/lib-dynload")]
+
+
 def _folders() -> "Iterator[str]":
     """Metadata folders of the packages on `sys.path`. Of a package installed twice, the first counts."""
     seen = set()
-    for place in sys.path:
+    for place in places():
         try:
-            names = os.listdir(place or ".")
+            names = os.listdir(place)
         except OSError:
             continue
         for name in sorted(names):
             if name.endswith(".dist-info") and (package := _package_of(name)[0]) not in seen:
                 seen.add(package)
-                yield f"{place or '.'}/{name}"
+                yield f"{place}/{name}"
 
 
 def _read(path: str, size: int = 1 << 16) -> str:
@@ -57,11 +63,22 @@ def _read(path: str, size: int = 1 << 16) -> str:
         os.close(descriptor)
 
 
+_READ: "dict[tuple[str, ...], list[tuple[str, str]]]" = {}
+"""What `_texts` has read, by `sys.path`. `functools.cache` would load ten modules for `--help`."""
+
+
+def _texts() -> list[tuple[str, str]]:
+    """Each package's folder and `entry_points.txt`, read once: a launch asks for plugins, then for folders of data."""
+    path = tuple(sys.path)
+    if path not in _READ:
+        _READ[path] = [(folder, _read(f"{folder}/entry_points.txt")) for folder in _folders()]
+    return _READ[path]
+
+
 def entry_points(prefix: str = "primus.") -> list[EntryPoint]:
-    """Every entry point in a group that begins with `prefix`."""
+    """Every entry point in a group that begins with `prefix`, as this process found them when it first looked."""
     found = []
-    for folder in _folders():
-        text = _read(f"{folder}/entry_points.txt")
+    for folder, text in _texts():
         if f"[{prefix}" not in text:
             continue
         group = ""
@@ -85,16 +102,22 @@ def packages() -> "dict[str, str]":
     return {name: version for name, version in map(_package_of, _folders()) if version}
 
 
-def module_summary(module: str) -> str:
-    """The first line of a module's docstring, read from its source as text: a plugin's one-line help."""
-    top, *below = module.split(".")
-    for place in reversed(sys.path):  # packages stand behind the standard library; help text needs no strict order
-        if os.path.isdir(f"{place or '.'}/{top}"):
-            stem = "/".join((place or ".", top, *below))
-            return docstring_line(_read(f"{stem}.py", 4096) or _read(f"{stem}/__init__.py", 4096))
-        if not below and (text := _read(f"{place or '.'}/{top}.py", 4096)):
-            return docstring_line(text)
-    return ""
+def module_summaries(modules: "Collection[str]") -> "dict[str, str]":
+    """The first line of each module's docstring, read from its source as text: a plugin's one-line help."""
+    homes = {top: _home(top) for top in {module.partition(".")[0] for module in modules}}
+    stems = {module: f"{homes[module.partition('.')[0]]}/{module.replace('.', '/')}" for module in modules}
+    return {
+        module: docstring_line(_read(f"{stem}.py", 4096) or _read(f"{stem}/__init__.py", 4096))
+        for module, stem in stems.items()
+    }
+
+
+def _home(top: str) -> str:
+    """The folder that `top`, a package or module, is in: installed ones stand behind a person's own on the path."""
+    for place in reversed(places()):
+        if os.path.isdir(f"{place}/{top}") or os.path.exists(f"{place}/{top}.py"):
+            return place
+    return os.devnull  # a folder without files
 
 
 def docstring_line(source: str) -> str:

@@ -114,9 +114,10 @@ def module_summaries(modules: "Collection[str]") -> "dict[str, str]":
 
 def _home(top: str) -> str:
     """The folder that `top`, a package or module, is in: installed ones stand behind a person's own on the path."""
-    for place in reversed(places()):
-        if os.path.isdir(f"{place}/{top}") or os.path.exists(f"{place}/{top}.py"):
-            return place
+    for name in (top, f"{top}.py"):
+        for place in reversed(places()):
+            if os.path.exists(f"{place}/{name}"):
+                return place
     return os.devnull  # a folder without files
 
 

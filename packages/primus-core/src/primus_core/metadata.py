@@ -8,7 +8,10 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 __all__ = ["EntryPoint", "entry_points", "module_summaries", "packages", "places", "version_of"]
 
@@ -31,21 +34,43 @@ def _package_of(folder: str) -> tuple[str, str]:
     return name.replace("_", "-").lower(), version
 
 
+def _once(read: "Callable[[], T]") -> "Callable[[], T]":
+    """`read` that a process does once for its `sys.path`. (`functools.cache` would load ten modules for `--help`.)"""
+    known: dict[tuple[str, ...], T] = {}
+
+    def once() -> "T":
+        path = tuple(sys.path)
+        if path not in known:
+            known[path] = read()
+        return known[path]
+
+    return once
+
+
 def places() -> list[str]:
     """The folders on `sys.path` that packages may be in: all but the standard library's."""
     library = os.path.dirname(os.__file__)
     return [place or "." for place in sys.path if place not in (library, f"{library}/lib-dynload")]
 
 
+@_once
+def _listed() -> dict[str, list[str]]:
+    """What is in each of them, sorted."""
+    return {place: _names(place) for place in places()}
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
 def _folders() -> "Iterator[str]":
     """Metadata folders of the packages on `sys.path`. Of a package installed twice, the first counts."""
     seen = set()
-    for place in places():
-        try:
-            names = os.listdir(place)
-        except OSError:
-            continue
-        for name in sorted(names):
+    for place, names in _listed().items():
+        for name in names:
             if name.endswith(".dist-info") and (package := _package_of(name)[0]) not in seen:
                 seen.add(package)
                 yield f"{place}/{name}"
@@ -63,16 +88,10 @@ def _read(path: str, size: int = 1 << 16) -> str:
         os.close(descriptor)
 
 
-_READ: "dict[tuple[str, ...], list[tuple[str, str]]]" = {}
-"""What `_texts` has read, by `sys.path`. `functools.cache` would load ten modules for `--help`."""
-
-
+@_once
 def _texts() -> list[tuple[str, str]]:
-    """Each package's folder and `entry_points.txt`, read once: a launch asks for plugins, then for folders of data."""
-    path = tuple(sys.path)
-    if path not in _READ:
-        _READ[path] = [(folder, _read(f"{folder}/entry_points.txt")) for folder in _folders()]
-    return _READ[path]
+    """Each package's folder and `entry_points.txt`: a launch asks for plugins, then for folders of data."""
+    return [(folder, _read(f"{folder}/entry_points.txt")) for folder in _folders()]
 
 
 def entry_points(prefix: str = "primus.") -> list[EntryPoint]:
@@ -115,8 +134,8 @@ def module_summaries(modules: "Collection[str]") -> "dict[str, str]":
 def _home(top: str) -> str:
     """The folder that `top`, a package or module, is in: installed ones stand behind a person's own on the path."""
     for name in (top, f"{top}.py"):
-        for place in reversed(places()):
-            if os.path.exists(f"{place}/{name}"):
+        for place, names in reversed(_listed().items()):
+            if name in names:
                 return place
     return os.devnull  # a folder without files
 

@@ -55,15 +55,40 @@ def test_primus_cli_is_the_same_command(clean_environ: dict[str, str]) -> None:
     assert result.stdout.startswith("primus ")
 
 
-def test_help_and_version_import_no_parser_and_no_plugin(clean_environ: dict[str, str]) -> None:
-    for flag in ("--help", "--version"):
-        code = f"import sys; from primus_core.cli import main; main(['{flag}']); print(sorted(sys.modules))"
-        result = subprocess.run(
-            [sys.executable, "-c", code], env=clean_environ, text=True, capture_output=True, check=True
-        )
-        loaded = result.stdout.rpartition("\n[")[2]
-        for module in ("argparse", "dataclasses", "pydantic", "yaml", "torch", "primus_core.tasks.train"):
-            assert f"'{module}'" not in loaded, f"{flag} loads {module}"
+LOADED = "import sys; before = set(sys.modules)\n{}\nprint(*sorted(set(sys.modules) - before))"
+
+
+def loaded(code: str, environ: dict[str, str], cwd: Path) -> set[str]:
+    """The modules that an interpreter loads for `code`."""
+    command = [sys.executable, "-c", LOADED.format(code)]
+    result = subprocess.run(command, env=environ, cwd=cwd, text=True, capture_output=True, check=True)
+    return set(result.stdout.splitlines()[-1].split())
+
+
+def test_help_and_version_import_nothing_but_themselves(clean_environ: dict[str, str], tmp_path: Path) -> None:
+    for flag, modules in (("--help", {"helptext", "metadata"}), ("--version", {"metadata"})):
+        code = f"from primus_core.cli import main; main(['{flag}'])"
+        needed = {"errno", "primus_core", "primus_core.cli", *(f"primus_core.{module}" for module in modules)}
+        assert loaded(code, clean_environ, tmp_path) <= needed, flag
+
+
+def test_a_launch_loads_nothing_that_only_its_end_or_an_experiment_needs(
+    clean_environ: dict[str, str], tmp_path: Path
+) -> None:
+    code = "import primus_core.launch.execute, primus_core.planner, primus_core.profiles"
+    heavy = {"importlib.metadata", "numpy", "pluggy", "pydantic", "statistics", "torch", "yaml"}
+    assert not heavy & loaded(code, clean_environ, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["primus", "primus-cli"])
+def test_what_lies_beside_the_command_is_no_module(name: str, clean_environ: dict[str, str], tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "packages/primus-core/bin" / name
+    (tmp_path / name).write_text(script.read_text())
+    (tmp_path / "primus_core.py").write_text("raise SystemExit('the wrong one')\n")
+    for flags in ((), ("-P",)):
+        command = [sys.executable, *flags, str(tmp_path / name), "--version"]
+        result = subprocess.run(command, env=clean_environ, text=True, capture_output=True, check=False)
+        assert (result.returncode, result.stdout[:7]) == (0, "primus "), result.stderr
 
 
 def test_each_level_has_help_with_examples(primus: Run) -> None:

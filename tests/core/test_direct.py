@@ -152,3 +152,32 @@ def test_a_disk_that_takes_no_more_stops_logging_but_not_the_run(clean_environ: 
     assert len(result.stdout.splitlines()) == 20000
     assert "bytes of log text could not be written" in result.stderr
     assert (run_of(project) / "logs/rank_0.log").stat().st_size == 100 * 1024
+
+
+KEEPER = r"""
+import os, signal, subprocess, sys
+from primus_core.launch.keeper import become_subreaper, descendants
+asked = []
+sys.addaudithook(lambda event, args: event == "open" and str(args[0]).startswith("/proc/") and asked.append(args[0]))
+become_subreaper()
+assert descendants(os.getpid()) == []
+assert not asked
+child = subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE)
+orphan = int(child.stdout.readline())
+assert descendants(os.getpid()) == [child.pid, orphan]
+child.kill()
+child.wait()
+assert descendants(os.getpid()) == [orphan]
+assert asked
+os.kill(orphan, signal.SIGKILL)
+os.waitpid(orphan, 0)
+asked.clear()
+assert descendants(os.getpid()) == []
+assert not asked
+"""
+
+
+def test_orphans_are_found_and_a_process_without_children_asks_no_other(clean_environ: dict[str, str]) -> None:
+    command = [sys.executable, "-c", KEEPER]
+    result = subprocess.run(command, env=clean_environ, text=True, capture_output=True, check=False, timeout=60)
+    assert result.returncode == 0, result.stderr

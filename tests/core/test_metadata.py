@@ -24,7 +24,7 @@ points = [
     for e in metadata.entry_points("acme.")
 ]
 print(json.dumps({"points": points, "version": metadata.version_of("acme-tools"),
-                  "summaries": [metadata.module_summary(m) for m in sys.argv[1].split(",")]}))
+                  "summaries": list(metadata.module_summaries(sys.argv[1].split(",")).values())}))
 """
 
 
@@ -37,7 +37,9 @@ def package(place: Path, folder: str, entry_points: str | None) -> None:
         (path / "entry_points.txt").write_text(entry_points)
 
 
-def report(environ: dict[str, str], *places: Path, modules: str = "os", extra: tuple[str, ...] = ()) -> dict[str, Any]:
+def report(
+    environ: dict[str, str], *places: Path, modules: str = "acme", extra: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """What an interpreter with these folders on its path finds; `extra` goes on the path at run time."""
     core = str(Path(metadata.__file__).parent.parent)
     environ = {**environ, "PYTHONPATH": os.pathsep.join([*map(str, places), core])}

@@ -1,7 +1,5 @@
 """`primus --help`: what is installed, from package metadata and source text. It imports no plugin and no argparse."""
 
-from __future__ import annotations
-
 import os
 
 from primus_core import metadata
@@ -43,14 +41,13 @@ exit codes: 0 ok; the task's own when it failed (128+n for signal n); 2 wrong re
 
 def overview() -> str:
     """The whole text."""
-    found = metadata.entry_points()
+    found = sorted(metadata.entry_points(), key=lambda entry: entry.name)
+    listed = {title: [e for e in found if e.group == f"primus.{title}"] for title in ("runtimes", "tasks")}
+    summaries = metadata.module_summaries({e.module for entries in listed.values() for e in entries})
     text = _HEAD
-    for title, group in (("runtimes", "primus.runtimes"), ("tasks", "primus.tasks")):
-        entries = sorted((e for e in found if e.group == group), key=lambda e: e.name)
-        summaries = {module: metadata.module_summary(module) for module in {e.module for e in entries}}
+    for title, entries in listed.items():
         text += f"\n{title}:\n" + "".join(_row(e.name, summaries[e.module], e.package) for e in entries)
-        if group == "primus.tasks":
-            text += _dropped_in()
+    text += _dropped_in()
     return text + _COMMANDS + _TAIL
 
 

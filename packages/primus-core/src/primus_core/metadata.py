@@ -8,9 +8,12 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator
+    from typing import TypeVar
 
-__all__ = ["EntryPoint", "entry_points", "module_summary", "packages", "version_of"]
+    T = TypeVar("T")
+
+__all__ = ["EntryPoint", "entry_points", "module_summaries", "packages", "places", "version_of"]
 
 
 class EntryPoint:
@@ -31,18 +34,46 @@ def _package_of(folder: str) -> tuple[str, str]:
     return name.replace("_", "-").lower(), version
 
 
+def _once(read: "Callable[[], T]") -> "Callable[[], T]":
+    """`read` that a process does once for its `sys.path`. (`functools.cache` would load ten modules for `--help`.)"""
+    known: dict[tuple[str, ...], T] = {}
+
+    def once() -> "T":
+        path = tuple(sys.path)
+        if path not in known:
+            known[path] = read()
+        return known[path]
+
+    return once
+
+
+def places() -> list[str]:
+    """The folders on `sys.path` that packages may be in: all but the standard library's."""
+    library = os.path.dirname(os.__file__)
+    return [place or "." for place in sys.path if place not in (library, f"{library}/lib-dynload")]
+
+
+@_once
+def _listed() -> dict[str, list[str]]:
+    """What is in each of them, sorted."""
+    return {place: _names(place) for place in places()}
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
 def _folders() -> "Iterator[str]":
     """Metadata folders of the packages on `sys.path`. Of a package installed twice, the first counts."""
     seen = set()
-    for place in sys.path:
-        try:
-            names = os.listdir(place or ".")
-        except OSError:
-            continue
-        for name in sorted(names):
+    for place, names in _listed().items():
+        for name in names:
             if name.endswith(".dist-info") and (package := _package_of(name)[0]) not in seen:
                 seen.add(package)
-                yield f"{place or '.'}/{name}"
+                yield f"{place}/{name}"
 
 
 def _read(path: str, size: int = 1 << 16) -> str:
@@ -57,11 +88,16 @@ def _read(path: str, size: int = 1 << 16) -> str:
         os.close(descriptor)
 
 
+@_once
+def _texts() -> list[tuple[str, str]]:
+    """Each package's folder and `entry_points.txt`: a launch asks for plugins, then for folders of data."""
+    return [(folder, _read(f"{folder}/entry_points.txt")) for folder in _folders()]
+
+
 def entry_points(prefix: str = "primus.") -> list[EntryPoint]:
-    """Every entry point in a group that begins with `prefix`."""
+    """Every entry point in a group that begins with `prefix`, as this process found them when it first looked."""
     found = []
-    for folder in _folders():
-        text = _read(f"{folder}/entry_points.txt")
+    for folder, text in _texts():
         if f"[{prefix}" not in text:
             continue
         group = ""
@@ -85,16 +121,23 @@ def packages() -> "dict[str, str]":
     return {name: version for name, version in map(_package_of, _folders()) if version}
 
 
-def module_summary(module: str) -> str:
-    """The first line of a module's docstring, read from its source as text: a plugin's one-line help."""
-    top, *below = module.split(".")
-    for place in reversed(sys.path):  # packages stand behind the standard library; help text needs no strict order
-        if os.path.isdir(f"{place or '.'}/{top}"):
-            stem = "/".join((place or ".", top, *below))
-            return docstring_line(_read(f"{stem}.py", 4096) or _read(f"{stem}/__init__.py", 4096))
-        if not below and (text := _read(f"{place or '.'}/{top}.py", 4096)):
-            return docstring_line(text)
-    return ""
+def module_summaries(modules: "Collection[str]") -> "dict[str, str]":
+    """The first line of each module's docstring, read from its source as text: a plugin's one-line help."""
+    homes = {top: _home(top) for top in {module.partition(".")[0] for module in modules}}
+    stems = {module: f"{homes[module.partition('.')[0]]}/{module.replace('.', '/')}" for module in modules}
+    return {
+        module: docstring_line(_read(f"{stem}.py", 4096) or _read(f"{stem}/__init__.py", 4096))
+        for module, stem in stems.items()
+    }
+
+
+def _home(top: str) -> str:
+    """The folder that `top`, a package or module, is in: installed ones stand behind a person's own on the path."""
+    for name in (top, f"{top}.py"):
+        for place, names in reversed(_listed().items()):
+            if name in names:
+                return place
+    return os.devnull  # a folder without files
 
 
 def docstring_line(source: str) -> str:

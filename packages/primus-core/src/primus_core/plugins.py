@@ -92,7 +92,7 @@ def _installed() -> Iterator[Plugin]:
             name=entry.name,
             source=f"{entry.package} {entry.version}",
             target=f"{entry.module}:{entry.attribute}",
-            summary=lambda module=entry.module: metadata.module_summary(module),  # type: ignore[misc]  # bound now
+            summary=lambda module=entry.module: metadata.module_summaries([module])[module],  # type: ignore[misc]  # bound now
             loader=_entry_loader(entry),
         )
 

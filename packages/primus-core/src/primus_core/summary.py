@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -50,7 +49,9 @@ def render(rows: Sequence[Row], *, status: str, run_dir: str, seconds: float, ne
         )
         speeds = [row["tokens_per_second"] for row in rows if row.get("tokens_per_second")]
         if speeds:
-            lines.append(f"  speed  {statistics.median(speeds):,.0f} tokens/s (median over {len(speeds)} logged steps)")
+            from statistics import median  # with it, fractions, decimals and random numbers: not before a launch
+
+            lines.append(f"  speed  {median(speeds):,.0f} tokens/s (median over {len(speeds)} logged steps)")
     if status == "completed":
         lines += [f"  {'next' if not index else '':<6} {step}" for index, step in enumerate(next_steps)]
     return "\n".join(lines) + "\n"

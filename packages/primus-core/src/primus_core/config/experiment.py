@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from primus_core.config import files
 from primus_core.config.document import Document, Path, at
 from primus_core.errors import ConfigError, suggestion
+from primus_core.strict import Strict
 
 __all__ = ["Experiment", "Models", "Module", "merged", "parse", "select"]
 
@@ -23,11 +24,7 @@ _PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _SUFFIXES = (".yaml", ".yml", ".toml")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Module(_Strict):
+class Module(Strict):
     """One trainer: a framework and its settings. `model` and `config` are preset names or settings written out."""
 
     framework: str
@@ -37,7 +34,7 @@ class Module(_Strict):
     overrides: dict[str, Any] = Field(default_factory=dict)
 
 
-class Experiment(_Strict):
+class Experiment(Strict):
     """A whole experiment file."""
 
     exp_name: str

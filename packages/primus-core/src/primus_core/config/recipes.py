@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from primus_core.config import files
 from primus_core.config.document import Document, Path, dotted
 from primus_core.errors import ConfigError, suggestion
+from primus_core.strict import Strict
 
 __all__ = ["GPUS_PER_NODE", "MODULE", "Template", "leaves", "read"]
 
@@ -20,11 +21,7 @@ GPUS_PER_NODE = 8
 MODULE = "pre_trainer"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class _Part(_Strict):
+class _Part(Strict):
     """What stands for all GPUs or, below `gpus:`, for one of them, which wins."""
 
     settings: dict[str, Any] = Field(default_factory=dict)

@@ -43,6 +43,8 @@ def become_subreaper() -> None:
 
 def descendants(root: int, spared: Collection[int] = ()) -> list[int]:
     """Every living process below `root`, by the parent that /proc names; not the `spared` and what is below them."""
+    if root == os.getpid() and not _has_children():  # the usual case; a big node has thousands of processes to ask
+        return []
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (parent := _parent(name)) is not None:
@@ -55,10 +57,19 @@ def descendants(root: int, spared: Collection[int] = ()) -> list[int]:
     return found
 
 
+def _has_children() -> bool:
+    """Whether this process has any, dead ones included. Without, nothing is below a subreaper: orphans fall to it."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def _parent(pid: str) -> int | None:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            state, parent = file.read().rpartition(b")")[2].split()[:2]
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # four calls; a buffer makes it ten
+            state, parent = file.read(512).rpartition(b")")[2].split()[:2]
     except (OSError, ValueError):
         return None
     return None if state == b"Z" else int(parent)

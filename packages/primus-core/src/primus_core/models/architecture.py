@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from primus_core.strict import Strict
 
 __all__ = ["Architecture", "Entry", "LatentAttention", "Mixture", "Model", "RopeScaling", "Wrong", "impossible"]
 
@@ -15,11 +17,7 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class RopeScaling(_Strict):
+class RopeScaling(Strict):
     """How the rotary embedding is stretched beyond the length that it was trained on."""
 
     rope_type: Literal["llama3", "yarn", "linear"]
@@ -35,7 +33,7 @@ class RopeScaling(_Strict):
     mscale_all_dim: Positive | None = None
 
 
-class Mixture(_Strict):
+class Mixture(Strict):
     """Mixture of experts."""
 
     num_experts: Size
@@ -62,7 +60,7 @@ class Mixture(_Strict):
     """The router's weight multiplies what goes into an expert, and not what comes out (Llama 4)."""
 
 
-class LatentAttention(_Strict):
+class LatentAttention(Strict):
     """Multi-head latent attention (MLA), as DeepSeek V2 brought it."""
 
     q_lora_rank: Size | None = None
@@ -72,7 +70,7 @@ class LatentAttention(_Strict):
     v_head_dim: Size
 
 
-class Architecture(_Strict):
+class Architecture(Strict):
     """A decoder of text. What is not said is the usual: RMSNorm, a gated MLP with SiLU, no biases."""
 
     num_layers: Size
@@ -127,7 +125,7 @@ class Entry(Architecture):
     """Those that work on one token, with embedding and head."""
     published: str = ""
     """The numbers as its authors round them."""
-    aliases: list[str] = []
+    aliases: list[str] = Field(default_factory=list)
     note: str = ""
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from primus_core import environment, variables
+from primus_core import environment, metadata, variables
 from primus_core.arguments import Parser
 from primus_core.contracts import OuterCall, OuterPlan
 from primus_core.errors import RequestError
@@ -302,10 +302,7 @@ def _forwarded(call: OuterCall) -> list[str]:
 
 def _carried(facts: Facts) -> tuple[str, ...]:
     """This machine's Primus, as the script inside takes it: Python and its path; packages for another Python."""
-    library = os.path.dirname(os.__file__)
-    packages = [
-        entry for entry in sys.path if entry not in (library, f"{library}/lib-dynload") and os.path.isdir(entry)
-    ]
+    packages = filter(os.path.isdir, metadata.places())
     carrier = os.path.join(os.path.dirname(variables.__file__), "carried")
     return facts.python, facts.environ.get("PYTHONPATH", ""), carrier, os.pathsep.join(packages)
 

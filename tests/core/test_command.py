@@ -80,6 +80,23 @@ def test_a_launch_loads_nothing_that_only_its_end_or_an_experiment_needs(
     assert not heavy & loaded(code, clean_environ, tmp_path)
 
 
+def test_a_plan_reads_the_metadata_of_each_package_once(clean_environ: dict[str, str], project: Path) -> None:
+    code = r"""
+import sys
+opened = []
+sys.addaudithook(lambda event, args: event == "open" and opened.append(args[0]))
+from primus_core.cli import main
+assert main(["direct", "--dry-run", "--assume-host", sys.argv[1], "--", "analyze", "topology"]) == 0
+print(*(path for path in opened if str(path).endswith("entry_points.txt")), sep="\n", file=sys.stderr)
+"""
+    gpus = Path(__file__).with_name("captures") / "mi210-8.tar.gz"  # they ask for profiles, beside tasks and runtimes
+    command = [sys.executable, "-c", code, str(gpus)]
+    result = subprocess.run(command, env=clean_environ, cwd=project, text=True, capture_output=True, check=True)
+    read = result.stderr.splitlines()
+    assert any("primus_core" in path for path in read)
+    assert len(set(read)) == len(read)
+
+
 @pytest.mark.parametrize("name", ["primus", "primus-cli"])
 def test_what_lies_beside_the_command_is_no_module(name: str, clean_environ: dict[str, str], tmp_path: Path) -> None:
     script = Path(__file__).parents[2] / "packages/primus-core/bin" / name

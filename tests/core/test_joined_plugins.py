@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -120,36 +118,3 @@ def test_a_broken_backend_does_not_stop_a_file_that_is_not_its_own(
                     env={"PYTHONPATH": f"{third_party}:{site}"})  # fmt: skip
     assert result.returncode == 2
     assert "odd.yaml:2: unknown key 'something'" in result.stderr
-
-
-def test_a_broken_plugin_of_pydantic_breaks_no_command(primus: Run, tmp_path: Path) -> None:
-    (tmp_path / "sad-1.0.dist-info").mkdir()
-    (tmp_path / "sad-1.0.dist-info/entry_points.txt").write_text("[pydantic]\nsad = sad_module:SAD\n")
-    (tmp_path / "sad_module.py").write_text("raise RuntimeError('no disk')\n")
-    (tmp_path / "odd.yaml").write_text("exp_name: x\nsomething: 1\n")
-    environ = {"PYTHONPATH": str(tmp_path)}
-    assert "dense" in primus("models", "list", env=environ).stdout
-    refused = primus("direct", "--", "train", "pretrain", "--config", "odd.yaml", env=environ, cwd=tmp_path)
-    assert refused.stderr.startswith("primus: error: odd.yaml:2: unknown key 'something'")
-
-
-READING = r"""
-import sys
-opened = []
-sys.addaudithook(lambda event, args: event == "open" and opened.append(str(args[0])))
-from primus_core.cli import main
-assert main(["direct", "--dry-run", "--", "train", "pretrain", "--config", "down.yaml"]) == 0
-print(*(path for path in opened if path.endswith("entry_points.txt")), sep="\n", file=sys.stderr)
-"""
-
-
-def test_a_plan_reads_the_metadata_of_each_package_once(
-    third_party: str, clean_environ: dict[str, str], tmp_path: Path
-) -> None:
-    (tmp_path / "down.yaml").write_text(EXPERIMENT)
-    environ = {**clean_environ, "PYTHONPATH": third_party}
-    command = [sys.executable, "-c", READING]
-    result = subprocess.run(command, env=environ, cwd=tmp_path, text=True, capture_output=True, check=True)
-    read = result.stderr.splitlines()
-    assert any("acme_primus" in path for path in read)
-    assert len(set(read)) == len(read)

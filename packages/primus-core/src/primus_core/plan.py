@@ -249,8 +249,9 @@ def load(text: str) -> Plan:
     """
     import json
 
+    from pydantic import TypeAdapter  # 80 ms that only a loaded plan pays
+
     from primus_core.errors import ConfigError
-    from primus_core.strict import TypeAdapter  # pydantic: 80 ms that only a loaded plan pays
 
     try:
         data = json.loads(text)

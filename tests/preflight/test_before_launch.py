@@ -21,16 +21,16 @@ from primus_core.errors import MachineError, RequestError
 from primus_core.host import HostRoot
 from primus_core.plugins import Catalogue
 from primus_core.request import parse
-from primus_preflight import gate, health, node_report
-from primus_preflight.findings import Finding
-from primus_preflight.gate import Verdict
-from primus_preflight.node_report import NodeReport
+from primus_preflight.checks.findings import Finding
+from primus_preflight.verdict import gate, health, node_report
+from primus_preflight.verdict.gate import Verdict
+from primus_preflight.verdict.node_report import NodeReport
 
 CHECKS = """
 import os
 
-from primus_preflight.check import Check
-from primus_preflight.rule import Rule
+from primus_preflight.checks.check import Check
+from primus_preflight.checks.rule import Rule
 
 def lamp(node, rule):
     if node.facts.environ["LAMP"] == "broken":

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tests.conftest import Run
 
 from primus_core.errors import RequestError
-from primus_preflight import cluster, node_report
-from primus_preflight.cluster import Expected, judge
-from primus_preflight.findings import Finding, verdict
-from primus_preflight.node_report import NodeReport
+from primus_preflight.checks.findings import Finding, verdict
+from primus_preflight.verdict import cluster, node_report
+from primus_preflight.verdict.cluster import Expected, judge
+from primus_preflight.verdict.node_report import NodeReport
 
 GEMM = Finding("gpu.gemm", "0000:05:00.0", "pass", "600", "≥ 500", "TFLOP/s", "RVS", value=600.0, compare="higher")
 DRIVER = Finding("gpu.driver", "", "pass", "6.12.12", "loaded", compare="same")

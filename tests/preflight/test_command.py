@@ -148,8 +148,8 @@ def test_a_wrong_threshold_is_refused_with_its_line(primus: Run, tmp_path: Path,
 
 
 CHECKS = """
-from primus_preflight.check import Check
-from primus_preflight.rule import Rule
+from primus_preflight.checks.check import Check
+from primus_preflight.checks.rule import Rule
 
 def lamp(node, rule):
     yield rule.word("", node.host.text("/etc/lamp"), why="/etc/lamp cannot be read")

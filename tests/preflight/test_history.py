@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.conftest import Run
 from tests.preflight.test_cluster import DRIVER, GEMM, node
 
-from primus_preflight import cluster, history, node_report
-from primus_preflight.findings import Finding
-from primus_preflight.node_report import NodeReport
+from primus_preflight.checks.findings import Finding
+from primus_preflight.verdict import cluster, history, node_report
+from primus_preflight.verdict.node_report import NodeReport
 
 DAY = 86400.0
 LATENCY = Finding("network.latency", "n2", "pass", "2", "≤ 9", "µs", value=2.0, compare="lower", severity="warn")

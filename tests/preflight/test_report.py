@@ -12,10 +12,10 @@ from tests.core.machines import PCI
 from tests.preflight import nodes
 from tests.preflight.test_cluster import DRIVER, GEMM, healthy, node, plant
 
-from primus_preflight import node_report
-from primus_preflight.cluster import Cluster, Expected, expected, judge
-from primus_preflight.findings import Finding
-from primus_preflight.report_page import as_html
+from primus_preflight.checks.findings import Finding
+from primus_preflight.verdict import node_report
+from primus_preflight.verdict.cluster import Cluster, Expected, expected, judge
+from primus_preflight.views.page import as_html
 
 NASTY = '<script>alert("x")</script>&\''
 VOID = ("meta", "br")

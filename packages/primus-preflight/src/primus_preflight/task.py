@@ -15,8 +15,8 @@ from primus_core.errors import RequestError
 from primus_core.facts import Facts
 from primus_core.plan import Worker
 from primus_core.plugins import Catalogue
-from primus_preflight import catalogue, thresholds
-from primus_preflight.check import GROUPS, LEVELS, Check
+from primus_preflight.checks import catalogue, thresholds
+from primus_preflight.checks.check import GROUPS, LEVELS, Check
 
 __all__ = ["PREFLIGHT", "checks", "declare"]
 
@@ -104,7 +104,7 @@ def _file(text: str) -> str:
 def _validate(args: argparse.Namespace, facts: Facts) -> None:
     checks(args, facts)
     if args.expected_nodes:
-        from primus_preflight import cluster
+        from primus_preflight.verdict import cluster
 
         cluster.expected(args.expected_nodes)
     for path in args.baseline:

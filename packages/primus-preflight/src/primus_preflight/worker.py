@@ -19,19 +19,22 @@ from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_preflight import clock, cluster, gate, history, node_report, peers, progress, report_page, task, view
-from primus_preflight.check import Check, Level, Node
-from primus_preflight.cluster import Cluster, Expected
-from primus_preflight.findings import Finding
-from primus_preflight.node_report import FOLDER, NodeReport, Unread
-from primus_preflight.peers import Meeting, Place
+from primus_preflight import progress, task
+from primus_preflight.checks.check import Check, Level, Node
+from primus_preflight.checks.findings import Finding
+from primus_preflight.meeting import peers
+from primus_preflight.meeting.peers import Meeting, Place
+from primus_preflight.verdict import clocks, cluster, gate, history, node_report
+from primus_preflight.verdict.cluster import Cluster, Expected
+from primus_preflight.verdict.node_report import FOLDER, NodeReport, Unread
+from primus_preflight.views import page, report
 
 __all__ = ["main"]
 
 _FORMATS = {
-    ".html": report_page.as_html,
-    ".json": lambda found: view.as_json(found) + "\n",
-    ".md": view.as_markdown,
+    ".html": page.as_html,
+    ".json": lambda found: report.as_json(found) + "\n",
+    ".md": report.as_markdown,
 }
 _WAIT_S: Mapping[Level, int] = {"quick": 60, "perf": 300, "full": 3600}
 """For nodes that are slower than node 0: a GPU that hangs is given minutes, and shall be a result."""
@@ -187,9 +190,9 @@ def _read(folder: str) -> tuple[list[NodeReport], list[Unread]]:
 
 def _judged(args: argparse.Namespace, reports: Sequence[NodeReport], unread: Sequence[Unread], wanted: Expected) -> int:
     now = HostRoot().now()
-    compared = _since(args.baseline, [clock.against(one, now) for one in reports])
+    compared = _since(args.baseline, [clocks.against(one, now) for one in reports])
     found = cluster.judge(compared, unread, wanted)
-    print(view.as_json(found) if args.json else view.as_text(found, brief=bool(args.gate)), flush=True)
+    print(report.as_json(found) if args.json else report.as_text(found, brief=bool(args.gate)), flush=True)
     _write(args.output, os.path.join(_run_dir(), FOLDER), found)
     if found.exit_code:
         raise _verdict(found)
@@ -226,7 +229,7 @@ def _verdict(found: Cluster) -> PrimusError:
         return PrimusError(f"preflight: not fit to train: {_listed(named)}", fix=fix)
     if not found.unknown:
         fix = "look at what those nodes print; with their names, --expected-nodes says which they are"
-    return MachineError(f"preflight: incomplete: {view.headline(found)}{': ' * bool(named)}{_listed(named)}", fix=fix)
+    return MachineError(f"preflight: incomplete: {report.headline(found)}{': ' * bool(named)}{_listed(named)}", fix=fix)
 
 
 def _checks(found: Cluster, host: str, status: str) -> list[str]:

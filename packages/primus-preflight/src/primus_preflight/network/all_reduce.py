@@ -1,0 +1,137 @@
+"""One rank of an all-reduce, which says how fast it was. A program of its own, since a collective may hang.
+
+python -m primus_preflight.network.all_reduce --device cpu --rank 0 --world 2 --meet meet.json
+{"value": 1.9, "seconds": 0.0087, "count": 20}     GB/s busbw
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from primus_core.files import write_atomically
+from primus_preflight.checks import processes
+
+__all__ = ["main"]
+
+_MEASURED_S, _MOST = 2.0, 20
+_WARM_UP = 2
+
+
+def main(words: Sequence[str]) -> int:
+    """Measure what the words say."""
+    args = _arguments().parse_args(words)
+    if args.parent:
+        processes.end_with(args.parent)
+    try:
+        import torch
+        from torch import distributed
+    except (ImportError, OSError) as error:
+        return _say(cannot=f"torch cannot be imported: {error}")
+    kind, _, index = args.device.partition(":")
+    if kind == "cuda" and int(index) >= torch.cuda.device_count():
+        return _say(cannot=f"torch {torch.__version__} sees {torch.cuda.device_count()} GPUs")
+    device = torch.device(args.device)
+    if kind == "cuda":
+        torch.cuda.set_device(device)
+    distributed.init_process_group(
+        "nccl" if kind == "cuda" else "gloo",
+        store=_store(args),
+        rank=args.rank,
+        world_size=args.world,
+        timeout=timedelta(seconds=args.patience),
+    )
+    try:
+        return _say(**_measured(device, args.bytes, args.world))
+    finally:
+        distributed.destroy_process_group()
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m primus_preflight.network.all_reduce", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("--device", required=True, metavar="cuda:N", help="as torch calls it, ROCm's too; or cpu")
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--world", type=int, required=True, help="how many ranks there are")
+    parser.add_argument("--meet", required=True, metavar="FILE", help="where rank 0 says at which port it listens")
+    parser.add_argument("--address", default="127.0.0.1", help="rank 0's, by which the others reach it")
+    parser.add_argument("--bytes", type=int, default=1 << 22, help="what each rank has to sum up")
+    parser.add_argument("--patience", type=float, default=120.0, metavar="SECONDS")
+    parser.add_argument("--parent", type=int, default=0, metavar="PID", help="end when this process does")
+    return parser
+
+
+def _say(**values: object) -> int:
+    print(json.dumps(values), flush=True)
+    return 0
+
+
+def _store(args: argparse.Namespace) -> Any:
+    """Where the ranks exchange their addresses: rank 0 has it, on a port that was free."""
+    from torch import distributed
+
+    patience = timedelta(seconds=args.patience)
+    if args.rank == 0:
+        store = distributed.TCPStore(args.address, 0, None, True, patience, wait_for_workers=False)
+        write_atomically(args.meet, json.dumps({"port": store.port}), durable=False)
+        return store
+    return distributed.TCPStore(args.address, _port(args.meet, args.patience), None, False, patience)
+
+
+def _port(path: str, patience_s: float) -> int:
+    deadline = time.monotonic() + patience_s
+    while os.path.basename(path) not in os.listdir(os.path.dirname(path) or "."):  # listed, so that NFS looks again
+        if time.monotonic() > deadline:
+            raise SystemExit("rank 0 did not say where it listens")
+        time.sleep(0.1)
+    with open(path, encoding="utf-8") as file:
+        return int(json.load(file)["port"])
+
+
+def _measured(device: Any, size: int, world: int) -> dict[str, object]:
+    """Bus bandwidth, GB/s: bytes/s · 2(n-1)/n, what each link carries in a ring (NCCL tests, doc/PERFORMANCE.md).
+
+    A wrong sum is told as such. The median of calls that began together.
+    """
+    import torch
+    from torch import distributed
+
+    data = torch.ones(size // 4, dtype=torch.float32, device=device)  # it counts to 2^24 ranks; bf16 to 256
+    distributed.all_reduce(data)
+    if not bool((data == world).all()):
+        return {"wrong": f"the sum of {world} ones is not {world} everywhere"}
+    taken = [_timed(data) for _ in range(_WARM_UP)]
+    # All ranks have to make as many calls: as many as the slowest has time for.
+    slowest = torch.tensor([taken[-1]], device=device)
+    distributed.all_reduce(slowest, op=distributed.ReduceOp.MAX)
+    count = min(max(int(_MEASURED_S / float(slowest)), 1), _MOST)
+    seconds = statistics.median(_timed(data) for _ in range(count))
+    return {"value": size / seconds * 2 * (world - 1) / world / 1e9, "seconds": seconds, "count": count}
+
+
+def _timed(data: Any) -> float:
+    """Seconds of one all-reduce, from when all ranks are ready."""
+    import torch
+    from torch import distributed
+
+    data.fill_(1)
+    distributed.barrier()
+    if data.is_cuda:
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    distributed.all_reduce(data)
+    if data.is_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -36,6 +36,12 @@ class Node(NamedTuple):
         """The machine's files."""
         return self.facts.host
 
+    @property
+    def model(self) -> str:
+        """That of all its GPUs; empty: it has none, none that Primus knows, or several."""
+        models = {gpu.model for gpu in self.facts.gpus}
+        return models.pop() if len(models) == 1 else ""
+
 
 Ask = Callable[[Node, Rule], Iterable[Finding]]
 
@@ -64,7 +70,7 @@ class Check:
     def findings(self, node: Node) -> tuple[Finding, ...]:
         """What it finds. A check that breaks, or finds nothing to say, has measured nothing."""
         try:
-            found = tuple(map(sound, self.ask(node, self.rule)))
+            found = tuple(map(sound, self.ask(node, self.rule.of(node.model))))
         except (
             Exception,
             SystemExit,

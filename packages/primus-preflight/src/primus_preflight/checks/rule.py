@@ -8,7 +8,10 @@ from typing import Any
 
 from primus_preflight.checks.findings import Compare, Finding, Severity, Status
 
-__all__ = ["Rule"]
+__all__ = ["BOUNDS", "Rule"]
+
+BOUNDS = ("floor", "limit", "allowed", "share", "of_speed")
+"""What of a rule says what is good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,17 @@ class Rule:
     """What is different for a GPU model."""
 
     def of(self, model: str) -> Rule:
-        """The rule for one GPU model."""
+        """The rule for one GPU model. A check gets that of its node's GPUs, where they are of one model."""
         return replace(self, **self.models.get(model, {}))
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """What a site may say of it: what it has itself, and of a number both bounds."""
+        has = {name for name in BOUNDS if getattr(self, name) not in (None, ())}
+        has.update(*self.models.values())
+        if self.unit or has & {"floor", "limit"}:
+            has |= {"floor", "limit"}
+        return (*(name for name in BOUNDS if name in has), "severity", "source", "fix", "models")
 
     @property
     def is_set(self) -> bool:

@@ -115,6 +115,6 @@ def _joined(
         return rule.unknown(address, "its io_links cannot be read")
     lost = {addresses[to] for one in devices for to in hive - {one.number} - (one.xgmi or frozenset())}
     measured = f"{len(others - lost)} of {len(others)}"
-    return (
-        rule.bad(address, measured, f"no link to {', '.join(sorted(lost))}") if lost else rule.good(address, measured)
-    )
+    if lost:
+        return rule.bad(address, measured, f"no link to {', '.join(sorted(lost))}")
+    return rule.number(address, len(others), measured=measured)

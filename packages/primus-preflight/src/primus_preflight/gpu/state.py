@@ -85,7 +85,6 @@ def _rocm(node: Node, rule: Rule) -> Iterator[Finding]:
 @needs_gpus
 def _count(node: Node, rule: Rule) -> Iterator[Finding]:
     facts, count = node.facts, node.facts.physical_gpus
-    rule = rule.of(facts.gpu_model)
     unread = [path for path in node.host.paths(f"{kfd.FOLDER}/*/properties") if node.host.text(path) is None]
     lost = absent(node.host, facts.gpus, facts.gpus[0].vendor)
     if unread:

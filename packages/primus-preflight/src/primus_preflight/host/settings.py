@@ -193,7 +193,7 @@ def _quota(text: str) -> float | None:
 
 
 def _memory(node: Node, rule: Rule) -> Iterator[Finding]:
-    yield _bytes(rule.of(node.facts.gpu_model), meminfo(node.host, "MemTotal"), "/proc/meminfo cannot be read")
+    yield _bytes(rule, meminfo(node.host, "MemTotal"), "/proc/meminfo cannot be read")
 
 
 def _memory_available(node: Node, rule: Rule) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ from primus_preflight.gpu.links import needs_gpus
 if TYPE_CHECKING:
     from primus_preflight.meeting.peers import Here
 
-__all__ = ["Group", "checks", "gathered", "summed"]
+__all__ = ["Group", "checks", "gathered", "of_so_many", "summed"]
 
 LIMIT_S = 150.0
 """Torch loads in seconds, or in a minute where all nodes load it from one file system."""
@@ -95,10 +95,14 @@ def _inside(node: Node, rule: Rule) -> Iterator[Finding]:
 
     with tempfile.TemporaryDirectory(prefix="preflight-") as folder:
         group = Group("cuda", 0, count, count, "127.0.0.1", os.path.join(folder, "meet.json"))
-        own = rule.of(node.facts.gpu_model)
-        if count != _REFERENCE or own.floor is None:
-            own = replace(own, floor=None, expected="the right sum")
-        yield summed(own, group, _run(group, node))
+        yield summed(of_so_many(rule, count, node.model), group, _run(group, node))
+
+
+def of_so_many(rule: Rule, count: int, model: str) -> Rule:
+    """Our figures are of a whole node; what a site says is of the nodes that it has."""
+    if count != _REFERENCE and rule.floor == packaged()[rule.check].of(model).floor:
+        rule = replace(rule, floor=None)
+    return rule if rule.is_set else replace(rule, expected="the right sum")
 
 
 def _run(group: Group, node: Node, interface: str = "") -> list[Ended]:

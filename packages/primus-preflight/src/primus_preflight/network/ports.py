@@ -89,7 +89,7 @@ def _count_active(node: Node, rule: Rule, ports: Sequence[Port]) -> Iterator[Fin
     if unread:
         yield rule.unknown("", f"the state cannot be read of {', '.join(map(_name, unread))}")
     else:
-        yield rule.good("", str(sum(port.active for port in ports)), sum(port.active for port in ports))
+        yield rule.number("", sum(port.active for port in ports))
 
 
 def _kind(host: HostRoot, port: Port) -> tuple[str, ...]:
@@ -107,12 +107,12 @@ def _rates(node: Node, rule: Rule, ports: Sequence[Port]) -> Iterator[Finding]:
         lanes = re.search(r"\(([0-9]+)X", text)
         if not port.rate_gbps:
             yield rule.unknown(_name(port), "its rate cannot be read")
-        elif port.rate_gbps < usual or (rule.floor is not None and port.rate_gbps < rule.floor):
+        elif port.rate_gbps < usual:
             yield rule.bad(_name(port), f"{port.rate_gbps:g}", f"its like have {usual:g}", port.rate_gbps)
         elif port.link_layer == "InfiniBand" and lanes and int(lanes[1]) < 4:
             yield rule.bad(_name(port), f"{port.rate_gbps:g}", f"it trained on {lanes[1]} of 4 lanes", port.rate_gbps)
         else:
-            yield rule.good(_name(port), f"{port.rate_gbps:g}", port.rate_gbps)
+            yield rule.number(_name(port), port.rate_gbps, measured=f"{port.rate_gbps:g}")
 
 
 def _gids(node: Node, rule: Rule, ports: Sequence[Port]) -> Iterator[Finding]:

@@ -108,11 +108,23 @@ def test_the_list_has_the_checks_of_all_levels(primus: Run) -> None:
         (("report", "nowhere"), "'nowhere' is no folder"),
         (("--output", "report.pdf"), "ends in none of .html, .json, .md"),
         (("--thresholds", "nothing.toml"), "no such file"),
+        (("--output", "file/report.html"), "/file is no folder"),
+        (("--output", "folder.md"), "what is there is no regular file"),
+        (("--baseline", "folder.md"), "--baseline folder.md: no report of a node"),
+        (("--assume-host", "nothing.tar.gz"), "'nothing.tar.gz' is no captured machine"),
+        (("--output", "fifo.md"), "what is there is no regular file"),
+        (("--baseline", "fifo.md"), "it is no regular file"),
+        (("--assume-host", "fifo.md"), "it is no regular file"),
+        (("--thresholds", "fifo.md"), "it is no regular file"),
+        (("--expected-nodes", "./fifo.md"), "it is no regular file"),
     ],
 )
 def test_a_wrong_request_is_refused_before_anything_starts(
     primus: Run, tmp_path: Path, words: tuple[str, ...], why: str
 ) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.md").mkdir()
+    os.mkfifo(tmp_path / "fifo.md")
     done = primus("direct", "--", "preflight", *words)
     assert done.returncode == 2
     assert why in done.stderr

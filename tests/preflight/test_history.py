@@ -128,8 +128,9 @@ def test_a_baseline_that_says_nothing_is_refused(primus: Run, tmp_path: Path) ->
     save(tmp_path / "now", run(DRIVER))
     (tmp_path / "empty").mkdir()
     (tmp_path / "torn.json").write_text('{"schema": 1')
-    for name, why in (("nowhere", "it is not there"), ("empty", "no file of a node"), ("torn.json", "cannot be read")):
+    for name, why in (("nowhere", "No such file"), ("empty", "no file of a node"), ("torn.json", "cannot be read")):
         done = primus("direct", "--", "preflight", "report", "now", "--baseline", name)
         assert done.returncode == 2, done.stderr
         assert f"--baseline {name}" in done.stderr
         assert why in done.stderr
+        assert not (tmp_path / "output").exists()

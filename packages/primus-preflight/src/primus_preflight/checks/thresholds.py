@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -62,6 +63,8 @@ def with_site(checks: Sequence[Check], path: str, environ: Mapping[str, str]) ->
     """
     from primus_core.config import files  # yaml, which only a site's file needs
 
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ConfigError("it is no regular file", where=path, fix="name a file in TOML or YAML")
     document = files.read(path, environ)
     said = {f"{group}.{name}": row for group, rows in _tables(document).items() for name, row in rows.items()}
     rules = {check.name: check.rule for check in checks}

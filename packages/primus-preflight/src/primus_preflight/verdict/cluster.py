@@ -19,6 +19,7 @@ from primus_core.errors import RequestError
 from primus_core.files import write_atomically
 from primus_preflight.checks.findings import Finding, verdict
 from primus_preflight.checks.thresholds import fix_of
+from primus_preflight.paths import text_of
 from primus_preflight.verdict.isolation import isolated
 from primus_preflight.verdict.node_report import NodeReport, Unread
 
@@ -74,10 +75,10 @@ def expected(text: str) -> Expected:
         return Expected(count=count)
     if "/" in text or os.path.isfile(text):
         try:
-            with open(text, encoding="utf-8") as file:
-                text = ",".join(line.partition("#")[0].strip().replace(" ", ",") for line in file)
+            lines = text_of(text).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise RequestError(f"--expected-nodes {text}: it cannot be read", why=str(error)) from None
+        text = ",".join(line.partition("#")[0].strip().replace(" ", ",") for line in lines)
     names = tuple(dict.fromkeys(filter(None, islice(nodelist.hosts(text), _MOST + 1))))
     _check_names(text, names, fix)
     return Expected(names, len(names))

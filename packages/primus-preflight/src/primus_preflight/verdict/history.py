@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,9 +17,9 @@ from primus_preflight.checks.findings import OF_ONE_NODE, Finding
 from primus_preflight.checks.thresholds import fix_of
 from primus_preflight.verdict import node_report
 from primus_preflight.verdict.cluster import SCALED, SHARE
-from primus_preflight.verdict.node_report import NodeReport
+from primus_preflight.verdict.node_report import NodeReport, Unread
 
-__all__ = ["Baseline", "compared", "lacking", "of", "read"]
+__all__ = ["Baseline", "check", "compared", "lacking", "of", "read"]
 
 
 class _Earlier(NamedTuple):
@@ -42,16 +42,28 @@ def read(paths: Iterable[str]) -> Baseline:
     return of(report for path in paths for report in _reports(path))
 
 
-def _reports(path: str) -> list[NodeReport]:
-    if os.path.isdir(path):
-        found, unread = node_report.read_all(path, _is_measure)
-    else:
-        one = node_report.read(path, _is_measure)
-        found, unread = ([one], []) if isinstance(one, NodeReport) else ([], [one])
+def check(paths: Iterable[str]) -> None:
+    """Whether each holds a report of a node: its first one is enough.
+
+    Raises:
+        RequestError: as `read`.
+    """
+    for path in paths:
+        next(_reports(path))
+
+
+def _reports(path: str) -> Iterator[NodeReport]:
+    unread: list[Unread] = []
+    found = False
+    for one in node_report.each(path, _is_measure) if os.path.isdir(path) else [node_report.read(path, _is_measure)]:
+        if isinstance(one, NodeReport):
+            found = True
+            yield one
+        else:
+            unread.append(one)
     if not found:
         why = "; ".join(f"{one.host}: {one.why}" for one in unread[:3]) or "there is no file of a node in it"
         raise RequestError(f"--baseline {path}: no report of a node", why=why, fix="name a run of preflight")
-    return found
 
 
 def _is_measure(finding: Mapping[str, Any]) -> bool:

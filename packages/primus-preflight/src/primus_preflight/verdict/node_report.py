@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,9 @@ from primus_core.errors import RequestError
 from primus_core.files import write_atomically
 from primus_preflight.checks import findings
 from primus_preflight.checks.findings import Finding
+from primus_preflight.paths import text_of
 
-__all__ = ["FOLDER", "NodeReport", "Unread", "hosts", "read", "read_all", "write"]
+__all__ = ["FOLDER", "NodeReport", "Unread", "each", "hosts", "read", "read_all", "write"]
 
 FOLDER = "preflight"
 Keep = Callable[[Mapping[str, Any]], bool]
@@ -74,21 +75,38 @@ def read_all(folder: str, keep: Keep = bool) -> tuple[list[NodeReport], list[Unr
 
     `keep`: which findings are wanted, as JSON has them.
     """
+    found = list(each(folder, keep))
+    return [one for one in found if isinstance(one, NodeReport)], [one for one in found if isinstance(one, Unread)]
+
+
+def each(folder: str, keep: Keep = bool) -> Iterator[NodeReport | Unread]:
+    """One after the other, as `read_all`.
+
+    Raises:
+        RequestError: the folder cannot be read.
+    """
+    return (_of(path, read(path, keep)) for path in _files(folder))
+
+
+def _files(folder: str) -> Sequence[str]:
     inner = os.path.join(folder, FOLDER)
     place = inner if os.path.isdir(inner) else folder
     try:
-        names = sorted(name for name in os.listdir(place) if name.endswith(".json"))
+        return sorted(os.path.join(place, name) for name in os.listdir(place) if name.endswith(".json"))
     except OSError as error:
         raise RequestError(
             f"'{folder}' cannot be read", why=str(error.strerror), fix="name a run directory, or its preflight/"
         ) from None
-    found = [_of(name.removesuffix(".json"), read(os.path.join(place, name), keep)) for name in names]
-    return [one for one in found if isinstance(one, NodeReport)], [one for one in found if isinstance(one, Unread)]
 
 
-def _of(host: str, found: NodeReport | Unread) -> NodeReport | Unread:
+def _of(path: str, found: NodeReport | Unread) -> NodeReport | Unread:
     """A report under another's name would stand for that node, and its own node would be missed by nobody."""
+    host = _host(path)
     return found if found.host == host else Unread(host, f"its report is of another node: {found.host!r}")
+
+
+def _host(path: str) -> str:
+    return os.path.basename(path).removesuffix(".json")
 
 
 def hosts(folder: str) -> Sequence[str]:
@@ -101,10 +119,9 @@ def hosts(folder: str) -> Sequence[str]:
 
 def read(path: str, keep: Keep = bool) -> NodeReport | Unread:
     """The report in a file."""
-    host = os.path.basename(path).removesuffix(".json")
+    host = _host(path)
     try:
-        with open(path, encoding="utf-8") as file:
-            data = json.load(file)
+        data = json.loads(text_of(path))
         if data["schema"] != SCHEMA:
             return Unread(host, f"its form is {data['schema']}, this Primus reads {SCHEMA}")
         "".join((data["host"], data["gpu_model"])).encode()  # both are text, and can be written

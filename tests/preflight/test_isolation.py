@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from primus_core.testing import facts_of
 from primus_preflight.checks.check import Check, Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.meeting import schedule
@@ -34,7 +35,7 @@ def partners(rank: int, nodes: int) -> list[int]:
 
 
 def findings(rank: int, nodes: int, met: list[Met], checks: tuple[Check, ...]) -> tuple[Finding, ...]:
-    node = Node(facts=None, meeting=Meeting(tuple(met), nodes - 1))  # type: ignore[arg-type]  # nobody looks at them
+    node = Node(facts_of(), meeting=Meeting(tuple(met), nodes - 1))
     return (GOOD, *(finding for check in checks for finding in check.findings(node)))
 
 
@@ -127,7 +128,7 @@ def test_one_bad_cable_between_good_nodes_is_told_at_both_ends() -> None:
 def test_a_floor_counts_where_all_are_slow() -> None:
     met = [Met("n1", Measured(30.0, 0.9, 9.0), gbps=10.0)]
     (bandwidth,) = (check for check in pairs.checks() if check.name == "network.bandwidth")
-    node = Node(facts=None, meeting=Meeting(tuple(met), 1))  # type: ignore[arg-type]
+    node = Node(facts_of(), meeting=Meeting(tuple(met), 1))
     assert [(one.subject, one.status, one.expected) for one in bandwidth.findings(node)] == [
         ("to n1", "fail", "≥ 2"),
         ("from n1", "pass", "≥ 2"),
@@ -141,7 +142,7 @@ def test_where_the_cpu_is_what_is_measured_nobody_is_slow() -> None:
 @pytest.mark.parametrize("gbps", [40.0, 400.0])
 def test_no_more_is_asked_of_one_stream_than_one_can_do(gbps: float) -> None:
     (bandwidth,) = (check for check in pairs.checks() if check.name == "network.bandwidth")
-    node = Node(facts=None, meeting=Meeting((Met("n1", Measured(30.0, 6.0, 6.0), gbps=gbps),), 1))  # type: ignore[arg-type]
+    node = Node(facts_of(), meeting=Meeting((Met("n1", Measured(30.0, 6.0, 6.0), gbps=gbps),), 1))
     assert {(one.status, one.expected) for one in bandwidth.findings(node)} == {("pass", "≥ 5")}
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from primus_core.errors import MachineError, PrimusError
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
+from primus_core.wording import counted
 from primus_preflight.checks.check import Level
 from primus_preflight.verdict import clocks, cluster, gate, history, node_report
 from primus_preflight.verdict.cluster import Cluster, Expected
@@ -91,7 +92,7 @@ def _waited(args: argparse.Namespace, there: Callable[[], Sequence[str]], gone: 
             break
         if now - told > _TELL_EVERY_S:
             told = now
-            print(f"preflight: waiting for the reports of {left} nodes, for {now - began:.0f} s", file=sys.stderr)
+            print(f"preflight: waiting for {counted(left, 'report')}, for {now - began:.0f} s", file=sys.stderr)
         time.sleep(_LOOK_EVERY_S)
     return wanted
 

@@ -17,6 +17,7 @@ from primus_core.errors import MachineError, PrimusError
 from primus_core.facts import Facts
 from primus_core.host import HostRoot
 from primus_core.machine import capture
+from primus_core.wording import counted
 from primus_preflight import judging, progress, task
 from primus_preflight.checks.check import Check, Node
 from primus_preflight.checks.findings import Finding
@@ -100,7 +101,7 @@ def _met(found: Facts, checks: Sequence[Check], host: str, place: Place) -> Meet
     """What came of meeting the other nodes, where a check needs it."""
     if place.nodes == 1 or not found.host.is_here or not any(check.meets for check in checks):
         return None
-    with _told(lambda: f"meeting {place.nodes - 1} other nodes", place.rank):
+    with _told(lambda: f"meeting {counted(place.nodes - 1, 'other node')}", place.rank):
         return peers.meet(peers.card(found, place.rank, host), place)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -46,11 +47,19 @@ class Finding:
     share: float | None = None
     """The least share of what other pairs have that is good; where the lower is better, of its inverse."""
 
+    @property
+    def amount(self) -> str:
+        """What was measured, in its unit: `8 lanes`, `1 GPU`; empty: nothing was."""
+        one = self.measured == "1" and _THINGS.fullmatch(self.unit)
+        return self.measured and f"{self.measured} {one[1] if one else self.unit}".rstrip()
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return asdict(self)
 
 
+_THINGS = re.compile(r"((?:[A-Za-z]+ )*[A-Za-z]{2,}?)(?:(?<=ss)es|s)")
+"""`lanes`, `uncorrected errors`, `processes`, and which word it is for one; `GB/s` and `µs` count nothing."""
 _FIELDS = {field.name for field in fields(Finding)}
 _STATUSES, _SEVERITIES, _COMPARES = (frozenset(get_args(words)) for words in (Status, Severity, Compare))
 _TEXTS = attrgetter("check", "subject", "measured", "expected", "unit", "source", "why", "fix")

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from primus_core.wording import counted
 from primus_preflight.checks import processes
 
 __all__ = ["main"]
@@ -40,7 +41,7 @@ def main(words: Sequence[str]) -> int:
     _say("loaded", torch=torch.__version__)
     kind, _, index = args.device.partition(":")
     if kind == "cuda" and int(index) >= torch.cuda.device_count():
-        return _cannot(f"torch {torch.__version__} sees {torch.cuda.device_count()} GPUs")
+        return _cannot(f"torch {torch.__version__} sees {counted(torch.cuda.device_count(), 'GPU')}")
     device = torch.device(args.device)
     if kind == "cuda":
         _say("device", **_address(torch.cuda.get_device_properties(device)))

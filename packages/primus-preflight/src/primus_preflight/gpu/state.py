@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from primus_core.facts import Gpu
 from primus_core.machine.devices import absent
+from primus_core.wording import counted
 from primus_preflight.checks.check import Ask, Check, Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
@@ -88,7 +89,8 @@ def _count(node: Node, rule: Rule) -> Iterator[Finding]:
     unread = [path for path in node.host.paths(f"{kfd.FOLDER}/*/properties") if node.host.text(path) is None]
     lost = absent(node.host, facts.gpus, facts.gpus[0].vendor)
     if unread:
-        yield rule.unknown("", f"{len(unread)} devices are hidden from here, by a container's or a job's device list")
+        hidden = counted(len(unread), "device")
+        yield rule.unknown("", f"{hidden} hidden from here, by a container's or a job's device list")
     elif lost:
         yield rule.bad("", str(count), f"on the PCI bus, but not the driver's: {', '.join(lost)}", count)
     elif rule.is_set or count in _USUAL:

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from primus_core.wording import counted
 from primus_preflight.checks.check import Node
 from primus_preflight.checks.findings import Finding, Severity
 from primus_preflight.checks.rule import Rule
@@ -104,7 +105,7 @@ def judged(rule: Rule, lines: Sequence[Line], now: float) -> Iterator[Finding]:
     if not lines:
         yield rule.unknown("", f"{_DEVICE} is empty")
     elif not found:
-        yield rule.good("", f"none in {len(lines)} lines")
+        yield rule.good("", f"none in {counted(len(lines), 'line')}")
     for fault in sorted(found, key=faults().index):
         yield _finding(rule, fault, found[fault], now)
 
@@ -113,7 +114,7 @@ def _finding(rule: Rule, fault: Fault, lines: Sequence[Line], now: float) -> Fin
     own = replace(rule, severity=fault.severity, source=fault.source, fix=fault.fix)
     last = lines[-1]
     why = f"{fault.means}; last {_ago(now - last.seconds)} ago: {last.text.strip()[:_SHOWN]}"
-    return own.bad(fault.name, f"{len(lines)} lines" if len(lines) > 1 else "1 line", why)
+    return own.bad(fault.name, counted(len(lines), "line"), why)
 
 
 def _ago(seconds: float) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from primus_core.host import HostRoot, numbered
+from primus_core.wording import counted
 from primus_preflight.checks.check import Ask, Check, Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
@@ -94,7 +95,7 @@ def _governor(node: Node, rule: Rule) -> Iterator[Finding]:
     elif silent := online - read.keys():
         yield rule.unknown("", f"{len(silent)} of {len(online)} CPUs do not say: {_some(silent)}")
     else:
-        yield rule.good("", f"{' and '.join(sorted(set(read.values())))} on {len(read)} CPUs")
+        yield rule.good("", f"{' and '.join(sorted(set(read.values())))} on {counted(len(read), 'CPU')}")
 
 
 def _some(numbers: set[int] | dict[int, str]) -> str:

@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Any
 
 from primus_core.files import write_atomically
+from primus_core.wording import counted
 from primus_preflight.checks import processes
 
 __all__ = ["main"]
@@ -37,7 +38,7 @@ def main(words: Sequence[str]) -> int:
         return _say(cannot=f"torch cannot be imported: {error}")
     kind, _, index = args.device.partition(":")
     if kind == "cuda" and int(index) >= torch.cuda.device_count():
-        return _say(cannot=f"torch {torch.__version__} sees {torch.cuda.device_count()} GPUs")
+        return _say(cannot=f"torch {torch.__version__} sees {counted(torch.cuda.device_count(), 'GPU')}")
     device = torch.device(args.device)
     if kind == "cuda":
         torch.cuda.set_device(device)

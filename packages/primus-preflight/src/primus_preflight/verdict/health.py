@@ -73,7 +73,7 @@ def _differ(before: Finding | None, after: Finding | None) -> bool:
 
 def _text(one: Finding | None) -> str:
     """The status and what was measured; empty: there was no such thing."""
-    return f"{one.status} {one.measured} {one.unit if one.measured else ''}".strip() if one else ""
+    return f"{one.status} {one.amount}".strip() if one else ""
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from primus_core.errors import RequestError
+from primus_core.wording import counted
 from primus_preflight.checks.findings import OF_ONE_NODE, Finding
 from primus_preflight.checks.thresholds import fix_of
 from primus_preflight.verdict import node_report
@@ -128,7 +129,7 @@ def _worse(one: Finding, value: float, values: Sequence[float], day: str) -> Fin
     if loss <= max(SHARE * abs(middle), scatter):
         return one
     share = f"{100 * loss / abs(middle):.0f} % worse than " if middle else "worse than "
-    why = f"{share}before ({len(values)} earlier value{'s' * (len(values) != 1)})"
+    why = f"{share}before ({counted(len(values), 'earlier value')})"
     expected, fix = f"about {middle:.4g}", one.fix or fix_of(one.check)
     return replace(one, status=one.severity, expected=expected, why=why, source=f"this node, on {day}", fix=fix)
 

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from primus_core.wording import counted
 from primus_preflight.checks.findings import Finding, Status, verdict
 from primus_preflight.verdict.cluster import Cluster
 from primus_preflight.views import markup, report
@@ -109,7 +110,7 @@ def _states(cluster: Cluster) -> dict[str, Status]:
 def _tiles(cluster: Cluster) -> Iterator[str]:
     """A square for each node, in the order of their names."""
     states = _states(cluster)
-    yield tag("h2", f"{len(states)} nodes")
+    yield tag("h2", counted(len(states), "node"))
     squares = []
     for at, (host, state) in enumerate(states.items()):
         row, column = divmod(at, _ACROSS)
@@ -148,12 +149,10 @@ def _wrong(cluster: Cluster) -> Iterator[str]:
 
 def _row(row: report.Row, *, several: bool) -> str:
     one = row.finding
-    measured, expected = (f"{said} {one.unit}".strip() if said else "" for said in (one.measured, one.expected))
     cells = [tag("td", text(one.check)), *([tag("td", text(report.listed(row.hosts)))] if several else [])]
-    cells += [tag("td", text(said)) for said in (report.listed(row.subjects), measured or "not measured")]
-    cells.append(
-        tag("td", text(expected), *([tag("br"), tag("span", text(one.source), class_="small")] if one.source else []))
-    )
+    cells += [tag("td", text(said)) for said in (report.listed(row.subjects), one.amount or "not measured")]
+    source = [tag("br"), tag("span", text(one.source), class_="small")] if one.source else []
+    cells.append(tag("td", text(report.expected(one)), *source))
     todo = [text(one.why), tag("br")] if one.why else []
     return tag("tr", _mark(one.status), *cells, tag("td", *todo, *([tag("code", text(one.fix))] if one.fix else [""])))
 
@@ -263,9 +262,7 @@ def _marked(dot: _Dot, x: float, y: float) -> str:
 
 def _told(dot: _Dot) -> str:
     where = f" {dot.finding.subject}" if dot.finding.subject and dot.finding.subject != dot.name else ""
-    return (
-        f"{dot.name}{where}: {dot.finding.measured} {dot.finding.unit}, {dot.finding.status}. {dot.finding.why}".strip()
-    )
+    return f"{dot.name}{where}: {dot.finding.amount}, {dot.finding.status}. {dot.finding.why}".strip()
 
 
 def _skips(cluster: Cluster) -> Iterator[str]:

@@ -8,19 +8,20 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from primus_core.wording import counted
 from primus_preflight.checks.findings import Finding, Status
 from primus_preflight.verdict.cluster import Cluster
 
-__all__ = ["WORDS", "Row", "as_json", "as_markdown", "as_text", "counts", "headline", "listed", "rows", "skipped"]
+__all__ = ["Row", "as_json", "as_markdown", "as_text", "counts", "expected", "headline", "listed", "rows", "skipped"]
 
 SCHEMA = 1
 _ORDER: Mapping[Status, int] = {"fail": 0, "unknown": 1, "warn": 2}
 """What is shown row by row. A skip is shown by its reason; of passes only the number."""
-WORDS: Mapping[Status, str] = {
+_WORDS: Mapping[Status, str] = {
     "pass": "passed",
     "fail": "failed",
     "unknown": "unknown",
-    "warn": "warnings",
+    "warn": "warning",
     "skip": "skipped",
 }
 _LISTED = 8
@@ -52,10 +53,15 @@ def listed(names: Mapping[str, None]) -> str:
     return ", ".join(some[:_LISTED]) + (f" and {len(some) - _LISTED} more" if len(some) > _LISTED else "")
 
 
+def expected(one: Finding) -> str:
+    """In its unit; empty: nobody says."""
+    return one.expected and f"{one.expected} {one.unit}".rstrip()
+
+
 def _measured(one: Finding) -> str:
-    unit = f" {one.unit}" * bool(one.unit)
-    said = f"{one.measured}{unit}" if one.measured else "not measured"
-    return f"{said}; expected {one.expected}{'' if one.measured else unit}" if one.expected else said
+    unit = f" {one.unit}" * bool(one.unit and not one.measured)
+    said = one.amount or "not measured"
+    return f"{said}; expected {one.expected}{unit}" if one.expected else said
 
 
 def headline(cluster: Cluster) -> str:
@@ -68,8 +74,12 @@ def headline(cluster: Cluster) -> str:
 
 def counts(cluster: Cluster) -> str:
     """How many findings there are of each status."""
-    counted = Counter(one.status for found in cluster.nodes.values() for one in found)
-    said = [f"{counted[status]} {word}" for status, word in WORDS.items() if counted[status]]
+    times = Counter(one.status for found in cluster.nodes.values() for one in found)
+    said = [
+        counted(times[status], word) if status == "warn" else f"{times[status]} {word}"
+        for status, word in _WORDS.items()
+        if times[status]
+    ]
     return f"findings: {', '.join(said)}"
 
 
@@ -120,14 +130,13 @@ def as_markdown(cluster: Cluster) -> str:
 
 def _markdown_row(row: Row) -> str:
     one = row.finding
-    measured, expected = (f"{text} {one.unit}".strip() if text else "" for text in (one.measured, one.expected))
     cells = [
         one.status,
         one.check,
         listed(row.hosts),
         listed(row.subjects),
-        measured,
-        expected,
+        one.amount,
+        expected(one),
         one.source,
         one.why,
         one.fix,

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from primus_core.wording import counted
 from primus_preflight.machine.nics import Nic
 from primus_preflight.machine.topology import Accelerator, Topology
 
@@ -35,14 +36,10 @@ def as_text(found: Topology) -> str:
 def summary(found: Topology) -> str:
     """One line."""
     models = list(dict.fromkeys(gpu.model for gpu in found.gpus))
-    parts = [f"{len(found.gpus)} GPUs ({', '.join(models)})" if found.gpus else "no GPU"]
-    parts += [_counted(len(found.hives), "hive")] if found.hives else []
-    parts += [_counted(len(found.numa), "NUMA node")] if found.numa else []
-    return ", ".join([*parts, _counted(len(found.nics), "port") if found.nics else found.no_nics])
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}{'s' * (count != 1)}"
+    parts = [f"{counted(len(found.gpus), 'GPU')} ({', '.join(models)})" if found.gpus else "no GPU"]
+    parts += [counted(len(found.hives), "hive")] if found.hives else []
+    parts += [counted(len(found.numa), "NUMA node")] if found.numa else []
+    return ", ".join([*parts, counted(len(found.nics), "port") if found.nics else found.no_nics])
 
 
 def _tree(found: Topology) -> list[str]:

@@ -12,15 +12,13 @@ It prints JSON lines, each as soon as it is known, so that what was measured bef
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from primus_core.wording import counted
-from primus_preflight.checks import processes
+from primus_preflight.checks import program
 
 __all__ = ["main"]
 
@@ -31,28 +29,20 @@ _CHECKED_ROWS = 256
 
 def main(words: Sequence[str]) -> int:
     """Measure what the words say."""
-    args = _arguments().parse_args(words)
-    if args.parent:
-        processes.end_with(args.parent)
-    try:
-        import torch
-    except (ImportError, OSError) as error:
-        return _cannot(f"torch cannot be imported: {error}")
-    _say("loaded", torch=torch.__version__)
-    kind, _, index = args.device.partition(":")
-    if kind == "cuda" and int(index) >= torch.cuda.device_count():
-        return _cannot(f"torch {torch.__version__} sees {counted(torch.cuda.device_count(), 'GPU')}")
-    device = torch.device(args.device)
-    if kind == "cuda":
-        _say("device", **_address(torch.cuda.get_device_properties(device)))
-    _say("gemm", **_gemm(device, args.shape, args.rotate, args.seconds))
-    _say("memory", **_triad(device, args.elements, args.seconds))
-    return 0
+    return program.run(_arguments(), words, _measure)
+
+
+def _measure(args: argparse.Namespace, device: Any) -> None:
+    import torch
+
+    if device.type == "cuda":
+        program.say(stage="device", **_address(torch.cuda.get_device_properties(device)))
+    program.say(stage="gemm", **_gemm(device, args.shape, args.rotate, args.seconds))
+    program.say(stage="memory", **_triad(device, args.elements, args.seconds))
 
 
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m primus_preflight.gpu.load", description=__doc__.partition("\n")[0])
-    parser.add_argument("--device", required=True, metavar="cuda:N", help="as torch calls it, ROCm's too; or cpu")
     # That of AMD's own stress test (ROCmValidationSuite, gst), whose figures are the thresholds.
     parser.add_argument("--shape", type=int, nargs=3, default=[4864, 4096, 8192], metavar=("M", "N", "K"))
     parser.add_argument("--rotate", type=int, default=512 << 20, metavar="BYTES",
@@ -60,18 +50,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--elements", type=int, default=1 << 28, help="of each array that the triad goes through")
     parser.add_argument("--seconds", type=float, nargs=2, default=[2.0, 3.0], metavar=("WARM_UP", "MEASURED"),
                         help="a GPU's clock falls to where it stays in the first seconds")  # fmt: skip
-    parser.add_argument("--parent", type=int, default=0, metavar="PID", help="end when this process does")
     return parser
-
-
-def _say(stage: str, **values: object) -> None:
-    print(json.dumps({"stage": stage, **values}), flush=True)
-
-
-def _cannot(why: str) -> int:
-    """It is no fault of the GPU that it cannot be measured."""
-    print(json.dumps({"cannot": why}), flush=True)
-    return 0
 
 
 def _address(properties: Any) -> dict[str, str]:

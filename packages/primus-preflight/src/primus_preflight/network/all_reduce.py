@@ -1,6 +1,7 @@
 """One rank of an all-reduce, which says how fast it was. A program of its own, since a collective may hang.
 
 python -m primus_preflight.network.all_reduce --device cpu --rank 0 --world 2 --meet meet.json
+{"stage": "loaded", "torch": "2.13.0"}
 {"value": 1.9, "seconds": 0.0087, "count": 20}     GB/s busbw
 """
 
@@ -17,8 +18,7 @@ from datetime import timedelta
 from typing import Any
 
 from primus_core.files import write_atomically
-from primus_core.wording import counted
-from primus_preflight.checks import processes
+from primus_preflight.checks import program
 
 __all__ = ["main"]
 
@@ -28,29 +28,24 @@ _WARM_UP = 2
 
 def main(words: Sequence[str]) -> int:
     """Measure what the words say."""
-    args = _arguments().parse_args(words)
-    if args.parent:
-        processes.end_with(args.parent)
-    try:
-        import torch
-        from torch import distributed
-    except (ImportError, OSError) as error:
-        return _say(cannot=f"torch cannot be imported: {error}")
-    kind, _, index = args.device.partition(":")
-    if kind == "cuda" and int(index) >= torch.cuda.device_count():
-        return _say(cannot=f"torch {torch.__version__} sees {counted(torch.cuda.device_count(), 'GPU')}")
-    device = torch.device(args.device)
-    if kind == "cuda":
+    return program.run(_arguments(), words, _measure)
+
+
+def _measure(args: argparse.Namespace, device: Any) -> None:
+    import torch
+    from torch import distributed
+
+    if device.type == "cuda":
         torch.cuda.set_device(device)
     distributed.init_process_group(
-        "nccl" if kind == "cuda" else "gloo",
+        "nccl" if device.type == "cuda" else "gloo",
         store=_store(args),
         rank=args.rank,
         world_size=args.world,
         timeout=timedelta(seconds=args.patience),
     )
     try:
-        return _say(**_measured(device, args.bytes, args.world))
+        program.say(**_measured(device, args.bytes, args.world))
     finally:
         distributed.destroy_process_group()
 
@@ -59,20 +54,13 @@ def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m primus_preflight.network.all_reduce", description=__doc__.partition("\n")[0]
     )
-    parser.add_argument("--device", required=True, metavar="cuda:N", help="as torch calls it, ROCm's too; or cpu")
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--world", type=int, required=True, help="how many ranks there are")
     parser.add_argument("--meet", required=True, metavar="FILE", help="where rank 0 says at which port it listens")
     parser.add_argument("--address", default="127.0.0.1", help="rank 0's, by which the others reach it")
     parser.add_argument("--bytes", type=int, default=1 << 22, help="what each rank has to sum up")
     parser.add_argument("--patience", type=float, default=120.0, metavar="SECONDS")
-    parser.add_argument("--parent", type=int, default=0, metavar="PID", help="end when this process does")
     return parser
-
-
-def _say(**values: object) -> int:
-    print(json.dumps(values), flush=True)
-    return 0
 
 
 def _store(args: argparse.Namespace) -> Any:

@@ -268,6 +268,11 @@ def test_a_run_directory_that_takes_no_report_makes_no_node_unfit(
     assert done.returncode == 3
     assert f"cannot write to {tmp_path}/run/preflight" in done.stderr
     assert "Traceback" not in done.stderr
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/preflight").touch()
+    warned = primus("direct", "--preflight=warn", "--", "muster", env={**site, "PRIMUS_RUN_DIR": "other"})
+    assert warned.returncode == 0, warned.stderr
+    assert "the launch goes on (--preflight=warn) after preflight: cannot write to" in warned.stderr
 
 
 @pytest.mark.parametrize("lamp", ["green", "red"])

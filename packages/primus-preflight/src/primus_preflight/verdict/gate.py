@@ -66,7 +66,7 @@ def _end_calls(folder: str) -> None:
 def answer(folder: str, host: str) -> None:
     """Whose report lies in `folder`, and who lives, says so to every node 0 that calls."""
     calls = os.path.join(folder, _CALLS)
-    with suppress(FileNotFoundError):  # nobody calls yet, or any more
+    with suppress(OSError):  # nobody calls yet, or just ends it; the next look tells
         for word in os.listdir(calls):
             with open(os.path.join(calls, word, host), "ab"):
                 pass

@@ -19,9 +19,9 @@ READ = "import glob, json, sys\nfor path in glob.glob(sys.argv[1] + '/*.json'):\
 
 def _generate(folder: Path) -> None:
     """Nodes with as many findings as one with eight GPUs and eight adapters has; one in a thousand is slow."""
-    from primus_preflight import node_report  # other suites run where this package is not
-    from primus_preflight.findings import Finding
-    from primus_preflight.node_report import NodeReport
+    from primus_preflight.checks.findings import Finding  # other suites run where this package is not
+    from primus_preflight.verdict import node_report
+    from primus_preflight.verdict.node_report import NodeReport
 
     for number in range(NODES):
         speed = 500.0 if number % 1000 == 7 else 600.0 + number % 10

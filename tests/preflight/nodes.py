@@ -17,9 +17,9 @@ from primus_core import facts
 from primus_core.host import HostRoot
 from primus_core.machine import capture
 from primus_core.plugins import Catalogue
-from primus_preflight import catalogue
-from primus_preflight.check import Check, Node
-from primus_preflight.findings import Finding
+from primus_preflight.checks import catalogue
+from primus_preflight.checks.check import Check, Node
+from primus_preflight.checks.findings import Finding
 
 Tree = dict[str, str | bytes]
 """Text or bytes by path; a path that ends in `/` is an empty folder."""

@@ -21,16 +21,16 @@ from primus_core.errors import MachineError, RequestError
 from primus_core.host import HostRoot
 from primus_core.plugins import Catalogue
 from primus_core.request import parse
-from primus_preflight import gate, health, node_report
-from primus_preflight.findings import Finding
-from primus_preflight.gate import Verdict
-from primus_preflight.node_report import NodeReport
+from primus_preflight.checks.findings import Finding
+from primus_preflight.verdict import gate, health, node_report
+from primus_preflight.verdict.gate import Verdict
+from primus_preflight.verdict.node_report import NodeReport
 
 CHECKS = """
 import os
 
-from primus_preflight.check import Check
-from primus_preflight.rule import Rule
+from primus_preflight.checks.check import Check
+from primus_preflight.checks.rule import Rule
 
 def lamp(node, rule):
     if node.facts.environ["LAMP"] == "broken":
@@ -241,6 +241,24 @@ def test_what_a_node_said_to_an_earlier_preflight_in_the_folder_counts_for_no_la
         assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
 
 
+def test_what_nodes_said_to_a_launch_whose_node_0_was_killed_counts_for_no_later_one(
+    primus: Run, tmp_path: Path, site: dict[str, str]
+) -> None:
+    folder = tmp_path / "output/both/preflight"
+    node_report.write(
+        str(folder), NodeReport("n1", (Finding("rack.lamp", "", "pass", "green"),), node_rank=1, time=1e9)
+    )
+    (folder / "n2.json").write_text("{")
+    (folder / "judged/calls/0123456789abcdef").mkdir(parents=True)
+    (folder / "judged/calls/0123456789abcdef/n1").touch()
+    [alone] = by_hand(primus, site, "green")
+    assert alone.returncode == 3, alone.stderr
+    assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
+    assert [path.name for path in (folder / "judged").iterdir()] == ["verdict.json"]
+    (tmp_path / "primus.yaml").write_text("preflight: {only: ['rack.*']}\n")
+    assert [node.returncode for node in by_hand(primus, site, "green", "green")] == [0, 0], "they live, and answer"
+
+
 def test_a_run_directory_that_takes_no_report_makes_no_node_unfit(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
@@ -250,18 +268,28 @@ def test_a_run_directory_that_takes_no_report_makes_no_node_unfit(
     assert done.returncode == 3
     assert f"cannot write to {tmp_path}/run/preflight" in done.stderr
     assert "Traceback" not in done.stderr
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/preflight").touch()
+    warned = primus("direct", "--preflight=warn", "--", "muster", env={**site, "PRIMUS_RUN_DIR": "other"})
+    assert warned.returncode == 0, warned.stderr
+    assert "the launch goes on (--preflight=warn) after preflight: cannot write to" in warned.stderr
 
 
-def test_what_stops_node_0_after_it_has_judged_stops_the_others_with_the_same_word(
-    primus: Run, tmp_path: Path, site: dict[str, str]
+@pytest.mark.parametrize("lamp", ["green", "red"])
+def test_a_report_that_cannot_be_written_stops_all_nodes_with_one_word_and_hides_no_verdict(
+    primus: Run, tmp_path: Path, site: dict[str, str], lamp: str
 ) -> None:
-    """They would wait for its verdict for two minutes, and then not know why there is none."""
+    """The others would wait for node 0's verdict for two minutes, and then not know why there is none."""
     (tmp_path / "full").touch()
     (tmp_path / "primus.yaml").write_text("preflight: {only: ['rack.*'], output: [full/report.html]}\n")
-    for node in by_hand(primus, site, "green", "green"):
-        assert node.returncode == 3, node.stderr
-        assert f"cannot write {tmp_path}/full/report.html" in node.stderr
+    unwritten, unfit = f"cannot write {tmp_path}/full/report.html", "preflight: not fit to train: n1 (rack.lamp)"
+    done = by_hand(primus, site, "green", lamp)
+    for node in done:
+        assert node.returncode == {"green": 3, "red": 1}[lamp], node.stderr
+        assert {"green": unwritten, "red": unfit}[lamp] in node.stderr
         assert "node 0 did not say" not in node.stderr
+    assert unwritten in done[0].stderr
+    assert (tmp_path / "output/both/preflight/report.md").exists(), "what can be written is"
 
 
 def test_a_verdict_counts_for_the_node_whose_report_it_judged(tmp_path: Path) -> None:

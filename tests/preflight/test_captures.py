@@ -10,7 +10,7 @@ from tests.preflight import nodes
 
 from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_preflight.findings import Finding
+from primus_preflight.checks.findings import Finding
 
 HERE = Path(__file__).parent
 HOST = HostRoot("/nowhere", {})

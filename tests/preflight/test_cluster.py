@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 from dataclasses import replace
@@ -14,10 +15,10 @@ from hypothesis import strategies as st
 from tests.conftest import Run
 
 from primus_core.errors import RequestError
-from primus_preflight import cluster, node_report
-from primus_preflight.cluster import Expected, judge
-from primus_preflight.findings import Finding, verdict
-from primus_preflight.node_report import NodeReport
+from primus_preflight.checks.findings import Finding, verdict
+from primus_preflight.verdict import cluster, node_report
+from primus_preflight.verdict.cluster import Expected, judge
+from primus_preflight.verdict.node_report import NodeReport
 
 GEMM = Finding("gpu.gemm", "0000:05:00.0", "pass", "600", "≥ 500", "TFLOP/s", "RVS", value=600.0, compare="higher")
 DRIVER = Finding("gpu.driver", "", "pass", "6.12.12", "loaded", compare="same")
@@ -208,6 +209,15 @@ def test_a_report_that_is_damaged_makes_its_node_unknown_and_takes_no_other_alon
     (tmp_path / "n6.json").write_text(json.dumps(reports[6].to_dict() | damage))
     found = judge(*node_report.read_all(str(tmp_path)))
     assert (found.passing, found.failing, found.unknown) == (tuple(f"n{n}" for n in range(6)), (), ("n6",))
+
+
+def test_what_is_no_file_is_no_report_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    node_report.write(str(tmp_path), node("n1", DRIVER))
+    os.mkfifo(tmp_path / "n2.json")
+    (tmp_path / "n3.json").mkdir()
+    found = judge(*node_report.read_all(str(tmp_path)))
+    assert (found.passing, found.unknown) == (("n1",), ("n2", "n3"))
+    assert "it is no regular file" in found.nodes["n2"][0].why
 
 
 def test_a_folder_of_files_is_judged_by_the_command_and_lists_are_such_as_slurm_takes(

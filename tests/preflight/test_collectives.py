@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from primus_preflight import processes
-from primus_preflight.cluster import judge
-from primus_preflight.collectives import PROGRAM, Group, gathered, summed
-from primus_preflight.findings import Finding
-from primus_preflight.node_report import NodeReport
-from primus_preflight.peers import Here, Place
-from primus_preflight.processes import Ended
-from primus_preflight.rule import Rule
+from primus_preflight.checks import processes
+from primus_preflight.checks.findings import Finding
+from primus_preflight.checks.processes import Ended
+from primus_preflight.checks.rule import Rule
+from primus_preflight.meeting.peers import Here, Place
+from primus_preflight.network.collectives import PROGRAM, Group, gathered, summed
+from primus_preflight.verdict.cluster import judge
+from primus_preflight.verdict.node_report import NodeReport
 
 RULE = Rule("network.all-reduce", compare="all", expected="the right sum", unit="GB/s busbw", fix="look")
 GROUP = Group("cpu", 0, 2, 2, "127.0.0.1", "meet.json")

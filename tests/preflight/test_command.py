@@ -7,12 +7,18 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.conftest import Run
 from tests.core.machines import PCI
 from tests.preflight import nodes
+
+from primus_core import facts
+from primus_preflight.checks import thresholds
+from primus_preflight.checks.check import Node
+from primus_preflight.network import collectives
 
 ASSUMED = ("--skip", "host.disk")
 """Of a tree, the room for runs is not known."""
@@ -102,11 +108,23 @@ def test_the_list_has_the_checks_of_all_levels(primus: Run) -> None:
         (("report", "nowhere"), "'nowhere' is no folder"),
         (("--output", "report.pdf"), "ends in none of .html, .json, .md"),
         (("--thresholds", "nothing.toml"), "no such file"),
+        (("--output", "file/report.html"), "/file is no folder"),
+        (("--output", "folder.md"), "what is there is no regular file"),
+        (("--baseline", "folder.md"), "--baseline folder.md: no report of a node"),
+        (("--assume-host", "nothing.tar.gz"), "'nothing.tar.gz' is no captured machine"),
+        (("--output", "fifo.md"), "what is there is no regular file"),
+        (("--baseline", "fifo.md"), "it is no regular file"),
+        (("--assume-host", "fifo.md"), "it is no regular file"),
+        (("--thresholds", "fifo.md"), "it is no regular file"),
+        (("--expected-nodes", "./fifo.md"), "it is no regular file"),
     ],
 )
 def test_a_wrong_request_is_refused_before_anything_starts(
     primus: Run, tmp_path: Path, words: tuple[str, ...], why: str
 ) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.md").mkdir()
+    os.mkfifo(tmp_path / "fifo.md")
     done = primus("direct", "--", "preflight", *words)
     assert done.returncode == 2
     assert why in done.stderr
@@ -132,10 +150,21 @@ def test_a_site_lays_its_thresholds_over_ours(primus: Run, tmp_path: Path) -> No
     [
         ("[host.thq]\nfloor = 1\n", "site.toml:1: no check is called 'host.thq'"),
         ("[host.shm]\nfloor = nan\n", "site.toml:2: floor = nan"),
-        ("[host.thp]\n\nflor = 1\n", "site.toml:3: 'flor' is no key of a threshold"),
+        ("[host.shm]\n\nflor = 1\n", "site.toml:3: 'flor' is no key of a threshold of host.shm"),
+        ("[host.shm]\nflor = 1\n", "did you mean 'floor'?"),
+        ("[host.thp]\nfloor = 1\n", "site.toml:2: 'floor' is no key of a threshold of host.thp"),
+        ('[gpu.driver]\nallowed = ["6.12"]\n', "it takes severity, source, fix, models"),
+        ("[host.shm]\nshare = 0.5\n", "site.toml:2: 'share' is no key"),
+        ('[host.shm]\nfloor = "16 GiB"\n', "fix: write a number, in GiB"),
+        ("[host.numa-balancing]\nallowed = [0]\n", "fix: write a list of texts"),
+        ("[host.thp]\nallowed = []\n", "site.toml:2: allowed = []"),
+        ("[network.bandwidth]\nshare = 50\n", "fix: write a number from 0 to 1"),
+        ("[gpu.count.models.MI300]\nfloor = 8\n", "site.toml:1: no GPU model is called 'MI300'"),
+        ("[gpu.count.models]\nmi355x = {floor = 8}\n", "did you mean 'MI355X'?"),
         ('[host.shm]\nfloor = "much"\n', "site.toml:2: floor = 'much'"),
         ('[host.shm]\nseverity = "bad"\n', "site.toml:2: severity = 'bad'"),
         ("[gpu.count.models.MI300X]\nfloor = 8\nmost = 9\n", "site.toml:3: 'most' is no key"),
+        ("[gpu.count.models.MI300X.models.MI210]\nfloor = 8\n", "'models' is no key"),
         ("host = 7\n", "site.toml:1: 'host' is no table"),
     ],
 )
@@ -147,9 +176,35 @@ def test_a_wrong_threshold_is_refused_with_its_line(primus: Run, tmp_path: Path,
     assert "fix:" in done.stderr
 
 
+def test_each_check_that_takes_a_bound_of_a_site_looks_at_it(tmp_path: Path) -> None:
+    """Of a healthy node: with a bound that nothing holds, what is found passes no more; for its model alone, too."""
+    node = Node(facts.read(nodes.held(nodes.healthy())), "/runs")
+    checks = [check for check in nodes.checks() if not (check.name in nodes.MEASURED or check.meets)]
+    asked = 0
+    for check in checks:
+        bounds = {"floor": "1e30", "limit": "-1", "allowed": '["nothing"]'}
+        for bound in bounds.keys() & set(check.rule.takes):
+            for place in ("", ".models.MI300X"):
+                (tmp_path / "site.toml").write_text(f"[{check.name}{place}]\n{bound} = {bounds[bound]}\n")
+                [own] = thresholds.with_site([check], str(tmp_path / "site.toml"), {})
+                bad = [one for one in own.findings(node) if one.status == check.rule.of("MI300X").severity]
+                is_unlimited = check.name in ("host.memlock", "host.cgroup-memory", "host.cgroup-cpu")
+                assert bool(bad) != is_unlimited, (check.name, bound, place)
+                assert all(one.source == str(tmp_path / "site.toml") for one in bad)
+                asked += 1
+    assert asked > 60
+
+
+def test_what_a_site_says_of_all_reduce_holds_for_nodes_of_any_size_and_our_figures_for_a_whole_node() -> None:
+    rule = thresholds.packaged()["gpu.all-reduce"].of("MI300X")
+    assert collectives.of_so_many(rule, 8, "MI300X").floor == 273
+    assert collectives.of_so_many(rule, 4, "MI300X").expected == "the right sum"
+    assert collectives.of_so_many(replace(rule, floor=100), 4, "MI300X").floor == 100
+
+
 CHECKS = """
-from primus_preflight.check import Check
-from primus_preflight.rule import Rule
+from primus_preflight.checks.check import Check
+from primus_preflight.checks.rule import Rule
 
 def lamp(node, rule):
     yield rule.word("", node.host.text("/etc/lamp"), why="/etc/lamp cannot be read")

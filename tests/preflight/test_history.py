@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.conftest import Run
 from tests.preflight.test_cluster import DRIVER, GEMM, node
 
-from primus_preflight import cluster, history, node_report
-from primus_preflight.findings import Finding
-from primus_preflight.node_report import NodeReport
+from primus_preflight.checks.findings import Finding
+from primus_preflight.verdict import cluster, history, node_report
+from primus_preflight.verdict.node_report import NodeReport
 
 DAY = 86400.0
 LATENCY = Finding("network.latency", "n2", "pass", "2", "≤ 9", "µs", value=2.0, compare="lower", severity="warn")
@@ -128,8 +128,9 @@ def test_a_baseline_that_says_nothing_is_refused(primus: Run, tmp_path: Path) ->
     save(tmp_path / "now", run(DRIVER))
     (tmp_path / "empty").mkdir()
     (tmp_path / "torn.json").write_text('{"schema": 1')
-    for name, why in (("nowhere", "it is not there"), ("empty", "no file of a node"), ("torn.json", "cannot be read")):
+    for name, why in (("nowhere", "No such file"), ("empty", "no file of a node"), ("torn.json", "cannot be read")):
         done = primus("direct", "--", "preflight", "report", "now", "--baseline", name)
         assert done.returncode == 2, done.stderr
         assert f"--baseline {name}" in done.stderr
         assert why in done.stderr
+        assert not (tmp_path / "output").exists()

@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primus_preflight import network_pairs, schedule
-from primus_preflight.check import Check, Node
-from primus_preflight.cluster import Cluster, Expected, judge
-from primus_preflight.findings import Finding
-from primus_preflight.isolation import End, Link, culprits
-from primus_preflight.node_report import NodeReport
-from primus_preflight.pairs import Measured
-from primus_preflight.peers import Meeting, Met
+from primus_core.testing import facts_of
+from primus_preflight.checks.check import Check, Node
+from primus_preflight.checks.findings import Finding
+from primus_preflight.meeting import schedule
+from primus_preflight.meeting.exchange import Measured
+from primus_preflight.meeting.peers import Meeting, Met
+from primus_preflight.network import pairs
+from primus_preflight.verdict.cluster import Cluster, Expected, judge
+from primus_preflight.verdict.isolation import End, Link, culprits
+from primus_preflight.verdict.node_report import NodeReport
 
 Speed = Callable[[int, int], float]
 """Gbit/s from one rank to another."""
@@ -33,7 +35,7 @@ def partners(rank: int, nodes: int) -> list[int]:
 
 
 def findings(rank: int, nodes: int, met: list[Met], checks: tuple[Check, ...]) -> tuple[Finding, ...]:
-    node = Node(facts=None, meeting=Meeting(tuple(met), nodes - 1))  # type: ignore[arg-type]  # nobody looks at them
+    node = Node(facts_of(), meeting=Meeting(tuple(met), nodes - 1))
     return (GOOD, *(finding for check in checks for finding in check.findings(node)))
 
 
@@ -49,7 +51,7 @@ def cluster(nodes: int, speed: Speed, *, cut: frozenset[int] = frozenset(), late
             )
             for other in partners(rank, nodes)
         ]
-        reports.append(NodeReport(host(rank), findings(rank, nodes, met, network_pairs.checks()), node_rank=rank))
+        reports.append(NodeReport(host(rank), findings(rank, nodes, met, pairs.checks()), node_rank=rank))
     return judge(reports, wanted=Expected(count=nodes))
 
 
@@ -125,8 +127,8 @@ def test_one_bad_cable_between_good_nodes_is_told_at_both_ends() -> None:
 
 def test_a_floor_counts_where_all_are_slow() -> None:
     met = [Met("n1", Measured(30.0, 0.9, 9.0), gbps=10.0)]
-    (bandwidth,) = (check for check in network_pairs.checks() if check.name == "network.bandwidth")
-    node = Node(facts=None, meeting=Meeting(tuple(met), 1))  # type: ignore[arg-type]
+    (bandwidth,) = (check for check in pairs.checks() if check.name == "network.bandwidth")
+    node = Node(facts_of(), meeting=Meeting(tuple(met), 1))
     assert [(one.subject, one.status, one.expected) for one in bandwidth.findings(node)] == [
         ("to n1", "fail", "≥ 2"),
         ("from n1", "pass", "≥ 2"),
@@ -139,8 +141,8 @@ def test_where_the_cpu_is_what_is_measured_nobody_is_slow() -> None:
 
 @pytest.mark.parametrize("gbps", [40.0, 400.0])
 def test_no_more_is_asked_of_one_stream_than_one_can_do(gbps: float) -> None:
-    (bandwidth,) = (check for check in network_pairs.checks() if check.name == "network.bandwidth")
-    node = Node(facts=None, meeting=Meeting((Met("n1", Measured(30.0, 6.0, 6.0), gbps=gbps),), 1))  # type: ignore[arg-type]
+    (bandwidth,) = (check for check in pairs.checks() if check.name == "network.bandwidth")
+    node = Node(facts_of(), meeting=Meeting((Met("n1", Measured(30.0, 6.0, 6.0), gbps=gbps),), 1))
     assert {(one.status, one.expected) for one in bandwidth.findings(node)} == {("pass", "≥ 5")}
 
 
@@ -160,7 +162,7 @@ def test_a_node_that_met_others_and_left_no_report_is_named_by_them() -> None:
             Met(host(other), None, "it closed the connection") if other == 3 else Met(host(other), Measured(30, 9, 9))
             for other in partners(rank, 4)
         ]
-        reports.append(NodeReport(host(rank), findings(rank, 4, met, network_pairs.checks()), node_rank=rank))
+        reports.append(NodeReport(host(rank), findings(rank, 4, met, pairs.checks()), node_rank=rank))
     found = judge(reports, wanted=Expected(count=4))
     assert (found.failing, found.passing, found.absent) == (("n3",), ("n0", "n1", "n2"), 0)
     assert {one.check: one.status for one in found.nodes["n3"]} == {
@@ -176,15 +178,15 @@ def test_a_node_that_never_came_is_nobody_elses_fault() -> None:
             Met("rank 3", None, "it did not come", came=False) if other == 3 else Met(host(other), Measured(30, 9, 9))
             for other in partners(rank, 4)
         ]
-        reports.append(NodeReport(host(rank), findings(rank, 4, met, network_pairs.checks()), node_rank=rank))
+        reports.append(NodeReport(host(rank), findings(rank, 4, met, pairs.checks()), node_rank=rank))
     found = judge(reports, wanted=Expected(("n0", "n1", "n2", "n3"), 4))
     assert (found.passing, found.unknown, found.exit_code) == (("n0", "n1", "n2"), ("n3",), 3)
-    late = NodeReport("n3", findings(3, 4, [], network_pairs.checks()), node_rank=3)
+    late = NodeReport("n3", findings(3, 4, [], pairs.checks()), node_rank=3)
     assert judge([*reports, late]).failing == ("n3",)
 
 
 def test_who_could_measure_nothing_is_unknown() -> None:
-    alone = NodeReport("n0", findings(0, 2, [], network_pairs.checks()))
+    alone = NodeReport("n0", findings(0, 2, [], pairs.checks()))
     assert judge([alone]).unknown == ("n0",)
 
 
@@ -215,8 +217,6 @@ def test_of_many_nodes_each_talks_to_eight_others() -> None:
     assert {len({schedule.partner(rank, number, 2000) for number in numbers}) for rank in range(2000)} == {8}
     met = [Met(host(other), Measured(30, 9, 9)) for other in partners(7, 2000)]
     (said,) = [
-        one
-        for one in findings(7, 2000, met, network_pairs.checks())
-        if (one.check, one.subject) == ("network.peers", "")
+        one for one in findings(7, 2000, met, pairs.checks()) if (one.check, one.subject) == ("network.peers", "")
     ]
     assert said.measured == "8 of 1999 other nodes, spread over the schedule"

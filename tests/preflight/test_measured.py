@@ -21,15 +21,19 @@ from tests.preflight.nodes import ADDRESSES, MEASURED
 from primus_core import facts
 from primus_core.facts import Facts
 from primus_core.host import HostRoot
-from primus_preflight import clock, disk_speed, gpu_load, gpu_measured, kernel_log, node_report, processes, progress
-from primus_preflight.check import Check, Node
-from primus_preflight.findings import Finding, verdict
-from primus_preflight.gpu_measured import Load, Result, Sample
-from primus_preflight.kernel_log import Line
-from primus_preflight.measured import NOT_HERE
-from primus_preflight.node_report import NodeReport
-from primus_preflight.processes import Ended
-from primus_preflight.thresholds import packaged
+from primus_preflight import progress
+from primus_preflight.checks import processes
+from primus_preflight.checks.check import Check, Node
+from primus_preflight.checks.findings import Finding, verdict
+from primus_preflight.checks.measuring import NOT_HERE
+from primus_preflight.checks.processes import Ended
+from primus_preflight.checks.thresholds import packaged
+from primus_preflight.gpu import load, measured
+from primus_preflight.gpu.measured import Load, Result, Sample
+from primus_preflight.host import clock, disk_speed, kernel_log
+from primus_preflight.host.kernel_log import Line
+from primus_preflight.verdict import node_report
+from primus_preflight.verdict.node_report import NodeReport
 
 SMALL = (
     "--device",
@@ -46,7 +50,7 @@ SMALL = (
     "0",
     "0",
 )
-ON_CPU = f"import sys; from primus_preflight import gpu_load; sys.exit(gpu_load.main([*sys.argv[1:], *{SMALL}]))"
+ON_CPU = f"import sys; from primus_preflight.gpu import load; sys.exit(load.main([*sys.argv[1:], *{SMALL}]))"
 
 
 def eight(environ: dict[str, str] | None = None) -> Facts:
@@ -62,7 +66,7 @@ def findings(results: list[Result], stage: str) -> list[Finding]:
     """What a check of speed makes of these."""
     name = {"gemm": "gpu.gemm", "memory": "gpu.memory-bandwidth"}[stage]
     node = Node(eight()._replace(gpus=tuple(one.gpu for one in results)))
-    return list(gpu_measured.speed(lambda _: results, stage)(node, packaged()[name]))
+    return list(measured.speed(lambda _: results, stage)(node, packaged()[name]))
 
 
 def result(gemm: dict[str, object], model: str = "MI300X", samples: tuple[Sample, ...] = ()) -> Result:
@@ -75,7 +79,7 @@ def result(gemm: dict[str, object], model: str = "MI300X", samples: tuple[Sample
 
 @pytest.mark.torch
 def test_the_load_says_what_it_measured_and_speed_follows_from_the_median(capsys: pytest.CaptureFixture[str]) -> None:
-    assert gpu_load.main(SMALL) == 0
+    assert load.main(SMALL) == 0
     loaded, gemm, memory = map(json.loads, capsys.readouterr().out.splitlines())
     assert (loaded["stage"], gemm["stage"], memory["stage"]) == ("loaded", "gemm", "memory")
     assert gemm["value"] == pytest.approx(2 * 96 * 64 * 128 / gemm["seconds"] / 1e12)
@@ -89,8 +93,8 @@ def test_each_call_gets_the_next_set_of_operands_and_the_warm_up_does_not_count(
     import torch
 
     turns: list[int] = []
-    timed = gpu_load._timed(turns.append, torch.device("cpu"), (0.0, 0.0))
-    assert turns == list(range(2 * gpu_load._BATCH))
+    timed = load._timed(turns.append, torch.device("cpu"), (0.0, 0.0))
+    assert turns == list(range(2 * load._BATCH))
     assert 0 < timed.seconds < timed.ended
 
 
@@ -111,7 +115,7 @@ def test_all_gpus_of_a_node_are_measured_at_once_and_held_against_what_their_mod
 
 @pytest.mark.torch
 def test_without_the_gpu_that_it_is_told_the_load_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert gpu_load.main(["--device", "cuda:63"]) == 0
+    assert load.main(["--device", "cuda:63"]) == 0
     assert "sees" in json.loads(capsys.readouterr().out.splitlines()[-1])["cannot"]
 
 
@@ -177,14 +181,14 @@ def test_a_job_that_sees_some_gpus_only_names_the_right_ones() -> None:
         said(stage="loaded"),
         said(stage="device", address=ADDRESSES[5]),
     ]
-    found = gpu_measured.results(eight().gpus[4:7], ended, {}, 1)
+    found = measured.results(eight().gpus[4:7], ended, {}, 1)
     assert [one.gpu.pci_address for one in found] == [ADDRESSES[6], ADDRESSES[4], ADDRESSES[5]]
 
 
 def test_a_program_ends_with_the_one_that_asked_for_it(clean_environ: dict[str, str], tmp_path: Path) -> None:
-    inner = f"import os, time; from primus_preflight import processes; processes.end_with({{}}); open({str(tmp_path / 'up')!r}, 'w'); time.sleep(1000)"
+    inner = f"import os, time; from primus_preflight.checks import processes; processes.end_with({{}}); open({str(tmp_path / 'up')!r}, 'w'); time.sleep(1000)"
     outer = (
-        "import os, sys; from primus_preflight import processes;"
+        "import os, sys; from primus_preflight.checks import processes;"
         f"processes.together([(sys.executable, '-c', {inner!r}.format(os.getpid()))], os.environ, 1000, lambda: None)"
     )
     asking = subprocess.Popen([sys.executable, "-c", outer], env=clean_environ)
@@ -259,7 +263,7 @@ def test_the_clock_counts_while_matrices_are_multiplied(samples: tuple[Sample, .
     tree[f"{KFD}/2/properties"] = f"{nodes.text(tree, f'{KFD}/2/properties')}max_engine_clk_fcompute 2100\n"
     node = Node(facts.read(nodes.held(tree)))
     node = node._replace(facts=node.facts._replace(gpus=node.facts.gpus[:1]))
-    (found,) = gpu_measured.clock(lambda _: [result({}, samples=samples)])(node, packaged()["gpu.clock-under-load"])
+    (found,) = measured.clock(lambda _: [result({}, samples=samples)])(node, packaged()["gpu.clock-under-load"])
     assert found.status == status
     assert found.why.endswith(said)
 
@@ -268,10 +272,10 @@ def test_the_driver_is_asked_for_clock_power_and_the_hottest_place() -> None:
     tree = nodes.healthy()
     folder = f"{PCI}/{ADDRESSES[0]}/hwmon/hwmon0"
     tree |= {f"{folder}/freq1_input": "1321000000\n", f"{folder}/power1_average": "742000000\n"}
-    found = gpu_measured._sample(nodes.held(tree), ADDRESSES[0])
+    found = measured._sample(nodes.held(tree), ADDRESSES[0])
     assert found
     assert (found.mhz, found.watts, found.celsius) == (1321.0, 742.0, 41.0)
-    assert gpu_measured._sample(nodes.held(tree), ADDRESSES[1]) is None
+    assert measured._sample(nodes.held(tree), ADDRESSES[1]) is None
 
 
 # Disk and clock.

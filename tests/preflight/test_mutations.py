@@ -13,8 +13,8 @@ from tests.core.machines import IB, KFD, PCI
 from tests.preflight import nodes
 from tests.preflight.nodes import ADDRESSES, Tree, healthy, text
 
-from primus_preflight.check import Check
-from primus_preflight.findings import Finding, verdict
+from primus_preflight.checks.check import Check
+from primus_preflight.checks.findings import Finding, verdict
 
 Change = Callable[[Tree], None]
 GPU = f"{PCI}/{ADDRESSES[3]}"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 
-from primus_preflight.peers import Card, Meeting, Place, meet
+from primus_preflight.meeting.peers import Card, Meeting, Place, meet
 
 HERE = "127.0.0.1"
 

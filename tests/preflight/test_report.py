@@ -7,15 +7,18 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
 from tests.conftest import Run
 from tests.core.machines import PCI
 from tests.preflight import nodes
 from tests.preflight.test_cluster import DRIVER, GEMM, healthy, node, plant
 
-from primus_preflight import node_report
-from primus_preflight.cluster import Cluster, Expected, expected, judge
-from primus_preflight.findings import Finding
-from primus_preflight.report_page import as_html
+from primus_preflight.checks.findings import Finding
+from primus_preflight.verdict import node_report
+from primus_preflight.verdict.cluster import Cluster, Expected, expected, judge
+from primus_preflight.verdict.node_report import NodeReport
+from primus_preflight.views.page import as_html
+from primus_preflight.views.report import as_text
 
 NASTY = '<script>alert("x")</script>&\''
 VOID = ("meta", "br")
@@ -75,6 +78,34 @@ def test_the_page_says_what_is_wrong_where_and_what_to_do() -> None:
         assert said in found.text, said
     assert found.marks("rect") == ["pass", "fail", "unknown"]
     assert [mark for mark in found.marks("td") if mark][:2] == ["mark fail", "mark unknown"]
+
+
+@pytest.mark.parametrize(
+    ("measured", "unit", "amount"),
+    [
+        ("1", "GPUs", "1 GPU"),
+        ("8", "GPUs", "8 GPUs"),
+        ("1", "uncorrected errors", "1 uncorrected error"),
+        ("1", "processes", "1 process"),
+        ("1", "link losses", "1 link loss"),
+        ("1", "GB/s", "1 GB/s"),
+        ("1", "µs", "1 µs"),
+        ("1", "s", "1 s"),
+        ("1", "% of the CPUs", "1 % of the CPUs"),
+        ("madvise", "", "madvise"),
+        ("", "GPUs", ""),
+    ],
+)
+def test_one_thing_is_told_as_one(measured: str, unit: str, amount: str) -> None:
+    assert Finding("gpu.count", "", "pass", measured, unit=unit).amount == amount
+
+
+@pytest.mark.parametrize(("warnings", "said"), [(1, "1 passed, 1 warning"), (2, "1 passed, 2 warnings")])
+def test_one_warning_is_told_as_one(warnings: int, said: str) -> None:
+    found = [Finding("gpu.count", str(n), "warn", "1", "≥ 8", "GPUs") for n in range(warnings)]
+    shown = as_text(judge([NodeReport("n1", (*found, Finding("gpu.model", "", "pass", "MI300X")))]))
+    assert f"findings: {said}\n" in shown
+    assert "1 GPU; expected ≥ 8" in shown
 
 
 def test_a_healthy_node_has_a_page_that_says_so() -> None:

@@ -17,10 +17,13 @@ from tests.preflight import nodes, switched
 from tests.preflight.nodes import ADDRESSES, Tree
 
 from primus_core import facts
+from primus_core.errors import MachineError
 from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_preflight import pci, topology, topology_picture, topology_view
-from primus_preflight.topology import Topology
+from primus_preflight import analyze_worker
+from primus_preflight.machine import pci, topology
+from primus_preflight.machine.topology import Topology
+from primus_preflight.views import picture, tree
 
 CAPTURES = Path(__file__).parent / "captures"
 MI210, CPX = "mi210-8", "mi300x-cpx-63-of-64"
@@ -147,7 +150,7 @@ def joined_pairs(host: HostRoot) -> dict[tuple[str, str], int]:
 
 def drawn(found: Topology) -> ET.Element:
     """The picture, parsed."""
-    return ET.fromstring(topology_picture.as_svg(found))
+    return ET.fromstring(picture.as_svg(found))
 
 
 def links(picture: ET.Element, kind: str) -> dict[tuple[str, str], ET.Element]:
@@ -177,7 +180,7 @@ def test_eight_mi210_are_two_hives_of_four_and_no_link_is_between_them() -> None
     whole = {(one.a, one.b) for one in found.joints if one.state == "whole" and one.a != one.b}
     assert whole == {*combinations(range(4), 2), *combinations(range(4, 8), 2)}
     assert {one.state for one in found.joints if one.a < 4 <= one.b} == {"none"}
-    text = topology_view.as_text(found)
+    text = tree.as_text(found)
     assert "hive 1: GPUs 4-7; 6 of 6 pairs joined by xGMI, 50 GB/s each way" in text
     assert re.search(r"^GPU3 +XGMI +XGMI +XGMI +X +SYS +SYS +SYS +SYS$", text, re.M)
     assert "adapters not known" in text
@@ -215,17 +218,16 @@ def test_of_64_partitions_63_are_drawn_and_the_one_that_is_missing_is_seen() -> 
 def test_a_link_that_is_missing_is_drawn_in_red_and_named() -> None:
     found = of(broken())
     assert links(drawn(found), "lost").keys() == {(ADDRESSES[3], ADDRESSES[7])}
-    text = topology_view.as_text(found)
+    text = tree.as_text(found)
     assert "27 of 28 pairs joined by xGMI; LOST: 3-7" in text
     assert re.search(r"^GPU3 .* LOST ", text, re.M)
 
 
 def test_links_that_cannot_be_read_are_not_known() -> None:
-    tree = {path: text for path, text in nodes.healthy().items() if not path.startswith(f"{KFD}/5/io_links/")}
-    found = of(tree)
+    found = of({path: text for path, text in nodes.healthy().items() if not path.startswith(f"{KFD}/5/io_links/")})
     assert len(links(drawn(found), "xgmi")) == 21
-    assert re.search(r"^GPU3 +\? +\? +\? +X +\?", topology_view.as_text(found), re.M)
-    assert "hive 0: GPUs 0-7; 21 of 28 pairs joined by xGMI, 7 not known" in topology_view.as_text(found)
+    assert re.search(r"^GPU3 +\? +\? +\? +X +\?", tree.as_text(found), re.M)
+    assert "hive 0: GPUs 0-7; 21 of 28 pairs joined by xGMI, 7 not known" in tree.as_text(found)
     assert any("not all links" in note for note in found.notes)
 
 
@@ -294,7 +296,7 @@ def test_where_the_machine_does_not_say_where_adapters_sit_it_is_not_known() -> 
 
 
 def test_a_machine_without_gpus_has_an_honest_tree() -> None:
-    assert topology_view.as_text(of(cpu_only())) == (
+    assert tree.as_text(of(cpu_only())) == (
         "gpu-node-17: no GPU, 2 NUMA nodes, 1 port\n"
         "├─ NUMA node 0  2 CPUs (0-1)\n"
         "├─ NUMA node 1  2 CPUs (2-3)\n"
@@ -306,7 +308,7 @@ def test_a_machine_without_gpus_has_an_honest_tree() -> None:
 def test_what_only_nvidias_tools_see_is_said_to_be_not_known() -> None:
     found = of(machine("NVIDIA"))
     assert any("nvidia-smi topo -m" in note for note in found.notes)
-    assert re.search(r"^GPU0 +X +\?", topology_view.as_text(found), re.M)
+    assert re.search(r"^GPU0 +X +\?", tree.as_text(found), re.M)
 
 
 def overlapping(placed: dict[str, Box]) -> Iterator[tuple[str, str]]:
@@ -348,7 +350,7 @@ def test_names_are_escaped_wherever_they_come_from() -> None:
     title = drawn(found).find(f"{SVG}title")
     assert title is not None
     assert title.text == f"Topology of {found.host}"
-    page = topology_picture.as_html(found)
+    page = picture.as_html(found)
     assert "<script" not in page
     assert "<b>" not in page
     assert "\x08" not in page
@@ -359,7 +361,7 @@ def test_a_capture_holds_all_that_is_shown(tmp_path: Path) -> None:
     there = nodes.write(tmp_path / "there", on_four_nodes())
     capture.write(there, str(tmp_path / "node.tar.gz"), reads)
     before, after = (
-        json.loads(topology_view.as_json(topology.read(facts.read(host))))
+        json.loads(tree.as_json(topology.read(facts.read(host))))
         for host in (there, capture.read(str(tmp_path / "node.tar.gz"), HostRoot("/nowhere", {})))
     )
     assert (before.pop("host"), after.pop("host")) == ("gpu-node-17", "captured-host")
@@ -388,20 +390,21 @@ def test_the_command_prints_and_draws(primus: Run, tmp_path: Path) -> None:
         ((), "one of: analyze topology"),
         (("topologie",), "did you mean 'topology'?"),
         (("topology", "--visualize", "node.png"), "'node.png' does not end in .svg or .html"),
+        (("topology", "--visualize", "file/node.svg"), "/file is no folder"),
+        (("topology", "--assume-host", "file"), "'file' is no captured machine"),
     ],
 )
 def test_a_wrong_request_is_refused_before_anything_starts(
     primus: Run, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
+    (tmp_path / "file").touch()
     done = primus("direct", "--", "analyze", *words)
     assert done.returncode == 2
     assert said in done.stderr
     assert not (tmp_path / "output").exists()
 
 
-def test_a_picture_that_cannot_be_written_is_said_in_one_line(primus: Run, tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_written_any_more_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = primus("direct", "--", "analyze", "topology", "--visualize", "file/node.svg")
-    assert done.returncode == 3
-    assert "cannot write file/node.svg" in done.stderr
-    assert "Traceback" not in done.stderr
+    with pytest.raises(MachineError, match=re.escape(f"cannot write {tmp_path}/file/node.svg")):
+        analyze_worker.main(["topology", "--visualize", f"{tmp_path}/file/node.svg"])

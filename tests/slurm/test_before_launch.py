@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import Run
 
 CHECKS = """
-from primus_preflight.check import Check
-from primus_preflight.rule import Rule
+from primus_preflight.checks.check import Check
+from primus_preflight.checks.rule import Rule
 
 def lamp(node, rule):
     yield rule.word("", node.host.text(f"{node.run_dir}/../../lamps/{node.facts.hostname}") or "green")

@@ -9,6 +9,7 @@ from primus_core.arguments import Parser
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import RequestError
 from primus_core.plan import Worker
+from primus_preflight import paths
 
 __all__ = ["ANALYZE", "declare"]
 
@@ -34,12 +35,24 @@ class Analyze:
         """One process on each node, of which the first one speaks."""
         if not call.args.action:
             raise RequestError("`analyze` needs to know what", fix="one of: analyze topology")
+        if not call.elsewhere:
+            _validate(call.args, call)
         rank = ("--node-rank", str(call.distributed.node_rank))
         return TaskPlan(
             place=call.place("output", "analyze"),
             worker=Worker("primus_preflight.analyze_worker", (*call.words, *rank), "single"),
             reads=(call.args.assume_host,) if call.args.assume_host else (),
         )
+
+
+def _validate(args: argparse.Namespace, call: TaskCall) -> None:
+    """What the worker would find only after it has begun."""
+    if args.assume_host:
+        from primus_core.machine import capture
+
+        capture.read(args.assume_host, call.facts.host)
+    if args.visualize and not call.distributed.node_rank:
+        paths.check_output("--visualize", args.visualize)
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,9 @@ from primus_core.errors import MachineError
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_preflight import analyze, topology, topology_picture, topology_view
+from primus_preflight import analyze
+from primus_preflight.machine import topology
+from primus_preflight.views import picture, tree
 
 __all__ = ["main"]
 
@@ -33,14 +35,14 @@ def main(words: Sequence[str]) -> int:
         return 0
     here = HostRoot()
     found = topology.read(facts.read(capture.read(args.assume_host, here) if args.assume_host else here))
-    print(topology_view.as_json(found) if args.json else topology_view.as_text(found), flush=True)
+    print(tree.as_json(found) if args.json else tree.as_text(found), flush=True)
     if args.visualize:
         _draw(args.visualize, found)
     return 0
 
 
 def _draw(path: str, found: topology.Topology) -> None:
-    drawn = topology_picture.as_svg(found) if path.lower().endswith(".svg") else topology_picture.as_html(found)
+    drawn = picture.as_svg(found) if path.lower().endswith(".svg") else picture.as_html(found)
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
         write_atomically(path, drawn)

@@ -15,8 +15,9 @@ from primus_core.errors import RequestError
 from primus_core.facts import Facts
 from primus_core.plan import Worker
 from primus_core.plugins import Catalogue
-from primus_preflight import catalogue, thresholds
-from primus_preflight.check import GROUPS, LEVELS, Check
+from primus_preflight import paths
+from primus_preflight.checks import catalogue, thresholds
+from primus_preflight.checks.check import GROUPS, LEVELS, Check
 
 __all__ = ["PREFLIGHT", "checks", "declare"]
 
@@ -51,7 +52,7 @@ exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request; 3 of a node n
         if args.gate and args.assume_host:
             raise RequestError("a launch looks at the machine that it is on", fix="leave assume-host out")
         if not call.elsewhere:
-            _validate(args, call.facts)
+            _validate(args, call)
         place = ("--node-rank", str(call.distributed.node_rank), "--nodes", str(call.distributed.nnodes))
         files = (args.thresholds, args.folder, args.assume_host, *args.baseline)
         return TaskPlan(
@@ -101,15 +102,24 @@ def _file(text: str) -> str:
     return text
 
 
-def _validate(args: argparse.Namespace, facts: Facts) -> None:
-    checks(args, facts)
+def _validate(args: argparse.Namespace, call: TaskCall) -> None:
+    """What the worker would find only after it has begun."""
+    checks(args, call.facts)
     if args.expected_nodes:
-        from primus_preflight import cluster
+        from primus_preflight.verdict import cluster
 
         cluster.expected(args.expected_nodes)
-    for path in args.baseline:
-        if not os.path.lexists(path):
-            raise RequestError(f"--baseline {path}: it is not there", fix="name a run directory, or its preflight/")
+    if args.baseline:
+        from primus_preflight.verdict import history
+
+        history.check(args.baseline)
+    if args.assume_host:
+        from primus_core.machine import capture
+
+        capture.read(args.assume_host, call.facts.host)
+    if call.distributed.nnodes == 1:  # of several, only node 0 would be refused, and the others would wait for it
+        for path in args.output:
+            paths.check_output("--output", path)
     if args.folder and not os.path.isdir(args.folder):
         raise RequestError(f"'{args.folder}' is no folder", fix="name a run directory, or its preflight/")
 

@@ -25,6 +25,7 @@ from primus_core.plan import Distributed, RunPlace
 from primus_core.secrets import redact, secret_values, without_secrets
 from primus_core.tasks import train
 from primus_core.tasks.train import Resolved
+from primus_core.wording import counted
 
 __all__ = ["diff", "show", "validate"]
 
@@ -65,7 +66,7 @@ def validate(args: argparse.Namespace) -> int:
     planned = found.planned
     layout = ", ".join(f"{name} {size}" for name, size in planned.layout.items() if size > 1 or name == "data")
     tokens = f"{planned.tokens_per_step:,} tokens per step" if planned.tokens_per_step else ""
-    ranks = "number of ranks not known" if place.tentative else _counted(place.world_size, "rank")
+    ranks = "number of ranks not known" if place.tentative else counted(place.world_size, "rank")
     parts = filter(None, (found.experiment.modules[found.module].framework, f"{ranks} ({on})", layout, tokens))
     _write(f"{args.file} is valid: {'; '.join(parts)}\n")
     return 0
@@ -106,7 +107,7 @@ def _resolved(path: str, args: argparse.Namespace) -> tuple[Resolved, Distribute
     devices = f" with {place.gpus_per_node} {on} each" if on else ""
     found = train.resolve(TaskCall((), words, facts, place, run))
     place = replace(place, one_per_node=found.planned.worker.launcher == "one-per-node")
-    return found, place, _counted(place.nnodes, "node") + devices
+    return found, place, counted(place.nnodes, "node") + devices
 
 
 def _written(path: str, environ: Mapping[str, str]) -> tuple[Document, tuple[Template, ...]]:
@@ -219,10 +220,6 @@ def _table(rows: _Rows) -> str:
 
 def _short(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _json(data: Any) -> str:

@@ -12,6 +12,7 @@ from primus_core.facts import Facts, Gpu
 from primus_core.plan import SECRET, Variable
 from primus_core.profile_files import Profile
 from primus_core.show import one_line
+from primus_core.wording import counted
 
 __all__ = ["listing", "machine", "named_rows", "rows", "table"]
 
@@ -25,7 +26,7 @@ def machine(facts: Facts, chain: Sequence[Profile], notes: Sequence[str]) -> str
     """What was detected, one line each."""
     versions = [("driver", facts.driver), ("ROCm", facts.rocm), ("CUDA", facts.cuda)]
     lines = [
-        ("host", f"{facts.hostname}, {_count(facts.cpu_count, 'CPU')}, {_count(len(facts.numa_cpus), 'NUMA node')}"),
+        ("host", f"{facts.hostname}, {counted(facts.cpu_count, 'CPU')}, {counted(len(facts.numa_cpus), 'NUMA node')}"),
         *(("GPUs", line) for line in _gpus(facts) or ["none found"]),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions if version) or "no driver found"),
         *(("network", line) for line in _ports(facts) or ["no InfiniBand or RoCE port found"]),
@@ -34,10 +35,6 @@ def machine(facts: Facts, chain: Sequence[Profile], notes: Sequence[str]) -> str
     ]
     shown = [("" if label == before else label, text) for (before, _), (label, text) in pairwise([("", ""), *lines])]
     return "\n".join(f"{label:<10}{one_line(text)}" for label, text in shown)
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'s' if number != 1 else ''}"
 
 
 def _gpus(facts: Facts) -> list[str]:

@@ -184,6 +184,8 @@ def read(path: str, here: HostRoot) -> HostRoot:
         if not any(os.path.isdir(os.path.join(path, name)) for name in ("sys", "proc")):
             _refuse(path, "the folder has neither sys/ nor proc/")
         return HostRoot(os.path.abspath(path), here.environ)
+    if os.path.exists(path) and not os.path.isfile(path):
+        _refuse(path, "it is no regular file")  # a FIFO would be waited for
     texts, folders = _read_archive(path)
     _check(path, texts.get(ABOUT, ""))
     return CapturedHost(path, here.environ, here, texts, _listings((*texts, *folders)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primus_core import variables
 from primus_core.host import HostRoot, number
+from primus_core.wording import counted
 
 if TYPE_CHECKING:
     from primus_core.gpus import GpuModel
@@ -100,7 +101,7 @@ def chosen(found: Sequence[Devices], environ: Mapping[str, str]) -> Devices:
     said = _said_vendor(environ.get(variables.GPU_MODEL, ""))
     *others, best = sorted(found, key=lambda one: (one.gpus[0].vendor == said, _known(one), _count(one.gpus)))
     left = tuple(
-        f"{_counted(_count(other.gpus), 'GPU')} of {other.gpus[0].vendor} left out ({_addresses(other.gpus)}): no run "
+        f"{counted(_count(other.gpus), 'GPU')} of {other.gpus[0].vendor} left out ({_addresses(other.gpus)}): no run "
         f"spans two vendors; {variables.GPU_MODEL}={other.gpus[0].vendor} or a model of theirs takes them"
         for other in others
     )
@@ -113,10 +114,6 @@ def _known(found: Devices) -> int:
 
 def _count(devices: Sequence[Gpu]) -> int:
     return len({gpu.gpu for gpu in devices})
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'s' if number != 1 else ''}"
 
 
 def _addresses(devices: Sequence[Gpu]) -> str:
@@ -198,7 +195,7 @@ def missing(addresses: Sequence[str], devices: Sequence[Gpu]) -> tuple[str, ...]
     """A note on the GPUs of which only the PCI bus tells; without any, on an unusual number of GPUs."""
     if not addresses:
         return _unusual_count(devices)
-    count = _counted(len(addresses), "GPU")
+    count = counted(len(addresses), "GPU")
     return (f"{count} on the PCI bus but not among the driver's: {', '.join(addresses)}; hidden from here, or lost",)
 
 
@@ -212,6 +209,6 @@ def _unusual_count(devices: Sequence[Gpu]) -> tuple[str, ...]:
 def hidden(count: int, addresses: Sequence[str]) -> str:
     """A note on devices that the driver refuses to show, by address as far as the PCI bus tells those."""
     which = f": {', '.join(addresses)}" if addresses else ""
-    things = _counted(count, "GPU device")
+    things = counted(count, "GPU device")
     verb = "is" if count == 1 else "are"
     return f"{things} of this machine {verb} hidden from here, by a container's or a job's device list{which}"

@@ -1,0 +1,80 @@
+"""The checks that are here, of all packages, and the choice among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+
+from primus_core.errors import MachineError, RequestError, suggestion
+from primus_core.plugins import Catalogue, Plugin
+from primus_preflight.checks.check import LEVELS, Check, Level
+
+__all__ = ["chosen", "gather"]
+
+
+def gather(catalogue: Catalogue) -> tuple[Check, ...]:
+    """The checks of all packages.
+
+    Raises:
+        MachineError: some cannot be loaded, or two have one name: nothing may pass by not being asked.
+    """
+    found: dict[str, str] = {}
+    checks: list[Check] = []
+    for plugin in catalogue.of("checks"):
+        for check in _brought(plugin):
+            if check.name in found:
+                both = f"{found[check.name]} and {plugin.source}"
+                fix = "uninstall one of them, or rename it"
+                raise MachineError(f"two checks are called '{check.name}'", why=both, fix=fix)
+            found[check.name] = plugin.source
+            checks.append(check)
+    return tuple(sorted(checks, key=_order))
+
+
+def _brought(plugin: Plugin) -> tuple[Check, ...]:
+    make = plugin.load()
+    try:
+        found = tuple(make())
+    except Exception as error:  # it may be anybody's
+        why = f"{type(error).__name__}: {error}"
+    else:
+        strangers = [one for one in found if not isinstance(one, Check)]
+        if not strangers:
+            return found
+        why = f"{strangers[0]!r} is no Check"
+    fix = "correct it: it is a function that returns a tuple of checks; or uninstall it"
+    raise MachineError(f"'{plugin.name}' of {plugin.source} does not say its checks", why=why, fix=fix)
+
+
+def _order(check: Check) -> tuple[int, str]:
+    """Our groups in their order, then others; within one as its author has it."""
+    groups = ("host", "gpu", "network")
+    return (groups.index(check.group), "") if check.group in groups else (len(groups), check.group)
+
+
+def chosen(
+    checks: Sequence[Check], groups: Iterable[str], level: Level, only: Sequence[str] = (), skip: Sequence[str] = ()
+) -> tuple[Check, ...]:
+    """Those of the groups (none: all) up to a level, whose names match a pattern of `only` and none of `skip`.
+
+    Raises:
+        RequestError: a pattern matches nothing, or nothing is left.
+    """
+    for option, pattern in [("--only", one) for one in only] + [("--skip", one) for one in skip]:
+        if not any(fnmatchcase(check.name, pattern) for check in checks):
+            fix = suggestion(pattern, (check.name for check in checks)) or "`preflight list` names them"
+            raise RequestError(f"{option} {pattern}: no check is called so", fix=fix)
+    wanted, affordable = set(groups), LEVELS[: LEVELS.index(level) + 1]
+    left = tuple(
+        check
+        for check in checks
+        if (check.group in wanted or not wanted)
+        and check.level in affordable
+        and (not only or any(fnmatchcase(check.name, one) for one in only))
+        and not any(fnmatchcase(check.name, one) for one in skip)
+    )
+    if not left:
+        raise RequestError(
+            "no check is left", why="groups, --level, --only and --skip leave none", fix="see `preflight list`"
+        )
+    return left

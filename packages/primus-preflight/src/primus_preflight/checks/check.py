@@ -1,0 +1,79 @@
+"""A check: what it reads, and a pure function from a node to findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from primus_core.facts import Facts
+from primus_core.host import HostRoot
+from primus_preflight.checks.findings import Finding, sound
+from primus_preflight.checks.rule import Rule
+
+if TYPE_CHECKING:
+    from primus_preflight.meeting.peers import Meeting
+
+__all__ = ["GROUPS", "LEVELS", "Ask", "Check", "Level", "Node"]
+
+Level = Literal["quick", "perf", "full"]
+LEVELS: tuple[Level, ...] = ("quick", "perf", "full")
+"""What each costs: seconds, minutes, longer. Each contains those before it."""
+GROUPS = ("host", "gpu", "network")
+
+
+class Node(NamedTuple):
+    """What a check looks at."""
+
+    facts: Facts
+    run_dir: str = ""
+    """Where the run writes: a disk with room for it."""
+    meeting: Meeting | None = None
+    """What came of meeting the other nodes; None: there are none, or nothing that was asked needs them."""
+
+    @property
+    def host(self) -> HostRoot:
+        """The machine's files."""
+        return self.facts.host
+
+    @property
+    def model(self) -> str:
+        """That of all its GPUs; empty: it has none, none that Primus knows, or several."""
+        models = {gpu.model for gpu in self.facts.gpus}
+        return models.pop() if len(models) == 1 else ""
+
+
+Ask = Callable[[Node, Rule], Iterable[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check. Packages bring some by entry points of the group `primus.checks`: a function that returns a tuple."""
+
+    name: str
+    """`gpu.pcie-speed`: its group and its name."""
+    summary: str
+    reads: tuple[str, ...]
+    """Patterns of files that it reads, so that a capture has them; `access:PATH` and `space:PATH` are asked of the
+    kernel."""
+    ask: Ask
+    rule: Rule
+    level: Level = "quick"
+    meets: bool = False
+    """Whether it needs what came of meeting the other nodes."""
+
+    @property
+    def group(self) -> str:
+        """`host`, `gpu`, `network`, or another's."""
+        return self.name.partition(".")[0]
+
+    def findings(self, node: Node) -> tuple[Finding, ...]:
+        """What it finds. A check that breaks, or finds nothing to say, has measured nothing."""
+        try:
+            found = tuple(map(sound, self.ask(node, self.rule.of(node.model))))
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a check may be anybody's, and must not take the others' results along
+            return (self.rule.unknown("", f"the check itself failed: {type(error).__name__}: {error}"),)
+        return found or (self.rule.unknown("", "the check had nothing to say"),)

@@ -1,0 +1,115 @@
+"""What is expected of a thing that a check looks at, with unit and source, and the findings that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from primus_preflight.checks.findings import Compare, Finding, Severity, Status
+
+__all__ = ["BOUNDS", "Rule"]
+
+BOUNDS = ("floor", "limit", "allowed", "share", "of_speed")
+"""What of a rule says what is good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A row of `thresholds.toml`. A number has a floor or a limit, a word is one of those allowed."""
+
+    check: str
+    severity: Severity = "fail"
+    floor: float | None = None
+    """The least that is good."""
+    limit: float | None = None
+    """The most that is good."""
+    allowed: tuple[str, ...] = ()
+    expected: str = ""
+    """In words, where no number or word says it."""
+    unit: str = ""
+    source: str = ""
+    fix: str = ""
+    compare: Compare = ""
+    share: float | None = None
+    """Of a pair of nodes: the least share of what other pairs have."""
+    of_speed: float | None = None
+    """Of a pair of nodes: the least share of what the slower interface says it can do."""
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What is different for a GPU model."""
+
+    def of(self, model: str) -> Rule:
+        """The rule for one GPU model. A check gets that of its node's GPUs, where they are of one model."""
+        return replace(self, **self.models.get(model, {}))
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """What a site may say of it: what it has itself, and of a number both bounds."""
+        has = {name for name in BOUNDS if getattr(self, name) not in (None, ())}
+        has.update(*self.models.values())
+        if self.unit or has & {"floor", "limit"}:
+            has |= {"floor", "limit"}
+        return (*(name for name in BOUNDS if name in has), "severity", "source", "fix", "models")
+
+    @property
+    def is_set(self) -> bool:
+        """Whether anything is expected. Of a model that nobody has told about, nothing may be."""
+        return self.floor is not None or self.limit is not None or bool(self.allowed)
+
+    def number(self, subject: str, value: float | None, *, measured: str = "", why: str = "") -> Finding:
+        """The finding for a number; None: it could not be read, `why` says what."""
+        if value is None:
+            return self.unknown(subject, why)
+        status: Status = "pass" if self._holds(value) else self.severity
+        return replace(
+            self._found(subject, status, measured or f"{value:.12g}", "" if status == "pass" else why), value=value
+        )
+
+    def _holds(self, value: float) -> bool:
+        above = self.floor is None or value >= self.floor
+        return above and (self.limit is None or value <= self.limit)
+
+    def word(self, subject: str, text: str | None, *, why: str = "") -> Finding:
+        """The finding for a word; None: it could not be read, `why` says what."""
+        if text is None:
+            return self.unknown(subject, why)
+        return self._found(subject, "pass" if text in self.allowed else self.severity, text, "")
+
+    def good(self, subject: str, measured: str, value: float | None = None) -> Finding:
+        """Measured, and as expected."""
+        return replace(self._found(subject, "pass", measured, ""), value=value)
+
+    def bad(self, subject: str, measured: str, why: str = "", value: float | None = None) -> Finding:
+        """Measured, and not as expected."""
+        return replace(self._found(subject, self.severity, measured, why), value=value)
+
+    def unknown(self, subject: str, why: str) -> Finding:
+        """It could not be measured. What would mend a breach is no help then."""
+        fix = f"make it readable, as root or inside the container, or leave it out: --skip {self.check}"
+        return replace(self._found(subject, "unknown", "", why), compare="", fix=fix)
+
+    def skip(self, why: str, subject: str = "") -> Finding:
+        """It does not apply here."""
+        return replace(self._found(subject, "skip", "", why), fix="", compare="")
+
+    def _found(self, subject: str, status: Status, measured: str, why: str) -> Finding:
+        return Finding(
+            check=self.check,
+            subject=subject,
+            status=status,
+            measured=measured,
+            expected=self.expected or self._bounds(),
+            unit=self.unit,
+            source=self.source,
+            why=why,
+            # What passes here may yet be worse than on other nodes.
+            fix="" if status == "pass" and not self.compare else self.fix,
+            compare=self.compare,
+            severity=self.severity,
+            share=self.share,
+        )
+
+    def _bounds(self) -> str:
+        bounds = {"≥": self.floor, "≤": self.limit}
+        parts = [f"{sign} {bound:.12g}" for sign, bound in bounds.items() if bound is not None]
+        return " and ".join(parts) or " or ".join(self.allowed)

@@ -1,0 +1,158 @@
+"""Thresholds are data: ours from `data/thresholds.toml`, and a site's own file over them, every key of it checked."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from primus_core.errors import ConfigError, suggestion
+from primus_preflight.checks.rule import BOUNDS, Rule
+
+if TYPE_CHECKING:
+    from primus_core.config.document import Document
+    from primus_preflight.checks.check import Check
+
+__all__ = ["fix_of", "packaged", "with_site"]
+
+_FIX = "look at it again: primus direct -- preflight --only {}; if it stays so, leave the node out: srun --exclude"
+_VALUES: Mapping[str, str] = {
+    "floor": "a number", "limit": "a number", "allowed": "a list of texts", "severity": '"fail" or "warn"',
+    "source": "a text", "fix": "a text", "models": "a table for each model", "share": "a number from 0 to 1",
+    "of_speed": "a number from 0 to 1",
+}  # fmt: skip
+"""What a site may say of a check, and of a GPU model in it."""
+
+
+@cache
+def packaged() -> Mapping[str, Rule]:
+    """Our own, by check."""
+    import tomllib
+
+    text = (Path(__file__).parents[1] / "data" / "thresholds.toml").read_text(encoding="utf-8")
+    groups = tomllib.loads(text)
+    return {
+        f"{group}.{name}": _rule(f"{group}.{name}", row) for group, rows in groups.items() for name, row in rows.items()
+    }
+
+
+def fix_of(check: str) -> str:
+    """What to do where a comparison finds fault with what passed on its node: such a finding carries no fix."""
+    rule = packaged().get(check)
+    return (rule and rule.fix) or _FIX.format(check)
+
+
+def _rule(name: str, row: Mapping[str, Any]) -> Rule:
+    models = {model: _frozen(own) for model, own in row.get("models", {}).items()}
+    return Rule(name, **{**_frozen(row), "models": models})
+
+
+def _frozen(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+
+
+def with_site(checks: Sequence[Check], path: str, environ: Mapping[str, str]) -> tuple[Check, ...]:
+    """The checks under the thresholds in a site's file.
+
+    Raises:
+        ConfigError: it cannot be read, or a key in it means nothing.
+    """
+    from primus_core.config import files  # yaml, which only a site's file needs
+
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ConfigError("it is no regular file", where=path, fix="name a file in TOML or YAML")
+    document = files.read(path, environ)
+    said = {f"{group}.{name}": row for group, rows in _tables(document).items() for name, row in rows.items()}
+    rules = {check.name: check.rule for check in checks}
+    for name, row in said.items():
+        place = _place(name)
+        if name not in rules:
+            fix = suggestion(name, rules) or "`preflight list` names them"
+            raise ConfigError(f"no check is called '{name}'", where=document.where(place), fix=fix)
+        _check_row(document, place, row, rules[name])
+    return tuple(replace(check, rule=_over(check.rule, said.get(check.name, {}), path)) for check in checks)
+
+
+def _place(name: str) -> tuple[str, ...]:
+    group, _, rest = name.partition(".")
+    return group, rest
+
+
+def _tables(document: Document) -> Mapping[str, Mapping[str, Any]]:
+    for group, rows in document.data.items():
+        if not isinstance(rows, Mapping):
+            raise ConfigError(
+                f"'{group}' is no table of checks", where=document.where((group,)), fix="write [host.shm]"
+            )
+    return document.data
+
+
+def _check_row(document: Document, place: tuple[str, ...], row: Any, rule: Rule) -> None:
+    """Whether the check of this rule can use the row, so that nothing is taken without effect."""
+    if not isinstance(row, Mapping):
+        raise ConfigError(
+            f"'{'.'.join(place)}' is no table", where=document.where(place), fix="write floor = 16 below it"
+        )
+    takes = tuple(key for key in rule.takes if key != "models" or "models" not in place)
+    for key, value in row.items():
+        where = document.where((*place, key))
+        if key not in takes:
+            raise ConfigError(
+                f"{key!r} is no key of a threshold of {rule.check}",
+                where=where,
+                why=f"it takes {', '.join(takes)}",
+                fix=suggestion(key, takes) or "`preflight list` names the checks: another one may be meant",
+            )
+        if not _fits(key, value):
+            unit = f", in {rule.unit}" * (key in ("floor", "limit") and bool(rule.unit))
+            raise ConfigError(f"{key} = {value!r}", where=where, fix=f"write {_VALUES[key]}{unit}")
+    for model, own in row.get("models", {}).items():
+        _check_model(document, (*place, "models", model))
+        _check_row(document, (*place, "models", model), own, rule)
+
+
+def _fits(key: str, value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+    return {
+        "a number": is_number,  # nothing reaches nan
+        "a number from 0 to 1": is_number and 0 <= value <= 1,
+        "a list of texts": isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value),
+        '"fail" or "warn"': value in ("fail", "warn"),
+        "a text": isinstance(value, str),
+        "a table for each model": isinstance(value, Mapping),
+    }[_VALUES[key]]
+
+
+def _check_model(document: Document, place: tuple[str, ...]) -> None:
+    from primus_core import gpus
+
+    known = [model.name for model in gpus.load()]
+    if place[-1] not in known:
+        raise ConfigError(
+            f"no GPU model is called '{place[-1]}'",
+            where=document.where(place),
+            why=f"Primus knows {', '.join(known)}",
+            fix=suggestion(place[-1], known),
+        )
+
+
+def _over(rule: Rule, row: Mapping[str, Any], path: str) -> Rule:
+    """The site is the source of what it says, unless it names one."""
+    if not row:
+        return rule
+    own = _said({key: value for key, value in row.items() if key != "models"}, path)
+    models = {name: {**rule.models.get(name, {}), **_said(said, path)} for name, said in row.get("models", {}).items()}
+    # What is said for all models wins over what we say for one.
+    kept = {name: {k: v for k, v in said.items() if k not in own} for name, said in rule.models.items()}
+    return replace(rule, **own, models={**kept, **models})
+
+
+def _said(row: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """With a bound of the site's, our source and our words for what is expected are no longer true."""
+    source = {"source": path} if row.keys() & set(BOUNDS) else {}
+    words = {"expected": ""} if row.keys() & {"floor", "limit", "allowed"} else {}
+    return {**source, **words, **_frozen(row)}

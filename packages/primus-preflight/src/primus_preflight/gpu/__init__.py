@@ -1,0 +1,1 @@
+"""Checks of the GPUs: what the driver says of them, and what they do under load."""

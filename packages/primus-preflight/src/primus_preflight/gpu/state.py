@@ -1,0 +1,239 @@
+"""Checks of the GPUs: that all are here and of one kind, free, cool, without errors, and well connected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from primus_core.facts import Gpu
+from primus_core.machine.devices import absent
+from primus_core.wording import counted
+from primus_preflight.checks.check import Ask, Check, Node
+from primus_preflight.checks.findings import Finding
+from primus_preflight.checks.rule import Rule
+from primus_preflight.checks.thresholds import packaged
+from primus_preflight.gpu import links, measured
+from primus_preflight.gpu.links import needs_amd, needs_gpus, whole
+from primus_preflight.machine import kfd
+from primus_preflight.machine.files import GIB, GPU_FOLDER, integer
+
+__all__ = ["checks"]
+
+_KFD = "/sys/class/kfd/kfd/*"
+_PROCESSES = "/sys/class/kfd/kfd/proc"
+_USUAL = (1, 2, 4, 8, 16)
+
+
+def checks() -> tuple[Check, ...]:
+    """Those of the GPUs."""
+    of_gpu = f"{GPU_FOLDER}/*"
+    driver = ("/sys/module/amdgpu/version", f"{of_gpu}/vendor", f"{of_gpu}/device")
+    ras = (f"{of_gpu}/ras/*_err_count",)
+    return (
+        _check("driver", "the driver is loaded", driver, _driver),
+        _check("rocm", "which ROCm is installed", ("/opt/rocm/.info/version",), _rocm),
+        _check("count", "no GPU is missing", (f"{kfd.FOLDER}/*/properties", f"{of_gpu}/device"), _count),
+        _check("model", "all are of one model that is known", (f"{kfd.FOLDER}/*/properties",), _model),
+        _check("partitions", "no partition is missing", (f"{kfd.FOLDER}/*/properties",), _partitions),
+        _check("mode", "all are partitioned alike", (*kfd.READS, f"{of_gpu}/current_*_partition"), _mode),
+        _check("firmware", "all have one firmware", (f"{kfd.FOLDER}/*/properties",), _firmware),
+        _check("access", "this person may use them", ("access:/dev/kfd", "access:/dev/dri/renderD*"), _access),
+        _check("processes", "nobody else computes on them", (_KFD, f"{_PROCESSES}/*/pasid"), _processes),
+        _check("memory-used", "their memory is free", (f"{of_gpu}/mem_info_vram_used",), needs_amd(_memory_used)),
+        _check("temperature", "none is hot", (f"{of_gpu}/hwmon/hwmon*/temp*_input",), needs_amd(_temperature)),
+        _check("uncorrectable", "memory and caches lost nothing", ras, needs_amd(_ras("ue"))),
+        _check("correctable", "little had to be corrected", ras, needs_amd(_ras("ce"))),
+        _check("pcie-speed", "PCIe runs at its speed", (f"{of_gpu}/current_link_speed",), links.speed),
+        _check("pcie-width", "PCIe has all lanes", (f"{of_gpu}/current_link_width",), links.width),
+        _check("pcie-replays", "PCIe repeats little", (f"{of_gpu}/pcie_replay_count",), needs_amd(links.replays)),
+        _check("xgmi", "each reaches all others of its hive", kfd.READS, needs_amd(links.xgmi)),
+        *measured.checks(),
+    )  # fmt: skip
+
+
+def _check(name: str, summary: str, reads: tuple[str, ...], ask: Ask) -> Check:
+    return Check(f"gpu.{name}", summary, reads, ask, packaged()[f"gpu.{name}"])
+
+
+def _driver(node: Node, rule: Rule) -> Iterator[Finding]:
+    facts = node.facts
+    on_bus = [address for vendor in ("amd", "nvidia") for address in absent(node.host, facts.gpus, vendor)]
+    if facts.gpus:
+        missing = "its version cannot be read (/sys/module/amdgpu/version; one of the kernel's own tree has none)"
+        yield rule.good("", facts.driver) if facts.driver else _in_tree(node, rule) or rule.unknown("", missing)
+    elif on_bus:
+        yield rule.bad("", "not loaded", f"GPUs on the PCI bus, but none is the driver's: {', '.join(on_bus)}")
+    else:
+        yield rule.skip("no GPU here")
+
+
+def _in_tree(node: Node, rule: Rule) -> Finding | None:
+    """The driver in the kernel's own tree has no version but the kernel's."""
+    release = node.host.text("/proc/sys/kernel/osrelease")
+    loaded = "amdgpu" in node.host.names("/sys/module")
+    return rule.good("", f"of kernel {release}") if loaded and release else None
+
+
+@needs_gpus
+def _rocm(node: Node, rule: Rule) -> Iterator[Finding]:
+    if node.facts.gpus[0].vendor != "amd":
+        yield rule.skip("no AMD GPU here")
+    else:
+        found = node.facts.rocm
+        yield rule.good("", found) if found else rule.skip("not in /opt/rocm: it may be in the container or the wheels")
+
+
+@needs_gpus
+def _count(node: Node, rule: Rule) -> Iterator[Finding]:
+    facts, count = node.facts, node.facts.physical_gpus
+    unread = [path for path in node.host.paths(f"{kfd.FOLDER}/*/properties") if node.host.text(path) is None]
+    lost = absent(node.host, facts.gpus, facts.gpus[0].vendor)
+    if unread:
+        hidden = counted(len(unread), "device")
+        yield rule.unknown("", f"{hidden} hidden from here, by a container's or a job's device list")
+    elif lost:
+        yield rule.bad("", str(count), f"on the PCI bus, but not the driver's: {', '.join(lost)}", count)
+    elif rule.is_set or count in _USUAL:
+        yield rule.number("", count)
+    else:
+        yield rule.bad("", str(count), "a node has usually a power of two: is one missing?", count)
+
+
+@needs_gpus
+def _model(node: Node, rule: Rule) -> Iterator[Finding]:
+    groups: dict[str, list[Gpu]] = {}
+    for gpu in whole(node.facts.gpus):
+        groups.setdefault(gpu.model, []).append(gpu)
+    if len(groups) > 1:
+        listed = ", ".join(f"{len(gpus)} {model or 'unknown'}" for model, gpus in groups.items())
+        few = min(groups.values(), key=len)
+        yield rule.bad("", listed, f"the fewer ones: {', '.join(gpu.pci_address for gpu in few)}")
+    elif "" in groups:
+        ids = {f"{gpu.vendor} {gpu.device_id:04x}" for gpu in groups[""]}
+        yield rule.unknown(
+            "", f"Primus does not know {', '.join(sorted(ids))}: what to expect of it is not known either"
+        )
+    else:
+        yield rule.good("", next(iter(groups)))
+
+
+@needs_gpus
+def _partitions(node: Node, rule: Rule) -> Iterator[Finding]:
+    for gpu in whole(node.facts.gpus):
+        here = sum(other.gpu == gpu.gpu for other in node.facts.gpus)
+        measured = f"{here} of {gpu.partitions}"
+        yield rule.good(gpu.pci_address, measured) if here == gpu.partitions else rule.bad(gpu.pci_address, measured)
+
+
+@needs_gpus
+def _mode(node: Node, rule: Rule) -> Iterator[Finding]:
+    modes = {gpu.pci_address: gpu.mode for gpu in whole(node.facts.gpus)}
+    if not any(modes.values()):
+        yield rule.skip("GPUs of this model are not partitioned")
+    elif len(found := sorted(set(modes.values()))) > 1:
+        few = min(found, key=list(modes.values()).count)
+        which = [address for address, mode in modes.items() if mode == few]
+        yield rule.bad(
+            "", " and ".join(mode or "not said" for mode in found), f"{few or 'not said'}: {', '.join(which)}"
+        )
+    else:
+        yield rule.good("", found[0])
+
+
+@needs_amd
+def _firmware(node: Node, rule: Rule) -> Iterator[Finding]:
+    """Of compute and copy engines, as the driver numbers them."""
+    found = kfd.nodes(node.host, frozenset(gpu.device_id for gpu in node.facts.gpus))
+    versions = {
+        one.address: tuple(one.properties.get(name) for name in ("fw_version", "sdma_fw_version")) for one in found
+    }
+    kinds = sorted({f"compute {compute}, copy {copy}" for compute, copy in versions.values()})
+    if not kinds or any(None in pair for pair in versions.values()):
+        yield rule.unknown("", "the driver's topology does not say")
+    elif len(kinds) > 1:
+        yield rule.bad(
+            "", " and ".join(kinds), "; ".join(f"{address}: {pair[0]}, {pair[1]}" for address, pair in versions.items())
+        )
+    else:
+        yield rule.good("", kinds[0])
+
+
+@needs_gpus
+def _access(node: Node, rule: Rule) -> Iterator[Finding]:
+    for path in _device_files(node):
+        said = node.host.access(path)
+        if (
+            not said
+            and path.startswith("/dev/dri/")
+            and path.rpartition("/")[2] not in (there := node.host.names("/dev/dri"))
+        ):
+            said = "missing" if there else ""
+        if said == "open":
+            yield rule.good(path, "open")
+        else:
+            yield rule.bad(path, said) if said else rule.unknown(path, "nothing is said of it")
+
+
+def _device_files(node: Node) -> tuple[str, ...]:
+    """Those that ROCm opens for these GPUs; CUDA's."""
+    if node.facts.gpus[0].vendor == "nvidia":
+        return ("/dev/nvidiactl", *(f"/dev/nvidia{index}" for index in range(node.facts.physical_gpus)))
+    found = kfd.nodes(node.host, frozenset(gpu.device_id for gpu in node.facts.gpus))
+    minors = sorted({one.properties.get("drm_render_minor", 0) for one in found} - {0})
+    return ("/dev/kfd", *(f"/dev/dri/renderD{minor}" for minor in minors))
+
+
+@needs_amd
+def _processes(node: Node, rule: Rule) -> Iterator[Finding]:
+    host = node.host
+    if "proc" not in host.names("/sys/class/kfd/kfd"):
+        yield rule.unknown("", f"{_PROCESSES} cannot be read")
+        return
+    found = host.names(_PROCESSES)
+    named = [f"{pid} ({host.text(f'/proc/{pid}/comm') or 'not seen from here'})" for pid in found]
+    yield rule.number("", len(found), why=", ".join(named))
+
+
+def _memory_used(node: Node, rule: Rule) -> Iterator[Finding]:
+    for gpu in whole(node.facts.gpus):
+        used = integer(node.host, f"{GPU_FOLDER}/{gpu.pci_address}/mem_info_vram_used")
+        if used is None:
+            yield rule.unknown(gpu.pci_address, "mem_info_vram_used cannot be read")
+        else:
+            yield rule.number(gpu.pci_address, used / GIB, measured=f"{used / GIB:.3g}")
+
+
+def _temperature(node: Node, rule: Rule) -> Iterator[Finding]:
+    """The hottest place that the driver tells of."""
+    for gpu in whole(node.facts.gpus):
+        paths = node.host.paths(f"{GPU_FOLDER}/{gpu.pci_address}/hwmon/hwmon*/temp*_input")
+        found = [value / 1000 for path in paths if (value := integer(node.host, path)) is not None]
+        yield rule.number(
+            gpu.pci_address, max(found, default=None), why="" if found else "hwmon/*/temp*_input cannot be read"
+        )
+
+
+def _ras(kind: str) -> Ask:
+    """Errors of one kind (`ue`, `ce`) over all blocks of a GPU: memory (`umc`, which all have), caches, engines."""
+
+    def ask(node: Node, rule: Rule) -> Iterator[Finding]:
+        for gpu in whole(node.facts.gpus):
+            folder = f"{GPU_FOLDER}/{gpu.pci_address}/ras"
+            blocks = {"umc_err_count", *(name for name in node.host.names(folder) if name.endswith("_err_count"))}
+            counts = {block: _counted(node.host.text(f"{folder}/{block}"), kind) for block in sorted(blocks)}
+            unread = [block for block, count in counts.items() if count is None]
+            if unread:
+                yield rule.unknown(gpu.pci_address, f"{', '.join(f'ras/{block}' for block in unread)} cannot be read")
+            else:
+                said = ", ".join(
+                    f"{block.removesuffix('_err_count')} {count}" for block, count in counts.items() if count
+                )
+                yield rule.number(gpu.pci_address, sum(count or 0 for count in counts.values()), why=said)
+
+    return ask
+
+
+def _counted(text: str | None, kind: str) -> int | None:
+    """5 of `ue: 0` and `ce: 5`."""
+    found = re.search(rf"(?m)^{kind}:\s*([0-9]{{1,18}})\s*$", text or "")
+    return int(found[1]) if found else None

@@ -1,0 +1,1 @@
+"""Checks of the host: its settings, clock, disk and kernel log."""

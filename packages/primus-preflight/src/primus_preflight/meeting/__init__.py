@@ -1,0 +1,1 @@
+"""What nodes measure together: who meets whom, where, and how."""

@@ -1,0 +1,46 @@
+"""Files that a person names, or that lie in a shared folder: none is waited for, none is found to be wrong too late."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from primus_core.errors import RequestError
+
+__all__ = ["check_output", "text_of"]
+
+
+def text_of(path: str) -> str:
+    """What a regular file says.
+
+    Raises:
+        OSError: it cannot be read, or is none: a FIFO would be waited for.
+        UnicodeDecodeError: it is no text.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, encoding="utf-8") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", path)
+        return file.read()
+
+
+def check_output(option: str, path: str) -> None:
+    """Whether a file can be written there, as far as one can see before.
+
+    Raises:
+        RequestError: it cannot.
+    """
+    if why := _unwritable(os.path.abspath(path)):
+        raise RequestError(f"{option} {path}: no file can be written there", why=why, fix="name another file")
+
+
+def _unwritable(path: str) -> str:
+    if os.path.lexists(path) and not os.path.isfile(path):
+        return "what is there is no regular file"
+    folder = os.path.dirname(path)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    if not os.path.isdir(folder):
+        return f"{folder} is no folder"
+    return "" if os.access(folder, os.W_OK | os.X_OK) else f"you may not write in {folder}"

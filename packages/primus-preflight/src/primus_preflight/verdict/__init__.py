@@ -1,0 +1,1 @@
+"""Who is fit to train: from what all nodes found, now and before."""

@@ -1,0 +1,134 @@
+"""What one node found, in a file of its own: `<run>/preflight/<host>.json`. It appears whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from primus_core.errors import RequestError
+from primus_core.files import write_atomically
+from primus_preflight.checks import findings
+from primus_preflight.checks.findings import Finding
+from primus_preflight.paths import text_of
+
+__all__ = ["FOLDER", "NodeReport", "Unread", "each", "hosts", "read", "read_all", "write"]
+
+FOLDER = "preflight"
+Keep = Callable[[Mapping[str, Any]], bool]
+SCHEMA = 1
+"""Version of the file's form. It changes when an old reader would misread a new file."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """One node's findings."""
+
+    host: str
+    """As the scheduler calls it, where there is one."""
+    findings: tuple[Finding, ...]
+    gpu_model: str = ""
+    gpus: int = 0
+    node_rank: int = 0
+    time: float = 0.0
+    """When it was written, by the node's own clock."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        # What says nothing is left out: thousands of nodes write such files, and one reads them all.
+        found = [
+            {k: v for k, v in one.to_dict().items() if v not in ("", None) or k == "subject"} for one in self.findings
+        ]
+        return {
+            "schema": SCHEMA,
+            "host": self.host,
+            "node_rank": self.node_rank,
+            "time": self.time,
+            "gpu_model": self.gpu_model,
+            "gpus": self.gpus,
+            "verdict": findings.verdict(self.findings),
+            "findings": found,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A file that is no report."""
+
+    host: str
+    why: str
+
+
+def write(folder: str, report: NodeReport) -> str:
+    """Write the report into `folder`; its path."""
+    path = os.path.join(folder, f"{report.host}.json")
+    os.makedirs(folder, exist_ok=True)
+    write_atomically(path, json.dumps(report.to_dict(), indent=1) + "\n")
+    return path
+
+
+def read_all(folder: str, keep: Keep = bool) -> tuple[list[NodeReport], list[Unread]]:
+    """The reports in a folder, or in its `preflight`, by host; and the files that are none.
+
+    `keep`: which findings are wanted, as JSON has them.
+    """
+    found = list(each(folder, keep))
+    return [one for one in found if isinstance(one, NodeReport)], [one for one in found if isinstance(one, Unread)]
+
+
+def each(folder: str, keep: Keep = bool) -> Iterator[NodeReport | Unread]:
+    """One after the other, as `read_all`.
+
+    Raises:
+        RequestError: the folder cannot be read.
+    """
+    return (_of(path, read(path, keep)) for path in _files(folder))
+
+
+def _files(folder: str) -> Sequence[str]:
+    inner = os.path.join(folder, FOLDER)
+    place = inner if os.path.isdir(inner) else folder
+    try:
+        return sorted(os.path.join(place, name) for name in os.listdir(place) if name.endswith(".json"))
+    except OSError as error:
+        raise RequestError(
+            f"'{folder}' cannot be read", why=str(error.strerror), fix="name a run directory, or its preflight/"
+        ) from None
+
+
+def _of(path: str, found: NodeReport | Unread) -> NodeReport | Unread:
+    """A report under another's name would stand for that node, and its own node would be missed by nobody."""
+    host = _host(path)
+    return found if found.host == host else Unread(host, f"its report is of another node: {found.host!r}")
+
+
+def _host(path: str) -> str:
+    return os.path.basename(path).removesuffix(".json")
+
+
+def hosts(folder: str) -> Sequence[str]:
+    """Of the reports that are there, without reading them."""
+    try:
+        return [name.removesuffix(".json") for name in os.listdir(folder) if name.endswith(".json")]
+    except OSError:
+        return ()
+
+
+def read(path: str, keep: Keep = bool) -> NodeReport | Unread:
+    """The report in a file."""
+    host = _host(path)
+    try:
+        data = json.loads(text_of(path))
+        if data["schema"] != SCHEMA:
+            return Unread(host, f"its form is {data['schema']}, this Primus reads {SCHEMA}")
+        "".join((data["host"], data["gpu_model"])).encode()  # both are text, and can be written
+        found = tuple(findings.load(one) for one in data["findings"] if keep(one))
+        written = float(data["time"])
+        if not math.isfinite(written):
+            return Unread(host, f"its report says that it was written at {written}")
+        return NodeReport(data["host"], found, data["gpu_model"], int(data["gpus"]), int(data["node_rank"]), written)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        return Unread(host, f"its report cannot be read: {type(error).__name__}: {error}")

@@ -1,0 +1,1 @@
+"""What people and programs see: text, Markdown, JSON, pages and pictures."""

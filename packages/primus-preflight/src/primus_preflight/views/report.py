@@ -1,0 +1,157 @@
+"""The verdict for people and programs: as text for a terminal, as Markdown, as JSON. What is wrong comes first."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from primus_core.wording import counted
+from primus_preflight.checks.findings import Finding, Status
+from primus_preflight.verdict.cluster import Cluster
+
+__all__ = ["Row", "as_json", "as_markdown", "as_text", "counts", "expected", "headline", "listed", "rows", "skipped"]
+
+SCHEMA = 1
+_ORDER: Mapping[Status, int] = {"fail": 0, "unknown": 1, "warn": 2}
+"""What is shown row by row. A skip is shown by its reason; of passes only the number."""
+_WORDS: Mapping[Status, str] = {
+    "pass": "passed",
+    "fail": "failed",
+    "unknown": "unknown",
+    "warn": "warning",
+    "skip": "skipped",
+}
+_LISTED = 8
+
+
+@dataclass(slots=True)
+class Row:
+    """One thing that is wrong, wherever it is."""
+
+    finding: Finding
+    hosts: dict[str, None] = field(default_factory=dict)
+    subjects: dict[str, None] = field(default_factory=dict)
+
+
+def rows(cluster: Cluster) -> list[Row]:
+    """The same finding of many devices and nodes is one row."""
+    merged: dict[tuple[str, ...], Row] = {}
+    for host, found in cluster.nodes.items():
+        for one in found:
+            if one.status in _ORDER:
+                row = merged.setdefault((one.check, one.status, one.measured, one.expected, one.why), Row(one))
+                row.hosts[host] = row.subjects[one.subject] = None
+    return sorted(merged.values(), key=lambda row: _ORDER[row.finding.status])
+
+
+def listed(names: Mapping[str, None]) -> str:
+    """The first of them, and how many there are besides."""
+    some = [name for name in names if name]
+    return ", ".join(some[:_LISTED]) + (f" and {len(some) - _LISTED} more" if len(some) > _LISTED else "")
+
+
+def expected(one: Finding) -> str:
+    """In its unit; empty: nobody says."""
+    return one.expected and f"{one.expected} {one.unit}".rstrip()
+
+
+def _measured(one: Finding) -> str:
+    unit = f" {one.unit}" * bool(one.unit and not one.measured)
+    said = one.amount or "not measured"
+    return f"{said}; expected {one.expected}{unit}" if one.expected else said
+
+
+def headline(cluster: Cluster) -> str:
+    """One sentence."""
+    parts = [("fit", cluster.passing), ("not fit", cluster.failing), ("unknown", cluster.unknown)]
+    counts = [f"{len(hosts)} {word}" for word, hosts in parts if hosts]
+    missing = [f"{cluster.absent} without a report"] if cluster.absent else []
+    return f"nodes: {', '.join(counts + missing) or 'none'}"
+
+
+def counts(cluster: Cluster) -> str:
+    """How many findings there are of each status."""
+    times = Counter(one.status for found in cluster.nodes.values() for one in found)
+    said = [
+        counted(times[status], word) if status == "warn" else f"{times[status]} {word}"
+        for status, word in _WORDS.items()
+        if times[status]
+    ]
+    return f"findings: {', '.join(said)}"
+
+
+def skipped(cluster: Cluster) -> dict[str, dict[str, None]]:
+    """Checks that were skipped, by reason."""
+    reasons: dict[str, dict[str, None]] = {}
+    for one in (one for found in cluster.nodes.values() for one in found if one.status == "skip"):
+        reasons.setdefault(one.why, {})[one.check] = None
+    return reasons
+
+
+def as_text(cluster: Cluster, width: int = 120, *, brief: bool = False) -> str:
+    """For a terminal; `brief`: without what does not apply here."""
+    lines = [line for row in rows(cluster) for line in (*_row_lines(row, width, several=len(cluster.nodes) > 1), "")]
+    skips = [f"skipped, {why}: {', '.join(checks)}" for why, checks in skipped(cluster).items() if not brief]
+    wrapped = [textwrap.fill(line, width, subsequent_indent="  ") for line in skips]
+    lists = [
+        f"{word}: {','.join(hosts)}"
+        for word, hosts in (("not fit", cluster.failing), ("unknown", cluster.unknown))
+        if hosts
+    ]
+    return "\n".join([*lines, *wrapped, counts(cluster), headline(cluster), *(lists if len(cluster.nodes) > 1 else ())])
+
+
+def _row_lines(row: Row, width: int, *, several: bool) -> list[str]:
+    one, subjects = row.finding, listed(row.subjects)
+    lines = [f"{one.status.upper():8}{one.check}{f'  {subjects}' * bool(subjects)}"]
+    facts = [("", _measured(one) + f" ({one.source})" * bool(one.source)), ("why: ", one.why), ("fix: ", one.fix)]
+    facts += [("on:  ", listed(row.hosts))] if several else []
+    for label, text in facts:
+        lines += (
+            [textwrap.fill(f"{label}{text}", width, initial_indent=" " * 8, subsequent_indent=" " * 13)] if text else []
+        )
+    return lines
+
+
+def as_markdown(cluster: Cluster) -> str:
+    """As Markdown."""
+    head = ["# Preflight", "", f"- {headline(cluster)}", f"- {counts(cluster)}", ""]
+    table = [
+        "| status | check | on | what | measured | expected | source | why | fix |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    wrong = [_markdown_row(row) for row in rows(cluster)]
+    skips = [f"- skipped, {why}: {', '.join(checks)}" for why, checks in skipped(cluster).items()]
+    return "\n".join([*head, *((*table, *wrong, "") if wrong else ()), *skips]) + "\n"
+
+
+def _markdown_row(row: Row) -> str:
+    one = row.finding
+    cells = [
+        one.status,
+        one.check,
+        listed(row.hosts),
+        listed(row.subjects),
+        one.amount,
+        expected(one),
+        one.source,
+        one.why,
+        one.fix,
+    ]
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def as_json(cluster: Cluster) -> str:
+    """Everything."""
+    return json.dumps({
+        "schema": SCHEMA,
+        "exit_code": cluster.exit_code,
+        "passing": cluster.passing,
+        "failing": cluster.failing,
+        "unknown": cluster.unknown,
+        "absent": cluster.absent,
+        "nodes": {host: [one.to_dict() for one in found] for host, found in cluster.nodes.items()},
+    }, indent=1, ensure_ascii=False)  # fmt: skip

@@ -154,12 +154,19 @@ def explain_loading(paths: Sequence[str]) -> None:
                 raise
             raise MachineError(
                 f"the checkpoint cannot be loaded: {paths[0]}",
-                why=f"{type(error).__name__}: {str(error)[:_SAID]}",
+                why=_said(error),
                 fix=f"take another one, of this model, whose files are whole: without {' and '.join(paths)} an "
                 "automatic continuation takes the one before; auto_continue_train=false starts from the beginning",
             ) from error
 
     checkpointing.load_state_if_possible = load
+
+
+def _said(error: Exception) -> str:
+    """Differences of shapes, line by line; of a traceback inside the message, what it ends with."""
+    text = str(error).strip()
+    text = text.rpartition("\n")[2] if "Traceback" in text else text
+    return f"{type(error).__name__}: {text[:_SAID]}"
 
 
 class CheckpointWatch:

@@ -251,6 +251,13 @@ def test_indexed_files_are_blended_by_their_weights(resolve: Resolve, tmp_path: 
     assert files == [f"{here}/{name}.{suffix}" for name in ("web", "books") for suffix in ("bin", "idx")]
 
 
+@pytest.mark.parametrize("weight", [0, -0.5])
+def test_a_weight_that_is_no_share_is_refused(resolve: Resolve, weight: float) -> None:
+    data = {"train_data_path": [weight, "web", 1, "books"], "eod_id": 0}
+    with pytest.raises(ConfigError, match=f"gives 'web' the weight {weight}"):
+        resolve(tiny(data=data, dataset_type=None))
+
+
 @pytest.mark.parametrize(
     ("tokens", "cut_at", "expected"),
     [([1] * 100, 10, "it was cut off"), ([1, 600], 0, "it has the token 600, and the model has 512 (0 to 511)")],

@@ -8,7 +8,7 @@ __all__ = ["write"]
 
 _MODULE = '''
 """Say where each node's process stands."""
-import json, os, signal, sys, time
+import atexit, json, os, signal, sys, time
 from primus_core.contracts import TaskPlan
 from primus_core.plan import Worker
 
@@ -19,7 +19,7 @@ class Muster:
     name, scope, epilog = "muster", "rank", ""
 
     def add_arguments(self, parser):
-        parser.add_argument("--do", default="say", choices=("say", "raise", "die", "desert"))
+        parser.add_argument("--do", default="say", choices=("say", "raise", "die", "desert", "lose"))
         parser.add_argument("--rank", default="0")
 
     def plan(self, call):
@@ -27,6 +27,13 @@ class Muster:
         return TaskPlan(call.place("output", "muster"), worker, config={"devices": call.distributed.gpus_per_node})
 
 MUSTER = Muster()
+
+def await_record(rank):
+    """Until there is a record of that rank's failure."""
+    path = os.path.join(os.environ["PRIMUS_RUN_DIR"], "logs/failures", f"rank_{rank}.json")
+    end = time.monotonic() + 60
+    while not os.path.exists(path) and time.monotonic() < end:
+        time.sleep(0.01)
 
 if __name__ == "__main__":
     print(json.dumps({name: os.environ.get(name) for name in NAMES}))
@@ -37,6 +44,12 @@ if __name__ == "__main__":
         os.kill(os.getpid(), signal.SIGKILL)
     if sys.argv[1] == "desert":  # as JAX does: the others wait for it
         time.sleep(120)
+    if sys.argv[1] == "lose" and mine:  # the other one is quicker to say that it lost this one
+        await_record("0")
+        os.kill(os.getpid(), signal.SIGKILL)
+    if sys.argv[1] == "lose":
+        atexit.register(await_record, sys.argv[2])
+        raise ConnectionResetError("lost a node")
 '''
 
 

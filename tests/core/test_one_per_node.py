@@ -81,6 +81,17 @@ def test_the_node_whose_only_process_ends_is_the_first_failure(
     assert "logs/rank_1.log" in second.stderr
 
 
+def test_a_killed_process_is_the_first_failure_however_quickly_the_other_says_that_it_lost_it(
+    primus: Run, site: dict[str, str], tmp_path: Path
+) -> None:
+    results = both(primus, tmp_path, {**site, "MASTER_ADDR": "127.0.0.1"}, "--do", "lose", "--rank", "1")
+    for result in results:
+        assert result.returncode == 137, result.stderr
+        assert "first failure rank 1 on node 1" in result.stderr
+        assert "ended by SIGKILL" in result.stderr
+    assert metadata(tmp_path)["first_failure"]["rank"] == 1
+
+
 def test_a_lone_node_is_one_rank_that_meets_nobody(primus: Run, site: dict[str, str], tmp_path: Path) -> None:
     result = primus("direct", "--", "muster", env={**site, "GPUS_PER_NODE": "4"})
     assert result.returncode == 0, result.stderr

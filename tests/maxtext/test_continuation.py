@@ -18,6 +18,7 @@ from tests.maxtext.conftest import needs_maxtext, tiny
 from tests.planning import Resolve
 from tests.project import TASK, Project, rows
 
+from primus_core.errors import ConfigError
 from primus_maxtext.checkpoints import COMMITTED, CheckpointWatch, carry_over, set_aside, steps
 
 SAVES = tiny(enable_checkpointing=True, steps=100)
@@ -65,6 +66,26 @@ def test_what_is_not_continued_says_why_where_nobody_asked_for_it(
     plan = resolve(text, previous=earlier(resolve, tmp_path / "earlier"))
     assert plan.config["continue_from"] == ""
     assert [told for told in plan.notes if "continue" in told] == ([note] if note else [])
+
+
+@pytest.mark.parametrize(("nnodes", "saved"), [(1, 2), (2, 1)])
+def test_another_number_of_nodes_cannot_go_on_and_is_told_so_before_the_start(
+    resolve: Resolve, tmp_path: Path, nnodes: int, saved: int
+) -> None:
+    text = (
+        SAVES
+        + "dataset_type: grain\ngrain_file_type: arrayrecord\ngrain_train_files: /there\ntokenizer_path: tokenizer.llama2\n"
+    )
+    text = text.replace('dataset_type: "synthetic"\n', "")
+    run = tmp_path / "earlier"
+    checkpoint(run, 10)
+    (run / "checkpoints/10/iter").mkdir()
+    for process in range(saved):
+        (run / f"checkpoints/10/iter/process_{process}-of-{saved}.json").write_text("{}")
+    previous = earlier(resolve, run, text)
+    assert resolve(text, nnodes=saved, previous=previous).config["continue_from"], "as many go on"
+    with pytest.raises(ConfigError, match=f"step 11 of earlier: nodes that saved it: {saved}, now: {nnodes}"):
+        resolve(text, nnodes=nnodes, previous=previous)
 
 
 def test_a_checkpoint_is_carried_over_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -161,6 +182,24 @@ def test_stopped_and_killed_and_continued_it_loses_what_it_would_have_lost(
     every = [(row["step"], row["loss"]) for row in rows(project.newest)]
     assert all(uninterrupted[step] == loss for step, loss in every), "nor of those that were made twice"
     assert twice.count(200) == 1
+
+
+@needs_maxtext
+@pytest.mark.slow
+def test_a_checkpoint_that_cannot_be_loaded_is_named_with_a_way_out(
+    project: Project, uninterrupted: dict[int, float]
+) -> None:
+    """Its files are as long as they were, and hold something else."""
+    assert uninterrupted
+    run = (project.folder / "output/whole").resolve()
+    damaged = next(path for path in (run / "checkpoints").iterdir() if path.name.isdigit())
+    for file in (damaged / "items").rglob("*"):
+        if file.is_file():
+            file.write_bytes(bytes(file.stat().st_size))
+    done = project.run("direct", *TASK, STEPS, "exp_name=astray", f"load_full_state_path={damaged / 'items'}")
+    assert done.returncode == 3, done.stderr
+    assert f"the checkpoint cannot be loaded: {damaged / 'items'}" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def events(run: Path, kind: str) -> list[dict[str, Any]]:

@@ -107,6 +107,11 @@ REFUSED: list[tuple[str, int, int, dict[str, Any], str]] = [
     ("tokenizer_path", 0, 1, {"dataset_type": "hf", "hf_path": "json"}, "reads text"),
     ("tokenizer_path", 0, 1, {**GRAIN, "tokenizer_type": "tiktoken"}, "rename it"),
     ("base_num_query_heads", 0, 1, {"base_num_kv_heads": 3}, "take a multiple of 3"),
+    ("head_dim", 0, 1, {"head_dim": 15}, "take an even number"),
+    ("attention", 8, 8, {"model": None, "model_name": "deepseek4-tiny"}, "attention=dot_product"),
+    ("scan_layers", 0, 1, {"model": None, "model_name": "qwen3-vl-2b"}, "scan_layers=false"),
+    ("adam_b1", 0, 1, {"adam_b1": 1}, "below 1"),
+    ("adam_b2", 0, 1, {"adam_b2": 2}, "below 1"),
     ("num_experts_per_tok", 0, 1, {**EXPERTS, "num_experts_per_tok": 5}, "take 4 at most"),
     ("base_mlp_dim", 0, 1, {**EXPERTS, "base_moe_mlp_dim": 64}, "'base_moe_mlp_dim' is 64"),
     ("opt_type", 0, 1, {"opt_type": "muon", "decoder_block": "gemma"}, "opt_type=adamw"),
@@ -246,6 +251,13 @@ def test_indexed_files_are_blended_by_their_weights(resolve: Resolve, tmp_path: 
     assert files == [f"{here}/{name}.{suffix}" for name in ("web", "books") for suffix in ("bin", "idx")]
 
 
+@pytest.mark.parametrize("weight", [0, -0.5])
+def test_a_weight_that_is_no_share_is_refused(resolve: Resolve, weight: float) -> None:
+    data = {"train_data_path": [weight, "web", 1, "books"], "eod_id": 0}
+    with pytest.raises(ConfigError, match=f"gives 'web' the weight {weight}"):
+        resolve(tiny(data=data, dataset_type=None))
+
+
 @pytest.mark.parametrize(
     ("tokens", "cut_at", "expected"),
     [([1] * 100, 10, "it was cut off"), ([1, 600], 0, "it has the token 600, and the model has 512 (0 to 511)")],
@@ -274,6 +286,14 @@ def test_files_of_maxtexts_own_pipelines_must_be_there(resolve: Resolve, tmp_pat
     assert "datasets" in {
         need.name for need in resolve(tiny(**GRAIN, hf_path="json").replace('"grain"', '"hf"')).requires
     }
+
+
+def test_a_checkpoint_of_ones_own_to_start_from_must_be_there(resolve: Resolve, tmp_path: Path) -> None:
+    plan = resolve(tiny(load_parameters_path="earlier/items"))
+    needed = {row.name: row for row in plan.requires}[str(tmp_path / "earlier/items")]
+    assert (needed.kind, needed.fix) == ("file", "set load_parameters_path to a checkpoint's folder")
+    elsewhere = resolve(tiny(load_parameters_path="gs://bucket/items"))
+    assert not [row for row in elsewhere.requires if "bucket" in row.name]
 
 
 def test_what_primus_says_itself_has_no_effect_and_is_told(resolve: Resolve) -> None:

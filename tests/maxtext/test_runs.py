@@ -201,6 +201,18 @@ def test_data_of_maxtexts_own_pipeline_that_end_before_the_last_step_end_the_run
     assert [row["step"] for row in rows(project.newest)] == [1, 2, 3]
 
 
+@needs_maxtext
+@pytest.mark.slow
+def test_while_the_batch_grows_a_step_counts_the_tokens_that_it_has(project: Project) -> None:
+    ramp = ("enable_rampup_batch_size=true", "per_device_batch_size_start=2", "global_rampup_samples=4")
+    project("direct", *TASK, *ramp, "exp_name=ramp", "enable_checkpointing=false")
+    found = rows(project.folder / "output/ramp")
+    assert [row["global_batch_size"] for row in found] == [2, 2, 4, 4]
+    assert [row["tokens"] for row in found] == [128, 256, 512, 768]
+    assert all(row["tokens_per_second"] * row["step_time_s"] == pytest.approx(64 * row["global_batch_size"])
+               for row in found)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

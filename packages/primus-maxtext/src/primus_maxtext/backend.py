@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from primus_core.backend import BackendCall, BackendPlan
 from primus_core.config.document import Document
@@ -161,9 +161,18 @@ class _Resolution:
         return work
 
     def folders(self) -> list[Requirement]:
-        cache = self.settings["jax_cache_dir"]
-        path = os.path.join(self.call.facts.cwd, os.path.expanduser(cache)) if cache else ""
-        return [Requirement("folder", path, "set jax_cache_dir to a folder that you may write in")] if path else []
+        """The cache to write in, and the checkpoint to start from, where they are of this file system."""
+        rows: tuple[tuple[Literal["file", "folder"], str, str], ...] = (
+            ("folder", "jax_cache_dir", "a folder that you may write in"),
+            ("file", "load_parameters_path", "a checkpoint's folder"),
+            ("file", "load_full_state_path", "a checkpoint's folder"),
+        )
+        cwd, given = self.call.facts.cwd, self.settings
+        return [
+            Requirement(kind, os.path.join(cwd, os.path.expanduser(given[name])), f"set {name} to {what}")
+            for kind, name, what in rows
+            if given[name] and "://" not in given[name]
+        ]
 
     def given(self) -> dict[str, Any]:
         """What MaxText is told: where the run is, and every setting that is not its default anyway."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from primus_core import variables
 from primus_core.backend import BackendCall
@@ -17,6 +18,7 @@ __all__ = [
     "CheckpointWatch",
     "carry_over",
     "check_shared",
+    "explain_loading",
     "is_whole",
     "set_aside",
     "shared",
@@ -30,6 +32,8 @@ COMMITTED = "commit_success.txt"
 _SIZES = "checkpoint_sizes"
 """Beside the folder: for each step the size of each of its files, since Orbax would look at them too late."""
 _DAMAGED = "checkpoints_damaged"
+_SAID = 1000
+"""So much of another's message is enough to know it by."""
 
 
 def steps(folder: str) -> list[int]:
@@ -131,6 +135,38 @@ def _link(source: str, target: str) -> str:
     except OSError:  # another file system, or one without links
         shutil.copy2(source, target)
     return target
+
+
+def explain_loading(paths: Sequence[str]) -> None:
+    """Say which checkpoint it was that could not be loaded: what Orbax raises seldom names it, and never a way out.
+
+    `paths`: the one that is loaded, and where it came from.
+    """
+    from maxtext.common import checkpointing
+
+    theirs = checkpointing.load_state_if_possible
+
+    def load(*args: Any, **named: Any) -> Any:
+        try:
+            return theirs(*args, **named)
+        except Exception as error:  # Orbax, tensorstore and MaxText each have their own for damaged files
+            if not paths:
+                raise
+            raise MachineError(
+                f"the checkpoint cannot be loaded: {paths[0]}",
+                why=_said(error),
+                fix=f"take another one, of this model, whose files are whole: without {' and '.join(paths)} an "
+                "automatic continuation takes the one before; auto_continue_train=false starts from the beginning",
+            ) from error
+
+    checkpointing.load_state_if_possible = load
+
+
+def _said(error: Exception) -> str:
+    """Differences of shapes, line by line; of a traceback inside the message, what it ends with."""
+    text = str(error).strip()
+    text = text.rpartition("\n")[2] if "Traceback" in text else text
+    return f"{type(error).__name__}: {text[:_SAID]}"
 
 
 class CheckpointWatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from collections.abc import Mapping
@@ -22,6 +23,9 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
     """The checkpoint to go on from (empty: none), and what to tell. `now` is this run's resolved config.
 
     A start that the user names stands.
+
+    Raises:
+        ConfigError: as many nodes must go on as there were.
     """
     if not (settings["auto_continue_train"] and settings["enable_checkpointing"]):
         return "", ()
@@ -39,8 +43,24 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
         name, done = os.path.basename(run), f"step {step_done + 1}"
         if reason := _difference(run, now):
             return "", (f"does not continue from {done} of {name}: {reason}",)
-        return os.path.join(run, FOLDER, str(step_done)), (f"continues from {done} of {name}",)
+        checkpoint = os.path.join(run, FOLDER, str(step_done))
+        _check_processes(settings, call, checkpoint, f"{done} of {name}")
+        return checkpoint, (f"continues from {done} of {name}",)
     return "", ()
+
+
+def _check_processes(settings: Settings, call: BackendCall, checkpoint: str, told: str) -> None:
+    """MaxText would end over it on every node, at each start again."""
+    then = len(glob.glob(os.path.join(glob.escape(checkpoint), "iter", "process_*-of-*.json")))
+    now = call.distributed.nnodes
+    if then in (0, now) or settings["dataset_type"] != "grain" or call.distributed.tentative:
+        return
+    raise settings.error(
+        "auto_continue_train",
+        f"cannot continue from {told}: nodes that saved it: {then}, now: {now}",
+        why="a checkpoint has each node's place in the data",
+        fix=f"start it on as many nodes ({then}), or from the beginning with auto_continue_train=false",
+    )
 
 
 def _difference(run: str, now: Mapping[str, Any]) -> str:

@@ -60,6 +60,11 @@ def _lacks_tokenizer(s: Settings) -> bool:
     return words and s["dataset_type"] != "synthetic" and s["tokenize_train_data"] and not s["tokenizer_path"]
 
 
+def _needs_plain_attention(s: Settings) -> bool:
+    plain = s["attention"] == "dot_product" or (s["attention"] == "flash" and s["use_tokamax_splash"])
+    return not plain and (s["decoder_block"] == "deepseek4" or (s["use_indexer"] and s["attention_type"] == "mla"))
+
+
 CONTRADICTIONS = (
     Contradiction(
         "gradient_accumulation_steps",
@@ -164,6 +169,39 @@ CONTRADICTIONS = (
         lambda s, _: s["attention_type"] != "mla" and s["base_num_query_heads"] % s["base_num_kv_heads"],
         "each of 'base_num_kv_heads: {base_num_kv_heads}' serves as many of them as any other",
         "take a multiple of {base_num_kv_heads}",
+    ),
+    Contradiction(
+        "head_dim",
+        lambda s, _: s["attention_type"] != "mla" and s["decoder_block"] != "gpt3" and s["head_dim"] % 2,
+        "the rotary embedding turns its numbers in pairs",
+        "take an even number",
+    ),
+    Contradiction(
+        "attention",
+        lambda s, _: _needs_plain_attention(s),
+        "MaxText has sparse attention ('decoder_block: {decoder_block}') with few kernels",
+        "attention=dot_product",
+    ),
+    Contradiction(
+        "scan_layers",
+        lambda s, _: (
+            s["scan_layers"]
+            and (s["deepstack_visual_indexes_for_vit"] or s["model_name"] in ("gemma4-e2b", "gemma4-e4b"))
+        ),
+        "layers of '{model_name}' differ from each other, and MaxText would make one loop of them",
+        "scan_layers=false",
+    ),
+    Contradiction(
+        "adam_b1",
+        lambda s, _: s["adam_b1"] >= 1,
+        "a mean that keeps all of itself takes in no gradient",
+        "take a number below 1, like 0.9",
+    ),
+    Contradiction(
+        "adam_b2",
+        lambda s, _: s["adam_b2"] >= 1,
+        "a mean that keeps all of itself takes in no gradient",
+        "take a number below 1, like 0.95",
     ),
     Contradiction(
         "num_experts_per_tok",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Any
 
 from primus_core.errors import ConfigError
-from primus_maxtext.step_metrics import StepRecorder, TrainingError
+from primus_maxtext.step_metrics import SEQUENCES, StepRecorder, TrainingError
 
 __all__ = ["Loop"]
 
@@ -105,4 +106,5 @@ class _Remembering:
     def __call__(self, *args: Any) -> Any:
         result = self.step(*args)
         self.metrics, self.returned = result[1], datetime.now()  # noqa: DTZ005
+        self.metrics["scalar"][SEQUENCES] = math.prod(args[1]["inputs"].shape[:-1])
         return result

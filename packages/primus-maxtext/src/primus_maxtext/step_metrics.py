@@ -11,7 +11,11 @@ from primus_core.errors import PrimusError
 from primus_core.metrics import Metrics, Validation, append, log_line
 from primus_core.work import Work
 
-__all__ = ["StepRecorder", "TrainingError"]
+__all__ = ["SEQUENCES", "StepRecorder", "TrainingError"]
+
+SEQUENCES = "perf/global_batch_size"
+"""Among MaxText's metrics of a step: the sequences it was given, of which it trains on a whole batch at most. While the
+batch grows (`enable_rampup_batch_size`), or a part of it is loaded (`expansion_factor_real_data`), there are fewer."""
 
 
 class TrainingError(PrimusError):
@@ -27,6 +31,8 @@ class StepRecorder:
         self.file, self.reports, self.work, self.look = file, reports, work, look
         self.done = 0
         """Steps whose loss is known, those of earlier runs included."""
+        self.tokens = 0
+        """In these steps."""
 
     def install(self) -> None:
         """Record each step and each evaluation that MaxText logs."""
@@ -73,8 +79,10 @@ class StepRecorder:
         """One step; where the plan has no count of floating-point operations, with MaxText's."""
         import jax
 
-        batch, devices = int(config.global_batch_size_to_train_on), jax.device_count()
+        whole, devices = int(config.global_batch_size_to_train_on), jax.device_count()
+        batch = min(whole, int(values.get(SEQUENCES, whole)))
         seconds, tokens = float(values["perf/step_time_seconds"]), batch * config.max_target_length
+        self.tokens = (self.tokens or tokens * step) + tokens  # of an earlier run nobody knows more than its steps
         rate = tokens / seconds
         counted = values.get("perf/per_device_tflops_per_sec")
         return Metrics(
@@ -84,7 +92,7 @@ class StepRecorder:
             lr=_number(values.get("learning/current_learning_rate")),
             grad_norm=_number(values.get("learning/raw_grad_norm")),
             global_batch_size=batch,
-            tokens=tokens * (step + 1),
+            tokens=self.tokens,
             tokens_per_second=rate,
             tokens_per_second_per_gpu=rate / devices,
             **self.work.rates(rate / devices, _number(counted)),

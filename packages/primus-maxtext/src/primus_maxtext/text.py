@@ -198,6 +198,11 @@ def _blend(words: list[Any], name: str, document: Document, cwd: str) -> list[tu
         if not isinstance(word, str):
             fix = "name paths, each with a weight before it or none with any"
             raise ConfigError(f"'data.{name}' has {word!r} where a path should be", where=where, fix=fix)
+        if weight <= 0:
+            what = f"'data.{name}' gives '{word}' the weight {weight}"
+            raise ConfigError(
+                what, where=where, why="weights are shares of the data", fix="give it more, or leave it out"
+            )
         path = os.path.normpath(os.path.join(cwd, word))
         if path.endswith((".bin", ".idx")):
             what = f"'data.{name}' names '{word}'"

@@ -17,7 +17,15 @@ from primus_core import variables, worker
 from primus_core.errors import MachineError
 from primus_core.events import checkpoint_saved
 from primus_core.work import Work
-from primus_maxtext.checkpoints import FOLDER, CheckpointWatch, carry_over, check_shared, set_aside, steps
+from primus_maxtext.checkpoints import (
+    FOLDER,
+    CheckpointWatch,
+    carry_over,
+    check_shared,
+    explain_loading,
+    set_aside,
+    steps,
+)
 
 __all__ = ["main", "words"]
 
@@ -53,6 +61,16 @@ def _make_folder(source: str) -> None:
         carry_over(source, os.path.join(folder, os.path.basename(source)))
     if found := steps(folder):
         print(f"continues from step {found[-1] + 1} in {folder}", flush=True)
+
+
+def _loaded(resolved: Mapping[str, Any]) -> list[str]:
+    """The checkpoint that MaxText will load, and the one that it was carried over from."""
+    folder, settings, source = _folder(), resolved["settings"], resolved["continue_from"]
+    if found := steps(folder):
+        own = os.path.join(folder, str(found[-1]))
+        return [own, source] if os.path.basename(source) == os.path.basename(own) else [own]
+    named = settings.get("load_parameters_path") or settings.get("load_full_state_path")
+    return [named] if named else []
 
 
 def _join(timeout_s: int) -> None:
@@ -134,6 +152,7 @@ def _train(resolved: Mapping[str, Any]) -> None:
         look=watch.look if rank == 0 else lambda: None,
     )
     recorder.install()
+    explain_loading(_loaded(resolved))
     loop = Loop(recorder)
     loop.run(words(resolved["settings"]))
     watch.look()

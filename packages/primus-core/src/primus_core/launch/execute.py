@@ -334,11 +334,14 @@ class _Run:
         node = self.plan.distributed.node_rank
         if ended.hung:  # what ranks say on being ended is no reason
             return failure.Failure(-1, ended.exit_code, self._why_ended(ended), node_rank=node)
-        first = failure.first_failure(self.directory, self._launch_log(), node)
-        if not first and step and step.ranks:
+        process = None
+        if step and step.ranks:
             rank = step.first_rank if self._is_lone else None
             log = f"{self.directory}/logs/rank_{rank}.log"
-            first = failure.of_process(ended.exit_code, self.facts.hostname, node, rank, log)
+            process = failure.of_process(ended.exit_code, self.facts.hostname, node, rank, log)
+        if self._is_lone and not ended.signal:
+            failure.leave_record(self.directory, process)
+        first = failure.first_failure(self.directory, self._launch_log(), node) or process
         if ended.exit_code and step and step.kind == "preflight":  # no rank has started; its error names the node
             said = first.what.partition(": ")[2].partition("\n")[0] if first else ""
             what = said or f"preflight: ended with exit code {ended.exit_code}"

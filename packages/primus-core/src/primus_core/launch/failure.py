@@ -12,9 +12,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from primus_core.files import write_atomically
 from primus_core.rank import FAILURES
 
-__all__ = ["OWN_SIGNALS", "Failure", "first_failure", "last_words", "of_process", "report", "set_aside"]
+__all__ = ["OWN_SIGNALS", "Failure", "first_failure", "last_words", "leave_record", "of_process", "report", "set_aside"]
 
 # torchrun's table (torch.distributed.elastic.multiprocessing.errors.ChildFailedError), with exit codes by rank.
 _ROW = re.compile(r"host\s*:\s*(\S+)\s*\n\s*rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+)")
@@ -121,6 +122,18 @@ def _hint(name: str) -> str:
     return " (out of memory? see `dmesg` for the kernel's OOM killer)" if name == "SIGKILL" else ""
 
 
+def leave_record(run_dir: str, failure: Failure | None) -> None:
+    """For a rank that was killed or crashed alone, and could leave none: the other nodes' ranks fail of it, maybe with
+    records that are older than the moment in which its end was seen. A record of its own stands.
+    """
+    path = f"{run_dir}/{FAILURES}/rank_{failure.rank}.json" if failure else ""
+    if failure and failure.exit_code - 128 in OWN_SIGNALS and not os.path.exists(path):
+        record = {**failure.to_record(), "time": time.time(), "host": failure.host, "type": failure.what}
+        with contextlib.suppress(OSError):  # on a full disk this node still says it
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            write_atomically(path, json.dumps({**record, "message": "", "traceback": ""}, indent=1))
+
+
 def first_failure(run_dir: str, launch_log: str, node_rank: int = 0) -> Failure | None:
     """The failure that came first, as far as can be known; None: no rank said anything.
 
@@ -128,7 +141,7 @@ def first_failure(run_dir: str, launch_log: str, node_rank: int = 0) -> Failure 
     from its end. Among exceptions the earliest counts.
     """
     signalled, recorded = _signalled(launch_log, node_rank), _recorded(run_dir)
-    own = [failure for failure in signalled if failure.exit_code - 128 in OWN_SIGNALS]
+    own = [failure for failure in (*signalled, *recorded) if failure.exit_code - 128 in OWN_SIGNALS]
     candidates = own or recorded or signalled
     return candidates[0] if candidates else None
 

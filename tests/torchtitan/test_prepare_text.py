@@ -52,6 +52,17 @@ def test_what_was_prepared_is_found_again_at_once(tmp_path: Path) -> None:
     assert (tmp_path / "a").resolve() == (tmp_path / "b").resolve()
 
 
+def test_a_cache_that_cannot_be_written_is_told_of_by_its_name(tmp_path: Path) -> None:
+    source = folder_of_text(tmp_path / "source")
+    (tmp_path / "taken").write_text("")
+    line = command(source, tmp_path / "taken" / "cache", tmp_path / "out")
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: the text cannot be prepared\n  why: ")
+    assert f"{tmp_path}/taken/cache: Not a directory" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_other_text_or_another_vocabulary_is_prepared_anew(tmp_path: Path) -> None:
     source = folder_of_text(tmp_path / "source")
     prepare(source, tmp_path / "cache", tmp_path / "a")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Metrics", "Validation", "append", "is_step", "log_line"]
+__all__ = ["Metrics", "Validation", "append", "is_step", "log_line", "tell"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,17 @@ class Validation:
 def is_step(row: Mapping[str, Any]) -> bool:
     """Whether a line of the file tells of a step, and not of an evaluation."""
     return "validation_loss" not in row
+
+
+def tell(metrics: Metrics | Validation, file: str = "") -> None:
+    """One line for people, and one for programs where there is a `file`.
+
+    `print` could make two writes of a line: another's may come between, and who reads them wakes twice.
+    """
+    sys.stdout.write(f"{log_line(metrics)}\n")
+    sys.stdout.flush()
+    if file:
+        append(file, metrics)
 
 
 def append(path: str, metrics: Metrics | Validation) -> None:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from primus_core.errors import MachineError
 from primus_core.files import link_atomically
 
 __all__ = ["STDLIB", "Text", "Write", "cache_key", "documents", "main", "pieces", "sources"]
@@ -93,6 +94,18 @@ def main(description: str, write: Write, kind: str, argv: list[str] | None = Non
     parser.add_argument("--cache", type=Path, required=True, help="folder that keeps what was prepared")
     parser.add_argument("--out", type=Path, required=True, help="link to make")
     args = parser.parse_args(argv)
+    try:
+        _prepare(args, write, kind)
+    except OSError as error:  # a full disk, a file that may not be read
+        failure = MachineError(
+            "the text cannot be prepared",
+            why=f"{error.filename or args.cache}: {error.strerror or error}",
+            fix="the files of data.text must be readable; make room, or name another cache (data.cache, PRIMUS_CACHE)",
+        )
+        parser.exit(failure.exit_code, f"error: {failure}\n")
+
+
+def _prepare(args: argparse.Namespace, write: Write, kind: str) -> None:
     texts = documents(args.source)
     folder = args.cache / f"{kind}-{cache_key(texts, kind, args.vocab_size, args.document_chars)}"
     before = folder.is_dir()

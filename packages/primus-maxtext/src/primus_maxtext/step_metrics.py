@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from primus_core.errors import PrimusError
-from primus_core.metrics import Metrics, Validation, append, log_line
+from primus_core.metrics import Metrics, Validation, tell
 from primus_core.work import Work
 
 __all__ = ["SEQUENCES", "StepRecorder", "TrainingError"]
@@ -42,12 +42,9 @@ class StepRecorder:
             if kind == "train":
                 self.record(logger.config, metrics["scalar"], int(step))
             elif kind == "eval" and self.reports:
-                self.tell(Validation(
-                    step=int(step) + 1,
-                    steps=logger.config.steps,
-                    validation_loss=float(metrics["scalar"]["eval/avg_loss"]),
-                    time=time.time(),
-                ))  # fmt: skip
+                found = float(metrics["scalar"]["eval/avg_loss"])
+                steps = logger.config.steps
+                tell(Validation(step=int(step) + 1, steps=steps, validation_loss=found, time=time.time()), self.file)
 
         MetricLogger.log_metrics = logged
 
@@ -67,13 +64,7 @@ class StepRecorder:
                 fix="lower the learning rate, or look at the steps before in metrics.jsonl",
             )
         if self.reports:
-            self.tell(self.metrics(config, values, step, loss))
-
-    def tell(self, metrics: Metrics | Validation) -> None:
-        """One line for people, one for programs."""
-        print(log_line(metrics), flush=True)
-        if self.file:
-            append(self.file, metrics)
+            tell(self.metrics(config, values, step, loss), self.file)
 
     def metrics(self, config: Any, values: Mapping[str, Any], step: int, loss: float) -> Metrics:
         """One step; where the plan has no count of floating-point operations, with MaxText's."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from primus_core.metrics import Metrics, Validation, append, log_line
+from primus_core.metrics import Metrics, Validation, tell
 from primus_core.work import Work
 
 __all__ = ["StepRecorder"]
@@ -82,19 +82,14 @@ class StepRecorder:
         self.last_step, self.last_time = iteration, now
         if not self.reports or "lm loss" not in loss:
             return
-        metrics = self.metrics(float(loss["lm loss"]), lr, iteration, grad_norm, seconds)
-        print(log_line(metrics), flush=True)
-        if self.file:
-            append(self.file, metrics)
+        tell(self.metrics(float(loss["lm loss"]), lr, iteration, grad_norm, seconds), self.file)
 
     def record_validation(self, iteration: int, loss: float) -> None:
         """Add this evaluation."""
         from megatron.training import get_args
 
-        found = Validation(step=iteration, steps=get_args().train_iters, validation_loss=loss, time=time.time())
-        print(log_line(found), flush=True)
-        if self.file:
-            append(self.file, found)
+        steps = get_args().train_iters
+        tell(Validation(step=iteration, steps=steps, validation_loss=loss, time=time.time()), self.file)
 
     def tell_test(self, iteration: int, loss: float) -> None:
         """Say what the data for a last test lose."""

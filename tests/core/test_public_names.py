@@ -15,7 +15,7 @@ PUBLIC = {
     ],
     "primus_core.hooks.follow": ["Follower"],
     "primus_core.hookspecs": ["FailureInfo", "Result", "RunInfo", "StepMetrics", "StopRun", "hookimpl", "hookspec"],
-    "primus_core.metrics": ["Metrics", "Validation", "append", "is_step", "log_line"],
+    "primus_core.metrics": ["Metrics", "Validation", "append", "is_step", "log_line", "tell"],
     "primus_core.models.architecture": [
         *("Architecture", "Entry", "LatentAttention", "Mixture", "Model", "RopeScaling", "Wrong", "impossible"),
     ],

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.bounds import Bounds
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -35,6 +36,11 @@ AMBIENT = (
 )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """What a test costs, and why it is skipped, is watched in every run."""
+    config.pluginmanager.register(Bounds(ROOT / "tests/bounds.toml"))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: many tests wait."""
@@ -44,13 +50,16 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In several processes: the tests of such a file together, and what takes long first, so that all end at one time."""
-    if not hasattr(config, "workerinput"):
-        return
     for item in items:
         path = item.path.relative_to(ROOT / "tests")
+        if path.parts[0] == "core":
+            item.add_marker("kernel")
+        if not hasattr(config, "workerinput"):
+            continue
         if path.parts[0] in TOGETHER or str(path) in TOGETHER:
             item.add_marker(pytest.mark.xdist_group(str(path)))
-    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("xdist_group", "slow")])
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("xdist_group", "slow")])
 
 
 def _marked(mark: str) -> list[int]:

@@ -1,6 +1,6 @@
-"""Runs what needs Python 3.12, with the one that is here: `python -m tests.python312 megatron:test`, words for hatch.
+"""Run what needs Python 3.12 with the one that is here: `python -m tests.python312 megatron:quickstart`, words for hatch.
 
-Interpreters are asked for on PATH, of pyenv and of uv. Where there is none, it says so, and nothing is run.
+PATH, pyenv and uv are searched for the interpreter. Where there is none, it says so and ends with exit code 3.
 
 `python -m tests.python312 beside COMMAND` runs a command in this environment, which is told where those of Python 3.12
 are, as far as they are made: `PRIMUS_TEST_MEGATRON` and `PRIMUS_TEST_MAXTEXT` name their `bin` folders, or are empty.
@@ -45,10 +45,10 @@ def main() -> int:
         return subprocess.run(sys.argv[2:], env={**os.environ, **dict(_environments())}, check=False).returncode
     python = find()
     if not python:
-        words = f"no Python 3.12 (asked PATH, pyenv and uv): hatch run {' '.join(sys.argv[1:])} is left out"
+        words = f"hatch run {' '.join(sys.argv[1:])} needs Python 3.12: not found in PATH, pyenv or uv"
         print(words, file=sys.stderr)
-        return 0
-    environ = _outside()
+        return 3
+    environ = outside()
     environ["PATH"] = f"{python.parent}:{environ.get('PATH', '')}"
     return subprocess.run(["hatch", "run", *sys.argv[1:]], env=environ, check=False).returncode
 
@@ -56,11 +56,11 @@ def main() -> int:
 def _environments() -> Iterator[tuple[str, str]]:
     """The `bin` folders of those that hatch has made."""
     for name in ("megatron", "maxtext"):
-        folder = Path(_output(["hatch", "env", "find", name], _outside()) or "/nowhere", "bin")
+        folder = Path(_output(["hatch", "env", "find", name], outside()) or "/nowhere", "bin")
         yield f"PRIMUS_TEST_{name.upper()}", str(folder) if (folder / "primus").exists() else ""
 
 
-def _outside() -> dict[str, str]:
+def outside() -> dict[str, str]:
     """The variables without those of the environment that this runs in."""
     return {name: value for name, value in os.environ.items() if name not in ("HATCH_ENV_ACTIVE", "VIRTUAL_ENV")}
 

@@ -1,0 +1,97 @@
+"""What a test may cost and why it may be skipped: a pytest plugin that fails the run beyond that, by `bounds.toml`.
+
+The cost is CPU seconds (user and system) of the test's process and of the children that it waited for, with the
+fixtures that the test is the first to use. Processes of a Slurm daemon or of a container engine are not in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import tomllib
+from collections import defaultdict
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMPLETE = "PRIMUS_TEST_COMPLETE"
+"""The variable with which a test skipped for a reason that is not listed fails the run, as in CI."""
+
+
+class Bounds:
+    """Costs and skips of a run. In each process it measures; in the first one it judges."""
+
+    def __init__(self, file: Path) -> None:
+        known = tomllib.loads(file.read_text(encoding="utf-8"))
+        self.file = file
+        self.test_s, self.file_s = known["cpu_seconds"]["test"], known["cpu_seconds"]["file"]
+        self.exceptions = {row["where"]: row["cpu_seconds"] for row in known.get("exception", ())}
+        self.available = [re.compile(row["reason"]) for row in known.get("skip", ())]
+        self.measured = 0.0
+        self.costs: defaultdict[str, float] = defaultdict(float)
+        self.skips: defaultdict[str, list[str]] = defaultdict(list)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        """A test begins in this process."""
+        self.measured = cpu_seconds()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
+        """Write on a phase's report what it cost; xdist carries it to the first process."""
+        report = yield
+        before, self.measured = self.measured, cpu_seconds()
+        report.cpu_seconds = self.measured - before
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A phase of a test has ended, in whichever process."""
+        self.costs[report.nodeid] += getattr(report, "cpu_seconds", 0)
+        self._note_skip(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file may be skipped whole."""
+        self._note_skip(report)
+
+    def _note_skip(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple):
+            self.skips[report.longrepr[2].removeprefix("Skipped: ")].append(report.nodeid)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Too costly, or skipped without leave: not passed."""
+        if not hasattr(session.config, "workerinput") and session.exitstatus == 0 and [*self.findings()]:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Name them."""
+        if found := list(self.findings()):
+            terminalreporter.section("bounds", red=True)
+            terminalreporter.write_line("\n".join([*found, f"The limits, the exceptions and the skips: {self.file}"]))
+
+    def findings(self) -> Iterator[str]:
+        """A sentence on each test and file beyond its limit, and on each reason to skip that is not listed."""
+        files: defaultdict[str, float] = defaultdict(float)
+        for test, cost in self.costs.items():
+            files[test.partition("::")[0]] += cost
+            yield from self._too_costly(test, cost, self.test_s)
+        for file, cost in files.items():
+            yield from self._too_costly(file, cost, self.file_s)
+        if os.environ.get(COMPLETE, "") not in {"", "0"}:
+            for reason, tests in self.skips.items():
+                if not any(pattern.search(reason) for pattern in self.available):
+                    yield f"SKIPPED {len(tests)} tests, such as {tests[0]}: {reason}. This reason is not listed."
+
+    def _too_costly(self, where: str, cost: float, limit: float) -> Iterator[str]:
+        allowed = self.exceptions.get(where.partition("[")[0], limit)
+        if cost > allowed:
+            yield f"COST {where}: {cost:.0f} CPU seconds; the limit is {allowed}."
+
+
+def cpu_seconds() -> float:
+    """Of this process and of the children that it waited for."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -1,0 +1,278 @@
+"""All tests, part by part: every part runs, every part is reported with its time, and the worst exit code counts.
+
+    hatch run test                       # what runs at each commit
+    hatch run test --all                 # nightly: clean installs, full matrices and mutations, too
+    hatch run test --part megatron -k resolve
+    hatch run quick [PACKAGE]            # the tests without the slow ones, of all packages or of one
+    hatch run lint                       # linters, types and contracts only
+
+A part is a command. Each environment of hatch.toml with a script `test` is a part, so a further backend is one, too.
+Two parts run at a time, since many tests wait; the output of each is in `.suite/PART.log`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests import python312
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / ".suite"
+NO_TESTS = 5
+"""Pytest's exit code where a selection, such as `-k`, leaves no test."""
+MISSING = 3
+"""The exit code of a part that this machine cannot run."""
+QUIET_S = 60
+"""How long nothing is printed at most."""
+MODULE = (sys.executable, "-m")
+PYTEST = (*MODULE, "pytest", "-n", "auto", "--dist", "loadgroup")
+COMMIT = "not nightly and (not kernel or torch or whole)"
+"""Most tests of the kernel run once, in the kernel's own environment."""
+COMPLETE = "PRIMUS_TEST_COMPLETE"
+"""The variable with which a part that cannot run, or a test skipped for no listed reason, is a failure."""
+
+
+class Part(NamedTuple):
+    """A command with a name."""
+
+    name: str
+    argv: tuple[str, ...]
+    after: tuple[str, ...] = ()
+    """The parts that end before this one begins."""
+    python: str = ""
+    """The version of Python that it needs, where that is not this one."""
+
+
+class Result(NamedTuple):
+    """How a part ended."""
+
+    name: str
+    code: int
+    seconds: float = 0
+    cpu_seconds: float = 0
+    missing: str = ""
+
+    @property
+    def status(self) -> str:
+        """As the table shows it."""
+        if self.missing:
+            return f"not run: {self.missing}"
+        return "passed" if self.code == 0 else f"failed with exit code {self.code}"
+
+
+def lint_parts() -> Iterator[Part]:
+    """Linters, contracts between packages, types."""
+    sources = ":".join(str(path) for path in sorted(ROOT.glob("packages/*/src")))
+    yield Part("ruff check", ("ruff", "check"))
+    yield Part("ruff format", ("ruff", "format", "--check"))
+    yield Part("import contracts", ("env", f"PYTHONPATH={sources}", "lint-imports"))
+    yield Part("mypy", ("mypy",))
+
+
+def commit_parts(words: Sequence[str]) -> Iterator[Part]:
+    """What runs at each commit, the longest first. An environment is made before its tests."""
+    yield Part("default", (*PYTEST, "-m", COMMIT, *words))
+    yield from lint_parts()
+    made = []
+    for name, python in environments().items():
+        made.append(f"environment {name}")
+        yield Part(made[-1], ("hatch", "env", "create", name), python=python)
+        yield Part(name, ("hatch", "run", f"{name}:test", *words), (made[-1],), python)
+    beside = (*MODULE, "tests.python312", "beside", *MODULE, "pytest", "tests/test_one_model.py", *words)
+    yield Part("one model", beside, tuple(made))
+
+
+def nightly_parts() -> Iterator[Part]:
+    """What takes too long for each commit."""
+    yield Part("nightly", (*PYTEST, "-m", "nightly"))
+    yield Part("known mutations", (*MODULE, "tests.mutate", "--known"), ("nightly",))
+    yield Part("mutations", (*MODULE, "tests.mutate"), ("known mutations",))
+
+
+def environments() -> dict[str, str]:
+    """Those of hatch.toml with tests of their own, each with the version of Python that it asks for, or an empty one."""
+    known = tomllib.loads((ROOT / "hatch.toml").read_text(encoding="utf-8"))["envs"]
+    tested = {name: env for name, env in known.items() if name != "default" and "test" in env["scripts"]}
+    return {name: env.get("python", "") for name, env in tested.items()}
+
+
+class Suite:
+    """Parts, run side by side to the last one, whatever becomes of the others."""
+
+    def __init__(self, parts: Sequence[Part], slots: int, logs: Path = LOGS) -> None:
+        self.waiting = list(parts)
+        self.slots = slots
+        self.logs = logs
+        self.running: list[tuple[Part, subprocess.Popen[bytes], float]] = []
+        self.results: list[Result] = []
+
+    def run(self) -> list[Result]:
+        """All results, in the order in which the parts ended."""
+        self.logs.mkdir(exist_ok=True)
+        spoken = time.monotonic()
+        try:
+            while self.waiting or self.running:
+                self._start()
+                if self._collect() or time.monotonic() - spoken > QUIET_S:
+                    spoken = time.monotonic()
+                    running = (self._progress(part) for part, *_ in self.running)
+                    print("running:", ", ".join(running) or "nothing", flush=True)
+                time.sleep(0.2)
+        finally:
+            self._stop()
+        return self.results
+
+    def _stop(self) -> None:
+        """End what an interruption leaves: pytest takes down what its tests have started."""
+        for _, process, _ in self.running:
+            process.send_signal(signal.SIGINT)
+        for _, process, _ in self.running:
+            process.wait()
+
+    def _start(self) -> None:
+        for part in [part for part in self.waiting if not self._unfinished(part.after)]:
+            if len(self.running) >= self.slots:
+                return
+            self.waiting.remove(part)
+            environ, missing = surroundings(part.python)
+            if missing:
+                self._report(Result(part.name, MISSING, missing=missing))
+                continue
+            with self._log(part).open("wb") as log:
+                process = subprocess.Popen(part.argv, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=log,
+                                           stderr=subprocess.STDOUT)  # fmt: skip
+            self.running.append((part, process, time.monotonic()))
+
+    def _unfinished(self, names: Sequence[str]) -> set[str]:
+        """Of `names`, those that this run has not finished."""
+        return {part.name for part in [*self.waiting, *(part for part, *_ in self.running)]} & set(names)
+
+    def _collect(self) -> bool:
+        """Whether a part has ended."""
+        for running in self.running:
+            part, process, began = running
+            ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if ended:
+                self.running.remove(running)
+                process.returncode = os.waitstatus_to_exitcode(status)
+                cpu_seconds = usage.ru_utime + usage.ru_stime
+                result = Result(part.name, process.returncode, time.monotonic() - began, cpu_seconds)
+                self._report(result, self._log(part))
+                return True
+        return False
+
+    def _report(self, result: Result, log: Path | None = None) -> None:
+        """Print the last lines of a part that passed, and all of one that failed."""
+        self.results.append(result)
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log else []
+        shown = lines if result.code not in (0, NO_TESTS) else lines[-1:]
+        print(f"--- {result.name}: {result.status} after {result.seconds:.0f} s", *shown, sep="\n", flush=True)
+
+    def _log(self, part: Part) -> Path:
+        """Where its output is kept."""
+        return self.logs / f"{part.name.replace(' ', '-')}.log"
+
+    def _progress(self, part: Part) -> str:
+        percent = re.findall(r"\[ *(\d+%)\]", self._log(part).read_text(encoding="utf-8", errors="replace"))
+        return f"{part.name} ({percent[-1]})" if percent else part.name
+
+
+def surroundings(python: str) -> tuple[dict[str, str], str]:
+    """The variables of a part that needs that Python (empty: this one), or why it cannot run."""
+    if not python:
+        return python312.outside(), ""
+    if not (found := python312.find()):
+        return {}, f"no Python {python} (searched PATH, pyenv and uv)"
+    environ = python312.outside()
+    return {**environ, "PATH": f"{found.parent}:{environ.get('PATH', '')}"}, ""
+
+
+def worst(results: Sequence[Result]) -> int:
+    """The exit code of all. A part that is missing counts where the run must be complete."""
+    complete = os.environ.get(COMPLETE, "") not in ("", "0")
+    counted = [result for result in results if complete or not result.missing]
+    if all(result.code == NO_TESTS for result in counted):
+        return NO_TESTS
+    codes = [result.code for result in counted if result.code != NO_TESTS]
+    return max((code if code >= 0 else 128 - code for code in codes), default=0)
+
+
+def table(results: Sequence[Result]) -> str:
+    """A line a part: minutes, CPU minutes of the processes that it waited for, status."""
+    lines = [
+        f"{result.name:<24} {result.seconds / 60:>6.1f} {result.cpu_seconds / 60:>8.1f}  {result.status}"
+        for result in results
+    ]
+    return "\n".join([f"{'part':<24} {'min':>6} {'CPU min':>8}", *lines])
+
+
+def quick(package: str = "", *words: str) -> tuple[Part, ...]:
+    """The tests without the slow ones, of all packages or of one.
+
+    Raises:
+        ValueError: there is no such package.
+    """
+    if package.startswith("-"):
+        package, words = "", (package, *words)
+    name = package.removeprefix("primus-")
+    folders = sorted(path.name for path in (ROOT / "tests").iterdir() if any(path.glob("test_*.py")))
+    if name and name not in folders:
+        raise ValueError(f"no tests of a package {package!r}; known: {', '.join(folders)}")
+    python = environments().get(name, "")
+    where = (f"tests/{name}",) if name else ()
+    command = ("pytest", *PYTEST[3:], "-m", "not slow and not nightly", *where, *words)
+    return (Part("quick", ("hatch", "-e", name, "run", *command) if python else (*MODULE, *command), python=python),)
+
+
+def run(parts: Sequence[Part], slots: int, logs: Path = LOGS) -> int:
+    """Run the parts and print the table; the worst exit code."""
+    began = time.monotonic()
+    results = Suite(parts, slots, logs).run()
+    print(f"\n{table(results)}\n\nall parts: {(time.monotonic() - began) / 60:.1f} min; output in {logs}")
+    return worst(results)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run what the words say; the exit code."""
+    if argv[:1] == ["lint"]:
+        return run([*lint_parts()], slots=2)
+    if argv[:1] == ["quick"]:
+        try:
+            return alone(*quick(*argv[1:]))
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            return 2
+    parser = argparse.ArgumentParser(prog="hatch run test", description=(__doc__ or "").split("\n", maxsplit=1)[0],
+                                     epilog="Other options, such as -k and -x, go to pytest.")  # fmt: skip
+    parser.add_argument("--all", action="store_true", help="also run what takes too long for each commit")
+    parser.add_argument("--part", action="append", metavar="NAME", help="run this part only; may be repeated")
+    parser.add_argument("--slots", type=int, default=2, metavar="N", help="run N parts at a time (default: 2)")
+    args, words = parser.parse_known_args(argv)
+    parts = [*commit_parts(words), *(nightly_parts() if args.all else ())]
+    names = [part.name for part in parts]
+    if unknown := set(args.part or ()) - set(names):
+        parser.error(f"unknown part: {', '.join(sorted(unknown))}; known: {', '.join(names)}")
+    return run([part for part in parts if not args.part or part.name in args.part], max(args.slots, 1))
+
+
+def alone(part: Part) -> int:
+    """Run one part on this terminal; its exit code."""
+    environ, missing = surroundings(part.python)
+    if missing:
+        print(f"{part.name} is not run: {missing}", file=sys.stderr)
+        return MISSING
+    return subprocess.run(part.argv, cwd=ROOT, env=environ, check=False).returncode
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

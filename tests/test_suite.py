@@ -1,0 +1,124 @@
+"""The suite itself: what ends it with a failure, and what it says of each part."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests import suite
+from tests.conftest import ROOT, plain_environ
+from tests.suite import Part, Result, Suite
+
+PLUGIN = """
+import sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from tests.bounds import Bounds
+def pytest_configure(config):
+    config.pluginmanager.register(Bounds(Path({bounds!r})))
+"""
+BOUNDS = """
+[cpu_seconds]
+test = 0.5
+file = 0.8
+[[exception]]
+where = "test_it.py::test_known"
+cpu_seconds = 10
+why = "it burns"
+[[skip]]
+reason = "no GPU"
+why = "none here"
+"""
+BURN = """
+import subprocess, sys, time, pytest
+def burn(seconds):
+    subprocess.run([sys.executable, "-c", f"import time\\nwhile time.process_time() < {seconds}: pass"])
+"""
+
+
+def script(name: str, text: str, *after: str, python: str = "") -> Part:
+    return Part(name, (sys.executable, "-c", text), after, python)
+
+
+def test_every_part_runs_though_one_fails_and_the_worst_exit_code_counts(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    parts = [script("bad", "print('why it failed'); raise SystemExit(2)"), script("good", "print('1 passed')"),
+             script("killed", "import os; os.kill(os.getpid(), 9)"), script("last", "pass", "bad")]  # fmt: skip
+    assert suite.run(parts, 2, tmp_path) == 137
+    out = capfd.readouterr().out
+    assert "why it failed" in out
+    for name, status in {"bad": "failed with exit code 2", "good": "passed", "last": "passed"}.items():
+        assert re.search(rf"^{name} +[\d.]+ +[\d.]+  {status}$", out, re.M), out
+
+
+def test_a_part_begins_after_those_that_it_needs(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    parts = [script("tests", f"open({str(made)!r})", "environment"),
+             script("environment", f"import time; time.sleep(0.5); open({str(made)!r}, 'w')")]  # fmt: skip
+    assert {result.name: result.code for result in Suite(parts, 2, tmp_path).run()} == {"environment": 0, "tests": 0}
+
+
+def test_a_part_without_its_python_is_named_and_fails_a_complete_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    results = Suite([script("newer", "pass", python="3.12"), script("this", "pass")], 1, tmp_path).run()
+    assert [result.status for result in results] == ["not run: no Python 3.12 (searched PATH, pyenv and uv)", "passed"]
+    assert suite.worst(results) == 0
+    monkeypatch.setenv(suite.COMPLETE, "1")
+    assert suite.worst(results) == suite.MISSING
+
+
+def test_a_selection_that_leaves_no_test_in_a_part_is_no_failure_but_in_all_parts_it_is() -> None:
+    assert suite.worst([Result("a", 5), Result("b", 0)]) == 0
+    assert suite.worst([Result("a", 5), Result("b", 5)]) == 5
+
+
+def test_every_environment_with_tests_is_a_part() -> None:
+    names = [part.name for part in suite.commit_parts(())]
+    assert {"core", "megatron", "maxtext"} <= set(names)
+    assert names.index("environment core") < names.index("core")
+
+
+def pytest_in(folder: Path, tests: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Pytest with the bounds above in two processes, on one file."""
+    (folder / "bounds.toml").write_text(BOUNDS)
+    (folder / "conftest.py").write_text(PLUGIN.format(root=str(ROOT), bounds=str(folder / "bounds.toml")))
+    (folder / "test_it.py").write_text(BURN + tests)
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "--rootdir", str(folder)]
+    return subprocess.run(
+        [*command, str(folder)],
+        env={**plain_environ(), **environ},
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+
+
+def test_a_test_beyond_its_cpu_seconds_fails_the_run_and_is_named(tmp_path: Path) -> None:
+    done = pytest_in(tmp_path, "def test_burn(): burn(0.7)\ndef test_light(): pass\n")
+    assert done.returncode == 1
+    assert re.search(r"^COST test_it.py::test_burn: 1 CPU seconds; the limit is 0.5.$", done.stdout, re.M)
+    assert "test_light" not in done.stdout
+
+
+def test_a_file_beyond_its_cpu_seconds_fails_and_a_listed_test_does_not(tmp_path: Path) -> None:
+    done = pytest_in(tmp_path, "def test_known(): burn(0.9)\n")
+    assert done.returncode == 1
+    assert [line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("COST")] == ["COST test_it.py"]
+
+
+def test_in_a_complete_run_a_skip_for_a_reason_that_is_not_listed_fails(tmp_path: Path) -> None:
+    tests = "@pytest.mark.skip(reason='{}')\ndef test_it(): ...\n"
+    assert pytest_in(tmp_path, tests.format("no GPU"), PRIMUS_TEST_COMPLETE="1").returncode == 0
+    assert pytest_in(tmp_path, tests.format("not installed: podman")).returncode == 0
+    env = {**plain_environ(), "PRIMUS_TEST_COMPLETE": "1"}
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    done = subprocess.run([*command, str(tmp_path)], env=env, cwd=tmp_path, text=True, capture_output=True, check=False)
+    assert done.returncode == 1
+    assert "SKIPPED 1 tests, such as test_it.py::test_it: not installed: podman." in done.stdout

@@ -13,14 +13,14 @@ from pathlib import Path
 
 def main(run: Path) -> None:
     """What CPUs need to run Megatron at all and the functions that a script around it must bring, then its loop."""
-    from primus_core.patches import version_pair
+    from primus_core import versions
     from primus_megatron import patches
     from primus_megatron.loop import pretrain
     from primus_megatron.model import model_provider
 
     patches.apply_all()
     settings = json.loads((run / "config/backend_config.json").read_text(encoding="utf-8"))["settings"]
-    pretrain(version_pair(version("megatron-core")), settings, model_provider)
+    pretrain(versions.release(version("megatron-core"))[:2], settings, model_provider)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Patch", "apply_needed", "version_pair"]
+from primus_core import versions
+
+__all__ = ["Patch", "apply_needed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +30,10 @@ class Patch:
 
 def apply_needed(patches: Sequence[Patch], version: str) -> tuple[Patch, ...]:
     """Apply, in their order, what this machine and this version of the framework need; what that was."""
-    pair = version_pair(version)
+    pair = versions.release(version)[:2]
     needed = tuple(  # asked before one changes the answer
         patch for patch in patches if patch.since <= pair < patch.before and patch.needed()
     )
     for patch in needed:
         patch.apply()
     return needed
-
-
-def version_pair(text: str) -> tuple[int, int]:
-    """`2.13.0+cpu` as (2, 13)."""
-    major, minor = text.split(".")[:2]
-    return int(major), int(minor)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from primus_core import versions
 from primus_core.errors import MachineError
 
-__all__ = ["numbers", "of_version", "shipped"]
+__all__ = ["of_version", "shipped"]
 
 T = TypeVar("T")
 _SAID = 2000
@@ -17,13 +18,7 @@ _SAID = 2000
 def shipped(folder: Path, framework: str) -> dict[str, Path]:
     """The files `<framework>-<version>.json` of a folder by version, oldest first."""
     found = {file.stem.removeprefix(f"{framework}-"): file for file in folder.glob(f"{framework}-*.json")}
-    return dict(sorted(found.items(), key=lambda item: numbers(item[0])))
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """`0.19.2rc1+cpu` as (0, 19, 21)."""
-    digits = ("".join(filter(str.isdigit, part)) for part in version.split("+", maxsplit=1)[0].split("."))
-    return tuple(int(part) for part in digits if part)
+    return dict(sorted(found.items(), key=lambda item: versions.order(item[0])))
 
 
 def of_version(

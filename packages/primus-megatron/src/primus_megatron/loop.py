@@ -15,7 +15,7 @@ Settings = Mapping[str, Any]
 Provider = Callable[..., Any]
 
 
-def pretrain(version: tuple[int, int], settings: Settings, model_provider: Provider) -> None:
+def pretrain(version: tuple[int, ...], settings: Settings, model_provider: Provider) -> None:
     """Train with `settings`, Megatron's arguments by name.
 
     Raises:
@@ -46,7 +46,7 @@ def _pretrain_0_17(settings: Settings, model_provider: Provider) -> None:
     loop(datasets, model_provider, ModelType.encoder_or_decoder, forward_step, extra_args_provider=_defaults(settings))
 
 
-def _pretrain_with_config(version: tuple[int, int], settings: Settings, model_provider: Provider) -> None:
+def _pretrain_with_config(version: tuple[int, ...], settings: Settings, model_provider: Provider) -> None:
     from megatron.core.enums import ModelType
     from megatron.training import pretrain as loop
     from megatron.training.argument_utils import pretrain_cfg_container_from_args

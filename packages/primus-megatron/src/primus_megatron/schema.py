@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from primus_core import schemas
+from primus_core import schemas, versions
 from primus_core.errors import MachineError
 from primus_core.options import Option
 from primus_megatron.installation import Installation
@@ -53,7 +53,7 @@ def schema_for(megatron: Installation, python: str) -> tuple[Schema, tuple[str, 
     """
     files = shipped()
     version = megatron.version if megatron.known or megatron.version in files else ""
-    if version and not SUPPORTED[0] <= schemas.numbers(version)[:2] < SUPPORTED[1]:
+    if version and not SUPPORTED[0] <= versions.release(version)[:2] < SUPPORTED[1]:
         raise MachineError(
             f"megatron-core {version} is {place(megatron)}, and primus-megatron runs 0.17, 0.18 and 0.19",
             why="how its training loop is called differs from version to version; before 0.17 it had none",

@@ -71,7 +71,7 @@ def _adapt(planned: str) -> None:
 
 
 def _train(resolved: dict[str, Any]) -> None:
-    from primus_core.patches import version_pair
+    from primus_core import versions
     from primus_megatron.installation import importable_version
     from primus_megatron.loop import pretrain
     from primus_megatron.model import model_provider
@@ -85,7 +85,7 @@ def _train(resolved: dict[str, Any]) -> None:
     _around_saving(look, settings if resolved["own"]["disable_last_saving"] else {})
     try:
         model = partial(model_provider, own=resolved["own"])
-        pretrain(version_pair(importable_version()), settings, model)
+        pretrain(versions.release(importable_version())[:2], settings, model)
     except SystemExit as stop:  # Megatron ends like this after SIGTERM, a duration or an exit_interval
         if stop.code:
             raise

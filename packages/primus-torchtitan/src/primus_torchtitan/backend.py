@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from primus_core import versions
 from primus_core.backend import BackendCall, BackendPlan
 from primus_core.config.document import Document
 from primus_core.metadata import version_of
@@ -160,7 +161,9 @@ class _Resolution:
             "training.disable_cuda_graphs", True
         ):
             self.notes.append("CUDA graphs are off: they do not support pipeline parallelism")
-        if _is_before_2_14(version_of("torch")) and settings.default("parallelism.spmd_backend", "partial_dtensor"):
+        torch = version_of("torch")
+        older = torch and versions.release(torch) < (2, 14)
+        if older and settings.default("parallelism.spmd_backend", "partial_dtensor"):
             self.notes.append("parallelism.spmd_backend is partial_dtensor: spmd_types needs torch 2.14")
 
     def environment(self, loss_rank: int | None) -> tuple[Variable, ...]:
@@ -195,10 +198,6 @@ class _Resolution:
 
 def _without(document: Document, sections: tuple[str, ...]) -> Document:
     return Document({key: value for key, value in document.data.items() if key not in sections}, document.marks)
-
-
-def _is_before_2_14(version: str) -> bool:
-    return bool(version) and tuple(int(part) for part in version.split("+", maxsplit=1)[0].split(".")[:2]) < (2, 14)
 
 
 def _param_groups(settings: Settings) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from primus_core import options, schemas
+from primus_core import options, schemas, versions
 from primus_core.errors import MachineError
 from primus_core.options import Option
 
@@ -51,7 +51,7 @@ def schema_for(version: str, python: str) -> tuple[Schema, tuple[str, ...]]:
     Raises:
         MachineError: the installed version is one that this package does not know how to run.
     """
-    if version and not SUPPORTED[0] <= schemas.numbers(version)[:2] < SUPPORTED[1]:
+    if version and not SUPPORTED[0] <= versions.release(version)[:2] < SUPPORTED[1]:
         raise MachineError(
             f"torchtitan {version} is installed, and primus-torchtitan runs 0.3.x",
             why="its configuration and trainer differ from version to version",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from primus_core.patches import Patch, version_pair
+from primus_core import versions
+from primus_core.patches import Patch
 
 __all__ = ["no_accelerator", "patch", "torch_before_2_14"]
 
@@ -24,4 +25,4 @@ def torch_before_2_14() -> bool:
     """TorchTitan 0.3 was written against torch 2.14; the newest CPU build for Python 3.11 is 2.13."""
     import torch
 
-    return version_pair(torch.__version__) < (2, 14)
+    return versions.release(torch.__version__) < (2, 14)

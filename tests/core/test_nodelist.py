@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from primus_core.errors import RequestError
 from primus_core.nodelist import first_host, host_count, hosts
 
 
@@ -37,6 +39,27 @@ def test_a_list_names_its_hosts_in_order(text: str, names: list[str]) -> None:
 
 def test_the_first_of_endless_hosts_is_known_at_once() -> None:
     assert first_host("rack[1-999999999]n[0001-999999999]") == "rack1n0001"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("n[1-2", "a bracket has no partner"),
+        ("n1-2]", "a bracket has no partner"),
+        ("n[1-[2]]", "a bracket has no partner"),
+        ("n[3-1]", "the range 3-1 ends before it begins"),
+        ("n[]", "neither a number nor a range"),
+        ("n[1,,2]", "neither a number nor a range"),
+        ("n[a-b]", "'a-b' in brackets is neither a number nor a range"),
+        ("n[1-]", "neither a number nor a range"),
+        ("n[-1]", "neither a number nor a range"),
+    ],
+)
+def test_what_slurm_would_refuse_names_no_host(text: str, why: str) -> None:
+    for read in (first_host, host_count):
+        with pytest.raises(RequestError, match=re.escape(f"'{text}' is not a node list")) as error:
+            read(text)
+        assert why in error.value.why
 
 
 @st.composite

@@ -163,7 +163,7 @@ def test_expected_nodes_may_stand_in_a_file(tmp_path: Path) -> None:
     [
         ("node[1-99999999999]", "more than 100000 nodes"),
         ("9" * 5000, "more than 100000 nodes"),
-        ("node[01-", "'node[01-' is no name of a node"),
+        ("node[01-", "'node[01-' is not a node list"),
         ("-3", "'-3' is no name of a node"),
         ("n1;n2", "'n1;n2' is no name of a node"),
     ],

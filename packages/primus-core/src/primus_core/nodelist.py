@@ -8,15 +8,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from primus_core.errors import RequestError
+
 __all__ = ["first_host", "host_count", "hosts"]
 
 _ITEM = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_SHOWN = 80
 
 
 def hosts(text: str) -> Iterator[str]:
-    """The host names of a node list, one after the other as Slurm counts them."""
+    """The host names of a node list, one after the other as Slurm counts them.
+
+    Raises:
+        RequestError: a bracket is not closed, or holds something other than numbers and ranges.
+    """
+    if why := _mistake(text):
+        fix = "write node lists as Slurm does: n[01-04,7],m3"
+        raise RequestError(f"'{text[:_SHOWN]}' is not a node list", why=why, fix=fix)
     for item in _ITEM.findall(text):
         pieces = _BRACKET.split(item)  # text, what is in a bracket, text, ...
         brackets = range(1, len(pieces), 2)
@@ -34,6 +45,22 @@ def host_count(text: str) -> int:
     return sum(1 for _ in hosts(text))
 
 
+def _mistake(text: str) -> str:
+    """Why it is not a node list; empty: it is one."""
+    brackets = _BRACKET.findall(text)
+    rest = _BRACKET.sub("", text)
+    if "[" in rest or "]" in rest:
+        return "a bracket has no partner, or stands within another one"
+    for bracket in brackets:
+        for part in bracket.split(","):
+            match = _RANGE.fullmatch(part.strip())
+            if match and int(match[1]) > int(match[2]):
+                return f"the range {part} ends before it begins"
+            if not match and not _NUMBER.fullmatch(part.strip()):
+                return f"'{part}' in brackets is neither a number nor a range of numbers"
+    return ""
+
+
 def _names(pieces: list[str], order: Sequence[int]) -> Iterator[str]:
     """The names that come of giving each bracket in `order` all of its values, the last of them fastest."""
     if not order:
@@ -46,7 +73,7 @@ def _names(pieces: list[str], order: Sequence[int]) -> Iterator[str]:
 
 def _values(bracket: str) -> Iterator[str]:
     """`01-03,7`: 01, 02, 03, 7. As wide as the range's beginning is written."""
-    for part in filter(None, (part.strip() for part in bracket.split(","))):
+    for part in (part.strip() for part in bracket.split(",")):
         if match := _RANGE.fullmatch(part):
             yield from (f"{number:0{len(match[1])}d}" for number in range(int(match[1]), int(match[2]) + 1))
         else:

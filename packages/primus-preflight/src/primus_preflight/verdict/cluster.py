@@ -79,18 +79,20 @@ def expected(text: str) -> Expected:
         except (OSError, UnicodeDecodeError) as error:
             raise RequestError(f"--expected-nodes {text}: it cannot be read", why=str(error)) from None
         text = ",".join(line.partition("#")[0].strip().replace(" ", ",") for line in lines)
-    names = tuple(dict.fromkeys(filter(None, islice(nodelist.hosts(text), _MOST + 1))))
-    _check_names(text, names, fix)
+    try:
+        names = tuple(dict.fromkeys(filter(None, islice(nodelist.hosts(text), _MOST + 1))))
+    except RequestError as error:
+        raise RequestError(f"--expected-nodes: {error.what}", why=error.why, fix=fix) from None
+    _check_names(names, fix)
     return Expected(names, len(names))
 
 
-def _check_names(text: str, names: Sequence[str], fix: str) -> None:
+def _check_names(names: Sequence[str], fix: str) -> None:
     if not names:
         raise RequestError("--expected-nodes names no node", fix=fix)
     if len(names) > _MOST:
         raise RequestError(f"--expected-nodes: more than {_MOST} nodes", fix=fix)
-    balanced = text.count("[") == text.count("]")
-    if wrong := next((name for name in names if not _NAME.fullmatch(name)), "" if balanced else text):
+    if wrong := next((name for name in names if not _NAME.fullmatch(name)), ""):
         raise RequestError(f"--expected-nodes: '{wrong[:80]}' is no name of a node", fix=fix)
 
 

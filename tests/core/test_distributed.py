@@ -84,8 +84,25 @@ def test_the_person_wins_over_slurm() -> None:
     assert set(origins(SLURM, mine).values()) == {"user"}
 
 
-def test_slurm_variables_without_a_job_mean_nothing() -> None:
-    assert place({"SLURM_NNODES": "4", "SLURM_NODEID": "2"}) == Distributed()
+@pytest.mark.parametrize(
+    "slurm",
+    [{"SLURM_NNODES": "4", "SLURM_NODEID": "2"}, {"SLURM_NODELIST": "n[1-2]"}, {"SLURM_JOB_NODELIST": "a,b"}],
+)
+def test_several_nodes_of_no_job_are_refused(slurm: dict[str, str]) -> None:
+    name, value = next(iter(slurm.items()))
+    error = refused(slurm)
+    assert error.what == f"{name} is '{value}', but SLURM_JOB_ID is not set"
+    assert place(slurm, {"NNODES": "1"}) == Distributed()
+
+
+def test_one_node_of_no_job_is_this_one() -> None:
+    assert place({"SLURM_NNODES": "1", "SLURM_NODELIST": "n1", "SLURM_NODEID": "0"}) == Distributed()
+
+
+def test_a_job_in_the_words_of_early_versions_is_a_job() -> None:
+    early = {"SLURM_JOBID": "7", "SLURM_NNODES": "2", "SLURM_PROCID": "1", "SLURM_NODELIST": "n[1-2]"}
+    assert (found := place(early)).nnodes == 2
+    assert (found.node_rank, found.master_addr) == (1, "n1")
 
 
 def test_an_empty_variable_is_an_unset_one() -> None:

@@ -270,6 +270,10 @@ def test_without_slurm_a_run_is_refused_and_nothing_is_made(primus: Run, project
         (["-N2", "sbatch"], "begin with it"),
         (["-N2", "-J"], "-J takes a value"),
         (["sbatch", "--array=1-4"], "--array cannot be used here"),
+        (["srun", "-N2", "--ntasks-per-node=2"], "--ntasks-per-node=2 cannot be used here"),
+        (["srun", "-N2", "-n4"], "--ntasks=4 cannot be used here"),
+        (["srun", "-n2"], "--ntasks=2 cannot be used here"),
+        (["srun", "-N2", "--ntasks-per-gpu=1"], "--ntasks-per-gpu=1 cannot be used here"),
         (["sbatch", "--wrap", "x"], "--wrap cannot be used here"),
         (["sbatch", "-o", "b\\s/%j.log"], "a backslash is a sign of its own"),
         (["-N1", ":", "-N2"], "':' is not understood"),
@@ -279,6 +283,32 @@ def test_what_cannot_be_meant_is_refused(primus: Run, project: Path, words: list
     result = primus("slurm", *words, "--", "analyze", "topology", cwd=project)
     assert result.returncode == 2, result.stderr
     assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("environ", "words", "said"),
+    [
+        ({"NNODES": "2"}, ["srun"], "NNODES is '2', but 1 node of the job will work"),
+        ({"NNODES": "2"}, ["sbatch", "-N", "4"], "NNODES is '2', but 4 nodes of the job will work"),
+        ({"SBATCH_ARRAY_INX": "1-4"}, ["sbatch"], "SBATCH_ARRAY_INX is set, to '1-4', and cannot be used here"),
+    ],
+)
+def test_a_variable_that_contradicts_the_job_is_refused(
+    primus: Run, project: Path, environ: dict[str, str], words: list[str], said: str
+) -> None:
+    result = primus("slurm", *words, "--", "analyze", "topology", cwd=project, env=environ)
+    assert result.returncode == 2, result.stderr
+    assert said in result.stderr
+    assert "fix: unset" in result.stderr
+
+
+def test_one_task_on_each_node_and_as_many_nodes_as_the_variable_says_are_no_contradiction(
+    primus: Run, project: Path
+) -> None:
+    task = ("--", "analyze", "topology")
+    plan = plan_of(primus, project, "srun", "-N2", "-n2", "--ntasks-per-node=1", *task, env={"NNODES": "2"})
+    assert plan["distributed"]["nnodes"] == 2
+    plan_of(primus, project, "sbatch", "-N2", "--ntasks-per-node=8", *task)
 
 
 def test_following_is_for_submitted_jobs(primus: Run, project: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
-from primus_core.nodelist import first_host
+from primus_core.nodelist import first_host, host_count
 from primus_core.plan import Distributed, Variable
 
 __all__ = ["MAX_GPUS_PER_NODE", "VISIBLE", "hides_gpus", "node_count", "resolve"]
@@ -28,6 +28,7 @@ _SLURM = {
     "NODE_RANK": ("SLURM_NODEID", "SLURM_PROCID"),
     "GPUS_PER_NODE": ("SLURM_GPUS_ON_NODE",),
 }
+_NODE_LISTS = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
 _HOST = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?$")
 
 
@@ -38,6 +39,7 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
         RequestError: a value is no number, out of range, or contradicts another.
     """
     _refuse_further_tasks(environ)
+    _refuse_half_a_job(environ)
     nnodes, nnodes_from = _number("NNODES", environ, 1, 1, _MAX_NODES)
     node_rank, rank_from = _number("NODE_RANK", environ, 0, 0, _MAX_NODES)
     if node_rank >= nnodes:
@@ -109,7 +111,7 @@ def _port_of_job(environ: Mapping[str, str]) -> tuple[int, str]:
 
     Jobs that share a node, and steps of one job, have different ones; the kernel hands out none of these (32768-).
     """
-    job, step = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", "")
+    job, step = _job_id(environ), environ.get("SLURM_STEP_ID", "")
     if not (_started_by_slurm(environ) and re.fullmatch("[0-9]{1,18}", job)):
         return _DEFAULT_PORT, "where the ranks meet"
     number = int(job) + 997 * (int(step) if re.fullmatch("[0-9]{1,9}", step) else 0)
@@ -118,12 +120,31 @@ def _port_of_job(environ: Mapping[str, str]) -> tuple[int, str]:
 
 def _started_by_slurm(environ: Mapping[str, str]) -> bool:
     """Whether Slurm started this process on a node. In the shell that `salloc` opens it did not: one node is meant."""
-    return "SLURM_JOB_ID" in environ and bool({"SLURM_NODEID", "SLURM_PROCID"} & environ.keys())
+    return bool(_job_id(environ) and {"SLURM_NODEID", "SLURM_PROCID"} & environ.keys())
+
+
+def _job_id(environ: Mapping[str, str]) -> str:
+    """The number of Slurm's job, which had another name in early versions; empty: this is none."""
+    return environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", "")
+
+
+def _refuse_half_a_job(environ: Mapping[str, str]) -> None:
+    """Variables that speak of several nodes, but of no job: to take or to ignore them would surprise somebody."""
+    if _job_id(environ) or environ.get("NNODES", "").strip():
+        return
+    told = {name: environ[name] for name in (*_SLURM["NNODES"], *_NODE_LISTS) if environ.get(name, "").strip()}
+    for name, value in told.items():
+        if host_count(value) > 1 if name in _NODE_LISTS else value.strip() != "1":
+            raise RequestError(
+                f"{name} is '{value}', but SLURM_JOB_ID is not set",
+                why="it speaks of several nodes, and nothing says that this process belongs to a job on them",
+                fix=f"unset {name} to run on this node alone, or set NNODES, NODE_RANK and MASTER_ADDR",
+            )
 
 
 def _refuse_further_tasks(environ: Mapping[str, str]) -> None:
     """Under srun with several tasks per node, each would start all the ranks of its node."""
-    local = environ.get("SLURM_LOCALID", "0") if "SLURM_JOB_ID" in environ else "0"
+    local = environ.get("SLURM_LOCALID", "0") if _job_id(environ) else "0"
     if local != "0" and "NODE_RANK" not in environ:
         raise RequestError(
             f"SLURM_LOCALID is {local}: srun started several tasks on this node",
@@ -144,7 +165,7 @@ def _devices(facts: Facts, environ: Mapping[str, str]) -> int:
 def _address(environ: Mapping[str, str], nnodes: int) -> tuple[str, str]:
     if addr := environ.get("MASTER_ADDR", "").strip():
         return _checked(addr), "user"
-    nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST", "")
+    nodes = next((environ[name] for name in _NODE_LISTS if environ.get(name)), "")
     if nnodes > 1 and _started_by_slurm(environ) and (first := first_host(nodes)):
         return first, "Slurm"
     if nnodes > 1:

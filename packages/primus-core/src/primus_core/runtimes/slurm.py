@@ -21,6 +21,7 @@ from primus_core.plan import PlannedFile, Requirement, RunPlace, Step
 from primus_core.request import global_words
 from primus_core.runtimes.slurm_flags import Options
 from primus_core.secrets import refuse_secrets
+from primus_core.wording import counted
 
 __all__ = ["SCRIPT", "SLURM"]
 
@@ -45,7 +46,7 @@ _REFUSALS = (1, 126, 127, 255)
 _TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-core", "ntasks-per-socket", "ntasks-per-tres")
 _OF_STEPS = frozenset({variables.OUTER, variables.RESTARTED})
 """What only the nodes of a step shall find in their environment: the job script starts the layer that these name."""
-_ENVIRONMENT = {"time": "TIMELIMIT"}
+_ENVIRONMENT = {"time": "TIMELIMIT", "array": "ARRAY_INX"}
 """Options whose variable (`SBATCH_PARTITION`, `SLURM_PARTITION`) has another name."""
 
 
@@ -99,12 +100,14 @@ All other flags are Slurm's own and go to srun or sbatch as they are. Defaults f
         asked = _Asked(args, environ)
         job = environ if asked.in_job else {}
         nodes, certain = _nodes(asked.told, job)
+        working = _working(nodes, args, certain=certain)
+        _refuse_other_count(environ, working, certain=certain)
         gpus = _gpus_per_node(asked.told) or job.get("SLURM_GPUS_ON_NODE", "")
         hosts = asked.told.get("nodelist") or job.get("SLURM_JOB_NODELIST", "")
         return {
             **dict.fromkeys((name for name in environ if name.startswith("SLURM_")), ""),
             "SLURM_JOB_ID": job.get("SLURM_JOB_ID", "unknown"),
-            "SLURM_NNODES": str(_working(nodes, args, certain=certain)),
+            "SLURM_NNODES": str(working),
             "SLURM_NODEID": "0",
             "SLURM_LOCALID": "0",
             "SLURM_JOB_NODELIST": hosts if hosts and "/" not in hosts else UNKNOWN_HOST,
@@ -115,15 +118,54 @@ All other flags are Slurm's own and go to srun or sbatch as they are. Defaults f
         """The inner command behind srun, or in a job script."""
         asked = _Asked(call.args, call.facts.environ)
         refuse_secrets((*asked.defaults, *asked.flags.passed), fix="export it: Slurm passes the environment on")
-        for name, (why, fix) in _REFUSED.items():
-            if name in asked.flags.given:
-                raise RequestError(f"--{name} cannot be used here", why=why, fix=fix)
+        _refuse_flags(asked)
+        _refuse_several_tasks(asked)
         _require_job(call.args, asked)
         if call.args.command == "sbatch":
             return _sbatch(call, asked)
         if call.args.follow:
             raise RequestError("--follow goes with sbatch", why="srun waits for the end", fix="leave it out")
         return _srun(call, asked)
+
+
+def _refuse_flags(asked: _Asked) -> None:
+    """What would make something else of the job than one run, whether a flag, a default or a variable asks for it."""
+    for name, (why, fix) in _REFUSED.items():
+        variable = f"SBATCH_{_variable(f'--{name}')}"
+        if name in asked.told:
+            raise RequestError(f"--{name} cannot be used here", why=why, fix=fix)
+        if asked.command == "sbatch" and variable in asked.environ:
+            raise RequestError(
+                f"{variable} is set, to '{asked.environ[variable]}', and cannot be used here",
+                why=f"sbatch takes it as --{name}; {why}",
+                fix=f"unset {variable}",
+            )
+
+
+def _refuse_several_tasks(asked: _Asked) -> None:
+    """`srun` may start no second Primus on a node. A batch job's steps have tasks of their own."""
+    if asked.command != "srun":
+        return
+    told = asked.told
+    nodes, certain = _nodes(told, asked.environ if asked.in_job else {})
+    fits = {"ntasks-per-node": "1", "ntasks": str(nodes) if certain else ""}
+    if name := next((name for name in _TASKS if name in told and told[name] != fits.get(name)), ""):
+        raise RequestError(
+            f"--{name}={told[name]} cannot be used here",
+            why="srun starts one Primus on each node, and that starts the node's ranks",
+            fix="ask for nodes (-N 2), and set GPUS_PER_NODE where not all GPUs of a node shall be used",
+        )
+
+
+def _refuse_other_count(environ: Mapping[str, str], nodes: int, *, certain: bool) -> None:
+    """With another number in NNODES, each node would wait for nodes that the job does not have, or leave some out."""
+    wanted = environ.get("NNODES", "").strip()
+    if certain and wanted and wanted != str(nodes):
+        raise RequestError(
+            f"NNODES is '{wanted}', but {counted(nodes, 'node')} of the job will work",
+            why="the nodes of a job wait for each other, and NNODES says how many there are",
+            fix=f"unset NNODES, or ask for as many nodes: -N {wanted}" if wanted.isdecimal() else "unset NNODES",
+        )
 
 
 class _Asked:

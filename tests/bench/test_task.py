@@ -19,6 +19,7 @@ from primus_core.errors import RequestError
 from primus_core.facts import Facts, Gpu
 from primus_core.host import HostRoot
 from primus_core.plan import Distributed, RunPlace
+from primus_core.plugins import Catalogue
 
 FILE_NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 A_GPU = Gpu("amd", "0000:05:00.0", 0x74A1)
@@ -30,7 +31,7 @@ def planned(*words: str, gpus: tuple[Gpu, ...] = ()) -> TaskPlan:
     BENCH.add_arguments(parser)
     facts = Facts({}, "here", "/home/me", 0.0, sys.executable, 2, gpus, {}, HostRoot("/nowhere", {}))
     args = parse_segment(parser, words)
-    return BENCH.plan(TaskCall(words, args, facts, Distributed(), _place))
+    return BENCH.plan(TaskCall(words, args, facts, Distributed(), _place, Catalogue.here(facts.host)))
 
 
 def _place(workspace: str, exp_name: str) -> RunPlace:

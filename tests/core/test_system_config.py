@@ -350,10 +350,10 @@ def test_global_options_go_before_a_management_command_that_can_use_them(primus:
     assert f"{tmp_path}/there" in primus("--config", "more.yaml", "config", "system").stdout
     assert primus("--config=nothing.yaml", "config", "system").returncode == 2
     assert primus("--debug", "plugins").returncode == 0
-    wrong = primus("--config", "more.yaml", "plugins", "--json")
+    wrong = primus("--dry-run", "--config", "more.yaml", "plugins", "--json")
     assert wrong.returncode == 2
-    assert "--config goes before a runtime, and 'plugins' is none" in wrong.stderr
-    assert "fix: leave it out: primus plugins --json" in wrong.stderr
+    assert "--dry-run goes before a runtime, and 'plugins' is none" in wrong.stderr
+    assert "fix: leave it out: primus --config more.yaml plugins --json" in wrong.stderr
     assert "there is no run 'x'" in primus("--debug", "--config", "more.yaml", "replay", "x").stderr
 
 
@@ -364,6 +364,65 @@ def test_runs_are_where_the_system_config_says(primus: Run, tmp_path: Path) -> N
     assert primus("runs", "path", "a").stdout == f"{tmp_path}/there/a_2026_01_01_000000\n"
     assert "it is completed" in primus("stop", "latest").stderr
     assert primus("runs", "path", "a", "--workspace", "here").returncode == 2
+
+
+SITE = """
+models: [./mine.yaml]
+plugins: [./tasks.py]
+workspace: there
+"""
+MINE = """
+models:
+  mine_1B: {num_layers: 4, hidden_size: 64, ffn_hidden_size: 128, num_attention_heads: 4, vocab_size: 512,
+            max_position_embeddings: 4096, source: [own], num_kv_heads: 4, rope_theta: 10000, norm_eps: 1.0e-5,
+            tie_embeddings: false}
+"""
+TRAINING = """
+exp_name: x
+modules: {pre_trainer: {framework: torchtitan, model: mine_1B, data: {text: python-stdlib, vocab_size: 512}}}
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A file of the system config, away from the folder of the command, and an experiment that needs it."""
+    (tmp_path / "site").mkdir()
+    write(tmp_path / "site/site.yaml", SITE)
+    write(tmp_path / "site/mine.yaml", MINE)
+    write(tmp_path / "site/tasks.py", "from primus_core import register_task\n"
+          "@register_task('where')\ndef where(call):\n    'Say the last file.'\n    import os\n"
+          "    print(os.environ.get('PRIMUS_CONFIG'))\n")  # fmt: skip
+    write(tmp_path / "exp.yaml", TRAINING)
+    return tmp_path / "site/site.yaml"
+
+
+@pytest.mark.whole
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("models", "show", "mine_1B"), "mine_1B"),
+        (("config", "validate", "exp.yaml"), "exp.yaml is valid"),
+        (("config", "show", "exp.yaml", "--resolved"), "model.dim"),
+        (("direct", "--dry-run", "--", "train", "pretrain", "--config", "exp.yaml"), "torch.distributed.run"),
+        (("direct", "--dry-run", "--", "bench", "gemm", "-M", "64", "--model", "mine_1B"), "x64x"),
+        (("plugins",), "where"),
+        (("runs", "list"), "no runs in"),
+    ],
+)
+def test_every_command_reads_the_file_that_config_names(
+    primus: Run, site: Path, words: tuple[str, ...], said: str
+) -> None:
+    without = primus(*words)
+    for result in (primus("--config", str(site), *words), primus(*words, env={"PRIMUS_CONFIG": str(site)})):
+        assert result.returncode == 0, result.stderr
+        assert said in result.stdout
+        assert result.stdout != without.stdout
+
+
+def test_the_processes_of_a_run_read_the_same_file(primus: Run, site: Path) -> None:
+    result = primus("--config", "site/site.yaml", "direct", "--single", "--", "where")
+    assert result.stdout == f"{site}\n", result.stderr
 
 
 LEAKY = {

@@ -12,17 +12,17 @@ from primus_core.models.arithmetic import Matrix, matrices
 __all__ = ["problems"]
 
 
-def problems(model: str, names: Sequence[str], tokens: int, dtype: str) -> tuple[Problem, ...]:
-    """One for each matrix of the model (its name in the catalogue, or a file), or for those of `names`.
+def problems(
+    model: str, names: Sequence[str], tokens: int, dtype: str, files: Sequence[str] = ()
+) -> tuple[Problem, ...]:
+    """One for each matrix of the model (its name in the catalogue or in `files`, or a path), or for those of `names`.
 
     Raises:
         RequestError: there is no such model, or it has no such matrix.
     """
-    from primus_core.config import system
-    from primus_core.host import HostRoot
     from primus_core.models import catalogue
 
-    found = catalogue.find(model, catalogue.load(system.load(HostRoot()).model_files))
+    found = catalogue.find(model, catalogue.load(files))
     known = {row.name: row for row in matrices(found.facts)}
     _check(names, known, found.name)
     chosen = names or [name for name in known if name != "router"]  # too little work for anybody to mind its speed

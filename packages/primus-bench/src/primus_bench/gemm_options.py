@@ -83,15 +83,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=_seed, default=0, metavar="NUMBER", help="seed of the data (default: 0)")
 
 
-def settle(args: argparse.Namespace, gpu_here: bool) -> Settings:
-    """The settings in `args` for a machine with or without a GPU.
+def settle(args: argparse.Namespace, gpu_here: bool, model_files: Sequence[str] = ()) -> Settings:
+    """The settings in `args` for a machine with or without a GPU; `model_files`: a person's own models.
 
     Raises:
         RequestError: options that contradict each other.
     """
     device, notes = _device(args, gpu_here)
     engines, left_out = _engines(args.engine, device)
-    problems, changed = _problems(args)
+    problems, changed = _problems(args, model_files)
     return Settings(
         problems, engines, device, args.duration, args.seed, tuple(args.output), args.json, notes + left_out + changed
     )
@@ -103,7 +103,7 @@ def plan(call: TaskCall) -> TaskPlan:
     args = argparse.Namespace(**vars(call.args))
     # the run directory keeps the result too, so that `gemm.json` stands beside the plan that made it
     args.output = [os.path.join(cwd, path) for path in args.output] + [os.path.join(place.directory, "gemm.json")]
-    settings = settle(args, bool(call.facts.gpus))
+    settings = settle(args, bool(call.facts.gpus), call.catalogue.system.model_files)
     return TaskPlan(
         place=place,
         worker=Worker(module="primus_bench.gemm", args=settings.words(), launcher="single"),
@@ -141,8 +141,8 @@ def _engines(engine: str, device: str) -> tuple[tuple[str, ...], tuple[str, ...]
     return ENGINES, ()
 
 
-def _problems(args: argparse.Namespace) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
-    asked = _asked(args)
+def _problems(args: argparse.Namespace, files: Sequence[str]) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+    asked = _asked(args, files)
     if args.dtype != "fp8" or args.engine == "triton":
         return asked, ()
     for problem in asked:
@@ -156,7 +156,7 @@ def _problems(args: argparse.Namespace) -> tuple[tuple[Problem, ...], tuple[str,
     return stored, ("fp8: B is stored transposed (N x K), the only layout that torch multiplies",)
 
 
-def _asked(args: argparse.Namespace) -> tuple[Problem, ...]:
+def _asked(args: argparse.Namespace, files: Sequence[str]) -> tuple[Problem, ...]:
     m = args.M
     if args.shape:
         return tuple(Problem(m, n, k, args.dtype, args.trans_a, args.trans_b, name) for name, m, n, k in args.shape)
@@ -168,7 +168,7 @@ def _asked(args: argparse.Namespace) -> tuple[Problem, ...]:
         raise RequestError("a model has its own N, K and layout", fix="leave out -N, -K and --trans-a, or --model")
     from primus_bench import gemm_model  # pydantic, 100 ms, only where a model is named
 
-    return gemm_model.problems(args.model, args.matrix, m, args.dtype)
+    return gemm_model.problems(args.model, args.matrix, m, args.dtype, files)
 
 
 def _shape(text: str) -> tuple[str, int, int, int]:

@@ -98,31 +98,31 @@ def _main(words: list[str]) -> int:
     return _request(words)
 
 
-def _management(name: str, words: list[str]) -> int:
+def _management(name: str, words: list[str], layer: str = "") -> int:
     from importlib import import_module
 
     module = import_module(f"primus_core.commands.{name}")
-    return int(module.run(words))
+    return int(module.run(words, layer))
 
 
 def _behind_globals(words: list[str]) -> "int | None":
     """`primus --config FILE config system`: a management command behind global options; None: it is none."""
     from primus_core.errors import RequestError
-    from primus_core.request import global_words
+    from primus_core.request import config_of, global_words
 
     front, rest = global_words(words)
     if not rest or rest[0] not in MANAGEMENT:
         return None
     _hide_secrets(words, len(words))
-    if rest[0] in _WITH_GLOBALS:
-        return _management(rest[0], [*front, *rest[1:]])
-    if wrong := next((word for word in front if word != "--debug"), ""):
+    if rest[0] == "replay":
+        return _management("replay", [*front, *rest[1:]], config_of(words))
+    if "--dry-run" in front:
         raise RequestError(
-            f"{wrong} goes before a runtime, and '{rest[0]}' is none",
-            why=f"`primus {rest[0]}` starts nothing, and reads ./primus.yaml and ~/.primus.yaml only",
-            fix=f"leave it out: primus {' '.join(rest)}",
+            f"--dry-run goes before a runtime, and '{rest[0]}' is none",
+            why=f"`primus {rest[0]}` starts nothing",
+            fix=f"leave it out: primus {' '.join(word for word in words if word != '--dry-run')}",
         )
-    return _management(rest[0], list(rest[1:]))
+    return _management(rest[0], list(rest[1:]), config_of(words))
 
 
 def _complete(words: list[str]) -> int:
@@ -133,8 +133,6 @@ def _complete(words: list[str]) -> int:
 
 MANAGEMENT = ("plugins", "completion", "env", "runs", "logs", "stop", "replay", "config", "hooks", "models")
 """Commands that need no runtime: modules of `primus_core.commands`."""
-_WITH_GLOBALS = ("config", "replay")
-"""Of them, those that take `--config`, `--debug` and `--dry-run` in front, as a runtime does."""
 
 
 def _request(words: list[str]) -> int:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from primus_core.arguments import Parser
     from primus_core.facts import Facts
+    from primus_core.plugins import Catalogue
 
 __all__ = [
     "Elsewhere",
@@ -44,6 +45,8 @@ class TaskCall(NamedTuple):
     distributed: Distributed
     place: Callable[[str, str], RunPlace]
     """`place(workspace, exp_name)` names the run directory. It makes nothing."""
+    catalogue: Catalogue
+    """The installed plugins and the system config, with every layer that the command line names."""
     elsewhere: bool = False
     """The worker runs where other things are installed (in a container): what is missing here may be there."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primus_core import environment, metadata, preflight, variables
 from primus_core.arguments import Parser, flags_of, parse_segment
-from primus_core.config.system import FILE, SystemConfig, apply_defaults
+from primus_core.config.system import EXTRA, FILE, SystemConfig, apply_defaults
 from primus_core.contracts import OuterRuntime, Runtime, RuntimeCall, RuntimePlan, Task, TaskCall, TaskPlan
 from primus_core.errors import RequestError
 from primus_core.facts import Facts, read
@@ -140,7 +140,7 @@ class _Planning:
             _refuse_settings(directory, task_args)
             return self.replayed(directory, name, command, switches_of(self.args, self.request, task_args))
         place_in_job = self.runtime.distributed(self.args, self.facts)
-        call = TaskCall(words, task_args, self.facts, place_in_job, self.place, self.elsewhere)
+        call = TaskCall(words, task_args, self.facts, place_in_job, self.place, self.catalogue, self.elsewhere)
         task_plan = task.plan(call)
         if chosen := self.preflight(name):
             task_plan = preflight.before(task_plan, chosen, self.catalogue, call)
@@ -194,7 +194,7 @@ class _Planning:
         low = of_network(self.facts, place_in_job, self.facts.environ)
         task_plan = replace(kept.task, environment=low.variables, notes=(*kept.task.notes, *low.notes))
         if chosen := self.preflight(kept.plan.task, kept):
-            call = TaskCall((), self.args, self.facts, place_in_job, self.place, self.elsewhere)
+            call = TaskCall((), self.args, self.facts, place_in_job, self.place, self.catalogue, self.elsewhere)
             task_plan = preflight.before(task_plan, chosen, self.catalogue, call)
         result = self.assemble(task_plan, kept.plan.task, kept.plan.scope, place_in_job, kept.scripts, kept)
         self.facts = facts
@@ -292,6 +292,7 @@ class _Planning:
             Variable(variables.RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),
             Variable(variables.RUN_ID, task.place.run_id, "primus", "names the run"),
             Variable(variables.METRICS_FILE, f"{task.place.directory}/metrics.jsonl", "primus", "step metrics go here"),
+            *self.config_file(),
         )
         return environment.resolve(
             caller,
@@ -300,6 +301,12 @@ class _Planning:
             hooks=(*(kept.restored if kept else ()), *self.spoken.environment),
             options=environment.from_options(getattr(self.args, "env", []), here),
         )
+
+    def config_file(self) -> tuple[Variable, ...]:
+        """What `--config` names, for the processes of the run."""
+        last = self.system.layers[-1]
+        why = "the last file of the system config"
+        return (Variable(variables.CONFIG, last.path, "primus", why),) if last.name == EXTRA else ()
 
     def with_hooks(self, result: Plan, kept: Replay | None) -> Plan:
         """The plan with the plugins that are told of the run, and what it has from the run that it replays."""

@@ -104,7 +104,7 @@ def _file(text: str) -> str:
 
 def _validate(args: argparse.Namespace, call: TaskCall) -> None:
     """What the worker would find only after it has begun."""
-    checks(args, call.facts)
+    checks(args, call.facts, call.catalogue)
     if args.expected_nodes:
         from primus_preflight.verdict import cluster
 
@@ -124,9 +124,9 @@ def _validate(args: argparse.Namespace, call: TaskCall) -> None:
         raise RequestError(f"'{args.folder}' is no folder", fix="name a run directory, or its preflight/")
 
 
-def checks(args: argparse.Namespace, facts: Facts) -> Sequence[Check]:
+def checks(args: argparse.Namespace, facts: Facts, plugins: Catalogue) -> Sequence[Check]:
     """The checks that the options choose, under the site's thresholds."""
-    found = catalogue.gather(Catalogue.here(facts.host))
+    found = catalogue.gather(plugins)
     if args.thresholds:
         found = thresholds.with_site(found, args.thresholds, facts.environ)
     level = LEVELS[-1] if args.action == "list" else args.level

@@ -17,6 +17,7 @@ from primus_core.errors import MachineError, PrimusError
 from primus_core.facts import Facts
 from primus_core.host import HostRoot
 from primus_core.machine import capture
+from primus_core.plugins import Catalogue
 from primus_core.wording import counted
 from primus_preflight import judging, progress, task
 from primus_preflight.checks.check import Check, Node
@@ -41,7 +42,7 @@ def main(words: Sequence[str]) -> int:
     if args.action == "report":
         return 0 if args.node_rank else judging.again(args, _run_dir())
     here = HostRoot()
-    checks = task.checks(args, facts.read(here))
+    checks = task.checks(args, facts.read(here), Catalogue.here(here))
     if args.action == "list":
         return 0 if args.node_rank else _list(checks)
     try:

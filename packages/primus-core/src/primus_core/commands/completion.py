@@ -23,7 +23,7 @@ def parser() -> Parser:
     return parser
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: Sequence[str], layer: str) -> int:
     """Print it."""
     sys.stdout.write(SCRIPTS[parse_segment(parser(), words).shell])
     return 0

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from primus_core.arguments import Parser, parse_segment
-from primus_core.request import global_words
 
 __all__ = ["parser", "run"]
 
@@ -58,13 +57,14 @@ def parser() -> Parser:
     return whole
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: Sequence[str], layer: str) -> int:
     """Do what the words ask for."""
-    args = parse_segment(_parser(), global_words(words)[1])
+    args = parse_segment(_parser(), words)
+    args.layer = layer
     if args.action == "system":
         from primus_core.commands import config_system
 
-        return config_system.run(args, words)
+        return config_system.run(args)
     module = {"list": "config_templates", "new": "config_templates"}.get(args.action, "config_resolved")
     return int(getattr(import_module(f"primus_core.commands.{module}"), args.action)(args))
 

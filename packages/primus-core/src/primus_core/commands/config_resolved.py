@@ -22,6 +22,7 @@ from primus_core.facts import Facts, Gpu
 from primus_core.host import UNREAD, HostRoot
 from primus_core.machine.devices import memory_of
 from primus_core.plan import Distributed, RunPlace
+from primus_core.plugins import Catalogue
 from primus_core.secrets import redact, secret_values, without_secrets
 from primus_core.tasks import train
 from primus_core.tasks.train import Resolved
@@ -105,7 +106,7 @@ def _resolved(path: str, args: argparse.Namespace) -> tuple[Resolved, Distribute
         return RunPlace(exp_name, _RUN_DIR, "")
 
     devices = f" with {place.gpus_per_node} {on} each" if on else ""
-    found = train.resolve(TaskCall((), words, facts, place, run))
+    found = train.resolve(TaskCall((), words, facts, place, run, Catalogue.here(HostRoot(), args.layer)))
     place = replace(place, one_per_node=found.planned.worker.launcher == "one-per-node")
     return found, place, counted(place.nnodes, "node") + devices
 

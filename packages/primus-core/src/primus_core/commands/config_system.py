@@ -6,23 +6,22 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from primus_core.config import system as system_config
 from primus_core.config.system import Layer, Setting, SystemConfig
 from primus_core.host import HostRoot
 from primus_core.plugins import Catalogue
-from primus_core.request import config_of
 from primus_core.secrets import redact, secret_values, without_secrets
 
 __all__ = ["run"]
 
 
-def run(args: argparse.Namespace, words: Sequence[str]) -> int:
+def run(args: argparse.Namespace) -> int:
     """Show the merged settings; everything that a launch would refuse in them is refused here."""
     host = HostRoot()
-    config = system_config.load(host, args.config or config_of(words))
+    config = system_config.load(host, args.config or args.layer)
     _check_options(config)
     text = _as_json(config) if args.json else _as_text(config)
     sys.stdout.write(redact(text, secret_values(host.environ)))

@@ -88,9 +88,10 @@ def _add_options(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: Sequence[str], layer: str) -> int:
     """Do one of the three."""
     args = parse_segment(parser(), words)
+    args.layer = layer
     return {"show": _show, "explain": _explain, "capture": _capture}[args.action](args)
 
 
@@ -119,7 +120,7 @@ def _capture(args: Namespace) -> int:
     from primus_core.machine import capture
 
     host = HostRoot()
-    capture.write(host, args.output, _reads(Catalogue.here(host)))
+    capture.write(host, args.output, _reads(Catalogue.here(host, args.layer)))
     facts = read(host)
     ports = len(facts.network.ports)
     sys.stdout.write(
@@ -157,7 +158,7 @@ def _width() -> int:
 def _find(args: Namespace, here: HostRoot, *, families: bool = False) -> _Found:
     """The layers of a run's environment, as planning lays them, as far as no task is needed to know them."""
     facts = read(_assumed(args.assume_host, here) if args.assume_host else here)
-    catalogue = Catalogue.here(here)
+    catalogue = Catalogue.here(here, args.layer)
     options = environment.from_options(args.env, facts.environ)
     environ = {**facts.environ, **{variable.name: variable.value for variable in options}}
     framework, given = _experiment(args.config, environ)

@@ -37,11 +37,11 @@ def parser() -> Parser:
     return parser
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: Sequence[str], layer: str) -> int:
     """List them; nothing runs."""
     args = parse_segment(parser(), words)
     host = HostRoot()
-    catalogue = Catalogue.here(host)
+    catalogue = Catalogue.here(host, layer)
     facts = machine.read(host)
     if args.config and not os.path.isfile(args.config):
         raise RequestError(f"--config {args.config}: there is no such file", fix="check the path")

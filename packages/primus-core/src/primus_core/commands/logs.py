@@ -57,11 +57,11 @@ def _ranks(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: Sequence[str], layer: str) -> int:
     """Print the logs."""
     args = parse_segment(parser(), words)
     host = HostRoot()
-    directory = resolve(args.run, workspace(args.workspace, host), host)
+    directory = resolve(args.run, workspace(args.workspace, host, layer), host)
     logs = _Launch(directory) if args.launch else _Ranks(directory, args.rank)
     if not args.follow:
         logs.require(host)

@@ -39,7 +39,7 @@ _SEQ_LENGTH = 4096
 def parser() -> Parser:
     """The command's parser, with the models' names for completion."""
     whole = _parser()
-    names = tuple(_known())
+    names = tuple(_known(""))
     for action in ("show", "check"):
         whole.subcommands()[action].first_words = names
     return whole
@@ -67,20 +67,21 @@ def _length(text: str) -> int:
     return int(text)
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: Sequence[str], layer: str) -> int:
     """Do what the words ask for."""
     args = parse_segment(_parser(), words)
+    args.layer = layer
     return {"list": _list, "show": _show, "check": _check}[args.action](args)
 
 
-def _known() -> Mapping[str, Model]:
+def _known(layer: str) -> Mapping[str, Model]:
     from primus_core.models import catalogue  # pydantic: 100 ms that --help does not pay
 
-    return catalogue.load(system.load(HostRoot()).model_files)
+    return catalogue.load(system.load(HostRoot(), layer).model_files)
 
 
 def _list(args: argparse.Namespace) -> int:
-    rows = [_row(model) for model in _known().values() if _has(model, args.words)]
+    rows = [_row(model) for model in _known(args.layer).values() if _has(model, args.words)]
     rows.sort(key=lambda row: (row["family"], row["parameters"]))
     if args.json:
         _write_json(rows)
@@ -135,7 +136,7 @@ def _short(number: int) -> str:
 def _show(args: argparse.Namespace) -> int:
     from primus_core.models import catalogue, view
 
-    model = catalogue.find(args.model, _known())
+    model = catalogue.find(args.model, _known(args.layer))
     if args.json:
         _write_json(view.as_data(model, args.seq_length))
     else:
@@ -146,7 +147,7 @@ def _show(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     from primus_core.models import catalogue, checks
 
-    known = _known()
+    known = _known(args.layer)
     models = [catalogue.find(name, known) for name in args.models] or list(known.values())
     results = [checks.compare(model) for model in models]
     wrong = [result for result in results if result.differences]

@@ -25,10 +25,10 @@ def parser() -> Parser:
     return parser
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: Sequence[str], layer: str) -> int:
     """List every plugin with its state; a broken one is one line."""
     args = parse_segment(parser(), words)
-    catalogue = Catalogue.here(HostRoot())
+    catalogue = Catalogue.here(HostRoot(), layer)
     rows = [_row(plugin, catalogue) for plugin in sorted(catalogue.plugins, key=lambda p: (p.kind, p.name, p.source))]
     if args.json:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")

@@ -9,7 +9,7 @@ from primus_core.conduct import carry_out
 from primus_core.errors import RequestError, suggestion
 from primus_core.host import HostRoot
 from primus_core.plugins import Catalogue
-from primus_core.request import Layer, Request, config_of, global_words
+from primus_core.request import Layer, Request, global_words
 from primus_core.runs import listing as runs
 
 __all__ = ["parser", "run"]
@@ -40,11 +40,11 @@ def parser() -> Parser:
     return parser
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: Sequence[str], layer: str) -> int:
     """Plan the replay as `primus <runtime> -- <task> --replay RUN` does, and carry it out."""
     host = HostRoot()
     front, behind = global_words(words)
-    catalogue = Catalogue.here(host, config_of(words))
+    catalogue = Catalogue.here(host, layer)
     own, layers = _split(behind, catalogue)
     args = parse_segment(parser(), own)
     directory = runs.resolve(args.run, catalogue.system.workspace or "output", host)
@@ -52,7 +52,7 @@ def run(words: Sequence[str]) -> int:
     switches += ["--assume-host", args.assume_host] if args.assume_host else []
     first = layers[0]._replace(words=(*switches, *layers[0].words))
     asked = Request(
-        (first, *layers[1:]), ("replay",), debug="--debug" in front, config=config_of(words),
+        (first, *layers[1:]), ("replay",), debug="--debug" in front, config=layer,
         replay=directory, check=args.check, force=args.force,
     )  # fmt: skip
     return carry_out(asked, host, catalogue, ("primus", *front, "replay", *behind))

@@ -85,12 +85,14 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: Sequence[str], layer: str) -> int:
     """Do what the action says."""
     args = parse_segment(parser(), words)
+    args.layer = layer
     host = HostRoot()
     if args.action == "path":  # a shell takes it as it is: not redacted, and in the file system's own bytes
-        sys.stdout.buffer.write(os.fsencode(resolve(args.run, workspace(args.workspace, host), host)) + b"\n")
+        directory = resolve(args.run, workspace(args.workspace, host, args.layer), host)
+        sys.stdout.buffer.write(os.fsencode(directory) + b"\n")
         return 0
     data, text = _ACTIONS[args.action](args, host)
     shown = json.dumps(_plain(data), indent=1) if args.json else text(data)
@@ -111,7 +113,7 @@ def _list(args: Namespace, host: HostRoot) -> tuple[Any, Any]:
     folder = args.folder or args.workspace
     if folder and not os.path.isdir(folder):
         raise RequestError(f"there is no folder {folder}", fix="give the folder that holds the runs")
-    place = workspace(folder, host)
+    place = workspace(folder, host, args.layer)
     wanted = (run for run in find(place, host) if _is_wanted(run, args))
     runs = [run._asdict() | {"directory": os.path.abspath(run.directory)} for run in islice(wanted, args.number)]
     return runs, lambda found: listing(found) if found else _none(place, args)
@@ -128,7 +130,7 @@ def _none(place: str, args: Namespace) -> str:
 
 
 def _show(args: Namespace, host: HostRoot) -> tuple[Any, Any]:
-    return _description(resolve(args.run, workspace(args.workspace, host), host), host), page
+    return _description(resolve(args.run, workspace(args.workspace, host, args.layer), host), host), page
 
 
 _KNOWN = ("task", "runtime", "framework", "model", "primus_version", "host", "user", "cwd", "started", "ended")
@@ -202,7 +204,7 @@ def _snapshot(directory: str, state: str) -> dict[str, Any]:
 def _diff(args: Namespace, host: HostRoot) -> tuple[Any, Any]:
     from primus_core.commands import runs_diff
 
-    a, b = (load(resolve(name, workspace(args.workspace, host), host)) for name in (args.a, args.b))
+    a, b = (load(resolve(name, workspace(args.workspace, host, args.layer), host)) for name in (args.a, args.b))
     return runs_diff.data(a, b, host), runs_diff.text
 
 

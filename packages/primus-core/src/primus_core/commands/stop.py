@@ -51,11 +51,11 @@ def parser() -> Parser:
     return parser
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: Sequence[str], layer: str) -> int:
     """End it, and wait for the end. A run that has ended is no error: it may just have done so."""
     args = parse_segment(parser(), words)
     host = HostRoot()
-    directory = resolve(args.run, workspace(args.workspace, host), host)
+    directory = resolve(args.run, workspace(args.workspace, host, layer), host)
     stands = standing(directory, host)
     if stands.state not in GOING:
         sys.stderr.write(f"primus: {directory} does not run: it is {stands.state}\n")

@@ -12,14 +12,17 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from primus_core import variables
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.config.option_defaults import apply_defaults
 
 if TYPE_CHECKING:
     from primus_core.host import HostRoot
 
-__all__ = ["FILE", "PREFLIGHT", "Layer", "Setting", "SystemConfig", "apply_defaults", "load"]
+__all__ = ["EXTRA", "FILE", "PREFLIGHT", "Layer", "Setting", "SystemConfig", "apply_defaults", "load"]
 
+EXTRA = "--config"
+"""The name of the layer that the command line adds."""
 FILE = "primus.yaml"
 _PACKAGED = "../data/primus.toml"
 
@@ -142,12 +145,12 @@ class SystemConfig:
 
 
 def load(host: HostRoot, extra: str = "") -> SystemConfig:
-    """The system config of a person in the current folder; `extra` is the file that `--config` names.
+    """The system config of a person in the current folder; `extra` is the file that `--config` or PRIMUS_CONFIG names.
 
     Raises:
         ConfigError: a file is malformed, has an unknown key, a value of the wrong type, or names what is not there.
     """
-    home = _home(host.environ)
+    home, extra = _home(host.environ), extra or host.environ.get(variables.CONFIG, "")
     places = [
         ("~/.primus.yaml", home and os.path.join(home, f".{FILE}")),
         (f"./{FILE}", os.path.join(host.cwd(), FILE)),
@@ -155,7 +158,7 @@ def load(host: HostRoot, extra: str = "") -> SystemConfig:
     layers = [_layer(name, path, host.environ, required=False) for name, path in places]
     if extra:
         path = os.path.join(host.cwd(), os.path.expanduser(extra))
-        layers.append(_layer("--config", path, host.environ, required=True))
+        layers.append(_layer(EXTRA, path, host.environ, required=True))
     return SystemConfig(tuple(layers))
 
 
@@ -169,8 +172,6 @@ def _layer(name: str, path: str, environ: Mapping[str, str], *, required: bool) 
 
 def _home(environ: Mapping[str, str]) -> str:
     """The person's home folder: in a container, the one outside."""
-    from primus_core import variables
-
     return environ.get(variables.HOME) or environ.get("HOME", "")
 
 

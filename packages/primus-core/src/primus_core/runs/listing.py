@@ -46,11 +46,11 @@ class Run(NamedTuple):
     """Why its job waits, in the scheduler's words."""
 
 
-def workspace(asked: str | None, host: HostRoot) -> str:
-    """The folder of the runs: the one that is asked for, that of the system config, or `output`."""
+def workspace(asked: str | None, host: HostRoot, layer: str = "") -> str:
+    """The folder of the runs: the one that is asked for, that of the system config with `layer` on top, or `output`."""
     from primus_core.config import system  # a person who names the folder needs no config
 
-    return asked or system.load(host).workspace or "output"
+    return asked or system.load(host, layer).workspace or "output"
 
 
 def find(workspace: str, host: HostRoot | None = None) -> Iterator[Run]:

@@ -86,7 +86,6 @@ class _Planning:
     def __init__(self, call: TaskCall) -> None:
         from primus_core.config import experiment as experiments  # YAML and pydantic load for this task only
         from primus_core.config import files, overrides
-        from primus_core.plugins import Catalogue
 
         self.call, self.args = call, call.args
         named = self.args.config.startswith(files.TEMPLATE)
@@ -95,7 +94,7 @@ class _Planning:
         self.command_line = overrides.parse(self.args.overrides, environ)
         self.document = files.read_extended(self.args.config, environ)
         self._shorten_command_line()
-        self.catalogue = Catalogue.here(call.facts.host)
+        self.catalogue = call.catalogue
         self._adopt()
         self.experiment = experiments.parse(self.document)
         self.module = experiments.select(self.experiment, self.args.stage, self.document)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -20,10 +21,9 @@ MARK = "PRIMUS_TEST_MARK"
 TOGETHER = (
     "slurm",
     "container",
-    "test_packages.py",
     *(f"maxtext/test_{name}.py" for name in ("continuation", "runs", "slurm")),
 )
-"""Where much is set up for a file (a cluster, an image, trainings, wheels): one process runs all tests of it."""
+"""Where much is set up for a file (a cluster, an image, trainings): one process runs all tests of it."""
 OTHERS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR")
 """Variables that pytest and torch set in their own process."""
 PATIENCE_S = 15
@@ -33,6 +33,12 @@ AMBIENT = (
     *("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE"),
     *("XDG_CACHE_HOME", "PYTHONDONTWRITEBYTECODE"),  # without bytecode, commands take twice as long
 )
+
+# A busy machine may take its time, and the same examples come each time: what fails, fails again.
+settings.register_profile(
+    "primus", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("primus")
 
 
 @pytest.hookimpl(optionalhook=True)

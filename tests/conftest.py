@@ -26,7 +26,7 @@ TOGETHER = (
 """Where much is set up for a file (a cluster, an image, trainings): one process runs all tests of it."""
 OTHERS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR")
 """Variables that pytest and torch set in their own process."""
-PATIENCE_S = 15
+PATIENCE_S = 60
 """For what ends by itself, such as a keeper whose supervisor was killed: it gives the ranks four seconds."""
 # Variables that a developer or a CI machine may have, and that would change what a test sees.
 AMBIENT = (

@@ -151,6 +151,8 @@ def test_the_kernel_alone_helps_and_says_what_to_install(
     helped = run(made.bin / "primus", "--help", cwd=tmp_path, env=clean_environ)
     assert helped.returncode == 0
     assert "train" in helped.stdout
+    listed = run(made.bin / "primus", "models", "list", cwd=tmp_path, env=clean_environ)
+    assert "llama3.1_8B" in listed.stdout, listed.stderr
     for words, package in ((("bench", "gemm", "-M", "8"), "primus-bench"), (("preflight",), "primus-preflight")):
         asked = run(made.bin / "primus", "direct", "--", *words, cwd=tmp_path, env=clean_environ)
         assert asked.returncode == 2
@@ -160,9 +162,9 @@ def test_the_kernel_alone_helps_and_says_what_to_install(
                 env=clean_environ)  # fmt: skip
     assert asked.returncode == 2
     assert "pip install primus-torchtitan" in asked.stderr
-    listed = run(*made.pip, "list", "--format=freeze", cwd=tmp_path, env=clean_environ).stdout
-    assert re.search(r"^primus-core\b", listed, re.M)
-    assert not re.search(r"^(torch|jax|numpy)\b", listed, re.M)
+    frozen = run(*made.pip, "list", "--format=freeze", cwd=tmp_path, env=clean_environ).stdout
+    assert re.search(r"^primus-core\b", frozen, re.M)
+    assert not re.search(r"^(torch|jax|numpy)\b", frozen, re.M)
     imported = "import importlib.util as u; print(*(u.find_spec(name) for name in ('torch', 'jax', 'numpy')))"
     assert run(made.bin / "python", "-c", imported, cwd=tmp_path, env=clean_environ).stdout == "None None None\n"
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.bounds import Bounds
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -21,19 +22,24 @@ MARK = "PRIMUS_TEST_MARK"
 TOGETHER = (
     "slurm",
     "container",
-    "test_packages.py",
     *(f"maxtext/test_{name}.py" for name in ("continuation", "runs", "slurm")),
 )
-"""Where much is set up for a file (a cluster, an image, trainings, wheels): one process runs all tests of it."""
+"""Where much is set up for a file (a cluster, an image, trainings): one process runs all tests of it."""
 OTHERS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR")
 """Variables that pytest and torch set in their own process."""
-PATIENCE_S = 15
+PATIENCE_S = 60
 """For what ends by itself, such as a keeper whose supervisor was killed: it gives the ranks four seconds."""
 # Variables that a developer or a CI machine may have, and that would change what a test sees.
 AMBIENT = (
     *("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE"),
     *("XDG_CACHE_HOME", "PYTHONDONTWRITEBYTECODE"),  # without bytecode, commands take twice as long
 )
+
+# A busy machine may take its time, and the same examples come each time: what fails, fails again.
+settings.register_profile(
+    "primus", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("primus")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import email
 import re
 import subprocess
 import sys
 import tomllib
 import venv
 import zipfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 from tests.conftest import ROOT
+from tests.once import once
 
 PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
 pytestmark = pytest.mark.slow
@@ -25,13 +32,17 @@ def run(*words: str | Path, cwd: Path, env: dict[str, str]) -> subprocess.Comple
     )
 
 
-@pytest.fixture(scope="module")
+def build(folder: Path) -> None:
+    """The wheels of all packages. What builds them is here already: Hatch needs it, too."""
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--ignore-requires-python",
+                    "--no-build-isolation", "--wheel-dir", str(folder),
+                    *map(str, PACKAGES)], check=True, timeout=600)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Every package, built, by name."""
-    folder = tmp_path_factory.mktemp("wheels")
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--ignore-requires-python",
-                    "--wheel-dir", str(folder),
-                    *map(str, PACKAGES)], check=True, timeout=600)  # fmt: skip
+    folder = once(tmp_path_factory, "wheels", build)
     return {path.name.split("-")[0].replace("_", "-"): path for path in folder.glob("*.whl")}
 
 
@@ -41,14 +52,75 @@ def fits(package: Path) -> bool:
     return SpecifierSet(project["requires-python"]).contains(".".join(map(str, sys.version_info[:3])))
 
 
-def environment(folder: Path, *install: str | Path) -> Path:
-    """A clean environment with `install` in it; its bin folder."""
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment. `pip` is the beginning of a command that works on it."""
+
+    bin: Path
+    pip: tuple[str | Path, ...]
+
+
+Install = Callable[..., Environment]
+
+
+def clean(folder: Path, *install: str | Path) -> Environment:
+    """A clean environment with `install` in it, for which pip downloads all that is needed."""
     venv.create(folder, with_pip=True)
     # Compiling all of torch takes longer than compiling what a test imports.
     subprocess.run(
         [folder / "bin/pip", "install", "--quiet", "--no-compile", *map(str, install)], check=True, timeout=900
     )
-    return folder / "bin"
+    return Environment(folder / "bin", (folder / "bin/pip",))
+
+
+def linked(folder: Path, *install: str | Path) -> Environment:
+    """The same without a download: all that pip needs for `install` is linked from the running environment, no more."""
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    needs = [need for what in install for need in ([what] if isinstance(what, str) else requirements(what))]
+    for package in closure(needs):
+        link(package, site)
+    pip = (sys.executable, "-m", "pip", "--python", folder / "bin/python")
+    subprocess.run([*pip, "install", "--quiet", "--no-compile", "--no-index", *install], check=True, timeout=900)
+    return Environment(folder / "bin", pip)
+
+
+def requirements(wheel: Path) -> list[str]:
+    """What a wheel says that it needs."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return email.message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
+
+
+def closure(needs: Iterable[str]) -> list[Distribution]:
+    """The packages of the running environment that `needs` mean, and what these need in turn; none of ours."""
+    found: dict[str, Distribution] = {}
+    open_ = [(Requirement(need), frozenset[str]()) for need in needs]
+    seen = set()
+    while open_:
+        need, extras = open_.pop()
+        name = canonicalize_name(need.name)
+        wanted = not need.marker or any(need.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+        if not wanted or name in {path.name for path in PACKAGES} or (name, *need.extras) in seen:
+            continue
+        seen.add((name, *need.extras))
+        found[name] = distribution(name)
+        open_ += [(Requirement(text), frozenset(need.extras)) for text in found[name].requires or ()]
+    return list(found.values())
+
+
+def link(package: Distribution, site: Path) -> None:
+    """The package's files, without its commands. File by file, since packages share folders."""
+    for file in package.files or ():
+        if ".." not in file.parts:
+            (site / file).parent.mkdir(parents=True, exist_ok=True)
+            (site / file).symlink_to(file.locate())
+
+
+@pytest.fixture(params=["linked", pytest.param("clean", marks=pytest.mark.nightly)])
+def environment(request: pytest.FixtureRequest) -> Install:
+    """Makes an environment; each night, as others do it."""
+    return clean if request.param == "clean" else linked
 
 
 def test_every_package_has_what_a_package_has(wheels: dict[str, Path]) -> None:
@@ -73,51 +145,56 @@ def test_all_but_the_kernel_depend_on_a_range_of_it(wheels: dict[str, Path]) -> 
 
 
 def test_the_kernel_alone_helps_and_says_what_to_install(
-    wheels: dict[str, Path], tmp_path: Path, clean_environ: dict[str, str]
+    wheels: dict[str, Path], environment: Install, tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:
-    folder = environment(tmp_path / "env", wheels["primus-core"])
-    helped = run(folder / "primus", "--help", cwd=tmp_path, env=clean_environ)
+    made = environment(tmp_path / "env", wheels["primus-core"])
+    helped = run(made.bin / "primus", "--help", cwd=tmp_path, env=clean_environ)
     assert helped.returncode == 0
     assert "train" in helped.stdout
+    listed = run(made.bin / "primus", "models", "list", cwd=tmp_path, env=clean_environ)
+    assert "llama3.1_8B" in listed.stdout, listed.stderr
     for words, package in ((("bench", "gemm", "-M", "8"), "primus-bench"), (("preflight",), "primus-preflight")):
-        asked = run(folder / "primus", "direct", "--", *words, cwd=tmp_path, env=clean_environ)
+        asked = run(made.bin / "primus", "direct", "--", *words, cwd=tmp_path, env=clean_environ)
         assert asked.returncode == 2
         assert f"pip install {package}" in asked.stderr
     (tmp_path / "exp.yaml").write_text("exp_name: x\nmodules: {pre_trainer: {framework: torchtitan}}\n")
-    asked = run(folder / "primus", "direct", "--", "train", "pretrain", "--config", "exp.yaml", cwd=tmp_path,
+    asked = run(made.bin / "primus", "direct", "--", "train", "pretrain", "--config", "exp.yaml", cwd=tmp_path,
                 env=clean_environ)  # fmt: skip
     assert asked.returncode == 2
     assert "pip install primus-torchtitan" in asked.stderr
-    listed = run(folder / "python", "-m", "pip", "list", "--format=freeze", cwd=tmp_path, env=clean_environ).stdout
-    assert not re.search(r"^(torch|jax|numpy)\b", listed, re.M)
+    frozen = run(*made.pip, "list", "--format=freeze", cwd=tmp_path, env=clean_environ).stdout
+    assert re.search(r"^primus-core\b", frozen, re.M)
+    assert not re.search(r"^(torch|jax|numpy)\b", frozen, re.M)
+    imported = "import importlib.util as u; print(*(u.find_spec(name) for name in ('torch', 'jax', 'numpy')))"
+    assert run(made.bin / "python", "-c", imported, cwd=tmp_path, env=clean_environ).stdout == "None None None\n"
 
 
 @pytest.mark.parametrize("framework", ["maxtext", "megatron"])
 def test_a_package_for_a_newer_python_says_so_and_the_others_do_not_mind(
-    wheels: dict[str, Path], tmp_path: Path, clean_environ: dict[str, str], framework: str
+    wheels: dict[str, Path], environment: Install, tmp_path: Path, clean_environ: dict[str, str], framework: str
 ) -> None:
     if fits(ROOT / f"packages/primus-{framework}"):
         pytest.skip("it is for this Python")
-    folder = environment(tmp_path / "env", wheels["primus-core"])
-    refused = run(folder / "pip", "install", "--no-deps", wheels[f"primus-{framework}"], cwd=tmp_path,
+    made = environment(tmp_path / "env", wheels["primus-core"])
+    refused = run(*made.pip, "install", "--no-deps", wheels[f"primus-{framework}"], cwd=tmp_path,
                   env=clean_environ)  # fmt: skip
     assert refused.returncode == 1
     assert re.search(rf"'primus-{framework}' requires a different Python: [\d.]+ not in '>=3.12'", refused.stderr)
     (tmp_path / "exp.yaml").write_text(f"exp_name: x\nmodules: {{pre_trainer: {{framework: {framework}}}}}\n")
-    asked = run(folder / "primus", "direct", "--", "train", "pretrain", "--config", "exp.yaml", cwd=tmp_path,
+    asked = run(made.bin / "primus", "direct", "--", "train", "pretrain", "--config", "exp.yaml", cwd=tmp_path,
                 env=clean_environ)  # fmt: skip
     assert asked.returncode == 2
     version = ".".join(map(str, sys.version_info[:2]))
     assert f"with Python 3.12 or later (this is {version}): pip install primus-{framework}" in asked.stderr
-    beside = run(folder / "pip", "check", cwd=tmp_path, env=clean_environ)
+    beside = run(*made.pip, "check", cwd=tmp_path, env=clean_environ)
     assert beside.returncode == 0, beside.stdout
 
 
 def test_without_torch_a_benchmark_is_exit_3_and_says_what_to_install(
-    wheels: dict[str, Path], tmp_path: Path, clean_environ: dict[str, str]
+    wheels: dict[str, Path], environment: Install, tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:
-    folder = environment(tmp_path / "env", wheels["primus-core"], wheels["primus-bench"])
-    asked = run(folder / "primus", "direct", "--", "bench", "gemm", "-M", "64", cwd=tmp_path, env=clean_environ)
+    made = environment(tmp_path / "env", wheels["primus-core"], wheels["primus-bench"])
+    asked = run(made.bin / "primus", "direct", "--", "bench", "gemm", "-M", "64", cwd=tmp_path, env=clean_environ)
     assert asked.returncode == 3
     assert "torch" in asked.stderr
     assert "pip install" in asked.stderr
@@ -126,23 +203,26 @@ def test_without_torch_a_benchmark_is_exit_3_and_says_what_to_install(
     (tmp_path / "t.py").write_text(
         "from primus_core import register_task\n@register_task('hop', scope='rank')\ndef hop(call): ...\n"
     )
-    hopped = run(folder / "primus", "direct", "--", "hop", cwd=tmp_path, env=clean_environ)
+    hopped = run(made.bin / "primus", "direct", "--", "hop", cwd=tmp_path, env=clean_environ)
     assert hopped.returncode == 3
     assert "torchrun" in hopped.stderr
-    alone = run(folder / "primus", "direct", "--single", "--", "hop", cwd=tmp_path, env=clean_environ)
+    alone = run(made.bin / "primus", "direct", "--single", "--", "hop", cwd=tmp_path, env=clean_environ)
     assert alone.returncode == 0, alone.stderr
 
 
 @pytest.mark.torch
 def test_all_wheels_in_a_clean_environment_measure_and_plan(
-    wheels: dict[str, Path], tmp_path: Path, clean_environ: dict[str, str]
+    wheels: dict[str, Path], environment: Install, tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:
     # The pin is the development environment's: a range could take a newer build of several gigabytes.
-    folder = environment(tmp_path / "env", "torch==2.13.0", *(wheels[path.name] for path in PACKAGES if fits(path)))
-    result = run(folder / "primus", "direct", "--", "bench", "gemm", "-M", "512", "--duration", "0.5", cwd=tmp_path,
+    made = environment(tmp_path / "env", "torch==2.13.0", *(wheels[path.name] for path in PACKAGES if fits(path)))
+    source = "import primus_bench, primus_core; print(primus_bench.__file__, primus_core.__file__)"
+    imported = run(made.bin / "python", "-c", source, cwd=tmp_path, env=clean_environ).stdout.split()
+    assert [file.startswith(str(made.bin.parent)) for file in imported] == [True, True]
+    result = run(made.bin / "primus", "direct", "--", "bench", "gemm", "-M", "512", "--duration", "0.5", cwd=tmp_path,
                  env=clean_environ)  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "TFLOP/s" in result.stdout
-    planned = run(folder / "primus", "direct", "--dry-run", "--", "train", "pretrain", "--config",
+    planned = run(made.bin / "primus", "direct", "--dry-run", "--", "train", "pretrain", "--config",
                   ROOT / "examples/quickstart.yaml", cwd=tmp_path, env=clean_environ)  # fmt: skip
     assert planned.returncode == 0, planned.stderr

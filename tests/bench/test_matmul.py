@@ -23,6 +23,8 @@ from primus_bench.operands import Rotation
 
 pytestmark = pytest.mark.torch
 
+Case = tuple[Any, ...]
+
 HERE = Path(__file__).parent
 SHARED_MEMORY = {"nvidia": 227 * 1024, "amd": 64 * 1024}
 NVIDIA = {"backend": "cuda", "arch": 90, "warp": 32, "chiplets": 1}
@@ -39,17 +41,51 @@ def in_a_process(script: str, cases: list[dict[str, Any]], **environment: str) -
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_the_result_is_right_in_every_type_layout_and_shape_whatever_the_chiplets() -> None:
-    """Shapes: whole tiles, ragged in each direction, a single element, more groups than one."""
-    shapes = [(64, 96, 32), (33, 70, 50), (1, 1, 1), (200, 40, 129)]
-    variants = itertools.product(("bf16", "fp16", "fp32"), (False, True), (False, True), shapes)
-    cases = [
-        {"m": m, "n": n, "k": k, "dtype": dtype, "trans_a": a, "trans_b": b, "chiplets": 1 + (m + a + b) % 4}
-        for dtype, a, b, (m, n, k) in variants
-    ]
-    found = in_a_process("interpreted.py", cases, TRITON_INTERPRET="1")
+# Whole tiles, ragged in each direction, a single element, more groups than one.
+SHAPES = ((64, 96, 32), (33, 70, 50), (1, 1, 1), (200, 40, 129))
+TYPES_LAYOUTS_SHAPES = (("bf16", "fp16", "fp32"), (False, True), (False, True), SHAPES)
+CHIPLETS = (1, 2, 3, 4)
+
+
+def pairs(case: Case) -> set[tuple[Any, ...]]:
+    """Each two parameters of a case, with their values."""
+    return set(itertools.combinations(enumerate(case), 2))
+
+
+def pairwise(*parameters: tuple[object, ...]) -> list[Case]:
+    """Few cases, in which every value of a parameter meets every value of every other one."""
+    cases = list(itertools.product(*parameters))
+    missing = {pair for case in cases for pair in pairs(case)}
+    chosen = []
+    while missing:
+        chosen.append(max(cases, key=lambda case: len(missing & pairs(case))))
+        missing -= pairs(chosen[-1])
+    return chosen
+
+
+def is_right(cases: list[Case]) -> None:
+    """Fail where a result is wrong, in Triton's interpreter."""
+    names = ("dtype", "trans_a", "trans_b", "shape", "chiplets")
+    given = [dict(zip(names, case, strict=True)) for case in cases]
+    for case in given:
+        case["m"], case["n"], case["k"] = case.pop("shape")
+    found = in_a_process("interpreted.py", given, TRITON_INTERPRET="1")
     assert len(found) == len(cases)
     assert all(accuracy["of_tolerance"] < 1 for accuracy in found)
+
+
+def test_the_result_is_right_in_each_pair_of_type_layout_shape_and_chiplets() -> None:
+    parameters = (*TYPES_LAYOUTS_SHAPES, CHIPLETS)
+    cases = pairwise(*parameters)
+    for (i, one), (j, other) in itertools.combinations(enumerate(parameters), 2):
+        assert {(case[i], case[j]) for case in cases} == set(itertools.product(one, other))
+    is_right(cases)
+
+
+@pytest.mark.nightly
+def test_the_result_is_right_in_every_type_layout_and_shape_whatever_the_chiplets() -> None:
+    is_right([(dtype, a, b, shape, 1 + (shape[0] + a + b) % 4)
+              for dtype, a, b, shape in itertools.product(*TYPES_LAYOUTS_SHAPES)])  # fmt: skip
 
 
 def test_it_compiles_to_matrix_instructions_for_nvidia_and_amd_gpus(tmp_path: Path) -> None:

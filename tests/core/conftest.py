@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.once import once
 
 THIRD_PARTY = Path(__file__).resolve().parent.parent / "third_party"
 
@@ -71,12 +72,14 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def install(folder: Path) -> None:
+    """The packages of other teams, installed by pip. What builds them is here already; else pip would download it."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    packages = (str(THIRD_PARTY / name) for name in ("acme-primus", "broken-primus"))
+    subprocess.run([*command, "--target", str(folder), *packages], check=True, timeout=300)
+
+
 @pytest.fixture(scope="session")
 def third_party(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A folder into which pip installed the packages of other teams; goes on PYTHONPATH."""
-    target = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target)]
-    subprocess.run(
-        [*command, *(str(THIRD_PARTY / name) for name in ("acme-primus", "broken-primus"))], check=True, timeout=300
-    )
-    return str(target)
+    return str(once(tmp_path_factory, "third-party", install))

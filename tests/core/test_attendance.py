@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HOLD = (
-    "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print('held', flush=True); time.sleep(60)"
+    "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print('held', flush=True); time.sleep(600)"
 )
 
 
@@ -42,7 +42,7 @@ def test_a_run_ends_when_the_last_that_held_its_lock_has_died(
     assert run.poll() is None
     holder.kill()
     holder.communicate()
-    run.communicate(timeout=15)
+    run.communicate(timeout=60)
     assert run.returncode == 143
 
 
@@ -53,5 +53,5 @@ def test_a_lock_that_nobody_held_to_begin_with_means_nothing(run: subprocess.Pop
         run.wait(1.5)
     assert not os.path.exists(project / "lock")
     run.terminate()
-    run.communicate(timeout=15)
+    run.communicate(timeout=60)
     assert run.returncode == 143

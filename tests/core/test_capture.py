@@ -390,7 +390,15 @@ def endless(size: str) -> bytes:
     return packed.getvalue()
 
 
-@pytest.mark.parametrize("content", [nested_names(3000), endless("9" * 30), endless("9" * 5000), endless("-5")])
+HARM = {
+    "names in names": nested_names(3000),
+    "30 digits of bytes": endless("9" * 30),
+    "5000 digits of bytes": endless("9" * 5000),
+    "fewer bytes than none": endless("-5"),
+}
+
+
+@pytest.mark.parametrize("content", HARM.values(), ids=HARM)
 def test_an_archive_that_was_made_to_do_harm_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "trap").write_bytes(gzip.compress(content))
     with pytest.raises(RequestError, match="is no captured machine"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from tests.conftest import Run
 from tests.core.test_direct import metadata, run_of
 
 
+@pytest.mark.whole
 def test_help_lists_runtimes_tasks_and_examples(primus: Run) -> None:
     result = primus("--help")
     assert result.returncode == 0
@@ -65,6 +67,7 @@ def loaded(code: str, environ: dict[str, str], cwd: Path) -> set[str]:
     return set(result.stdout.splitlines()[-1].split())
 
 
+@pytest.mark.whole
 def test_help_and_version_import_nothing_but_themselves(clean_environ: dict[str, str], tmp_path: Path) -> None:
     for flag, modules in (("--help", {"helptext", "metadata"}), ("--version", {"metadata"})):
         code = f"from primus_core.cli import main; main(['{flag}'])"
@@ -72,6 +75,7 @@ def test_help_and_version_import_nothing_but_themselves(clean_environ: dict[str,
         assert loaded(code, clean_environ, tmp_path) <= needed, flag
 
 
+@pytest.mark.whole
 def test_a_launch_loads_nothing_that_only_its_end_or_an_experiment_needs(
     clean_environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -80,6 +84,7 @@ def test_a_launch_loads_nothing_that_only_its_end_or_an_experiment_needs(
     assert not heavy & loaded(code, clean_environ, tmp_path)
 
 
+@pytest.mark.whole
 def test_a_plan_reads_the_metadata_of_each_package_once(clean_environ: dict[str, str], project: Path) -> None:
     code = r"""
 import sys
@@ -108,6 +113,7 @@ def test_what_lies_beside_the_command_is_no_module(name: str, clean_environ: dic
         assert (result.returncode, result.stdout[:7]) == (0, "primus "), result.stderr
 
 
+@pytest.mark.whole
 def test_each_level_has_help_with_examples(primus: Run) -> None:
     for words in (
         ["direct", "--help"],
@@ -121,6 +127,7 @@ def test_each_level_has_help_with_examples(primus: Run) -> None:
         assert "usage: primus" in result.stdout, words
 
 
+@pytest.mark.whole
 def test_plugins_lists_what_is_installed_also_as_json(primus: Run) -> None:
     rows = json.loads(primus("plugins", "--json").stdout)
     assert {"kind": "runtimes", "name": "direct", "state": "ok"}.items() <= next(
@@ -132,9 +139,13 @@ def test_plugins_lists_what_is_installed_also_as_json(primus: Run) -> None:
 @pytest.mark.parametrize("words", ["--help", "--version", "plugins", "direct --help"])
 def test_a_closed_reader_is_no_traceback(clean_environ: dict[str, str], words: str) -> None:
     command = Path(sys.executable).with_name("primus")
-    script = f"exec 3> >(exec 0<&-; sleep 2); sleep 0.3; {command} {words} >&3"
     environ = {name: value for name, value in clean_environ.items() if name != "PYTHONUNBUFFERED"}
-    result = subprocess.run(["bash", "-c", script], env=environ, stderr=subprocess.PIPE, text=True, check=False)
+    reader, writer = os.pipe()
+    os.close(reader)
+    # The exit code as a shell has it. (`exit`: otherwise bash would become the command.)
+    result = subprocess.run(["bash", "-c", f"{command} {words}; exit"], env=environ, stdout=writer,
+                            stderr=subprocess.PIPE, text=True, check=False)  # fmt: skip
+    os.close(writer)
     assert (result.returncode, result.stderr) == (141, "")
 
 
@@ -143,6 +154,7 @@ def complete(primus: Run, *words: str, cwd: Path | None = None) -> list[str]:
     return primus("__complete", str(len(words)), "primus", *words, cwd=cwd).stdout.split()
 
 
+@pytest.mark.whole
 def test_completion_follows_the_segments(primus: Run, project: Path) -> None:
     assert {"direct", "plugins", "completion"} <= set(complete(primus, ""))
     assert complete(primus, "dir") == ["direct"]
@@ -153,6 +165,7 @@ def test_completion_follows_the_segments(primus: Run, project: Path) -> None:
     assert complete(primus, "completion", "z") == ["zsh"]
 
 
+@pytest.mark.whole
 def test_the_bash_script_completes_in_a_real_bash(clean_environ: dict[str, str], tmp_path: Path) -> None:
     folder = Path(sys.executable).parent
     script = 'source <(primus completion bash); COMP_WORDS=(primus direct -- tr); COMP_CWORD=3; _primus; echo "${COMPREPLY[@]}"'

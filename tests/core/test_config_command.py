@@ -56,6 +56,7 @@ def experiment(tmp_path: Path) -> Path:
 # Templates
 
 
+@pytest.mark.whole
 def test_templates_are_listed_and_words_choose(primus: Run, acme: dict[str, str]) -> None:
     lines = primus("config", "list", "ACME", env=acme).stdout.splitlines()
     assert lines[2].split() == ["acme_2B", "countdown", "acme-primus", "2.1.0", "MI300X,", "MI355X*"]
@@ -100,6 +101,7 @@ def test_new_does_not_overwrite_a_file(primus: Run, acme: dict[str, str], experi
     assert "mine.yaml is there already" in refused.stderr
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("model", "backend", "gpu", "said"),
     [
@@ -117,6 +119,7 @@ def test_a_template_that_is_not_there_is_refused_with_what_is(
     assert said in refused.stderr
 
 
+@pytest.mark.whole
 def test_the_names_of_templates_are_completed(primus: Run, acme: dict[str, str]) -> None:
     assert primus("__complete", "3", "primus", "config", "new", "acme", env=acme).stdout.split() == ["acme_2B"]
     found = primus("__complete", "5", "primus", "config", "new", "acme_2B", "--gpu", "MI35", env=acme)
@@ -154,6 +157,7 @@ def test_a_misspelt_template_is_refused_where_it_is_named(primus: Run, acme: dic
     assert "write template:BACKEND/MODEL/GPU" in primus("config", "show", "mine.yaml", env=acme).stderr
 
 
+@pytest.mark.whole
 def test_where_the_backend_is_missing_the_inside_of_a_container_reads_the_template(
     primus: Run, experiment: Path
 ) -> None:

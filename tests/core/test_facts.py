@@ -494,7 +494,7 @@ def test_malformed_numbers_count_as_nothing(tmp_path: Path) -> None:
     assert [gpu._replace(architecture="") for gpu in found] == [Gpu("amd", "0000:00:00.0")]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(
     st.lists(
         st.dictionaries(

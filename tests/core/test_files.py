@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from tests.conftest import wait_until
 
 from primus_core.files import link_atomically, write_atomically
 
@@ -42,9 +42,7 @@ def test_a_writer_that_is_killed_leaves_a_whole_file(tmp_path: Path, clean_envir
         "for n in itertools.count(): write_atomically(sys.argv[1], str(n % 10) * 3_000_000)"
     )
     writer = subprocess.Popen([sys.executable, "-c", code, str(path)], env=clean_environ)
-    deadline = time.monotonic() + 20
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(path.exists)
     for _ in range(5):
         text = path.read_text()
         assert len(text) == 3_000_000

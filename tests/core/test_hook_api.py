@@ -81,7 +81,7 @@ def stage(tmp_path: Path, clean_environ: dict[str, str]) -> Iterator[Stage]:
         processes.close()
 
 
-def until(condition: Callable[[], object], hooks: HookProcesses, seconds: float = 20) -> None:
+def until(condition: Callable[[], object], hooks: HookProcesses, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
@@ -464,6 +464,7 @@ def test_when_the_supervisor_is_killed_its_hook_processes_end(busy: bool, stage:
     wait_until(lambda: not Path(f"/proc/{pid}").exists())  # what it started: the fixture that watches for left-overs
 
 
+@pytest.mark.whole
 def test_the_plugins_command_lists_hooks_of_files_and_packages(primus: Run, third_party: str, tmp_path: Path) -> None:
     (tmp_path / "primus.yaml").write_text("plugins: [both.py, wrong.py, torn.py]\n")
     (tmp_path / "both.py").write_text(
@@ -495,6 +496,7 @@ def test_a_package_of_another_team_is_called(third_party: str, stage: Stage) -> 
     )
 
 
+@pytest.mark.whole
 def test_pluggy_is_not_imported_by_the_supervisors_side() -> None:
     code = "import sys, primus_core.hooks.api, primus_core.hooks.files, primus_core.plugins; print('pluggy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

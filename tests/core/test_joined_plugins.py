@@ -19,6 +19,7 @@ modules:
 """
 
 
+@pytest.mark.whole
 def test_a_task_of_another_package_is_a_command_with_help(primus: Run, third_party: str) -> None:
     env = {"PYTHONPATH": third_party}
     assert re.search(r"^  greet +Greet from the worker", primus("--help", env=env).stdout, re.M)
@@ -57,6 +58,7 @@ def test_a_file_of_tasks_is_run_without_leaving_bytecode_beside_it(
     assert sorted(path.name for path in project.iterdir() if path.name != "output") == before
 
 
+@pytest.mark.whole
 def test_a_broken_plugin_is_one_line_and_breaks_nothing_else(primus: Run, third_party: str) -> None:
     env = {"PYTHONPATH": third_party}
     result = primus("plugins", env=env)
@@ -97,6 +99,7 @@ def test_a_dropped_in_file_that_raises_is_a_message_for_its_own_task_only(primus
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.whole
 def test_two_packages_with_one_name_are_an_error_that_names_both(primus: Run, third_party: str, tmp_path: Path) -> None:
     twin = tmp_path / "site" / "twin-9.9.dist-info"
     twin.mkdir(parents=True)
@@ -107,6 +110,7 @@ def test_two_packages_with_one_name_are_an_error_that_names_both(primus: Run, th
     assert "twin 9.9" in result.stderr
 
 
+@pytest.mark.whole
 def test_a_broken_backend_does_not_stop_a_file_that_is_not_its_own(
     primus: Run, third_party: str, tmp_path: Path
 ) -> None:

@@ -31,7 +31,7 @@ def start(clean_environ: dict[str, str], project: Path) -> Iterator[Start]:
     yield run
     for process in begun:
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
 
 @pytest.fixture
@@ -81,14 +81,14 @@ def test_a_run_is_followed_to_its_end(start: Start, going: subprocess.Popen[str]
         file.write("more\n")
     assert follower.stdout.readline() == "more\n"
     assert primus("stop", "latest", cwd=project).returncode == 0
-    assert follower.wait(timeout=20) == 0
+    assert follower.wait(timeout=60) == 0
 
 
 def test_stop_ends_a_run_and_waits_for_it(going: subprocess.Popen[str], primus: Run, project: Path) -> None:
     result = primus("stop", "behave", cwd=project)
     assert result.returncode == 0
     assert result.stderr.endswith(": interrupted\n")
-    assert going.wait(timeout=5) == 143
+    assert going.wait(timeout=60) == 143
     assert metadata(run_of(project))["status"] == "interrupted"
     again = primus("stop", "behave", cwd=project)
     assert (again.returncode, "does not run: it is interrupted" in again.stderr) == (0, True)

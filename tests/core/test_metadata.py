@@ -126,6 +126,7 @@ def test_only_what_stands_first_is_a_docstring(source: str, line: str) -> None:
     assert docstring_line(source) == line
 
 
+@pytest.mark.whole
 def test_what_is_installed_here_is_what_importlib_finds() -> None:
     installed = [entry for package in importlib.metadata.distributions() for entry in package.entry_points]
     expected = {(entry.group, entry.name, entry.value) for entry in installed if entry.group.startswith("primus.")}

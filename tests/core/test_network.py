@@ -100,7 +100,7 @@ def test_the_gid_of_roce_v2_is_found_in_the_ports_own_table(
     assert read(tmp_path, roce("mlx5_0", 0, gids=gids)).network.ports[0].gid_index == index
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(
     st.lists(
         st.tuples(
@@ -199,7 +199,7 @@ def test_an_interface_whose_name_no_kernel_gives_is_noted_and_not_taken(tmp_path
     assert "no route to fe80::1;" in choose(found, master="bare").notes[1]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
 @given(st.text(), st.text())
 def test_no_routing_table_stops_the_detection(tmp_path: Path, ipv4: str, ipv6: str) -> None:
     read(tmp_path, {})

@@ -78,7 +78,7 @@ nodelist = st.lists(name.map(lambda parts: "".join(itertools.chain(*parts))) | s
 
 @pytest.mark.skipif(not shutil.which("scontrol"), reason="scontrol is not here")
 @given(items=nodelist)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_scontrol_says_the_same(items: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     conf = _conf(tmp_path_factory.getbasetemp())
     text = ",".join(items)

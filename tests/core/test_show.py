@@ -96,7 +96,7 @@ def bash(text: str, **environ: str) -> str:
     return result.stdout
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(nasty, max_size=4), environ=st.dictionaries(names, nasty, max_size=3))
 def test_the_printed_step_gives_the_same_arguments_environment_and_folder(
     printer: str, words: list[str], environ: dict[str, str]
@@ -111,7 +111,7 @@ def test_the_printed_step_gives_the_same_arguments_environment_and_folder(
     assert cwd == folder
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(exclude_characters="\0\r", exclude_categories=["Cs"]), max_size=30))
 def test_the_printed_files_are_the_planned_ones(tmp_path: Path, text: str) -> None:
     run = tmp_path / "a run"

@@ -137,6 +137,7 @@ def test_the_environment_is_what_the_ranks_got(primus: Run, workplace: Path) -> 
     assert saved.environment["PRIMUS_RUN_DIR"] == saved.directory
 
 
+@pytest.mark.whole
 def test_every_installed_package_is_named_with_its_version(primus: Run, workplace: Path) -> None:
     assert taken(primus, workplace).packages == installed.packages()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import Run
 from tests.core.run_directories import make
@@ -106,7 +106,6 @@ VALUES = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(st.none(), VALUES), max_size=4))
 def test_each_value_is_that_of_the_last_layer_that_has_it(layers: list[dict[str, Any] | None]) -> None:
     made = [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import Run
@@ -83,6 +85,13 @@ FILES = {
     "a name that is no folder's": (("down", "../down"), "'../down' cannot name a run", "letters"),
 }  # fmt: skip
 
+WHOLE = ("an unknown task", "a misspelt task", "an unknown backend", "a backend not installed")
+
+
+def kinds(table: Iterable[str]) -> list[Any]:
+    """The rows of a table; those that what is installed would change are run with all packages, too."""
+    return [pytest.param(kind, marks=[pytest.mark.whole] if kind in WHOLE else []) for kind in table]
+
 
 def refused(primus: Run, folder: Path, third_party: str, words: str) -> str:
     """Run it; it must end with 2, write nothing and show no traceback. Its message."""
@@ -95,7 +104,7 @@ def refused(primus: Run, folder: Path, third_party: str, words: str) -> str:
     return result.stderr
 
 
-@pytest.mark.parametrize("kind", COMMANDS)
+@pytest.mark.parametrize("kind", kinds(COMMANDS))
 def test_a_wrong_command_line(primus: Run, project: Path, third_party: str, kind: str) -> None:
     words, place, way_out = COMMANDS[kind]
     (project / "exp.yaml").write_text(GOOD)
@@ -104,7 +113,7 @@ def test_a_wrong_command_line(primus: Run, project: Path, third_party: str, kind
     assert way_out in message
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", kinds(FILES))
 def test_a_wrong_configuration(primus: Run, tmp_path: Path, third_party: str, kind: str) -> None:
     (old, new), place, way_out = FILES[kind]
     assert old in GOOD

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import Run
 from tests.preflight.test_cluster import DRIVER, GEMM, node
@@ -94,7 +94,6 @@ def test_other_gpus_of_the_node_are_not_compared() -> None:
     assert after([run(gemm(900.0, subject="0000:26:00.0"))], gemm(600.0)) == (gemm(600.0),)
 
 
-@settings(deadline=None)  # a busy machine may take its time
 @given(st.lists(st.floats(1, 1000), min_size=1, max_size=9), st.sampled_from(["higher", "lower"]))
 def test_a_value_that_was_measured_before_always_passes_again(values: list[float], compare: str) -> None:
     before = [run(gemm(value, compare=compare), day=at) for at, value in enumerate(values)]

@@ -68,7 +68,7 @@ def failed(found: Cluster, name: str) -> list[Finding]:
     return [one for one in found.nodes[name] if one.status == "fail"]
 
 
-@settings(deadline=None, max_examples=50)  # this machine may be busy
+@settings(max_examples=50)
 @given(st.data())
 def test_bad_nodes_are_named_and_no_other(data: st.DataObject) -> None:
     nodes = data.draw(st.integers(3, 40))
@@ -89,7 +89,7 @@ def test_bad_nodes_are_named_and_no_other(data: st.DataObject) -> None:
         assert {one.subject for one in failed(found, host(rank))} == directions
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(3, 24), st.data())
 def test_nodes_that_nobody_reaches_are_named_and_no_other(nodes: int, data: st.DataObject) -> None:
     cut = data.draw(st.frozensets(st.integers(0, nodes - 1), max_size=min((nodes - 1) // 2, 3)))
@@ -197,7 +197,6 @@ def test_a_node_that_was_bad_with_half_of_its_peers_only_because_of_them_passes(
     assert [one.end.host for one in culprits(links)] == ["d", "e"]
 
 
-@settings(deadline=None)
 @given(st.integers(1, 70))
 def test_in_each_round_a_node_talks_to_one_other_which_talks_to_it(nodes: int) -> None:
     met: dict[int, set[int]] = {rank: set() for rank in range(nodes)}

@@ -1,4 +1,7 @@
-"""A real cluster for the tests of the runtime `slurm`: one for the session, of four nodes."""
+"""A real cluster for the tests of the runtime `slurm`: one for the session, of four nodes.
+
+A test that breaks nodes or waits for Slurm's clock asks for a `lab` instead (`tests.lab.side_by_side`).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import wait_until
 from tests.lab import containers, slurm
-from tests.lab.slurm import Cluster
+from tests.lab.side_by_side import SideBySide
+from tests.lab.slurm import Cluster, wait_until
 
 TASKS = '''
 """Tasks that say where they run."""
@@ -26,7 +29,8 @@ def ranks(call):
     if what == "token":
         with open(call.run_dir + "/token_%d" % call.rank, "w") as file:
             file.write(os.environ.get("HF_TOKEN", "")[::-1])
-        time.sleep(float(call.words[1]))
+        while not os.path.exists(call.run_dir + "/seen"):
+            time.sleep(0.1)
     if what == "save":
         def save(number, frame):
             time.sleep(1.5)
@@ -58,6 +62,32 @@ def cluster() -> Iterator[Cluster]:
     running.stop()
 
 
+@pytest.fixture(scope="module")
+def side_by_side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
+    """Those tests of the file that ask for a lab, all of which begin now."""
+    if why := slurm.missing():
+        pytest.skip(why)
+    functions = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    tests = [item for item in functions if item.path == request.path and "lab" in item.fixturenames]
+    running = SideBySide(tests, lambda: tmp_path_factory.mktemp("lab"))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def lab(side_by_side: SideBySide) -> None:
+    """A cluster of the test's own, in a thread: `pytest_pyfunc_call`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test with a lab has begun already: its end is the test's."""
+    if "lab" not in pyfuncitem.fixturenames:
+        return None
+    pyfuncitem.funcargs["side_by_side"].end(pyfuncitem)
+    return True
+
+
 @pytest.fixture(scope="session")
 def podman() -> Iterator[containers.Podman]:
     """An engine that the nodes share, with an image."""
@@ -74,7 +104,7 @@ def on_cluster(cluster: Cluster) -> Iterator[dict[str, str]]:
     yield cluster.environ
     if left := cluster.jobs():
         cluster.run("scancel", *left)
-        wait_until(lambda: not cluster.jobs(), 60)
+        wait_until(lambda: not cluster.jobs())
 
 
 @pytest.fixture

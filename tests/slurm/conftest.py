@@ -33,7 +33,7 @@ def ranks(call):
             time.sleep(0.1)
     if what == "save":
         def save(number, frame):
-            time.sleep(1.5)
+            time.sleep(float((*call.words, 1.5)[1]))
             open(call.run_dir + "/saved_%d" % call.rank, "w").close()
             os._exit(0)
         signal.signal(signal.SIGTERM, save)
@@ -84,7 +84,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """A test with a lab has begun already: its end is the test's."""
     if "lab" not in pyfuncitem.fixturenames:
         return None
-    pyfuncitem.funcargs["side_by_side"].end(pyfuncitem)
+    running = pyfuncitem.funcargs["side_by_side"]
+    assert isinstance(running, SideBySide)
+    running.end(pyfuncitem)
     return True
 
 

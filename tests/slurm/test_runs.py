@@ -97,7 +97,7 @@ def test_a_job_that_was_cancelled_by_other_means_is_interrupted_too(site: Site) 
 
 
 def test_a_job_is_stopped_from_any_host_with_its_ranks_grace(site: Site) -> None:
-    job = site.submit("-N2", "--", "ranks", "save")
+    job = site.submit("-N2", "--", "ranks", "save", "3.5")  # who waits for 2 s hears what for
     wait_until(lambda: site.are_ready(2))
     shown = site.shown()
     assert (shown["status"], shown["job_id"]) == ("running", job)

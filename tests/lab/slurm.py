@@ -100,11 +100,11 @@ def missing() -> str:
         return "a Slurm cluster needs root"
     lacking = [name for name in PROGRAMS if not shutil.which(name, path=PATH)]
     if lacking:
-        return f"not installed: {', '.join(lacking)} (apt-get install slurm-wlm munge iproute2)"
+        return f"a Slurm cluster needs {', '.join(lacking)}: apt-get install slurm-wlm munge iproute2"
     tag = f"probe{os.getpid()}"
     made = subprocess.run(["ip", "netns", "add", tag], capture_output=True, text=True, check=False)
     subprocess.run(["ip", "netns", "del", tag], capture_output=True, check=False)
-    return f"no network namespaces here: {made.stderr.strip()}" if made.returncode else ""
+    return f"a Slurm cluster needs network namespaces: {made.stderr.strip()}" if made.returncode else ""
 
 
 class Cluster:

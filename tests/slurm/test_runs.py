@@ -21,13 +21,13 @@ PRIMUS = str(Path(sys.executable).with_name("primus"))
 
 
 @pytest.fixture
-def start(clean_environ: dict[str, str], on_cluster: dict[str, str], folder: Path) -> Iterator[Start]:
+def start(clean_environ: dict[str, str], plain_ranks: dict[str, str], tmp_path: Path) -> Iterator[Start]:
     """`start(*words)`: a command in the background, ended with the test."""
     begun: list[subprocess.Popen[str]] = []
 
     def run(*words: str) -> subprocess.Popen[str]:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        begun.append(subprocess.Popen(words, env={**clean_environ, **on_cluster}, cwd=folder, text=True, **pipes))  # type: ignore[call-overload]  # as the values say
+        begun.append(subprocess.Popen(words, env={**clean_environ, **plain_ranks}, cwd=tmp_path, text=True, **pipes))  # type: ignore[call-overload]  # as the values say
         return begun[-1]
 
     yield run
@@ -73,9 +73,9 @@ class Site:
 
 
 @pytest.fixture
-def site(primus: Run, on_cluster: dict[str, str], folder: Path, cluster: Cluster) -> Site:
+def site(primus: Run, plain_ranks: dict[str, str], tmp_path: Path, cluster: Cluster) -> Site:
     """The project of the test."""
-    return Site(primus, on_cluster, folder, cluster)
+    return Site(primus, plain_ranks, tmp_path, cluster)
 
 
 def test_a_job_that_waits_is_pending_and_is_withdrawn(site: Site) -> None:

@@ -69,7 +69,7 @@ def test_three_sick_nodes_of_four_are_named_by_their_reasons_and_left_out(
     primus: Run, on_cluster: dict[str, str], cluster: Cluster, folder: Path
 ) -> None:
     words = ("slurm", "srun", "-N", "3", "-w", "node[1-3]", "--", "preflight", *CHECKS, "--skip", "network.all-reduce")
-    asked = ("--expected-nodes", "node[1-4]", "--wait", "20", "--output", "report.json")
+    asked = ("--expected-nodes", "node[1-4]", "--wait", "30", "--output", "report.json")
     done = primus(*words, *asked, cwd=folder, env=on_cluster)
     assert done.returncode == 1, done.stderr
     assert "not fit to train: node2 (network.bandwidth), node3 (host.nofile)" in done.stderr

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.lab import containers, slurm
+from tests.lab import containers, plain, slurm
 from tests.lab.side_by_side import SideBySide
 from tests.lab.slurm import Cluster, wait_until
 
@@ -41,30 +41,6 @@ def ranks(call):
     if what in ("save", "wait"):
         print("ready", flush=True)
         time.sleep(600)
-'''
-PLAIN = '''
-"""The same task as one plain process on each node."""
-import os, sys
-from types import SimpleNamespace
-from my_tasks import ranks
-from primus_core.contracts import TaskPlan
-from primus_core.plan import Worker
-
-class Ranks:
-    name, scope, epilog = "ranks", "rank", ""
-
-    def add_arguments(self, parser):
-        parser.rest_to("words", checked=False)
-
-    def plan(self, call):
-        return TaskPlan(call.place("output", "ranks"), Worker("plain", tuple(call.words), "one-per-node"))
-
-RANKS = Ranks()
-
-if __name__ == "__main__":
-    rank, world_size = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE"))
-    call = SimpleNamespace(words=sys.argv[1:], rank=rank, world_size=world_size, run_dir=os.environ["PRIMUS_RUN_DIR"])
-    raise SystemExit(ranks(call))
 '''
 
 
@@ -143,11 +119,5 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plain_ranks(on_cluster: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """With this environment, `ranks` needs no torchrun, which costs two seconds of a core on each node."""
-    about = tmp_path / "packages/plain-1.0.dist-info"
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text("Name: plain\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[primus.tasks]\nranks = plain:RANKS\n")
-    for name, text in (("plain", PLAIN), ("my_tasks", TASKS)):
-        (tmp_path / f"packages/{name}.py").write_text(text)
-    return {**on_cluster, "PYTHONPATH": str(tmp_path / "packages")}
+    """With this environment, `ranks` starts without torchrun."""
+    return {**on_cluster, "PYTHONPATH": plain.write(tmp_path / "packages", "ranks", TASKS)}

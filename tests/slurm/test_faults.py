@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.lab import plain
 from tests.lab.side_by_side import Lab
 from tests.lab.slurm import Cluster, wait_until
 
@@ -35,7 +36,7 @@ def steps(call):
         raise ValueError("fails at once")
     saved = run / "saved"
     first = int(saved.read_text() or 0) + 1 if saved.exists() else 1
-    start = os.environ["TORCHELASTIC_RUN_ID"] + os.environ["MASTER_PORT"]
+    start = os.environ.get("TORCHELASTIC_RUN_ID", "") + os.environ["MASTER_PORT"]
     print("begins with", first, flush=True)
     for step in range(first, total + 1):
         if (run / "last").exists() and step > int((run / "last").read_text()):
@@ -59,10 +60,13 @@ def steps(call):
 class Job:
     """`primus slurm` at work, and its run."""
 
-    def __init__(self, lab: Lab, *words: str) -> None:
+    def __init__(self, lab: Lab, *words: str, torchrun: bool = True) -> None:
         self.folder = lab.folder
-        (lab.folder / "primus.yaml").write_text("plugins: [./steps.py]\n")
-        (lab.folder / "steps.py").write_text(STEPS)
+        if torchrun:
+            (lab.folder / "primus.yaml").write_text("plugins: [./steps.py]\n")
+            (lab.folder / "steps.py").write_text(STEPS)
+        else:
+            lab.environ["PYTHONPATH"] = plain.write(lab.folder / "packages", "steps", STEPS)
         self.process = lab.primus("slurm", *words)
 
     @property
@@ -213,7 +217,8 @@ def go_on_to_the_end(job: Job, cluster: Cluster) -> int:
 
 
 def test_a_preempted_job_goes_on_where_it_was(lab: Lab) -> None:
-    job = Job(lab, "sbatch", "--requeue", "--open-mode=append", "-N2", "--", "steps", "6000", "0.3").ready()
+    words = ("sbatch", "--requeue", "--open-mode=append", "-N2", "--", "steps", "6000", "0.3")
+    job = Job(lab, *words, torchrun=False).ready()  # with torchrun: test_training_faults
     assert job.end()[0] == 0
     number = job.known["job_id"]
     urgent = lab.cluster.run(
@@ -232,7 +237,7 @@ def test_a_preempted_job_goes_on_where_it_was(lab: Lab) -> None:
 
 def test_a_job_that_runs_out_of_time_is_queued_again_where_restarts_are_wanted(lab: Lab) -> None:
     words = ("--max-restarts", "1", "sbatch", "-t10", "--signal=B:USR2@20", "-N2", "--", "steps", "6000", "0.3")
-    job = Job(lab, *words).ready()
+    job = Job(lab, *words, torchrun=False).ready()
     # Slurm looks at the clock every half minute, and warns by so much earlier: here, 15 to 45 s before the end.
     lab.cluster.run("scontrol", "update", f"JobId={job.known['job_id']}", "EndTime=now+45")
     last = go_on_to_the_end(job, lab.cluster)
@@ -242,7 +247,7 @@ def test_a_job_that_runs_out_of_time_is_queued_again_where_restarts_are_wanted(l
 
 
 def test_the_time_limit_of_a_job_is_the_reason_of_its_end(lab: Lab) -> None:
-    job = Job(lab, "srun", "-t10", "-N2", "--", "steps", "6000", "0.3").ready()
+    job = Job(lab, "srun", "-t10", "-N2", "--", "steps", "6000", "0.3", torchrun=False).ready()
     lab.cluster.run("scontrol", "update", f"JobId={lab.cluster.jobs()[0]}", "EndTime=now+1")
     code, said = job.end()
     assert code == 143, said

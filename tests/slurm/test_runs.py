@@ -107,7 +107,7 @@ def test_a_job_is_stopped_from_any_host_with_its_ranks_grace(site: Site) -> None
     assert done.stderr.endswith(": interrupted\n")
     assert f"primus: waiting for job {job} (" in done.stderr
     assert site.saved() == {"saved_0", "saved_1"}
-    assert site.cluster.jobs() == []
+    wait_until(lambda: not site.cluster.jobs())
     assert site.metadata()["status"] == "interrupted"
 
 
@@ -122,7 +122,7 @@ def test_an_srun_of_another_host_is_stopped_with_its_ranks_grace(site: Site, sta
     assert site.saved() == {"saved_0", "saved_1"}
     srun.communicate(timeout=120)
     assert site.metadata()["status"] == "interrupted"
-    assert site.cluster.jobs() == []
+    wait_until(lambda: not site.cluster.jobs())
 
 
 def test_an_srun_of_another_host_that_waits_is_withdrawn(site: Site, start: Start) -> None:
@@ -132,7 +132,7 @@ def test_an_srun_of_another_host_that_waits_is_withdrawn(site: Site, start: Star
     assert done.returncode == 0, done.stderr
     srun.communicate(timeout=120)
     assert site.metadata()["status"] == "interrupted"
-    assert site.cluster.jobs() == []
+    wait_until(lambda: not site.cluster.jobs())
 
 
 def test_a_step_in_somebodys_allocation_is_stopped_and_the_allocation_stays(site: Site, start: Start) -> None:
@@ -235,7 +235,7 @@ def test_logs_go_on_where_the_job_is_put_back_into_the_queue(site: Site, start: 
     assert site.shown()["status"] == "running"
     assert site("stop", "latest").returncode == 0
     assert follower.wait(timeout=120) == 0
-    assert site.cluster.jobs() == []
+    wait_until(lambda: not site.cluster.jobs())
 
 
 def test_ctrl_c_and_a_closed_pipe_end_the_showing_quietly(site: Site, start: Start) -> None:

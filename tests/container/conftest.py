@@ -45,7 +45,9 @@ def behave(call):
 Start = Callable[..., subprocess.Popen[str]]
 
 
-both_engines = pytest.mark.parametrize("engine", ["podman", "docker"], indirect=True)
+DOCKER = pytest.mark.nightly
+"""Podman stands for both at each commit."""
+both_engines = pytest.mark.parametrize("engine", ["podman", pytest.param("docker", marks=DOCKER)], indirect=True)
 """For what an engine does; what we plan is one for both."""
 
 

@@ -21,16 +21,18 @@ _CLAMP = Path(__file__).with_name("runc-clamp")
 _DRIVERS = ("overlay", "vfs")
 """Of podman's store; the first one is quick, and does not work on top of every file system."""
 _NEEDED = {"podman": ("podman",), "docker": ("docker", "dockerd", "containerd")}
+_DEBIAN = {"podman": "podman", "docker": "docker.io"}
+"""The packages that have them."""
 _START_S = 60
 
 
 def missing(engine: str = "podman") -> str:
     """Why there can be no container of `engine` here; empty: there can."""
     if os.getuid():
-        return "containers of these tests need root"
+        return f"{engine} needs root in these tests"
     needed = (*_NEEDED[engine], "runc", "dpkg-query", "apt-cache")
     lacking = [name for name in needed if not shutil.which(name)]
-    return f"containers need {', '.join(lacking)}: `.ci/run` installs what it can" if lacking else ""
+    return f"containers need {', '.join(lacking)}: apt-get install {_DEBIAN[engine]} runc" if lacking else ""
 
 
 class Engine:

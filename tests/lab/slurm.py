@@ -20,12 +20,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["Cluster", "missing"]
+__all__ = ["Cluster", "missing", "wait_until"]
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol", "ip", "tc", "nsenter", "unshare")
 CLIENTS = ("srun", "sbatch", "salloc", "squeue", "sinfo", "scontrol", "scancel")
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 LOGIN = "10.77.0.254"
+PATIENCE_S = 240
+"""For what is sure to come: on a busy machine, that two nodes start ranks takes half a minute."""
 
 CONF = """\
 ClusterName=lab
@@ -98,11 +100,11 @@ def missing() -> str:
         return "a Slurm cluster needs root"
     lacking = [name for name in PROGRAMS if not shutil.which(name, path=PATH)]
     if lacking:
-        return f"not installed: {', '.join(lacking)} (apt-get install slurm-wlm munge iproute2)"
+        return f"a Slurm cluster needs {', '.join(lacking)}: apt-get install slurm-wlm munge iproute2"
     tag = f"probe{os.getpid()}"
     made = subprocess.run(["ip", "netns", "add", tag], capture_output=True, text=True, check=False)
     subprocess.run(["ip", "netns", "del", tag], capture_output=True, check=False)
-    return f"no network namespaces here: {made.stderr.strip()}" if made.returncode else ""
+    return f"a Slurm cluster needs network namespaces: {made.stderr.strip()}" if made.returncode else ""
 
 
 class Cluster:
@@ -111,7 +113,7 @@ class Cluster:
     def __init__(self, nodes: int, *, cpus: int = 16) -> None:
         self.nodes, self.cpus = nodes, cpus
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-lab-"))
-        self.tag = f"lab{os.getpid()}"
+        self.tag = self.folder.name  # of its network namespaces: nobody else has it
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -131,11 +133,11 @@ class Cluster:
         words = self.run("scontrol", "--oneliner", "show", "job", number).split()
         return dict(word.partition("=")[::2] for word in words if "=" in word)
 
-    def wait(self, number: str, seconds: float = 180) -> dict[str, str]:
+    def wait(self, number: str) -> dict[str, str]:
         """Until a job is over."""
         over = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"}
         try:
-            _until(lambda: self.job(number)["JobState"] in over, seconds, f"job {number} to end")
+            wait_until(lambda: self.job(number)["JobState"] in over)
         except TimeoutError as error:
             error.add_note(self.run("scontrol", "show", "job", number) + self.run("scontrol", "show", "nodes"))
             raise
@@ -159,11 +161,11 @@ class Cluster:
             subprocess.run(["mount", "-t", "tmpfs", *size], check=True, capture_output=True)
             self._connect()
             self._daemon("munged", ["munged", "--foreground", "--force", "--num-threads=2", *self._munge_files()])
-            _until((self.folder / "munge.sock").exists, 10, "munged")
+            wait_until((self.folder / "munge.sock").exists)
             self._daemon("slurmctld", [f"{self.folder}/bin/on-login", "slurmctld", "-D", "-i", "-f", self._conf])
             for number in range(1, self.nodes + 1):
                 self.start_node(number)
-            _until(lambda: self.idle() == self.nodes, 30, "the nodes")
+            wait_until(lambda: self.idle() == self.nodes)
         except BaseException:
             self.stop()
             raise
@@ -321,12 +323,13 @@ def _ip(words: str) -> None:
     subprocess.run(["ip", *words.split()], check=True, capture_output=True)
 
 
-def _until(is_so: Callable[[], bool], seconds: float, what: str) -> None:
+def wait_until(is_so: Callable[[], object], seconds: float = PATIENCE_S, every: float = 0.2) -> None:
+    """Fail where it does not become so. To ask Slurm costs 30 ms of a core, so it is not asked all the time."""
     deadline = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds} s for {what}")
-        time.sleep(0.05)
+            raise TimeoutError(f"waited {seconds} s in vain")
+        time.sleep(every)
 
 
 def _main(words: list[str]) -> int:

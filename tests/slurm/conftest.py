@@ -1,4 +1,7 @@
-"""A real cluster for the tests of the runtime `slurm`: one for the session, of four nodes."""
+"""A real cluster for the tests of the runtime `slurm`: one for the session, of four nodes.
+
+A test that breaks nodes or waits for Slurm's clock asks for a `lab` instead (`tests.lab.side_by_side`).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import wait_until
-from tests.lab import containers, slurm
-from tests.lab.slurm import Cluster
+from tests.lab import containers, plain, slurm
+from tests.lab.side_by_side import SideBySide
+from tests.lab.slurm import Cluster, wait_until
 
 TASKS = '''
 """Tasks that say where they run."""
@@ -26,12 +29,13 @@ def ranks(call):
     if what == "token":
         with open(call.run_dir + "/token_%d" % call.rank, "w") as file:
             file.write(os.environ.get("HF_TOKEN", "")[::-1])
-        time.sleep(float(call.words[1]))
+        while not os.path.exists(call.run_dir + "/seen"):
+            time.sleep(0.1)
     if what == "save":
         def save(number, frame):
-            time.sleep(1.5)
+            time.sleep(float((*call.words, 1.5)[1]))
             open(call.run_dir + "/saved_%d" % call.rank, "w").close()
-            os._exit(0)
+            os._exit(128 + number)
         signal.signal(signal.SIGTERM, save)
         signal.signal(signal.SIGINT, save)
     if what in ("save", "wait"):
@@ -58,6 +62,34 @@ def cluster() -> Iterator[Cluster]:
     running.stop()
 
 
+@pytest.fixture(scope="module")
+def side_by_side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
+    """Those tests of the file that ask for a lab, all of which begin now."""
+    if why := slurm.missing():
+        pytest.skip(why)
+    functions = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    tests = [item for item in functions if item.path == request.path and "lab" in item.fixturenames]
+    running = SideBySide(tests, lambda: tmp_path_factory.mktemp("lab"))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def lab(side_by_side: SideBySide) -> None:
+    """A cluster of the test's own, in a thread: `pytest_pyfunc_call`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test with a lab has begun already: its end is the test's."""
+    if "lab" not in pyfuncitem.fixturenames:
+        return None
+    running = pyfuncitem.funcargs["side_by_side"]
+    assert isinstance(running, SideBySide)
+    running.end(pyfuncitem)
+    return True
+
+
 @pytest.fixture(scope="session")
 def podman() -> Iterator[containers.Podman]:
     """An engine that the nodes share, with an image."""
@@ -74,7 +106,7 @@ def on_cluster(cluster: Cluster) -> Iterator[dict[str, str]]:
     yield cluster.environ
     if left := cluster.jobs():
         cluster.run("scancel", *left)
-        wait_until(lambda: not cluster.jobs(), 60)
+        wait_until(lambda: not cluster.jobs())
 
 
 @pytest.fixture
@@ -83,3 +115,9 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "primus.yaml").write_text("plugins: [./my_tasks.py]\n", encoding="utf-8")
     (tmp_path / "my_tasks.py").write_text(TASKS, encoding="utf-8")
     return tmp_path
+
+
+@pytest.fixture
+def plain_ranks(on_cluster: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """With this environment, `ranks` starts without torchrun."""
+    return {**on_cluster, "PYTHONPATH": plain.write(tmp_path / "packages", "ranks", TASKS)}

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run, wait_until
+from tests.conftest import Run
 from tests.lab import containers
-from tests.lab.slurm import Cluster
+from tests.lab.slurm import Cluster, wait_until
 
 pytestmark = pytest.mark.container
 
@@ -31,7 +31,7 @@ def test_ranks_run_in_containers_on_both_nodes_of_a_submitted_job(
     done = primus("slurm", "sbatch", *flags, "--", *INSIDE, "exit", "7", "1", cwd=folder, env=environ)
     assert done.returncode == 0, done.stderr
     job = done.stdout.strip()
-    said = cluster.wait(job, 120)
+    said = cluster.wait(job)
     log = (folder / f"logs/train_{job}.log").read_text()
     assert (said["JobState"], said["ExitCode"], said["Partition"]) == ("FAILED", "7:0", "other"), log
     run = (folder / "output/ranks").resolve()
@@ -59,9 +59,9 @@ def test_a_signal_ends_the_containers_of_all_nodes(
         command, cwd=folder, env={**clean_environ, **environ}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     logs = folder / "output" / "ranks" / "logs"
-    wait_until(lambda: sum("ready" in log.read_text() for log in logs.glob("rank_*.log")) == 2, 90)
+    wait_until(lambda: sum("ready" in log.read_text() for log in logs.glob("rank_*.log")) == 2)
     assert len(podman.containers()) == 2
     process.send_signal(signal.SIGTERM)
-    assert process.wait(40) == 143
-    wait_until(lambda: not cluster.jobs(), 40)
-    wait_until(lambda: not podman.containers(), 20)
+    assert process.wait(120) == 143
+    wait_until(lambda: not cluster.jobs())
+    wait_until(lambda: not podman.containers())

@@ -1,4 +1,7 @@
-"""Faults on a real cluster: the job ends everywhere, with the reason that was injected, or goes on when asked to."""
+"""Faults on a real cluster: the job ends everywhere, with the reason that was injected, or goes on when asked to.
+
+They wait for Slurm's clock, so they run side by side; the longest begin first.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,15 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import wait_until
-from tests.lab.slurm import Cluster
+from tests.lab import plain
+from tests.lab.side_by_side import Lab
+from tests.lab.slurm import Cluster, wait_until
 
 STEPS = '''
 """Trains on paper: rank 0 writes a step at a time, and each start goes on from the last one."""
@@ -25,7 +28,7 @@ from primus_core.metrics import Metrics, append
 
 @register_task("steps", scope="rank")
 def steps(call):
-    "steps TOTAL SECONDS [FAIL_AT]: as many steps, each so long; each start fails behind that step."
+    "steps TOTAL SECONDS [FAIL_AT]: as many steps, each so long, or until a file `last` says which is the last one; each start fails behind FAIL_AT."
     run = pathlib.Path(call.run_dir)
     total, seconds = int(call.words[0]), float(call.words[1])
     fail = int(call.words[2]) if len(call.words) > 2 else 0
@@ -33,9 +36,11 @@ def steps(call):
         raise ValueError("fails at once")
     saved = run / "saved"
     first = int(saved.read_text() or 0) + 1 if saved.exists() else 1
-    start = os.environ["TORCHELASTIC_RUN_ID"] + os.environ["MASTER_PORT"]
+    start = os.environ.get("TORCHELASTIC_RUN_ID", "") + os.environ["MASTER_PORT"]
     print("begins with", first, flush=True)
     for step in range(first, total + 1):
+        if (run / "last").exists() and step > int((run / "last").read_text()):
+            break
         time.sleep(seconds)
         (run / f"at-{start}-{step}-{call.rank}").touch()
         while len(list(run.glob(f"at-{start}-{step}-*"))) < call.world_size:  # a collective: it waits for all
@@ -52,23 +57,17 @@ def steps(call):
 '''
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A project with that task."""
-    (tmp_path / "primus.yaml").write_text("plugins: [./steps.py]\n")
-    (tmp_path / "steps.py").write_text(STEPS)
-    return tmp_path
-
-
 class Job:
     """`primus slurm` at work, and its run."""
 
-    def __init__(self, words: list[str], folder: Path, environ: dict[str, str]) -> None:
-        self.folder = folder
-        command = [str(Path(sys.executable).with_name("primus")), "slurm", *words]
-        self.process = subprocess.Popen(
-            command, cwd=folder, env=environ, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+    def __init__(self, lab: Lab, *words: str, torchrun: bool = True) -> None:
+        self.folder = lab.folder
+        if torchrun:
+            (lab.folder / "primus.yaml").write_text("plugins: [./steps.py]\n")
+            (lab.folder / "steps.py").write_text(STEPS)
+        else:
+            lab.environ["PYTHONPATH"] = plain.write(lab.folder / "packages", "steps", STEPS)
+        self.process = lab.primus("slurm", *words)
 
     @property
     def run(self) -> Path:
@@ -89,30 +88,14 @@ class Job:
             return 0
 
     def ready(self, step: int = 2) -> Job:
-        """It has begun to train; its directory stays known when a later run takes the link."""
-        wait_until(lambda: self.step() >= step or self.process.poll() not in (None, 0), 60)
+        """It has begun to train."""
+        wait_until(lambda: self.step() >= step or self.process.poll() not in (None, 0))
         assert self.step() >= step, self.process.communicate()
         return self
 
-    def end(self, seconds: float = 90) -> tuple[int, str]:
-        said = self.process.communicate(timeout=seconds)[1]
+    def end(self) -> tuple[int, str]:
+        said = self.process.communicate(timeout=300)[1]
         return self.process.returncode, said
-
-
-@pytest.fixture
-def start(clean_environ: dict[str, str], on_cluster: dict[str, str], folder: Path) -> Iterator[Any]:
-    """`start(*words)`: `primus slurm` with these words."""
-    begun: list[Job] = []
-
-    def started(*words: str) -> Job:
-        begun.append(Job(list(words), folder, {**clean_environ, **on_cluster}))
-        return begun[-1]
-
-    yield started
-    for job in begun:
-        if job.process.poll() is None:
-            job.process.kill()
-        job.process.communicate()
 
 
 def ranks_of(run: Path) -> list[int]:
@@ -141,63 +124,28 @@ def _host(pid: int) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def test_a_failed_rank_is_started_again_on_all_nodes_until_that_is_in_vain(start: Any, cluster: Cluster) -> None:
-    job = start("--max-restarts", "2", "srun", "-N2", "--", "steps", "4", "0.1", "2")
-    code, said = job.end()
-    assert code == 0, said
-    first, second = job.known["attempts"]
-    assert (first["exit_code"], first["last_step"], first["what"]) == (1, 2, "ValueError: fails behind step 2")
-    assert (second["exit_code"], second["last_step"]) == (0, 4)
-    assert job.known["status"] == "completed"
-    assert "attempt 1 ended" in said
-
-
-def test_a_crash_loop_on_two_nodes_stops_itself(start: Any) -> None:
-    job = start("--max-restarts", "2", "srun", "-N2", "--", "direct", "--", "steps", "4", "0.1", "1", "always")
-    code, said = job.end(120)
-    assert code == 1, said
-    assert "not started again: 2 attempts in a row brought no new step" in said
-    assert [attempt["last_step"] for attempt in job.known["attempts"]] == [1, 1, 1]
-    assert job.known["first_failure"] == {"rank": 1, "node_rank": 1, "what": "ValueError: fails at once"}
-
-
 def number_of(node: str) -> int:
     return int(node.removeprefix("node"))
 
 
-@pytest.fixture
-def crash(cluster: Cluster) -> Iterator[Any]:
-    """`crash(node)` ends a node at once; it is back after the test."""
-    crashed: list[int] = []
-
-    def end(node: str) -> None:
-        crashed.append(number_of(node))
-        cluster.crash(number_of(node))
-
-    yield end
-    for number in crashed:
-        cluster.start_node(number)
-    wait_until(lambda: cluster.idle() == cluster.nodes, 60)
-
-
-def test_a_lost_node_is_named_and_the_run_ends(start: Any, crash: Any) -> None:
-    job = start("srun", "-N2", "--", "steps", "600", "0.3").ready()
+def test_a_lost_node_is_named_and_the_run_ends(lab: Lab) -> None:
+    job = Job(lab, "srun", "-N2", "--", "steps", "6000", "0.3").ready()
     lost = job.node(1)["host"]
-    crash(lost)
+    lab.cluster.crash(number_of(lost))
     code, said = job.end()
     assert code == 1, said
     assert f"{lost} is lost" in said
     assert job.known["status"] == "failed"
     assert lost in job.known["first_failure"]["what"]
-    wait_until(lambda: not ranks_of(job.run), 40)
+    wait_until(lambda: not ranks_of(job.run))
 
 
-def test_a_spare_node_stands_in_for_a_lost_one(start: Any, crash: Any) -> None:
+def test_a_spare_node_stands_in_for_a_lost_one(lab: Lab) -> None:
     words = ("--max-restarts", "1", "--spare-nodes", "1", "sbatch", "--follow", "-N3")
-    job = start(*words, "--", "steps", "60", "0.2").ready()
+    job = Job(lab, *words, "--", "steps", "60", "0.2").ready()
     lost = job.node(1)["host"]
-    crash(lost)
-    code, said = job.end(150)
+    lab.cluster.crash(number_of(lost))
+    code, said = job.end()
     assert code == 0, said
     first, second = job.known["attempts"]
     assert first["lost_nodes"] == [lost]
@@ -207,62 +155,37 @@ def test_a_spare_node_stands_in_for_a_lost_one(start: Any, crash: Any) -> None:
     assert [json.loads(line)["step"] for line in (job.run / "metrics.jsonl").open()] == list(range(1, 61))
 
 
-@pytest.mark.parametrize(
-    ("module", "reason", "codes"),
-    [("primus_core.rank", "ended by SIGKILL", {137}), ("primus_core", "was killed", {1})],
-    ids=["rank", "supervisor"],
-)
-def test_what_is_killed_on_a_node_is_named(
-    start: Any, cluster: Cluster, module: str, reason: str, codes: set[int]
-) -> None:
-    job = start("srun", "-N2", "--", "steps", "600", "0.3").ready()
-    os.kill(host_pid(job.node(1)["host"], module, job.run), signal.SIGKILL)
-    code, said = job.end()
-    assert code in codes, said
-    assert reason in job.known["first_failure"]["what"], said
-    assert job.known["first_failure"]["node_rank"] == 1
-    wait_until(lambda: not ranks_of(job.run) and not cluster.jobs(), 40)
-
-
 @pytest.mark.parametrize("fault", ["slurmd", "link"])
-def test_a_node_that_slurm_loses_sight_of_ends_its_ranks_itself(start: Any, cluster: Cluster, fault: str) -> None:
-    job = start("srun", "-N2", "--", "steps", "600", "0.3").ready()
+def test_a_node_that_slurm_loses_sight_of_ends_its_ranks_itself(lab: Lab, fault: str) -> None:
+    job = Job(lab, "srun", "-N2", "--", "steps", "6000", "0.3").ready()
     lost = job.node(1)["host"]
     if fault == "slurmd":
-        cluster.kill_slurmd(number_of(lost))
+        lab.cluster.kill_slurmd(number_of(lost))
     else:
-        cluster.link(number_of(lost), up=False)
-    try:
-        code, said = job.end(120)
-        assert code == 1, said
-        assert f"{lost} is lost" in job.known["first_failure"]["what"], said
-        wait_until(lambda: not ranks_of(job.run), 60)
-    finally:
-        if fault == "slurmd":
-            cluster.crash(number_of(lost))
-            cluster.start_node(number_of(lost))
-        else:
-            cluster.link(number_of(lost), up=True)
-        wait_until(lambda: cluster.idle() == cluster.nodes, 60)
+        lab.cluster.link(number_of(lost), up=False)
+    code, said = job.end()
+    assert code == 1, said
+    assert f"{lost} is lost" in job.known["first_failure"]["what"], said
+    wait_until(lambda: not ranks_of(job.run))
 
 
-def test_a_frozen_node_ends_the_run_where_hanging_is_noticed(start: Any, cluster: Cluster) -> None:
-    job = start(
-        "srun", "-N2", "--", "direct", "--hang-timeout", "5", "--grace-period", "2", "--", "steps", "600", "0.3"
+def test_a_frozen_node_ends_the_run_where_hanging_is_noticed(lab: Lab) -> None:
+    job = Job(
+        lab, "srun", "-N2", "--", "direct", "--hang-timeout", "40", "--grace-period", "30", "--", "steps", "6000", "0.3"
     )
     lost = job.ready().node(1)["host"]
     frozen = [pid for pid in ranks_of(job.run) if _host(pid) == lost]
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
     try:
-        code, said = job.end(120)
+        code, said = job.end()
     finally:
         for pid in frozen:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
     assert code == 1, said
-    assert job.known["first_failure"]["what"] == "hung: no rank said anything for 5 s", said
-    wait_until(lambda: not ranks_of(job.run) and not cluster.jobs(), 60)
+    assert job.known["first_failure"]["what"] == "hung: no rank said anything for 40 s", said
+    wait_until(lambda: not ranks_of(job.run) and not lab.cluster.jobs())
 
 
 def completes(cluster: Cluster, known: Callable[[], dict[str, Any]], number: str) -> bool:
@@ -278,39 +201,90 @@ def completes(cluster: Cluster, known: Callable[[], dict[str, Any]], number: str
     return bool(known()["status"] == "completed")
 
 
-def test_a_preempted_job_goes_on_where_it_was(start: Any, cluster: Cluster) -> None:
-    job = start("sbatch", "--requeue", "--open-mode=append", "-N2", "--", "steps", "40", "0.3").ready()
+def steps_of(job: Job) -> list[int]:
+    return [json.loads(line)["step"] for line in (job.run / "metrics.jsonl").open()]
+
+
+def go_on_to_the_end(job: Job, cluster: Cluster) -> int:
+    """The job, which was put back into the queue, shall do twenty steps more; its last one."""
+    wait_until(lambda: job.known["status"] == "submitted")
+    last = job.step() + 20
+    (job.run / "last").write_text(str(last))
+    number = job.known["job_id"]
+    cluster.run("scontrol", "update", f"JobId={number}", "TimeLimit=10")
+    wait_until(lambda: completes(cluster, lambda: job.known, number))
+    return last
+
+
+def test_a_preempted_job_goes_on_where_it_was(lab: Lab) -> None:
+    words = ("sbatch", "--requeue", "--open-mode=append", "-N2", "--", "steps", "6000", "0.3")
+    job = Job(lab, *words, torchrun=False).ready()  # with torchrun: test_training_faults
     assert job.end()[0] == 0
     number = job.known["job_id"]
-    urgent = cluster.run(
+    urgent = lab.cluster.run(
         "sbatch", "--parsable", "-N4", "-purgent", "--exclusive", "-o/dev/null", "--wrap=sleep 1"
     ).strip()
-    wait_until(lambda: cluster.job(number)["JobState"] == "PENDING", 60)
+    wait_until(lambda: lab.cluster.job(number)["JobState"] == "PENDING")
     wait_until(lambda: job.known["status"] == "submitted")
-    assert cluster.wait(urgent)["JobState"] == "COMPLETED"
-    wait_until(lambda: completes(cluster, lambda: job.known, number), 90)
+    assert lab.cluster.wait(urgent)["JobState"] == "COMPLETED"
+    last = go_on_to_the_end(job, lab.cluster)
     first, second = job.known["attempts"]
     assert first["what"] == "the job was preempted"
-    assert 2 <= first["last_step"] < second["last_step"] == 40
-    assert [json.loads(line)["step"] for line in (job.run / "metrics.jsonl").open()] == list(range(1, 41))
+    assert 2 <= first["last_step"] < second["last_step"] == last
+    assert steps_of(job) == list(range(1, last + 1))
     assert job.known["status"] == "completed"
 
 
-def test_a_job_that_runs_out_of_time_is_queued_again_where_restarts_are_wanted(start: Any, cluster: Cluster) -> None:
-    # Slurm looks at the clock every half minute, and warns by so much earlier: here, 10 to 40 s after the beginning.
-    words = ("--max-restarts", "1", "sbatch", "-t1", "--signal=B:USR2@20", "-N2", "--", "steps", "150", "0.3")
-    job = start(*words).ready()
-    number = job.known["job_id"]
-    wait_until(lambda: job.known["status"] == "submitted", 90)
-    wait_until(lambda: completes(cluster, lambda: job.known, number), 150)
+def test_a_job_that_runs_out_of_time_is_queued_again_where_restarts_are_wanted(lab: Lab) -> None:
+    words = ("--max-restarts", "1", "sbatch", "-t10", "--signal=B:USR2@20", "-N2", "--", "steps", "6000", "0.3")
+    job = Job(lab, *words, torchrun=False).ready()
+    # Slurm looks at the clock every half minute, and warns by so much earlier: here, 15 to 45 s before the end.
+    lab.cluster.run("scontrol", "update", f"JobId={job.known['job_id']}", "EndTime=now+45")
+    last = go_on_to_the_end(job, lab.cluster)
     first, *_ = job.known["attempts"]
     assert (first["what"], first["exit_code"]) == ("told by SIGUSR2 that its time ends", 140)
-    assert [json.loads(line)["step"] for line in (job.run / "metrics.jsonl").open()] == list(range(1, 151))
+    assert steps_of(job) == list(range(1, last + 1))
 
 
-def test_the_time_limit_of_a_job_is_the_reason_of_its_end(start: Any, cluster: Cluster) -> None:
-    job = start("srun", "-t1", "-N2", "--", "steps", "600", "0.3").ready()
-    code, said = job.end(150)
+def test_the_time_limit_of_a_job_is_the_reason_of_its_end(lab: Lab) -> None:
+    job = Job(lab, "srun", "-t10", "-N2", "--", "steps", "6000", "0.3", torchrun=False).ready()
+    lab.cluster.run("scontrol", "update", f"JobId={lab.cluster.jobs()[0]}", "EndTime=now+1")
+    code, said = job.end()
     assert code == 143, said
     assert job.known["status"] == "interrupted"
     assert "time limit" in str(job.known["attempts"][0]["what"])
+
+
+def test_a_failed_rank_is_started_again_on_all_nodes_until_that_is_in_vain(lab: Lab) -> None:
+    job = Job(lab, "--max-restarts", "2", "srun", "-N2", "--", "steps", "4", "0.1", "2")
+    code, said = job.end()
+    assert code == 0, said
+    first, second = job.known["attempts"]
+    assert (first["exit_code"], first["last_step"], first["what"]) == (1, 2, "ValueError: fails behind step 2")
+    assert (second["exit_code"], second["last_step"]) == (0, 4)
+    assert job.known["status"] == "completed"
+    assert "attempt 1 ended" in said
+
+
+def test_a_crash_loop_on_two_nodes_stops_itself(lab: Lab) -> None:
+    job = Job(lab, "--max-restarts", "2", "srun", "-N2", "--", "direct", "--", "steps", "4", "0.1", "1", "always")
+    code, said = job.end()
+    assert code == 1, said
+    assert "not started again: 2 attempts in a row brought no new step" in said
+    assert [attempt["last_step"] for attempt in job.known["attempts"]] == [1, 1, 1]
+    assert job.known["first_failure"] == {"rank": 1, "node_rank": 1, "what": "ValueError: fails at once"}
+
+
+@pytest.mark.parametrize(
+    ("module", "reason", "codes"),
+    [("primus_core.rank", "ended by SIGKILL", {137}), ("primus_core", "was killed", {1})],
+    ids=["rank", "supervisor"],
+)
+def test_what_is_killed_on_a_node_is_named(lab: Lab, module: str, reason: str, codes: set[int]) -> None:
+    job = Job(lab, "srun", "-N2", "--", "steps", "6000", "0.3").ready()
+    os.kill(host_pid(job.node(1)["host"], module, job.run), signal.SIGKILL)
+    code, said = job.end()
+    assert code in codes, said
+    assert reason in job.known["first_failure"]["what"], said
+    assert job.known["first_failure"]["node_rank"] == 1
+    wait_until(lambda: not ranks_of(job.run) and not lab.cluster.jobs())

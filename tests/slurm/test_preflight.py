@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import Run, wait_until
-from tests.lab.slurm import Cluster
+from tests.conftest import Run
+from tests.lab.slurm import Cluster, wait_until
 
 SITE = """
 [host.nofile]
@@ -61,7 +61,7 @@ def sick(cluster: Cluster) -> Iterator[None]:
     cluster.crash(3)
     for number in (3, 4):
         cluster.start_node(number)
-    wait_until(lambda: cluster.idle() == 4, 90)
+    wait_until(lambda: cluster.idle() == 4)
 
 
 @pytest.mark.usefixtures("sick")
@@ -69,7 +69,7 @@ def test_three_sick_nodes_of_four_are_named_by_their_reasons_and_left_out(
     primus: Run, on_cluster: dict[str, str], cluster: Cluster, folder: Path
 ) -> None:
     words = ("slurm", "srun", "-N", "3", "-w", "node[1-3]", "--", "preflight", *CHECKS, "--skip", "network.all-reduce")
-    asked = ("--expected-nodes", "node[1-4]", "--wait", "20", "--output", "report.json")
+    asked = ("--expected-nodes", "node[1-4]", "--wait", "30", "--output", "report.json")
     done = primus(*words, *asked, cwd=folder, env=on_cluster)
     assert done.returncode == 1, done.stderr
     assert "not fit to train: node2 (network.bandwidth), node3 (host.nofile)" in done.stderr
@@ -128,11 +128,11 @@ def test_ctrl_c_while_nodes_wait_for_each_other_ends_all_of_them(
         text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
-        wait_until(lambda: len(list(lists(folder).glob("peers/*.json"))) == 3, 60)
+        wait_until(lambda: len(list(lists(folder).glob("peers/*.json"))) == 3)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     finally:
         process.kill()
         process.communicate()
     assert process.returncode == 130
-    wait_until(lambda: not cluster.jobs(), 40)
+    wait_until(lambda: not cluster.jobs())

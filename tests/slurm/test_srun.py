@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from tests import muster
-from tests.conftest import Run, wait_until
-from tests.lab.slurm import Cluster
+from tests.conftest import Run
+from tests.lab.slurm import Cluster, wait_until
 
 TWO = ("slurm", "srun", "-N", "2")
 
@@ -40,7 +40,7 @@ def started(
         command, cwd=folder, env=environ, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE
     )
     logs = folder / "output" / "ranks" / "logs"
-    wait_until(lambda: sum("ready" in log.read_text() for log in logs.glob("rank_*.log")) == 2, 60)
+    wait_until(lambda: sum("ready" in log.read_text() for log in logs.glob("rank_*.log")) == 2)
     yield process, run_of(folder)
     if process.poll() is None:
         process.kill()
@@ -132,7 +132,7 @@ def test_a_signal_gives_every_rank_its_grace(
 ) -> None:
     process, run = started
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert {path.name for path in run.glob("saved_*")} == {"saved_0", "saved_1"}
     assert process.returncode in (0, 128 + number)
     wait_until(lambda: not cluster.jobs())
@@ -142,7 +142,7 @@ def test_a_killed_primus_leaves_no_job(started: tuple[subprocess.Popen[str], Pat
     process, _ = started
     process.kill()
     process.wait()
-    wait_until(lambda: not cluster.jobs(), 40)
+    wait_until(lambda: not cluster.jobs())
 
 
 def test_a_second_ctrl_c_ends_it_at_once(started: tuple[subprocess.Popen[str], Path], cluster: Cluster) -> None:
@@ -151,9 +151,9 @@ def test_a_second_ctrl_c_ends_it_at_once(started: tuple[subprocess.Popen[str], P
     assert process.stderr
     assert any("passed on" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == 130
-    wait_until(lambda: not cluster.jobs(), 40)
+    wait_until(lambda: not cluster.jobs())
 
 
 def test_a_job_that_waits_for_nodes_is_withdrawn_by_ctrl_c(
@@ -166,7 +166,7 @@ def test_a_job_that_waits_for_nodes_is_withdrawn_by_ctrl_c(
     )
     wait_until(lambda: len(cluster.jobs()) == 1)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
     assert process.returncode == 130
     wait_until(lambda: not cluster.jobs())
 
@@ -175,15 +175,16 @@ def test_a_secret_reaches_the_task_and_nothing_that_others_see(
     clean_environ: dict[str, str], on_cluster: dict[str, str], folder: Path, cluster: Cluster
 ) -> None:
     token = "hf_" + "abcdefghijklmnopqrstuvwxyz"
-    command = [str(Path(sys.executable).with_name("primus")), "slurm", "sbatch", "-N2", "--", "ranks", "token", "1.5"]
+    command = [str(Path(sys.executable).with_name("primus")), "slurm", "sbatch", "-N2", "--", "ranks", "token"]
     environ = {**clean_environ, **on_cluster, "HF_TOKEN": token}
     job = subprocess.run(command, cwd=folder, env=environ, text=True, capture_output=True, check=True).stdout.strip()
     run = run_of(folder)
-    wait_until(lambda: len(list(run.glob("token_*"))) == 2, 60)
+    wait_until(lambda: len(list(run.glob("token_*"))) == 2)
     seen = [_command_line(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     assert any(b"primus_core.rank" in line for line in seen)
     assert not any(token.encode() in line for line in seen)
     assert token not in cluster.run("scontrol", "show", "job", job)
+    (run / "seen").touch()
     assert cluster.wait(job)["JobState"] == "COMPLETED"
     assert [(run / f"token_{rank}").read_text()[::-1] for rank in range(2)] == [token, token]
     for path in run.rglob("*"):
@@ -238,10 +239,10 @@ def test_scancel_gives_every_rank_its_grace(
 ) -> None:
     job = primus("slurm", "sbatch", "-N2", "--", "ranks", "save", cwd=folder, env=on_cluster).stdout.strip()
     run = run_of(folder)
-    wait_until(lambda: sum("ready" in log.read_text() for log in run.glob("logs/rank_*.log")) == 2, 60)
+    wait_until(lambda: sum("ready" in log.read_text() for log in run.glob("logs/rank_*.log")) == 2)
     cluster.run("scancel", job)
     assert cluster.wait(job)["JobState"] == "CANCELLED"
-    wait_until(lambda: not cluster.jobs(), 40)
+    wait_until(lambda: not cluster.jobs())
     assert {path.name for path in run.glob("saved_*")} == {"saved_0", "saved_1"}
 
 
@@ -273,7 +274,7 @@ def test_who_stops_following_leaves_the_job(
     )
     wait_until(lambda: metadata(run_of(folder))["status"] == "submitted" if run_of(folder).exists() else False)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "goes on" in said
     assert len(cluster.jobs()) == 1

@@ -5,21 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import wait_until
-from tests.lab.slurm import Cluster
+from tests.lab.side_by_side import Lab
+from tests.lab.slurm import wait_until
 from tests.project import TASK, Project, losses
 from tests.slurm.test_faults import completes, host_pid
 from tests.slurm.test_training import EXPERIMENT
-
-
-@pytest.fixture
-def project(tmp_path: Path, on_cluster: dict[str, str]) -> Project:
-    """A folder with the experiment."""
-    return Project(tmp_path, on_cluster, EXPERIMENT)
 
 
 def known(project: Project) -> dict[str, Any]:
@@ -34,21 +27,22 @@ def reached(project: Project) -> int:
     return int(json.loads(lines[-1])["step"]) if lines else 0
 
 
-def test_a_killed_rank_and_a_preemption_change_no_loss(project: Project, cluster: Cluster) -> None:
+def test_a_killed_rank_and_a_preemption_change_no_loss(lab: Lab) -> None:
+    project, cluster = Project(lab.folder, lab.environ, EXPERIMENT), lab.cluster
     task = (*TASK, "training.steps=40", "checkpoint.interval=4")
     project("direct", *task, GPUS_PER_NODE="2")
     uninterrupted = losses(project.newest)
     (project.folder / "output" / "tiny").unlink()
     job = project("slurm", "--max-restarts", "2", "sbatch", "-N2", *task).stdout.strip()
-    wait_until(lambda: reached(project) >= 6, 120)
+    wait_until(lambda: reached(project) >= 6, every=0.02)
     node = json.loads((project.newest / "nodes/1/metadata.json").read_text())["host"]
     os.kill(host_pid(node, "primus_core.rank", project.newest), signal.SIGKILL)
-    wait_until(lambda: len(known(project)["attempts"]) == 2, 90)
+    wait_until(lambda: len(known(project)["attempts"]) == 2)
     begun = reached(project)
-    wait_until(lambda: reached(project) > begun, 120)
+    wait_until(lambda: reached(project) > begun, every=0.02)
     urgent = cluster.run("sbatch", "--parsable", "-N4", "-purgent", "--exclusive", "-o/dev/null", "--wrap=sleep 1")
     assert cluster.wait(urgent.strip())["JobState"] == "COMPLETED"
-    wait_until(lambda: completes(cluster, lambda: known(project), job), 240)
+    wait_until(lambda: completes(cluster, lambda: known(project), job))
     first, second, last = known(project)["attempts"]
     assert first["what"].startswith("ended by SIGKILL")
     assert second["what"] == "the job was preempted"
@@ -57,10 +51,8 @@ def test_a_killed_rank_and_a_preemption_change_no_loss(project: Project, cluster
     assert [by_step[step] for step in sorted(by_step)] == pytest.approx(uninterrupted, rel=1e-5)
 
 
-def test_a_full_disk_at_a_checkpoint_is_the_reason_and_a_vain_restart_is_the_last(
-    project: Project, cluster: Cluster
-) -> None:
-    disk = cluster.small_disk
+def test_a_full_disk_at_a_checkpoint_is_the_reason_and_a_vain_restart_is_the_last(lab: Lab) -> None:
+    project, disk = Project(lab.folder, lab.environ, EXPERIMENT), lab.cluster.small_disk
     words = ("slurm", "--max-restarts", "1", "-N2", *TASK, "checkpoint.interval=2", f"checkpoint.folder={disk}/saved")
     (disk / "fill").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize - 300_000))
     try:
@@ -71,4 +63,4 @@ def test_a_full_disk_at_a_checkpoint_is_the_reason_and_a_vain_restart_is_the_las
     assert "No space left on device" in known(project)["first_failure"]["what"], done.stderr
     assert [attempt["exit_code"] for attempt in known(project)["attempts"]] == [1, 1]
     assert "not started again" in done.stderr
-    wait_until(lambda: not cluster.jobs())
+    wait_until(lambda: not lab.cluster.jobs())

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forkserver import Ended, ForkServer, torchrun
+from tests.torchtitan.conftest import Program
 
 from primus_core.backend import BackendPlan
 
@@ -33,15 +35,35 @@ debug: {seed: 7}
 """
 
 
+def with_torchrun(module: str, ranks: int, environ: Mapping[str, str], cwd: Path) -> list[Ended]:
+    """The real thing, which the forks stand for."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    environ = {**environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*launch, "-m", module], env=environ, cwd=cwd, capture_output=True, text=True, check=False, timeout=300
+    )
+    return [Ended(done.returncode, done.stdout, done.stderr)]
+
+
 @pytest.fixture
-def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Callable[..., tuple[list[Row], str]]:
-    """`train(text, ranks=1)`: what the plan says, done with torchrun; the metrics and the log of all ranks."""
+def train(
+    resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str], forks: ForkServer
+) -> Callable[..., tuple[list[Row], str]]:
+    """`train(text, ranks=1, real=False)`: what the plan says, done by forks or, really, with torchrun.
+
+    Returns the metrics and the log of all ranks.
+    """
     source = tmp_path / "text"
     source.mkdir()
     for number in range(40):
         (source / f"{number}.md").write_text("\n".join(f"w{(number * 13 + i * i) % 211} of {i}" for i in range(400)))
 
-    def run(text: str = TINY, *, ranks: int = 1, run: str = "run", previous: Any = lambda _: ()) -> Any:
+    def start(module: str, ranks: int, environ: Mapping[str, str], cwd: Path) -> list[Ended]:
+        return forks.run(module, torchrun(ranks, environ), cwd=cwd)
+
+    def run(
+        text: str = TINY, *, ranks: int = 1, run: str = "run", previous: Any = lambda _: (), real: bool = False
+    ) -> Any:
         folder = tmp_path / run
         plan = resolve(text, ranks=ranks, run=folder, previous=previous)
         (folder / "config").mkdir(parents=True)
@@ -50,15 +72,11 @@ def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Ca
         environ |= {"PRIMUS_RUN_DIR": str(folder), "PRIMUS_METRICS_FILE": str(folder / "metrics.jsonl")}
         for step in plan.prepare:
             subprocess.run(step.argv, env=environ, cwd=step.cwd, check=True, capture_output=True)
-        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-        words = [*launch, "-m", plan.worker.module]
-        environ["OMP_NUM_THREADS"] = "1"
-        done = subprocess.run(
-            words, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
-        )
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        del environ["OMP_NUM_THREADS"]
+        ended = (with_torchrun if real else start)(plan.worker.module, ranks, environ, tmp_path)
+        assert not any(rank.code for rank in ended), "".join(rank.out[-3000:] + rank.err[-3000:] for rank in ended)
         lines = (folder / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines], done.stdout
+        return [json.loads(line) for line in lines], "".join(rank.out for rank in ended)
 
     return run
 
@@ -68,7 +86,7 @@ def losses(rows: list[Row]) -> list[float]:
 
 
 def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Callable[..., Any], tmp_path: Path) -> None:
-    rows, log = train()
+    rows, log = train(real=True)
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert losses(rows)[-1] < losses(rows)[0]
     last = rows[-1]
@@ -101,7 +119,7 @@ def test_two_ranks_train(train: Callable[..., Any], name: str, parallelism: str,
         if "training" in parallelism
         else TINY
     )
-    rows, log = train(f"{base}parallelism: {parallelism}\n", ranks=2)
+    rows, log = train(f"{base}parallelism: {parallelism}\n", ranks=2, real=name == "fsdp")
     assert losses(rows)[-1] < losses(rows)[0]
     assert rows[-1]["tokens"] == tokens
     assert log.count("INFO - iteration ") == lines, "one line per step from each rank that has the loss"
@@ -143,8 +161,18 @@ def test_validation_runs_on_documents_that_training_does_not_see(train: Callable
     assert not set(held_out.splitlines()) & set(seen.splitlines())
 
 
-def test_the_planned_metrics_rank_is_torchtitans() -> None:
-    program = """
+def test_forks_have_the_variables_that_torchrun_sets(tmp_path: Path, clean_environ: dict[str, str]) -> None:
+    (tmp_path / "show.py").write_text("import json, os; print(json.dumps(dict(os.environ)))")
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "show.py"]
+    done = subprocess.run(words, env=clean_environ, cwd=tmp_path, capture_output=True, text=True, check=True)
+    theirs = json.loads(done.stdout)
+    (ours,) = torchrun(1, clean_environ)
+    differ = {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
+    assert differ == {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"}
+
+
+def test_the_planned_metrics_rank_is_torchtitans(program: Program) -> None:
+    code = """
 import types
 from primus_torchtitan.patches import apply_all
 apply_all()
@@ -156,4 +184,5 @@ for pipeline in (1, 2, 4):
         dims = types.SimpleNamespace(pp_enabled=pipeline > 1, pp=pipeline, world_size=layout.world_size)
         assert metrics_rank(layout, schedule) == _get_metrics_rank(parallel_dims=dims, pp_schedule=schedule)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "TORCHDYNAMO_DISABLE": "1"})
+    ended = program(code)
+    assert ended.code == 0, ended.err

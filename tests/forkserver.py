@@ -58,6 +58,7 @@ def torchrun(ranks: int, environ: Mapping[str, str]) -> list[dict[str, str]]:
         "LOCAL_WORLD_SIZE": size, "WORLD_SIZE": size, "ROLE_WORLD_SIZE": size, "GROUP_WORLD_SIZE": "1", "GROUP_RANK": "0",
         "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0", "TORCHELASTIC_RUN_ID": "forks",
         "TORCHELASTIC_USE_AGENT_STORE": "False",  # there is no agent: rank 0 serves the store
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
     }  # fmt: skip
     return [{**environ, **shared, **dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(r))} for r in range(ranks)]
 

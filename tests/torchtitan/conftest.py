@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.forkserver import Ended, ForkServer
 from tests.planning import Resolve, resolver
+from tests.torchtitan import quickstart
 
 from primus_torchtitan.backend import TORCHTITAN
 
@@ -33,6 +35,14 @@ def forks() -> Iterator[ForkServer]:
     """Ranks on the CPU that need not import torch."""
     with ForkServer(IMPORTED, FIXED) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> quickstart.Whole:
+    """The small quickstart, trained without interruption, once for all workers: read only."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "torchtitan-whole"
+    return quickstart.shared(folder, *quickstart.WHOLE)
 
 
 @pytest.fixture

@@ -70,13 +70,15 @@ def train(
         (folder / "config" / "backend_config.json").write_text(json.dumps(plan.config))
         environ = {**clean_environ, **{variable.name: variable.value for variable in plan.environment}}
         environ |= {"PRIMUS_RUN_DIR": str(folder), "PRIMUS_METRICS_FILE": str(folder / "metrics.jsonl")}
-        for step in plan.prepare:
-            subprocess.run(step.argv, env=environ, cwd=step.cwd, check=True, capture_output=True)
         del environ["OMP_NUM_THREADS"]
-        ended = (with_torchrun if real else start)(plan.worker.module, ranks, environ, tmp_path)
-        assert not any(rank.code for rank in ended), "".join(rank.out[-3000:] + rank.err[-3000:] for rank in ended)
+        for step in plan.prepare:
+            assert step.argv[:2] == (sys.executable, "-m")
+            (ended,) = forks.run(step.argv[2], [environ], argv=step.argv[3:], cwd=Path(step.cwd))
+            assert ended.code == 0, ended.err
+        done = (with_torchrun if real else start)(plan.worker.module, ranks, environ, tmp_path)
+        assert not any(rank.code for rank in done), "".join(rank.out[-3000:] + rank.err[-3000:] for rank in done)
         lines = (folder / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines], "".join(rank.out for rank in ended)
+        return [json.loads(line) for line in lines], "".join(rank.out for rank in done)
 
     return run
 
@@ -164,11 +166,13 @@ def test_validation_runs_on_documents_that_training_does_not_see(train: Callable
 def test_forks_have_the_variables_that_torchrun_sets(tmp_path: Path, clean_environ: dict[str, str]) -> None:
     (tmp_path / "show.py").write_text("import json, os; print(json.dumps(dict(os.environ)))")
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "show.py"]
-    done = subprocess.run(words, env=clean_environ, cwd=tmp_path, capture_output=True, text=True, check=True)
+    environ = {**clean_environ, "OMP_NUM_THREADS": "1"}  # as torchrun sets it for two
+    done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True)
     theirs = json.loads(done.stdout)
-    (ours,) = torchrun(1, clean_environ)
+    (ours,) = torchrun(1, environ)
     differ = {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
-    assert differ == {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"}
+    agents = {"TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE"}
+    assert differ == {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", *agents}
 
 
 def test_the_planned_metrics_rank_is_torchtitans(program: Program) -> None:

@@ -30,6 +30,14 @@ IMPORTED = (
 FIXED = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "TORCHDYNAMO_DISABLE": "1"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs all tests with forks, so that torch is imported once."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and "forks" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("torchtitan-forks"))
+
+
 @pytest.fixture(scope="session")
 def forks() -> Iterator[ForkServer]:
     """Ranks on the CPU that need not import torch."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,7 @@ def shared(folder: Path, *settings: str) -> Whole:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not saved.exists():
+            shutil.rmtree(folder / "output", ignore_errors=True)  # of one that was cut off, which this would continue
             done = subprocess.run([PRIMUS, *train(*settings)], env=plain_environ(), cwd=folder, text=True,
                                   capture_output=True, timeout=500, stdin=subprocess.DEVNULL, check=False)  # fmt: skip
             saved.write_text(json.dumps([done.returncode, done.stdout, done.stderr]))

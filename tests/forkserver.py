@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -219,6 +220,7 @@ def _serve(modules: Sequence[str]) -> Callable[[], object] | None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     for module in modules:
         importlib.import_module(module)
+    gc.freeze()  # or each fork copies the pages of all these modules when it ends and collects them
     os.write(replies, b'"ready"\n')
     server = os.getpid()
     for line in requests:
@@ -238,5 +240,7 @@ def _serve(modules: Sequence[str]) -> Callable[[], object] | None:
 
 
 if __name__ == "__main__":
-    if run := _serve(sys.argv[1:]):
-        run()
+    run = _serve(sys.argv[1:])
+    if not run:
+        os._exit(0)  # the server has nothing to tidy up, and taking torch apart takes a second
+    run()

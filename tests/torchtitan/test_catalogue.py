@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from tests.conftest import ROOT
 from tests.planning import Resolve
+from tests.torchtitan.conftest import Program
 
 from primus_core.errors import RequestError
 from primus_core.metadata import version_of
@@ -38,7 +36,7 @@ from primus_torchtitan.patches import apply_all
 apply_all()
 from primus_torchtitan.model_sizes import model_spec
 found = {}
-for name, model in json.load(sys.stdin).items():
+for name, model in json.loads(sys.argv[1]).items():
     config = model_spec(model).model
     with torch.device("meta"):
         built = config.build()
@@ -136,14 +134,13 @@ def test_a_model_without_facts_is_counted_by_torchtitan_and_said(resolve: Resolv
 @pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.skipif(not version_of("torchtitan"), reason="torchtitan is not installed")
-def test_torchtitan_builds_every_model_as_the_catalogue_has_it(resolve: Resolve) -> None:
+def test_torchtitan_builds_every_model_as_the_catalogue_has_it(resolve: Resolve, program: Program) -> None:
     """Parameters to the unit, rotary embedding and norms; on a device without memory."""
     rest = {"dataloader": {"dataset": "c4"}}
     asked = {name: resolve(json.dumps({"model": section(m), **rest})).config["model"] for name, m in BUILT.items()}
-    environ = {**os.environ, "TORCHDYNAMO_DISABLE": "1"}
-    done = subprocess.run([sys.executable, "-c", BUILD], input=json.dumps(asked), env=environ, capture_output=True,
-                          text=True, check=True)  # fmt: skip
-    built = json.loads(done.stdout.splitlines()[-1])
+    ended = program(BUILD, json.dumps(asked))
+    assert ended.code == 0, ended.err
+    built = json.loads(ended.out.splitlines()[-1])
     assert {name: _of(name, found) for name, found in built.items()} == {name: _facts(m) for name, m in BUILT.items()}
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
+from tests.torchtitan.conftest import Program
 
 from primus_core.backend import BackendPlan
 
@@ -30,43 +28,44 @@ print(json.dumps(counts))
 """
 
 
-def parameters(*models: object) -> list[int]:
-    words = [sys.executable, "-c", COUNT, json.dumps(models)]
-    done = subprocess.run(
-        words, env={**os.environ, "TORCHDYNAMO_DISABLE": "1"}, capture_output=True, text=True, check=True
-    )
-    return list(json.loads(done.stdout.splitlines()[-1]))
+def parameters(program: Program, *models: object) -> list[int]:
+    ended = program(COUNT, json.dumps(models))
+    assert ended.code == 0, ended.err
+    return list(json.loads(ended.out.splitlines()[-1]))
 
 
 def model(resolve: Resolve, text: str) -> object:
     return resolve(f"model: {text}\ndataloader: {{dataset: c4}}").config["model"]
 
 
-def test_a_small_llama_has_the_expected_parameters(resolve: Resolve) -> None:
+def test_a_small_llama_has_the_expected_parameters(resolve: Resolve, program: Program) -> None:
     dim, layers, heads, kv_heads, ffn, vocab = 64, 3, 4, 2, 96, 300
     sizes = f"dim: {dim}, n_layers: {layers}, n_heads: {heads}, n_kv_heads: {kv_heads}, ffn_hidden_dim: {ffn}"
     attention = dim * dim * 2 + 2 * dim * (dim // heads * kv_heads)
     expected = 2 * vocab * dim + layers * (attention + 3 * dim * ffn + 2 * dim) + dim
     tied = expected - vocab * dim
     untied, shared = parameters(
+        program,
         model(resolve, f"{{family: llama3, {sizes}, vocab_size: {vocab}}}"),
         model(resolve, f"{{family: llama3, {sizes}, vocab_size: {vocab}, weight_tying: true}}"),
     )
     assert (untied, shared) == (expected, tied)
 
 
-def test_a_small_qwen_has_the_expected_parameters(resolve: Resolve) -> None:
+def test_a_small_qwen_has_the_expected_parameters(resolve: Resolve, program: Program) -> None:
     dim, heads, kv_heads, head, ffn, vocab = 64, 4, 2, 32, 96, 300
     sizes = (
         f"dim: {dim}, n_layers: 2, n_heads: {heads}, n_kv_heads: {kv_heads}, head_dim: {head}, ffn_hidden_dim: {ffn}"
     )
     layer = 2 * dim * heads * head + 2 * dim * kv_heads * head + 3 * dim * ffn + 2 * dim + 2 * head
-    (count,) = parameters(model(resolve, f"{{family: qwen3, {sizes}, vocab_size: {vocab}}}"))
+    (count,) = parameters(program, model(resolve, f"{{family: qwen3, {sizes}, vocab_size: {vocab}}}"))
     assert count == 2 * vocab * dim + 2 * layer + dim
 
 
-def test_a_flavors_sizes_written_out_give_the_flavor(resolve: Resolve) -> None:
+def test_a_flavors_sizes_written_out_give_the_flavor(resolve: Resolve, program: Program) -> None:
     flavor, written_out = parameters(
-        model(resolve, "{family: llama3, flavor: 8B}"), model(resolve, "{family: llama3, flavor: 8B, n_layers: 32}")
+        program,
+        model(resolve, "{family: llama3, flavor: 8B}"),
+        model(resolve, "{family: llama3, flavor: 8B, n_layers: 32}"),
     )
     assert flavor == written_out == 8_030_261_248

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
+from tests.torchtitan.conftest import Program
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
@@ -34,14 +31,9 @@ assert "arg_mbs" in inspect.signature(PipelineScheduleSingle.step).parameters
 }
 
 
-def run(program: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, **ONE_RANK, "TORCHDYNAMO_DISABLE": "1"}
-    return subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
-
-
-def needed() -> set[str]:
-    program = "from primus_torchtitan.patches import apply_all; print(*(patch.id for patch in apply_all()))"
-    return set(run(program).stdout.split())
+def needed(program: Program) -> set[str]:
+    code = "from primus_torchtitan.patches import apply_all; print(*(patch.id for patch in apply_all()))"
+    return set(program(code, **ONE_RANK).out.split())
 
 
 def test_every_patch_says_why_and_for_which_versions() -> None:
@@ -52,25 +44,26 @@ def test_every_patch_says_why_and_for_which_versions() -> None:
 
 
 @pytest.mark.parametrize("patch", NEEDS)
-def test_without_the_patch_it_fails(patch: str) -> None:
-    if patch not in needed():
+def test_without_the_patch_it_fails(program: Program, patch: str) -> None:
+    if patch not in needed(program):
         pytest.skip(f"{patch} does not apply to this machine and these versions")
-    assert run(NEEDS[patch]).returncode != 0, f"{patch} is no longer needed: remove it"
+    assert program(NEEDS[patch], **ONE_RANK).code != 0, f"{patch} is no longer needed: remove it"
 
 
-def test_patches_that_come_too_late_are_noticed() -> None:
-    if "cpu-device" not in needed():
+def test_patches_that_come_too_late_are_noticed(program: Program) -> None:
+    if "cpu-device" not in needed(program):
         pytest.skip("this machine has an accelerator")
-    done = run(
+    ended = program(
         "import sys, types; sys.modules['torchtitan.trainer'] = types.ModuleType('late')\n"
-        "from primus_torchtitan.patches import apply_all; apply_all()"
+        "from primus_torchtitan.patches import apply_all; apply_all()",
+        **ONE_RANK,
     )
-    assert "imported already" in done.stderr
+    assert "imported already" in ended.err
 
 
-def test_attention_without_flex_is_the_same_sum() -> None:
+def test_attention_without_flex_is_the_same_sum(program: Program) -> None:
     """Against flex_attention itself, forward, with documents in a block-causal mask."""
-    done = run(
+    ended = program(
         """
 import torch
 from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
@@ -82,6 +75,7 @@ mask = create_block_mask(lambda b, h, i, j: (i >= j) & (document[i] == document[
 mine, _ = sdpa_in_place_of_flex(q, k, v, score_mod=None, block_mask=mask, scale=None, enable_gqa=True,
                                 return_aux=AuxRequest(lse=False), kernel_options={})
 torch.testing.assert_close(mine, flex_attention(q, k, v, block_mask=mask, enable_gqa=True))
-"""
+""",
+        **ONE_RANK,
     )
-    assert done.returncode == 0, done.stderr
+    assert ended.code == 0, ended.err

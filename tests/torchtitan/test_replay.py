@@ -3,38 +3,57 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import Run
-from tests.torchtitan.test_train_command import CONFIG, losses, train
+from tests.conftest import Run, plain_environ
+from tests.torchtitan.quickstart import CONFIG, PRIMUS, losses, train
 
 from primus_core.runs.saved import load
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.xdist_group("torchtitan/test_replay.py")]
 
 THEN = {"OMP_NUM_THREADS": "1", "NCCL_DEBUG": "WARN"}
 NOW = {"OMP_NUM_THREADS": "2", "NCCL_DEBUG": "INFO", "NCCL_IB_DISABLE": "1"}
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a short run, whose experiment is gone."""
+    folder = tmp_path_factory.mktemp("replay") / "project"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(CONFIG.read_text())
+    words = [str(folder / "mine.yaml") if word == str(CONFIG) else word for word in train("training.steps=6")]
+    done = subprocess.run([PRIMUS, *words], env={**plain_environ(), **THEN}, cwd=folder, text=True,
+                          capture_output=True, timeout=500, stdin=subprocess.DEVNULL, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (folder / "mine.yaml").unlink()
+    shutil.copytree(folder, folder.with_name("saved"), symlinks=True)
+    return folder
+
+
 @pytest.fixture
-def run(primus: Run, tmp_path: Path) -> Path:
-    """The directory of a short run, whose experiment is gone."""
-    (tmp_path / "mine.yaml").write_text(CONFIG.read_text())
-    words = [str(tmp_path / "mine.yaml") if word == str(CONFIG) else word for word in train("training.steps=6")]
-    result = primus(*words, env=THEN)
-    assert result.returncode == 0, result.stderr
-    (tmp_path / "mine.yaml").unlink()
-    return (tmp_path / "output/quickstart").resolve()
+def project(trained: Path) -> Path:
+    """The same, as no test has touched it: a run's files hold its path, so it is at the same place for each."""
+    shutil.rmtree(trained)
+    return Path(shutil.copytree(trained.with_name("saved"), trained, symlinks=True))
 
 
-def test_a_replay_trains_the_same_in_another_environment(primus: Run, run: Path, tmp_path: Path) -> None:
-    result = primus("direct", "--", "train", "pretrain", "--replay", "output/quickstart", env=NOW)
+@pytest.fixture
+def run(project: Path) -> Path:
+    """The directory of the run."""
+    return (project / "output/quickstart").resolve()
+
+
+def test_a_replay_trains_the_same_in_another_environment(primus: Run, run: Path, project: Path) -> None:
+    result = primus("direct", "--", "train", "pretrain", "--replay", "output/quickstart", env=NOW, cwd=project)
     assert result.returncode == 0, result.stderr
     assert "  equal     plan, config, environment (" in result.stderr
-    new = (tmp_path / "output/quickstart").resolve()
+    new = (project / "output/quickstart").resolve()
     assert new != run
     assert losses(new) == losses(run)
     assert list(losses(new)) == [1, 2, 3, 4, 5, 6]
@@ -44,19 +63,19 @@ def test_a_replay_trains_the_same_in_another_environment(primus: Run, run: Path,
     assert (new / "checkpoints").is_dir(), "what it writes is its own"
 
 
-def test_a_replay_of_a_run_that_continued_begins_where_that_one_began(primus: Run, run: Path, tmp_path: Path) -> None:
+def test_a_replay_of_a_run_that_continued_begins_where_that_one_began(primus: Run, run: Path, project: Path) -> None:
     known = json.loads((run / "metadata.json").read_text())
     (run / "metadata.json").write_text(json.dumps({**known, "status": "failed"}))
-    more = primus(*train("training.steps=9"), env=THEN)
+    more = primus(*train("training.steps=9"), env=THEN, cwd=project)
     assert more.returncode == 0, more.stderr
-    continued = (tmp_path / "output/quickstart").resolve()
+    continued = (project / "output/quickstart").resolve()
     assert list(losses(continued)) == [7, 8, 9]
-    again = primus("replay", str(continued), env=THEN)
+    again = primus("replay", str(continued), env=THEN, cwd=project)
     assert again.returncode == 0, again.stderr
-    assert losses((tmp_path / "output/quickstart").resolve()) == losses(continued)
+    assert losses((project / "output/quickstart").resolve()) == losses(continued)
 
 
-def test_the_saved_settings_give_the_same_plan(primus: Run, run: Path) -> None:
+def test_the_saved_settings_give_the_same_plan(primus: Run, run: Path, project: Path) -> None:
     command = (
         "direct",
         "--dry-run",
@@ -67,7 +86,7 @@ def test_the_saved_settings_give_the_same_plan(primus: Run, run: Path) -> None:
         "--config",
         f"{run}/config/primus_config.yaml",
     )
-    shown = primus(*command, "auto_continue_train=false", env=THEN)
+    shown = primus(*command, "auto_continue_train=false", env=THEN, cwd=project)
     assert shown.returncode == 0, shown.stderr
     assert settings(json.loads(shown.stdout)) == settings(load(str(run)).plan)
 

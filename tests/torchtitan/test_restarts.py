@@ -6,18 +6,13 @@ import io
 import os
 import signal
 import subprocess
-import sys
-import time
 import zipfile
 from pathlib import Path
 
 import pytest
-from tests.torchtitan.test_train_command import losses, train
+from tests.torchtitan.quickstart import PRIMUS, WHOLE, Gates, Whole, losses, train
 
 from primus_torchtitan.checkpoints import is_whole, resume_from
-
-STEPS = 9
-SETTINGS = (f"training.steps={STEPS}", "checkpoint.interval=2")
 
 
 def checkpoint(folder: Path, step: int, *, data: str = "x", metadata: str = "x") -> None:
@@ -44,44 +39,20 @@ def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
     assert resume_from(str(tmp_path / "gone")) == (None, ())
 
 
-def worker_below(pid: int) -> int | None:
-    """A rank among the processes below `pid`."""
-    for child in subprocess.run(["pgrep", "-P", str(pid)], text=True, capture_output=True, check=False).stdout.split():
-        command = Path(f"/proc/{child}/cmdline")
-        if command.exists() and b"primus_core.rank" in command.read_bytes() and b"run" not in command.read_bytes():
-            return int(child)
-        if found := worker_below(int(child)):
-            return found
-    return None
-
-
 @pytest.mark.torch
 @pytest.mark.slow
-def test_a_rank_that_dies_twice_changes_no_loss(clean_environ: dict[str, str], tmp_path: Path) -> None:
-    primus = str(Path(sys.executable).with_name("primus"))
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    for folder in (whole, broken):
-        folder.mkdir()
-    subprocess.run([primus, *train(*SETTINGS)], env=clean_environ, cwd=whole, check=True, timeout=300)
-    words = train(*SETTINGS)
-    command = [primus, words[0], "--max-restarts", "2", *words[1:]]
-    process = subprocess.Popen(command, env=clean_environ, cwd=broken, stderr=subprocess.PIPE, text=True)
-    for step in (3, 7):
-        deadline = time.monotonic() + 120
-        while not (broken / "output/quickstart").exists() or max(losses_so_far(broken), default=0) < step:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        rank = worker_below(process.pid)
-        assert rank, "it trains"
-        os.kill(rank, signal.SIGKILL)
+def test_a_rank_that_dies_twice_changes_no_loss(clean_environ: dict[str, str], tmp_path: Path, whole: Whole) -> None:
+    assert whole.result.returncode == 0, whole.result.stderr
+    gates = Gates(tmp_path / "gates")
+    words = train(*WHOLE)
+    command = [PRIMUS, words[0], "--max-restarts", "2", *words[1:]]
+    environ = {**clean_environ, **gates.environ(14, 28)}
+    process = subprocess.Popen(
+        command, env=environ, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    for step in (14, 28):
+        os.kill(gates.wait(process, step), signal.SIGKILL)
     _, stderr = process.communicate(timeout=300)
     assert process.returncode == 0, stderr
     assert stderr.count("starting again") == 2
-    assert losses((broken / "output/quickstart").resolve()) == losses((whole / "output/quickstart").resolve())
-
-
-def losses_so_far(folder: Path) -> dict[int, float]:
-    """Losses by step of the newest run, once there are any."""
-    run = (folder / "output/quickstart").resolve()
-    return losses(run) if (run / "metrics.jsonl").exists() else {}
+    assert losses((tmp_path / "output/quickstart").resolve()) == losses(whole.run)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.forkserver import ForkServer
 
 from primus_core.errors import MachineError
 from primus_core.metadata import version_of
@@ -16,20 +15,16 @@ from primus_torchtitan.schema import load, schema_for, shipped
 
 
 @pytest.mark.torch
-def test_the_shipped_schema_equals_the_installed_framework() -> None:
+def test_the_shipped_schema_equals_the_installed_framework(
+    forks: ForkServer, clean_environ: dict[str, str], tmp_path: Path
+) -> None:
     version = version_of("torchtitan")
     assert version in shipped(), (
         f"ship a schema: python -m primus_torchtitan.generate_schema > torchtitan-{version}.json"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "primus_torchtitan.generate_schema"],
-        env={**os.environ, "TORCHDYNAMO_DISABLE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout[done.stdout.index("{") :]) == json.loads(shipped()[version].read_text())
+    (ended,) = forks.run("primus_torchtitan.generate_schema", [clean_environ], cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out[ended.out.index("{") :]) == json.loads(shipped()[version].read_text())
 
 
 def test_without_torchtitan_the_newest_schema_plans() -> None:

@@ -4,56 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.conftest import ROOT, Run
+from tests.torchtitan.quickstart import CONFIG, PRIMUS, WHOLE, Gates, Whole, losses, train
 
 pytestmark = [pytest.mark.torch]
 
-CONFIG = ROOT / "examples/quickstart.yaml"
-# The quickstart, smaller in every direction.
-SMALL = ("model.dim=64", "model.n_layers=2", "model.n_heads=4", "model.n_kv_heads=2", "model.ffn_hidden_dim=128",
-         "data.vocab_size=512", "training.seq_len=64", "lr_scheduler.warmup_steps=2")  # fmt: skip
-
-
-def train(*settings: str, dry: bool = False) -> tuple[str, ...]:
-    """The command's words."""
-    return (
-        "direct",
-        *(("--dry-run",) if dry else ()),
-        "--",
-        "train",
-        "pretrain",
-        "--config",
-        str(CONFIG),
-        *SMALL,
-        *settings,
-    )
-
-
-def rows(run: Path) -> list[dict[str, Any]]:
-    """The steps of a run."""
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
-def losses(run: Path) -> dict[int, float]:
-    """Loss by step."""
-    return {row["step"]: row["loss"] for row in rows(run)}
-
 
 @pytest.mark.slow
-def test_it_trains_and_leaves_what_a_run_leaves(primus: Run, tmp_path: Path) -> None:
-    result = primus(*train("training.steps=40", "checkpoint.enable=false"))
+def test_it_trains_and_leaves_what_a_run_leaves(whole: Whole) -> None:
+    result, run = whole
     assert result.returncode == 0, result.stderr
-    run = (tmp_path / "output/quickstart").resolve()
     for name in ("plan.json", "metadata.json", "logs/rank_0.log", "logs/events.jsonl", "metrics.jsonl"):
         assert (run / name).is_file(), name
     found = losses(run)
@@ -80,35 +46,25 @@ def test_two_ranks_train_data_parallel_and_agree_on_the_loss(primus: Run, tmp_pa
 
 @pytest.mark.slow
 def test_a_run_stopped_by_sigterm_continues_where_it_was(
-    primus: Run, tmp_path: Path, clean_environ: dict[str, str]
+    primus: Run, tmp_path: Path, clean_environ: dict[str, str], whole: Whole
 ) -> None:
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    settings = ("training.steps=40", "checkpoint.interval=10")
-    assert primus(*train(*settings), cwd=whole).returncode == 0
-    _stop_at(30, [str(Path(sys.executable).with_name("primus")), *train(*settings)], clean_environ, tmp_path)
+    assert whole.result.returncode == 0, whole.result.stderr
+    gates = Gates(tmp_path / "gates")
+    process = subprocess.Popen([PRIMUS, *train(*WHOLE)], env={**clean_environ, **gates.environ(31)}, cwd=tmp_path,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    gates.wait(process, 31)
+    process.terminate()
+    assert process.wait(120) == 143
     stopped = (tmp_path / "output/quickstart").resolve()
     assert json.loads((stopped / "metadata.json").read_text())["exit_code"] == 143
-    result = primus(*train(*settings))
+    assert max(losses(stopped)) == 30
+    result = primus(*train(*WHOLE))
     assert result.returncode == 0, result.stderr
-    assert re.search(r"continues from step [23]0", result.stderr)
+    assert "continues from step 30" in result.stderr
     together = {**losses(stopped), **losses((tmp_path / "output/quickstart").resolve())}
-    uninterrupted = losses((whole / "output/quickstart").resolve())
+    uninterrupted = losses(whole.run)
     assert together.keys() == uninterrupted.keys()
     assert all(math.isclose(together[step], uninterrupted[step], rel_tol=1e-6) for step in together)
-
-
-def _stop_at(step: int, command: list[str], environ: dict[str, str], cwd: Path) -> None:
-    """Start the command, and send it SIGTERM once `step` is logged."""
-    process = subprocess.Popen(command, env=environ, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    metrics = cwd / "output/quickstart/metrics.jsonl"
-    deadline = time.monotonic() + 200
-    while time.monotonic() < deadline and process.poll() is None:
-        if metrics.exists() and len(metrics.read_text().splitlines()) >= step:
-            break
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(30) == 143
 
 
 @pytest.mark.slow

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forkserver import Ended, ForkServer, torchrun
+from tests.torchtitan.conftest import Program
 
 from primus_core.backend import BackendPlan
 
@@ -33,32 +35,50 @@ debug: {seed: 7}
 """
 
 
+def with_torchrun(module: str, ranks: int, environ: Mapping[str, str], cwd: Path) -> list[Ended]:
+    """The real thing, which the forks stand for."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    environ = {**environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*launch, "-m", module], env=environ, cwd=cwd, capture_output=True, text=True, check=False, timeout=300
+    )
+    return [Ended(done.returncode, done.stdout, done.stderr)]
+
+
 @pytest.fixture
-def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Callable[..., tuple[list[Row], str]]:
-    """`train(text, ranks=1)`: what the plan says, done with torchrun; the metrics and the log of all ranks."""
+def train(
+    resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str], forks: ForkServer
+) -> Callable[..., tuple[list[Row], str]]:
+    """`train(text, ranks=1, real=False)`: what the plan says, done by forks or, really, with torchrun.
+
+    Returns the metrics and the log of all ranks.
+    """
     source = tmp_path / "text"
     source.mkdir()
     for number in range(40):
         (source / f"{number}.md").write_text("\n".join(f"w{(number * 13 + i * i) % 211} of {i}" for i in range(400)))
 
-    def run(text: str = TINY, *, ranks: int = 1, run: str = "run", previous: Any = lambda _: ()) -> Any:
+    def start(module: str, ranks: int, environ: Mapping[str, str], cwd: Path) -> list[Ended]:
+        return forks.run(module, torchrun(ranks, environ), cwd=cwd)
+
+    def run(
+        text: str = TINY, *, ranks: int = 1, run: str = "run", previous: Any = lambda _: (), real: bool = False
+    ) -> Any:
         folder = tmp_path / run
         plan = resolve(text, ranks=ranks, run=folder, previous=previous)
         (folder / "config").mkdir(parents=True)
         (folder / "config" / "backend_config.json").write_text(json.dumps(plan.config))
         environ = {**clean_environ, **{variable.name: variable.value for variable in plan.environment}}
         environ |= {"PRIMUS_RUN_DIR": str(folder), "PRIMUS_METRICS_FILE": str(folder / "metrics.jsonl")}
+        del environ["OMP_NUM_THREADS"]
         for step in plan.prepare:
-            subprocess.run(step.argv, env=environ, cwd=step.cwd, check=True, capture_output=True)
-        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-        words = [*launch, "-m", plan.worker.module]
-        environ["OMP_NUM_THREADS"] = "1"
-        done = subprocess.run(
-            words, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
-        )
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+            assert step.argv[:2] == (sys.executable, "-m")
+            (ended,) = forks.run(step.argv[2], [environ], argv=step.argv[3:], cwd=Path(step.cwd))
+            assert ended.code == 0, ended.err
+        done = (with_torchrun if real else start)(plan.worker.module, ranks, environ, tmp_path)
+        assert not any(rank.code for rank in done), "".join(rank.out[-3000:] + rank.err[-3000:] for rank in done)
         lines = (folder / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines], done.stdout
+        return [json.loads(line) for line in lines], "".join(rank.out for rank in done)
 
     return run
 
@@ -68,7 +88,7 @@ def losses(rows: list[Row]) -> list[float]:
 
 
 def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Callable[..., Any], tmp_path: Path) -> None:
-    rows, log = train()
+    rows, log = train(real=True)
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert losses(rows)[-1] < losses(rows)[0]
     last = rows[-1]
@@ -76,7 +96,9 @@ def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Callable[..., Any
     assert last["mfu"] is None, "the peak of a CPU is not known"
     planned = json.loads(next(tmp_path.rglob("backend_config.json")).read_text())
     assert last["tflops_per_gpu"] == pytest.approx(last["tokens_per_second"] * planned["flops_per_token"] / 1e12)
-    assert last["tokens_per_second"] == pytest.approx(4 * 64 / last["step_time_s"], rel=0.2)
+    # Two clocks, and on a busy machine something may come between them, though not at every step.
+    ratios = [row["tokens_per_second"] * row["step_time_s"] / (4 * 64) for row in rows]
+    assert min(ratios, key=lambda ratio: abs(ratio - 1)) == pytest.approx(1, rel=0.2)
     assert log.count("INFO - iteration ") == 4
     assert "iteration 4/4 | elapsed time per iteration (ms):" in log
     assert "step:  1" not in log, "TorchTitan's own line would say it twice"
@@ -101,7 +123,7 @@ def test_two_ranks_train(train: Callable[..., Any], name: str, parallelism: str,
         if "training" in parallelism
         else TINY
     )
-    rows, log = train(f"{base}parallelism: {parallelism}\n", ranks=2)
+    rows, log = train(f"{base}parallelism: {parallelism}\n", ranks=2, real=name == "fsdp")
     assert losses(rows)[-1] < losses(rows)[0]
     assert rows[-1]["tokens"] == tokens
     assert log.count("INFO - iteration ") == lines, "one line per step from each rank that has the loss"
@@ -143,8 +165,20 @@ def test_validation_runs_on_documents_that_training_does_not_see(train: Callable
     assert not set(held_out.splitlines()) & set(seen.splitlines())
 
 
-def test_the_planned_metrics_rank_is_torchtitans() -> None:
-    program = """
+def test_forks_have_the_variables_that_torchrun_sets(tmp_path: Path, clean_environ: dict[str, str]) -> None:
+    (tmp_path / "show.py").write_text("import json, os; print(json.dumps(dict(os.environ)))")
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "show.py"]
+    environ = {**clean_environ, "OMP_NUM_THREADS": "1"}  # as torchrun sets it for two
+    done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True)
+    theirs = json.loads(done.stdout)
+    (ours,) = torchrun(1, environ)
+    differ = {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
+    agents = {"TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE"}
+    assert differ == {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", *agents}
+
+
+def test_the_planned_metrics_rank_is_torchtitans(program: Program) -> None:
+    code = """
 import types
 from primus_torchtitan.patches import apply_all
 apply_all()
@@ -156,4 +190,5 @@ for pipeline in (1, 2, 4):
         dims = types.SimpleNamespace(pp_enabled=pipeline > 1, pp=pipeline, world_size=layout.world_size)
         assert metrics_rank(layout, schedule) == _get_metrics_rank(parallel_dims=dims, pp_schedule=schedule)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "TORCHDYNAMO_DISABLE": "1"})
+    ended = program(code)
+    assert ended.code == 0, ended.err

@@ -78,6 +78,11 @@ def test_slurm_wins_over_the_default() -> None:
     }
 
 
+def test_a_step_on_some_of_the_jobs_nodes_is_as_large_as_the_step() -> None:
+    step = {"SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "n[04-05]", "SLURM_NODEID": "1"}
+    assert place({**SLURM, "SLURM_JOB_NUM_NODES": "4", **step}) == Distributed(2, 1, 6, "n04", 20007)
+
+
 def test_the_person_wins_over_slurm() -> None:
     mine = {"NNODES": "3", "NODE_RANK": "1", "GPUS_PER_NODE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
     assert place(SLURM, mine) == Distributed(3, 1, 2, "10.0.0.1", 29500)

@@ -174,6 +174,14 @@ def test_killing_the_keeper_ends_the_run(start: Start) -> None:
     assert ended(process)[0] == 137
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_to_the_keeper_is_passed_on(start: Start, number: int, code: int) -> None:
+    process = start("--", "behave", "wait")
+    [keeper] = children(process.pid)
+    os.kill(keeper, number)
+    assert ended(process)[0] == code
+
+
 def test_killing_the_keeper_ends_the_run_and_its_python_hooks_hear_of_it(start: Start, project: Path) -> None:
     (project / "primus.yaml").write_text("plugins: [./my_tasks.py, ./listens.py]\n")
     (project / "listens.py").write_text(LISTENS)

@@ -79,6 +79,19 @@ def test_a_result_in_tf32_does_not_pass_for_fp32() -> None:
     assert not compare(a, b, c, problem).right
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+@pytest.mark.parametrize(("units", "right"), [(7, True), (-7, True), (10, False), (-10, False)])
+def test_partial_sums_explain_eight_roundings_and_no_more(dtype: str, units: int, right: bool) -> None:
+    """Each is half a unit in the last place of √K, the size of a sum of K products."""
+    problem = Problem(96, 80, 256, dtype)
+    a, b, c = Rotation(problem, 1, "cpu", 0).operands(0)
+    multiply(a, b, c)
+    reference = a.double() @ b.double()
+    row, column = divmod(int(reference.abs().argmin()), problem.n)
+    c[row, column] = reference[row, column] + units * torch.finfo(c.dtype).eps / 2 * math.sqrt(problem.k)
+    assert compare(a, b, c, problem).right is right
+
+
 def test_a_single_nan_is_wrong() -> None:
     a, b, c = Rotation(PROBLEM, 1, "cpu", 0).operands(0)
     multiply(a, b, c)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from primus_core.launch.attendance import Attendance, held
 
 HOLD = (
     "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print('held', flush=True); time.sleep(600)"
@@ -46,6 +49,15 @@ def test_a_run_ends_when_the_last_that_held_its_lock_has_died(
     assert run.returncode == 143
 
 
+def test_a_lock_is_held_for_as_long_as_its_holder_is_there(tmp_path: Path) -> None:
+    path = f"{tmp_path}/logs/lock"
+    with held(path):
+        assert Attendance(path).path == path
+    assert Attendance(path).path == ""
+    with held(""):
+        assert Attendance("").path == ""
+
+
 def test_a_lock_that_nobody_held_to_begin_with_means_nothing(run: subprocess.Popen[str], project: Path) -> None:
     assert run.stdout
     assert run.stdout.readline() == "ready\n"
@@ -55,3 +67,25 @@ def test_a_lock_that_nobody_held_to_begin_with_means_nothing(run: subprocess.Pop
     run.terminate()
     run.communicate(timeout=60)
     assert run.returncode == 143
+
+
+def test_a_node_ends_once_the_run_has_begun_again_without_it_and_leaves_the_records_alone(
+    clean_environ: dict[str, str], project: Path
+) -> None:
+    shared = project / "shared"
+    node = shared / "nodes/0/metadata.json"
+    node.parent.mkdir(parents=True)
+    (shared / "metadata.json").write_text(json.dumps({"status": "started", "attempts": [{}]}))
+    command = [str(Path(sys.executable).with_name("primus")), "direct", "--", "behave", "wait"]
+    environ = {**clean_environ, "PRIMUS_RUN_DIR": str(shared), "PRIMUS_OUTER": "slurm"}
+    stale = subprocess.Popen(
+        command, env=environ, cwd=project, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert stale.stdout
+    assert stale.stdout.readline() == "ready\n"
+    assert json.loads(node.read_text())["status"] == "started"
+    (shared / "metadata.json").write_text(json.dumps({"status": "started", "attempts": [{}, {}]}))
+    node.write_text('{"pid": "of the later attempt"}')
+    stale.communicate(timeout=60)
+    assert stale.returncode == 143
+    assert node.read_text() == '{"pid": "of the later attempt"}'

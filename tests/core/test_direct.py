@@ -111,6 +111,15 @@ def test_a_long_output_arrives_whole_and_in_order(primus: Run, project: Path) ->
     assert (run_of(project) / "logs/rank_0.log").read_text() == result.stdout
 
 
+def test_what_a_script_prints_is_on_stderr_and_in_the_log(primus: Run, project: Path) -> None:
+    (project / "hooks").mkdir()
+    (project / "hooks/01.sh").write_text("echo to stdout\necho to stderr >&2\n")
+    result = primus("direct", "--", "behave", "exit", "0", cwd=project)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert {"to stdout", "to stderr"} <= {*result.stderr.splitlines()}
+    assert {"to stdout", "to stderr"} <= {*(run_of(project) / "logs/launch.log").read_text().splitlines()}
+
+
 def test_numa_binds_to_the_cpus_of_a_node(primus: Run, project: Path) -> None:
     shown = primus("direct", "--dry-run", "--json", "--numa", "--", "behave", "exit", "0", cwd=project)
     variables = {v["name"]: v["value"] for v in json.loads(shown.stdout)["environment"]}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primus_core.distributed import MAX_GPUS_PER_NODE, resolve
+from primus_core.distributed import MAX_GPUS_PER_NODE, node_count, resolve
 from primus_core.errors import RequestError
 from primus_core.facts import Facts, Gpu
 from primus_core.host import UNREAD, HostRoot
@@ -76,6 +76,22 @@ def test_slurm_wins_over_the_default() -> None:
         "MASTER_ADDR": "Slurm",
         "MASTER_PORT": "default",
     }
+
+
+def test_a_step_on_some_of_the_jobs_nodes_is_as_large_as_the_step() -> None:
+    step = {"SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "n[04-05]", "SLURM_NODEID": "1"}
+    assert place({**SLURM, "SLURM_JOB_NUM_NODES": "4", **step}) == Distributed(2, 1, 6, "n04", 20007)
+
+
+def test_only_a_further_task_of_a_slurm_job_is_refused() -> None:
+    task = {"SLURM_PROCID": "3", "SLURM_LOCALID": "3"}
+    assert "several tasks on this node" in refused({"SLURM_JOB_ID": "7", **task}).what
+    assert place(task) == Distributed()
+    assert place({"SLURM_JOB_ID": "7", **task, "NODE_RANK": "0"}).world_size == 1
+
+
+def test_a_node_may_be_alone() -> None:
+    assert [node_count({"NNODES": text}) for text in ("1", "3", "")] == [1, 3, 1]
 
 
 def test_the_person_wins_over_slurm() -> None:

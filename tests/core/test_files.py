@@ -52,6 +52,41 @@ def test_a_writer_that_is_killed_leaves_a_whole_file(tmp_path: Path, clean_envir
     assert len(path.read_text()) == 3_000_000
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_durable_file_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, clean_environ: dict[str, str], durable: bool
+) -> None:
+    code = """
+import os, sys
+from primus_core.files import write_atomically
+
+fsync, replace = os.fsync, os.replace
+
+def synced(descriptor):
+    print("sync", os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")), os.fstat(descriptor).st_size)
+    fsync(descriptor)
+
+def renamed(old, new):
+    print("rename", os.path.basename(old))
+    replace(old, new)
+
+os.fsync, os.replace = synced, renamed
+print(os.getpid())
+write_atomically(sys.argv[1], "text", durable=sys.argv[2] == "True")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a"), str(durable)],
+        env=clean_environ,
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    pid, *calls = done.stdout.splitlines()
+    staged = f"a.{os.uname().nodename}.{pid}.partial"
+    assert calls == [f"sync {staged} 4"] * durable + [f"rename {staged}"]
+    assert (tmp_path / "a").read_text() == "text"
+
+
 def test_a_link_is_made_and_moved(tmp_path: Path) -> None:
     link = tmp_path / "newest"
     for target in ("run_1", "run_2"):

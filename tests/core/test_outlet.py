@@ -90,6 +90,18 @@ def test_a_reader_that_comes_back_gets_what_the_queue_kept(pipe: tuple[int, int]
     assert outlet.dropped == 0
 
 
+def test_only_what_is_not_yet_written_counts_towards_the_limit(pipe: tuple[int, int]) -> None:
+    outlet = Outlet(limit=200_000)
+    outlet.start()
+    for _ in range(20):
+        outlet.put(pipe[1], b"x" * 50_000)
+        assert outlet.dropped == 0
+        found = 0
+        while found < 50_000:
+            found += len(os.read(pipe[0], 50_000 - found))
+    assert outlet.close(60)
+
+
 def test_a_terminal_that_another_program_made_non_blocking_still_gets_all(pipe: tuple[int, int]) -> None:
     os.set_blocking(pipe[1], False)
     outlet = Outlet(limit=1 << 20)

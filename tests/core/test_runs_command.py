@@ -115,6 +115,19 @@ def test_a_run_that_was_lost_lasted_until_its_last_step(primus: Primus, output: 
     assert (run["state"], run["last_step"], run["duration_s"]) == ("lost", 2, 20.0)
 
 
+def test_a_process_that_got_the_number_of_the_runs_later_is_not_the_run(primus: Primus, output: Path) -> None:
+    process = subprocess.Popen(["sleep", "600"])
+    try:
+        own = {"pid": process.pid, "ended": None}
+        make(output, "mine_2026_11_21_101526", metadata=here(started=time.time(), **own))
+        make(output, "older_2026_11_21_101526", metadata=here(started=time.time() - 3600, **own))
+        states = {run["name"].partition("_")[0]: run["state"] for run in listed(primus)}
+    finally:
+        process.kill()
+        process.wait()
+    assert states == {"mine": "running", "older": "lost"}
+
+
 @pytest.mark.parametrize(
     "text", [None, "", "{", "[]", "\udcff", '{"status": []}', '{"status": "failed", "started": "x", "parent": 3}',
              '{"started": 1e999, "ended": NaN, "last_step": true, "last_loss": "x", "task": 7, "status": "completed"}',

@@ -470,3 +470,7 @@ def test_a_diff_that_assigns_nothing_to_a_secrets_name_stays_as_it_is(rows: list
 def test_no_quoted_literal_survives_its_assignment(name: str, value: str) -> None:
     if not value.isupper():
         assert f'"{value}"' not in redact_text(f'{name} = "{value}"\n')
+
+
+def test_a_key_is_a_secret_where_it_stands_beside_what_it_opens() -> None:
+    assert [is_secret_name(name) for name in ("SSH_KEY", "KEY_SSH", "KEY_OF_SSH")] == [True, True, False]

@@ -39,6 +39,29 @@ def on_failure(failure):
 def after_run(result):
     hear("after_run", result.status, result.exit_code)
 """
+SAVES = """
+import os, signal, time
+from primus_core import register_task
+
+@register_task("save")
+def save(call):
+    def end(*_):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(1)
+        open("saved", "w").close()
+        os._exit(0)
+    signal.signal(signal.SIGTERM, end)
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+IGNORED = """
+import signal
+from primus_core import register_task
+
+@register_task("ignored")
+def ignored(call):
+    print(sorted(s.name for s in signal.valid_signals() if signal.getsignal(s) == signal.SIG_IGN))
+"""
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -123,11 +146,40 @@ def test_killing_primus_leaves_no_orphan_and_no_half_written_file(
     json.loads((run_of(project) / "plan.json").read_text())
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGQUIT])
+def test_a_worker_has_time_to_save_where_primus_is_killed_or_ended_by_ctrl_backslash(
+    start: Start, clean_environ: dict[str, str], project: Path, number: int
+) -> None:
+    (project / "my_tasks.py").write_text(SAVES)
+    process = start("--", "save")
+    process.send_signal(number)
+    ended(process)
+    wait_until(lambda: all_gone(clean_environ))
+    assert (project / "saved").exists()
+
+
+def test_a_worker_ignores_no_signal_because_primus_was_started_so(clean_environ: dict[str, str], project: Path) -> None:
+    (project / "my_tasks.py").write_text(IGNORED)
+    command = f"trap '' ALRM TSTP; exec {Path(sys.executable).with_name('primus')} direct -- ignored"
+    done = subprocess.run(
+        ["sh", "-c", command], env=clean_environ, cwd=project, text=True, capture_output=True, check=True, timeout=60
+    )
+    assert done.stdout == "['SIGPIPE', 'SIGXFSZ']\n", "those that every Python ignores"
+
+
 def test_killing_the_keeper_ends_the_run(start: Start) -> None:
     process = start("--", "behave", "family")
     [keeper] = children(process.pid)
     os.kill(keeper, signal.SIGKILL)
     assert ended(process)[0] == 137
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_to_the_keeper_is_passed_on(start: Start, number: int, code: int) -> None:
+    process = start("--", "behave", "wait")
+    [keeper] = children(process.pid)
+    os.kill(keeper, number)
+    assert ended(process)[0] == code
 
 
 def test_killing_the_keeper_ends_the_run_and_its_python_hooks_hear_of_it(start: Start, project: Path) -> None:

@@ -137,6 +137,12 @@ def test_the_environment_is_what_the_ranks_got(primus: Run, workplace: Path) -> 
     assert saved.environment["PRIMUS_RUN_DIR"] == saved.directory
 
 
+def test_a_variable_that_is_secret_by_its_name_alone_is_not_saved(primus: Run, workplace: Path) -> None:
+    """Nothing in the value says so, and no log is searched for eight digits."""
+    saved = taken(primus, workplace, env={"PG_PASSWORD": "12345678", "PG_PORT": "12345678"})
+    assert (saved.environment["PG_PASSWORD"], saved.environment["PG_PORT"]) == ("<secret>", "12345678")
+
+
 @pytest.mark.whole
 def test_every_installed_package_is_named_with_its_version(primus: Run, workplace: Path) -> None:
     assert taken(primus, workplace).packages == installed.packages()

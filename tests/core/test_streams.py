@@ -124,3 +124,8 @@ def test_each_rank_has_two_named_pipes_and_nothing_is_left_of_them() -> None:
     finally:
         pipes.close()
     assert not Path(pipes.folder).exists()
+
+
+def test_what_a_traced_script_says_is_hidden_only_where_its_name_is_a_secrets() -> None:
+    mask = Mask(())
+    assert mask(b"+ echo env.HF_TOKEN=abc env.LR=3") == b"+ echo env.HF_TOKEN=<secret> env.LR=3"

@@ -238,3 +238,18 @@ def test_an_evaluation_is_a_line_of_its_own_and_no_step(tmp_path: Path) -> None:
     assert last_metrics(str(tmp_path))["loss"] == 1.5
     assert [is_step(json.loads(line)) for line in Path(file).read_text().splitlines()] == [True, False]
     assert log_line(evaluation) == "iteration 2/4 | validation loss: 1.75000"
+
+
+def test_each_attempt_has_its_records_apart(tmp_path: Path) -> None:
+    for attempt in range(3):  # two nodes that were started by hand count the same one
+        record = tmp_path / "logs/failures/rank_0.json"
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text(str(attempt))
+        failure.set_aside(str(tmp_path), 1)
+    assert [(tmp_path / f"logs/failures_{n}/rank_0.json").read_text() for n in (1, 2, 3)] == ["0", "1", "2"]
+    assert list((tmp_path / "logs/failures").iterdir()) == []
+
+
+def test_every_code_of_a_signal_is_one() -> None:
+    ends = [failure.of_process(128 + number, "here", 0, 0) for number in (1, 15)]
+    assert [end and end.what for end in ends] == ["ended by SIGHUP", "ended by SIGTERM"]

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,23 @@ def test_each_rank_has_its_log_and_the_console_shows_rank_0(primus: Run, project
     assert result.stdout == "rank 0 of 2\nWARNING: rank 0 is warm\n"
     assert "[rank1] WARNING: rank 1 is warm" in result.stderr
     assert (run_of(project, "ranks") / "logs/rank_1.log").read_text().startswith("rank 1 of 2\n")
+
+
+def test_the_logs_of_a_second_node_have_the_numbers_of_its_ranks(primus: Run, project: Path) -> None:
+    (project / "my_tasks.py").write_text(
+        "from primus_core import register_task\n@register_task('ranks', scope='rank')\ndef ranks(call):\n"
+        "    print('rank', call.rank, 'of', call.world_size)\n"
+    )
+    shared = {**TWO, "NNODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+              "PRIMUS_RUN_DIR": str(project / "shared")}  # fmt: skip
+    with ThreadPoolExecutor(2) as pool:
+        nodes = pool.map(
+            lambda node: primus("direct", "--", "ranks", cwd=project, env={**shared, "NODE_RANK": node}, timeout=100),
+            "01",
+        )
+        assert [(node.returncode, node.stdout) for node in nodes] == [(0, "rank 0 of 4\n"), (0, "")]
+    logs = (project / "shared/logs").glob("rank_*.log")
+    assert {path.name: path.read_text() for path in logs} == {f"rank_{n}.log": f"rank {n} of 4\n" for n in range(4)}
 
 
 def test_the_first_failure_is_named_and_collateral_noise_is_not(primus: Run, project: Path) -> None:

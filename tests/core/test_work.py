@@ -42,3 +42,12 @@ def test_the_log_line_ends_with_them_where_they_are_known() -> None:
     assert line.endswith("| tokens: 4 | TFLOP/s/GPU: 412.3 | MFU: 31.6%")
     assert log_line(Metrics(step=1, steps=2, loss=3.0, tokens=4)).endswith("| tokens: 4")
     assert log_line(Metrics(step=1, steps=2, loss=3.0, tflops_per_gpu=0.00123)).endswith("| TFLOP/s/GPU: 0.00123")
+
+
+def test_the_log_line_has_every_figure_in_the_unit_that_it_names() -> None:
+    step = {"step": 3, "steps": 10, "loss": 2.5, "step_time_s": 0.0125, "lr": 0.0003, "grad_norm": 1.25}
+    counted = {"global_batch_size": 16, "tokens_per_second": 1024.04, "tokens": 98304}
+    assert log_line(Metrics(**step, **counted)) == (  # type: ignore[arg-type]  # numbers of both kinds
+        "iteration 3/10 | elapsed time per iteration (ms): 12.5 | learning rate: 3.000000E-04 | global batch size: 16"
+        " | loss: 2.50000 | grad norm: 1.250 | throughput: 1024.0 tokens/s | tokens: 98304"
+    )

@@ -54,7 +54,13 @@ def test_all_nodes_that_have_become_slower_together_fail_where_no_outlier_is() -
 
 @pytest.mark.parametrize(
     ("earlier", "now"),
-    [((600.0,), 571.0), ((600.0,), 900.0), ((600.0, 500.0, 640.0), 520.0), ((600.0, 600.0, 540.0), 541.0)],
+    [
+        ((600.0,), 571.0),
+        ((600.0,), 570.0),
+        ((600.0,), 900.0),
+        ((600.0, 500.0, 640.0), 520.0),
+        ((600.0, 600.0, 540.0), 541.0),
+    ],
 )
 def test_what_differs_by_little_or_no_more_than_before_or_is_better_passes(
     earlier: tuple[float, ...], now: float
@@ -75,6 +81,11 @@ def test_a_word_that_has_changed_is_a_warning_with_what_it_was_last() -> None:
     assert (found.status, found.measured, found.expected) == ("warn", "6.12.12", "6.10.5")
     assert (found.why, found.source) == ("it has changed", "this node, on 1970-01-04")
     assert after([run(DRIVER)], DRIVER) == (DRIVER,)
+
+
+def test_what_was_never_a_number_is_compared_with_none() -> None:
+    assert after([run(replace(gemm(600.0), value=None))], gemm(500.0)) == (gemm(500.0),)
+    assert after([run(gemm(600.0))], replace(gemm(500.0), value=None)) == (replace(gemm(500.0), value=None),)
 
 
 def test_what_did_not_pass_before_is_no_measure_and_what_does_not_pass_now_keeps_its_reason() -> None:

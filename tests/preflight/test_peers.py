@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 
+from primus_preflight.meeting.exchange import follow
 from primus_preflight.meeting.peers import Card, Meeting, Place, meet
 
 HERE = "127.0.0.1"
@@ -66,6 +67,34 @@ def test_each_node_measures_with_each_other_and_both_ends_say_the_same(tmp_path:
         assert one.gbps == min(int(here[1:]), int(there[1:])) + 1
     assert os.listdir(tmp_path / "peers") == []
     assert not [one.name for one in threading.enumerate() if one.name.startswith("preflight")]
+
+
+def test_the_speed_is_in_gbit_per_second() -> None:
+    """The partner sends eight megabytes in half a second and a bit."""
+    chunk, count, pause_s = 128 * 1024, 64, 0.5
+    with socket.create_server((HERE, 0)) as server, socket.socket() as link, ThreadPoolExecutor(1) as pool:
+        for end in (server, link):  # small buffers: what was sent has arrived, but for little
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, chunk)
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, chunk)
+        link.connect(server.getsockname())
+        accepted, _ = server.accept()
+        with accepted:
+            measured = pool.submit(follow, accepted, lambda: True)
+            link.sendall(b"g")
+            assert link.recv(1) == b"r"
+            link.sendall(b"d")
+            began = time.perf_counter()
+            link.sendall(bytes(chunk * count))
+            time.sleep(pause_s)
+            link.sendall(b"\1" + bytes(chunk - 1))
+            said = float(link.recv(16, socket.MSG_WAITALL))
+            took_s = time.perf_counter() - began
+            while link.recv(chunk, socket.MSG_WAITALL)[0] != 1:
+                pass
+            link.sendall(b"%15.6f\n%15.3f\n" % (2, 30))
+            gbit = 8 * chunk * (count + 1) / 1e9
+            assert gbit / took_s - 1e-6 <= said <= gbit / pause_s
+            assert tuple(measured.result(60)) == pytest.approx((30, 2, said), abs=1e-6)
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def ranks(call):
         def save(number, frame):
             time.sleep(float((*call.words, 1.5)[1]))
             open(call.run_dir + "/saved_%d" % call.rank, "w").close()
-            os._exit(128 + number)
+            os._exit(int(call.words[2]) if len(call.words) > 2 else 128 + number)
         signal.signal(signal.SIGTERM, save)
         signal.signal(signal.SIGINT, save)
     if what in ("save", "wait"):

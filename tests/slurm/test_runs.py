@@ -111,6 +111,15 @@ def test_a_job_is_stopped_from_any_host_with_its_ranks_grace(site: Site) -> None
     assert site.metadata()["status"] == "interrupted"
 
 
+def test_a_job_whose_ranks_end_well_when_they_are_stopped_is_stopped_too(site: Site) -> None:
+    site.submit("-N2", "--", "ranks", "save", "0", "0")
+    wait_until(lambda: site.are_ready(2))
+    done = site("stop", "latest")
+    assert done.returncode == 0, done.stderr
+    assert site.saved() == {"saved_0", "saved_1"}
+    wait_until(lambda: not site.cluster.jobs())
+
+
 def test_an_srun_of_another_host_is_stopped_with_its_ranks_grace(site: Site, start: Start) -> None:
     srun = start(f"{site.cluster.folder}/bin/on-login", PRIMUS, "slurm", "-N2", "--", "ranks", "save")
     wait_until(lambda: site.are_ready(2))

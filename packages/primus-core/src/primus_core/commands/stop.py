@@ -172,10 +172,16 @@ class _Job:
 
     def _look(self) -> None:
         """A job that goes through several states, as one that is put back into the queue, is told in each."""
-        self.job = standing(self.directory, self.host).job or self.job  # who says nothing is asked again
+        self.job = self._asked()
         if self._is_there() and self.job.state not in self.told:
             self.told.add(self.job.state)
             self._tell()
+
+    def _asked(self) -> Job:
+        """The job as it stands now; as it stood, where the scheduler does not answer."""
+        known = metadata(self.directory)  # not by `standing`: of a run that says it is completed, that asks no more
+        job = scheduler.look(self.job.number, self.host.environ, _cluster(self.directory))
+        return Job(job.number, scheduler.FORGOTTEN) if job and job.is_of(known) is False else job or self.job
 
     def _is_there(self) -> bool:
         return not self.job.is_over
@@ -190,7 +196,7 @@ class _Job:
 
     def _cancel(self, target: str, flags: Sequence[str]) -> None:
         why = scheduler.cancel(target, flags, self.host.environ, _cluster(self.directory))
-        self.job = standing(self.directory, self.host).job or self.job
+        self.job = self._asked()
         if why and self._is_there():
             raise MachineError(
                 f"{self.name()} of {self.directory} could not be ended", why=why, fix=f"by hand: {self.by_force()}"

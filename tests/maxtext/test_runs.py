@@ -52,6 +52,13 @@ def alone(project: Project) -> list[float]:
     return [float(loss) for loss in re.findall(r"iteration \d/4 .* \| loss: ([\d.]+)", pasted.stdout)]
 
 
+@pytest.fixture(scope="module")
+def four(project: Project) -> Path:
+    """The same on four devices."""
+    project("direct", *TASK, *OF_TWO_BY_TWO, GPUS_PER_NODE="4")
+    return project.newest
+
+
 @needs_maxtext
 @pytest.mark.slow
 class TestOneRun:
@@ -95,12 +102,20 @@ class TestOneRun:
 
 @needs_maxtext
 @pytest.mark.slow
-def test_four_devices_lose_what_one_does_and_a_replay_loses_it_again(project: Project, alone: list[float]) -> None:
+def test_the_script_that_a_dry_run_prints_trains(alone: list[float]) -> None:
     assert len(alone) == 4
-    project("direct", *TASK, *OF_TWO_BY_TWO, GPUS_PER_NODE="4")
-    four = project.newest
+
+
+@needs_maxtext
+@pytest.mark.slow
+def test_four_devices_lose_what_one_does(four: Path, alone: list[float]) -> None:
     assert losses(four) == pytest.approx(alone, rel=1e-5)
     assert json.loads((four / "metadata.json").read_text())["world_size"] == 1
+
+
+@needs_maxtext
+@pytest.mark.slow
+def test_a_replay_of_it_loses_the_same_again(project: Project, four: Path) -> None:
     project("replay", str(four))
     assert project.newest != four
     assert losses(project.newest) == losses(four)

@@ -1,19 +1,38 @@
-"""What the tests of the Megatron backend share: a resolved experiment, and a run of it, from a few lines of YAML."""
+"""What the tests of the Megatron backend share: a resolved experiment, and a run of it, from a few lines of YAML.
+
+Ranks and programs are forks of one process for each pytest worker. It has imported what Megatron imports, and neither
+Megatron nor Primus: the patches come before Megatron here as in a worker, and a test can leave one out.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import ROOT, plain_environ
+from tests.forkserver import Ended, ForkServer, torchrun
 from tests.planning import Resolve, resolver
 
 Row = dict[str, Any]
 Train = Callable[..., tuple[list[Row], str]]
+Python = Callable[..., Ended]
+
+IMPORTS = (
+    *("torch", "torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.rpc", "torch.distributed.tensor"),
+    *("torch.utils.cpp_extension", "torch.utils.data", "torch.utils.tensorboard", "triton", "wandb"),
+)
+"""What Megatron imports and takes nine tenths of the time; `triton` comes with some builds of torch."""
+ON_A_CPU = {
+    "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONWARNINGS": "ignore",
+    "TORCHDYNAMO_DISABLE": "1",
+}  # fmt: skip
+"""As a plan has it, with one thread for each rank."""
 
 MODEL = {
     "num_layers": 4,
@@ -58,9 +77,32 @@ def resolve(tmp_path: Path) -> Resolve:
     return resolver(MEGATRON, tmp_path, tiny())
 
 
+@pytest.fixture(scope="session")
+def forks() -> Iterator[ForkServer]:
+    """Starts when a test first needs it."""
+    with ForkServer([name for name in IMPORTS if find_spec(name.split(".")[0])], ON_A_CPU) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def python(forks: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Python:
+    """`python(program, *argv)`: how a program ended. It is its text, or the name of its module."""
+    folder = tmp_path_factory.mktemp("programs")
+
+    def run(program: str, *argv: str) -> Ended:
+        file = folder / "program.py"
+        file.write_text(program)
+        named: str | Path = program if program.replace(".", "").isidentifier() else file
+        environ = {**plain_environ(), **ON_A_CPU, "PYTHONPATH": str(ROOT)}
+        [ended] = forks.run(named, [environ], cwd=folder, argv=argv)
+        return ended
+
+    return run
+
+
 @pytest.fixture
-def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Train:
-    """`train(text, ranks=1)`: what the plan says, done with torchrun; the metrics and the log of all ranks."""
+def train(resolve: Resolve, forks: ForkServer, tmp_path: Path, clean_environ: dict[str, str]) -> Train:
+    """`train(text, ranks=1)`: what the plan says, done; the metrics and the log of all ranks. `real`: with torchrun."""
 
     def run(
         text: str = "",
@@ -70,6 +112,7 @@ def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Tr
         previous: Any = lambda _: (),
         packages: str = "",
         without: str = "",
+        real: bool = False,
     ) -> Any:
         folder = tmp_path / run
         plan = resolve(text, ranks=ranks, run=folder, previous=previous)
@@ -80,20 +123,32 @@ def train(resolve: Resolve, tmp_path: Path, clean_environ: dict[str, str]) -> Tr
         environ |= {"PRIMUS_RUN_DIR": str(folder), "PRIMUS_METRICS_FILE": str(folder / "metrics.jsonl")}
         for step in plan.prepare:
             subprocess.run(step.argv, env=environ, cwd=step.cwd, check=True, capture_output=True)
-        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-        environ |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "CUDA_VISIBLE_DEVICES": ""}
-        environ |= {"PYTHONPATH": packages}
-        worker = _worker_without(without, tmp_path) if without else ["-m", plan.worker.module]
-        done = subprocess.run([*launch, *worker], env=environ, cwd=tmp_path, capture_output=True,
-                              text=True, check=False, timeout=240)  # fmt: skip
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        environ |= {**ON_A_CPU, "PYTHONPATH": packages}
+        if real:
+            log = _with_torchrun(plan.worker.module, ranks, environ, tmp_path)
+        else:
+            worker = _worker_without(without, tmp_path) if without else plan.worker.module
+            ended = forks.run(worker, torchrun(ranks, environ), cwd=tmp_path, timeout=240)
+            log = "".join(rank.out for rank in ended)
+            assert not any(rank.code for rank in ended), "".join(
+                f"{rank.out[-3000:]}{rank.err[-3000:]}" for rank in ended
+            )
         lines = (folder / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines], done.stdout
+        return [json.loads(line) for line in lines], log
 
     return run
 
 
-def _worker_without(patch: str, folder: Path) -> list[str]:
+def _with_torchrun(module: str, ranks: int, environ: Mapping[str, str], folder: Path) -> str:
+    """What its ranks print, each a process of its own."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    done = subprocess.run([*launch, "-m", module], env=environ, cwd=folder, capture_output=True, text=True,
+                          check=False, timeout=240)  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def _worker_without(patch: str, folder: Path) -> Path:
     """The worker as it would be if a patch had never been written."""
     (folder / "worker.py").write_text(f"""
 if __name__ == "__main__":
@@ -102,7 +157,7 @@ if __name__ == "__main__":
     from primus_megatron.worker import main
     main()
 """)
-    return [str(folder / "worker.py")]
+    return folder / "worker.py"
 
 
 def losses(rows: list[Row]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Prints how many parameters Megatron's model has for each set of resolved settings: python count_parameters.py < JSON.
+"""Prints how many parameters Megatron's model has for each set of resolved settings: python -m tests.megatron.count_parameters JSON.
 
 The models are built on the meta device, which has no memory, and of layers that are alike one is built: Megatron lists
 the layers of the whole model, and each counts as the one that was built of its kind.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,6 +84,7 @@ def size(module: Any) -> int:
 
 
 if __name__ == "__main__":
+    asked = json.loads(Path(sys.argv[1]).read_text())
     one_rank("meta")
     build_one_of_a_kind()
-    print(json.dumps({name: count(settings) for name, settings in json.load(sys.stdin).items()}))
+    print(json.dumps({name: count(settings) for name, settings in asked.items()}))

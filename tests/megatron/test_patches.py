@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.megatron.conftest import Train, losses, saved, tiny
+from tests.megatron.conftest import Python, Train, losses, saved, tiny
 
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12")
 pytest.importorskip("megatron.core", reason="megatron-core is not installed")
@@ -66,15 +63,10 @@ WrappedTorchNorm(SimpleNamespace(sequence_parallel=True, normalization="RMSNorm"
 RESUMED = "resumed-distributed-optimizer"
 
 
-def run(program: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "PYTHONWARNINGS": "ignore", "CUDA_VISIBLE_DEVICES": "", "TORCHDYNAMO_DISABLE": "1"}
-    return subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
-
-
 @pytest.fixture(scope="module")
-def needed() -> set[str]:
+def needed(python: Python) -> set[str]:
     program = "from primus_megatron.patches import apply_all; print(*(patch.id for patch in apply_all()))"
-    return set(run(program).stdout.split())
+    return set(python(program).out.split())
 
 
 def test_every_patch_says_why_and_for_which_versions() -> None:
@@ -85,16 +77,16 @@ def test_every_patch_says_why_and_for_which_versions() -> None:
 
 
 @pytest.mark.parametrize("patch", NEEDS)
-def test_without_the_patch_it_fails(patch: str, needed: set[str]) -> None:
+def test_without_the_patch_it_fails(patch: str, needed: set[str], python: Python) -> None:
     if patch not in needed:
         pytest.skip(f"{patch} does not apply to this machine and these versions")
-    assert run(NEEDS[patch]).returncode != 0, f"{patch} is no longer needed: remove it"
+    assert python(NEEDS[patch]).code != 0, f"{patch} is no longer needed: remove it"
 
 
-def test_with_all_patches_what_failed_works(needed: set[str]) -> None:
+def test_with_all_patches_what_failed_works(needed: set[str], python: Python) -> None:
     programs = [NEEDS[name] for name in NEEDS if name in needed - {"cpu-optimizer-step"}]
-    done = run("\n".join(["from primus_megatron.patches import apply_all; apply_all()", *programs]))
-    assert done.returncode == 0, done.stderr
+    done = python("\n".join(["from primus_megatron.patches import apply_all; apply_all()", *programs]))
+    assert done.code == 0, done.err
 
 
 def test_without_its_patch_a_resumed_distributed_optimizer_fails_or_goes_another_way(

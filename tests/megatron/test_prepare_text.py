@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12")
 
+from tests.megatron.conftest import Python
+
 from primus_core.indexed import IndexedWriter
 from primus_core.text_files import pieces
 from primus_megatron.installation import importable_version
@@ -29,11 +31,11 @@ builder.finalize(sys.argv[1] + ".idx")
 @pytest.mark.slow
 @pytest.mark.skipif(not importable_version(), reason="megatron-core is not installed")
 @pytest.mark.parametrize("vocab", [512, 70000])
-def test_the_files_are_megatrons_own(tmp_path: Path, vocab: int) -> None:
+def test_the_files_are_megatrons_own(python: Python, tmp_path: Path, vocab: int) -> None:
     with IndexedWriter(str(tmp_path / "ours"), vocab) as writer:
         for document in ([1, 2, 3], [], [7] * 1000, [0]):
             writer.add(document)
-    subprocess.run([sys.executable, "-W", "ignore", "-c", ORACLE, str(tmp_path / "theirs"), str(vocab)], check=True)
+    assert python(ORACLE, str(tmp_path / "theirs"), str(vocab)).code == 0
     for suffix in (".bin", ".idx"):
         ours, theirs = tmp_path / f"ours{suffix}", tmp_path / f"theirs{suffix}"
         assert ours.read_bytes() == theirs.read_bytes()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12
 
 from tests import templates
 from tests.conftest import ROOT
+from tests.megatron.conftest import Python
 
 from primus_core.cli import main
 from primus_core.config.recipes import Template
@@ -31,7 +30,7 @@ from contextlib import redirect_stdout
 from types import SimpleNamespace
 torch.cuda.get_device_properties = lambda *_: SimpleNamespace(major=9, minor=4)
 torch.cuda.get_device_capability = lambda *_: (9, 4)
-plans, sys.argv = json.load(sys.stdin), sys.argv[:1]
+plans, sys.argv = json.load(open(sys.argv[1])), sys.argv[:1]
 from megatron.training.arguments import parse_args, validate_args
 for name, settings, ranks, queues in plans:
     os.environ |= {"RANK": "0", "WORLD_SIZE": str(ranks), "CUDA_DEVICE_MAX_CONNECTIONS": queues}
@@ -70,7 +69,7 @@ def test_its_machine_can_hold_a_model(template: Template) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("gpu", templates.GPUS)
 def test_a_template_plans_on_its_machine_and_megatron_takes_it(
-    gpu: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    gpu: str, python: Python, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plans, tree = [], templates.machine(gpu, tmp_path)
     for template in (t for t in templates.of("megatron") if t.gpu == gpu and t.is_usual):
@@ -78,9 +77,9 @@ def test_a_template_plans_on_its_machine_and_megatron_takes_it(
         assert plan["config"]["model"]["num_layers"] == catalogue.load()[template.model].facts.num_layers
         queues = next(v["value"] for v in plan["environment"] if v["name"] == "CUDA_DEVICE_MAX_CONNECTIONS")
         plans.append((template.name, plan["config"]["settings"], 8 * template.nodes, queues))
-    done = subprocess.run([sys.executable, "-c", CHECK], input=json.dumps(plans), capture_output=True, text=True,
-                          check=False, timeout=300)  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr[-3000:]
+    (tmp_path / "plans.json").write_text(json.dumps(plans))
+    done = python(CHECK, str(tmp_path / "plans.json"))
+    assert (done.code, done.out) == (0, ""), done.err[-3000:]
 
 
 def test_a_template_in_another_precision_is_valid(capsys: pytest.CaptureFixture[str]) -> None:

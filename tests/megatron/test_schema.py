@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12")
+
+from tests.megatron.conftest import Python
 
 from primus_core.errors import MachineError
 from primus_core.metadata import version_of
@@ -19,13 +20,12 @@ from primus_megatron.schema import load, schema_for, shipped
 
 @pytest.mark.torch
 @pytest.mark.slow
-def test_the_shipped_schema_equals_the_installed_framework(tmp_path: Path) -> None:
+def test_the_shipped_schema_equals_the_installed_framework(python: Python, tmp_path: Path) -> None:
     pytest.importorskip("megatron.training", reason="megatron-core is not installed")
     version = version_of("megatron-core")
     assert version in shipped(), f"ship one: python -m primus_megatron.generate_schema megatron-{version}.json"
-    command = [sys.executable, "-m", "primus_megatron.generate_schema", str(tmp_path / "schema.json")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = python("primus_megatron.generate_schema", str(tmp_path / "schema.json"))
+    assert done.code == 0, done.err
     assert json.loads((tmp_path / "schema.json").read_text()) == json.loads(shipped()[version].read_text())
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12")
 pytest.importorskip("megatron.training", reason="megatron-core is not installed")
 
-from tests.conftest import ROOT, Run
+from tests.conftest import ROOT, Run, wait_until
 from tests.megatron.conftest import Row, losses
 
 from primus_core import summary
@@ -56,11 +55,8 @@ def test_sigterm_saves_and_the_next_start_goes_on_from_there(
     command += ["save_interval=5000"]
     process = subprocess.Popen([str(Path(sys.executable).with_name("primus")), *command], cwd=tmp_path,
                                env={**clean_environ, **CPU}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-    run, deadline = tmp_path / "output/megatron-tiny", time.monotonic() + 240
-    while len(rows(run)) < 5:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    run = tmp_path / "output/megatron-tiny"
+    wait_until(lambda: len(rows(run)) >= 5 or process.poll() is not None, 240)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=120) == 143
     last = rows(run)[-1]["step"]

@@ -34,7 +34,7 @@ DEEPSEEK: dict[str, Any] = {
 
 
 def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train, tmp_path: Path) -> None:
-    rows, log = train(tiny())
+    rows, log = train(tiny(), real=True)
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert losses(rows)[-1] < losses(rows)[0]
     last = rows[-1]
@@ -50,7 +50,7 @@ def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train, tmp_path: 
 
 
 def test_each_evaluation_is_in_metrics_and_log(train: Train) -> None:
-    rows, log = train(tiny(eval_iters=1, eval_interval=2, pipeline_model_parallel_size=2), ranks=2)
+    rows, log = train(tiny(eval_iters=1, eval_interval=2, pipeline_model_parallel_size=2), ranks=2, real=True)
     found = [(row["step"], row["validation_loss"]) for row in rows if "validation_loss" in row]
     assert [step for step, _ in found] == [2, 4, 4], "and once more at the end"
     assert found[1][1] < found[0][1]

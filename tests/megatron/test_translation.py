@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ import pytest
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
 from tests.conftest import ROOT
-from tests.megatron.conftest import Train, losses, tiny
+from tests.megatron.conftest import Python, Train, losses, tiny
 from tests.planning import Resolve
 
 from primus_core.errors import RequestError
@@ -117,20 +114,19 @@ def test_a_setting_beside_the_model_wins(resolve: Resolve) -> None:
 @pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.skipif(not version_of("megatron-core"), reason="megatron-core is not installed")
-def test_megatron_builds_every_model_with_the_catalogues_number_of_parameters(resolve: Resolve) -> None:
+def test_megatron_builds_every_model_with_the_catalogues_number_of_parameters(
+    resolve: Resolve, python: Python, tmp_path: Path
+) -> None:
     """To the unit, on a device without memory; the vocabulary is not padded here, which adds rows to the embedding."""
     settings = {name: resolve(json.dumps({**RUN, **NOT_PADDED, "model": translated(model, version_of("megatron-core"))}))
                 for name, model in BUILT.items() if is_in(version_of("megatron-core"), model)}  # fmt: skip
-    asked = json.dumps({name: plan.config["settings"] for name, plan in settings.items()})
-    environ = {**os.environ, "TORCHDYNAMO_DISABLE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore"}
-    script = Path(__file__).with_name("count_parameters.py")
-    done = subprocess.run(
-        [sys.executable, script], input=asked, env=environ, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    asked = {name: plan.config["settings"] for name, plan in settings.items()}
+    (tmp_path / "asked.json").write_text(json.dumps(asked))
+    done = python("tests.megatron.count_parameters", str(tmp_path / "asked.json"))
+    assert done.code == 0, done.err[-3000:]
     counts = {name: parameters(BUILT[name].facts) for name in settings}
     known = {name: {"total": count.total, "mtp": count.mtp} for name, count in counts.items()}
-    assert json.loads(done.stdout.splitlines()[-1]) == known
+    assert json.loads(done.out.splitlines()[-1]) == known
 
 
 SMALL = {"num_layers": 2, "hidden_size": 64, "ffn_hidden_size": 96, "num_attention_heads": 4,
@@ -173,7 +169,7 @@ import json, sys
 from tests.megatron.count_parameters import arguments, one_rank
 one_rank("cpu")
 from primus_megatron.model import model_provider
-asked = json.load(sys.stdin)
+asked = json.load(open(sys.argv[1]))
 arguments(asked["settings"])
 model = model_provider(own=asked["own"])
 layers = [layer.self_attention for layer in model.decoder.layers]
@@ -186,16 +182,14 @@ print(json.dumps([norms, model.rotary_pos_emb.inv_freq.tolist()]))
 @pytest.mark.slow
 @pytest.mark.skipif(not version_of("megatron-core"), reason="megatron-core is not installed")
 def test_llama_4_has_norms_where_it_has_a_rotary_embedding_and_stretches_that_by_its_own_factors(
-    resolve: Resolve,
+    resolve: Resolve, python: Python, tmp_path: Path
 ) -> None:
     model = {**translated(MODELS["llama4_scout_17B16E"], version_of("megatron-core")), **SMALL, **LLAMA4}
     plan = resolve(json.dumps({**RUN, **NOT_PADDED, "model": {**model, "num_experts": 4, "kv_channels": 128}}))
-    done = subprocess.run(
-        [sys.executable, "-c", SCOUT], input=json.dumps(plan.config), cwd=ROOT, capture_output=True, text=True, check=False,
-        env={**os.environ, "TORCHDYNAMO_DISABLE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    norms, frequencies = json.loads(done.stdout.splitlines()[-1])
+    (tmp_path / "asked.json").write_text(json.dumps(plan.config))
+    done = python(SCOUT, str(tmp_path / "asked.json"))
+    assert done.code == 0, done.err[-3000:]
+    norms, frequencies = json.loads(done.out.splitlines()[-1])
     assert norms == [*[["L2Norm", "L2Norm"]] * 3, ["IdentityOp", "IdentityOp"]]
     plain = [500000 ** (-2 * i / 128) for i in range(64)]
     slow = [2 * math.pi / frequency > 8192 for frequency in plain]

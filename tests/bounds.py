@@ -1,7 +1,7 @@
 """What a test may cost and why it may be skipped: a pytest plugin that fails the run beyond that, by `bounds.toml`.
 
-The cost is CPU seconds (user and system) of the test's process and of the children that it waited for, with the
-fixtures that the test is the first to use. Processes of a Slurm daemon or of a container engine are not in it.
+The cost is CPU seconds (user and system) of the test's process, of the children that it waited for, and of all that
+run below it (a fork server's ranks, a cluster's jobs), with the fixtures that the test is the first to use.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ import pytest
 
 COMPLETE = "PRIMUS_TEST_COMPLETE"
 """The variable with which a test skipped for a reason that is not listed fails the run, as in CI."""
+
+
+_TICKS_A_S = os.sysconf("SC_CLK_TCK")
 
 
 class Bounds:
@@ -44,7 +47,7 @@ class Bounds:
         """Write on a phase's report what it cost; xdist carries it to the first process."""
         report = yield
         before, self.measured = self.measured, cpu_seconds()
-        report.cpu_seconds = self.measured - before
+        report.cpu_seconds = max(self.measured - before, 0.0)  # what is killed unseen takes its seconds along
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -92,6 +95,23 @@ class Bounds:
 
 
 def cpu_seconds() -> float:
-    """Of this process and of the children that it waited for."""
+    """Of this process, of the children that it waited for, and of all processes below it."""
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages) + sum(map(_ticks, _children("self"))) / _TICKS_A_S
+
+
+def _children(pid: str) -> Iterator[str]:
+    for file in Path("/proc", pid, "task").glob("*/children"):
+        try:
+            yield from file.read_text().split()
+        except OSError:  # the thread has ended
+            continue
+
+
+def _ticks(pid: str) -> int:
+    """What a process, those below it, and those that they waited for have used."""
+    try:
+        fields = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it has ended
+        return 0
+    return sum(map(int, fields[11:15])) + sum(map(_ticks, _children(pid)))

@@ -27,7 +27,13 @@ COMMANDS = {
     "an empty segment": ("direct -- -- train", "segment 2 is empty", "train"),
     "nothing after the dashes": ("direct --", "segment 2 is empty", "train"),
     "an empty first segment": ("-- train", "segment 1 is empty", "begin with a runtime"),
-    "a runtime alone": ("direct", "needs a task", "primus direct -- <task>"),
+    "a runtime alone": ("direct", "`primus direct` needs a task", "primus direct -- <task>"),
+    "an outer runtime alone": ("slurm -N2", "`primus slurm` needs a task", "primus slurm -- <task>"),
+    "runtimes alone": (
+        "slurm -- container",
+        "`primus slurm -- container` needs",
+        "primus slurm -- container -- <task>",
+    ),
     "an unknown runtime option": (
         "direct --sinlge -- train",
         "segment 1 (direct): '--sinlge'",

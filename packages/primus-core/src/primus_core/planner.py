@@ -94,6 +94,16 @@ def plan(
     return _Planning(request, host, catalogue, spoken or Spoken(), first, elsewhere=elsewhere).planned(command)
 
 
+def no_task(layers: Sequence[Layer], catalogue: Catalogue) -> RequestError:
+    """The error for a command that ends in a runtime."""
+    typed = " -- ".join(layer.runtime for layer in layers)
+    return RequestError(
+        f"`primus {typed}` needs a task",
+        why="nothing follows the runtime's options",
+        fix=f"primus {typed} -- <task>; tasks: {', '.join(catalogue.names('tasks'))}",
+    )
+
+
 class _Planning:
     def __init__(
         self,
@@ -114,11 +124,7 @@ class _Planning:
         apply_defaults(self.parser, system.section(layer.runtime))
         self.args = parse_segment(self.parser, layer.words)
         if not request.task:
-            raise RequestError(
-                f"`primus {layer.runtime}` needs a task",
-                why="nothing follows the runtime's options",
-                fix=f"primus {layer.runtime} -- <task>; tasks: {', '.join(catalogue.names('tasks'))}",
-            )
+            raise no_task((layer,), catalogue)
         if self.args.assume_host:
             from primus_core.machine import capture
 

@@ -20,7 +20,7 @@ from primus_core.errors import RequestError
 from primus_core.flag_lists import FLAG_LISTS, over
 from primus_core.host import UNREAD, HostRoot
 from primus_core.plan import SCHEMA, Plan, Variable
-from primus_core.planner import Planned, runtime_parser, segment_name, switches_of
+from primus_core.planner import Planned, no_task, runtime_parser, segment_name, switches_of
 from primus_core.plugins import Catalogue
 from primus_core.request import Layer, Request
 from primus_core.secrets import redact_words, values_in
@@ -49,6 +49,8 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     layer, rest = request.layers[0], request.layers[1:]
     runtime = cast("OuterRuntime", catalogue.runtime(layer.runtime))
     args = parsed(runtime, layer, catalogue)
+    if not (request.task or request.replay):
+        raise no_task(request.layers, catalogue)
     rest = _held(runtime, layer, rest)
     options = _laid(environment.from_options(getattr(args, "env", []), host.environ), host)
     names = [word for name in dict.fromkeys(v.name for v in options) for word in ("--env", name)]

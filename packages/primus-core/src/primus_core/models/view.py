@@ -58,9 +58,18 @@ def as_text(model: Model, seq_length: int) -> str:
         *_shares(counts.parts),
         f"\nFLOPs per token, forward and backward, at {seq_length:,} tokens: {sum(flops.values()):,}",
         *_shares(flops),
+        *_window(facts, seq_length),
         "\nmatrices: inputs x outputs, how many (of which a token passes)",
         *(f"  {m.name:<36}{m.inputs} x {m.outputs}, {_number(m.stored, m.used)}" for m in matrices(facts)),
     )) + "\n"  # fmt: skip
+
+
+def _window(facts: Architecture, seq_length: int) -> Iterator[str]:
+    """What a person must know who compares an MFU by these FLOPs with another one."""
+    size = facts.sliding_window or facts.attention_chunk
+    if size and size < seq_length:
+        yield f"  Attention counts the {size:,} tokens that a layer with a window sees. Megatron counts the whole sequence,"
+        yield "  so that its MFU is higher than the one here at the same speed."
 
 
 def _number(stored: int, used: int) -> str:

@@ -96,7 +96,7 @@ class Record:
             "world_size": plan.distributed.world_size,
             "primus_version": plan.primus_version,
             "host": host.hostname(),
-            "user": environ.get("USER") or environ.get("LOGNAME") or str(os.getuid()),
+            "user": _user(environ),
             "cwd": self.facts.cwd,
             "pid": os.getpid(),
             "started": self.started,
@@ -144,3 +144,13 @@ def _job(environ: Mapping[str, str]) -> dict[str, str]:
     names = {"job_id": "SLURM_JOB_ID", "step_id": "SLURM_STEP_ID", "node": "SLURMD_NODENAME"}
     known = {name: environ.get(variable) for name, variable in names.items()}
     return {name: value for name, value in known.items() if value}
+
+
+def _user(environ: Mapping[str, str]) -> str:
+    """The name of the account; where nothing knows one, as in many containers, its number."""
+    import pwd  # only a run that starts needs it
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return environ.get("USER") or environ.get("LOGNAME") or str(os.getuid())

@@ -83,7 +83,7 @@ def start(clean_environ: dict[str, str], project: Path) -> Iterator[Start]:
     yield begin
     for process in started:
         process.kill()
-        process.communicate()
+        process.communicate(timeout=60)  # what it left behind may hold the pipes
 
 
 def children(pid: int) -> list[int]:

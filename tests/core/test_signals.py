@@ -83,7 +83,7 @@ def start(clean_environ: dict[str, str], project: Path) -> Iterator[Start]:
     yield begin
     for process in started:
         process.kill()
-        process.communicate()
+        process.communicate(timeout=60)  # what it left behind may hold the pipes
 
 
 def children(pid: int) -> list[int]:
@@ -214,6 +214,18 @@ def test_daemons_of_a_worker_that_ends_well_are_ended_too(
         "def leave(call):\n    subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
     )
     assert primus("direct", "--", "leave", cwd=project).returncode == 0
+
+
+def test_a_daemon_that_ignores_sigterm_is_killed(
+    primus: Callable[..., subprocess.CompletedProcess[str]], project: Path
+) -> None:
+    (project / "my_tasks.py").write_text(
+        "import subprocess\nfrom primus_core import register_task\n@register_task('leave')\ndef leave(call):\n"
+        "    words = ['sh', '-c', 'trap \"\" TERM; echo ready; sleep 600']\n"
+        "    daemon = subprocess.Popen(words, start_new_session=True, stdout=subprocess.PIPE)\n"
+        "    assert daemon.stdout.readline() == b'ready\\n'\n"
+    )
+    assert primus("direct", "--", "leave", cwd=project, timeout=60).returncode == 0
 
 
 def test_a_signal_before_anything_has_started_is_no_traceback(clean_environ: dict[str, str], project: Path) -> None:

@@ -158,6 +158,16 @@ def test_expected_nodes_may_stand_in_a_file(tmp_path: Path) -> None:
             cluster.expected(wrong)
 
 
+def test_a_file_of_names_may_lie_in_the_current_folder_and_one_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hosts").write_text("n1 n2\n")
+    assert cluster.expected("hosts").names == ("n1", "n2")
+    with pytest.raises(RequestError, match="nowhere/hosts: it cannot be read"):
+        cluster.expected("nowhere/hosts")
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -68,7 +68,7 @@ def _window(facts: Architecture, seq_length: int) -> Iterator[str]:
     """What a person must know who compares an MFU by these FLOPs with another one."""
     size = facts.sliding_window or facts.attention_chunk
     if size and size < seq_length:
-        yield f"  Attention counts the {size:,} tokens that a layer with a window sees; Megatron counts the whole sequence."
+        yield f"  Attention counts the {size:,} tokens that a layer with a window sees, and Megatron the whole sequence."
         yield "  At the same speed, its MFU is higher than the one here."
 
 

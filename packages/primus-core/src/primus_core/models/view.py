@@ -68,8 +68,8 @@ def _window(facts: Architecture, seq_length: int) -> Iterator[str]:
     """What a person must know who compares an MFU by these FLOPs with another one."""
     size = facts.sliding_window or facts.attention_chunk
     if size and size < seq_length:
-        yield f"  Attention counts the {size:,} tokens of a layer's window; Megatron counts the whole sequence, so that its"
-        yield "  MFU is higher than the one here at the same speed."
+        yield f"  Attention counts the {size:,} tokens of a layer's window, and Megatron the whole sequence:"
+        yield "  at the same speed, its MFU is higher than the one here."
 
 
 def _number(stored: int, used: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,7 @@ def test_a_part_without_its_python_is_named_and_fails_a_complete_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(suite.COMPLETE, raising=False)
     results = Suite([script("newer", "pass", python="3.12"), script("this", "pass")], 1, tmp_path).run()
     assert [result.status for result in results] == ["not run: no Python 3.12 (searched PATH, pyenv and uv)", "passed"]
     assert suite.worst(results) == 0
@@ -82,6 +84,13 @@ def test_every_environment_with_tests_is_a_part() -> None:
     names = [part.name for part in suite.commit_parts(())]
     assert {"core", "megatron", "maxtext"} <= set(names)
     assert names.index("environment core") < names.index("core")
+
+
+def test_every_exception_to_the_costs_is_a_test_or_a_file_that_is_there() -> None:
+    for row in tomllib.loads((ROOT / "tests/bounds.toml").read_text())["exception"]:
+        file, _, test = row["where"].partition("::")
+        assert f"def {test}(" in (ROOT / file).read_text() if test else (ROOT / file).is_file(), row
+        assert row["why"]
 
 
 def pytest_in(folder: Path, tests: str, **environ: str) -> subprocess.CompletedProcess[str]:

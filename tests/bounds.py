@@ -1,7 +1,8 @@
 """What a test may cost and why it may be skipped: a pytest plugin that fails the run beyond that, by `bounds.toml`.
 
 The cost is CPU seconds (user and system) of the test's process, of the children that it waited for, and of all that
-run below it (a fork server's ranks, a cluster's jobs), with the fixtures that the test is the first to use.
+run below it (a fork server's ranks, a cluster's jobs). A fixture counts for the test that uses it first, its end for
+the test that runs last. Collection, and processes that have lost their parent (containers), are not counted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import pytest
 
 COMPLETE = "PRIMUS_TEST_COMPLETE"
 """The variable with which a test skipped for a reason that is not listed fails the run, as in CI."""
+PART = "PRIMUS_TEST_PART"
+"""The variable with the name of the part (`tests.suite`) that this run is."""
 
 
 _TICKS_A_S = os.sysconf("SC_CLK_TCK")
@@ -32,7 +35,9 @@ class Bounds:
         self.file = file
         self.test_s, self.file_s = known["cpu_seconds"]["test"], known["cpu_seconds"]["file"]
         self.exceptions = {row["where"]: row["cpu_seconds"] for row in known.get("exception", ())}
-        self.available = [re.compile(row["reason"]) for row in known.get("skip", ())]
+        here = os.environ.get(PART, "")
+        rows = [row for row in known.get("skip", ()) if here not in row.get("except", ())]
+        self.listed = [re.compile(row["reason"]) for row in rows]
         self.measured = 0.0
         self.costs: defaultdict[str, float] = defaultdict(float)
         self.skips: defaultdict[str, list[str]] = defaultdict(list)
@@ -47,7 +52,7 @@ class Bounds:
         """Write on a phase's report what it cost; xdist carries it to the first process."""
         report = yield
         before, self.measured = self.measured, cpu_seconds()
-        report.cpu_seconds = max(self.measured - before, 0.0)  # what is killed unseen takes its seconds along
+        report.cpu_seconds = max(self.measured - before, 0.0)  # a killed child that nobody waited for no longer counts
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -60,13 +65,16 @@ class Bounds:
         self._note_skip(report)
 
     def _note_skip(self, report: pytest.TestReport | pytest.CollectReport) -> None:
-        if report.skipped and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple):
-            self.skips[report.longrepr[2].removeprefix("Skipped: ")].append(report.nodeid)
+        if not report.skipped:
+            return
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else getattr(report, "wasxfail", "")
+        self.skips[why.removeprefix("Skipped: ")].append(report.nodeid)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Too costly, or skipped without leave: not passed."""
-        if not hasattr(session.config, "workerinput") and session.exitstatus == 0 and [*self.findings()]:
+        """A test that costs too much, or is skipped for a reason that is not listed, fails the run."""
+        passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        if not hasattr(session.config, "workerinput") and passed and [*self.findings()]:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -85,7 +93,7 @@ class Bounds:
             yield from self._too_costly(file, cost, self.file_s)
         if os.environ.get(COMPLETE, "") not in {"", "0"}:
             for reason, tests in self.skips.items():
-                if not any(pattern.search(reason) for pattern in self.available):
+                if not any(pattern.search(reason) for pattern in self.listed):
                     yield f"SKIPPED {len(tests)} tests, such as {tests[0]}: {reason}. This reason is not listed."
 
     def _too_costly(self, where: str, cost: float, limit: float) -> Iterator[str]:

@@ -65,7 +65,7 @@ def torchrun(ranks: int, environ: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _port() -> int:
-    """A free port below those that the kernel gives away: rank 0 takes it later, and nobody gets it by chance until then."""
+    """A free port below those that the kernel gives away: rank 0 takes it later, and the kernel gives it to no other program until then."""
     while True:
         port = random.randrange(15_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):

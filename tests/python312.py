@@ -15,20 +15,21 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-_IS_IT = "import sys; sys.exit(sys.version_info[:2] != (3, 12))"
+from tests.bounds import COMPLETE
 
 
-def find() -> Path | None:
-    """The first that runs: a shim of a version manager may be there and refuse to."""
-    return next((path for path in _candidates() if _output([str(path), "-c", _IS_IT]) is not None), None)
+def find(version: str = "3.12") -> Path | None:
+    """The first Python of that version that runs: a shim of a version manager may be there and refuse to."""
+    test = f"import sys; sys.exit('%d.%d' % sys.version_info[:2] != {version!r})"
+    return next((path for path in _candidates(version) if _output([str(path), "-c", test]) is not None), None)
 
 
-def _candidates() -> Iterator[Path]:
-    if path := shutil.which("python3.12"):
+def _candidates(version: str) -> Iterator[Path]:
+    if path := shutil.which(f"python{version}"):
         yield Path(path)
-    if folder := _output(["pyenv", "prefix", "3.12"]):
-        yield Path(folder) / "bin/python3.12"
-    if path := _output(["uv", "python", "find", "3.12"]):
+    if folder := _output(["pyenv", "prefix", version]):
+        yield Path(folder, f"bin/python{version}")
+    if path := _output(["uv", "python", "find", version]):
         yield Path(path)
 
 
@@ -42,7 +43,12 @@ def _output(command: list[str], environ: dict[str, str] | None = None) -> str | 
 def main() -> int:
     """Run hatch, or a command beside its environments; its exit code."""
     if sys.argv[1] == "beside":
-        return subprocess.run(sys.argv[2:], env={**os.environ, **dict(_environments())}, check=False).returncode
+        made = dict(_environments())
+        missing = [name for name, folder in made.items() if not folder]
+        if missing and os.environ.get(COMPLETE, "") not in ("", "0"):
+            print(f"no environment for {', '.join(missing)}: hatch env create NAME", file=sys.stderr)
+            return 3
+        return subprocess.run(sys.argv[2:], env={**os.environ, **made}, check=False).returncode
     python = find()
     if not python:
         words = f"hatch run {' '.join(sys.argv[1:])} needs Python 3.12: not found in PATH, pyenv or uv"

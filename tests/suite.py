@@ -1,9 +1,9 @@
 """All tests, part by part: every part runs, every part is reported with its time, and the worst exit code counts.
 
     hatch run test                       # what runs at each commit
-    hatch run test --all                 # nightly: clean installs, full matrices and mutations, too
+    hatch run test --all                 # nightly: also clean installs, docker, full matrices and mutations
     hatch run test --part megatron -k resolve
-    hatch run quick [PACKAGE]            # the tests without the slow ones, of all packages or of one
+    hatch run quick [PACKAGE]            # the tests without the slow ones: of one package, or of all for this Python
     hatch run lint                       # linters, types and contracts only
 
 A part is a command. Each environment of hatch.toml with a script `test` is a part, so a further backend is one, too.
@@ -25,21 +25,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests import python312
+from tests.bounds import COMPLETE, PART
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".suite"
 NO_TESTS = 5
 """Pytest's exit code where a selection, such as `-k`, leaves no test."""
-MISSING = 3
-"""The exit code of a part that this machine cannot run."""
+MISSING, NOT_FOUND = 3, 127
+"""The exit codes of a part that this machine cannot run, and of one whose program is not there."""
+PATIENCE_S = 60
+"""How long an interrupted part may take to end what its tests have started."""
 QUIET_S = 60
 """How long nothing is printed at most."""
 MODULE = (sys.executable, "-m")
 PYTEST = (*MODULE, "pytest", "-n", "auto", "--dist", "loadgroup")
 COMMIT = "not nightly and (not kernel or torch or whole)"
 """Most tests of the kernel run once, in the kernel's own environment."""
-COMPLETE = "PRIMUS_TEST_COMPLETE"
-"""The variable with which a part that cannot run, or a test skipped for no listed reason, is a failure."""
 
 
 class Part(NamedTuple):
@@ -51,6 +52,8 @@ class Part(NamedTuple):
     """The parts that end before this one begins."""
     python: str = ""
     """The version of Python that it needs, where that is not this one."""
+    selects: bool = False
+    """Whether a selection was asked of it, which may leave no test."""
 
 
 class Result(NamedTuple):
@@ -61,12 +64,21 @@ class Result(NamedTuple):
     seconds: float = 0
     cpu_seconds: float = 0
     missing: str = ""
+    selects: bool = False
+    """Whether a selection was asked of the part."""
+
+    @property
+    def unselected(self) -> bool:
+        """Whether that left no test."""
+        return self.selects and self.code == NO_TESTS
 
     @property
     def status(self) -> str:
         """As the table shows it."""
         if self.missing:
             return f"not run: {self.missing}"
+        if self.unselected:
+            return "no test selected"
         return "passed" if self.code == 0 else f"failed with exit code {self.code}"
 
 
@@ -80,16 +92,16 @@ def lint_parts() -> Iterator[Part]:
 
 
 def commit_parts(words: Sequence[str]) -> Iterator[Part]:
-    """What runs at each commit, the longest first. An environment is made before its tests."""
-    yield Part("default", (*PYTEST, "-m", COMMIT, *words))
+    """What runs at each commit: the longest first, then what is quick. An environment is made before its tests."""
+    yield Part("default", (*PYTEST, "-m", COMMIT, *words), selects=bool(words))
     yield from lint_parts()
     made = []
     for name, python in environments().items():
         made.append(f"environment {name}")
         yield Part(made[-1], ("hatch", "env", "create", name), python=python)
-        yield Part(name, ("hatch", "run", f"{name}:test", *words), (made[-1],), python)
+        yield Part(name, ("hatch", "run", f"{name}:test", *words), (made[-1],), python, bool(words))
     beside = (*MODULE, "tests.python312", "beside", *MODULE, "pytest", "tests/test_one_model.py", *words)
-    yield Part("one model", beside, tuple(made))
+    yield Part("one model", beside, tuple(made), selects=bool(words))
 
 
 def nightly_parts() -> Iterator[Part]:
@@ -100,9 +112,9 @@ def nightly_parts() -> Iterator[Part]:
 
 
 def environments() -> dict[str, str]:
-    """Those of hatch.toml with tests of their own, each with the version of Python that it asks for, or an empty one."""
+    """Name and Python version (empty: any) of each environment in hatch.toml with a script `test`."""
     known = tomllib.loads((ROOT / "hatch.toml").read_text(encoding="utf-8"))["envs"]
-    tested = {name: env for name, env in known.items() if name != "default" and "test" in env["scripts"]}
+    tested = {name: env for name, env in known.items() if name != "default" and "test" in env.get("scripts", {})}
     return {name: env.get("python", "") for name, env in tested.items()}
 
 
@@ -133,11 +145,16 @@ class Suite:
         return self.results
 
     def _stop(self) -> None:
-        """End what an interruption leaves: pytest takes down what its tests have started."""
+        """Interrupt what runs: pytest ends what its tests have started. What does not end is killed."""
         for _, process, _ in self.running:
-            process.send_signal(signal.SIGINT)
+            os.killpg(process.pid, signal.SIGINT)  # the whole group: hatch itself ignores it
+        end = time.monotonic() + PATIENCE_S
         for _, process, _ in self.running:
-            process.wait()
+            try:
+                process.wait(max(end - time.monotonic(), 0))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
     def _start(self) -> None:
         for part in [part for part in self.waiting if not self._unfinished(part.after)]:
@@ -145,13 +162,21 @@ class Suite:
                 return
             self.waiting.remove(part)
             environ, missing = surroundings(part.python)
+            environ[PART] = part.name
             if missing:
                 self._report(Result(part.name, MISSING, missing=missing))
                 continue
-            with self._log(part).open("wb") as log:
-                process = subprocess.Popen(part.argv, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=log,
-                                           stderr=subprocess.STDOUT)  # fmt: skip
+            try:
+                process = self._process(part, environ)
+            except OSError as error:
+                self._report(Result(part.name, NOT_FOUND, missing=f"{part.argv[0]}: {error.strerror}"))
+                continue
             self.running.append((part, process, time.monotonic()))
+
+    def _process(self, part: Part, environ: dict[str, str]) -> subprocess.Popen[bytes]:
+        with self._log(part).open("wb") as log:
+            return subprocess.Popen(part.argv, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=log,
+                                    stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
 
     def _unfinished(self, names: Sequence[str]) -> set[str]:
         """Of `names`, those that this run has not finished."""
@@ -166,16 +191,17 @@ class Suite:
                 self.running.remove(running)
                 process.returncode = os.waitstatus_to_exitcode(status)
                 cpu_seconds = usage.ru_utime + usage.ru_stime
-                result = Result(part.name, process.returncode, time.monotonic() - began, cpu_seconds)
+                seconds = time.monotonic() - began
+                result = Result(part.name, process.returncode, seconds, cpu_seconds, selects=part.selects)
                 self._report(result, self._log(part))
                 return True
         return False
 
     def _report(self, result: Result, log: Path | None = None) -> None:
-        """Print the last lines of a part that passed, and all of one that failed."""
+        """Print the last line of a part that passed, and all of one that failed."""
         self.results.append(result)
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log else []
-        shown = lines if result.code not in (0, NO_TESTS) else lines[-1:]
+        shown = lines if result.code and not result.unselected else lines[-1:]
         print(f"--- {result.name}: {result.status} after {result.seconds:.0f} s", *shown, sep="\n", flush=True)
 
     def _log(self, part: Part) -> Path:
@@ -189,21 +215,21 @@ class Suite:
 
 def surroundings(python: str) -> tuple[dict[str, str], str]:
     """The variables of a part that needs that Python (empty: this one), or why it cannot run."""
-    if not python:
-        return python312.outside(), ""
-    if not (found := python312.find()):
-        return {}, f"no Python {python} (searched PATH, pyenv and uv)"
     environ = python312.outside()
+    if not python:
+        return environ, ""
+    if not (found := python312.find(python)):
+        return {}, f"no Python {python} (searched PATH, pyenv and uv)"
     return {**environ, "PATH": f"{found.parent}:{environ.get('PATH', '')}"}, ""
 
 
 def worst(results: Sequence[Result]) -> int:
-    """The exit code of all. A part that is missing counts where the run must be complete."""
+    """The exit code of all. A part without its Python counts where the run must be complete."""
     complete = os.environ.get(COMPLETE, "") not in ("", "0")
-    counted = [result for result in results if complete or not result.missing]
-    if all(result.code == NO_TESTS for result in counted):
+    asked = [result for result in results if result.selects]
+    if asked and all(result.unselected for result in asked):
         return NO_TESTS
-    codes = [result.code for result in counted if result.code != NO_TESTS]
+    codes = [r.code for r in results if not r.unselected and (complete or not r.missing or r.code != MISSING)]
     return max((code if code >= 0 else 128 - code for code in codes), default=0)
 
 
@@ -252,17 +278,28 @@ def main(argv: Sequence[str]) -> int:
         except ValueError as error:
             print(error, file=sys.stderr)
             return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     parser = argparse.ArgumentParser(prog="hatch run test", description=(__doc__ or "").split("\n", maxsplit=1)[0],
-                                     epilog="Other options, such as -k and -x, go to pytest.")  # fmt: skip
-    parser.add_argument("--all", action="store_true", help="also run what takes too long for each commit")
+                                     epilog="Other options, such as -k and -x, go to pytest in each part.")  # fmt: skip
+    parser.add_argument("--all", action="store_true", help="also run what takes too long for each commit; complete")
     parser.add_argument("--part", action="append", metavar="NAME", help="run this part only; may be repeated")
     parser.add_argument("--slots", type=int, default=2, metavar="N", help="run N parts at a time (default: 2)")
     args, words = parser.parse_known_args(argv)
+    if any(word.startswith("-m") for word in words):
+        parser.error("-m is how the parts choose their tests; use -k, or --part")
+    if args.all and words:
+        parser.error(f"--all takes no words for pytest: {' '.join(words)}")
+    if args.all:
+        os.environ[COMPLETE] = "1"
     parts = [*commit_parts(words), *(nightly_parts() if args.all else ())]
     names = [part.name for part in parts]
     if unknown := set(args.part or ()) - set(names):
         parser.error(f"unknown part: {', '.join(sorted(unknown))}; known: {', '.join(names)}")
-    return run([part for part in parts if not args.part or part.name in args.part], max(args.slots, 1))
+    try:
+        return run([part for part in parts if not args.part or part.name in args.part], max(args.slots, 1))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
 
 
 def alone(part: Part) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests import suite
-from tests.conftest import ROOT, plain_environ
+from tests.conftest import ROOT, plain_environ, wait_until
 from tests.suite import Part, Result, Suite
 
 PLUGIN = """
@@ -31,6 +32,7 @@ cpu_seconds = 10
 why = "it burns"
 [[skip]]
 reason = "no GPU"
+except = ["gpu"]
 why = "none here"
 """
 BURN = """
@@ -76,8 +78,51 @@ def test_a_part_without_its_python_is_named_and_fails_a_complete_run(
 
 
 def test_a_selection_that_leaves_no_test_in_a_part_is_no_failure_but_in_all_parts_it_is() -> None:
-    assert suite.worst([Result("a", 5), Result("b", 0)]) == 0
-    assert suite.worst([Result("a", 5), Result("b", 5)]) == 5
+    none, some = Result("a", 5, selects=True), Result("b", 0, selects=True)
+    assert suite.worst([none, some, Result("ruff", 0)]) == 0
+    assert suite.worst([none, none, Result("ruff", 0)]) == 5
+    assert none.status == "no test selected"
+
+
+def test_a_part_that_collects_nothing_without_being_asked_to_fails() -> None:
+    assert suite.worst([Result("a", 5), Result("b", 0)]) == 5
+
+
+def test_a_part_whose_program_is_not_there_fails_and_the_others_run(tmp_path: Path) -> None:
+    parts = [Part("gone", ("/nowhere/ruff",)), script("other", "pass")]
+    gone, other = Suite(parts, 1, tmp_path).run()
+    assert gone.status == "not run: /nowhere/ruff: No such file or directory"
+    assert (suite.worst([gone, other]), other.code) == (127, 0)
+
+
+INTERRUPTED = """
+import sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from tests import suite
+suite.commit_parts = lambda words: [suite.Part("long", ("bash", {script!r}))]
+suite.run.__defaults__ = (Path({logs!r}),)
+raise SystemExit(suite.main([]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_suite_leaves_nothing(
+    number: signal.Signals, clean_environ: dict[str, str], tmp_path: Path
+) -> None:
+    """The part is a program that ignores the signal, as hatch does, and its child, which does not."""
+    (tmp_path / "child.py").write_text(
+        "import signal, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"open({str(tmp_path / 'begun')!r}, 'w')\n"
+        "time.sleep(600)\n"
+    )
+    (tmp_path / "part.sh").write_text(f"trap '' INT\n{sys.executable} {tmp_path}/child.py\n")
+    text = INTERRUPTED.format(root=str(ROOT), script=str(tmp_path / "part.sh"), logs=str(tmp_path))
+    running = subprocess.Popen([sys.executable, "-c", text], env=clean_environ, stderr=subprocess.DEVNULL)
+    wait_until((tmp_path / "begun").exists)
+    running.send_signal(number)
+    assert running.wait(60) == 130
 
 
 def test_every_environment_with_tests_is_a_part() -> None:
@@ -126,8 +171,32 @@ def test_in_a_complete_run_a_skip_for_a_reason_that_is_not_listed_fails(tmp_path
     tests = "@pytest.mark.skip(reason='{}')\ndef test_it(): ...\n"
     assert pytest_in(tmp_path, tests.format("no GPU"), PRIMUS_TEST_COMPLETE="1").returncode == 0
     assert pytest_in(tmp_path, tests.format("not installed: podman")).returncode == 0
-    env = {**plain_environ(), "PRIMUS_TEST_COMPLETE": "1"}
-    command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
-    done = subprocess.run([*command, str(tmp_path)], env=env, cwd=tmp_path, text=True, capture_output=True, check=False)
+    done = pytest_in(tmp_path, tests.format("not installed: podman"), PRIMUS_TEST_COMPLETE="1")
     assert done.returncode == 1
     assert "SKIPPED 1 tests, such as test_it.py::test_it: not installed: podman." in done.stdout
+    whole = pytest_in(
+        tmp_path, "pytest.skip('not installed: podman', allow_module_level=True)", PRIMUS_TEST_COMPLETE="1"
+    )
+    assert whole.returncode == 1
+    failing = "def test_it():\n    pytest.xfail('not today')\n"
+    assert pytest_in(tmp_path, failing, PRIMUS_TEST_COMPLETE="1").returncode == 1
+
+
+def test_a_reason_does_not_count_in_the_part_that_is_there_to_run_the_test(tmp_path: Path) -> None:
+    tests = "@pytest.mark.skip(reason='no GPU')\ndef test_it(): ...\n"
+    environ = {"PRIMUS_TEST_COMPLETE": "1", "PRIMUS_TEST_PART": "gpu"}
+    assert pytest_in(tmp_path, tests, **environ).returncode == 1
+    assert pytest_in(tmp_path, tests, **{**environ, "PRIMUS_TEST_PART": "other"}).returncode == 0
+
+
+def test_each_part_that_a_reason_excepts_is_there() -> None:
+    rows = tomllib.loads((ROOT / "tests/bounds.toml").read_text())["skip"]
+    parts = {part.name for part in (*suite.commit_parts(()), *suite.nightly_parts())}
+    assert {name for row in rows for name in row.get("except", ())} <= parts
+
+
+def test_no_test_of_an_environment_of_its_own_is_nightly() -> None:
+    """`hatch run test --all` runs nightly tests in the default environment only."""
+    for name in set(suite.environments()) - {"core"}:
+        for file in (ROOT / "tests" / name).glob("*.py"):
+            assert "nightly" not in file.read_text(), file

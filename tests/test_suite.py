@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests import suite
+from tests.bounds import COMPLETE
 from tests.conftest import ROOT, plain_environ, wait_until
 from tests.suite import Part, Result, Suite
 
@@ -69,11 +70,11 @@ def test_a_part_without_its_python_is_named_and_fails_a_complete_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv(suite.COMPLETE, raising=False)
+    monkeypatch.delenv(COMPLETE, raising=False)
     results = Suite([script("newer", "pass", python="3.12"), script("this", "pass")], 1, tmp_path).run()
     assert [result.status for result in results] == ["not run: no Python 3.12 (searched PATH, pyenv and uv)", "passed"]
     assert suite.worst(results) == 0
-    monkeypatch.setenv(suite.COMPLETE, "1")
+    monkeypatch.setenv(COMPLETE, "1")
     assert suite.worst(results) == suite.MISSING
 
 
@@ -100,6 +101,7 @@ import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests import suite
+from tests.bounds import COMPLETE
 suite.commit_parts = lambda words: [suite.Part("long", ("bash", {script!r}))]
 suite.run.__defaults__ = (Path({logs!r}),)
 raise SystemExit(suite.main([]))

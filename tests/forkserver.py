@@ -8,7 +8,7 @@ A test that trains pays for the imports of each rank, about six CPU seconds. Wit
 
 A fork is like the process that `python -m MODULE` starts: it has its own environment, folder and output, default
 signals, and ends as Python ends. It differs in this: a module that the server imported is not imported again, and
-`sys.path` begins with its folder and its PYTHONPATH, without `sitecustomize`. Variables that count when Python starts
+`sys.path` begins with its folder and its PYTHONPATH, without `sitecustomize`; all ranks hash with one seed. Variables that count when Python starts
 or when such a module is imported (`fixed`) are the server's: a program that asks for another value is refused.
 No process outlives its request, and the server ends with its client, even if that is killed.
 """
@@ -92,9 +92,13 @@ class ForkServer:
     def close(self) -> None:
         """End the server, and with it whatever it runs."""
         server, self._server = self._server, None
-        if server:
-            with server:  # closes its input, at which it ends
-                pass
+        if not server:
+            return
+        try:
+            server.communicate(timeout=LEFT_S)  # closes its input, at which it ends, unless an import hangs
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.communicate()
 
     def run(
         self,
@@ -197,11 +201,13 @@ def _wait(codes: dict[int, int | None], requests: int, timeout: float) -> str:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid in codes:
                 codes[pid] = os.waitstatus_to_exitcode(status)
-                if None not in codes.values():
+                if codes[pid] or None not in codes.values():  # who waits for one that failed has no more to say
                     deadline = min(deadline, time.monotonic() + LEFT_S)
             if not problem and time.monotonic() > deadline:
                 running = [n for n, code in enumerate(codes.values()) if code is None]
-                problem = f"did not end in {timeout} s: {running}" if running else "left processes behind"
+                failed = [n for n, code in enumerate(codes.values()) if code]
+                late = f"did not end {LEFT_S} s after {failed} failed" if failed else f"did not end in {timeout} s"
+                problem = f"{late}: {running}" if running else "left processes behind"
             if not pid and select.select([requests], [], [], 0.01)[0]:
                 problem = GONE
             for child in _children() if problem else ():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
     """The folder `name` of this run of the tests, filled by `make`. Where that fails, the next that asks tries again."""
     base = factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:  # then each process has a folder of its own, in that of the run
+    if base.name.startswith("popen-"):  # each process of xdist has a folder of its own, in that of the run
         base = base.parent
     folder, unfinished = base / name, base / f"{name}.unfinished"
     with (base / f"{name}.lock").open("w") as lock:

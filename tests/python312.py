@@ -41,22 +41,20 @@ def _output(command: list[str], environ: dict[str, str] | None = None) -> str | 
 
 
 def main() -> int:
-    """Run hatch, or a command beside its environments; its exit code."""
+    """Run hatch, or a command beside its environments, in place of this process; or the exit code where that cannot be."""
     if sys.argv[1] == "beside":
         made = dict(_environments())
         missing = [name for name, folder in made.items() if not folder]
         if missing and os.environ.get(COMPLETE, "") not in ("", "0"):
             print(f"no environment for {', '.join(missing)}: hatch env create NAME", file=sys.stderr)
             return 3
-        return subprocess.run(sys.argv[2:], env={**os.environ, **made}, check=False).returncode
-    python = find()
-    if not python:
-        words = f"hatch run {' '.join(sys.argv[1:])} needs Python 3.12: not found in PATH, pyenv or uv"
-        print(words, file=sys.stderr)
-        return 3
-    environ = outside()
-    environ["PATH"] = f"{python.parent}:{environ.get('PATH', '')}"
-    return subprocess.run(["hatch", "run", *sys.argv[1:]], env=environ, check=False).returncode
+        os.execvpe(sys.argv[2], sys.argv[2:], {**os.environ, **made})
+    if python := find():
+        environ = outside()
+        environ["PATH"] = f"{python.parent}:{environ.get('PATH', '')}"
+        os.execvpe("hatch", ["hatch", "run", *sys.argv[1:]], environ)
+    print(f"hatch run {' '.join(sys.argv[1:])} needs Python 3.12: not found in PATH, pyenv or uv", file=sys.stderr)
+    return 3
 
 
 def _environments() -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ Two parts run at a time, since many tests wait; the output of each is in `.suite
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import re
 import signal
@@ -35,6 +36,8 @@ MISSING, NOT_FOUND = 3, 127
 """The exit codes of a part that this machine cannot run, and of one whose program is not there."""
 PATIENCE_S = 60
 """How long an interrupted part may take to end what its tests have started."""
+SHOWN = 2000
+"""Lines of a part that failed."""
 QUIET_S = 60
 """How long nothing is printed at most."""
 MODULE = (sys.executable, "-m")
@@ -130,7 +133,6 @@ class Suite:
 
     def run(self) -> list[Result]:
         """All results, in the order in which the parts ended."""
-        self.logs.mkdir(exist_ok=True)
         spoken = time.monotonic()
         try:
             while self.waiting or self.running:
@@ -174,6 +176,7 @@ class Suite:
             self.running.append((part, process, time.monotonic()))
 
     def _process(self, part: Part, environ: dict[str, str]) -> subprocess.Popen[bytes]:
+        self._log(part).unlink(missing_ok=True)  # what an earlier run left may still write to its own
         with self._log(part).open("wb") as log:
             return subprocess.Popen(part.argv, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=log,
                                     stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
@@ -201,7 +204,9 @@ class Suite:
         """Print the last line of a part that passed, and all of one that failed."""
         self.results.append(result)
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log else []
-        shown = lines if result.code and not result.unselected else lines[-1:]
+        shown = lines[-SHOWN:] if result.code and not result.unselected else lines[-1:]
+        if len(shown) < len(lines) and len(shown) > 1:
+            shown = [f"({len(lines) - len(shown)} earlier lines: {log})", *shown]
         print(f"--- {result.name}: {result.status} after {result.seconds:.0f} s", *shown, sep="\n", flush=True)
 
     def _log(self, part: Part) -> Path:
@@ -263,7 +268,15 @@ def quick(package: str = "", *words: str) -> tuple[Part, ...]:
 def run(parts: Sequence[Part], slots: int, logs: Path = LOGS) -> int:
     """Run the parts and print the table; the worst exit code."""
     began = time.monotonic()
-    results = Suite(parts, slots, logs).run()
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a part may print what this terminal cannot
+    logs.mkdir(exist_ok=True)
+    with (logs / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another run uses this checkout: {logs}/lock is locked", file=sys.stderr)
+            return MISSING
+        results = Suite(parts, slots, logs).run()
     print(f"\n{table(results)}\n\nall parts: {(time.monotonic() - began) / 60:.1f} min; output in {logs}")
     return worst(results)
 
@@ -278,7 +291,8 @@ def main(argv: Sequence[str]) -> int:
         except ValueError as error:
             print(error, file=sys.stderr)
             return 2
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     parser = argparse.ArgumentParser(prog="hatch run test", description=(__doc__ or "").split("\n", maxsplit=1)[0],
                                      epilog="Other options, such as -k and -x, go to pytest in each part.")  # fmt: skip
     parser.add_argument("--all", action="store_true", help="also run what takes too long for each commit; complete")
@@ -303,12 +317,13 @@ def main(argv: Sequence[str]) -> int:
 
 
 def alone(part: Part) -> int:
-    """Run one part on this terminal; its exit code."""
+    """Run one part on this terminal, in place of this process; or the exit code where it cannot run here."""
     environ, missing = surroundings(part.python)
-    if missing:
-        print(f"{part.name} is not run: {missing}", file=sys.stderr)
-        return MISSING
-    return subprocess.run(part.argv, cwd=ROOT, env=environ, check=False).returncode
+    if not missing:
+        os.chdir(ROOT)
+        os.execvpe(part.argv[0], part.argv, environ)  # so that pytest gets every signal, and has time for it
+    print(f"{part.name} is not run: {missing}", file=sys.stderr)
+    return MISSING
 
 
 if __name__ == "__main__":

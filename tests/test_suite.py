@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import signal
 import subprocess
@@ -125,6 +126,13 @@ def test_an_interrupted_suite_leaves_nothing(
     wait_until((tmp_path / "begun").exists)
     running.send_signal(number)
     assert running.wait(60) == 130
+
+
+def test_a_second_run_in_one_checkout_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert suite.run([script("it", "pass")], 1, tmp_path) == suite.MISSING
+    assert "another run uses this checkout" in capfd.readouterr().err
 
 
 def test_every_environment_with_tests_is_a_part() -> None:

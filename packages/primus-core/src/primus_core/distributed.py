@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
-from primus_core.nodelist import first_host, host_count
+from primus_core.nodelist import first_host, hosts
 from primus_core.plan import Distributed, Variable
 
 __all__ = ["MAX_GPUS_PER_NODE", "VISIBLE", "hides_gpus", "node_count", "resolve"]
@@ -134,7 +135,7 @@ def _refuse_half_a_job(environ: Mapping[str, str]) -> None:
         return
     told = {name: environ[name] for name in (*_SLURM["NNODES"], *_NODE_LISTS) if environ.get(name, "").strip()}
     for name, value in told.items():
-        if host_count(value) > 1 if name in _NODE_LISTS else value.strip() != "1":
+        if len([*islice(hosts(value), 2)]) > 1 if name in _NODE_LISTS else value.strip() != "1":
             raise RequestError(
                 f"{name} is '{value}', but SLURM_JOB_ID is not set",
                 why="it speaks of several nodes, and nothing says that this process belongs to a job on them",

@@ -20,7 +20,7 @@ from primus_core.hooks.scripts import Spoken
 from primus_core.host import HostRoot
 from primus_core.plan import SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable
 from primus_core.plugins import Catalogue
-from primus_core.request import Layer, Request
+from primus_core.request import Layer, Request, no_task
 from primus_core.runs.rundir import place
 from primus_core.secrets import redact_words, refuse_secrets, values_in
 
@@ -94,16 +94,6 @@ def plan(
     return _Planning(request, host, catalogue, spoken or Spoken(), first, elsewhere=elsewhere).planned(command)
 
 
-def no_task(layers: Sequence[Layer], catalogue: Catalogue) -> RequestError:
-    """The error for a command that ends in a runtime."""
-    typed = " -- ".join(layer.runtime for layer in layers)
-    return RequestError(
-        f"`primus {typed}` needs a task",
-        why="nothing follows the runtime's options",
-        fix=f"primus {typed} -- <task>; tasks: {', '.join(catalogue.names('tasks'))}",
-    )
-
-
 class _Planning:
     def __init__(
         self,
@@ -124,7 +114,7 @@ class _Planning:
         apply_defaults(self.parser, system.section(layer.runtime))
         self.args = parse_segment(self.parser, layer.words)
         if not request.task:
-            raise no_task((layer,), catalogue)
+            raise no_task((layer,), catalogue.names("tasks"))
         if self.args.assume_host:
             from primus_core.machine import capture
 

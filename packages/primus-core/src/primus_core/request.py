@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from primus_core.errors import RequestError, suggestion
 
-__all__ = ["Layer", "Request", "config_of", "global_words", "parse"]
+__all__ = ["Layer", "Request", "config_of", "global_words", "no_task", "parse"]
 
 
 class Layer(NamedTuple):
@@ -93,6 +93,16 @@ def _global(rest: list[str]) -> tuple[set[str], str]:
         if not config:
             raise RequestError("--config needs a file", fix="primus --config site.yaml direct -- ...")
     return flags, config
+
+
+def no_task(layers: Sequence[Layer], tasks: Collection[str]) -> RequestError:
+    """The error for a command that ends in a runtime."""
+    typed = " -- ".join(layer.runtime for layer in layers)
+    return RequestError(
+        f"`primus {typed}` needs a task",
+        why="nothing follows the runtime's options",
+        fix=f"primus {typed} -- <task>; tasks: {', '.join(tasks)}",
+    )
 
 
 def _nothing(number: int, nested: bool, dashes: bool, tasks: Collection[str]) -> RequestError:

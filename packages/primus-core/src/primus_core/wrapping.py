@@ -20,9 +20,9 @@ from primus_core.errors import RequestError
 from primus_core.flag_lists import FLAG_LISTS, over
 from primus_core.host import UNREAD, HostRoot
 from primus_core.plan import SCHEMA, Plan, Variable
-from primus_core.planner import Planned, no_task, runtime_parser, segment_name, switches_of
+from primus_core.planner import Planned, runtime_parser, segment_name, switches_of
 from primus_core.plugins import Catalogue
-from primus_core.request import Layer, Request
+from primus_core.request import Layer, Request, no_task
 from primus_core.secrets import redact_words, values_in
 
 __all__ = ["finished", "is_outer", "parsed", "plan"]
@@ -50,7 +50,7 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     runtime = cast("OuterRuntime", catalogue.runtime(layer.runtime))
     args = parsed(runtime, layer, catalogue)
     if not (request.task or request.replay):
-        raise no_task(request.layers, catalogue)
+        raise no_task(request.layers, catalogue.names("tasks"))
     rest = _held(runtime, layer, rest)
     options = _laid(environment.from_options(getattr(args, "env", []), host.environ), host)
     names = [word for name in dict.fromkeys(v.name for v in options) for word in ("--env", name)]

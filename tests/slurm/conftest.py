@@ -25,6 +25,9 @@ def ranks(call):
     print("rank", call.rank, "of", call.world_size, "on", socket.gethostname(), list(call.words[1:]), flush=True)
     what = call.words[0]
     if what == "exit":
+        open(call.run_dir + "/said_%d" % call.rank, "w").close()
+        while not all(os.path.exists(call.run_dir + "/said_%d" % rank) for rank in range(call.world_size)):
+            time.sleep(0.05)  # the rank that fails ends the others, which have a line to say
         return int(call.words[1]) if call.rank == int(call.words[2]) else 0
     if what == "token":
         with open(call.run_dir + "/token_%d" % call.rank, "w") as file:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from primus_core import submission
 from primus_core.plan import Distributed, PlannedFile, Requirement, RunPlace, Scope, Step, Variable, Worker
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ class TaskCall(NamedTuple):
     elsewhere: bool = False
     """The worker runs where other things are installed (in a container): what is missing here may be there."""
 
+    def file(self, path: str) -> str:
+        """The file to read for `path`, a file that `TaskPlan.reads` names: in a submitted job, the copy of it."""
+        return submission.path(path, self.facts.environ)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
@@ -73,7 +78,7 @@ class TaskPlan:
     folder: str = ""
     """Where the request's own files are: a `hooks/` beside them belongs to it."""
     reads: tuple[str, ...] = ()
-    """Files that were read to plan this: whoever plans it again in a container must see them there, too."""
+    """Files that were read to plan this (`TaskCall.file`). A container shows them inside, a submission copies them."""
 
 
 class Task(Protocol):

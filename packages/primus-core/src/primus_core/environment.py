@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from primus_core import flag_lists, variables
+from primus_core import flag_lists, submission, variables
 from primus_core.errors import ConfigError, RequestError
 from primus_core.plan import Variable
 from primus_core.secrets import is_secret_name, looks_secret
@@ -43,6 +43,7 @@ OWNED = frozenset(
             variables.OUTER,
             variables.RESTARTED,
             variables.HOME,
+            variables.SUBMITTED,
             variables.IMAGE,
             variables.CACHE,
             variables.CARRIED,
@@ -102,7 +103,7 @@ def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Va
     Raises:
         RequestError: an option is none of these, or names a variable that is not set.
     """
-    files = [option for option in options if "=" not in option and os.path.exists(option)]
+    files = [o for o in options if "=" not in o and os.path.exists(submission.path(o, environ))]
     written = [variable for path in files for variable in _file(path, environ)]
     typed = [_variable(option, environ, "--env", "--env") for option in options if option not in files]
     return (*written, *typed)
@@ -110,7 +111,7 @@ def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Va
 
 def _file(path: str, environ: Mapping[str, str]) -> Iterable[Variable]:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        with open(submission.path(path, environ), encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().split("\n")
     except OSError as error:
         raise RequestError(f"--env {path}: the file cannot be read", why=str(error.strerror)) from None

@@ -146,6 +146,8 @@ class PlannedFile:
 
     path: str
     text: str
+    source: str = ""
+    """The file that it is a copy of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from primus_core import environment, metadata, preflight, variables
+from primus_core import environment, metadata, preflight, submission, variables
 from primus_core.arguments import Parser, flags_of, parse_segment
-from primus_core.config.system import EXTRA, FILE, SystemConfig, apply_defaults
+from primus_core.config.system import EXTRA, apply_defaults
 from primus_core.contracts import OuterRuntime, Runtime, RuntimeCall, RuntimePlan, Task, TaskCall, TaskPlan
 from primus_core.errors import RequestError
 from primus_core.facts import Facts, read
@@ -27,7 +27,7 @@ from primus_core.secrets import redact_words, refuse_secrets, values_in
 if TYPE_CHECKING:
     from primus_core.runs.replay import Replay
 
-__all__ = ["Planned", "hook_folders", "plan", "runtime_parser", "segment_name", "switches_of", "task_parser"]
+__all__ = ["Planned", "plan", "runtime_parser", "segment_name", "switches_of", "task_parser"]
 
 
 class Planned(NamedTuple):
@@ -40,6 +40,10 @@ class Planned(NamedTuple):
     replay: Replay | None = None
     reads: tuple[str, ...] = ()
     """The files that were read for it, and those that it needs: whoever plans it again must see them."""
+    inputs: tuple[str, ...] = ()
+    """Those of them that it was made from: whoever plans it again from the same gets the same."""
+    hook_folders: tuple[str, ...] = ()
+    """Where hooks were looked for."""
     writes: tuple[str, ...] = ()
     """The folders that it writes in, beside the run directory."""
     inner: Planned | None = None
@@ -145,17 +149,25 @@ class _Planning:
         whole = replace(task_plan, environment=(*low, *task_plan.environment), notes=(*task_plan.notes, *notes))
         result = self.assemble(whole, name, task.scope, place_in_job, scripts)
         switches = switches_of(self.args, self.request, task_args)
-        return self.finished(result, command, switches)._replace(reads=self.reads(task_plan, scripts))
+        return self.with_files(self.finished(result, command, switches), task_plan, scripts)
 
-    def reads(self, task: TaskPlan, scripts: Sequence[Step]) -> tuple[str, ...]:
+    def with_files(self, planned: Planned, task: TaskPlan, scripts: Sequence[Step]) -> Planned:
+        """The plan with the files that it was made from, and those that it needs."""
         args, system = self.args, self.system
-        named = [getattr(args, "profile", ""), *getattr(args, "hooks", []), *getattr(args, "env", [])]
-        needed = [requirement.name for requirement in task.requires if requirement.kind == "file"]
+        named = [self.profile_file, *getattr(args, "env", [])]
         own = [layer.path for layer in system.layers if layer.document]
-        files = [*own, *system.plugin_files, *system.hook_folders, *system.model_files, system.profile]
-        files += [*task.reads, *needed, *named]
-        whole = (os.path.normpath(os.path.join(self.facts.cwd, os.path.expanduser(path))) for path in files if path)
-        return tuple(dict.fromkeys((*filter(os.path.exists, whole), *(step.script for step in scripts))))
+        files = [*own, *system.plugin_files, *system.model_files, system.profile, *task.reads, *named]
+        inputs = self.there(files, (step.script for step in scripts))
+        folders = self.there(self.folders(task.folder))
+        needed = (requirement.name for requirement in task.requires if requirement.kind == "file")
+        reads = self.there(needed, system.hook_folders, getattr(args, "hooks", []), inputs)
+        return planned._replace(reads=reads, inputs=inputs, hook_folders=folders)
+
+    def there(self, *paths: Iterable[str]) -> tuple[str, ...]:
+        """Those of `paths` that exist, as whole paths."""
+        named = (path for some in paths for path in some if path)
+        whole = (os.path.normpath(os.path.join(self.facts.cwd, os.path.expanduser(path))) for path in named)
+        return tuple(dict.fromkeys(filter(os.path.exists, whole)))
 
     def place(self, workspace: str, exp_name: str) -> RunPlace:
         return self.first.plan.place if self.first else place(self.facts, workspace, exp_name)
@@ -194,8 +206,8 @@ class _Planning:
             task_plan = preflight.before(task_plan, chosen, self.catalogue, call)
         result = self.assemble(task_plan, kept.plan.task, kept.plan.scope, place_in_job, kept.scripts, kept)
         self.facts = facts
-        reads = (kept.saved.directory, *self.reads(task_plan, kept.scripts))
-        return self.finished(result, command, switches)._replace(replay=kept, reads=reads)
+        planned = self.with_files(self.finished(result, command, switches), task_plan, kept.scripts)
+        return planned._replace(replay=kept, reads=(kept.saved.directory, *planned.reads))
 
     def profile(self, task: TaskPlan, place_in_job: Distributed) -> tuple[tuple[Variable, ...], tuple[str, ...]]:
         """The variables that the GPU's profile and the network ask for, weakest first, and what to know of them."""
@@ -208,7 +220,7 @@ class _Planning:
             self.facts,
             place_in_job,
             framework=task.framework,
-            profile_file=getattr(self.args, "profile", "") or self.system.profile,
+            profile_file=self.profile_file or self.system.profile,
             environ={
                 **{v.name: v.value for v in task.environment},
                 **self.facts.environ,
@@ -223,11 +235,13 @@ class _Planning:
 
     def scripts(self, task: TaskPlan, name: str, words: tuple[str, ...]) -> tuple[Step, ...]:
         """Hooks and patches as steps. They get the task's words as arguments."""
-        cwd = self.facts.cwd
+        cwd, submitted = self.facts.cwd, submission.of(self.facts.environ)
         action = [word for word in words[:1] if not word.startswith("-")]
-        folders = hook_folders(self.facts, self.system, task.folder, getattr(self.args, "hooks", []))
-        found = [("hook", path) for path in script_files.hook_files(folders, (*name.split(), *action))]
-        patches = script_files.patch_files([*self.system.patches, *getattr(self.args, "patch", [])], cwd)
+        found = [
+            ("hook", path) for path in script_files.hook_files(self.folders(task.folder), (*name.split(), *action))
+        ]
+        asked = [submission.path(path, self.facts.environ) for path in getattr(self.args, "patch", [])]
+        patches = script_files.patch_files([*self.system.patches, *asked], cwd)
         return tuple(
             script_files.step(
                 kind,  # type: ignore[arg-type]  # one of the two
@@ -236,9 +250,20 @@ class _Planning:
                 python=self.facts.python,
                 cwd=cwd,
                 timeout_s=self.system.hook_timeout_s,
+                shown=submitted.original(path) if submitted else "",
             )
             for kind, path in (*found, *(("patch", path) for path in patches))
         )
+
+    def folders(self, beside: str) -> list[str]:
+        """Where hooks are looked for."""
+        return script_files.hook_folders(self.facts, self.system, beside, getattr(self.args, "hooks", []))
+
+    @property
+    def profile_file(self) -> str:
+        """What `--profile` names."""
+        named = str(getattr(self.args, "profile", ""))
+        return submission.path(named, self.facts.environ) if named else ""
 
     def assemble(
         self,
@@ -342,15 +367,6 @@ def _with_options(result: Plan, args: argparse.Namespace, facts: Facts) -> Plan:
         grace_period_s=getattr(args, "grace_period", result.grace_period_s),
         hang_timeout_s=getattr(args, "hang_timeout", result.hang_timeout_s),
     )
-
-
-def hook_folders(facts: Facts, system: SystemConfig, beside: str, given: Sequence[str]) -> list[str]:
-    """Where hooks are looked for: beside the project's `primus.yaml`, what it names, beside the request, `--hooks`."""
-    project = os.path.join(facts.cwd, "hooks") if os.path.exists(os.path.join(facts.cwd, FILE)) else ""
-    request = os.path.join(facts.cwd, beside, "hooks") if beside else ""
-    whole = [os.path.normpath(os.path.join(facts.cwd, os.path.expanduser(folder))) for folder in given]
-    implied, asked = ([path] if os.path.isdir(path) else [] for path in (project, request))
-    return [*implied, *system.hook_folders, *asked, *whole]
 
 
 def _refuse_settings(directory: str, task_args: argparse.Namespace) -> None:

@@ -90,6 +90,8 @@ def _files(plan: Plan) -> str:
 
 
 def _file(plan: Plan, file: PlannedFile) -> str:
+    if file.source:
+        return f"cp -- {shlex.quote(file.source)} {shlex.quote(_join(plan, file.path))}"
     end = _FILE_END
     while end in file.text:
         end += "_"

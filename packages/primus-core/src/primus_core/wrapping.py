@@ -7,19 +7,21 @@ plan names the run directory and the files that must be seen inside. Then the ou
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from primus_core import environment, metadata, preflight, variables
+from primus_core import environment, metadata, preflight, submission, variables
 from primus_core.arguments import parse_segment
 from primus_core.config.system import apply_defaults
 from primus_core.contracts import Elsewhere, OuterCall, OuterPlan, OuterRuntime
 from primus_core.errors import RequestError
+from primus_core.facts import Facts
 from primus_core.flag_lists import FLAG_LISTS, over
 from primus_core.host import UNREAD, HostRoot
-from primus_core.plan import SCHEMA, Plan, Variable
+from primus_core.plan import SCHEMA, Plan, PlannedFile, RunPlace, Variable
 from primus_core.planner import Planned, runtime_parser, segment_name, switches_of
 from primus_core.plugins import Catalogue
 from primus_core.request import Layer, Request, no_task
@@ -61,12 +63,42 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     facts = inner.facts
     if isinstance(runtime, Elsewhere):  # those were of a machine that nobody knows
         facts = facts._replace(host=host, environ=host.environ, hostname=host.hostname())
-    own = (*options, *_joining(runtime, inner.plan, host))
+    copies = _copies(runtime, inner, facts)
+    submitted = _submitted(copies, inner.plan.place, host.environ)
+    own = (*submitted, *options, *_joining(runtime, inner.plan, host))
     words = _words(inner_request)
     reads, writes, restarts = inner.reads, inner.writes, inner.plan.max_restarts
     wrapped = runtime.wrap(OuterCall(args, facts, inner.plan.place, words, reads, writes, own, restarts))
+    wrapped = wrapped._replace(files=(*wrapped.files, *copies))
     result = _around(inner.plan, runtime.name, wrapped, own, words)
-    return Planned(result, facts, _switches(args, request, inner), inner.replay, writes=inner.writes, inner=inner)
+    return inner._replace(plan=result, facts=facts, switches=_switches(args, request, inner), inner=inner)
+
+
+def _copies(runtime: OuterRuntime, inner: Planned, facts: Facts) -> tuple[PlannedFile, ...]:
+    """Copies of what `inner` was planned from, for nodes that begin later; those of a submitted job have them."""
+    if not isinstance(runtime, Elsewhere) or submission.of(facts.host.environ):
+        return ()
+    from primus_core.runs import submitting
+
+    while inner.inner:
+        inner = inner.inner
+    secrets = values_in(inner.plan, facts.host.environ)
+    return submitting.files(inner.plan, facts, inner.inputs, inner.hook_folders, secrets)
+
+
+def _submitted(copies: Sequence[PlannedFile], place: RunPlace, environ: Mapping[str, str]) -> tuple[Variable, ...]:
+    """What leads the layers inside to the copies, and what the copies refer to."""
+    directory = f"{place.directory}/{submission.FOLDER}"
+    if found := submission.of(environ):
+        named = found.known["variables"]
+    elif copies:
+        named = json.loads(copies[-1].text)["variables"]
+    else:
+        return ()
+    return (
+        Variable(variables.SUBMITTED, directory, "primus", "copies of the files that the run was planned from"),
+        *(Variable(name, value, "submission", "the submitted settings refer to it") for name, value in named.items()),
+    )
 
 
 def _laid(options: Sequence[Variable], host: HostRoot) -> tuple[Variable, ...]:

@@ -12,7 +12,6 @@ from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import RequestError
 from primus_core.hooks import scripts
 from primus_core.host import HostRoot
-from primus_core.planner import hook_folders
 from primus_core.plugins import Catalogue
 
 __all__ = ["parser", "run"]
@@ -49,7 +48,7 @@ def run(words: Sequence[str], layer: str) -> int:
         _, name, rest = catalogue.task(args.task)
         args.task = [*name.split(), *rest]
     beside = os.path.dirname(args.config) or "." if args.config else ""
-    folders = hook_folders(facts, catalogue.system, beside, args.hooks)
+    folders = scripts.hook_folders(facts, catalogue.system, beside, args.hooks)
     found = scripts.hook_files(folders, args.task)  # refuses a folder that is not there
     found = found if args.task else _all(folders)
     rows = [{"kind": "hook", "runs": path, "from": "once per node, before the ranks"} for path in found]

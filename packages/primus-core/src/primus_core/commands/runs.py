@@ -161,6 +161,8 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "world_size": known.get("world_size"),
         "one_per_node": bool(place.get("one_per_node")),
         "code": _json(f"{directory}/code/code.json"),
+        "files_changed": known.get("files_changed") or {},
+        "plan_differs": known.get("plan_differs") or [],
         "environment": [v for v in _list_of(plan.get("environment")) if isinstance(v, dict) and "name" in v],
         "configs": _files_below(f"{directory}/config"),
         "metrics": last_metrics(directory),

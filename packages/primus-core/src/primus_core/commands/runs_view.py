@@ -112,6 +112,10 @@ def _facts(run: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     yield "GPU", run["gpu_model"] or "none that Primus knows"
     yield "ranks", _ranks(run)
     yield "code", _code(run["code"])
+    for path, what in run["files_changed"].items():
+        yield "changed", f"{path}: {what} after it was submitted; the run used it as it was"
+    for differs in run["plan_differs"]:
+        yield "planned", f"{differs['key']}: {differs['submitted']} at submission, {differs['here']} on the node"
     yield "metrics", _metrics(run["metrics"])
     yield "snapshot", "whole" if snapshot["whole"] else _joined("; ", snapshot["problem"], snapshot["why"])
 

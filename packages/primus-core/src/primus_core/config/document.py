@@ -47,6 +47,8 @@ class Document:
 
     data: dict[str, Any] = field(default_factory=dict)
     marks: Mapping[Path, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    """All files that were read for it, also those whose every key another one overrides."""
 
     def where(self, path: Path) -> str:
         """The place of `path`, or of the nearest thing around it."""
@@ -57,14 +59,14 @@ class Document:
 
     def over(self, base: Document) -> Document:
         """This document merged on top of `base`."""
-        return Document(deep_merge(base.data, self.data), {**base.marks, **self.marks})
+        return Document(deep_merge(base.data, self.data), {**base.marks, **self.marks}, base.files + self.files)
 
     def section(self, path: Path) -> Document:
         """What stands below `path`, with its places."""
         data = at(self.data, path)
         size = len(path)
         marks = {key[size:]: mark for key, mark in self.marks.items() if key[:size] == path}
-        return Document(dict(data) if isinstance(data, Mapping) else {}, marks)
+        return Document(dict(data) if isinstance(data, Mapping) else {}, marks, self.files)
 
     def nested(self) -> Document:
         """The same with its dotted keys (`training.steps: 5`) written out, so that they merge with other sources."""
@@ -73,11 +75,12 @@ class Document:
             for part in reversed(_parts(key)[1:]):
                 value = {part: value}  # noqa: PLW2901  # built from the inside
             data = deep_merge(data, {_parts(key)[0]: value})
-        return Document(data, {(*_parts(str(k[0])), *k[1:]) if k else k: mark for k, mark in self.marks.items()})
+        marks = {(*_parts(str(k[0])), *k[1:]) if k else k: mark for k, mark in self.marks.items()}
+        return Document(data, marks, self.files)
 
     def below(self, path: Path) -> Document:
         """This document, moved below `path`."""
         data: dict[str, Any] = self.data
         for part in reversed(path):
             data = {str(part): data}
-        return Document(data, {path + key: mark for key, mark in self.marks.items()})
+        return Document(data, {path + key: mark for key, mark in self.marks.items()}, self.files)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from pydantic import Field, ValidationError
@@ -143,7 +143,9 @@ class _Presets:
             return others.read(_stem(name), where)
         path = self._path(kind, name, where)
         document = files.read_extended(path, self.environ)
-        return others.read_file(path, where) if others and "models" in document.data else document
+        if others and "models" in document.data:
+            return replace(others.read_file(path, where), files=document.files)
+        return document
 
     def _path(self, kind: str, name: str, where: str) -> str:
         if name.startswith("./"):

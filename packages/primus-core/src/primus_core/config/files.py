@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import yaml
 
+from primus_core import submission
 from primus_core.config.document import Document, Path, at
 from primus_core.config.interpolation import interpolate
 from primus_core.errors import ConfigError
@@ -225,7 +227,7 @@ def read(path: str, environ: Environ) -> Document:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("the file cannot be read", where=path, why=str(error)) from None
     reader: Callable[[str, str, Environ], Document] = _toml if path.endswith(".toml") else _yaml
-    return reader(text, path, environ)
+    return replace(reader(text, path, environ), files=(path,))
 
 
 def bases(document: Document) -> list[str]:
@@ -265,7 +267,7 @@ def read_extended(path: str, environ: Environ, chain: tuple[str, ...] = ()) -> D
 def _base(base: str, path: str, where: str, environ: Environ, chain: tuple[str, ...]) -> Document:
     if base.startswith(TEMPLATE):
         return _template(base, where)
-    target = os.path.join(os.path.dirname(path), base)
+    target = submission.path(os.path.join(os.path.dirname(path), base), environ)
     if not os.path.isfile(target):
         raise ConfigError(
             f"extends '{base}', which is no file",

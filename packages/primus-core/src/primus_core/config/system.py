@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from primus_core import variables
+from primus_core import submission, variables
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.config.option_defaults import apply_defaults
 
@@ -163,11 +163,13 @@ def load(host: HostRoot, extra: str = "") -> SystemConfig:
 
 
 def _layer(name: str, path: str, environ: Mapping[str, str], *, required: bool) -> Layer:
-    if not required and not (path and os.path.lexists(path)):
+    submitted = submission.of(environ) if path else None
+    source = submitted.copy(path) if submitted else path
+    if not required and not (source and os.path.lexists(source)):
         return Layer(name, path, None)
     from primus_core.config import files  # YAML: 20 ms that a folder without the file saves
 
-    return Layer(name, path, _Checked(files.read(path, environ), path, _home(environ)).document())
+    return Layer(name, path, _Checked(files.read(source, environ), path, _home(environ), submitted).document())
 
 
 def _home(environ: Mapping[str, str]) -> str:
@@ -200,8 +202,9 @@ def _shown(path: Path, value: Any) -> str:
 class _Checked:
     """One file, every key of it checked, paths made whole."""
 
-    def __init__(self, source: Document, path: str, home: str) -> None:
+    def __init__(self, source: Document, path: str, home: str, submitted: submission.Submission | None) -> None:
         self.source, self.folder, self.home = source, os.path.dirname(path), home
+        self.submitted = submitted
 
     def document(self) -> Document:
         data: dict[str, Any] = {}
@@ -287,6 +290,8 @@ class _Checked:
                 self._fail(path, f"{_shown(path, text)} needs HOME, which is not set", fix="write the whole path")
             text = self.home + text[1:]
         whole = os.path.normpath(os.path.join(self.folder, text))
+        if self.submitted and kind != "path":
+            whole = self.submitted.path(whole)
         if (kind == "file" and not os.path.isfile(whole)) or (kind == "folder" and not os.path.isdir(whole)):
             shown = _shown(path, text)
             self._fail(

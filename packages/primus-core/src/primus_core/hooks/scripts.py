@@ -16,8 +16,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from primus_core import submission
+from primus_core.config.system import FILE, SystemConfig
 from primus_core.environment import refused
 from primus_core.errors import RequestError, suggestion
+from primus_core.facts import Facts
 from primus_core.flag_lists import FLAG_LISTS
 from primus_core.plan import Step, StepKind, Variable
 from primus_core.secrets import is_maskable, is_secret_name, is_secret_setting, looks_secret
@@ -27,6 +30,7 @@ __all__ = [
     "Malformed",
     "Spoken",
     "hook_files",
+    "hook_folders",
     "parse_line",
     "patch_files",
     "saved_as",
@@ -103,6 +107,21 @@ def secrets_in(line: str) -> tuple[str, ...]:
     return ((value if is_maskable(value) else line),) if secret else ()
 
 
+def hook_folders(facts: Facts, system: SystemConfig, beside: str, given: Sequence[str]) -> list[str]:
+    """Where hooks are looked for: beside the project's `primus.yaml`, what it names, beside the request, `--hooks`."""
+    submitted = submission.of(facts.environ)
+
+    def here(path: str) -> str:
+        whole = os.path.normpath(os.path.join(facts.cwd, os.path.expanduser(path)))
+        return submitted.copy(path) if submitted else whole
+
+    project = here("hooks") if os.path.exists(here(FILE)) else ""
+    request = here(os.path.join(beside, "hooks")) if beside else ""
+    whole = [here(folder) for folder in given]
+    implied, asked = ([path] if os.path.isdir(path) else [] for path in (project, request))
+    return [*implied, *system.hook_folders, *asked, *whole]
+
+
 def hook_files(folders: Iterable[str], task: Sequence[str]) -> list[str]:
     """The hooks for `task` (its name and action) in `folders`: general ones first, in each folder by bytes.
 
@@ -168,10 +187,12 @@ def _names_in(folder: str) -> list[str]:
     return os.listdir(folder) if os.path.isdir(folder) else []
 
 
-def step(kind: StepKind, path: str, words: Sequence[str], *, python: str, cwd: str, timeout_s: float) -> Step:
-    """The step that runs a script, with the task's words as its arguments."""
+def step(
+    kind: StepKind, path: str, words: Sequence[str], *, python: str, cwd: str, timeout_s: float, shown: str = ""
+) -> Step:
+    """The step that runs a script, with the task's words as its arguments. `shown`: what a copy is the copy of."""
     command = (python, "-u") if path.endswith(".py") else ("bash",)
-    name = f"{kind} {os.path.relpath(path, cwd)}"
+    name = f"{kind} {os.path.relpath(shown or path, cwd)}"
     return Step(name, (*command, path, *words), cwd, kind=kind, script=path, timeout_s=timeout_s)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from primus_core import requirements, summary, variables
+from primus_core import requirements, submission, summary, variables
 from primus_core.errors import MachineError, PrimusError
 from primus_core.events import FILE, Events
 from primus_core.facts import Facts
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from primus_core.hooks.lifecycle import Lifecycle
 
 __all__ = ["execute"]
+
+_SHOWN = 5
+"""So many differences from what was submitted are named on the console."""
 
 Replan = Callable[[Spoken], Plan]
 
@@ -88,6 +91,7 @@ class _Run:
         try:
             self._snapshot()
             self._greet()
+            self._compare_with_submission()
             ended, step = self._scripts()
             if ended.exit_code:
                 return self._finish(ended, step)
@@ -153,6 +157,18 @@ class _Run:
             self._say(f"primus: run {short(self.directory)}\n")
         for note in self.plan.notes:
             self._say_once(f"primus: note: {note}\n")
+
+    def _compare_with_submission(self) -> None:
+        """Say what is planned otherwise here than it was planned where the run was submitted."""
+        if self.plan.distributed.node_rank or not submission.of(self.facts.host.environ):
+            return
+        from primus_core.runs.submitting import differences
+
+        if found := differences(self.plan, self.facts.host.environ):
+            more = f"; {len(found) - _SHOWN} more in metadata.json" if len(found) > _SHOWN else ""
+            self._note(f"planned differently than at submission: {', '.join(map(str, found[:_SHOWN]))}{more}")
+            self.record.kept["plan_differs"] = [difference._asdict() for difference in found]
+            self.record.note()
 
     def _scripts(self) -> tuple[Ended, Step | None]:
         """Hooks and patches, one after the other; the plan with what they said is the one that goes on."""

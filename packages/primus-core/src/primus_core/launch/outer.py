@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from primus_core import requirements, scheduler
+from primus_core import requirements, scheduler, submission
 from primus_core.errors import MachineError, RequestError
 from primus_core.events import FILE, Events
 from primus_core.facts import Facts
@@ -21,9 +21,9 @@ from primus_core.launch.failure import last_words
 from primus_core.launch.job_step import JobStep, told_by
 from primus_core.launch.streams import Mask
 from primus_core.launch.supervise import Ended, Signals, Watch, supervise
-from primus_core.plan import Plan, Step
+from primus_core.plan import Plan, PlannedFile, Step
 from primus_core.runs import snapshot
-from primus_core.runs.record import Record
+from primus_core.runs.record import Record, unwritable
 from primus_core.runs.rundir import COMPLETED, short
 from primus_core.runs.saved import metadata
 from primus_core.secrets import redact, values_in
@@ -33,6 +33,7 @@ __all__ = ["execute_outer"]
 _SWALLOWED = "what was asked for never began"
 _OF_NODES = ("gpu_model", "world_size", "first_failure", "job_id", "step_id")
 """What only the nodes know."""
+_DIFFERS = "plan_differs"
 _SCHEDULERS = ("srun", "sbatch")
 """Programs that many clusters have, each in its own version, and some in a look-alike's."""
 _HEARD_LINES = 200
@@ -85,6 +86,7 @@ class _Outer:
         self.record.kept |= known
         self.record.write(status="started")
         self._greet()
+        self._look_at_submission()
         self.events.emit("layer_started", layer=self.plan.runtime, **known)
         ended = self._steps()
         self.events.emit("layer_ended", layer=self.plan.runtime, exit_code=ended.exit_code)
@@ -99,14 +101,18 @@ class _Outer:
 
     def _write_files(self) -> None:
         """The plan, and what it gives the run directory."""
-        folder = f"{self.directory}/{self.record.part}layers"
-        os.makedirs(folder, exist_ok=True)
         name = "submit" if self.submits else self.plan.runtime  # the job has a layer of this runtime, too
-        write_atomically(f"{folder}/{name}.json", json.dumps(self.plan.to_dict(), indent=1))
+        own = PlannedFile(f"{self.record.part}layers/{name}.json", json.dumps(self.plan.to_dict(), indent=1))
         for file in self.plan.files:
             if redact(file.text, self.mask.secrets) != file.text:
                 raise RequestError(f"{file.path} would hold the value of a secret", fix="pass its name: --env NAME")
-            write_atomically(f"{self.directory}/{file.path}", file.text)
+        try:
+            for file in (own, *self.plan.files):
+                path = f"{self.directory}/{file.path}"
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                write_atomically(path, file.text)
+        except OSError as error:
+            raise unwritable(self.directory, error) from None
 
     def _steps(self) -> Ended:
         ended = Ended(0)
@@ -166,6 +172,26 @@ class _Outer:
         said = f"primus: {self.plan.runtime}: {self.main.argv[0]}\n"
         say(said if place.joined else f"primus: run {short(self.directory)}\n{said}")
 
+    def _look_at_submission(self) -> None:
+        """Say which files have changed since the job was submitted; it runs with their copies.
+
+        Raises:
+            RequestError: one that is not copied has changed.
+        """
+        submitted = submission.of(self.facts.host.environ)
+        if not submitted or self.plan.place.outer:
+            return
+        try:
+            changed = submitted.changed()
+        except RequestError as error:
+            self.record.end("failed", error.exit_code, first_failure={"rank": -1, "what": error.what})
+            raise
+        for path, what in changed.items():
+            say(f"primus: note: {path} was {what} after the run was submitted; the job uses it as it was\n")
+        if changed:
+            self.record.kept["files_changed"] = changed
+            self.record.note()
+
     def _watch(self) -> Watch:
         return Watch(
             log_dir=f"{self.directory}/logs",
@@ -191,6 +217,7 @@ class _Outer:
         inside = self._inside()
         first = inside[0] if inside else {}
         known = {name: first[name] for name in _OF_NODES if name in first}
+        known |= next(({_DIFFERS: said[_DIFFERS]} for said in inside if _DIFFERS in said), {})  # node 0 says it
         told = ended.signal or verdict.by_others or (not inside and _WITHDRAWN in self._words())
         status = "interrupted" if told and code else "failed" if code else COMPLETED
         if status == "failed" and isinstance(failed := first.get("exit_code"), int) and failed:

@@ -88,11 +88,12 @@ class _Planning:
         from primus_core.config import files, overrides
 
         self.call, self.args = call, call.args
-        named = self.args.config.startswith(files.TEMPLATE)
-        self.folder = "." if named else os.path.dirname(self.args.config) or "."
+        config = self.args.config
+        config = config if config.startswith(files.TEMPLATE) else call.file(config)
+        self.folder = "." if config.startswith(files.TEMPLATE) else os.path.dirname(config) or "."
         environ = call.facts.environ
         self.command_line = overrides.parse(self.args.overrides, environ)
-        self.document = files.read_extended(self.args.config, environ)
+        self.document = files.read_extended(config, environ)
         self._shorten_command_line()
         self.catalogue = call.catalogue
         self._adopt()
@@ -159,7 +160,7 @@ class _Planning:
                 elsewhere=self.call.elsewhere,
             )
         )
-        task = self._task_plan(experiment, module, settings, place, planned)
+        task = self._task_plan(experiment, module, settings, place, planned, backend.presets())
         return Resolved(self.document, experiment, module, settings, planned, task)
 
     def _elsewhere(self, experiment: Experiment, framework: str) -> TaskPlan:
@@ -175,13 +176,14 @@ class _Planning:
             reads=self._reads(),
         )
 
-    def _reads(self) -> tuple[str, ...]:
-        """The experiment and the files that it extends. Templates are there wherever their package is."""
+    def _reads(self, settings: Document | None = None, presets: str = "") -> tuple[str, ...]:
+        """The files of the experiment. Those of packages are there wherever their package is."""
         from primus_core.data_folders import installed
 
-        inside = tuple(os.path.join(folder.path, "") for folder in installed("primus.recipes"))
-        named = (place.rpartition(":")[0] for place in self.document.marks.values() if ":" in place)
-        return tuple(dict.fromkeys(path for path in named if not path.startswith(inside)))
+        folders = [folder.path for group in ("primus.recipes", "primus.models") for folder in installed(group)]
+        inside = tuple(os.path.join(folder, "") for folder in (*folders, presets) if folder)
+        files = self.document.files + (settings.files if settings else ())
+        return tuple(dict.fromkeys(path for path in files if not path.startswith(inside)))
 
     def _adopt(self) -> None:
         """A file in a framework's own form becomes an experiment, if an installed backend knows that form."""
@@ -197,7 +199,7 @@ class _Planning:
             if adopted := backend.adopt(self.document.data):
                 prefix = ("modules", "pre_trainer", "overrides")
                 marks = {prefix + path: mark for path, mark in self.document.marks.items()}
-                self.document = Document(dict(adopted), {**marks, (): self.document.where(())})
+                self.document = Document(dict(adopted), {**marks, (): self.document.where(())}, self.document.files)
                 return
 
     def _backend(self, name: str, module: str) -> Backend:
@@ -215,7 +217,13 @@ class _Planning:
         return backend
 
     def _task_plan(
-        self, experiment: Experiment, module: str, settings: Document, place: RunPlace, planned: BackendPlan
+        self,
+        experiment: Experiment,
+        module: str,
+        settings: Document,
+        place: RunPlace,
+        planned: BackendPlan,
+        presets: str,
     ) -> TaskPlan:
         where = self.document.where
         given = environment.of_experiment(experiment.env, self.call.facts.environ, lambda name: where(("env", name)))
@@ -234,7 +242,7 @@ class _Planning:
             framework=experiment.modules[module].framework,
             model=_label(experiment.modules[module].model, settings.data.get("model")),
             folder=self.folder,
-            reads=self._reads(),
+            reads=self._reads(settings, presets),
         )
 
 

@@ -1,0 +1,110 @@
+"""What was submitted: copies of the files that a run was planned from. Its job reads these, whenever it starts.
+
+    <run>/submitted/files/<absolute path>    the copies; `extends`, hooks and models find each other as they did
+    <run>/submitted/submission.json          where it was submitted, and the checksum of each file
+    <run>/submitted/planned.json             what was planned for the first node, as far as it was known
+
+A file that holds a secret is not copied: the job reads the file itself, and does not start if it has changed.
+`runs.submitting` writes them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from primus_core import variables
+from primus_core.errors import MachineError, RequestError
+
+__all__ = ["FOLDER", "SCHEMA", "Submission", "checksum", "of", "path"]
+
+FOLDER = "submitted"
+SCHEMA = 1
+
+
+class Submission:
+    """The copies, as a job sees them."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        try:
+            self.known = _json(f"{directory}/submission.json")
+        except (OSError, ValueError) as error:
+            raise MachineError(
+                f"{directory} does not hold what was submitted", why=str(error), fix="submit the run again"
+            ) from None
+        if self.known.get("schema") != SCHEMA:
+            wrote = self.known.get("primus_version", "another version")
+            raise MachineError(f"{directory} was written by Primus {wrote}", fix="submit the run again")
+
+    def copy(self, path: str) -> str:
+        """Where the copy of `path` is, if there is one. A relative path is relative to where it was submitted."""
+        whole = os.path.normpath(os.path.join(self.known["cwd"], os.path.expanduser(path)))
+        return whole if whole.startswith(f"{self.directory}/") else f"{self.directory}/files{whole}"
+
+    def original(self, path: str) -> str:
+        """What `path` is the copy of; `path` itself where it is none."""
+        return path.removeprefix(f"{self.directory}/files")
+
+    def path(self, path: str) -> str:
+        """The file to read for `path`: its copy, or itself where it was not copied."""
+        copy = self.copy(path)
+        return copy if os.path.exists(copy) else path
+
+    def changed(self) -> dict[str, str]:
+        """What became of the files since they were submitted: `changed` or `removed` by path.
+
+        Raises:
+            RequestError: one of them was not copied, since it holds a secret.
+        """
+        found = {}
+        for path, entry in self.known["files"].items():
+            now = checksum(path)
+            if now != entry["sha256"]:
+                found[path] = "changed" if now else "removed"
+                if not entry["copied"]:
+                    raise RequestError(
+                        f"{path} was {found[path]} after the run was submitted",
+                        why="it holds a secret, so that it was not copied with the other files",
+                        fix="restore it and requeue the job, or submit the run again",
+                    )
+        return found
+
+    def planned(self) -> dict[str, Any]:
+        """What was planned when it was submitted."""
+        try:
+            return _json(f"{self.directory}/planned.json")
+        except (OSError, ValueError):
+            return {}
+
+
+def of(environ: Mapping[str, str]) -> Submission | None:
+    """The submission that a job belongs to; None: this is no such job."""
+    directory = environ.get(variables.SUBMITTED, "")
+    is_of_run = directory and directory == f"{environ.get(variables.RUN_DIR)}/{FOLDER}"
+    return Submission(directory) if is_of_run else None
+
+
+def path(path: str, environ: Mapping[str, str]) -> str:
+    """The file to read for `path`: in a submitted job its copy, if there is one."""
+    submission = of(environ)
+    return submission.path(path) if submission else path
+
+
+def checksum(path: str) -> str:
+    """The SHA-256 of a file; empty: it cannot be read."""
+    from hashlib import sha256
+
+    try:
+        with open(path, "rb") as file:
+            return sha256(file.read()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _json(path: str) -> dict[str, Any]:
+    import json
+
+    with open(path, encoding="utf-8") as file:
+        return dict(json.load(file))

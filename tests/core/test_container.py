@@ -165,6 +165,52 @@ def test_the_workspace_settings_and_hooks_are_seen_inside(argv: Planned, project
         assert f"type=bind,source={elsewhere}/{name},target={elsewhere}/{name},readonly" in found
 
 
+def test_what_links_lead_to_is_seen_inside(argv: Planned, project: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    for name in ("hooks", "runs"):
+        (elsewhere / name).mkdir(parents=True)
+    (elsewhere / "hooks/01_own.sh").write_text("true\n", encoding="utf-8")
+    (project / "hooks").symlink_to(elsewhere / "hooks")
+    (project / "output").symlink_to(elsewhere / "runs")
+    found = values(argv(), "--mount")
+    assert f"type=bind,source={elsewhere}/hooks,target={elsewhere}/hooks,readonly" in found
+    assert f"type=bind,source={elsewhere}/runs,target={elsewhere}/runs" in found
+
+
+def test_what_lies_beside_a_hook_is_seen_inside(argv: Planned, tmp_path: Path) -> None:
+    elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    (elsewhere / "hooks").mkdir(parents=True)
+    for name in ("01_own.sh", "library.sh"):
+        (elsewhere / "hooks" / name).write_text("true\n", encoding="utf-8")
+    (elsewhere / "primus.yaml").write_text("hooks: {folders: [./hooks]}\n", encoding="utf-8")
+    words = argv(env={"PRIMUS_CONFIG": str(elsewhere / "primus.yaml")})
+    assert f"type=bind,source={elsewhere}/hooks,target={elsewhere}/hooks,readonly" in values(words, "--mount")
+
+
+def test_a_size_of_shared_memory_wins_over_the_machines_ipc(argv: Planned, project: Path) -> None:
+    words = argv("--shm-size", "16g")
+    assert (values(words, "--shm-size"), values(words, "--ipc")) == (["16g"], [])
+    config(project, "container: {shm-size: [32g]}\n")
+    words = argv()
+    assert (values(words, "--shm-size"), values(words, "--ipc")) == (["32g"], [])
+
+
+def test_a_size_of_shared_memory_and_the_machines_ipc_contradict_each_other(primus: Run, project: Path) -> None:
+    words = ("container", "--image", "IMG", "--shm-size", "16g", "--ipc", "host", *TASK)
+    refused = primus(*words, cwd=project)
+    assert refused.returncode == 2
+    assert "--shm-size 16g contradicts --ipc host" in refused.stderr
+    assert not (project / "output").exists()
+
+
+def test_a_mount_of_the_nodes_is_not_looked_for_on_the_submitting_host(primus: Run, project: Path) -> None:
+    words = ("container", "--image", "IMG", "--mount", "/only/on/nodes:/data", "-v", "/scratch-of-nodes")
+    assert primus("slurm", "--dry-run", "sbatch", "--", *words, *TASK, cwd=project).returncode == 0
+    refused = primus(*words, *TASK, cwd=project)
+    assert refused.returncode == 2
+    assert "there is no '/only/on/nodes' here" in refused.stderr
+
+
 def test_amd_gpus_of_another_machine_are_planned(argv: Planned, tmp_path: Path) -> None:
     words = argv("--assume-host", str(capture(tmp_path, machines.amd("MI300X"))))
     assert {"/dev/kfd", "/dev/dri"} <= set(values(words, "--device"))

@@ -160,7 +160,7 @@ class _Planning:
         inputs = self.there(files, (step.script for step in scripts))
         folders = self.there(self.folders(task.folder))
         needed = (requirement.name for requirement in task.requires if requirement.kind == "file")
-        reads = self.there(needed, system.hook_folders, getattr(args, "hooks", []), inputs)
+        reads = self.there(needed, folders, inputs)
         return planned._replace(reads=reads, inputs=inputs, hook_folders=folders)
 
     def there(self, *paths: Iterable[str]) -> tuple[str, ...]:

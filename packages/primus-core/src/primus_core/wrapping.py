@@ -176,9 +176,17 @@ def parsed(runtime: OuterRuntime, layer: Layer, catalogue: Catalogue) -> argpars
     passed = apply_defaults(parser, catalogue.system.section(layer.runtime, packaged=True))
     args = parse_segment(parser, layer.words)
     args.configured = passed
+    args.own = _own(runtime, layer, catalogue)
     if parser.rest and not parser.split_rest:  # who reads the words itself knows which of them say the same
         setattr(args, parser.rest, [*passed, *getattr(args, parser.rest)])
     return args
+
+
+def _own(runtime: OuterRuntime, layer: Layer, catalogue: Catalogue) -> argparse.Namespace:
+    """The options as a person set them, by file or on the command line: without the defaults of Primus."""
+    parser = runtime_parser(runtime, segment_name(layer.segment, layer.runtime))
+    apply_defaults(parser, catalogue.system.section(layer.runtime))
+    return parse_segment(parser, layer.words)
 
 
 def _there(runtime: OuterRuntime, args: argparse.Namespace, host: HostRoot, options: Sequence[Variable]) -> HostRoot:

@@ -19,7 +19,7 @@ from primus_core.errors import RequestError
 from primus_core.facts import Facts
 from primus_core.plan import Requirement, RunPlace, Step
 from primus_core.runtimes import apptainer
-from primus_core.runtimes.mounts import Mount, given, is_below, mounts, own_python, shortest, volume
+from primus_core.runtimes.mounts import Mount, given, is_below, mounts, own_python, shortest, volume, with_targets
 
 __all__ = ["CONTAINER", "FORWARDED", "LABEL", "LABEL_DIRECTORY", "LABEL_HOST", "container_name"]
 
@@ -182,7 +182,7 @@ _LISTS = {
     "ulimit": "a limit, as memlock=-1",
     "security-opt": "a security option",
     "cap-add": "a capability",
-    "shm-size": "size of /dev/shm where --ipc is not host; the last counts",
+    "shm-size": "size of /dev/shm, instead of the machine's own by --ipc host; the last counts",
     "log-driver": "what the engine does with the output, beside; the last counts",
 }
 """Options of podman and docker with defaults in the packaged settings. A `?` behind a value: where it is there."""
@@ -227,10 +227,29 @@ def _options(args: argparse.Namespace, facts: Facts, engine: str) -> list[str]:
         values = getattr(args, name.replace("-", "_"))
         found += [(name, value) for value in (values[-1:] if name in _SINGLE else values)]
     found += _gpus(facts, engine) + _user(args.user, engine)
-    if args.ipc == "host":  # /dev/shm is the machine's
-        found = [(name, value) for name, value in found if name != "shm-size"]
+    unused = _shared_memory(args)
+    found = [(name, value) for name, value in found if name != unused]
     kept = [(n, v) for n, v in found if v and not {n, f"{n}={v.rstrip('?')}"} & set(args.without)]
     return [word for name, value in _last(kept) for word in _option(name, value, facts)]
+
+
+def _shared_memory(args: argparse.Namespace) -> str:
+    """Which of `--ipc` and `--shm-size` does not hold: with the machine's IPC, /dev/shm is the machine's, too.
+
+    Raises:
+        RequestError: a person asks for both.
+    """
+    if args.ipc != "host":
+        return ""
+    if not args.own.shm_size:
+        return "shm-size"
+    if args.own.ipc:
+        raise RequestError(
+            f"--shm-size {args.own.shm_size[-1]} contradicts --ipc host",
+            why="with the IPC of this machine, /dev/shm is this machine's, and has its size",
+            fix="leave out one of them",
+        )
+    return "ipc"
 
 
 def _last(options: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -327,10 +346,12 @@ def _forwarded_families(facts: Facts) -> list[str]:
 def _mounts(call: OuterCall) -> list[Mount]:
     """What must be seen inside: the folder where the person stands, the run's workspace, settings, data, Primus."""
     cwd = call.facts.cwd
-    asked = [given(text, cwd) for text in call.args.mount] + [volume(text) for text in call.args.volume]
+    here = call.facts.host.is_known  # else it will be looked at on the node
+    asked = [given(text, cwd, here=here) for text in call.args.mount]
+    asked += [volume(text, here=here) for text in call.args.volume]
     carried = own_python(sys.path, (sys.prefix, sys.base_prefix)) if call.args.primus != "image" else []
     writable = (cwd, os.path.dirname(call.place.directory), *call.writes, *_of_person(call, asked))
-    return mounts(asked, writable, (*shortest(call.reads), *carried))
+    return mounts(asked, with_targets(writable), (*shortest(with_targets(call.reads)), *carried))
 
 
 CONTAINER = Container()

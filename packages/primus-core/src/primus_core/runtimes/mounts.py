@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from primus_core.errors import RequestError
 
-__all__ = ["Mount", "given", "is_below", "mounts", "own_python", "shortest", "volume"]
+__all__ = ["Mount", "given", "is_below", "mounts", "own_python", "shortest", "volume", "with_targets"]
 
 _SYSTEM_PREFIXES = ("/", "/usr", "/usr/local")
 """Where a Python belongs to the system: the image has its own there."""
@@ -74,11 +74,11 @@ def _hidden(path: str, mount: Mount) -> RequestError:
     )
 
 
-def given(text: str, cwd: str) -> Mount:
+def given(text: str, cwd: str, *, here: bool = True) -> Mount:
     """The mount that `--mount` names: `SRC`, `SRC:DST`, `SRC:ro`, `SRC:DST:ro`, or the engine's own form.
 
     Raises:
-        RequestError: it is none of these, or there is nothing to mount.
+        RequestError: it is none of these, or, if it is used `here`, there is nothing to mount.
     """
     if _OF_ENGINE.fullmatch(text):
         return _of_engine(text)
@@ -92,7 +92,8 @@ def given(text: str, cwd: str) -> Mount:
             f"--mount '{text}' is not understood",
             fix="write SRC, SRC:DST or SRC:DST:ro (DST is absolute), or type=bind,source=SRC,target=DST",
         )
-    _require(whole, f"--mount {text}")
+    if here:
+        _require(whole, f"--mount {text}")
     return Mount(whole, os.path.normpath(target) if target else whole, mode == "ro")
 
 
@@ -103,11 +104,12 @@ def _of_engine(text: str) -> Mount:
     return Mount(source, os.path.normpath(target), "readonly" in fields or "ro" in fields, ("--mount", text))
 
 
-def volume(text: str) -> Mount:
+def volume(text: str, *, here: bool = True) -> Mount:
     """The mount that `--volume` names, as the engine takes it; `/data` alone is `/data:/data`."""
     source, colon, rest = text.partition(":")
     if not colon and os.path.isabs(text):
-        _require(text, f"--volume {text}")
+        if here:
+            _require(text, f"--volume {text}")
         return Mount(text, os.path.normpath(text), words=("--volume", f"{text}:{text}"))
     target, _, options = rest.partition(":")
     shown = source if os.path.isabs(source) else ""
@@ -130,6 +132,11 @@ def own_python(path: Sequence[str], prefixes: Sequence[str]) -> list[str]:
     folders += [entry for entry in path if os.path.isdir(entry)]
     inside = [folder for folder in folders if folder not in _SYSTEM_PREFIXES]
     return shortest(folder for folder in inside if not is_below(folder, ("/usr/lib", "/usr/local/lib")))
+
+
+def with_targets(paths: Iterable[str]) -> list[str]:
+    """The paths, and where links in them lead: inside, a link without its target leads nowhere."""
+    return list(dict.fromkeys(whole for path in paths for whole in (path, os.path.realpath(path))))
 
 
 def shortest(paths: Iterable[str]) -> list[str]:

@@ -98,7 +98,7 @@ def test_a_look_alike_that_knows_no_parsable_is_submitted_to_once(
     program(alike, "sbatch", ALIKE)
     done = primus("slurm", "sbatch", "-N2", "--", "behave", "exit", "0", cwd=project, env=found_in(alike))
     assert done.returncode == 0, done.stderr
-    assert "note: sbatch knows no --parsable: submitting without it" in done.stderr
+    assert "note: sbatch does not know --parsable: submitting without it" in done.stderr
     known = metadata(run_of(project))
     assert (known["status"], known["job_id"], known["cluster"]) == ("submitted", "4711", "west")
     assert known["scheduler"] == {"flavour": "cloudbatch", "version": "1.2.0"}

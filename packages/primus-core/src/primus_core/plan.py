@@ -131,6 +131,11 @@ class Step:
     """Where one of these nodes fails, the others wait in vain."""
     spares: int = 0
     """So many of them may be left out of a further attempt."""
+    leave_out: str = ""
+    """The flag that leaves nodes out of a further attempt; `{nodes}` in it stands for their names."""
+    fallback: tuple[str, ...] = ()
+    """The command instead, where the program does not know the flag `fallback_for`."""
+    fallback_for: str = ""
     requeue: tuple[str, ...] = ()
     """A command that puts the job back into the queue, where its time ends."""
     stop: tuple[str, ...] = ()

@@ -113,4 +113,8 @@ def _step(step: Step, plan: Plan) -> str:
         lines.append("# what it says by env.NAME=VALUE and extra.name=value, Primus adds to the plan; a shell does not")
     lines += [f"# export {name} yourself: its value is a secret" for name in secrets]
     lines.append(f"cd {shlex.quote(step.cwd)} && env {shlex.join([*settings, *step.argv])}")
+    if step.fallback:
+        lines.append(f"# where {step.argv[0]} does not know {step.fallback_for}: {one_line(shlex.join(step.fallback))}")
+    if step.leave_out:
+        lines.append(f"# a further attempt leaves failed nodes out: {step.leave_out}")
     return "\n".join(lines)

@@ -71,8 +71,9 @@ class JobStep:
         return Nodes(self.record.directory, self.environ, log=self.log, grace_s=patience, together=step.together)
 
     def _attempt(self, step: Step, nodes: Nodes) -> Ended:
-        if self.left_out and step.spares:
-            step = replace(step, argv=(step.argv[0], f"--exclude={','.join(self.left_out)}", *step.argv[1:]))
+        if self.left_out and step.leave_out:
+            flag = step.leave_out.format(nodes=",".join(self.left_out))
+            step = replace(step, argv=(step.argv[0], flag, *step.argv[1:]))
         ended = supervise(step, self.environ, replace(self.watch(), in_vain=nodes.in_vain))
         nodes.leave()
         return ended

@@ -37,7 +37,6 @@ _DIFFERS = "plan_differs"
 _SCHEDULERS = ("srun", "sbatch")
 """Programs that many clusters have, each in its own version, and some in a look-alike's."""
 _HEARD_LINES = 200
-_PARSABLE = "--parsable"
 _WITHDRAWN = "srun: Job has been cancelled"
 
 
@@ -128,11 +127,11 @@ class _Outer:
         return ended
 
     def _submission(self, step: Step, ended: Ended) -> Ended:
-        """What the submission came to: look-alikes of sbatch know no `--parsable`, and submit without it."""
-        if ended.exit_code and not ended.signal and _PARSABLE in step.argv and "parsable" in self._words():
-            plainly = replace(step, argv=tuple(word for word in step.argv if word != _PARSABLE))
-            say(f"primus: note: {step.argv[0]} knows no {_PARSABLE}: submitting without it\n")
-            ended = supervise(plainly, self.environ, self._watch())
+        """What the submission came to, with the plan's other command where the program does not know the first."""
+        refused = step.fallback_for and step.fallback_for.lstrip("-") in self._words()
+        if ended.exit_code and not ended.signal and refused:
+            say(f"primus: note: {step.argv[0]} does not know {step.fallback_for}: submitting without it\n")
+            ended = supervise(replace(step, argv=step.fallback), self.environ, self._watch())
         number, cluster = scheduler.job_in(self.heard)
         if number:
             self._submitted(number, cluster)

@@ -41,6 +41,8 @@ _REFUSED = {
     "wrap": ("the job script is Primus's", "leave it out"),
     "multi-prog": ("Primus is the program", "leave it out"),
 }
+_PARSABLE = "--parsable"
+"""Look-alikes of sbatch do not know it, and submit without it."""
 _REFUSALS = (1, 126, 127, 255)
 """Exit codes of srun and sbatch that are Slurm's, where no task has begun."""
 _TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-core", "ntasks-per-socket", "ntasks-per-tres")
@@ -239,6 +241,7 @@ def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
         scheduler="slurm",
         together=asked.told.get("kill-on-bad-exit", "0") != "0",
         spares=call.args.spare_nodes,
+        leave_out="--exclude={nodes}" if call.args.spare_nodes else "",
         requeue=("scontrol", "requeue", environ["SLURM_JOB_ID"]) if batch and restarts else (),
         refusals=_REFUSALS,
     )
@@ -294,11 +297,13 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
             fix="name a log elsewhere: -o /path/%j.log",
         )
     append = [] if "output" in asked.told else ["--open-mode=append"]  # a site may put any job back into the queue
-    own = ["--parsable", f"--job-name={_job_name(place)}", log, *append, *_resilience(call)]
+    own = [_PARSABLE, f"--job-name={_job_name(place)}", log, *append, *_resilience(call)]
     flags = [*asked.over(own), *asked.defaults]
     script = PlannedFile(SCRIPT, _script(call, moves="chdir" not in asked.told))
     argv = ("sbatch", *flags, *asked.flags.passed, f"{place.directory}/{SCRIPT}")
-    submit = Step("sbatch", argv, call.facts.cwd, kind="submit", refusals=_REFUSALS)
+    plainly = tuple(word for word in argv if word != _PARSABLE)
+    submit = Step("sbatch", argv, call.facts.cwd, kind="submit", refusals=_REFUSALS, fallback=plainly,
+                  fallback_for=_PARSABLE)  # fmt: skip
     watch = (call.facts.python, "-m", "primus_core.launch.slurm_follow", place.directory)
     follow = [Step("follow", watch, call.facts.cwd, kind="worker")] if call.args.follow else []
     return OuterPlan(

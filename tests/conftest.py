@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import subprocess
@@ -113,6 +114,13 @@ def nothing_is_left_behind(clean_environ: dict[str, str]) -> Iterator[None]:
     while (left := _marked(clean_environ[MARK])) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left, f"the test left processes behind: {left}"
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file below `folder`."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    assert files, f"there is nothing in {folder}"
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def wait_until(is_so: Callable[[], object], seconds: float = 60) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
-from tests.conftest import ROOT, Run
+from tests.conftest import ROOT, Run, checksums
 from tests.core.machines import amd, base, write
 
 from primus_core import summary
@@ -137,4 +137,20 @@ def test_a_small_copy_of_it_trains_and_goes_on_in_the_folder_that_it_names(primu
         rows = summary.read(str(tmp_path / "output/llama3.1_8B-fineweb-pretrain/metrics.jsonl"))
         assert [row["step"] for row in rows] == list(range(first, iterations + 1))
         assert (tmp_path / f"output/checkpoints/llama3.1_8B_fineweb/iter_000000{iterations}").is_dir()
-    assert f"continues from iteration 4 in {tmp_path}/output/checkpoints/llama3.1_8B_fineweb" in done.stdout
+    shared = tmp_path / "output/checkpoints/llama3.1_8B_fineweb"
+    assert f"continues from iteration 4 in {shared}" in done.stdout
+
+    run, saved = (tmp_path / "output/llama3.1_8B-fineweb-pretrain").resolve(), checksums(shared)
+    again = primus("replay", str(run), env=environ)
+    assert again.returncode == 0, again.stderr[-3000:]
+    new = (tmp_path / "output/llama3.1_8B-fineweb-pretrain").resolve()
+    assert new != run
+    assert summary_of(new) == summary_of(run), (
+        "it begins where that run began, though the folder has a later checkpoint"
+    )
+    assert checksums(shared) == saved
+    assert (new / "checkpoints/iter_0000006").is_dir()
+
+
+def summary_of(run: Path) -> list[tuple[int, float]]:
+    return [(row["step"], row["loss"]) for row in summary.read(str(run / "metrics.jsonl"))]

@@ -52,6 +52,15 @@ output += 1
 output.sum().backward()
 assert weight.grad.tolist() == [2, 2]
 """,
+    "chosen-optimizer-state": """
+import pathlib, tempfile
+from types import SimpleNamespace
+from megatron.training import checkpointing, global_vars
+folder = tempfile.mkdtemp()
+pathlib.Path(folder, "latest_checkpointed_iteration.txt").write_text("6")
+global_vars._GLOBAL_ARGS = SimpleNamespace(load=folder, ckpt_step=4)
+assert checkpointing.read_metadata(checkpointing.get_checkpoint_tracker_filename(folder)) == (4, False)
+""",
     "local-sequence-parallel": """
 from types import SimpleNamespace
 from megatron.core.transformer.torch_norm import WrappedTorchNorm

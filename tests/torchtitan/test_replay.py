@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import Run, plain_environ
+from tests.conftest import Run, checksums, plain_environ
 from tests.torchtitan.quickstart import CONFIG, PRIMUS, losses, train
 
 from primus_core.runs.saved import load
@@ -73,6 +73,22 @@ def test_a_replay_of_a_run_that_continued_begins_where_that_one_began(primus: Ru
     again = primus("replay", str(continued), env=THEN, cwd=project)
     assert again.returncode == 0, again.stderr
     assert losses((project / "output/quickstart").resolve()) == losses(continued)
+
+
+def test_a_replay_leaves_a_folder_of_checkpoints_that_runs_share_as_it_is(
+    primus: Run, run: Path, project: Path
+) -> None:
+    shared = Path(shutil.copytree(run / "checkpoints", project / "shared"))
+    more = primus(*train("training.steps=8", f"checkpoint.folder={shared}"), env=THEN, cwd=project)
+    assert more.returncode == 0, more.stderr
+    continued, saved = (project / "output/quickstart").resolve(), checksums(shared)
+    assert list(losses(continued)) == [7, 8]
+    again = primus("replay", str(continued), env=THEN, cwd=project)
+    assert again.returncode == 0, again.stderr
+    new = (project / "output/quickstart").resolve()
+    assert losses(new) == losses(continued), "it begins where that run began, though the folder has a later checkpoint"
+    assert checksums(shared) == saved
+    assert (new / "checkpoints/step-8").is_dir()
 
 
 def test_the_saved_settings_give_the_same_plan(primus: Run, run: Path, project: Path) -> None:

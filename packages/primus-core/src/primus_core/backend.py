@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from primus_core.config.document import Document
 from primus_core.distributed import hides_gpus
 from primus_core.facts import Facts
-from primus_core.plan import Distributed, Requirement, RunPlace, Step, Variable, Worker
+from primus_core.plan import BACKEND_CONFIG, Distributed, Requirement, RunPlace, Step, Variable, Worker
 
 if TYPE_CHECKING:
     from primus_core.models.architecture import Model
@@ -39,6 +39,16 @@ class BackendCall:
     elsewhere: bool = False
     """It will be planned again where it runs, with other packages (in a container)."""
 
+    def earlier(self) -> Mapping[str, Any]:
+        """What an earlier attempt of this very run planned (`BackendPlan.config`); empty: this is the first."""
+        import json
+
+        try:
+            with open(f"{self.place.directory}/{BACKEND_CONFIG}", encoding="utf-8") as file:
+                return dict(json.load(file))
+        except (OSError, ValueError):
+            return {}
+
     @property
     def device(self) -> Literal["gpu", "cpu"]:
         """What it trains on: GPUs, where there are some or nobody can know yet, unless the person hid them all."""
@@ -52,7 +62,12 @@ class BackendPlan:
 
     worker: Worker
     config: Mapping[str, Any]
-    """The framework's resolved settings; `train` saves them as `config/backend_config.json` for the worker."""
+    """The framework's resolved settings; `train` saves them as `config/backend_config.json` for the worker.
+
+    Where a replay could not have them all, since it shall begin where this run begins and save nowhere else than in its
+    own directory, `on_replay` in it says what it gets instead: `settings`, over those of that name (null: left out),
+    `folders`, which it does not write in, and `files`, which it needs.
+    """
     prepare: tuple[Step, ...] = ()
     environment: tuple[Variable, ...] = ()
     requires: tuple[Requirement, ...] = ()

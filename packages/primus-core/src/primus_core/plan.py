@@ -13,6 +13,7 @@ from typing import Any, Literal
 from primus_core.hooks.data import HookPlugin
 
 __all__ = [
+    "BACKEND_CONFIG",
     "SCHEMA",
     "SECRET",
     "Distributed",
@@ -31,6 +32,8 @@ __all__ = [
 SCHEMA = 2
 """Version of the plan's JSON form. It changes when an old reader would misread a new plan."""
 
+BACKEND_CONFIG = "config/backend_config.json"
+"""In the run directory: what the backend of a training plans for its worker."""
 SECRET = "<secret>"  # noqa: S105  # what stands in a secret's place
 """Stands where a secret's value would be, in everything that is shown or saved."""
 

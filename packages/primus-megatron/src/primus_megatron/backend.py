@@ -14,7 +14,7 @@ from primus_core.errors import MachineError
 from primus_core.plan import Requirement, Step, Variable, Worker
 from primus_core.work import Work, planned
 from primus_megatron.checkpoints import TRACKER, fault, newest_whole
-from primus_megatron.continuation import CHECKPOINTS, continue_earlier
+from primus_megatron.continuation import CHECKPOINTS, continue_earlier, on_replay
 from primus_megatron.device import adapt, cpu_variables
 from primus_megatron.hyperparameters import data_type, hyperparameters
 from primus_megatron.installation import SETTING, Installation, importable_version, installation
@@ -121,7 +121,12 @@ class _Resolution:
         self.notes += continue_earlier(settings, self.call, resolved)
         return BackendPlan(
             worker=Worker("primus_megatron.worker"),
-            config={**resolved, "hyperparameters": same.to_dict(), "settings": settings.framework()},
+            config={
+                **resolved,
+                "hyperparameters": same.to_dict(),
+                "settings": settings.framework(),
+                "on_replay": on_replay(settings, self.call),
+            },
             prepare=prepare,
             environment=self.environment(),
             requires=(*self.modules(), *adapted.requires, *turbo, *self.files),

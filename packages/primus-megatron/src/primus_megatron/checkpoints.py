@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from primus_core.files import write_atomically
 
-__all__ = ["SIZES", "TRACKER", "CheckpointWatch", "fault", "is_whole", "newest_whole"]
+__all__ = ["SIZES", "TRACKER", "CheckpointWatch", "fault", "is_whole", "newest", "newest_whole"]
 
 SIZES = "primus_sizes.json"
 """In a checkpoint's folder: the size of each of its files, by path. What has no such list was never whole."""
@@ -63,6 +63,12 @@ def _newest(folder: str) -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     return f"iter_{int(text):07d}" if text.isdigit() else text
+
+
+def newest(folder: str) -> int | None:
+    """The iteration that Megatron would load from `folder`; None: none."""
+    name = _newest(folder)
+    return iteration_of(name) if _ITERATION.fullmatch(name) else None
 
 
 class CheckpointWatch:

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from primus_core.backend import BackendCall
-from primus_megatron.checkpoints import SIZES, is_whole, iteration_of
+from primus_megatron.checkpoints import SIZES, is_whole, iteration_of, newest, newest_whole
 from primus_megatron.settings import Settings
 
-__all__ = ["CHECKPOINTS", "continue_earlier"]
+__all__ = ["CHECKPOINTS", "as_resumed", "continue_earlier", "on_replay"]
 
 CHECKPOINTS = "checkpoints"
 """In the run directory, where `save` does not say otherwise."""
+_FRESH = ("finetune", "no_load_optim", "no_load_rng", "pretrained_checkpoint")
+"""Settings with which a checkpoint is a beginning, and not where this very run was."""
 _COMPARED = {
     "model": "its model is another",
     "data": "its text is another",
@@ -48,6 +50,40 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
             settings.default("override_opt_param_scheduler", True)  # a changed train_iters is meant
         return (f"continues from iteration {iteration} of {name}",)
     return ()
+
+
+def on_replay(settings: Settings, call: BackendCall) -> dict[str, Any]:
+    """What a replay gets instead (`BackendPlan.config`): it begins where this run begins, and saves beside nobody."""
+    if earlier := call.earlier():
+        return dict(earlier.get("on_replay") or {})
+    save, own = settings["save"], os.path.join(call.place.directory, CHECKPOINTS)
+    found: dict[str, Any] = {}
+    start = newest_whole(save)[0] if save and settings["auto_continue_train"] else None  # as the worker finds it
+    folder, iteration = settings["load"], settings["ckpt_step"]
+    if start is not None:
+        folder, iteration = save, start
+        found |= as_resumed(settings.framework())
+    elif folder:
+        iteration = iteration or newest(folder)
+    if save and save != own:
+        found["save"] = own
+    if folder and iteration:
+        found |= {"load": folder, "ckpt_step": iteration}
+    elif folder:
+        found["load"] = None  # nothing was there to begin with
+    if not found:
+        return {}
+    files = [os.path.join(folder, f"iter_{iteration:07d}")] if folder and iteration else []
+    return {"settings": found, "folders": [save] if save and save != own else [], "files": files}
+
+
+def as_resumed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with which a checkpoint is where this very run was, and not a beginning (None: none of them)."""
+    changed: dict[str, Any] = dict.fromkeys(_FRESH)
+    if not settings.get("use_checkpoint_opt_param_scheduler"):
+        # another run may have saved here, of another length
+        changed["override_opt_param_scheduler"] = settings.get("override_opt_param_scheduler", True)
+    return changed
 
 
 def _difference(run: str, now: Mapping[str, Any]) -> str:

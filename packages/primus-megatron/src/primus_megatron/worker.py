@@ -16,11 +16,9 @@ from primus_core.errors import MachineError
 from primus_core.events import checkpoint_saved
 from primus_core.work import Work
 from primus_megatron.checkpoints import CheckpointWatch, newest_whole
+from primus_megatron.continuation import as_resumed
 
 __all__ = ["main"]
-
-_FRESH = ("finetune", "no_load_optim", "no_load_rng", "pretrained_checkpoint")
-"""Settings with which a checkpoint is a beginning, and not where this very run was."""
 
 
 def main() -> None:
@@ -42,10 +40,10 @@ def _resume(resolved: dict[str, Any]) -> None:
     if iteration is None:
         return
     settings |= {"load": settings["save"], "ckpt_step": iteration}
-    if not settings.get("use_checkpoint_opt_param_scheduler"):
-        settings.setdefault("override_opt_param_scheduler", True)  # another run may have saved here, of another length
-    for name in _FRESH:
-        settings.pop(name, None)
+    for name, value in as_resumed(settings).items():
+        settings[name] = value
+        if value is None:
+            del settings[name]
     if worker.rank() == 0:
         print(f"continues from iteration {iteration} in {settings['save']}", flush=True)
         for number in cut:

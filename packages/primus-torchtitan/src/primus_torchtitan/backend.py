@@ -16,7 +16,7 @@ from primus_core.metadata import version_of
 from primus_core.plan import Requirement, Variable, Worker
 from primus_core.work import Work, planned
 from primus_torchtitan import earlier_names
-from primus_torchtitan.continuation import continue_earlier
+from primus_torchtitan.continuation import continue_earlier, on_replay
 from primus_torchtitan.hyperparameters import data_type, hyperparameters
 from primus_torchtitan.layout import check_layout, metrics_rank
 from primus_torchtitan.model import resolve_model
@@ -100,7 +100,12 @@ class _Resolution:
         self.notes += continue_earlier(settings, self.call, resolved)
         return BackendPlan(
             worker=Worker("primus_torchtitan.worker"),
-            config={**resolved, "hyperparameters": same.to_dict(), "settings": settings.framework()},
+            config={
+                **resolved,
+                "hyperparameters": same.to_dict(),
+                "settings": settings.framework(),
+                "on_replay": on_replay(settings, self.call),
+            },
             prepare=(prepare,) if prepare else (),
             environment=self.environment(rank if layout.pipeline > 1 else None),
             requires=self.requires(),

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from primus_core.backend import BackendCall
-from primus_torchtitan.checkpoints import is_whole
+from primus_torchtitan.checkpoints import is_whole, resume_from
 from primus_torchtitan.settings import Settings
 
-__all__ = ["continue_earlier"]
+__all__ = ["continue_earlier", "on_replay"]
 
+_OWN = "checkpoints"
+"""In the run directory."""
 _COMPARED = {
     "model": "its model is another",
     "data": "its text is another",
@@ -36,6 +38,30 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
     return _continue(settings, call, now)
 
 
+def on_replay(settings: Settings, call: BackendCall) -> dict[str, Any]:
+    """What a replay gets instead (`BackendPlan.config`): it begins where this run begins, and saves beside nobody."""
+    if earlier := call.earlier():
+        return dict(earlier.get("on_replay") or {})
+    folder = settings["checkpoint.folder"]
+    if not settings["checkpoint.enable"] or not os.path.isabs(folder):
+        return {}
+    found: dict[str, Any] = {"checkpoint.folder": _OWN, "checkpoint.load_step": -1}
+    step = settings["checkpoint.load_step"] if settings["checkpoint.load_step"] != -1 else resume_from(folder)[0]
+    if step is None:
+        return {"settings": found, "folders": [folder], "files": []}
+    start = os.path.join(folder, f"step-{step}")
+    return {"settings": {**found, **_begin_with(start)}, "folders": [folder], "files": [start]}
+
+
+def _begin_with(checkpoint: str) -> dict[str, Any]:
+    """The settings that load all of the training's state from a checkpoint of another folder."""
+    return {
+        "checkpoint.initial_load_path": checkpoint,
+        "checkpoint.initial_load_model_only": False,
+        "checkpoint.initial_load_in_hf": False,
+    }
+
+
 def _continue(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> tuple[str, ...]:
     notes: list[str] = []
     folder = settings["checkpoint.folder"]
@@ -47,9 +73,8 @@ def _continue(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> 
         if reason := _difference(run, now, settings):
             notes.append(f"does not continue from step {step} of {name}: {reason}")
             break
-        settings.set("checkpoint.initial_load_path", os.path.join(run, folder, f"step-{step}"))
-        settings.set("checkpoint.initial_load_model_only", False)
-        settings.set("checkpoint.initial_load_in_hf", False)
+        for setting, value in _begin_with(os.path.join(run, folder, f"step-{step}")).items():
+            settings.set(setting, value)
         notes.append(f"continues from step {step} of {name}")
         break
     return tuple(notes)

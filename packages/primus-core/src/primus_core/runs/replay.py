@@ -14,7 +14,7 @@ from primus_core.environment import FAMILIES, belongs_to_session
 from primus_core.errors import ConfigError, MachineError
 from primus_core.facts import Facts
 from primus_core.hooks import data, scripts
-from primus_core.plan import SECRET, Plan, RunPlace, Step, Variable, load
+from primus_core.plan import BACKEND_CONFIG, SECRET, Plan, Requirement, RunPlace, Step, Variable, load
 from primus_core.runs.saved import Saved, parse_name
 
 __all__ = ["Replay", "prepare"]
@@ -93,18 +93,43 @@ class _Preparation:
         old = self.old
         if old.worker is None:
             raise MachineError(f"{self.saved.directory} cannot be replayed", why="its plan names no worker")
+        config, changed = self.config()
         return TaskPlan(
             place=self.new,
             worker=replace(old.worker, args=tuple(self.moved(old.worker.args))),
             prepare=tuple(self.step(step) for step in old.steps if step.kind == "prepare"),
-            files=tuple(replace(file, text=self.moved(file.text)) for file in old.files),
-            requires=tuple(replace(needed, name=self.moved(needed.name)) for needed in old.requires),
-            config=self.moved(old.config),
+            files=tuple(replace(file, text=changed.get(file.path) or self.moved(file.text)) for file in old.files),
+            requires=self.requires(),
+            config=config,
             notes=(f"this run replays {self.saved.directory}",),
             metrics_rank=old.metrics_rank,
             framework=old.framework,
             model=old.model,
         )
+
+    def config(self) -> tuple[Any, dict[str, str]]:
+        """What the backend's worker gets, and the text of the file with it where a replay gets something else."""
+        config = self.moved(self.old.config)
+        if not (changes := self.on_replay):
+            return config, {}
+        settings = {**config["settings"], **self.moved(changes["settings"])}
+        config = {**config, "settings": {name: value for name, value in settings.items() if value is not None}}
+        return config, {BACKEND_CONFIG: json.dumps(config, indent=1, sort_keys=True)}
+
+    @property
+    def on_replay(self) -> Mapping[str, Any]:
+        """What the backend says of replays (`BackendPlan.config`)."""
+        return (self.old.config or {}).get("on_replay") or {}
+
+    def requires(self) -> tuple[Requirement, ...]:
+        """What must be here; not the folders of others that a replay leaves alone."""
+        from dataclasses import replace
+
+        left = self.on_replay.get("folders", ())
+        kept = (needed for needed in self.old.requires if needed.kind != "folder" or needed.name not in left)
+        moved = (replace(needed, name=self.moved(needed.name)) for needed in kept)
+        fix = "the run began with it; without it, there is no replay"
+        return (*moved, *(Requirement("file", path, fix) for path in self.on_replay.get("files", ())))
 
     def step(self, step: Step) -> Step:
         from dataclasses import replace

@@ -16,7 +16,7 @@ from primus_core.arguments import Parser
 from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError, MachineError, RequestError, suggestion
-from primus_core.plan import PlannedFile, Requirement, RunPlace, Worker
+from primus_core.plan import BACKEND_CONFIG, PlannedFile, Requirement, RunPlace, Worker
 from primus_core.runs.rundir import earlier_files
 from primus_core.secrets import is_secret_setting
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TRAIN", "Resolved", "resolve"]
 
-BACKEND_CONFIG = "config/backend_config.json"
 _TOP_LEVEL = ("exp_name", "workspace", "work_group", "user_name")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from primus_core.patches import Patch, apply_needed
 from primus_megatron.installation import importable_version
 from primus_megatron.patches import (
+    chosen_optimizer_state,
     cpu_collectives,
     cpu_device,
     cpu_optimizer_step,
@@ -33,6 +34,7 @@ PATCHES: tuple[Patch, ...] = (
     latent_attention_whole_queries.PATCH,
     local_sequence_parallel.PATCH,
     local_expert_biases.PATCH,
+    chosen_optimizer_state.PATCH,  # last: it imports what the others change
 )
 """In the order in which they are applied."""
 

@@ -34,9 +34,10 @@ _LIST_EPILOG = """examples:
   primus runs list /shared/runs --model llama3 -n 20
   primus runs list --status running --json
 
-status: completed, failed, interrupted; running; pending (its job waits in the queue); lost (its process or its job
-is gone, and it never said how it ended); started (on another host), submitted (to a scheduler): not known from here;
-incomplete (ended before it began); unknown (not written by Primus)"""
+status: completed, failed, interrupted; stopped (by a hook); skipped (a script had nothing to launch); running;
+pending (its job waits in the queue); lost (its process or its job is gone, and it never said how it ended); started (on
+another host), submitted (to a scheduler): not known from here; incomplete (ended before it began); unknown (not written
+by Primus)"""
 _SHOW_EPILOG = """examples:
   primus runs show latest
   primus runs show quickstart --json"""
@@ -146,7 +147,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "run_id": known.get("run_id") or listed.name,
         "directory": directory,
         "status": listed.state,
-        "reason": listed.reason,
+        "reason": listed.reason or str(known.get("reason") or ""),
         "exit_code": known.get("exit_code"),
         "job_id": listed.job_id,
         "cluster": known.get("cluster") or "",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from primus_core.errors import ConfigError
-from primus_core.hooks.data import HOOKS, HookPlugin, RunInfo
+from primus_core.hooks.data import HOOKS, HookPlugin, RunInfo, Stop
 from primus_core.hooks.process import HookProcess
 from primus_core.launch.streams import Mask
 
@@ -80,8 +80,8 @@ class HookProcesses:
         self.close()
         raise ConfigError(f"the hooks of {plugin.source} cannot be used: {what}", why=why, fix=fix)
 
-    def call(self, name: str, **data: Any) -> str | None:
-        """Call a hook of every plugin and wait for all, each at most the limit: why one stops the run, or None."""
+    def call(self, name: str, **data: Any) -> Stop | None:
+        """Call a hook of every plugin and wait for all, each at most the limit: whether one asks for the run's end."""
         _require(name, data)
         self.ready()
         plain = {key: _plain(value) for key, value in data.items()}
@@ -94,8 +94,12 @@ class HookProcesses:
             if time.monotonic() > deadline:
                 for process in (p for p, number in asked if p in waiting and p.waits_for(number)):
                     process.late(self._limit)
-        reasons = [f"{p.stop} ({name} of {p.plugin.source})" for p, _ in asked if p.stop]
-        return reasons[0] if reasons and name == "before_launch" else None
+        return self.stop if name == "before_launch" else None
+
+    @property
+    def stop(self) -> Stop | None:
+        """Whether a hook has asked for the run's end."""
+        return next((process.stop for process in self._processes if process.stop), None)
 
     def post(self, name: str, **data: Any) -> None:
         """Call a hook of every plugin and do not wait. A plugin that is thousands of events behind misses it."""

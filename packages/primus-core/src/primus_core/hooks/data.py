@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["HOOKS", "FailureInfo", "HookPlugin", "Result", "RunInfo", "StepMetrics", "StopRun", "saved_as"]
+__all__ = ["HOOKS", "FailureInfo", "HookPlugin", "Result", "RunInfo", "StepMetrics", "Stop", "StopRun", "saved_as"]
 
 HOOKS: Mapping[str, tuple[str, ...]] = {
     "before_launch": ("run",),
@@ -26,7 +26,21 @@ StepMetrics = Mapping[str, Any]
 
 
 class StopRun(Exception):  # noqa: N818  # it asks for something; nothing has gone wrong
-    """Raised in `before_launch`: do not launch. Its text is the reason that the person reads."""
+    """Raised in a hook: end the run gently, or do not launch it. `reason` is shown and recorded.
+
+    The command ends with `exit_code`: 1 unless the hook says that this is a good end.
+    """
+
+    def __init__(self, reason: str = "", exit_code: int = 1) -> None:
+        super().__init__(reason)
+        self.exit_code = exit_code
+
+
+class Stop(NamedTuple):
+    """What a hook asks for by `StopRun`."""
+
+    reason: str
+    exit_code: int
 
 
 class RunInfo(NamedTuple):
@@ -66,7 +80,7 @@ class Result(NamedTuple):
     """How a run ended."""
 
     status: str
-    """`completed`, `failed`, `interrupted`, or `stopped` by a `before_launch`."""
+    """`completed`, `failed`, `interrupted`, or `stopped` by a hook."""
     exit_code: int
     seconds: float
     last_step: int | None

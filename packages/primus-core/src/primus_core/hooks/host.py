@@ -52,6 +52,7 @@ def main(argv: Sequence[str]) -> int:
         if "run" in request:
             run = RunInfo(**{**request["run"], "command": tuple(request["run"]["command"])})
         elif "end" in request:
+            _answer(answers, {"left": [keeper.command_of(pid) for pid in keeper.leftovers()]})
             return 0
         else:
             _answer(answers, {"id": request["id"], **_called(manager, request["hook"], run, request["data"])})
@@ -139,13 +140,13 @@ def _reason(error: BaseException, target: str) -> dict[str, str]:
     return {"what": "it cannot be loaded", "why": f"{type(error).__name__}: {error}{place}", "fix": ""}
 
 
-def _called(manager: pluggy.PluginManager, hook: str, run: RunInfo | None, data: Mapping[str, Any]) -> dict[str, str]:
+def _called(manager: pluggy.PluginManager, hook: str, run: RunInfo | None, data: Mapping[str, Any]) -> dict[str, Any]:
     arguments = {name: _TYPES[name](**value) if name in _TYPES else value for name, value in data.items()}
     try:
         getattr(manager.hook, hook)(run=run, **arguments)
     except (Exception, SystemExit) as error:  # whatever a hook raises must be named, and end nothing
-        if isinstance(error, StopRun) and hook == "before_launch":
-            return {"stop": str(error)}
+        if isinstance(error, StopRun):
+            return {"stop": str(error), "exit_code": error.exit_code}
         traceback.print_exception(error)
         return {"error": f"{type(error).__name__}: {error}"}
     return {}

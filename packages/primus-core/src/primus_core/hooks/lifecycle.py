@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from primus_core import events
 from primus_core.hooks.api import HookProcesses
-from primus_core.hooks.data import FailureInfo, Result, RunInfo
+from primus_core.hooks.data import FailureInfo, Result, RunInfo, Stop
 from primus_core.hooks.follow import Follower
 from primus_core.launch.failure import Failure
 from primus_core.launch.streams import Mask
@@ -49,13 +49,18 @@ class Lifecycle:
             interruptions=interruptions,
         )
 
-    def before_launch(self) -> str:
-        """Why a hook wants no launch; empty: go on.
+    def before_launch(self) -> Stop | None:
+        """Whether a hook wants no launch.
 
         Raises:
             ConfigError: a person's own file of hooks cannot be loaded.
         """
-        return self.hooks.call("before_launch") or ""
+        return self.hooks.call("before_launch")
+
+    @property
+    def stop(self) -> Stop | None:
+        """Whether a hook has asked for the run's end."""
+        return self.hooks.stop
 
     def poll(self) -> None:
         """Called often while the ranks run."""

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from primus_core.hooks.data import HookPlugin, RunInfo
+from primus_core.hooks.data import HookPlugin, RunInfo, Stop
 from primus_core.launch.keeper import descendants
 from primus_core.launch.streams import Channel, Mask
 
@@ -50,8 +50,8 @@ class HookProcess:
         self.told = False
         """Whether the person knows that it is broken."""
         self.alive = True
-        self.stop = ""
-        """Why it asks for no launch."""
+        self.stop: Stop | None = None
+        """Whether it asks for the run's end, and why."""
         self._dropped = 0
         self.failures: Counter[tuple[str, str]] = Counter()
         self._owed: deque[_Owed] = deque()
@@ -174,9 +174,14 @@ class HookProcess:
             self.hooks = frozenset(answer["ready"])
         elif "broken" in answer:
             self.broken = answer["broken"]
+        elif "left" in answer:
+            for command in answer["left"]:
+                self._say(f"note: the hooks of {self.plugin.source} left '{command}' running; it was ended with them")
         elif self._owed:
             hook = self._owed.popleft().hook
-            self.stop = answer.get("stop", self.stop) or ("no reason given" if "stop" in answer else "")
+            if "stop" in answer and not self.stop:
+                why = f"{answer['stop'] or 'no reason given'} ({hook} of {self.plugin.source})"
+                self.stop = Stop(why, int(answer["exit_code"]))
             if error := answer.get("error"):
                 self._failed(hook, error)
 

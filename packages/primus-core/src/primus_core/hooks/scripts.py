@@ -4,8 +4,8 @@
     --patch FILE                                                             after the hooks, as given
 
 Each runs once per node before the ranks start. On stdout it may say `env.NAME=VALUE` (a variable for all that
-follows) and `extra.name=value` (adds `--name value` to the task). Exit 0 goes on; a patch may exit 2: "not
-applicable"; anything else stops the launch.
+follows), `extra.name=value` (adds `--name value` to the task) and `launch.skip=REASON` (there is nothing to launch, and
+that is a good end). Exit 0 goes on; a patch may exit 2: "not applicable"; anything else stops the launch.
 """
 
 from __future__ import annotations
@@ -44,20 +44,22 @@ NOT_APPLICABLE = 2
 _SUFFIXES = (".sh", ".py")
 # Compiled by `re` where a script first speaks.
 _ENV = r"env\.([A-Za-z_][A-Za-z0-9_]*)=(.*)"
+_SKIP = "launch.skip="
 _EXTRA = r"extra\.([A-Za-z0-9_][A-Za-z0-9_.-]*)=(.*)"
 
 
 class Spoken(NamedTuple):
-    """What scripts said, in their order: variables, and words for the task."""
+    """What scripts said, in their order: variables, words for the task, and why there is nothing to launch."""
 
     environment: tuple[Variable, ...] = ()
     words: tuple[str, ...] = ()
+    skip: str = ""
 
     def and_then(self, other: Spoken) -> Spoken:
         """Both; of a variable said twice, the later value; of a list of flags, both."""
         both = enumerate((*self.environment, *other.environment))
         said = {(v.name, number if v.name in FLAG_LISTS else 0): v for number, v in both}
-        return Spoken(tuple(said.values()), self.words + other.words)
+        return Spoken(tuple(said.values()), self.words + other.words, self.skip or other.skip)
 
 
 class Malformed(NamedTuple):
@@ -70,6 +72,8 @@ class Malformed(NamedTuple):
 def parse_line(line: str, script: str) -> Spoken | Malformed | None:
     """What one line of a script's stdout says; None: it is only text."""
     line = line.rstrip("\r\n")
+    if line.startswith(_SKIP):
+        return Spoken(skip=line.removeprefix(_SKIP).strip() or "no reason given")
     if not line.startswith(("env.", "extra.")):
         return None
     if "\0" in line:

@@ -19,7 +19,7 @@ from primus_core.facts import Facts
 from primus_core.files import link_atomically
 from primus_core.flag_lists import FLAG_LISTS, over
 from primus_core.hooks import scripts
-from primus_core.hooks.data import Result
+from primus_core.hooks.data import Result, Stop
 from primus_core.hooks.scripts import Malformed, Spoken
 from primus_core.launch import failure
 from primus_core.launch.attempts import Attempts
@@ -66,6 +66,9 @@ class _Run:
         self.directory = plan.place.directory
         self.mask = Mask(())
         self.dropped = 0
+        self.skipped = ""
+        """Why a script says that there is nothing to launch."""
+        self.told_of_stop = False
         self.quiet_until = 0
         """Where in the launch log the step in hand began to speak, in bytes."""
         self.record = Record(plan, facts)
@@ -95,9 +98,14 @@ class _Run:
             ended, step = self._scripts()
             if ended.exit_code:
                 return self._finish(ended, step)
-            if why := self._before_launch():
-                return self._stopped(why)
-            return self._finish(*self._steps())
+            if self.skipped:
+                return self._skip(self.skipped)
+            if stop := self._before_launch():
+                return self._stopped(stop)
+            ended, step = self._steps()
+            if ended.stopped and self.hooks and self.hooks.stop and not ended.signal:
+                return self._stopped(self.hooks.stop)
+            return self._finish(ended, step)
         except PrimusError as error:
             told = _without(error, self.mask.secrets)
             self.record.end("failed", error.exit_code, first_failure={"rank": -1, "what": told.what})
@@ -107,10 +115,10 @@ class _Run:
             if self.hooks:
                 self.hooks.close()
 
-    def _before_launch(self) -> str:
-        """Start the Python hooks, if there are any. Why one of them wants no launch; empty: go on."""
+    def _before_launch(self) -> Stop | None:
+        """Start the Python hooks, if there are any. Whether one of them wants no launch."""
         if not self.plan.hook_plugins:
-            return ""
+            return None
         from primus_core.hooks.lifecycle import Lifecycle
 
         self.hooks = Lifecycle(
@@ -123,13 +131,32 @@ class _Run:
         )
         return self.hooks.before_launch()
 
-    def _stopped(self, why: str) -> int:
-        """A hook wants no launch."""
-        self.record.end("failed", 1, first_failure={"rank": -1, "what": why})
-        self.events.emit("run_ended", status="failed", exit_code=1, first_failure=None)
-        self._say(f"primus: stopped before the launch: {why}\n")
-        self._tell("stopped", 1, None)
-        return 1
+    def _stopped(self, stop: Stop) -> int:
+        """A hook has asked for the end; the ranks, if there were some, have ended."""
+        self._record_end("stopped", stop.exit_code, stop.reason)
+        self._say(f"primus: stopped by a hook: {stop.reason}\n  run    {short(self.directory)}\n")
+        self._tell("stopped", stop.exit_code, None)
+        return stop.exit_code
+
+    def _skip(self, why: str) -> int:
+        """A script says that there is nothing to launch."""
+        self._record_end("skipped", 0, why)
+        self._say(f"primus: not launched: {why}\n")
+        return 0
+
+    def _record_end(self, status: str, code: int, reason: str) -> None:
+        if note := self.record.end(status, code, reason=reason):
+            self._note(note)
+        self.events.emit("run_ended", status=status, exit_code=code, reason=reason)
+
+    def _wants_stop(self) -> bool:
+        """Whether a hook asks for the end of the ranks."""
+        if not (stop := self.hooks.stop if self.hooks else None):
+            return False
+        if not self.told_of_stop:
+            self.told_of_stop = True
+            self._say(f"primus: stopping: {stop.reason}; SIGKILL in {self.plan.grace_period_s:g} s\n")
+        return True
 
     def _tell(self, status: str, code: int, first: failure.Failure | None) -> None:
         """The Python hooks hear how it ended."""
@@ -183,6 +210,9 @@ class _Run:
                     continue
                 if ended.exit_code:
                     return ended, step
+                if said.skip:
+                    self.skipped = f"{said.skip} ({step.name})"
+                    return Ended(0), None
                 spoken = spoken.and_then(said)
                 options = (v for v in self.plan.environment if v.origin.startswith("--env"))
                 fixed = {v.name for v in options} - FLAG_LISTS
@@ -212,6 +242,8 @@ class _Run:
             self._say(f"primus: {step.name} took longer than {step.timeout_s:g} s and was cut off\n")
         if (ended.timed_out or ended.signal) and not ended.exit_code:  # it tidied up and said that all is well
             ended = replace(ended, exit_code=128 + (ended.signal or signal.SIGTERM))
+        for command in ended.left:
+            self._note(redact(f"{step.name} left '{command}' running; it was ended with it", self.mask.secrets))
         total = Spoken()
         for spoken in said:
             total = total.and_then(spoken)
@@ -237,7 +269,8 @@ class _Run:
             ended, step = self._in_turn(steps)
             first = self._first_failure(ended, step)
             attempts.end(ended.exit_code, first.what if first else self._why_ended(ended))
-            over = not ended.exit_code or ended.signal or ended.not_started or not self.plan.max_restarts
+            over = ended.signal or ended.stopped or ended.not_started or not self.plan.max_restarts
+            over = over or not ended.exit_code
             if over or step is not worker:
                 return ended, step
             if why := attempts.in_vain:
@@ -283,6 +316,7 @@ class _Run:
             on_signal=self._signalled,
             on_line=listen,
             poll=self._poll,
+            stops=self._wants_stop if ranks else lambda: False,
         )
 
     def _poll(self) -> None:

@@ -15,7 +15,7 @@ import signal
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["COMMANDS", "become_subreaper", "clean_up", "descendants", "end_all", "keep"]
+__all__ = ["COMMANDS", "become_subreaper", "clean_up", "command_of", "descendants", "end_all", "keep", "leftovers"]
 
 COMMANDS = {
     signal.SIGINT: b"I",
@@ -31,7 +31,9 @@ _SIGNALS = {ord("I"): signal.SIGINT, ord("T"): signal.SIGTERM}
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _LEFTOVER_GRACE_S = 1.0
 _ABANDONED_GRACE_S = 4.0
+_STATUS_BYTES = 2000
 _CLEANUP_S = 20.0
+_ABOUT_TO_END_S = 0.2
 
 
 def become_subreaper() -> None:
@@ -73,6 +75,26 @@ def _parent(pid: str) -> int | None:
     except (OSError, ValueError):
         return None
     return None if state == b"Z" else int(parent)
+
+
+def leftovers() -> list[int]:
+    """The processes below this one that go on although what started them has ended; those about to end do so first."""
+    deadline = time.monotonic() + _ABOUT_TO_END_S
+    while (found := descendants(os.getpid())) and time.monotonic() < deadline:
+        reap()
+        time.sleep(0.01)
+    return found
+
+
+def command_of(pid: int) -> str:
+    """What a process runs, as far as one line shows it."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            text = file.read(4096).decode("utf-8", "replace")
+    except OSError:
+        return f"process {pid}"
+    text = " ".join(text.replace("\0", " ").split())
+    return f"{text[:80]}{'...' if len(text) > 80 else ''} (pid {pid})"
 
 
 def end_all(grace_s: float, spared: Collection[int] = ()) -> dict[int, int]:
@@ -122,14 +144,16 @@ def keep(
     whole_group: bool,
     cleanup: Sequence[str] = (),
     stop: Sequence[str] = (),
+    names_left: bool = False,
 ) -> None:
     """The keeper's life, in the forked process. Never returns.
 
     It reads commands from `control`, starts `argv` with stdout on `output` and stderr on `errors`, and writes to
-    `status` the wait status as a number, or `!` and the reason when the program cannot be started. `folder`, the
-    ranks' pipes, is removed if the supervisor is no longer there to do it. Signals go to `argv`'s process, or to its
-    `whole_group`: a bash that waits for a program takes no SIGINT that the program did not get, too. Where there is
-    `stop`, that runs in the place of the first signal. `cleanup` runs at the end, unless all went well.
+    `status` the wait status as a number, or `!` and the reason when the program cannot be started; with `names_left`,
+    also a line for each process that was left running. `folder`, the ranks' pipes, is removed if the supervisor is no
+    longer there to do it. Signals go to `argv`'s process, or to its `whole_group`: a bash that waits for a program
+    takes no SIGINT that the program did not get, too. Where there is `stop`, that runs in the place of the first
+    signal. `cleanup` runs at the end, unless all went well.
     """
     os.setsid()
     become_subreaper()
@@ -150,11 +174,12 @@ def keep(
     result = _watch(child, target, control, wakeup)
     if target.asked and not target.killed:
         _linger(control)
+    left = [] if target.asked or not names_left else [command_of(pid) for pid in leftovers()]
     end_all(_LEFTOVER_GRACE_S)
     if cleanup and result:
         clean_up(cleanup, environ)
     try:
-        os.write(status, str(result).encode())
+        os.write(status, "\n".join((str(result), *left))[:_STATUS_BYTES].encode())
     except BrokenPipeError:  # the supervisor is gone: nobody wants to know
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)

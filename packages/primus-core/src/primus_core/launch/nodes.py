@@ -222,6 +222,10 @@ class Nodes:
 
 def _first(nodes: Sequence[_Node], *, cancelled: bool) -> Verdict:
     """What the nodes say themselves."""
+    if stopped := [node for node in nodes if node.known.get("status") == "stopped"]:
+        reason, code = (stopped[0].known.get(name) for name in ("reason", "exit_code"))
+        what = f"stopped by a hook: {reason}"
+        return Verdict(what, node_rank=stopped[0].rank, exit_code=code if isinstance(code, int) else 1, cancelled=True)
     if failed := sorted((node for node in nodes if node.known.get("status") == "failed"), key=lambda node: node.order):
         return _of(failed[0])
     if cancelled:

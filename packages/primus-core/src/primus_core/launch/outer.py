@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -217,6 +218,9 @@ class _Outer:
         first = inside[0] if inside else {}
         known = {name: first[name] for name in _OF_NODES if name in first}
         known |= next(({_DIFFERS: said[_DIFFERS]} for said in inside if _DIFFERS in said), {})  # node 0 says it
+        if asked := _asked(inside):
+            self.record.end(asked["status"], asked["exit_code"], **known, reason=asked.get("reason"))
+            return int(asked["exit_code"])
         told = ended.signal or verdict.by_others or (not inside and _WITHDRAWN in self._words())
         status = "interrupted" if told and code else "failed" if code else COMPLETED
         if status == "failed" and isinstance(failed := first.get("exit_code"), int) and failed:
@@ -276,3 +280,11 @@ class _Outer:
                 return file.read()
         except OSError:
             return ""
+
+
+def _asked(inside: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The node whose hook ended the run; or one of nodes whose scripts all had nothing to launch."""
+    if stopped := next((said for said in inside if said.get("status") == "stopped"), None):
+        return stopped
+    skipped = [said for said in inside if said.get("status") == "skipped"]
+    return skipped[0] if skipped and len(skipped) == len(inside) else None

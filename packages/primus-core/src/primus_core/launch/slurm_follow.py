@@ -12,12 +12,11 @@ from collections.abc import Sequence
 
 from primus_core import scheduler
 from primus_core.host import HostRoot
-from primus_core.runs.saved import metadata
+from primus_core.runs.saved import ENDED, metadata
 from primus_core.scheduler import Job
 
 __all__ = ["exit_code", "follow"]
 
-_ENDED = ("completed", "failed", "interrupted")
 _POLL_S = (0.5, 5.0)
 """The first wait and the longest: a controller with ten thousand jobs shall not feel us."""
 _MAX_SILENCES = 5
@@ -27,7 +26,7 @@ _MAX_SILENCES = 5
 def exit_code(job: Job, known: dict[str, object]) -> int:
     """The run's own exit code, as it wrote it down; or the job's, `7:0` or `0:15` with a signal."""
     code = known.get("exit_code")
-    if known.get("status") in _ENDED and isinstance(code, int):
+    if known.get("status") in ENDED and isinstance(code, int):
         return code
     number, _, signal = job.exit_code.partition(":")
     found = 128 + int(signal) if signal.isdecimal() and int(signal) else int(number) if number.isdecimal() else 0
@@ -51,7 +50,7 @@ def follow(run_dir: str) -> int:
             break
         if silences == _MAX_SILENCES:
             sys.stderr.write("primus: Slurm does not answer; the run itself will say when it has ended\n")
-        if silences >= _MAX_SILENCES and metadata(run_dir).get("status") in _ENDED:
+        if silences >= _MAX_SILENCES and metadata(run_dir).get("status") in ENDED:
             break
         wait = _POLL_S[0] if shown > before else min(wait * 1.2, longest)
         time.sleep(wait)

@@ -38,6 +38,10 @@ class Ended:
     """It took longer than its step allows, and was ended for it."""
     hung: bool = False
     """It said nothing for longer than it may, and was ended for it."""
+    stopped: bool = False
+    """Somebody asked for its end (`Watch.stops`)."""
+    left: tuple[str, ...] = ()
+    """Of a script: what it left running, which was ended with it."""
 
 
 class Signals:
@@ -93,6 +97,8 @@ class Watch:
     """Gets each line of a plain process's stdout, unmasked: scripts speak by lines."""
     poll: Callable[[], None] = lambda: None
     """Called several times a second."""
+    stops: Callable[[], bool] = lambda: False
+    """Whether what runs is to be ended gently. Called as often."""
     in_vain: Callable[[], bool] = lambda: False
     """Whether it is in vain to wait any longer: what runs is killed then. Called as often."""
     _files: dict[str, int] = field(default_factory=dict)
@@ -139,7 +145,7 @@ class _Supervisor:
         self.forwarded = 0
         self.kill_at = float("inf")
         self.ends_at = time.monotonic() + step.timeout_s if step.timeout_s else float("inf")
-        self.timed_out = self.hung = False
+        self.timed_out = self.hung = self.stopped = False
         self.heard = time.monotonic()
         self.length = _length(watch.progress)
 
@@ -224,6 +230,9 @@ class _Supervisor:
         if time.monotonic() > self.ends_at:
             self.ends_at, self.timed_out = float("inf"), True
             self._cut_off()
+        if not self.stopped and self.watch.stops():
+            self.stopped = True
+            self._cut_off()
         if self.watch.silence_s and not self.hung and time.monotonic() > self.heard + self.watch.silence_s:
             self._silent()
         if time.monotonic() > self.kill_at or self.watch.in_vain():
@@ -269,15 +278,20 @@ class _Supervisor:
             if self.step.cleanup:
                 clean_up(self.step.cleanup, self.environ)
             code = 128 + (self.forwarded or signal.SIGKILL)
-            return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out, hung=self.hung)
+            return self._as(code, dropped)
         os.waitpid(self.keeper, 0)
-        code = os.waitstatus_to_exitcode(int(text))
+        status, *left = text.decode("utf-8", "replace").split("\n")
+        code = os.waitstatus_to_exitcode(int(status))
         if self.forwarded and code:
             code = 128 + self.forwarded
         code = 128 - code if code < 0 else code
         if self.hung and not code:  # it tidied up, and called it a good end
             code = 128 + signal.SIGTERM
-        return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out, hung=self.hung)
+        return self._as(code, dropped, tuple(left))
+
+    def _as(self, code: int, dropped: int, left: tuple[str, ...] = ()) -> Ended:
+        return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out, hung=self.hung,
+                     stopped=self.stopped, left=left)  # fmt: skip
 
 
 def _length(path: str) -> int:
@@ -314,6 +328,7 @@ def _fork_keeper(step: Step, environ: Mapping[str, str], pipes: RankPipes | None
                 whole_group=not step.ranks,
                 cleanup=step.cleanup,
                 stop=step.stop,
+                names_left=bool(step.script),
             )
         finally:
             os._exit(127)

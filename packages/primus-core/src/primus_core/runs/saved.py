@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from primus_core.host import HostRoot
 
 __all__ = [
+    "ENDED",
     "GOING",
     "MANIFEST",
     "SCHEMA",
@@ -42,7 +43,7 @@ SCHEMA = 1
 MANIFEST = "snapshot.json"
 """Written last: where it is, the snapshot is whole."""
 STATES = (
-    *("completed", "failed", "interrupted", "running", "pending", "lost", "incomplete"),
+    *("completed", "failed", "interrupted", "stopped", "skipped", "running", "pending", "lost", "incomplete"),
     *("started", "submitted", "unknown"),
 )
 """How a run may stand. `state` says neither `pending`, nor what became of a run that was submitted or is of another
@@ -51,7 +52,14 @@ host: who asks the scheduler, too, knows it (`standing`)."""
 GOING = ("running", "started", "pending", "submitted")
 """Of them, those of runs that go on or will, as far as one can tell."""
 
-_ENDED = ("completed", "failed", "interrupted")  # no set: damaged metadata may hold what has no hash
+ENDED = (
+    "completed",
+    "failed",
+    "interrupted",
+    "stopped",
+    "skipped",
+)  # no set: damaged metadata may hold what has no hash
+"""How it may have ended: by itself, by a signal, by a hook, and before it began, as a script wished."""
 _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE = (
     *("env/primus_env_dump.txt", "env/packages.txt", "env/system_info.json", "code/code.json"),
 )
@@ -141,7 +149,7 @@ def state_of(known: Mapping[str, Any], directory: str, host: HostRoot) -> str:
     A run that says how it ended is believed, also where an earlier Primus made no snapshot of it.
     """
     status = known.get("status")
-    if status in (*_ENDED, "submitted"):
+    if status in (*ENDED, "submitted"):
         return str(status)
     here = known.get("host") == host.hostname()
     if here and status in ("preparing", "started") and is_alive(known, host):
@@ -237,7 +245,7 @@ class _Reader:
         return files
 
     def incomplete(self) -> Damaged:
-        if metadata(self.directory).get("status") in _ENDED:
+        if metadata(self.directory).get("status") in ENDED:
             return Damaged(
                 f"{self.run} has no snapshot",
                 why=f"{MANIFEST} is not there: it was removed, or an earlier version of Primus made the run",

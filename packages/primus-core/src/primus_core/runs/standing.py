@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from primus_core import scheduler
 from primus_core.host import HostRoot
-from primus_core.runs.saved import metadata, state_of
+from primus_core.runs.saved import ENDED, metadata, state_of
 from primus_core.scheduler import Job
 
 __all__ = ["Standing", "refined", "standing", "standings"]
@@ -105,7 +105,7 @@ def _job_of_nodes(known: Mapping[str, Any], directory: str) -> str:
 
 def refined(state: str, known: Mapping[str, Any], job: Job) -> str:
     """What `state` is, if the run's job stands so."""
-    if state in ("completed", "unknown"):
+    if state == "unknown" or (state in ENDED and state not in _BEGAN_AGAIN):
         return state
     if job.waits:
         return "pending"

@@ -293,7 +293,8 @@ def test_a_view_as_json_has_the_same(primus: Primus, output: Path) -> None:
         *("run_id", "directory", "status", "reason", "exit_code", "job_id", "cluster", "scheduler"),
         *("command", "task", "runtime", "framework", "model"),
         *("primus_version", "host", "user", "cwd", "started", "ended", "duration_s", "parent", "gpu_model", "nnodes"),
-        *("gpus_per_node", "world_size", "one_per_node", "code", "environment", "configs", "metrics", "first_failure"),
+        *("gpus_per_node", "world_size", "one_per_node", "code", "files_changed", "plan_differs"),
+        *("environment", "configs", "metrics", "first_failure"),
         *("attempts", "snapshot"),
     ]
 

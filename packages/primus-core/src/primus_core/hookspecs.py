@@ -9,8 +9,8 @@
 A hook takes the arguments below, or as few of them as it needs. Each plugin runs in a process of its own on every
 node, beside the supervisor: never in a rank, so nothing here slows a step, and nothing that it does can harm the run.
 Its calls come one after the other, in the order of the events. A hook that raises is named with its plugin and
-exception, and the run goes on, unless it raises `StopRun("reason")`: then the ranks get SIGTERM and their grace, and the
-command ends with exit code 1 (`StopRun("reason", exit_code=0)`: that is a good end). A hook that takes longer than
+exception, and the run goes on, unless it raises `StopRun("reason")`: then the ranks get SIGTERM and their grace, and
+the command ends with exit code 1 (`StopRun("reason", exit_code=0)`: that is a good end). A hook that takes longer than
 `hooks: {event_timeout_s: 30}` is ended, and its plugin gets no further events. What hooks print goes to
 `logs/hooks.log`. What they return is ignored.
 

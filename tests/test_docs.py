@@ -33,6 +33,7 @@ ALL = [pytest.param(c, id=f"{page.name}: {c}") for page in PAGES for c in dict.f
 def folder(tmp_path: Path) -> Path:
     """A folder with the examples and the task that docs/plugins.md shows."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (tmp_path / "assets/hf/Llama-3.1-8B").mkdir(parents=True)  # where a page's reader has downloaded a tokenizer to
     blocks = (ROOT / "docs/plugins.md").read_text(encoding="utf-8")
     source = re.search(r"((?:^ {4}.*\n|^\n)+?)(?=^\S)", blocks[blocks.index("    from primus_core import") :], re.M)
     assert source

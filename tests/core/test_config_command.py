@@ -244,6 +244,33 @@ def test_validate_refuses_what_a_launch_refuses(primus: Run, acme: dict[str, str
     )
 
 
+def test_show_and_validate_take_settings_as_train_does(primus: Run, acme: dict[str, str], experiment: Path) -> None:
+    words = ("mine.yaml", "steps=7", "--loss.start", "2.5", "exp_name=other")
+    shown = yaml.safe_load(primus("config", "show", *words, env=acme).stdout)
+    overrides = shown["modules"]["pre_trainer"]["overrides"]
+    assert (shown["exp_name"], overrides["steps"], overrides["loss"]["start"]) == ("other", 7, 2.5)
+    rows = json.loads(primus("config", "show", *words, "--resolved", "--json", env=acme).stdout)
+    assert rows["steps"] == {"value": 7, "origin": "command line: steps=7"}
+    assert primus("config", "validate", *words, "--nodes", "2", env=acme).stdout.startswith("mine.yaml is valid")
+    refused = primus("config", "validate", "mine.yaml", "stpes=7", "--gpu", "MI300X", env=acme)
+    assert refused.returncode == 2
+    assert "command line: stpes=7: countdown has no setting 'stpes'" in refused.stderr
+
+
+def test_a_secret_among_the_settings_is_refused_and_not_shown(
+    primus: Run, acme: dict[str, str], experiment: Path
+) -> None:
+    with experiment.open("a") as file:
+        file.write("      hub_token: 0123456789abcdef\n")
+    for command in ("show", "validate"):
+        refused = primus("config", command, "mine.yaml", "--resolved", "hf_token=abcdefgh0123", env=acme)
+        assert refused.returncode == 2
+        assert "abcdefgh0123" not in refused.stderr
+    refused = primus("config", "validate", "mine.yaml", env=acme)
+    assert "mine.yaml:7: 'hub_token' holds a secret" in refused.stderr
+    assert "0123456789abcdef" not in refused.stderr
+
+
 def test_diff_shows_only_what_differs_with_both_places(primus: Run, acme: dict[str, str], experiment: Path) -> None:
     found = json.loads(primus("config", "diff", "mine.yaml", OTHER, "--json", env=acme).stdout)
     assert list(found) == ["exp_name", "loss.kind", "steps"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
 from primus_core.options import Option, check, load
+from primus_core.settings import Settings
 
 ROWS: dict[str, dict[str, Any]] = {
     "training.steps": {"type": "int", "default": 10},
@@ -169,3 +170,27 @@ def test_any_settings_are_known_options_or_refused(settings: dict[str, Any]) -> 
         fix = error.fix
     assert result.keys() <= OPTIONS.keys()
     assert fix
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("optimizer.lr", float("nan")), ("optimizer.lr", float("-inf")), ("parallel.mesh.dims", [1, float("inf")]),
+     ("extra", {"a": {"b": float("nan")}}), ("any", float("inf"))],
+)  # fmt: skip
+def test_what_is_no_finite_number_is_refused(name: str, value: Any) -> None:
+    error = refused({name: value}, {(name,): "x.yaml:4"})
+    assert f"'{name}' is {value!r}, which is no finite number" in error.what
+    assert error.where == "x.yaml:4"
+
+
+def test_every_wrong_setting_is_said() -> None:
+    error = refused({"training": {"stpes": 5, "seq_len": "long"}, "debug": 1, "optimizer.lr": 1e-3})
+    assert [one.what.split("'")[1] for one in error.each()] == ["training.stpes", "training.seq_len", "debug"]
+
+
+def test_a_check_by_a_value_that_was_refused_says_nothing() -> None:
+    found = Settings(Document({"training": {"stpes": 5, "seq_len": "long"}}), OPTIONS, (), {}, "acme")
+    said: list[int] = []
+    found.check(lambda s: said.append(s["training.steps"]), lambda s: said.append(s["training.seq_len"]))
+    found.check(lambda s: said.append(s["optimizer.lr"]))
+    assert (said, len(found.mistakes.found)) == ([1e-3], 2)

@@ -32,10 +32,12 @@ def test_the_three_ways_of_writing_a_setting_mean_the_same(words: list[str]) -> 
 
 @given(st.lists(st.tuples(st.lists(names, min_size=1, max_size=3), values), max_size=6))
 def test_of_two_settings_of_one_key_the_later_wins(settings: list[tuple[list[str], Any]]) -> None:
-    document = overrides.parse([f"{'.'.join(path)}={value}" for path, value in settings], {})
-    if settings:
+    words = [f"{'.'.join(path)}={value}" for path, value in settings]
+    if any(a[: len(b)] == b and a != b for a, _ in settings for b, _ in settings):
+        assert "has a value, and settings below it" in refused(*words).what
+    elif settings:
         path, value = settings[-1]
-        assert at(document.data, tuple(path)) == value
+        assert at(overrides.parse(words, {}).data, tuple(path)) == value
 
 
 @given(st.lists(st.text(max_size=10), max_size=5))
@@ -59,8 +61,11 @@ def test_any_words_are_settings_or_refused(words: list[str]) -> None:
         (["name=run #5: better"], {"name": "run #5: better"}),
         (["dims=[1, 2]"], {"dims": [1, 2]}),
         (["opt={lr: 1}", "opt.eps=2"], {"opt": {"lr": 1, "eps": 2}}),
-        (["opt=adam", "opt.lr=1"], {"opt": {"lr": 1}}),
+        (["opt.lr=1", "opt={eps: 2}"], {"opt": {"lr": 1, "eps": 2}}),
         (["empty="], {"empty": None}),
+        (["a=None", "b=null", "c=~", "--d", "None", "e='None'"], {**dict.fromkeys("abcd"), "e": "None"}),
+        (["--fast", "--lr", "1"], {"fast": True, "lr": 1}),
+        (["lr=1", "--fast"], {"fast": True, "lr": 1}),
     ],
 )
 def test_values_are_what_a_person_would_expect(words: list[str], data: dict[str, Any]) -> None:
@@ -74,9 +79,20 @@ def test_what_is_no_setting_is_refused(word: str) -> None:
     assert error.fix == "write key=value, --key value or --key=value"
 
 
-@pytest.mark.parametrize("words", [["--steps"], ["--steps", "--lr", "1"]])
-def test_a_setting_without_a_value_is_refused(words: list[str]) -> None:
-    assert refused(*words).what == "'--steps' has no value"
+@pytest.mark.parametrize("words", [["opt=adam", "opt.lr=1"], ["--opt.lr", "1", "opt=adam"]])
+def test_a_key_with_a_value_and_settings_below_it_is_refused_in_either_order(words: list[str]) -> None:
+    error = refused(*words)
+    assert error.what == "command line: 'opt' has a value, and settings below it"
+    assert all(word in error.why for word in ("opt=adam", "opt.lr"))
+
+
+def test_all_wrong_words_are_said_at_once() -> None:
+    error = refused("steps", "lr=${UNSET_HERE}", "right=1", "a=1", "a.b=2")
+    assert [one.what.partition(": ")[2] or one.what for one in error.each()] == [
+        "'steps' is no setting",
+        "lr=${UNSET_HERE}: ${UNSET_HERE} is not set",
+        "'a' has a value, and settings below it",
+    ]
 
 
 def test_an_empty_part_between_dots_is_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 PUBLIC = {
     "primus_core": ["hookimpl", "register_subcommand", "register_task"],
-    "primus_core.backend": ["Backend", "BackendCall", "BackendPlan"],
+    "primus_core.backend": ["WANDB", "Backend", "BackendCall", "BackendPlan"],
     "primus_core.contracts": [
         *("Elsewhere", "OuterCall", "OuterPlan", "OuterRuntime", "Runtime", "RuntimeCall", "RuntimePlan"),
         *("Scope", "Task", "TaskCall", "TaskPlan"),
@@ -23,7 +23,7 @@ PUBLIC = {
         *("Counts", "Matrix", "expert_layers", "flops_per_token", "full_attention_layers", "matrices", "parameters"),
     ],
     "primus_core.models.catalogue": ["find", "load"],
-    "primus_core.options": ["Option", "check", "load"],
+    "primus_core.options": ["Checked", "Option", "check", "examine", "load"],
     "primus_core.work": ["Work", "planned"],
     "primus_core.testing": ["BackendConformance", "document_of", "facts_of", "resolve"],
 }

@@ -155,7 +155,8 @@ def test_tensorboard_and_wandb_are_in_the_run_directory(resolve: Resolve, tmp_pa
     assert settings["tensorboard_dir"] == str(tmp_path / "run/tensorboard")
     assert (settings["wandb_exp_name"], settings["wandb_save_dir"]) == ("run", str(tmp_path / "run/wandb"))
     assert {"wandb", "tensorboard"} <= {need.name for need in plan.requires}
-    assert "export WANDB_API_KEY, or WANDB_MODE=offline" in " ".join(plan.notes)
+    [login] = [need for need in plan.requires if need.kind == "login"]
+    assert "export WANDB_API_KEY=..., or WANDB_MODE=offline" in login.fix
     offline = resolve(tiny(wandb_project="mine"), environ={"WANDB_MODE": "offline"})
     assert offline.config["settings"]["tensorboard_dir"] == str(tmp_path / "run/tensorboard")
     assert "TensorBoard is on, since Weights & Biases is" in offline.notes

@@ -104,7 +104,8 @@ def test_a_dry_run_needs_no_framework_and_no_tool(primus: Run, clean_environ: di
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_old_toml_file_of_torchtitan_is_understood(primus: Run) -> None:
+def test_an_old_toml_file_of_torchtitan_is_understood(primus: Run, tmp_path: Path) -> None:
+    (tmp_path / "assets/hf/Llama-3.1-8B").mkdir(parents=True)  # the tokenizer, which the plan asks for
     for path in (ROOT / "examples/torchtitan").rglob("*.toml"):
         result = primus("direct", "--dry-run", "--", "train", "pretrain", "--config", str(path),
                         env={"GPUS_PER_NODE": "8"})  # fmt: skip

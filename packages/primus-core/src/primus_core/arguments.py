@@ -86,6 +86,7 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
     words = _joined(parser, words)
     words, rest = parser.split_rest(parser, words) if parser.split_rest else (words, ())
     args, unknown = parser.parse_known_args(list(words))
+    parser = parser.below(words)
     where = f"{parser.segment}: " if parser.segment else ""
     misplaced = [word for word in unknown if word.split("=", 1)[0] in elsewhere] if parser.rest_checked else []
     if misplaced:

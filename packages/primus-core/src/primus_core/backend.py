@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from primus_core.config.document import Document
+from primus_core.config.document import Document, Path
 from primus_core.distributed import hides_gpus
 from primus_core.facts import Facts
 from primus_core.plan import BACKEND_CONFIG, Distributed, Requirement, RunPlace, Step, Variable, Worker
@@ -18,7 +18,10 @@ from primus_core.plan import BACKEND_CONFIG, Distributed, Requirement, RunPlace,
 if TYPE_CHECKING:
     from primus_core.models.architecture import Model
 
-__all__ = ["Backend", "BackendCall", "BackendPlan"]
+__all__ = ["WANDB", "Backend", "BackendCall", "BackendPlan"]
+
+WANDB = Requirement("login", "Weights & Biases", "export WANDB_API_KEY=..., or WANDB_MODE=offline; or switch it off")
+"""What a run needs that reports there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,9 @@ class BackendCall:
     """`previous(pattern)`: files matching a glob in earlier, unfinished runs of this experiment, newest run first."""
     elsewhere: bool = False
     """It will be planned again where it runs, with other packages (in a container)."""
+    refused: tuple[Path, ...] = ()
+    """Settings that are wrong and not in `config`; `()`: a whole file of them. A check that needs one is left out:
+    the launch is refused anyway, and what else is wrong is said at the same time (`primus_core.settings.Settings`)."""
 
     def earlier(self) -> Mapping[str, Any]:
         """What an earlier attempt of this very run planned (`BackendPlan.config`); empty: this is the first."""
@@ -100,4 +106,7 @@ class Backend(Protocol):
         """
 
     def resolve(self, call: BackendCall) -> BackendPlan:
-        """Translate and validate. Raises `ConfigError` with file, line and suggestion; imports no framework."""
+        """Translate and validate; imports no framework.
+
+        Raises `ConfigError` with file, line and suggestion, or `SeveralErrors`: all that is wrong.
+        """

@@ -65,7 +65,9 @@ def _explain(error: Exception, words: list[str]) -> int:
     if not isinstance(error, PrimusError):
         sys.stderr.write("primus: this is a bug in Primus; please report it with the lines below\n")
         raise error
-    text = f"primus: error: {error}\n"
+    several = error.each()
+    text = "".join(f"primus: error: {one}\n" for one in several)
+    text += f"primus: {len(several)} errors\n" if len(several) > 1 else ""
     if "--debug" in words:
         import traceback
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import cast
 
-from primus_core import planner
+from primus_core import planner, requirements
 from primus_core.contracts import OuterRuntime
 from primus_core.errors import RequestError, RunDirectoryTaken
 from primus_core.host import HostRoot
@@ -33,6 +33,8 @@ def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tup
             if (code := replay_report.check(planned)) is not None:
                 return code
         if planned.switches.dry_run:
+            if not planned.inner and planned.facts.host.is_here:
+                requirements.check_plan(planned.plan, host.environ, installed=False)
             return _show(planned, host.environ, as_json=planned.switches.json)
         if planned.inner:
             from primus_core.launch.outer import execute_outer

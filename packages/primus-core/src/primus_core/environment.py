@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from primus_core import flag_lists, submission, variables
-from primus_core.errors import ConfigError, RequestError
+from primus_core.errors import ConfigError, Mistakes, RequestError
 from primus_core.plan import Variable
 from primus_core.secrets import is_secret_name, looks_secret
 
@@ -104,9 +104,16 @@ def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Va
         RequestError: an option is none of these, or names a variable that is not set.
     """
     files = [o for o in options if "=" not in o and os.path.exists(submission.path(o, environ))]
-    written = [variable for path in files for variable in _file(path, environ)]
-    typed = [_variable(option, environ, "--env", "--env") for option in options if option not in files]
-    return (*written, *typed)
+    mistakes = Mistakes()
+    found: list[Variable] = []
+    for path in files:
+        with mistakes:
+            found += _file(path, environ)
+    for option in options:
+        with mistakes:
+            found += [] if option in files else [_variable(option, environ, "--env", "--env")]
+    mistakes.refuse()
+    return tuple(found)
 
 
 def _file(path: str, environ: Mapping[str, str]) -> Iterable[Variable]:
@@ -151,15 +158,17 @@ def of_experiment(
     Raises:
         ConfigError: a name that no environment takes. `where(name)` says its place in the file.
     """
+    mistakes = Mistakes()
     found = []
     for name, value in env.items():
         why = refused(name) if NAME.fullmatch(name) else "letters, digits and '_', no digit first"
         if why:
-            raise ConfigError(f"'{name}' cannot be set in `env:`", where=where(name), why=why, fix="remove it")
+            mistakes.add(ConfigError(f"'{name}' cannot be set in `env:`", where=where(name), why=why, fix="remove it"))
         text = str(value).lower() if isinstance(value, bool) else str(value)
         filled = _REFERENCE.sub(lambda match: environ.get(match[1], match[0]), text)
         secret = filled != text or is_secret_name(name) or looks_secret(filled)
         found.append(Variable(name, filled, "experiment", "set by the experiment", secret=secret, source=where(name)))
+    mistakes.refuse()
     return tuple(found)
 
 

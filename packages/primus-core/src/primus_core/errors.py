@@ -3,7 +3,9 @@
     PrimusError                 exit 1
     ├── RequestError            exit 2: the request was wrong, nothing was started
     │   └── ConfigError         the same, in a file: it names file and line
+    │       └── SeveralErrors   more than one at once; exit 3 where all of them are of the machine
     ├── MachineError            exit 3: this machine or environment cannot run it
+    ├── AlreadyRefused          a check asked for a value that another error is about
     └── RunDirectoryTaken       another run took the directory first: plan again
 
 Anything else that reaches `main` is a bug of ours.
@@ -11,9 +13,20 @@ Anything else that reaches `main` is a bug of ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-__all__ = ["ConfigError", "MachineError", "PrimusError", "RequestError", "RunDirectoryTaken", "suggestion"]
+__all__ = [
+    "AlreadyRefused",
+    "ConfigError",
+    "MachineError",
+    "Mistakes",
+    "PrimusError",
+    "RequestError",
+    "RunDirectoryTaken",
+    "SeveralErrors",
+    "nearest",
+    "suggestion",
+]
 
 
 class PrimusError(Exception):
@@ -33,6 +46,17 @@ class PrimusError(Exception):
         parts = [("why: ", self.why), ("fix: ", self.fix)]
         hang = "\n       "
         return [self.what] + [f"  {label}{text.replace(chr(10), hang)}" for label, text in parts if text]
+
+    def each(self) -> tuple[PrimusError, ...]:
+        """The errors that it stands for: itself, unless it is several."""
+        return (self,)
+
+    def retold(self, change: Callable[[str], str]) -> PrimusError:
+        """The same error, each of its texts changed."""
+        for one in (self, *(one for one in self.each() if one is not self)):
+            one.what, one.why, one.fix = map(change, (one.what, one.why, one.fix))
+            one.args = (one.what,)
+        return self
 
 
 class RequestError(PrimusError):
@@ -55,15 +79,94 @@ class MachineError(PrimusError):
     exit_code = 3
 
 
+class SeveralErrors(ConfigError):  # noqa: N818  # the plural says what it is
+    """All mistakes of one request. Who asks for `what`, `why` and `fix` gets those of the first."""
+
+    def __init__(self, errors: Iterable[PrimusError]) -> None:
+        self.errors = tuple(errors)
+        first = self.errors[0]
+        super().__init__(first.what, why=first.why, fix=first.fix)
+        self.where = getattr(first, "where", "")
+        self.exit_code = min(error.exit_code for error in self.errors)
+
+    def lines(self) -> list[str]:
+        """The lines of each, one error after the other."""
+        return [line for error in self.errors for line in error.lines()]
+
+    def each(self) -> tuple[PrimusError, ...]:
+        """Each of them."""
+        return self.errors
+
+
+class AlreadyRefused(PrimusError):  # noqa: N818  # it names what happened; nobody is shown it
+    """A check needs a value that has been refused, so it has nothing to say. `Mistakes` drops it."""
+
+
+class Mistakes:
+    """Collects errors, so that a person sees all of them at once.
+
+    mistakes = Mistakes()
+    with mistakes:
+        check_layout(settings)
+    with mistakes:
+        check_data(settings)
+    mistakes.refuse()
+    """
+
+    def __init__(self) -> None:
+        self.found: list[PrimusError] = []
+
+    def __enter__(self) -> None:
+        """What follows may raise."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        """Keep an error about the request or the machine; let everything else pass."""
+        if isinstance(error, RequestError | MachineError):
+            self.add(error)
+        return isinstance(error, RequestError | MachineError | AlreadyRefused)
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.found)
+
+    def add(self, *errors: PrimusError) -> None:
+        """Keep them; what was found twice is one."""
+        known = {str(error) for error in self.found}
+        self.found += [one for error in errors for one in error.each() if str(one) not in known]
+
+    def refuse(self) -> None:
+        """Raise what was found, if anything was.
+
+        Raises:
+            PrimusError: the one mistake, or `SeveralErrors`.
+        """
+        if self.found:
+            raise self.found[0] if len(self.found) == 1 else SeveralErrors(_by_place(self.found))
+
+
+def _by_place(errors: list[PrimusError]) -> list[PrimusError]:
+    """Those of a file by line, file after file; then those that have no line."""
+    places = [(getattr(error, "where", "")).rpartition(":") for error in errors]
+    files = list(dict.fromkeys(file for file, _, line in places if line.isdecimal()))
+    keys = [(files.index(file), int(line)) if line.isdecimal() else (len(files), 0) for file, _, line in places]
+    return [errors[index] for index in sorted(range(len(errors)), key=keys.__getitem__)]
+
+
 class RunDirectoryTaken(PrimusError):  # noqa: N818  # it names what happened; nobody is shown it
     """The planned run directory appeared between planning and executing."""
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """`did you mean 'x'? ` for the known word nearest to `word`, or an empty string."""
+    near = nearest(word, known)
+    return f"did you mean '{near}'?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word nearest to `word`, or an empty string."""
     import difflib  # only an error needs it
 
     names = sorted(set(known))
     folded = {name.lower().replace("-", "_"): name for name in names}
     near = difflib.get_close_matches(word.lower().replace("-", "_"), list(folded), n=1, cutoff=0.6)
-    return f"did you mean '{folded[near[0]]}'?" if near else ""
+    return folded[near[0]] if near else ""

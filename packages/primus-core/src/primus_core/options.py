@@ -7,15 +7,17 @@ A backend ships one JSON file per supported version: `{"version": ..., "options"
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from primus_core.config.document import Document, Path, dotted
-from primus_core.errors import ConfigError, suggestion
+from primus_core.config.overrides import is_alone, lacks_value
+from primus_core.errors import ConfigError, Mistakes, nearest, suggestion
 
-__all__ = ["Option", "check", "load"]
+__all__ = ["Checked", "Option", "check", "examine", "load"]
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "int": (int,),
@@ -51,38 +53,63 @@ def load(path: str | FilePath) -> tuple[str, dict[str, Option]]:
     return data["version"], options
 
 
+class Checked(NamedTuple):
+    """What became of settings."""
+
+    given: dict[str, Any]
+    """Those that are right, flat by dotted name."""
+    refused: set[str]
+    """The names of those that are wrong, and of what was probably meant by a name that is unknown."""
+    mistakes: Mistakes
+
+
 def check(document: Document, options: Mapping[str, Option], *, framework: str) -> dict[str, Any]:
     """The settings in `document` (nested), flat by dotted name, each known to `options` and of its type.
 
-    An integer where a float belongs becomes one. Raises `ConfigError` with file and line for the first that is wrong.
+    An integer where a float belongs becomes one.
+
+    Raises:
+        ConfigError: what is wrong, all of it, each with file and line.
     """
-    flat: dict[str, Any] = {}
-    _walk(document.data, (), document, options, framework, flat)
-    return flat
+    found = examine(document, options, framework=framework)
+    found.mistakes.refuse()
+    return found.given
 
 
-def _walk(
-    data: Mapping[str, Any],
-    path: Path,
-    document: Document,
-    options: Mapping[str, Option],
-    framework: str,
-    flat: dict[str, Any],
-) -> None:
-    for key, value in data.items():
+def examine(document: Document, options: Mapping[str, Option], *, framework: str) -> Checked:
+    """The same, for those who go on with what is right."""
+    checked = Checked({}, set(), Mistakes())
+    _Walk(options, framework, checked).walk(document.data, (), document)
+    return checked
+
+
+class _Walk(NamedTuple):
+    options: Mapping[str, Option]
+    framework: str
+    checked: Checked
+
+    def walk(self, data: Mapping[str, Any], path: Path, document: Document) -> None:
+        for key, value in data.items():
+            with self.checked.mistakes:
+                self.setting(key, value, path, document)
+
+    def setting(self, key: str, value: Any, path: Path, document: Document) -> None:
         here = (*path, key)
         name = dotted(here)
-        option = options.get(name)
-        if option is not None:
-            flat[name] = _typed(option, value, document.where(here))
-        elif any(known.startswith(name + ".") for known in options):
-            _walk(_section(value, here, document), here, document, options, framework, flat)
+        if (option := self.options.get(name)) is not None:
+            self.checked.refused.add(name)
+            self.checked.given[name] = _typed(option, value, document.where(here))
+            self.checked.refused.discard(name)
+        elif any(known.startswith(name + ".") for known in self.options):
+            self.walk(_section(value, here, document), here, document)
         elif "." in key and all(key.split(".")):
             nested: dict[str, Any] = {key.split(".", 1)[0]: {key.split(".", 1)[1]: value}}
             marks = Document({}, {(*path, *key.split(".")): document.where(here), path: document.where(here)})
-            _walk(nested, path, marks, options, framework, flat)
+            self.walk(nested, path, marks)
         else:
-            raise _unknown(here, document, options, framework)
+            error, meant = _unknown(here, document, self.options, self.framework)
+            self.checked.refused.add(meant)
+            raise error
 
 
 def _section(value: Any, path: Path, document: Document) -> Mapping[str, Any]:
@@ -97,21 +124,23 @@ def _section(value: Any, path: Path, document: Document) -> Mapping[str, Any]:
     return value or {}
 
 
-def _unknown(path: Path, document: Document, options: Mapping[str, Option], framework: str) -> ConfigError:
+def _unknown(path: Path, document: Document, options: Mapping[str, Option], framework: str) -> tuple[ConfigError, str]:
+    """The error for a name that the framework does not have, and the name that was probably meant."""
     prefix = "".join(f"{part}." for part in path[:-1])
     beside = {name[len(prefix) :].split(".")[0] for name in options if name.startswith(prefix)}
-    near = _near(prefix, str(path[-1]), beside, options)
+    meant = _near(prefix, str(path[-1]), beside, options)
     known = f"known in '{prefix[:-1]}': {', '.join(sorted(beside))}" if prefix else ""
     what = f"{framework} has no setting '{dotted(path)}'"
-    return ConfigError(what, where=document.where(path), why="" if near else known, fix=near or "remove it")
+    fix = f"did you mean '{meant}'?" if meant else "remove it"
+    return ConfigError(what, where=document.where(path), why="" if meant else known, fix=fix), meant
 
 
 def _near(prefix: str, leaf: str, beside: set[str], options: Mapping[str, Option]) -> str:
     """What was meant: a name beside it, or the same name in another section (`lr` for `optimizer.lr`)."""
-    if near := suggestion(leaf, beside):
-        return near.replace("'", f"'{prefix}", 1)
+    if near := nearest(leaf, beside):
+        return f"{prefix}{near}"
     homes = [name for name in options if name.rpartition(".")[2] == leaf]
-    return f"did you mean '{homes[0]}'?" if len(homes) == 1 else ""
+    return homes[0] if len(homes) == 1 else ""
 
 
 def _typed(option: Option, value: Any, where: str) -> Any:
@@ -125,6 +154,9 @@ def _typed(option: Option, value: Any, where: str) -> Any:
         value = str(value)  # `tag=42`: what is text may look like a number
     if option.type == "int" and isinstance(value, float) and value.is_integer():
         value = int(value)  # 1e4 steps
+    if value is True and wrong_bool and is_alone(where):
+        raise lacks_value(where)
+    _refuse_infinite(option, value, where)
     if wrong_bool or not isinstance(value, accepted):
         given = f"{value!r} is {type(value).__name__}"
         raise ConfigError(
@@ -141,6 +173,24 @@ def _typed(option: Option, value: Any, where: str) -> Any:
                 fix=suggestion(str(item), map(str, option.choices)) or "take one of them",
             )
     return float(value) if isinstance(value, int) and option.type == "float" else value
+
+
+def _refuse_infinite(option: Option, value: Any, where: str) -> None:
+    """`.nan`, `.inf` and `1e999` are numbers to YAML, and to no framework; in JSON they cannot be written at all."""
+    if option.type not in ("str", "bool", "int") and any(not math.isfinite(number) for number in _floats(value)):
+        raise ConfigError(
+            f"'{option.name}' is {value!r}, which is no finite number",
+            where=where,
+            fix=f"give it {_wanted(option)} that is finite; the default is {option.default!r}",
+        )
+
+
+def _floats(value: Any) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _floats(item)
 
 
 def _wanted(option: Option) -> str:

@@ -97,10 +97,10 @@ class RunPlace:
 class Requirement:
     """Something that must be here before anything starts; missing, it is exit code 3 with `fix`.
 
-    A folder is one to write in: it need not be there, if it can be made.
+    A folder is one to write in: it need not be there, if it can be made. A login is to a service that asks for one.
     """
 
-    kind: Literal["module", "command", "file", "folder"]
+    kind: Literal["module", "command", "file", "folder", "login"]
     name: str
     fix: str
 

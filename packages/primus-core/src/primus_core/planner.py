@@ -12,13 +12,13 @@ from primus_core import environment, metadata, preflight, submission, variables
 from primus_core.arguments import Parser, flags_of, parse_segment
 from primus_core.config.system import EXTRA, apply_defaults
 from primus_core.contracts import OuterRuntime, Runtime, RuntimeCall, RuntimePlan, Task, TaskCall, TaskPlan
-from primus_core.errors import RequestError
+from primus_core.errors import Mistakes, RequestError
 from primus_core.facts import Facts, read
 from primus_core.flag_lists import FLAG_LISTS, over
 from primus_core.hooks import scripts as script_files
 from primus_core.hooks.scripts import Spoken
 from primus_core.host import HostRoot
-from primus_core.plan import SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable
+from primus_core.plan import SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable, Worker
 from primus_core.plugins import Catalogue
 from primus_core.request import Layer, Request, no_task
 from primus_core.runs.rundir import place
@@ -85,8 +85,9 @@ def plan(
     spoken: Spoken | None = None,
     first: Planned | None = None,
     elsewhere: bool = False,
+    facts: Facts | None = None,
 ) -> Planned:
-    """The plan for `request` on the machine that `host` reads.
+    """The plan for `request` on the machine that `host` reads, or that `facts` describe.
 
     With `spoken`, what hooks and patches of the `first` plan said, the plan for the same run with that. `elsewhere`:
     it will be planned again where it runs, with other packages.
@@ -95,7 +96,12 @@ def plan(
         RequestError: anything about the request or its files is wrong.
         MachineError: a run that is to be replayed is incomplete or damaged.
     """
-    return _Planning(request, host, catalogue, spoken or Spoken(), first, elsewhere=elsewhere).planned(command)
+    return _Planning(request, host, catalogue, spoken or Spoken(), first, facts, elsewhere=elsewhere).planned(command)
+
+
+# What stands for a part that has been refused, so that the others can be checked.
+_UNKNOWN_PLACE = Distributed(tentative=True)
+_UNKNOWN_TASK = TaskPlan(place=RunPlace("", "", ""), worker=Worker(""))
 
 
 class _Planning:
@@ -106,6 +112,7 @@ class _Planning:
         catalogue: Catalogue,
         spoken: Spoken,
         first: Planned | None,
+        facts: Facts | None,
         *,
         elsewhere: bool,
     ) -> None:
@@ -123,7 +130,7 @@ class _Planning:
             from primus_core.machine import capture
 
             host = capture.read(self.args.assume_host, host)
-        self.facts = first.facts if first else read(host)
+        self.facts = first.facts if first else facts or read(host)
 
     def planned(self, command: tuple[str, ...]) -> Planned:
         self.facts = self.facts._replace(environ=over(self.facts.environ, self.spoken.environment))
@@ -139,15 +146,27 @@ class _Planning:
         if directory := getattr(task_args, "replay", ""):
             _refuse_settings(directory, task_args)
             return self.replayed(directory, name, command, switches_of(self.args, self.request, task_args))
-        place_in_job = self.runtime.distributed(self.args, self.facts)
+        mistakes = Mistakes()
+        place_in_job, task_plan = _UNKNOWN_PLACE, _UNKNOWN_TASK
+        with mistakes:
+            place_in_job = self.runtime.distributed(self.args, self.facts)
         call = TaskCall(words, task_args, self.facts, place_in_job, self.place, self.catalogue, self.elsewhere)
-        task_plan = task.plan(call)
-        if chosen := self.preflight(name):
-            task_plan = preflight.before(task_plan, chosen, self.catalogue, call)
-        low, notes = self.profile(task_plan, place_in_job)
-        scripts = self.ran() if self.first else self.scripts(task_plan, name, words)
+        with mistakes:
+            task_plan = task.plan(call)
+        with mistakes:
+            if chosen := self.preflight(name):
+                task_plan = preflight.before(task_plan, chosen, self.catalogue, call)
+        low: tuple[Variable, ...] = ()
+        notes: tuple[str, ...] = ()
+        scripts: tuple[Step, ...] = ()
+        with mistakes:
+            low, notes = self.profile(task_plan, place_in_job)
+        with mistakes:
+            scripts = self.ran() if self.first else self.scripts(task_plan, name, words)
         whole = replace(task_plan, environment=(*low, *task_plan.environment), notes=(*task_plan.notes, *notes))
-        result = self.assemble(whole, name, task.scope, place_in_job, scripts)
+        with mistakes:
+            result = self.assemble(whole, name, task.scope, place_in_job, scripts)
+        mistakes.refuse()
         switches = switches_of(self.args, self.request, task_args)
         return self.with_files(self.finished(result, command, switches), task_plan, scripts)
 
@@ -215,7 +234,9 @@ class _Planning:
             return (), ("the nodes are not known yet: what their GPUs and networks need is planned on each of them",)
         from primus_core.machine.defaults import of_machine
 
-        options = environment.from_options(getattr(self.args, "env", []), self.facts.environ)
+        options: tuple[Variable, ...] = ()
+        with Mistakes():  # `environment` says them
+            options = environment.from_options(getattr(self.args, "env", []), self.facts.environ)
         found = of_machine(
             self.facts,
             place_in_job,
@@ -237,14 +258,12 @@ class _Planning:
         """Hooks and patches as steps. They get the task's words as arguments."""
         cwd, submitted = self.facts.cwd, submission.of(self.facts.environ)
         action = [word for word in words[:1] if not word.startswith("-")]
-        found = [
-            ("hook", path) for path in script_files.hook_files(self.folders(task.folder), (*name.split(), *action))
-        ]
-        asked = [submission.path(path, self.facts.environ) for path in getattr(self.args, "patch", [])]
-        patches = script_files.patch_files([*self.system.patches, *asked], cwd)
+        patches = [*self.system.patches]
+        patches += [submission.path(path, self.facts.environ) for path in getattr(self.args, "patch", [])]
+        found = script_files.found(self.folders(task.folder), patches, (*name.split(), *action), cwd)
         return tuple(
             script_files.step(
-                kind,  # type: ignore[arg-type]  # one of the two
+                kind,
                 path,
                 (*name.split(), *words),
                 python=self.facts.python,
@@ -252,7 +271,7 @@ class _Planning:
                 timeout_s=self.system.hook_timeout_s,
                 shown=submitted.original(path) if submitted else "",
             )
-            for kind, path in (*found, *(("patch", path) for path in patches))
+            for kind, path in found
         )
 
     def folders(self, beside: str) -> list[str]:

@@ -5,13 +5,16 @@ What Primus adds stands in one table: planning, errors and the documentation rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
-from primus_core.config.document import Document
-from primus_core.errors import ConfigError
-from primus_core.options import Option, check
+from primus_core.backend import BackendCall
+from primus_core.config.document import Document, Path, dotted
+from primus_core.errors import AlreadyRefused, ConfigError
+from primus_core.options import Checked, Option, examine
+from primus_core.plan import Requirement
+from primus_core.requirements import missing
 
 __all__ = ["Own", "Settings", "as_markdown", "as_options", "own_section"]
 
@@ -62,13 +65,18 @@ def own_section(document: Document, table: Sequence[Own], prefix: str, framework
         ConfigError: a name or a value is wrong.
     """
     inside = document.below((prefix,)) if document.data else document
-    given = check(inside, as_options(table, prefix + "."), framework=f"Primus's {framework} backend")
-    _check_least(given, _least(table, prefix + "."), lambda name: inside.where(tuple(name.split("."))))
-    return {name.removeprefix(prefix + "."): value for name, value in given.items()}
+    found = examine(inside, as_options(table, prefix + "."), framework=f"Primus's {framework} backend")
+    _check_least(found, _least(table, prefix + "."), lambda name: inside.where(tuple(name.split("."))))
+    found.mistakes.refuse()
+    return {name.removeprefix(prefix + "."): value for name, value in found.given.items()}
 
 
 class Settings:
-    """Settings by dotted name. What was not given has its default; `set` is for what the plan decides."""
+    """Settings by dotted name. What was not given has its default; `set` is for what the plan decides.
+
+    What is wrong with them is in `mistakes`, where the backend's own checks put theirs. Who asks for a setting that has
+    been refused gets `AlreadyRefused`, which `mistakes` drops: a check says nothing by a value that nobody meant.
+    """
 
     def __init__(
         self,
@@ -77,23 +85,45 @@ class Settings:
         table: Sequence[Own],
         least: Mapping[str, float],
         framework: str,
+        refused: Iterable[Path] = (),
     ) -> None:
         """Check what `document` has against the framework's `options`, Primus's `table`, and the `least` of numbers.
 
-        Raises:
-            ConfigError: a name or a value is wrong.
+        `refused` are paths of values that are not in `document` because they are wrong; the empty one says that
+        whole files of them are.
         """
         self.document, self.table = document, table
         self.options: dict[str, Option] = {**options, **as_options(table)}
-        self.given = check(document, self.options, framework=framework)
-        _check_least(self.given, {**least, **_least(table)}, self.where)
+        found = examine(document, self.options, framework=framework)
+        _check_least(found, {**least, **_least(table)}, self.where)
+        self.given, self.refused, self.mistakes = found
+        self.refused |= {dotted(path) for path in refused}
 
     def __getitem__(self, name: str) -> Any:
+        self.judge(name)
         return self.given[name] if name in self.given else self.options[name].default
 
     def __contains__(self, name: str) -> bool:
         """Whether it was given."""
+        self.judge(name)
+        return self.has(name)
+
+    def has(self, name: str) -> bool:
+        """Whether it was given, and is right."""
         return name in self.given
+
+    def is_open(self, name: str) -> bool:
+        """Whether nobody knows its value: it, or a file that may hold it, has been refused."""
+        return name in self.refused or ("" in self.refused and not self.has(name))
+
+    def judge(self, name: str) -> None:
+        """Nothing, where a check may go by this setting.
+
+        Raises:
+            AlreadyRefused: nobody knows its value.
+        """
+        if self.is_open(name):
+            raise AlreadyRefused(name)
 
     def where(self, name: str) -> str:
         """`file:line` of a setting that was given."""
@@ -101,13 +131,36 @@ class Settings:
 
     def default(self, name: str, value: Any) -> bool:
         """Set it unless it was given; whether it was set."""
-        if name in self:
+        if self.is_open(name) or self.has(name):
             return False
         self.given[name] = value
         return True
 
     def set(self, name: str, value: Any) -> None:
         self.given[name] = value
+
+    def check(self, *checks: Callable[[Self], object]) -> None:
+        """Carry out each of the checks; what they raise is kept."""
+        for check in checks:
+            with self.mistakes:
+                check(self)
+
+    def needs(self, requires: Iterable[Requirement], call: BackendCall) -> None:
+        """Beside other mistakes, name the files that are not here: nobody will look for them after those."""
+        if self.mistakes and call.facts.host.is_here and not call.elsewhere:
+            files = (one for one in requires if one.kind in ("file", "folder"))
+            self.mistakes.add(*missing(files, call.facts.environ))
+
+    def refuse(self) -> None:
+        """End the planning where anything is wrong.
+
+        Raises:
+            PrimusError: what is wrong.
+            AlreadyRefused: something was before, and the rest is right.
+        """
+        self.mistakes.refuse()
+        if self.refused:
+            raise AlreadyRefused(min(self.refused))
 
     def error(self, name: str, what: str, *, why: str = "", fix: str = "") -> ConfigError:
         """An error at the place of a setting."""
@@ -127,9 +180,10 @@ def _least(table: Sequence[Own], prefix: str = "") -> dict[str, float]:
     return {prefix + own.name: own.least for own in table if own.least is not None}
 
 
-def _check_least(values: Mapping[str, Any], least: Mapping[str, float], where: Callable[[str], str]) -> None:
+def _check_least(found: Checked, least: Mapping[str, float], where: Callable[[str], str]) -> None:
     """Refuse numbers below what makes sense."""
     for name, bound in least.items():
-        value = values.get(name)
+        value = found.given.get(name)
         if isinstance(value, int | float) and value < bound:
-            raise ConfigError(f"'{name}' is {value}, and must be at least {bound:g}", where=where(name))
+            found.refused.add(name)
+            found.mistakes.add(ConfigError(f"'{name}' is {value}, and must be at least {bound:g}", where=where(name)))

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from primus_core.backend import BackendCall, BackendPlan
 from primus_core.config.document import Document
+from primus_core.errors import Mistakes
 from primus_core.metadata import version_of
-from primus_core.plan import Requirement, Worker
+from primus_core.plan import Requirement, Step, Worker
 from primus_core.work import Work, planned
 from primus_maxtext import checkpoints, contradictions, device, own_file
 from primus_maxtext.continuation import continue_earlier
 from primus_maxtext.hyperparameters import hyperparameters
-from primus_maxtext.layout import Layout, check_layout
+from primus_maxtext.layout import UNKNOWN, Layout, check_layout
 from primus_maxtext.schema import Schema, schema_for
 from primus_maxtext.settings import Settings
-from primus_maxtext.text import Data
+from primus_maxtext.text import TAKEN, Data
 
 if TYPE_CHECKING:
     from primus_core.models.architecture import Architecture, Model
@@ -75,21 +76,37 @@ class _Resolution:
         self.call, self.schema, self.notes = call, schema, notes
         document = call.document
         rest = Document({k: v for k, v in document.data.items() if k not in ("model", "data")}, document.marks)
-        self.data = Data(document.section(("data",)), call)
-        self.settings = Settings(rest.over(self.data.model(document.section(("model",)))), schema)
+        mistakes, self.data = Mistakes(), None
+        with mistakes:
+            self.data = Data(document.section(("data",)), call)
+        model = document.section(("model",))
+        self.settings = Settings(rest.over(self.data.model(model) if self.data else model), schema, call.refused)
+        self.settings.mistakes.add(*mistakes.found)
         self.device = call.device
 
     def plan(self) -> BackendPlan:
         settings = self.settings
-        device.refuse_variables(self.call, settings)
+        steps: tuple[Step, ...] = ()
+        files: list[Requirement] = []
+        layout, batch = UNKNOWN, 1
+        with settings.mistakes:
+            device.refuse_variables(self.call, settings)
         if settings.without_effect:
             self.notes.append(f"without effect, since Primus says it itself: {', '.join(settings.without_effect)}")
-        steps, files = self.data.apply(settings)
-        self.length()
-        self.notes += device.adapt(settings, self.call, self.device)
-        layout = self.layout()
-        batch = self.sequences(layout)
+        with settings.mistakes:
+            steps, files = self.applied()
+        with settings.mistakes:
+            self.length()
+        with settings.mistakes:
+            self.notes += device.adapt(settings, self.call, self.device)
+        with settings.mistakes:
+            layout = self.layout()
+        with settings.mistakes:
+            batch = self.sequences(layout)
         contradictions.refuse(settings, layout)
+        with settings.mistakes:
+            settings.needs((*files, *self.folders()), self.call)
+        settings.refuse()
         self.notes += checkpoints.shared(self.call, saves=settings["enable_checkpointing"])
         architecture = self.architecture()
         resolved: dict[str, Any] = {
@@ -98,7 +115,7 @@ class _Resolution:
             "stage": self.call.stage,
             "device": self.device,
             "model": {name: settings[name] for name in _ARCHITECTURE},
-            "data": self.data.to_dict(),
+            "data": self.data.to_dict() if self.data else None,
             "data_parallel": layout.data,
             "metrics_rank": 0,
             **self.work(architecture).to_dict(),
@@ -111,12 +128,23 @@ class _Resolution:
             config={**resolved, "hyperparameters": same.to_dict(), "continue_from": source, "settings": self.given()},
             prepare=steps,
             environment=device.variables(self.call, self.device),
-            requires=(*device.requires(settings, self.device, text=bool(self.data.text)), *files, *self.folders()),
+            requires=(
+                *device.requires(settings, self.device, text=bool(self.data and self.data.text)),
+                *files,
+                *self.folders(),
+            ),
             notes=tuple(self.notes),
             layout=layout.shown(),
             tokens_per_step=batch * settings["max_target_length"],
             defaults={name: option.default for name, option in settings.options.items()},
         )
+
+    def applied(self) -> tuple[tuple[Step, ...], list[Requirement]]:
+        """What prepares the data, and what must be there."""
+        if self.data is None:
+            self.settings.refused |= {"vocab_size", *TAKEN}
+            return (), []
+        return self.data.apply(self.settings)
 
     def length(self) -> None:
         """How many steps there are: MaxText takes them from the schedule of the learning rate where nobody says."""
@@ -159,6 +187,9 @@ class _Resolution:
         work, notes = planned(model, self.settings["max_target_length"], devices, device.dtype(self.settings))
         self.notes += notes
         return work
+
+    def modules(self) -> list[Requirement]:
+        return device.requires(self.settings, self.device, text=bool(self.data and self.data.text))
 
     def folders(self) -> list[Requirement]:
         """The cache to write in, and the checkpoint to start from, where they are of this file system."""

@@ -278,16 +278,13 @@ def _train_files(s: Settings) -> bool:
 
 
 def refuse(settings: Settings, layout: Layout) -> None:
-    """Look for each of them.
-
-    Raises:
-        ConfigError: there is one, with its place, why, and what to do.
-    """
+    """Look for each of them; those that are there go to the settings' mistakes, with place, why, and what to do."""
     for name, holds, why, fix in CONTRADICTIONS:
-        if holds(settings, layout):
-            told = _Values(settings)
-            what = f"'{name}' is {settings[name]!r}"
-            raise settings.error(name, what, why=why.format_map(told), fix=fix.format_map(told))
+        with settings.mistakes:
+            if holds(settings, layout):
+                told = _Values(settings)
+                what = f"'{name}' is {settings[name]!r}"
+                raise settings.error(name, what, why=why.format_map(told), fix=fix.format_map(told))
 
 
 class _Values(dict[str, object]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from primus_core import environment
-from primus_core.backend import BackendCall
+from primus_core.backend import WANDB, BackendCall
 from primus_core.errors import RequestError
 from primus_core.plan import Requirement, Variable
 from primus_maxtext.settings import Settings
@@ -93,6 +93,7 @@ def requires(settings: Settings, device: str, *, text: bool) -> list[Requirement
         "wandb": settings["enable_wandb"],
     }
     fixes = {"transformer_engine": "install Transformer Engine for JAX, or take attention=dot_product"}
+    found += [WANDB] if settings["enable_wandb"] else []
     return found + [
         Requirement("module", name, fixes.get(name, f"pip install {name}")) for name, needed in others.items() if needed
     ]

@@ -10,7 +10,7 @@ from primus_core.errors import ConfigError
 from primus_core.plan import Distributed
 from primus_maxtext.settings import Settings
 
-__all__ = ["Layout", "check_layout"]
+__all__ = ["UNKNOWN", "Layout", "check_layout"]
 
 _AXES = (
     "diloco", "data", "pipeline", "fsdp", "fsdp_transpose", "sequence", "context", "context_usp_ulysses",
@@ -45,6 +45,10 @@ class Layout:
         return {axis: size for axis, size in self.sizes.items() if size > 1}
 
 
+UNKNOWN = Layout(dict.fromkeys(_AXES, 1), 1)
+"""What stands for a layout that has been refused, so that the rest can be checked."""
+
+
 def check_layout(settings: Settings, place: Distributed, *, gpu: bool) -> Layout:
     """The layout for the nodes and devices of `place`; where they are not known yet, for the fewest that will do.
 
@@ -63,9 +67,13 @@ def check_layout(settings: Settings, place: Distributed, *, gpu: bool) -> Layout
     }
     sizes = {axis: parts["ici"][axis] * parts["dcn"][axis] for axis in _AXES}
     layout = Layout(sizes, math.prod(sizes.values()))
-    _check_heads(settings, layout)
-    _check_weights(settings, layout)
-    _check_rest(settings, layout)
+    settings.check(
+        lambda s: _check_heads(s, layout),
+        lambda s: _check_weights(s, layout),
+        lambda s: _check_experts(s, layout),
+        lambda s: _check_length(s, layout),
+        lambda s: _check_stages(s, layout),
+    )
     return layout
 
 
@@ -115,16 +123,21 @@ def _alone(settings: Settings, *, gpu: bool) -> dict[str, int]:
 
 
 def _check_heads(settings: Settings, layout: Layout) -> None:
+    settings.check(
+        *(lambda s, n=name: _check_whole(s, layout, n) for name in ("base_num_query_heads", "base_num_kv_heads"))
+    )
+
+
+def _check_whole(settings: Settings, layout: Layout, name: str) -> None:
     tensor = layout.sizes["tensor"] * layout.sizes["tensor_sequence"] * layout.sizes["autoregressive"]
-    for name in ("base_num_query_heads", "base_num_kv_heads"):
-        heads = settings[name]
-        if tensor > 1 and heads % tensor and settings["attention_type"] != "mla":
-            raise settings.error(
-                "ici_tensor_parallelism",
-                f"tensor parallelism is {tensor}, and '{name}' is {heads}",
-                why="each device has whole heads",
-                fix=f"take a divisor of {heads}",
-            )
+    heads = settings[name]
+    if tensor > 1 and heads % tensor and settings["attention_type"] != "mla":
+        raise settings.error(
+            "ici_tensor_parallelism",
+            f"tensor parallelism is {tensor}, and '{name}' is {heads}",
+            why="each device has whole heads",
+            fix=f"take a divisor of {heads}",
+        )
 
 
 def _check_weights(settings: Settings, layout: Layout) -> None:
@@ -140,15 +153,21 @@ def _check_weights(settings: Settings, layout: Layout) -> None:
             )
 
 
-def _check_rest(settings: Settings, layout: Layout) -> None:
+def _check_experts(settings: Settings, layout: Layout) -> None:
     experts, expert = settings["num_experts"], layout.sizes["expert"]
     if expert > 1 and experts % expert:
         what = f"expert parallelism is {expert}, and 'num_experts' is {experts}"
         raise settings.error("ici_expert_parallelism", what, fix=f"take one of {_divisors(experts)}")
+
+
+def _check_length(settings: Settings, layout: Layout) -> None:
     length, context = settings["max_target_length"], layout.sizes["context"]
     if length % max(context, 1):
         what = f"context parallelism is {context}, and 'max_target_length' is {length}"
         raise settings.error("ici_context_parallelism", what, fix="take a divisor of the length")
+
+
+def _check_stages(settings: Settings, layout: Layout) -> None:
     layers, stages = settings["base_num_decoder_layers"], layout.sizes["pipeline"]
     if stages > 1 and settings["pipeline_parallel_layers"] == -1:
         unit = stages * settings["num_layers_per_pipeline_stage"]

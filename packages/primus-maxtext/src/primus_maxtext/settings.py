@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from primus_core import settings
-from primus_core.config.document import Document
-from primus_core.errors import ConfigError, suggestion
+from primus_core.config.document import Document, Path
+from primus_core.errors import ConfigError, Mistakes, suggestion
 from primus_core.options import Option
 from primus_maxtext.own_settings import SETTINGS
 from primus_maxtext.schema import Schema
@@ -58,18 +58,26 @@ WITHOUT_EFFECT = (
 class Settings(settings.Settings):
     """MaxText's settings and Primus's, by name."""
 
-    def __init__(self, document: Document, schema: Schema) -> None:
+    def __init__(self, document: Document, schema: Schema, refused: Iterable[Path] = ()) -> None:
+        mistakes = Mistakes()
         for name, (why, fix) in _ASKED_OTHERWISE.items():
             if name in document.data:
                 what = f"'{name}' is not for an experiment to set"
-                raise ConfigError(what, where=document.where((name,)), why=why, fix=fix)
-        _refuse_token(document)
+                mistakes.add(ConfigError(what, where=document.where((name,)), why=why, fix=fix))
+        with mistakes:
+            _refuse_token(document)
         self.without_effect = [name for name in WITHOUT_EFFECT if name in document.data]
         document = Document({k: v for k, v in document.data.items() if k not in WITHOUT_EFFECT}, document.marks)
-        named = _named_model(document, schema)
-        super().__init__(document, _over(schema.options, named), SETTINGS, LEAST, "MaxText")
+        named: dict[str, Any] | None = None
+        with mistakes:
+            named = _named_model(document, schema)
+        if named is None:  # the model would say what is not given
+            document = Document({k: v for k, v in document.data.items() if k != "model_name"}, document.marks)
+            refused = [*refused, ()]
+        super().__init__(document, _over(schema.options, named or {}), SETTINGS, LEAST, "MaxText", refused)
+        self.mistakes.add(*mistakes.found)
 
-    def __contains__(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         """Whether it was given. Nothing (`null`) is what every setting that takes it has by default."""
         return self.given.get(name) is not None
 

@@ -17,9 +17,9 @@ from primus_core.text_data import Text
 from primus_maxtext.own_settings import DATA
 from primus_maxtext.settings import Settings
 
-__all__ = ["Data"]
+__all__ = ["TAKEN", "Data"]
 
-_TAKEN = (
+TAKEN = (
     "dataset_type", "grain_file_type", "grain_train_files", "grain_eval_files", "grain_train_mixture_config_path",
     "mmap_eod_id", "hf_path", "hf_train_files", "dataset_path",
 )  # fmt: skip
@@ -78,7 +78,7 @@ class Data:
         """
         if not (self.text or self.train):
             return (), self._own_pipeline(settings)
-        for name in (*_TAKEN, *(["vocab_size"] if self.text else [])):
+        for name in (*TAKEN, *(["vocab_size"] if self.text else [])):
             if name in settings and settings[name] != _MADE_UP:
                 what = f"'{name}' and the section `data` both say what to train on"
                 raise settings.error(name, what, fix="keep one of them")

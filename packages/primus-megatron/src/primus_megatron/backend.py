@@ -8,18 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from primus_core.backend import BackendCall, BackendPlan
+from primus_core.backend import WANDB, BackendCall, BackendPlan
 from primus_core.config.document import Document
-from primus_core.errors import MachineError
+from primus_core.errors import ConfigError, MachineError, Mistakes
 from primus_core.plan import Requirement, Step, Variable, Worker
 from primus_core.work import Work, planned
 from primus_megatron.checkpoints import TRACKER, fault, newest_whole
 from primus_megatron.continuation import CHECKPOINTS, continue_earlier, on_replay
-from primus_megatron.device import adapt, cpu_variables
+from primus_megatron.device import Adaptation, adapt, cpu_variables
 from primus_megatron.hyperparameters import data_type, hyperparameters
 from primus_megatron.installation import SETTING, Installation, importable_version, installation
 from primus_megatron.layout import Layout, check_layout
 from primus_megatron.own_settings import SETTINGS
+from primus_megatron.schedule import check_schedule
 from primus_megatron.schema import Schema, schema_for
 from primus_megatron.settings import Settings
 from primus_megatron.text import apply_text, data_files, lacks_validation, resolve_text
@@ -43,6 +44,8 @@ _ARCHITECTURE = (
     "no_rope_freq", "moe_apply_probs_on_input",
 )  # fmt: skip
 """What makes a checkpoint another model's."""
+_OF_DATA = {"vocab_size", "tokenizer_type"}
+"""What prepared text says, and nobody knows where that is wrong."""
 _LOADED = ("load", "pretrained_checkpoint")
 _SHARDED = ("use_torch_fsdp2", "use_megatron_fsdp")
 
@@ -86,22 +89,36 @@ class _Resolution:
         self.call, self.megatron, self.schema, self.notes = call, megatron, schema, notes
         document = call.document
         rest = Document({k: v for k, v in document.data.items() if k not in ("model", "data")}, document.marks)
-        self.text = resolve_text(document.section(("data",)), call)
-        model = of_model(document.section(("model",)), rest, text=self.text is not None)
-        self.settings = Settings(rest.over(model), schema)
+        mistakes, self.text = Mistakes(), None
+        with mistakes:
+            self.text = resolve_text(document.section(("data",)), call)
+        self.text_is_wrong = bool(mistakes)
+        model = of_model(document.section(("model",)), rest, text=bool(self.text or mistakes))
+        self.settings = Settings(rest.over(model), schema, call.refused)
+        self.settings.mistakes.add(*mistakes.found)
         self.device = call.device
+        self.files: list[Requirement] = []
 
     def plan(self) -> BackendPlan:
         settings = self.settings
-        prepare = self.data()
-        self.check_needed()
-        self.translate()
-        self.writers()
-        adapted = adapt(settings, self.device, self.megatron)
-        turbo, notes = check_turbo(settings)
-        self.notes += [*adapted.notes, *notes]
-        self.checkpoints()
-        layout = check_layout(settings, self.ranks())
+        prepare: tuple[Step, ...] = ()
+        adapted, turbo, layout = Adaptation(), list[Requirement](), Layout(1, 1, 1, 1, stages_inside_data=False)
+        with settings.mistakes:
+            prepare = self.data()
+        settings.check(*(lambda s, name=name: _require(s, name) for name in _NEEDED))
+        for part in (self.evaluation, self.tokenizer, self.translate, self.writers, self.checkpoints):
+            with settings.mistakes:
+                part()
+        with settings.mistakes:
+            adapted = adapt(settings, self.device, self.megatron)
+        with settings.mistakes:
+            turbo, notes = check_turbo(settings)
+            self.notes += [*adapted.notes, *notes]
+        with settings.mistakes:
+            layout = check_layout(settings, self.ranks())
+        settings.check(check_schedule)
+        settings.needs(self.files, self.call)
+        settings.refuse()
         architecture = self.architecture()
         resolved: dict[str, Any] = {
             "framework": "megatron",
@@ -171,28 +188,33 @@ class _Resolution:
 
     def data(self) -> tuple[Step, ...]:
         """The steps that prepare it; what must be there otherwise is in `files`."""
-        self.files: list[Requirement] = []
         if cache := self.settings["data_cache_path"]:
             fix = "set 'data_cache_path' to a folder that you may write in"
             self.files.append(Requirement("folder", os.path.join(self.call.facts.cwd, cache), fix))
         self.settings.default("data_cache_path", os.path.join(self.call.place.directory, "cache"))
+        if self.text_is_wrong:
+            self.settings.refused |= _OF_DATA
+            return ()
         if self.text:
-            return (apply_text(self.text, self.settings, self.call),)
+            self.files += self.text.requires()
+            try:
+                return (apply_text(self.text, self.settings, self.call),)
+            except ConfigError:
+                self.settings.refused |= _OF_DATA
+                raise
         self.files += data_files(self.settings, self.call.facts.cwd, known=self.megatron.known)
         return ()
 
-    def check_needed(self) -> None:
+    def evaluation(self) -> None:
         settings = self.settings
         settings.default("max_position_embeddings", settings["seq_length"])
-        for name in _NEEDED:
-            if settings[name] is None:
-                why = "Megatron has no default for it"
-                raise settings.error(name, f"'{name}' is not set", why=why, fix="set it below `model:` or `overrides:`")
         settings.default("eval_interval", settings["train_iters"])  # Megatron divides by it, even without evaluation
         if settings["eval_iters"] and (why := lacks_validation(settings)):
             settings.set("eval_iters", 0)
             self.notes.append(f"no evaluation: {why}")
-        choose_tokenizer(settings)
+
+    def tokenizer(self) -> None:
+        choose_tokenizer(self.settings)
 
     def translate(self) -> None:
         """Primus's own settings, as `own_settings` says what they become."""
@@ -213,16 +235,9 @@ class _Resolution:
             settings.default("wandb_save_dir", os.path.join(run.directory, "wandb"))
             if settings["disable_tensorboard"]:
                 self.notes.append("TensorBoard is on, since Weights & Biases is")
-            if not self.knows_wandb():
-                self.notes.append("Weights & Biases will ask who you are: export WANDB_API_KEY, or WANDB_MODE=offline")
+            self.files.append(WANDB)
         if settings["wandb_project"] or not settings["disable_tensorboard"]:
             settings.default("tensorboard_dir", os.path.join(run.directory, "tensorboard"))
-
-    def knows_wandb(self) -> bool:
-        """Whether something says how to reach it, or not to."""
-        environ = self.call.facts.environ
-        login = os.path.join(environ.get("HOME", ""), ".netrc")
-        return bool(environ.get("WANDB_API_KEY") or environ.get("WANDB_MODE") or os.path.exists(login))
 
     def checkpoints(self) -> None:
         """Saving is on where there is an interval or a folder for it."""
@@ -289,3 +304,10 @@ class _Resolution:
         if self.settings["tokenizer_type"] == "HuggingFaceTokenizer":
             found.append(Requirement("module", "transformers", "pip install transformers, which reads the tokenizer"))
         return found
+
+
+def _require(settings: Settings, name: str) -> None:
+    if settings[name] is None:
+        settings.refused.add(name)
+        why = "Megatron has no default for it"
+        raise settings.error(name, f"'{name}' is not set", why=why, fix="set it below `model:` or `overrides:`")

@@ -49,39 +49,41 @@ def check_layout(settings: Settings, world_size: int | None) -> Layout:
 
     None: how many there will be is not known yet; what depends on it is not checked, and stands for the least.
 
-    Raises:
-        ConfigError: the numbers do not fit, with the numbers.
+    What does not fit goes to the settings' mistakes, with the numbers.
     """
     tensor, pipeline, context = settings[_TENSOR], settings[_PIPELINE], settings[_CONTEXT]
     least = tensor * pipeline * context
     world = least if world_size is None else world_size
+    known = world_size is not None and not world % least
     if world % least:
         first = next((name for name in (_TENSOR, _PIPELINE, _CONTEXT) if name in settings), _TENSOR)
-        raise settings.error(
+        error = settings.error(
             first,
             f"tensor {tensor} x pipeline {pipeline} x context {context} = {least} does not divide {world}"
             f" {'rank' if world == 1 else 'ranks'}",
             why="each group of that many ranks holds one copy of the model",
             fix=f"make their product a divisor of {world}, or start another number of ranks (GPUS_PER_NODE, NNODES)",
         )
+        settings.mistakes.add(error)
     layout = Layout(tensor, pipeline, context, world // least, bool(settings["use_tp_pp_dp_mapping"]))
-    _check_model(settings, layout)
-    _check_sequence(settings, layout)
-    _check_stages(settings, layout)
-    if world_size is not None:
-        _check_batch(settings, layout)
-        _check_experts(settings, layout)
+    settings.check(
+        lambda s: _check_model(s, layout),
+        lambda s: _check_sequence(s, layout),
+        lambda s: _check_stages(s, layout),
+        lambda s: _check_batch(s, layout) if known else None,
+        lambda s: _check_experts(s, layout) if known else None,
+    )
     return layout
 
 
 def _check_model(settings: Settings, layout: Layout) -> None:
-    if not settings["kv_channels"]:
-        _divides(settings, "num_attention_heads", "hidden_size")
     groups = settings["num_query_groups"] if settings["group_query_attention"] else None
-    if groups:
-        _divides(settings, "num_query_groups", "num_attention_heads")
-    for name in ("num_attention_heads", "ffn_hidden_size"):
-        _divides(settings, _TENSOR, name)
+    settings.check(
+        lambda s: None if s["kv_channels"] else _divides(s, "num_attention_heads", "hidden_size"),
+        lambda s: _divides(s, "num_query_groups", "num_attention_heads") if groups else None,
+        lambda s: _divides(s, _TENSOR, "num_attention_heads"),
+        lambda s: _divides(s, _TENSOR, "ffn_hidden_size"),
+    )
     if groups and groups % layout.tensor and layout.tensor % groups:
         raise settings.error(
             _TENSOR,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from primus_core import settings
-from primus_core.config.document import Document
+from primus_core.config.document import Document, Path
 from primus_core.errors import ConfigError
 from primus_megatron.own_settings import SETTINGS
 from primus_megatron.schema import Schema
@@ -35,14 +35,18 @@ _ITEM: dict[str, Callable[[Any], Any]] = {"int": int, "float": float}
 class Settings(settings.Settings):
     """Megatron's settings and Primus's, by name."""
 
-    def __init__(self, document: Document, schema: Schema) -> None:
+    def __init__(self, document: Document, schema: Schema, refused: Iterable[Path] = ()) -> None:
+        with_lists, wrong = _with_lists(document, schema)
         for name, why in _ASKED_OTHERWISE.items():
             if name in document.data:
                 what = f"'{name}' is not for an experiment to set"
-                raise ConfigError(what, where=document.where((name,)), why=why, fix="remove it")
-        super().__init__(_with_lists(document, schema), schema.options, SETTINGS, LEAST, "Megatron")
+                wrong[name] = ConfigError(what, where=document.where((name,)), why=why, fix="remove it")
+        right = Document({name: value for name, value in with_lists.items() if name not in wrong}, document.marks)
+        paths = [*refused, *((name,) for name in wrong)]
+        super().__init__(right, schema.options, SETTINGS, LEAST, "Megatron", paths)
+        self.mistakes.add(*wrong.values())
 
-    def __contains__(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         """Whether it was given. Nothing (`null`) is what every setting that takes it has by default."""
         return self.given.get(name) is not None
 
@@ -55,9 +59,9 @@ class Settings(settings.Settings):
         return self.knows(name) and super().default(name, value)
 
 
-def _with_lists(document: Document, schema: Schema) -> Document:
-    """Lists may be written as on Megatron's command line: `train_data_path: 3 web 1 books`."""
-    data = dict(document.data)
+def _with_lists(document: Document, schema: Schema) -> tuple[dict[str, Any], dict[str, ConfigError]]:
+    """Lists may be written as on Megatron's command line: `train_data_path: 3 web 1 books`. The wrong ones apart."""
+    data, wrong = dict(document.data), {}
     for name, value in data.items():
         option = schema.options.get(name)
         if option and option.type == "list" and value is not None:
@@ -67,5 +71,5 @@ def _with_lists(document: Document, schema: Schema) -> Document:
                 data[name] = [_ITEM.get(kind, str)(word) for word in words]
             except (TypeError, ValueError):
                 what = f"'{name}' takes a list of {kind}: {words!r}"
-                raise ConfigError(what, where=document.where((name,))) from None
-    return Document(data, document.marks)
+                wrong[name] = ConfigError(what, where=document.where((name,)))
+    return data, wrong

@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primus_core import versions
-from primus_core.backend import BackendCall, BackendPlan
+from primus_core.backend import WANDB, BackendCall, BackendPlan
 from primus_core.config.document import Document
+from primus_core.errors import AlreadyRefused, Mistakes
 from primus_core.metadata import version_of
 from primus_core.plan import Requirement, Variable, Worker
 from primus_core.work import Work, planned
 from primus_torchtitan import earlier_names
 from primus_torchtitan.continuation import continue_earlier, on_replay
 from primus_torchtitan.hyperparameters import data_type, hyperparameters
-from primus_torchtitan.layout import check_layout, metrics_rank
+from primus_torchtitan.layout import Layout, check_layout, metrics_rank
+from primus_torchtitan.model import Model as Resolved
 from primus_torchtitan.model import resolve_model
 from primus_torchtitan.schema import Schema, schema_for
 from primus_torchtitan.settings import Settings
-from primus_torchtitan.text import apply_text, resolve_text
+from primus_torchtitan.text import TAKEN, Text, apply_text, resolve_text
 from primus_torchtitan.values import check_values
 
 if TYPE_CHECKING:
@@ -58,12 +60,20 @@ class TorchTitan:
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and check the settings; see `Backend.resolve`."""
         schema, notes = schema_for(version_of("torchtitan"), call.facts.python)
-        document, more = earlier_names.translate(call.document)
-        return _Resolution(call, schema, document, [*notes, *more]).plan()
+        mistakes = Mistakes()
+        document, more = earlier_names.translate(call.document, mistakes)
+        work = _Resolution(call, schema, document, [*notes, *more])
+        work.settings.mistakes.add(*mistakes.found)
+        return work.plan()
 
 
 TORCHTITAN = TorchTitan()
 """What the entry point names."""
+
+
+_ANY_VOCABULARY = 258
+_UNKNOWN = Resolved("", None, None, None, None, {})
+"""What stands for data and model that have been refused, so that the rest can be checked."""
 
 
 class _Resolution:
@@ -71,17 +81,39 @@ class _Resolution:
 
     def __init__(self, call: BackendCall, schema: Schema, document: Document, notes: list[str]) -> None:
         self.call, self.schema, self.notes = call, schema, notes
-        self.text = resolve_text(document.section(("data",)), call)
-        self.model = resolve_model(document.section(("model",)), schema, self.text.vocab_size if self.text else None)
-        self.settings = Settings(_without(document, ("model", "data")), schema)
+        self.settings = Settings(_without(document, ("model", "data")), schema, call.refused)
+        self.text: Text | None = None
+        vocab: int | None = _ANY_VOCABULARY
+        wrong = Mistakes()
+        with wrong:
+            self.text = resolve_text(document.section(("data",)), call)
+            vocab = self.text.vocab_size if self.text else None
+        self.settings.mistakes.add(*wrong.found)
+        self.settings.refused |= set(TAKEN if wrong else ())
+        self.model = _UNKNOWN
+        with self.settings.mistakes:
+            self.model = self.resolved_model(document.section(("model",)), vocab)
         self.device = call.device
+
+    def resolved_model(self, document: Document, vocab: int | None) -> Resolved:
+        if wrong := [path for path in self.call.refused if path[:1] in ((), ("model",))]:
+            raise AlreadyRefused(str(wrong))
+        return resolve_model(document, self.schema, vocab)
 
     def plan(self) -> BackendPlan:
         settings = self.settings
         check_values(settings, self.schema, self.call.facts.cwd)
-        prepare, vocab = apply_text(self.text, self.model, settings, self.call) if self.text else (None, 0)
-        self.defaults()
-        layout = check_layout(settings, self.ranks(), self.model.facts, self.schema.schedules)
+        prepare, vocab, layout = None, 0, Layout(1, 1, 1, 1, 1)
+        with settings.mistakes:
+            if self.text and self.model.family:
+                prepare, vocab = apply_text(self.text, self.model, settings, self.call)
+        with settings.mistakes:
+            self.defaults()
+        with settings.mistakes:
+            layout = check_layout(settings, self.ranks(), self.model.facts, self.schema.schedules)
+        with settings.mistakes:
+            settings.needs(self.requires(), self.call)
+        settings.refuse()
         rank = metrics_rank(layout, settings["parallelism.pipeline_parallel_schedule"])
         architecture = self.architecture()
         resolved: dict[str, Any] = {
@@ -183,6 +215,8 @@ class _Resolution:
     def requires(self) -> tuple[Requirement, ...]:
         """What must be here when it runs. A dry run only lists it."""
         needed = [Requirement("module", name, _INSTALL) for name in ("torch", "torchtitan", "triton")]
+        if self.settings["metrics.enable_wandb"]:
+            needed += [Requirement("module", "wandb", "pip install wandb, or set metrics.enable_wandb: false"), WANDB]
         if "." in self.model.family:
             needed.append(Requirement("module", self.model.family.split(".")[0], "install the model's package"))
         if self.text:

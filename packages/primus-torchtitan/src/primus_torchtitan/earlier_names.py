@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from primus_core.config.document import Document, at, dotted
-from primus_core.errors import ConfigError
+from primus_core.errors import ConfigError, Mistakes
 
 __all__ = ["adopt", "moved", "translate"]
 
@@ -54,14 +54,20 @@ def _experiment_name(document: Mapping[str, Any]) -> str:
     return "_".join(filter(None, kept.split("_")))[:80]
 
 
-def translate(document: Document) -> tuple[Document, tuple[str, ...]]:
+def translate(document: Document, mistakes: Mistakes | None = None) -> tuple[Document, tuple[str, ...]]:
     """`document` with 0.2's names replaced, places kept, and notes on what has no effect any more.
+
+    With `mistakes`, what is wrong goes there.
 
     Raises:
         ConfigError: a setting is gone, with what takes its place, or stands under both names.
     """
     work = _Translation(document)
     work.walk(document.data, ())
+    if mistakes is None:
+        work.mistakes.refuse()
+    else:
+        mistakes.add(*work.mistakes.found)
     return Document(work.data, work.marks), tuple(work.notes)
 
 
@@ -73,16 +79,22 @@ class _Translation:
         self.data: dict[str, Any] = {}
         self.marks = dict(document.marks)
         self.notes: list[str] = []
+        self.mistakes = Mistakes()
 
     def walk(self, data: Mapping[str, Any], path: KeyPath) -> None:
         for key, value in data.items():
             here = (*path, *str(key).split("."))
             if isinstance(value, Mapping):
                 self.walk(value, here)
-            elif row := _row(dotted(here)):
-                self.moved(here, value, row)
             else:
-                self.put(here, value, here)
+                with self.mistakes:
+                    self.setting(here, value)
+
+    def setting(self, path: KeyPath, value: Any) -> None:
+        if row := _row(dotted(path)):
+            self.moved(path, value, row)
+        else:
+            self.put(path, value, path)
 
     def moved(self, path: KeyPath, value: Any, row: Mapping[str, Any]) -> None:
         name = dotted(path)

@@ -52,16 +52,20 @@ def check_layout(
 
     None: how many there will be is not known yet; what depends on it is not checked, and stands for the least.
 
-    Raises:
-        ConfigError: the numbers do not fit, with the numbers.
+    What does not fit goes to the settings' mistakes, with the numbers.
     """
-    layout = _degrees(settings, _least(settings) if world_size is None else world_size)
-    _check_sequence(settings, layout, facts)
-    _check_heads(settings, layout, facts)
-    if world_size is not None:
-        _check_batch(settings, layout)
-        _check_experts(settings, layout, facts)
-    _check_pipeline(settings, layout, facts, schedules)
+    layout = None
+    with settings.mistakes:
+        layout = _degrees(settings, _least(settings) if world_size is None else world_size)
+    known = layout is not None and world_size is not None
+    layout = layout or _degrees(settings, _least(settings))
+    settings.check(
+        lambda s: _check_sequence(s, layout, facts),
+        lambda s: _check_heads(s, layout, facts),
+        lambda s: _check_batch(s, layout) if known else None,
+        lambda s: _check_experts(s, layout, facts) if known else None,
+        lambda s: _check_pipeline(s, layout, facts, schedules),
+    )
     return layout
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from primus_core import settings
-from primus_core.config.document import Document
+from primus_core.config.document import Document, Path
 from primus_torchtitan.own_settings import SETTINGS
 from primus_torchtitan.schema import Schema
 
@@ -38,8 +39,8 @@ _BOTH = ("activation_checkpoint.mode", "loss.kind")
 class Settings(settings.Settings):
     """TorchTitan's settings and Primus's, by dotted name."""
 
-    def __init__(self, document: Document, schema: Schema) -> None:
-        super().__init__(document, schema.options, SETTINGS, LEAST, "TorchTitan")
+    def __init__(self, document: Document, schema: Schema, refused: Iterable[Path] = ()) -> None:
+        super().__init__(document, schema.options, SETTINGS, LEAST, "TorchTitan", refused)
 
     def framework(self) -> dict[str, Any]:
         """What the worker hands to TorchTitan."""

@@ -17,11 +17,11 @@ from primus_torchtitan.model import Model
 from primus_torchtitan.own_settings import DATA
 from primus_torchtitan.settings import Settings
 
-__all__ = ["Text", "apply_text", "resolve_text"]
+__all__ = ["TAKEN", "Text", "apply_text", "resolve_text"]
 
 DATASET = "primus_text"
 """The name of the dataset that the worker registers (`text_dataset.NAME`)."""
-_TAKEN = ("hf_assets_path", "dataloader.dataset", "dataloader.dataset_path")
+TAKEN = ("hf_assets_path", "dataloader.dataset", "dataloader.dataset_path")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def apply_text(text: Text, model: Model, settings: Settings, call: BackendCall) 
     Raises:
         ConfigError: model and data disagree about the vocabulary, or the data is named twice.
     """
-    for name in _TAKEN:
+    for name in TAKEN:
         if name in settings:
             raise settings.error(name, f"'{name}' and 'data.text' both say what to train on", fix="keep one of them")
     vocab = _vocabulary(text, model)

@@ -24,14 +24,18 @@ _POLICY_FIELDS = {
 
 
 def check_values(settings: Settings, schema: Schema, cwd: str) -> None:
-    """Raise `ConfigError` for the first that is wrong; relative paths that TorchTitan wants absolute become so."""
-    _check_folder(settings)
-    _check_datasets(settings, schema)
-    _check_param_groups(settings)
-    _check_activation_checkpoint(settings)
-    _check_compile(settings)
-    _check_checkpoint(settings, cwd)
-    _check_validator(settings)
+    """Look for what is wrong; relative paths that TorchTitan wants absolute become so."""
+    settings.check(
+        _check_folder,
+        lambda s: _check_datasets(s, schema),
+        _check_param_groups,
+        _check_activation_checkpoint,
+        _check_compile,
+        _check_checkpoint,
+        lambda s: _set_loaded(s, cwd),
+        _check_hugging_face,
+        _check_validator,
+    )
 
 
 def _check_folder(settings: Settings) -> None:
@@ -114,7 +118,7 @@ def _check_compile(settings: Settings) -> None:
             )
 
 
-def _check_checkpoint(settings: Settings, cwd: str) -> None:
+def _check_checkpoint(settings: Settings) -> None:
     if settings["checkpoint.keep_latest_k"] == 1:
         raise settings.error(
             "checkpoint.keep_latest_k",
@@ -124,10 +128,12 @@ def _check_checkpoint(settings: Settings, cwd: str) -> None:
         )
     if not settings["checkpoint.folder"].strip():
         raise settings.error("checkpoint.folder", "'checkpoint.folder' is empty", fix="name a folder, or remove it")
+
+
+def _set_loaded(settings: Settings, cwd: str) -> None:
     path = settings["checkpoint.initial_load_path"]
     if path and "://" not in path:
         settings.set("checkpoint.initial_load_path", os.path.join(cwd, path))
-    _check_hugging_face(settings)
 
 
 def _check_hugging_face(settings: Settings) -> None:

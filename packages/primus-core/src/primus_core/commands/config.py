@@ -27,10 +27,11 @@ _NEW_EPILOG = """examples:
   primus config new qwen3_8B --backend torchtitan --gpu MI355X -o exp.yaml"""
 _SHOW_EPILOG = """examples:
   primus config show exp.yaml
-  primus config show exp.yaml --resolved
+  primus config show exp.yaml --resolved training.steps=100
   primus config show template:megatron/llama3.1_8B/MI300X --resolved --json"""
 _VALIDATE_EPILOG = """examples:
   primus config validate exp.yaml
+  primus config validate exp.yaml training.steps=100 --optimizer.lr 3e-4
   primus config validate exp.yaml --gpu MI300X --nodes 8
   primus config validate exp.yaml --assume-host node.tar.gz"""
 _DIFF_EPILOG = """examples:
@@ -92,6 +93,9 @@ def _parser() -> Parser:
     system.add_argument("--config", metavar="FILE", default="", help="a further layer, which wins over the others")
     for action in (show, validate, diff):
         _add_machine(action)
+    for action in (show, validate):
+        action.usage = f"{action.prog} FILE [key=value | --key value ...] [options]"
+        action.rest_to("overrides")
     for action in (listing, show, diff, system):
         action.add_argument("--json", action="store_true", help="as JSON")
     return parser

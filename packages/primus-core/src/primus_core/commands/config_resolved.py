@@ -5,25 +5,28 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from primus_core import facts as machine
+from primus_core import planner, requirements
 from primus_core.config import files, templates
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.config.recipes import GPUS_PER_NODE, Template, leaves
 from primus_core.contracts import TaskCall
-from primus_core.distributed import VISIBLE
+from primus_core.distributed import VISIBLE, hides_gpus
 from primus_core.distributed import resolve as place_in_job
-from primus_core.errors import RequestError
+from primus_core.errors import Mistakes, PrimusError, RequestError
 from primus_core.facts import Facts, Gpu
 from primus_core.host import UNREAD, HostRoot
 from primus_core.machine.devices import memory_of
-from primus_core.plan import Distributed, RunPlace
+from primus_core.plan import Distributed, Plan, RunPlace
 from primus_core.plugins import Catalogue
-from primus_core.secrets import redact, secret_values, without_secrets
+from primus_core.request import Layer, Request
+from primus_core.secrets import redact, refuse_secrets, secret_values, without_secrets
 from primus_core.tasks import train
 from primus_core.tasks.train import Resolved
 from primus_core.wording import counted
@@ -33,6 +36,7 @@ __all__ = ["diff", "show", "validate"]
 _RUN_DIR = "$PRIMUS_RUN_DIR"
 """Stands for the directory of a run that does not start."""
 _STAGE = "pretrain"
+_SOME_GPU = "MI300X"
 _TOP = ("exp_name", "work_group", "user_name", "workspace")
 _OURS = "Primus, for this machine and run"
 
@@ -51,26 +55,69 @@ _Rows = dict[str, _Row]
 
 def show(args: argparse.Namespace) -> int:
     """The experiment as it is written, with what it extends; or `--resolved`."""
+    refuse_secrets(args.overrides)  # first: no other error shall quote one
     if args.resolved:
-        rows = _rows(_resolved(args.file, args)[0])
+        rows = _rows(_resolved(args.file, args, args.overrides)[0])
         data: Any = {key: {"value": row.value, "origin": row.origin} for key, row in rows.items()}
         _write(_json(data) if args.json else _table(rows))
         return 0
-    data = without_secrets(_written(args.file, HostRoot().environ)[0].data, "")
+    data = without_secrets(_written(args).data, "")
     _write(_json(data) if args.json else _yaml(data))
     return 0
 
 
 def validate(args: argparse.Namespace) -> int:
-    """One line on what it would be; what is wrong is an error."""
-    found, place, on = _resolved(args.file, args)
+    """One line on what it would be. What a launch would refuse is an error, in the same words: it is planned."""
+    facts = _machine(args.file, args)[0]
+    try:
+        whole = _planned(args, facts)
+    except PrimusError as error:
+        if _may_have_gpus(args, facts):
+            _name_machines(error, args, facts)
+        raise
+    if facts.host.is_here:
+        requirements.check_plan(whole, facts.host.environ, installed=False)
+    found, place, on = _resolved(args.file, args, args.overrides)
     planned = found.planned
     layout = ", ".join(f"{name} {size}" for name, size in planned.layout.items() if size > 1 or name == "data")
     tokens = f"{planned.tokens_per_step:,} tokens per step" if planned.tokens_per_step else ""
     ranks = "number of ranks not known" if place.tentative else counted(place.world_size, "rank")
     parts = filter(None, (found.experiment.modules[found.module].framework, f"{ranks} ({on})", layout, tokens))
     _write(f"{args.file} is valid: {'; '.join(parts)}\n")
+    absent = requirements.absent_files(whole) if not facts.host.is_here else []
+    _write("".join(f"note: {told}\n" for told in (*planned.notes, *(f"{e.what}: it must be there" for e in absent))))
     return 0
+
+
+def _planned(args: argparse.Namespace, facts: Facts) -> Plan:
+    """The plan of a launch on the machine of `facts`."""
+    task = ("train", _STAGE, "--config", args.file, *args.overrides)
+    host = HostRoot()
+    return planner.plan(
+        Request((Layer("direct", ()),), task), host, Catalogue.here(host, args.layer), (), facts=facts
+    ).plan
+
+
+def _may_have_gpus(args: argparse.Namespace, facts: Facts) -> bool:
+    """Whether the experiment may be for other machines than this one, which has no GPU: nobody said so, or hid them."""
+    said = "GPUS_PER_NODE" in facts.environ or hides_gpus(facts.environ)
+    return facts.host.is_here and not (facts.gpus or args.assume_host or said)
+
+
+def _name_machines(error: PrimusError, args: argparse.Namespace, facts: Facts) -> None:
+    """Let errors that machines with GPUs would not give say how to name such machines, not what to set otherwise."""
+    gpus = _gpus(_SOME_GPU, GPUS_PER_NODE)
+    there: set[str] = set()
+    try:
+        _planned(args, facts._replace(gpus=gpus))
+    except PrimusError as same:
+        there = {str(one) for one in same.each()}
+    for one in error.each():
+        if str(one) not in there:
+            one.fix = (
+                "this machine has no GPU; for machines that have, name them: "
+                f"primus config validate {shlex.quote(args.file)} --gpu {_SOME_GPU} --nodes N"
+            )
 
 
 def diff(args: argparse.Namespace) -> int:
@@ -96,11 +143,11 @@ def _differ(first: _Row | None, second: _Row | None) -> bool:
     return not (first or second or _Row(None, "")).default
 
 
-def _resolved(path: str, args: argparse.Namespace) -> tuple[Resolved, Distributed, str]:
+def _resolved(path: str, args: argparse.Namespace, overrides: Sequence[str] = ()) -> tuple[Resolved, Distributed, str]:
     """The experiment in `path` on the machine that is asked for, its ranks, and that machine in words."""
     facts, on = _machine(path, args)
     place = place_in_job(facts, facts.environ)[0]
-    words = argparse.Namespace(config=path, overrides=[], stage=_STAGE)
+    words = argparse.Namespace(config=path, overrides=overrides, stage=_STAGE)
 
     def run(_: str, exp_name: str) -> RunPlace:
         return RunPlace(exp_name, _RUN_DIR, "")
@@ -111,15 +158,26 @@ def _resolved(path: str, args: argparse.Namespace) -> tuple[Resolved, Distribute
     return found, place, counted(place.nnodes, "node") + devices
 
 
-def _written(path: str, environ: Mapping[str, str]) -> tuple[Document, tuple[Template, ...]]:
-    """The experiment with what it extends, circles and missing files refused, and the templates among that."""
-    return files.read_extended(path, environ), templates.extended(path, environ)
+def _written(args: argparse.Namespace) -> Document:
+    """The experiment with what it extends, circles and missing files refused, and with the command line's settings."""
+    environ = HostRoot().environ
+    document = files.read_extended(args.file, environ)
+    if not args.overrides:
+        templates.extended(args.file, environ)
+        return document
+    facts = machine.read(HostRoot())
+    words = argparse.Namespace(config=args.file, overrides=args.overrides, stage=_STAGE)
+    return train.written(TaskCall((), words, facts, place_in_job(facts, environ)[0], lambda w, e: RunPlace(e, w, ""),
+                                  Catalogue.here(HostRoot(), args.layer)))  # fmt: skip
 
 
 def _machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
     """Facts of the machine, and the model of its GPUs."""
     facts = machine.read(_host(args))
-    found = () if args.assume_host or args.gpu else _written(path, facts.environ)[1]
+    found: tuple[Template, ...] = ()
+    if not (args.assume_host or args.gpu):
+        with Mistakes():  # they are found again when it is planned
+            found = templates.extended(path, facts.environ)
     template = found[-1] if found else None
     model = args.gpu or (template.gpu if template else "")
     nodes = args.nodes or (template.nodes if template else None)

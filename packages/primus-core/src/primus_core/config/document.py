@@ -6,7 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Document", "Path", "at", "deep_merge", "dotted"]
+from primus_core.errors import ConfigError
+
+__all__ = ["ONE_KIND", "REFUSED", "Document", "Path", "at", "both_kinds", "clash", "deep_merge", "dotted"]
+
+
+class _Refused:
+    """The kind of `REFUSED`."""
+
+    def __repr__(self) -> str:
+        return "<refused>"
+
+
+REFUSED = _Refused()
+"""Stands for a value that could not be read and that an error is about already: nothing is judged by it."""
 
 Path = tuple[str | int, ...]
 """The way to a value: `("modules", "pre_trainer", "overrides")`."""
@@ -34,6 +47,35 @@ def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
         both = isinstance(old, Mapping) and isinstance(value, Mapping)
         merged[key] = deep_merge(old, value) if both else value  # type: ignore[arg-type]
     return merged
+
+
+_NEITHER = {id(None), id(REFUSED)}
+
+
+def clash(base: Mapping[str, Any], over: Mapping[str, Any], before: Path = ()) -> Path:
+    """Where one of the two has a value and the other one keys below it; empty: nowhere. Nothing (`null`) is neither."""
+    for key, value in over.items():
+        old, path = base.get(key), (*before, key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            if found := clash(old, value, path):
+                return found
+        elif isinstance(old, Mapping) != isinstance(value, Mapping) and not {id(old), id(value)} & _NEITHER:
+            return path
+    return ()
+
+
+def both_kinds(path: Path) -> str:
+    """What is wrong where `clash` found something."""
+    return f"'{dotted(path)}' has a value, and settings below it"
+
+
+ONE_KIND = "keep one of the two"
+
+
+def _meets(parts: tuple[str, ...], path: Path) -> bool:
+    """Whether one leads to the other."""
+    length = min(len(parts), len(path))
+    return parts[:length] == path[:length]
 
 
 def _parts(key: str) -> tuple[str, ...]:
@@ -69,14 +111,28 @@ class Document:
         return Document(dict(data) if isinstance(data, Mapping) else {}, marks, self.files)
 
     def nested(self) -> Document:
-        """The same with its dotted keys (`training.steps: 5`) written out, so that they merge with other sources."""
+        """The same with its dotted keys (`training.steps: 5`) written out, so that they merge with other sources.
+
+        Raises:
+            ConfigError: a key is a value and holds other keys, too.
+        """
         data: dict[str, Any] = {}
         for key, value in self.data.items():
             for part in reversed(_parts(key)[1:]):
                 value = {part: value}  # noqa: PLW2901  # built from the inside
-            data = deep_merge(data, {_parts(key)[0]: value})
+            added = {_parts(key)[0]: value}
+            if path := clash(data, added):
+                first = next(other for other in self.data if _meets(_parts(other), path))
+                places = f"'{first}' stands at {self.where((first,))}"
+                raise ConfigError(both_kinds(path), where=self.where((key,)), why=places, fix=ONE_KIND)
+            data = deep_merge(data, added)
         marks = {(*_parts(str(k[0])), *k[1:]) if k else k: mark for k, mark in self.marks.items()}
         return Document(data, marks, self.files)
+
+    def split_refused(self) -> tuple[Document, tuple[Path, ...]]:
+        """The same without the values that have been refused, and the paths of these; `()`: that of a whole source."""
+        gone: list[Path] = []
+        return Document(_readable(self.data, (), gone), self.marks, self.files), tuple(gone)
 
     def below(self, path: Path) -> Document:
         """This document, moved below `path`."""
@@ -84,3 +140,13 @@ class Document:
         for part in reversed(path):
             data = {str(part): data}
         return Document(data, {path + key: mark for key, mark in self.marks.items()}, self.files)
+
+
+def _readable(data: Mapping[str, Any], before: Path, gone: list[Path]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, value in data.items():
+        if value is REFUSED:
+            gone.append((*before, key) if key else ())
+        else:
+            kept[key] = _readable(value, (*before, key), gone) if isinstance(value, Mapping) else value
+    return kept

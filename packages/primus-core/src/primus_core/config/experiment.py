@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from pydantic import Field, ValidationError
 
 from primus_core.config import files
-from primus_core.config.document import Document, Path, at
-from primus_core.errors import ConfigError, suggestion
+from primus_core.config.document import REFUSED, Document, Path, at, dotted
+from primus_core.config.overrides import is_alone
+from primus_core.errors import AlreadyRefused, ConfigError, Mistakes, nearest, suggestion
 from primus_core.strict import Strict
 
 __all__ = ["Experiment", "Models", "Module", "merged", "parse", "select"]
@@ -45,27 +46,69 @@ class Experiment(Strict):
     env: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
 
-def parse(document: Document) -> Experiment:
-    """The experiment in `document`.
+def parse(document: Document, mistakes: Mistakes | None = None) -> Experiment:
+    """The experiment in `document`. With `mistakes`, what is wrong goes there, and the rest is the experiment.
 
     Raises:
-        ConfigError: the first thing wrong, with file, line and suggestion.
+        ConfigError: what is wrong, with file, line and suggestion.
+        AlreadyRefused: it is in `mistakes`, and there is no rest.
     """
     try:
         return Experiment.model_validate(document.data)
     except ValidationError as error:
-        raise _explain(error, document) from None
+        wrong: dict[Path, Any] = {}
+        for one in error.errors():
+            wrong.setdefault(_place(one, document), one)  # of a union, the first says it best
+    found = Mistakes()
+    for path, one in wrong.items():
+        if not (at(document.data, path) is REFUSED or _is_misspelt(path, one, wrong)):
+            found.add(_explain(path, one, document))
+    if mistakes is None:
+        found.refuse()
+        raise AlreadyRefused(dotted(next(iter(wrong))))
+    mistakes.add(*found.found)
+    return _rest(document.data, wrong)
 
 
-def _explain(error: ValidationError, document: Document) -> ConfigError:
-    # A misspelt key before the key that it leaves missing: its message has the line and the suggestion.
-    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    path: Path = tuple(first["loc"])
-    while first["type"] not in ("extra_forbidden", "missing") and not _stands(document.data, path):
+_Wrong = Mapping[Path, Any]
+
+
+def _place(one: Any, document: Document) -> Path:
+    path: Path = tuple(one["loc"])
+    while one["type"] not in ("extra_forbidden", "missing") and not _stands(document.data, path):
         path = path[:-1]  # pydantic adds the branch of a union (`str`, `dict[...]`); the file has no such key
-    name = ".".join(map(str, path))
+    return path
+
+
+def _is_misspelt(path: Path, one: Any, wrong: _Wrong) -> bool:
+    """Whether a key is missing because it is misspelt: that one's message has the line and the suggestion."""
+    beside = (p for p, other in wrong.items() if other["type"] == "extra_forbidden" and p[:-1] == path[:-1])
+    return one["type"] == "missing" and any(nearest(str(p[-1]), [str(path[-1])]) for p in beside)
+
+
+def _rest(data: Mapping[str, Any], wrong: _Wrong) -> Experiment:
+    """What can be checked although something is wrong: without it, and with names where they are missing."""
+    kept = _copied(data)
+    for path in wrong:
+        around = at(kept, path[:-1]) if path else None
+        if isinstance(around, dict):
+            around.pop(path[-1], None)
+            around |= {"exp_name": "unnamed"} if path == ("exp_name",) else {}
+    try:
+        return Experiment.model_validate(kept)
+    except ValidationError:
+        raise AlreadyRefused(dotted(next(iter(wrong)))) from None
+
+
+def _copied(data: Any) -> Any:
+    """A copy of which every mapping can be changed."""
+    return {key: _copied(value) for key, value in data.items()} if isinstance(data, Mapping) else data
+
+
+def _explain(path: Path, one: Any, document: Document) -> ConfigError:
+    name = dotted(path)
     where = document.where(path)
-    if first["type"] == "extra_forbidden":
+    if one["type"] == "extra_forbidden":
         known = _fields_beside(path)
         return ConfigError(
             f"unknown key '{name}'",
@@ -73,10 +116,12 @@ def _explain(error: ValidationError, document: Document) -> ConfigError:
             why=f"known here: {', '.join(known)}",
             fix=suggestion(str(path[-1]), known) or "settings of the framework belong below `overrides:`",
         )
-    if first["type"] == "missing":
+    if one["type"] == "missing":
         return ConfigError(f"'{name}' is missing", where=where, fix=f"add `{path[-1]}:`")
     given = at(document.data, path)
-    return ConfigError(f"'{name}' is {given!r}", where=where, why=first["msg"], fix=_FIXES.get(first["type"], _NESTED))
+    if given is True and is_alone(where):
+        return ConfigError(f"'{where.rpartition(' ')[2]}' has no value", fix="write it behind: --key VALUE")
+    return ConfigError(f"'{name}' is {given!r}", where=where, why=one["msg"], fix=_FIXES.get(one["type"], _NESTED))
 
 
 _NESTED = "write keys and values below it, indented"
@@ -208,20 +253,44 @@ def merged(
     beside: str,
     command_line: Document,
     models: Models | None = None,
+    mistakes: Mistakes | None = None,
 ) -> Document:
     """The module's settings, all four sources merged: the model's below `model`, data below `data`.
 
-    A preset in `folder` wins over one of `models` with its name.
+    A preset in `folder` wins over one of `models` with its name. With `mistakes`, what is wrong goes there, and the
+    source in which it is stands under the key `""` as `REFUSED`.
+
+    Raises:
+        ConfigError: what is wrong with a source.
     """
     presets = _Presets(folder, beside, environ, models)
     path: Path = ("modules", module)
-    model = _source(document, (*path, "model"), lambda n, w: presets.read("models", n, w)).below(("model",))
-    config = _source(document, (*path, "config"), lambda n, w: presets.read("modules", n, w)).nested()
-    data = document.section((*path, "data")).below(("data",)) if at(document.data, (*path, "data")) else Document()
-    overrides = document.section((*path, "overrides")).nested()
-    return command_line.over(overrides.over(data.over(config.over(model))))
+
+    def data() -> Document:
+        return document.section((*path, "data")).below(("data",)) if at(document.data, (*path, "data")) else Document()
+
+    sources: tuple[Callable[[], Document], ...] = (
+        lambda: _source(document, (*path, "model"), lambda n, w: presets.read("models", n, w)).below(("model",)),
+        lambda: _source(document, (*path, "config"), lambda n, w: presets.read("modules", n, w)).nested(),
+        data,
+        lambda: document.section((*path, "overrides")).nested(),
+        lambda: command_line,
+    )
+    whole, found = Document(), Mistakes()
+    for source in sources:
+        one = Document({"": REFUSED})
+        with found:
+            one = source()
+        whole = one.over(whole)
+    if mistakes is None:
+        found.refuse()
+    else:
+        mistakes.add(*found.found)
+    return whole
 
 
 def _source(document: Document, path: Path, read: Callable[[str, str], Document]) -> Document:
     value = at(document.data, path)
+    if value is REFUSED or not isinstance(value, str | Mapping | None):
+        raise AlreadyRefused(dotted(path))
     return read(value, document.where(path)) if isinstance(value, str) else document.section(path)

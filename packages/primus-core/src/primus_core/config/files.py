@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 import yaml
 
 from primus_core import submission
-from primus_core.config.document import Document, Path, at
+from primus_core.config.document import REFUSED, Document, Path, at
 from primus_core.config.interpolation import interpolate
-from primus_core.errors import ConfigError
+from primus_core.errors import AlreadyRefused, ConfigError, Mistakes
 
 __all__ = ["TEMPLATE", "bases", "parse_value", "read", "read_extended"]
 
@@ -22,7 +22,7 @@ TEMPLATE = "template:"
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the C parser where it is built
-    """PyYAML with the core schema of YAML 1.2: `1e-5` is a float, `yes` and `12:30` are strings."""
+    """PyYAML with the core schema of YAML 1.2: `1e-5` is a float, `yes` and `12:30` are strings; and `None` is null."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  # PyYAML's own API
 
@@ -35,7 +35,7 @@ for _tag, _pattern, _first in (
         r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
         "-+.0123456789",
     ),
-    ("null", r"^(?:~|null|Null|NULL|)$", "~nN\0"),
+    ("null", r"^(?:~|null|Null|NULL|None|)$", "~nN\0"),  # `None` as Python writes it, which frameworks print
     ("merge", r"^(?:<<)$", "<"),
 ):
     _Loader.add_implicit_resolver(
@@ -67,7 +67,7 @@ def parse_value(text: str) -> Any:
         node = yaml.compose(text, Loader=_Loader)
         if node is not None and not _is_whole(node, text):
             return text
-        data = None if node is None else _Convert(path="", environ={}, raw=True).value(node, (), {})
+        data = None if node is None else _Convert(path="", environ={}, raw=True).whole(node, {})
     except (yaml.YAMLError, ConfigError, RecursionError):
         return text
     return text if data is None and text.lstrip().startswith("#") else data
@@ -89,6 +89,17 @@ class _Convert:
 
     def __init__(self, *, path: str, environ: Environ, raw: bool = False) -> None:
         self.path, self.environ, self.raw = path, environ, raw
+        self.mistakes = Mistakes()
+
+    def whole(self, node: yaml.Node, marks: dict[Path, str]) -> Any:
+        """All of it.
+
+        Raises:
+            ConfigError: something in it is wrong.
+        """
+        data = self.value(node, (), marks)
+        self.mistakes.refuse()
+        return data
 
     def place(self, node: yaml.Node) -> str:
         return f"{self.path}:{node.start_mark.line + 1}"
@@ -114,19 +125,25 @@ class _Convert:
     def mapping(self, node: yaml.MappingNode, path: Path, marks: dict[Path, str]) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for key_node, value_node in self.pairs(node):
-            key = key_node.value
-            if not isinstance(key, str):
-                raise ConfigError("a key must be plain text", where=self.place(key_node))
-            if key in data and (*path, key) in marks:
-                raise ConfigError(
-                    f"duplicate key '{key}'",
-                    where=self.place(key_node),
-                    why=f"it stands at {marks[(*path, key)]} already",
-                    fix="keep one of them",
-                )
-            marks[(*path, key)] = self.place(key_node)
-            data[key] = self.value(value_node, (*path, key), marks)
+            with self.mistakes:
+                key = self.key(key_node, path, data, marks)
+                data[key] = REFUSED  # stays, if the value cannot be read
+                data[key] = self.value(value_node, (*path, key), marks)
         return data
+
+    def key(self, node: yaml.Node, path: Path, data: Mapping[str, Any], marks: dict[Path, str]) -> str:
+        key = node.value
+        if not isinstance(key, str):
+            raise ConfigError("a key must be plain text", where=self.place(node))
+        if key in data and (*path, key) in marks:
+            raise ConfigError(
+                f"duplicate key '{key}'",
+                where=self.place(node),
+                why=f"it stands at {marks[(*path, key)]} already",
+                fix="keep one of them",
+            )
+        marks[(*path, key)] = self.place(node)
+        return key
 
     def pairs(self, node: yaml.MappingNode) -> Iterator[tuple[yaml.Node, yaml.Node]]:
         """The pairs of a mapping; those of `<<` first, less what the mapping or an earlier source says itself."""
@@ -143,7 +160,7 @@ class _Convert:
         yield from own
 
 
-def _yaml(text: str, path: str, environ: Environ) -> Document:
+def _yaml(text: str, path: str, environ: Environ, mistakes: Mistakes) -> Document:
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
@@ -151,10 +168,12 @@ def _yaml(text: str, path: str, environ: Environ) -> Document:
         where = f"{path}:{mark.line + 1}" if mark else path
         raise ConfigError("this is not YAML", where=where, why=getattr(error, "problem", None) or str(error)) from None
     marks: dict[Path, str] = {(): path}
+    reader = _Convert(path=path, environ=environ)
     try:
-        data = {} if node is None else _Convert(path=path, environ=environ).value(node, (), marks)
+        data = {} if node is None else reader.value(node, (), marks)
     except RecursionError:
         raise ConfigError("an alias refers to itself", where=path, fix="write it out") from None
+    mistakes.add(*reader.mistakes.found)
     return _document(data, marks, path)
 
 
@@ -164,7 +183,7 @@ def _document(data: Any, marks: dict[Path, str], path: str) -> Document:
     return Document(data, marks)
 
 
-def _toml(text: str, path: str, environ: Environ) -> Document:
+def _toml(text: str, path: str, environ: Environ, mistakes: Mistakes) -> Document:
     import tomllib  # TOML files are the rarer kind
 
     try:
@@ -177,7 +196,7 @@ def _toml(text: str, path: str, environ: Environ) -> Document:
 
     def fill(value: Any, here: Path) -> Any:
         if isinstance(value, dict):
-            return {k: fill(v, (*here, k)) for k, v in value.items()}
+            return {k: kept(v, (*here, k)) for k, v in value.items()}
         if isinstance(value, list):
             return [fill(v, (*here, i)) for i, v in enumerate(value)]
         if hasattr(value, "isoformat"):  # a date; YAML 1.2 has none, and neither has JSON
@@ -187,6 +206,11 @@ def _toml(text: str, path: str, environ: Environ) -> Document:
             # TOML knows no unquoted text: what is nothing but a variable has the type of its value
             return parse_value(text) if re.fullmatch(r"\$\{[^{}]*\}", value) else text
         return value
+
+    def kept(value: Any, here: Path) -> Any:
+        with mistakes:
+            return fill(value, here)
+        return REFUSED
 
     return _document(fill(data, ()), marks, path)
 
@@ -213,12 +237,24 @@ def _toml_marks(text: str, path: str, data: dict[str, Any]) -> dict[Path, str]:
     return marks
 
 
-def read(path: str, environ: Environ) -> Document:
+def read(path: str, environ: Environ, mistakes: Mistakes | None = None) -> Document:
     """The document in the YAML or TOML file `path`, with `${VAR}` and `${VAR:default}` filled in from `environ`.
+
+    With `mistakes`, those of single values go there, and the values are `REFUSED`.
 
     Raises:
         ConfigError: the file is missing or unreadable, is malformed, repeats a key, or needs an unset variable.
     """
+    found = Mistakes()
+    document = _read(path, environ, found)
+    if mistakes is None:
+        found.refuse()
+    else:
+        mistakes.add(*found.found)
+    return document
+
+
+def _read(path: str, environ: Environ, mistakes: Mistakes) -> Document:
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -226,8 +262,8 @@ def read(path: str, environ: Environ) -> Document:
         raise ConfigError("no such file", where=path, fix="check the path: it is relative to where you stand") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("the file cannot be read", where=path, why=str(error)) from None
-    reader: Callable[[str, str, Environ], Document] = _toml if path.endswith(".toml") else _yaml
-    return replace(reader(text, path, environ), files=(path,))
+    reader = _toml if path.endswith(".toml") else _yaml
+    return replace(reader(text, path, environ, mistakes), files=(path,))
 
 
 def bases(document: Document) -> list[str]:
@@ -237,6 +273,8 @@ def bases(document: Document) -> list[str]:
         ConfigError: it is neither text nor a list of texts.
     """
     named = document.data.get("extends", [])
+    if named is REFUSED:
+        raise AlreadyRefused("extends")
     found = named if isinstance(named, list) else [named]
     if not all(isinstance(base, str) for base in found):
         where = document.where(("extends",))
@@ -244,7 +282,9 @@ def bases(document: Document) -> list[str]:
     return found
 
 
-def read_extended(path: str, environ: Environ, chain: tuple[str, ...] = ()) -> Document:
+def read_extended(
+    path: str, environ: Environ, chain: tuple[str, ...] = (), mistakes: Mistakes | None = None
+) -> Document:
     """`read`, merged over the files that its `extends:` names (paths relative to it; a later one wins).
 
     A `template:BACKEND/MODEL/GPU` may stand wherever a path does.
@@ -255,16 +295,18 @@ def read_extended(path: str, environ: Environ, chain: tuple[str, ...] = ()) -> D
     if path.startswith(TEMPLATE):
         return _template(path)
     chain = (*chain, os.path.realpath(path))
-    document = read(path, environ)
+    document = read(path, environ, mistakes)
     where = document.where(("extends",))
     result = Document({}, {})
     for base in bases(document):
-        result = _base(base, path, where, environ, chain).over(result)
+        result = _base(base, path, where, environ, chain, mistakes).over(result)
     document.data.pop("extends", None)
     return document.over(result)
 
 
-def _base(base: str, path: str, where: str, environ: Environ, chain: tuple[str, ...]) -> Document:
+def _base(
+    base: str, path: str, where: str, environ: Environ, chain: tuple[str, ...], mistakes: Mistakes | None
+) -> Document:
     if base.startswith(TEMPLATE):
         return _template(base, where)
     target = submission.path(os.path.join(os.path.dirname(path), base), environ)
@@ -278,7 +320,7 @@ def _base(base: str, path: str, where: str, environ: Environ, chain: tuple[str, 
     if (real := os.path.realpath(target)) in chain:
         circle = " → ".join(os.path.basename(p) for p in (*chain[chain.index(real) :], real))
         raise ConfigError("the files extend one another in a circle", where=where, why=circle, fix="cut this one")
-    return read_extended(target, environ, chain)
+    return read_extended(target, environ, chain, mistakes)
 
 
 def _template(name: str, where: str = "") -> Document:

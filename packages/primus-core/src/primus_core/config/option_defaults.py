@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from primus_core.errors import Mistakes
+
 if TYPE_CHECKING:
     import argparse
 
@@ -36,19 +38,21 @@ def apply_defaults(parser: Parser, section: Document) -> tuple[str, ...]:
     Raises:
         ConfigError: an unknown option, or a value that it does not take.
     """
-    options = _options(parser)
+    options, mistakes = _options(parser), Mistakes()
     passed: list[str] = []
     for key, value in section.data.items():
         if value is None:  # as if no layer had said it
             continue
         setting = _Setting(parser, key, section.where((key,)))
-        if key in options:
-            flag, action = options[key]
-            setting.apply(flag, action, value)
-        elif parser.rest:
-            passed += setting.words(value)
-        else:
-            setting.unknown(list(options))
+        with mistakes:
+            if key in options:
+                flag, action = options[key]
+                setting.apply(flag, action, value)
+            elif parser.rest:
+                passed += setting.words(value)
+            else:
+                setting.unknown(list(options))
+    mistakes.refuse()
     return tuple(passed)
 
 

@@ -5,37 +5,87 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from primus_core.config.document import Document, Path
+from primus_core.config.document import ONE_KIND, REFUSED, Document, Path, both_kinds, clash, deep_merge
 from primus_core.config.files import parse_value
 from primus_core.config.interpolation import interpolate
-from primus_core.errors import RequestError
+from primus_core.errors import Mistakes, RequestError
 
-__all__ = ["parse"]
+__all__ = ["is_alone", "lacks_value", "parse"]
+
+_PLACE = "command line: "
 
 
-def parse(words: Sequence[str], environ: Mapping[str, str]) -> Document:
+def parse(words: Sequence[str], environ: Mapping[str, str], mistakes: Mistakes | None = None) -> Document:
     """The settings that `words` give, dotted keys nested; a later one wins. Values are YAML: `1e-5` is a float.
 
-    `${VAR}` is filled in as in a file, for what a shell's quotes left standing (`api_key='${MY_KEY}'`).
+    `--key` alone is `true`. `${VAR}` is filled in as in a file, for what a shell's quotes left standing
+    (`api_key='${MY_KEY}'`). With `mistakes`, what is wrong goes there.
 
     Raises:
-        RequestError: a word is no setting, or a value or variable is missing.
+        RequestError: a word is no setting, a variable is missing, or a key has a value and settings below it.
     """
-    data: dict[str, Any] = {}
-    marks: dict[Path, str] = {}
+    found = _Words(environ)
     rest = list(words)
     while rest:
+        with found.mistakes:
+            found.take(rest)
+    if mistakes is None:
+        found.mistakes.refuse()
+    else:
+        mistakes.add(*found.mistakes.found)
+    return Document(found.data, found.marks)
+
+
+def is_alone(where: str) -> bool:
+    """Whether a value stands on the command line as `--key` alone, without a value of its own."""
+    return where.startswith(f"{_PLACE}--") and not set(where.removeprefix(_PLACE)) & set("= ")
+
+
+def lacks_value(where: str) -> RequestError:
+    """The error for such a key, where `true` is no value for it."""
+    word = where.removeprefix(_PLACE)
+    fix = f"write {word} VALUE; a word alone means true, for settings that are true or false"
+    return RequestError(f"'{word}' has no value", fix=fix)
+
+
+class _Words:
+    """The settings so far."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ, self.mistakes = environ, Mistakes()
+        self.data: dict[str, Any] = {}
+        self.marks: dict[Path, str] = {}
+
+    def take(self, rest: list[str]) -> None:
+        """Take the next setting from `rest`."""
         shown, key, text = _next(rest)
         path = tuple(key.split("."))
         if not all(path):
             raise RequestError(f"'{shown}' is no setting", why="a part between its dots is empty")
-        where = f"command line: {shown}"
-        _put(data, path, parse_value(interpolate(text, environ, where)))
-        marks |= {path[:length]: where for length in range(1, len(path) + 1)}
-    return Document(data, marks)
+        where = f"{_PLACE}{shown}"
+        value: Any = REFUSED
+        with self.mistakes:
+            value = True if text is None else parse_value(interpolate(text, self.environ, where))
+        self.put(path, value, where)
+
+    def put(self, path: Path, value: Any, where: str) -> None:
+        added = _below(path, value)
+        found = clash(self.data, added)
+        both = f"{self.marks[found].removeprefix(_PLACE)} and {where.removeprefix(_PLACE)}" if found else ""
+        self.data = deep_merge(self.data, _below(found, REFUSED) if found else added)
+        self.marks |= {path[:length]: where for length in range(1, len(path) + 1)}
+        if found:
+            raise RequestError(f"command line: {both_kinds(found)}", why=both, fix=ONE_KIND)
 
 
-def _next(rest: list[str]) -> tuple[str, str, str]:
+def _below(path: Path, value: Any) -> dict[str, Any]:
+    for part in reversed(path[1:]):
+        value = {part: value}
+    return {str(path[0]): value}
+
+
+def _next(rest: list[str]) -> tuple[str, str, str | None]:
+    """A setting as it stands, its key, and its value; None: it has none."""
     word = rest.pop(0)
     name, equals, value = word.lstrip("-").partition("=")
     dashed = word.startswith("--")
@@ -44,15 +94,6 @@ def _next(rest: list[str]) -> tuple[str, str, str]:
     if equals:
         return word, name, value
     if not rest or (rest[0].startswith("--") and not rest[0][2:3].isdigit()):
-        raise RequestError(f"'{word}' has no value", fix=f"write {word} VALUE, or {name}=true for a switch")
+        return word, name, None
     value = rest.pop(0)
     return f"{word} {value}", name, value
-
-
-def _put(data: dict[str, Any], path: Path, value: Any) -> None:
-    for part in path[:-1]:
-        below = data.setdefault(str(part), {})
-        if not isinstance(below, dict):
-            below = data[str(part)] = {}
-        data = below
-    data[str(path[-1])] = value

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from primus_core import submission, variables
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.config.option_defaults import apply_defaults
+from primus_core.errors import Mistakes
 
 if TYPE_CHECKING:
     from primus_core.host import HostRoot
@@ -205,20 +206,28 @@ class _Checked:
     def __init__(self, source: Document, path: str, home: str, submitted: submission.Submission | None) -> None:
         self.source, self.folder, self.home = source, os.path.dirname(path), home
         self.submitted = submitted
+        self.mistakes = Mistakes()
 
     def document(self) -> Document:
         data: dict[str, Any] = {}
         marks = dict(self.source.marks)
         for key, value in self.source.data.items():
-            if (key,) in _KEYS:
-                data[key] = self._value((key,), value)
-            elif key == "hooks":
-                section = self._section(key, value)
-                data[key] = {name: self._value((key, name), below) for name, below in section.items()}
-            else:
-                self._require_runtime(key)
-                data[key] = self._options(key, value, marks)
+            with self.mistakes:
+                data[key] = self._key(key, value, marks)
+        self.mistakes.refuse()
         return Document(data, marks)
+
+    def _key(self, key: str, value: Any, marks: dict[Path, str]) -> Any:
+        if (key,) in _KEYS:
+            return self._value((key,), value)
+        if key != "hooks":
+            self._require_runtime(key)
+            return self._options(key, value, marks)
+        found = {}
+        for name, below in self._section(key, value).items():
+            with self.mistakes:
+                found[name] = self._value((key, name), below)
+        return found
 
     def _fail(self, path: Path, what: str, *, why: str = "", fix: str = "") -> NoReturn:
         from primus_core.errors import ConfigError
@@ -274,7 +283,7 @@ class _Checked:
             items = [] if value is None else value
             if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
                 self._fail(path, f"`{dotted(path)}` takes {_SHAPES[kind]}", why=f"it is {_shown(path, value)}")
-            return [self._path(path, item, kind.removesuffix("s")) for item in items]
+            return [whole for item in items for whole in self._listed(path, item, kind.removesuffix("s"))]
         if value is not None and not isinstance(value, str):
             self._fail(path, f"`{dotted(path)}` takes {_SHAPES[kind]}", why=f"it is {_shown(path, value)}")
         return self._path(path, value, kind) if value else ""
@@ -283,6 +292,10 @@ class _Checked:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
             self._fail(path, f"`{dotted(path)}` takes a number of seconds above 0", why=f"it is {_shown(path, value)}")
         return value
+
+    def _listed(self, path: Path, item: str, kind: str) -> Iterator[str]:
+        with self.mistakes:
+            yield self._path(path, item, kind)
 
     def _path(self, path: Path, text: str, kind: str) -> str:
         if text == "~" or text.startswith("~/"):

@@ -17,7 +17,7 @@ from primus_core.config import files
 from primus_core.config.document import Document
 from primus_core.config.recipes import MODULE, Template, read
 from primus_core.data_folders import Folder
-from primus_core.errors import ConfigError, suggestion
+from primus_core.errors import ConfigError, Mistakes, suggestion
 
 __all__ = ["document", "extended", "find", "folders", "known"]
 
@@ -83,7 +83,7 @@ def extended(path: str, environ: Mapping[str, str]) -> tuple[Template, ...]:
     """
     if path.startswith(files.TEMPLATE):
         return (find(path),)
-    document = files.read(path, environ)
+    document = files.read(path, environ, Mistakes())  # what is wrong with a value is for those who read it
     where, found = document.where(("extends",)), []
     for base in files.bases(document):
         if base.startswith(files.TEMPLATE):

@@ -13,13 +13,13 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from primus_core import submission
 from primus_core.config.system import FILE, SystemConfig
 from primus_core.environment import refused
-from primus_core.errors import RequestError, suggestion
+from primus_core.errors import Mistakes, RequestError, suggestion
 from primus_core.facts import Facts
 from primus_core.flag_lists import FLAG_LISTS
 from primus_core.plan import Step, StepKind, Variable
@@ -29,6 +29,7 @@ __all__ = [
     "NOT_APPLICABLE",
     "Malformed",
     "Spoken",
+    "found",
     "hook_files",
     "hook_folders",
     "parse_line",
@@ -134,13 +135,20 @@ def hook_files(folders: Iterable[str], task: Sequence[str]) -> list[str]:
     """
     found: dict[str, str] = {}  # by real path: a folder may be reached in two ways
     named = list(itertools.takewhile(_is_folder_name, task))
+    mistakes = Mistakes()
     for folder in folders:
-        if not os.path.isdir(folder):
-            raise _no_folder(folder)
-        for depth in range(len(named) + 1):
-            for path in _scripts_in(os.path.join(folder, *named[:depth])):
+        with mistakes:
+            for path in _hooks_in(folder, named):
                 found.setdefault(os.path.realpath(path), path)
+    mistakes.refuse()
     return list(found.values())
+
+
+def _hooks_in(folder: str, task: Sequence[str]) -> Iterator[str]:
+    if not os.path.isdir(folder):
+        raise _no_folder(folder)
+    for depth in range(len(task) + 1):
+        yield from _scripts_in(os.path.join(folder, *task[:depth]))
 
 
 def _no_folder(path: str) -> RequestError:
@@ -175,20 +183,42 @@ def patch_files(paths: Sequence[str], cwd: str) -> list[str]:
     Raises:
         RequestError: one is missing, or neither a bash nor a Python file by its suffix.
     """
-    found = []
+    found, mistakes = [], Mistakes()
     for given in paths:
-        path = os.path.normpath(os.path.join(cwd, os.path.expanduser(given)))
-        if not path.endswith(_SUFFIXES):
-            raise RequestError(f"--patch {given}: neither a bash nor a Python file", fix="call it *.sh or *.py")
-        if not os.path.isfile(path):
-            near = suggestion(os.path.basename(path), _names_in(os.path.dirname(path)))
-            raise RequestError(f"--patch {given}: there is no such file", fix=near or "check the path")
-        found.append(path)
+        with mistakes:
+            found.append(_patch_file(given, cwd))
+    mistakes.refuse()
     return found
+
+
+def _patch_file(given: str, cwd: str) -> str:
+    path = os.path.normpath(os.path.join(cwd, os.path.expanduser(given)))
+    if not path.endswith(_SUFFIXES):
+        raise RequestError(f"--patch {given}: neither a bash nor a Python file", fix="call it *.sh or *.py")
+    if not os.path.isfile(path):
+        near = suggestion(os.path.basename(path), _names_in(os.path.dirname(path)))
+        raise RequestError(f"--patch {given}: there is no such file", fix=near or "check the path")
+    return path
 
 
 def _names_in(folder: str) -> list[str]:
     return os.listdir(folder) if os.path.isdir(folder) else []
+
+
+def found(folders: Iterable[str], patches: Sequence[str], task: Sequence[str], cwd: str) -> list[tuple[StepKind, str]]:
+    """Hooks, then patches.
+
+    Raises:
+        RequestError: what is wrong with any of them.
+    """
+    mistakes = Mistakes()
+    scripts: list[tuple[StepKind, str]] = []
+    with mistakes:
+        scripts += [("hook", path) for path in hook_files(folders, task)]
+    with mistakes:
+        scripts += [("patch", path) for path in patch_files(patches, cwd)]
+    mistakes.refuse()
+    return scripts
 
 
 def step(

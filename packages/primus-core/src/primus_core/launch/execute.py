@@ -52,7 +52,7 @@ def execute(plan: Plan, facts: Facts, replan: Replan, *, debug: bool = False) ->
         RequestError: what a hook or patch said cannot be planned.
         RunDirectoryTaken: another run made the directory since it was planned.
     """
-    requirements.check(plan.requires, plan.environ(facts.host.environ))
+    requirements.check_plan(plan, facts.host.environ, installed=True)
     signals = Signals()
     try:
         return _Run(plan, facts, replan, signals, debug=debug).run()
@@ -107,7 +107,7 @@ class _Run:
                 return self._stopped(self.hooks.stop)
             return self._finish(ended, step)
         except PrimusError as error:
-            told = _without(error, self.mask.secrets)
+            told = error.retold(lambda text: redact(text, self.mask.secrets))  # it may quote what a script said
             self.record.end("failed", error.exit_code, first_failure={"rank": -1, "what": told.what})
             self.events.emit("run_ended", status="failed", exit_code=error.exit_code, first_failure=None)
             raise told from None
@@ -437,13 +437,6 @@ def _why(ended: Ended, script: Step) -> str:
         return f"took longer than {script.timeout_s:g} s"
     number = ended.exit_code - 128
     return f"ended by {signal.Signals(number).name}" if number in set(signal.Signals) else ""
-
-
-def _without(error: PrimusError, secrets: Sequence[str]) -> PrimusError:
-    """The same error with these values replaced: it may quote what a script said."""
-    error.what, error.why, error.fix = (redact(text, secrets) for text in (error.what, error.why, error.fix))
-    error.args = (error.what,)
-    return error
 
 
 def _ranks(step: Step) -> str:

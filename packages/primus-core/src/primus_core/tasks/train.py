@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from primus_core import environment
 from primus_core.arguments import Parser
 from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.contracts import Scope, TaskCall, TaskPlan
-from primus_core.errors import ConfigError, MachineError, RequestError, suggestion
-from primus_core.plan import BACKEND_CONFIG, PlannedFile, Requirement, RunPlace, Worker
+from primus_core.errors import ConfigError, MachineError, Mistakes, RequestError, suggestion
+from primus_core.plan import BACKEND_CONFIG, PlannedFile, Requirement, RunPlace, Variable, Worker
 from primus_core.runs.rundir import earlier_files
 from primus_core.secrets import is_secret_setting
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from primus_core.config.document import Document, Path
     from primus_core.config.experiment import Experiment
 
-__all__ = ["TRAIN", "Resolved", "resolve"]
+__all__ = ["TRAIN", "Resolved", "resolve", "written"]
 
 _TOP_LEVEL = ("exp_name", "workspace", "work_group", "user_name")
 
@@ -57,7 +57,7 @@ class Train:
         """Read the experiment, let the backend translate it, and plan the run."""
         if not call.args.config:
             raise RequestError("--config is missing", fix="train pretrain --config FILE, or --replay RUN")
-        return _Planning(call).plan()
+        return _without_mistakes(call, _Planning.plan)
 
 
 class Resolved(NamedTuple):
@@ -78,25 +78,48 @@ def resolve(call: TaskCall) -> Resolved:
     Raises:
         RequestError: something in it is wrong, or its backend is not installed.
     """
-    return _Planning(call).resolved()
+    return _without_mistakes(call, _Planning.resolved)
+
+
+def written(call: TaskCall) -> Document:
+    """The experiment that `call` names as it is written, with the command line's settings where a file has them.
+
+    Raises:
+        RequestError: something in it is wrong.
+    """
+    return _without_mistakes(call, _Planning.written)
+
+
+T = TypeVar("T")
+
+
+def _without_mistakes(call: TaskCall, answer: Callable[[_Planning], T]) -> T:
+    """What planning answers, unless anything is wrong: then all of it."""
+    mistakes = Mistakes()
+    with mistakes:
+        found = answer(_Planning(call, mistakes))
+    mistakes.refuse()
+    return found
 
 
 class _Planning:
-    def __init__(self, call: TaskCall) -> None:
+    """One call. What is wrong goes to `mistakes`, as far as the rest can be checked without it."""
+
+    def __init__(self, call: TaskCall, mistakes: Mistakes) -> None:
         from primus_core.config import experiment as experiments  # YAML and pydantic load for this task only
         from primus_core.config import files, overrides
 
-        self.call, self.args = call, call.args
+        self.call, self.args, self.mistakes, self.presets = call, call.args, mistakes, ""
         config = self.args.config
         config = config if config.startswith(files.TEMPLATE) else call.file(config)
         self.folder = "." if config.startswith(files.TEMPLATE) else os.path.dirname(config) or "."
         environ = call.facts.environ
-        self.command_line = overrides.parse(self.args.overrides, environ)
-        self.document = files.read_extended(config, environ)
+        self.command_line = overrides.parse(self.args.overrides, environ, mistakes)
+        self.document = files.read_extended(config, environ, mistakes=mistakes)
         self._shorten_command_line()
         self.catalogue = call.catalogue
         self._adopt()
-        self.experiment = experiments.parse(self.document)
+        self.experiment = experiments.parse(self.document, mistakes)
         self.module = experiments.select(self.experiment, self.args.stage, self.document)
         self._name_model()
 
@@ -104,7 +127,8 @@ class _Planning:
         """`modules.pre_trainer.overrides.training.steps=1` and `exp_name=x` mean what they say, too."""
         from primus_core.config.document import Document
 
-        top = {key: str(self.command_line.data.pop(key)) for key in _TOP_LEVEL if key in self.command_line.data}
+        said = {key: self.command_line.data.pop(key) for key in _TOP_LEVEL if key in self.command_line.data}
+        top = {key: str(value) if _is_number(value) else value for key, value in said.items()}
         whole = {"modules": self.command_line.data.pop("modules")} if "modules" in self.command_line.data else {}
         marks = self.command_line.marks
         self.document = Document({**top, **whole}, {k: m for k, m in marks.items() if k[0] in (*top, *whole)}).over(
@@ -122,7 +146,7 @@ class _Planning:
         named = {"modules": {self.module: {"model": self.command_line.data.pop("model")}}}
         mark = self.command_line.where(("model",))
         self.document = Document(named, {path: mark}).over(self.document)
-        self.experiment = experiments.parse(self.document)
+        self.experiment = experiments.parse(self.document, self.mistakes)
 
     def plan(self) -> TaskPlan:
         framework = self.experiment.modules[self.module].framework
@@ -130,37 +154,61 @@ class _Planning:
             return self._elsewhere(self.experiment, framework)
         return self.resolved().task
 
+    def written(self) -> Document:
+        return self.command_line.below(("modules", self.module, "overrides")).over(self.document)
+
     def resolved(self) -> Resolved:
         from primus_core.config import experiment as experiments
+        from primus_core.config.document import Document
         from primus_core.models.translated import Translated
 
         experiment, module = self.experiment, self.module
         backend = self._backend(experiment.modules[module].framework, module)
-        settings = experiments.merged(
+        self.presets = backend.presets()
+        merged = experiments.merged(
             self.document,
             module,
-            folder=backend.presets(),
+            folder=self.presets,
             environ=self.call.facts.environ,
             beside=self.folder,
             command_line=self.command_line,
             models=Translated(backend, self.catalogue.system.model_files),
+            mistakes=self.mistakes,
         )
-        _refuse_secrets(settings.data, (), settings)
-        place = self.call.place(experiment.workspace, experiment.exp_name)
-        planned = backend.resolve(
-            BackendCall(
-                stage=self.args.stage,
-                config=settings.data,
-                document=settings,
-                facts=self.call.facts,
-                distributed=self.call.distributed,
-                place=place,
-                previous=lambda pattern: earlier_files(place, pattern),
-                elsewhere=self.call.elsewhere,
+        public = _without_secrets(merged.data, (), merged, self.mistakes)
+        settings, refused = Document(public, merged.marks, merged.files).split_refused()
+        place = self._place()
+        environ = self._environment()
+        with self.mistakes:
+            planned = backend.resolve(
+                BackendCall(
+                    stage=self.args.stage,
+                    config=settings.data,
+                    document=settings,
+                    facts=self.call.facts,
+                    distributed=self.call.distributed,
+                    place=place,
+                    previous=lambda pattern: earlier_files(place, pattern),
+                    elsewhere=self.call.elsewhere,
+                    refused=refused,
+                )
             )
-        )
-        task = self._task_plan(experiment, module, settings, place, planned, backend.presets())
+        self.mistakes.refuse()
+        task = self._task_plan(experiment, module, settings, place, planned, environ)
         return Resolved(self.document, experiment, module, settings, planned, task)
+
+    def _place(self) -> RunPlace:
+        with self.mistakes:
+            return self.call.place(self.experiment.workspace, self.experiment.exp_name)
+        return RunPlace("unnamed", os.path.join(self.call.facts.cwd, "unnamed"), "")
+
+    def _environment(self) -> tuple[Variable, ...]:
+        """The variables of the experiment's `env:`."""
+        with self.mistakes:
+            return environment.of_experiment(
+                self.experiment.env, self.call.facts.environ, lambda name: self.document.where(("env", name))
+            )
+        return ()
 
     def _elsewhere(self, experiment: Experiment, framework: str) -> TaskPlan:
         """What is known where the backend is missing: it will be planned again where the run is."""
@@ -175,12 +223,12 @@ class _Planning:
             reads=self._reads(),
         )
 
-    def _reads(self, settings: Document | None = None, presets: str = "") -> tuple[str, ...]:
+    def _reads(self, settings: Document | None = None) -> tuple[str, ...]:
         """The files of the experiment. Those of packages are there wherever their package is."""
         from primus_core.data_folders import installed
 
         folders = [folder.path for group in ("primus.recipes", "primus.models") for folder in installed(group)]
-        inside = tuple(os.path.join(folder, "") for folder in (*folders, presets) if folder)
+        inside = tuple(os.path.join(folder, "") for folder in (*folders, self.presets) if folder)
         files = self.document.files + (settings.files if settings else ())
         return tuple(dict.fromkeys(path for path in files if not path.startswith(inside)))
 
@@ -222,10 +270,8 @@ class _Planning:
         settings: Document,
         place: RunPlace,
         planned: BackendPlan,
-        presets: str,
+        given: tuple[Variable, ...],
     ) -> TaskPlan:
-        where = self.document.where
-        given = environment.of_experiment(experiment.env, self.call.facts.environ, lambda name: where(("env", name)))
         again = f"primus direct -- train {self.args.stage} --config {shlex.quote(self.args.config)}"
         return TaskPlan(
             place=place,
@@ -241,8 +287,13 @@ class _Planning:
             framework=experiment.modules[module].framework,
             model=_label(experiment.modules[module].model, settings.data.get("model")),
             folder=self.folder,
-            reads=self._reads(settings, presets),
+            reads=self._reads(settings),
         )
+
+
+def _is_number(value: Any) -> bool:
+    """`exp_name=42` is a name."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _files(
@@ -277,19 +328,21 @@ def _label(given: str | Mapping[str, Any], settings: Any) -> str:
     return str(next((named[key] for key in ("name", "flavor", "family") if named.get(key)), ""))
 
 
-def _refuse_secrets(value: Any, path: Path, settings: Document) -> None:
-    """A secret written into a setting would be in the run directory: only a reference to it may be."""
-    if isinstance(value, Mapping):
-        for key, below in value.items():
-            _refuse_secrets(below, (*path, key), settings)
-    elif isinstance(value, str) and path and is_secret_setting(str(path[-1]), value):
-        from primus_core.config.document import dotted
+def _without_secrets(data: Mapping[str, Any], path: Path, settings: Document, mistakes: Mistakes) -> dict[str, Any]:
+    """The same; a secret written into a setting is refused, so that no other error quotes it. A reference may stand."""
+    from primus_core.config.document import REFUSED, dotted
 
-        raise ConfigError(
-            f"'{dotted(path)}' holds a secret, which would be saved with the run",
-            where=settings.where(path),
-            fix=f"export it, and write {path[-1]}: ${{NAME}} with the variable's name",
-        )
+    kept: dict[str, Any] = {}
+    for key, value in data.items():
+        here, kept[key] = (*path, key), value
+        if isinstance(value, Mapping):
+            kept[key] = _without_secrets(value, here, settings, mistakes)
+        elif isinstance(value, str) and is_secret_setting(str(key), value):
+            kept[key] = REFUSED
+            what = f"'{dotted(here)}' holds a secret, which would be saved with the run"
+            fix = f"export it, and write {key}: ${{NAME}} with the variable's name"
+            mistakes.add(ConfigError(what, where=settings.where(here), fix=fix))
+    return kept
 
 
 TRAIN = Train()

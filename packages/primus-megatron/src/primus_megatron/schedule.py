@@ -1,0 +1,52 @@
+"""The schedule of the learning rate, as Megatron would refuse it: in assertions without words, on every rank."""
+
+from __future__ import annotations
+
+from primus_megatron.settings import Settings
+
+__all__ = ["check_schedule"]
+
+
+def check_schedule(settings: Settings) -> None:
+    """Look for what does not fit; it goes to the settings' mistakes."""
+    settings.check(_check_warmup, _check_fraction, _check_least_rate, _check_first_rate, _check_stable)
+
+
+def _check_warmup(settings: Settings) -> None:
+    steps = settings["lr_warmup_iters"]
+    end = "lr_decay_iters" if settings["lr_decay_iters"] else "train_iters"
+    if settings["lr_warmup_fraction"] is None and steps >= settings[end]:
+        raise settings.error(
+            "lr_warmup_iters",
+            f"lr_warmup_iters {steps} leaves nothing of {end} {settings[end]}",
+            why="the learning rate rises in the former, and falls in the rest of the latter",
+            fix=f"take fewer than {settings[end]}",
+        )
+
+
+def _check_fraction(settings: Settings) -> None:
+    share = settings["lr_warmup_fraction"]
+    if share is not None and not 0 <= share < 1:
+        what = f"'lr_warmup_fraction' is {share}, and must be at least 0 and below 1"
+        raise settings.error("lr_warmup_fraction", what)
+    if share is not None and settings["lr_warmup_iters"]:
+        what = "'lr_warmup_fraction' and 'lr_warmup_iters' both say how long the warm-up is"
+        raise settings.error("lr_warmup_fraction", what, fix="keep one of them")
+
+
+def _check_least_rate(settings: Settings) -> None:
+    if settings["min_lr"] > settings["lr"]:
+        what = f"min_lr {settings['min_lr']:g} is above lr {settings['lr']:g}"
+        raise settings.error("min_lr", what, fix="lower min_lr")
+
+
+def _check_first_rate(settings: Settings) -> None:
+    if settings["lr_warmup_init"] > settings["lr"]:
+        what = f"lr_warmup_init {settings['lr_warmup_init']:g} is above lr {settings['lr']:g}"
+        raise settings.error("lr_warmup_init", what, fix="lower lr_warmup_init")
+
+
+def _check_stable(settings: Settings) -> None:
+    if settings["lr_decay_style"] == "WSD" and not (settings["lr_wsd_decay_iters"] or settings["lr_wsd_decay_samples"]):
+        what = "'lr_decay_style: WSD' has no 'lr_wsd_decay_iters'"
+        raise settings.error("lr_decay_style", what, fix="set lr_wsd_decay_iters to the length of the last part")

@@ -1,0 +1,81 @@
+"""What Megatron, or this machine, would refuse: `config validate`, a dry run and a launch say so alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.megatron.conftest import tiny
+from tests.mistakes import Asker, Mistake, refused_alike
+
+MODEL, *SETTINGS = tiny().splitlines()
+GOOD = "\n".join(
+    ["exp_name: tiny", "modules:", "  pre_trainer:", "    framework: megatron", f"    {MODEL}", "    overrides:"]
+    + [f"      {line}" for line in SETTINGS]
+)
+MADE_UP = "      mock_data: true\n      vocab_size: 511\n"
+
+MISTAKES = {
+    "ranks that do not divide": Mistake("= 3 does not divide 2 ranks", words="tensor_model_parallel_size=3"),
+    "a batch that does not divide": Mistake("global_batch_size 6 is no multiple of 4", words="global_batch_size=6"),
+    "heads that do not divide": Mistake("num_attention_heads 5 does not divide", words="num_attention_heads=5"),
+    "layers that do not divide": Mistake(
+        "does not divide num_layers 3", words="pipeline_model_parallel_size=2 num_layers=3"
+    ),
+    "experts of no model": Mistake("for a model without experts", words="expert_model_parallel_size=2"),
+    "a warm-up as long as the training": Mistake("lr_warmup_iters 4 leaves nothing", words="lr_warmup_iters=4"),
+    "a rate that grows": Mistake("min_lr 1 is above lr", words="min_lr=1"),
+    "a warm-up that is all": Mistake("must be at least 0 and below 1", words="lr_warmup_fraction=1.0"),
+    "no end of a schedule": Mistake("has no 'lr_wsd_decay_iters'", words="lr_decay_style=WSD"),
+    "no number": Mistake("no finite number", words="lr=1e999"),
+    "null for a number": Mistake("'train_iters' is not set", words="train_iters=None"),
+    "a word without value": Mistake("'--train_iters' has no value", words="--train_iters"),
+    "a kernel of a GPU": Mistake("needs a GPU", words="--masked_softmax_fusion"),
+    "eight bits": Mistake("'fp8' needs Transformer Engine", words="fp8=hybrid"),
+    "nothing to train on": Mistake("there is nothing to train on", words="mock_data=false"),
+    "no such text": Mistake(
+        "nowhere' is not here", (MADE_UP, ""), words="data.text=nowhere data.vocab_size=512", code=3
+    ),
+    "no such data": Mistake(
+        "nowhere.bin' is not here", words="mock_data=false tokenizer_type=NullTokenizer data_path=nowhere", code=3
+    ),
+    "no such checkpoint": Mistake("nowhere' is not here", words="load=nowhere", code=3),
+    "no folder to save in": Mistake("cannot be written in", words="save=exp.yaml/ckpt", code=3),
+    "nobody logs in": Mistake("Weights & Biases is switched on", words="wandb_project=mine", code=3),
+    "not an experiment's": Mistake("'rank' is not for an experiment to set", words="rank=0"),
+}
+
+
+@pytest.fixture
+def asker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Asker:
+    """On two ranks."""
+    asker = Asker(GOOD, tmp_path, monkeypatch, capsys)
+    monkeypatch.setenv("GPUS_PER_NODE", "2")
+    return asker
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_validate_a_dry_run_and_a_launch_refuse_alike(asker: Asker, kind: str) -> None:
+    refused_alike(asker, MISTAKES[kind])
+
+
+def test_mistakes_in_model_settings_schedule_and_layout_are_said_at_once(asker: Asker) -> None:
+    words = "num_layers=3 pipeline_model_parallel_size=2 global_batch_size=7 lr=.nan lr_warmup_iters=9 tran_iters=1"
+    words += " num_attention_heads=5 masked_softmax_fusion=true rank=0"
+    said = refused_alike(asker, Mistake("8 errors", words=words))
+    assert "does not divide num_layers 3" in said
+    assert "leaves nothing" not in said, "train_iters is misspelt, so nobody knows how long the training is"
+
+
+def test_a_word_alone_is_true(asker: Asker) -> None:
+    answers = asker.ask(Mistake("", words="--mock_data --attention_softmax_in_fp32 --lr=1 --min_lr 2"))
+    assert all("min_lr 2 is above lr 1" in answer.err for answer in answers.values())
+    assert all("attention_softmax_in_fp32" not in answer.err for answer in answers.values())
+
+
+def test_an_experiment_for_gpus_is_told_to_name_them(asker: Asker) -> None:
+    asker.monkeypatch.delenv("GPUS_PER_NODE")
+    said = asker.ask(Mistake("", words="masked_softmax_fusion=true lr=.nan"))["config validate"].err
+    assert "for machines that have, name them: primus config validate exp.yaml --gpu MI300X --nodes N" in said
+    assert "set it to false on a CPU" not in said
+    assert "give it a number that is finite" in said, "it is wrong on every machine"

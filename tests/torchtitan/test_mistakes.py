@@ -1,0 +1,113 @@
+"""What TorchTitan, or this machine, would refuse: `config validate`, a dry run and a launch say so alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.mistakes import Asker, Mistake, refused_alike
+
+GOOD = """\
+exp_name: tiny
+modules:
+  pre_trainer:
+    framework: torchtitan
+    model: {family: llama3, dim: 64, n_layers: 4, n_heads: 4, n_kv_heads: 2}
+    data: {text: python-stdlib, vocab_size: 512}
+    overrides:
+      training: {steps: 4, seq_len: 64, local_batch_size: 2}
+"""
+DATA, MODEL = "{text: python-stdlib, vocab_size: 512}", "n_heads: 4, n_kv_heads: 2"
+OF_C4 = "{}\n    overrides: {dataloader.dataset: c4, dataloader.dataset_path: nowhere}"
+
+MISTAKES = {
+    "ranks that do not divide": Mistake("do not make 2 ranks", words="parallelism.tensor_parallel_degree=3"),
+    "a batch that does not divide": Mistake("no multiple of 4", words="training.global_batch_size=6"),
+    "heads that do not divide": Mistake(
+        "does not divide n_kv_heads 1",
+        (MODEL, "n_heads: 4, n_kv_heads: 1"),
+        words="parallelism.tensor_parallel_degree=2",
+    ),
+    "a sequence that cannot be spread": Mistake("blocks of 128", words="parallelism.context_parallel_degree=2"),
+    "heads that share nothing": Mistake("4 attention heads cannot share 3", (MODEL, "n_heads: 4, n_kv_heads: 3")),
+    "too few layers": Mistake(
+        "too few for",
+        words="parallelism.pipeline_parallel_degree=2 model.n_layers=1 parallelism.pipeline_parallel_schedule=Interleaved1F1B",
+    ),
+    "no steps": Mistake("must be at least 1", words="training.steps=0"),
+    "no number": Mistake("no finite number", words="optimizer.lr=.nan"),
+    "null for a number": Mistake("'training.steps' cannot be empty", words="training.steps=None"),
+    "a word without value": Mistake("'--training.steps' has no value", words="--training.steps"),
+    "a value and settings": Mistake("'training' has a value, and settings", words="training=1 training.steps=2"),
+    "two vocabularies": Mistake("data.vocab_size is 512, and model.vocab_size is 500", words="model.vocab_size=500"),
+    "no such text": Mistake("nowhere' is not here", (DATA, "{text: nowhere, vocab_size: 512}"), code=3),
+    "nobody logs in": Mistake("Weights & Biases is switched on", words="metrics.enable_wandb=true", code=3),
+    "no folder to write in": Mistake("cannot be written in", words="data.cache=exp.yaml/cache", code=3),
+    "a compiled kernel without compiling": Mistake(
+        "works on a compiled model only", words="compile.enable_async_tensor_parallel=true compile.enable=false"
+    ),
+    "a setting that is gone": Mistake("is gone from TorchTitan", words="model.converters=[float8]"),
+}
+
+
+@pytest.fixture
+def asker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Asker:
+    """On two ranks."""
+    asker = Asker(GOOD, tmp_path, monkeypatch, capsys)
+    monkeypatch.setenv("GPUS_PER_NODE", "2")
+    return asker
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_validate_a_dry_run_and_a_launch_refuse_alike(asker: Asker, kind: str) -> None:
+    refused_alike(asker, MISTAKES[kind])
+
+
+def test_mistakes_in_model_data_settings_and_layout_are_said_at_once(asker: Asker) -> None:
+    text = """\
+exp_name: tiny
+modules:
+  pre_trainer:
+    framework: torchtitan
+    model: {family: llama3, dim: 64, n_layers: 4, n_heads: 4, n_kv_heads: 3}
+    data: {text: nowhere, vocab_size: 100}
+    overrides:
+      training: {stpes: 4, seq_len: 64, local_batch_size: 2, global_batch_size: 7}
+      optimizer.lr: .inf
+      checkpoint.keep_latest_k: 1
+"""
+    said = refused_alike(asker, Mistake("6 errors", (GOOD, text), words="parallelism.tensor_parallel_degree=2"))
+    pieces = ("cannot share 3", "must be at least 258", "did you mean 'training.steps'?", "no multiple of 2")
+    assert all(piece in said for piece in (*pieces, "no finite number", "'checkpoint.keep_latest_k' cannot be 1"))
+
+
+def test_what_is_missing_is_said_beside_other_mistakes(asker: Asker) -> None:
+    change = (DATA, "{text: nowhere, vocab_size: 512}")
+    said = refused_alike(asker, Mistake("2 errors", change, words="training.steps=0"))
+    assert "nowhere' is not here" in said
+
+
+@pytest.mark.parametrize("said", ["key", "offline", "experiment", "netrc"])
+def test_who_says_who_logs_in_may_report(asker: Asker, said: str) -> None:
+    asker.monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    if said == "key":
+        asker.monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    if said == "offline":
+        asker.monkeypatch.setenv("WANDB_MODE", "offline")
+    if said == "netrc":
+        (asker.folder / ".netrc").write_text("machine api.wandb.ai\n  login user\n")
+    change = ("exp_name", "env: {WANDB_MODE: offline}\nexp_name") if said == "experiment" else ("", "")
+    answers = asker.ask(Mistake("", change, words="metrics.enable_wandb=true"), launches=False)
+    assert {answer.code for answer in answers.values()} == {0}
+
+
+def test_another_login_does_not_count(asker: Asker) -> None:
+    (asker.folder / ".netrc").write_text("machine example.org\n  login user\n")
+    refused_alike(asker, Mistake("Weights & Biases is switched on", words="metrics.enable_wandb=true", code=3))
+
+
+def test_null_is_written_in_four_ways(asker: Asker) -> None:
+    for word in ("None", "null", "~", ""):
+        refused_alike(asker, Mistake("'hf_assets_path' cannot be empty", words=f"hf_assets_path={word}"))
+        change = ("overrides:", f"overrides:\n      hf_assets_path: {word}")
+        refused_alike(asker, Mistake("exp.yaml:8: 'hf_assets_path' cannot be empty", change))

@@ -4,6 +4,7 @@
     ├── RequestError            exit 2: the request was wrong, nothing was started
     │   └── ConfigError         the same, in a file: it names file and line
     ├── MachineError            exit 3: this machine or environment cannot run it
+    ├── TrainingError           exit 1: training began, and did not reach its end
     └── RunDirectoryTaken       another run took the directory first: plan again
 
 Anything else that reaches `main` is a bug of ours.
@@ -13,7 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["ConfigError", "MachineError", "PrimusError", "RequestError", "RunDirectoryTaken", "suggestion"]
+__all__ = [
+    "ConfigError",
+    "MachineError",
+    "PrimusError",
+    "RequestError",
+    "RunDirectoryTaken",
+    "TrainingError",
+    "suggestion",
+]
 
 
 class PrimusError(Exception):
@@ -53,6 +62,10 @@ class MachineError(PrimusError):
     """The environment cannot run it: something is missing here that the plan needs."""
 
     exit_code = 3
+
+
+class TrainingError(PrimusError):
+    """Training began, and did not reach its end."""
 
 
 class RunDirectoryTaken(PrimusError):  # noqa: N818  # it names what happened; nobody is shown it

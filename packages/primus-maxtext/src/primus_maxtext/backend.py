@@ -86,6 +86,8 @@ class _Resolution:
             self.notes.append(f"without effect, since Primus says it itself: {', '.join(settings.without_effect)}")
         steps, files = self.data.apply(settings)
         self.length()
+        for name in ("abort_on_nan_loss", "abort_on_inf_loss"):
+            settings.default(name, False)  # `on_non_finite` decides, unless the experiment says otherwise
         self.notes += device.adapt(settings, self.call, self.device)
         layout = self.layout()
         batch = self.sequences(layout)
@@ -101,6 +103,7 @@ class _Resolution:
             "data": self.data.to_dict(),
             "data_parallel": layout.data,
             "metrics_rank": 0,
+            "on_non_finite": self.call.on_non_finite,
             **self.work(architecture).to_dict(),
         }
         same = hyperparameters(settings, architecture, batch, resolved["data"] or {})

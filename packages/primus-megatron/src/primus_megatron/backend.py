@@ -97,6 +97,8 @@ class _Resolution:
         self.check_needed()
         self.translate()
         self.writers()
+        if self.call.on_non_finite != "stop":  # Megatron would end at the first loss or gradient that is not finite
+            settings.default("check_for_nan_in_loss_and_grad", False)
         adapted = adapt(settings, self.device, self.megatron)
         turbo, notes = check_turbo(settings)
         self.notes += [*adapted.notes, *notes]
@@ -115,6 +117,7 @@ class _Resolution:
             "fixed_layout": self.fixed_layout(),
             "metrics_rank": layout.metrics_rank,
             "own": settings.own(),
+            "on_non_finite": self.call.on_non_finite,
             **self.work(architecture).to_dict(),
         }
         same = hyperparameters(settings, architecture, self.sequences(layout), resolved["data"] or {})

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError
 from primus_core.config import files
 from primus_core.config.document import Document, Path, at
 from primus_core.errors import ConfigError, suggestion
+from primus_core.metrics import OnNonFinite
 from primus_core.strict import Strict
 
 __all__ = ["Experiment", "Models", "Module", "merged", "parse", "select"]
@@ -42,6 +43,7 @@ class Experiment(Strict):
     work_group: str = ""
     user_name: str = ""
     workspace: str = "output"
+    on_non_finite: OnNonFinite = "stop"
     env: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
 
@@ -76,7 +78,13 @@ def _explain(error: ValidationError, document: Document) -> ConfigError:
     if first["type"] == "missing":
         return ConfigError(f"'{name}' is missing", where=where, fix=f"add `{path[-1]}:`")
     given = at(document.data, path)
-    return ConfigError(f"'{name}' is {given!r}", where=where, why=first["msg"], fix=_FIXES.get(first["type"], _NESTED))
+    fix = _of_these(given, first) if first["type"] == "literal_error" else _FIXES.get(first["type"], _NESTED)
+    return ConfigError(f"'{name}' is {given!r}", where=where, why=first["msg"], fix=fix)
+
+
+def _of_these(given: Any, error: Any) -> str:
+    known = str(error["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
+    return suggestion(str(given), known) or f"write one of: {', '.join(known)}"
 
 
 _NESTED = "write keys and values below it, indented"

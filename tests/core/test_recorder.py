@@ -165,10 +165,9 @@ def test_a_gradient_that_is_not_finite_is_a_null(tmp_path: Path) -> None:
     assert training.rows()[0]["grad_norm"] is None
 
 
-def test_where_a_framework_refuses_the_rank_that_found_it_tells(tmp_path: Path) -> None:
+def test_where_a_framework_ends_the_run_the_rank_that_found_it_tells(tmp_path: Path) -> None:
     training = Training(tmp_path, reports=False)
-    error = training.recorder.refuse(5, "found NaN in local grad norm")
-    assert (error.what, error.why) == (
-        "the loss or a gradient is not finite at step 5", "found NaN in local grad norm",
-    )  # fmt: skip
+    error = training.recorder.ended_by("check_for_nan", 5, "found NaN in local grad norm")
+    assert (error.what, error.why) == ("the loss or a gradient is not finite at step 5", "found NaN in local grad norm")
+    assert error.fix.endswith("check_for_nan=false trains on whatever the loss is")
     assert training.events("loss_not_finite")[0]["step"] == 5

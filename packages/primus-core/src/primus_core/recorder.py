@@ -110,15 +110,14 @@ class Recorder:
         """Write the line of an evaluation after `step`."""
         self._tell(Validation(step=step, steps=steps, validation_loss=loss, time=time.time()))
 
-    def refuse(self, step: int, why: str) -> TrainingError:
-        """The error for a framework that ends the run at a loss or gradient of `step` that is not finite.
+    def ended_by(self, setting: str, step: int, why: str) -> TrainingError:
+        """The error for a framework whose `setting` ends the run before the loss of `step` is known.
 
-        Only the rank that found it knows: it tells, whichever it is.
+        Perhaps only this rank knows of it: it tells, whichever it is.
         """
         self._event("loss_not_finite", always=True, step=step, loss="not finite")
-        return TrainingError(
-            f"the loss or a gradient is not finite at step {step}", why=why, fix=_FIX.format("on_non_finite=warn")
-        )
+        fix = _FIX.format(f"{setting}=false")
+        return TrainingError(f"the loss or a gradient is not finite at step {step}", why=why, fix=fix)
 
     def close(self) -> None:
         """The training ended well: the saves and evaluations after the last line are told as an event."""

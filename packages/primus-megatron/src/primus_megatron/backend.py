@@ -97,8 +97,7 @@ class _Resolution:
         self.check_needed()
         self.translate()
         self.writers()
-        if self.call.on_non_finite != "stop":  # Megatron would end at the first loss or gradient that is not finite
-            settings.default("check_for_nan_in_loss_and_grad", False)
+        self.check_of_losses()
         adapted = adapt(settings, self.device, self.megatron)
         turbo, notes = check_turbo(settings)
         self.notes += [*adapted.notes, *notes]
@@ -221,6 +220,13 @@ class _Resolution:
         environ = self.call.facts.environ
         login = os.path.join(environ.get("HOME", ""), ".netrc")
         return bool(environ.get("WANDB_API_KEY") or environ.get("WANDB_MODE") or os.path.exists(login))
+
+    def check_of_losses(self) -> None:
+        """`on_non_finite` decides, unless Megatron's own check is asked for."""
+        settings = self.settings
+        asked = not settings.default("check_for_nan_in_loss_and_grad", False)
+        if asked and not settings["save"] and not settings["save_interval"]:
+            settings.default("rerun_mode", "disabled")  # it saves a checkpoint, and fails where there is no folder
 
     def checkpoints(self) -> None:
         """Saving is on where there is an interval or a folder for it."""

@@ -6,9 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from primus_core.errors import TrainingError
 from primus_core.recorder import Recorder, Step
 
-__all__ = ["install"]
+__all__ = ["found_by_check", "install"]
+
+_CHECK = "check_for_nan_in_loss_and_grad"
+_VALIDATION = {
+    16: "Megatron has saved a checkpoint: continued on other devices, it will say whether one is faulty",
+    17: "Megatron has repeated the step",
+}
+"""Exit codes of its `rerun_state_machine`."""
 
 
 @contextmanager
@@ -46,8 +54,8 @@ def _install_steps(training: Any, recorder: Recorder, look: Callable[[], None]) 
         except RuntimeError as error:
             if "Unexpected result" not in str(error):
                 raise
-            # `check_for_nan_in_loss_and_grad`, on the rank that found it
-            raise recorder.refuse(settings.curr_iteration + 1, f"Megatron's own check: {error}") from error
+            # with `rerun_mode: disabled`, on the rank that found it
+            raise recorder.ended_by(_CHECK, settings.curr_iteration + 1, str(error)) from error
 
     def logged(loss: Mapping[str, Any], total: Any, lr: Any, iteration: int, *rest: Any, **kwargs: Any) -> Any:
         with _without_their_line():
@@ -66,6 +74,17 @@ def _install_steps(training: Any, recorder: Recorder, look: Callable[[], None]) 
 def _install_saves(training: Any, recorder: Recorder) -> None:
     """The end of one in the background, for which the loop may have to wait. The worker stands around the others."""
     training.maybe_finalize_async_save = _during(recorder.clock.saving, training.maybe_finalize_async_save)
+
+
+def found_by_check(recorder: Recorder, code: Any) -> TrainingError | None:
+    """The error for an exit code with which Megatron says that its check failed."""
+    if code not in _VALIDATION:
+        return None
+    from megatron.training import get_args
+
+    error = recorder.ended_by(_CHECK, get_args().curr_iteration + 1, _VALIDATION[code])
+    error.exit_code = code
+    return error
 
 
 def _during(state: Callable[[], Any], call: Callable[..., Any]) -> Callable[..., Any]:

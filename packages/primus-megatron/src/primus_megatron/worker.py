@@ -75,7 +75,7 @@ def _train(resolved: dict[str, Any]) -> None:
     from primus_megatron.installation import importable_version
     from primus_megatron.loop import pretrain
     from primus_megatron.model import model_provider
-    from primus_megatron.step_metrics import install
+    from primus_megatron.step_metrics import found_by_check, install
 
     settings = resolved["settings"]
     look = _watch(settings.get("save", "")) if worker.rank() == 0 else lambda: None
@@ -87,7 +87,7 @@ def _train(resolved: dict[str, Any]) -> None:
         pretrain(versions.release(importable_version())[:2], settings, model)
     except SystemExit as stop:  # Megatron ends like this after SIGTERM, a duration or an exit_interval
         if stop.code:
-            raise
+            raise found_by_check(recorder, stop.code) or stop from None
     look()
     recorder.close()
     _leave()

@@ -66,12 +66,12 @@ def test_the_time_of_a_step_is_megatrons_own(train: Train, tmp_path: Path) -> No
     """Which leaves saves and evaluations out; a line has the mean of its steps, and what lay between the lines."""
     often = {"eval_iters": 1, "eval_interval": 8, "save_interval": 5, "log_interval": 2}
     told = {"disable_tensorboard": False, "log_timers_to_tensorboard": True}
-    rows, _ = train(tiny(train_iters=16, seq_length=512, **often, **told))
+    rows, _ = train(tiny(train_iters=12, seq_length=512, **often, **told))
     found = [row for row in rows if "loss" in row]
-    assert [row["step"] for row in found] == list(range(2, 17, 2))
+    assert [row["step"] for row in found] == list(range(2, 13, 2))
     assert all(row["tokens_per_second"] * row["step_time_s"] == pytest.approx(8 * 512) for row in found)
     assert [row["step"] for row in found if row["evaluation_s"]] == [10]
-    assert {row["step"] for row in found if row["save_s"] > 0.02} == {6, 12, 16}
+    assert {row["step"] for row in found if row["save_s"] > 0.02} == {6, 12}
     own = scalars(tmp_path / "run")["iteration-time"]
     ratios = [row["step_time_s"] / own[row["step"]] for row in found[1:]]  # the first, Megatron counts with its start
     assert median(ratios) == pytest.approx(1, rel=0.01), ratios

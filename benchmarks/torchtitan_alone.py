@@ -18,7 +18,7 @@ def quickstart() -> Any:
     from primus_torchtitan.trainer_config import build
 
     resolved = json.loads((Path(os.environ["BENCHMARK_RUN"]) / "config/backend_config.json").read_text())
-    config = build(resolved, metrics_file="")
+    config = build(resolved)
     config.metrics = MetricsProcessor.Config(log_freq=1, disable_color_printing=True)
     return config
 

@@ -10,6 +10,7 @@ from primus_core import facts
 from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.config import files
 from primus_core.facts import Gpu
+from primus_core.metrics import OnNonFinite
 from primus_core.plan import Distributed, RunPlace
 
 Resolve = Callable[..., BackendPlan]
@@ -28,6 +29,7 @@ def resolver(backend: Backend, folder: Path, default: str) -> Resolve:
         environ: dict[str, str] | None = None,
         previous: Callable[[str], tuple[str, ...]] = lambda _: (),
         run: Path | None = None,
+        on_non_finite: OnNonFinite = "stop",
     ) -> BackendPlan:
         path = folder / f"settings{suffix}"
         path.write_text(textwrap.dedent(text or default))
@@ -47,6 +49,7 @@ def resolver(backend: Backend, folder: Path, default: str) -> Resolve:
                 distributed=Distributed(nnodes=nnodes, gpus_per_node=ranks),
                 place=RunPlace("run", str(run or folder / "run"), ""),
                 previous=previous,
+                on_non_finite=on_non_finite,
             )
         )
 

@@ -48,6 +48,14 @@ def test_of_a_run_that_was_started_again_the_later_steps_count(tmp_path: Path) -
     assert found.tokens_per_second is None
 
 
+def test_a_loss_that_is_not_finite_has_no_place_on_a_curve(tmp_path: Path) -> None:
+    rows = [(1, 9.0), (2, 8.0), (2, None), (3, None)]
+    text = "".join(json.dumps({"step": step, "steps": 3, "loss": loss}) + "\n" for step, loss in rows)
+    (tmp_path / "metrics.jsonl").write_text(text)
+    found = read(str(tmp_path))
+    assert (found.losses, found.last_step, found.last_loss) == ({1: 9.0}, 3, None)
+
+
 def test_a_run_without_metrics_has_no_curve(tmp_path: Path) -> None:
     assert side_by_side(read(str(tmp_path)), curve([1])) == []
 

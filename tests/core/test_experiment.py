@@ -77,7 +77,7 @@ def module(lines: str, name: str = "pre_trainer") -> str:
 def test_a_good_experiment_is_read(tmp_path: Path) -> None:
     parsed = experiment.parse(document(tmp_path, GOOD))
     assert parsed.exp_name == "small"
-    assert parsed.workspace == "output"
+    assert (parsed.workspace, parsed.on_non_finite) == ("output", "stop")
     assert parsed.modules["pre_trainer"].model == "llama3_8B"
     assert parsed.env == {"NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": 4}
 
@@ -109,6 +109,9 @@ def test_a_good_experiment_is_read(tmp_path: Path) -> None:
         ("torchtitan", "3", 4, "'modules.pre_trainer.framework' is 3", "write text"),
         ("llama3_8B", "8", 5, "'modules.pre_trainer.model' is 8", "write text"),
         ("INFO", "[1]", 10, "'env.NCCL_DEBUG' is [1]", "write text"),
+        ("small", "small\non_non_finite: wran", 2, "'on_non_finite' is 'wran'", "did you mean 'warn'?"),
+        ("small", "small\non_non_finite: 3", 2, "'on_non_finite' is 3", "write one of: stop, warn, ignore"),
+        ("small", "small\non_nonfinite: warn", 2, "unknown key 'on_nonfinite'", "did you mean 'on_non_finite'?"),
     ],
 )
 def test_a_wrong_key_or_value_is_refused_with_its_line_and_a_way_out(

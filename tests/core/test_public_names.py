@@ -15,7 +15,7 @@ PUBLIC = {
     ],
     "primus_core.hooks.follow": ["Follower"],
     "primus_core.hookspecs": ["FailureInfo", "Result", "RunInfo", "StepMetrics", "StopRun", "hookimpl", "hookspec"],
-    "primus_core.metrics": ["Metrics", "Validation", "append", "is_step", "log_line", "tell"],
+    "primus_core.metrics": ["Metrics", "OnNonFinite", "Validation", "append", "is_step", "log_line", "tell"],
     "primus_core.models.architecture": [
         *("Architecture", "Entry", "LatentAttention", "Mixture", "Model", "RopeScaling", "Wrong", "impossible"),
     ],
@@ -24,6 +24,8 @@ PUBLIC = {
     ],
     "primus_core.models.catalogue": ["find", "load"],
     "primus_core.options": ["Checked", "Option", "check", "examine", "load"],
+    "primus_core.recorder": ["IN_A_ROW", "Recorder", "Step", "print_line"],
+    "primus_core.step_clock": ["Lap", "StepClock"],
     "primus_core.work": ["Work", "planned"],
     "primus_core.testing": ["BackendConformance", "document_of", "facts_of", "resolve"],
 }

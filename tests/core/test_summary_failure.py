@@ -178,7 +178,7 @@ def test_where_no_rank_said_why_the_launchers_last_line_is_told() -> None:
     assert "what          ValueError: no text\n" in text
 
 
-def row(step: int, loss: float, **more: Any) -> dict[str, Any]:
+def row(step: int, loss: float | None, **more: Any) -> dict[str, Any]:
     """A line of metrics."""
     return {"step": step, "steps": 120, "loss": loss, **more}
 
@@ -192,13 +192,14 @@ def test_metrics_are_read_line_by_line_and_a_cut_or_strange_line_is_left_out(tmp
         + "\n"
         + json.dumps(row(4, 1.0))[:-3]
     )
-    assert [found["step"] for found in summary.read(str(path))] == [1, 3]
+    assert [found["step"] for found in summary.read(str(path))] == [1, 2, 3]
     assert summary.read(str(tmp_path / "nothing")) == []
 
 
 def test_the_last_step_is_one_phrase() -> None:
     assert summary.last_step([row(1, 9.0), row(40, 4.21)]) == "40/120, loss 4.2100"
     assert summary.last_step([]) == ""
+    assert summary.last_step([row(40, None)]) == "40/120, loss not finite"
 
 
 def test_the_closing_lines_of_a_completed_run() -> None:

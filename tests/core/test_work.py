@@ -32,8 +32,11 @@ def test_an_unknown_peak_is_said_and_gives_no_mfu(model: str, dtype: str) -> Non
 
 
 def test_a_device_that_multiplies_at_half_its_peak_has_an_mfu_of_one_half() -> None:
-    assert Work(flops_per_token=10**9, peak_tflops=100).rates(50_000, counted=1) == {"tflops_per_gpu": 50, "mfu": 0.5}
-    assert Work(peak_tflops=100).rates(50_000, counted=25) == {"tflops_per_gpu": 25, "mfu": 0.25}
+    assert Work(flops_per_token=10**9, peak_tflops=100).rates(50_000, counted=10**6) == {
+        "tflops_per_gpu": 50,
+        "mfu": 0.5,
+    }
+    assert Work(peak_tflops=100).rates(50_000, counted=5 * 10**8) == {"tflops_per_gpu": 25, "mfu": 0.25}
     assert Work().rates(50_000, counted=None) == {"tflops_per_gpu": None, "mfu": None}
 
 

@@ -18,6 +18,7 @@ pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: 
 from tests.conftest import Run, free_port
 from tests.maxtext.conftest import EXPERIMENT, needs_maxtext
 from tests.project import TASK, Project, losses, rows
+from tests.tensorboard import scalars
 
 from primus_core.runs.saved import load
 
@@ -75,6 +76,25 @@ class TestOneRun:
         log = (run / "logs/rank_0.log").read_text()
         assert log.count(f"iteration {STEPS}/{STEPS} | elapsed time per iteration (ms):") == 1
         assert "completed step" not in log, "MaxText's own line would say it twice"
+
+    def test_the_time_of_a_step_is_training_without_saves_and_evaluations(self, run: Path) -> None:
+        found = rows(run)
+        assert all(row["tokens_per_second"] * row["step_time_s"] == pytest.approx(4 * 64) for row in found)
+        assert {row["step"] for row in found if row["evaluation_s"]} == {2, 10, 18}, "the steps after one"
+        assert {12, 22} <= {row["step"] for row in found if row["save_s"]}, "told with the next step to begin"
+        events = [json.loads(line) for line in (run / "logs/events.jsonl").read_text().splitlines()]
+        [ended] = [event for event in events if event["event"] == "training_ended"]
+        assert ended["step"] == STEPS
+        assert ended["save_s"] > 0, "the last checkpoint comes after the last step"
+
+    def test_all_time_is_that_of_maxtexts_own_log(self, run: Path) -> None:
+        """Its time of a step ends when the step is begun, and counts saves and evaluations before it."""
+        if not importlib.util.find_spec("tensorboardX"):
+            pytest.skip("tensorboardX is not installed")
+        own, found = scalars(run)["perf/step_time_seconds"], rows(run)
+        ours = sum(row["step_time_s"] + row["save_s"] + row["evaluation_s"] for row in found)
+        longest = max(row["step_time_s"] for row in found)
+        assert ours == pytest.approx(sum(own.values()), rel=0.01, abs=2 * longest)
 
     def test_each_evaluation_is_a_line(self, run: Path) -> None:
         every = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -174,8 +194,26 @@ def by_hand(project: Project, first: str, second: str, *words: str) -> list[subp
 def test_a_loss_that_is_no_number_ends_the_run(project: Project) -> None:
     done = project.run("direct", *TASK, "learning_rate=1e30", "steps=20", "enable_checkpointing=false")
     assert done.returncode == 1
-    assert re.search(r"the loss of step \d+ is nan", done.stderr)
+    said = re.search(r"the loss is nan at steps (\d+), (\d+), (\d+)", done.stderr)
+    assert said, done.stderr[-3000:]
+    bad = [int(step) for step in said.groups()]
     assert "Traceback" not in done.stderr
+    assert f"WARNING: the loss of step {bad[0]} is nan" in done.stdout
+    found = rows(project.newest)
+    assert [row["step"] for row in found if row["loss"] is None] == bad
+    assert found[-1]["step"] == bad[-1], "the run is over"
+    known = json.loads((project.newest / "metadata.json").read_text())
+    assert known["status"] == "failed"
+    assert said[0] in known["first_failure"]["what"]
+
+
+@needs_maxtext
+@pytest.mark.slow
+def test_a_setting_of_maxtext_ends_a_run_at_the_first_loss_that_is_no_number(project: Project) -> None:
+    words = ("learning_rate=1e30", "steps=20", "enable_checkpointing=false", "on_non_finite=warn")
+    done = project.run("direct", *TASK, *words, "abort_on_nan_loss=true")
+    assert done.returncode == 1
+    assert re.search(r"the loss is nan at step \d+\n", done.stderr), done.stderr[-3000:]
 
 
 RECORDS = """

@@ -102,7 +102,10 @@ def python(forks: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Pytho
 
 @pytest.fixture
 def train(resolve: Resolve, forks: ForkServer, tmp_path: Path, clean_environ: dict[str, str]) -> Train:
-    """`train(text, ranks=1)`: what the plan says, done; the metrics and the log of all ranks. `real`: with torchrun."""
+    """`train(text, ranks=1)`: what the plan says, done; the metrics and the log of all ranks.
+
+    `real`: with torchrun; `fails`: a rank must.
+    """
 
     def run(
         text: str = "",
@@ -113,6 +116,7 @@ def train(resolve: Resolve, forks: ForkServer, tmp_path: Path, clean_environ: di
         packages: str = "",
         without: str = "",
         real: bool = False,
+        fails: bool = False,
     ) -> Any:
         folder = tmp_path / run
         plan = resolve(text, ranks=ranks, run=folder, previous=previous)
@@ -129,8 +133,8 @@ def train(resolve: Resolve, forks: ForkServer, tmp_path: Path, clean_environ: di
         else:
             worker = _worker_without(without, tmp_path) if without else plan.worker.module
             ended = forks.run(worker, torchrun(ranks, environ), cwd=tmp_path, timeout=240)
-            log = "".join(rank.out for rank in ended)
-            assert not any(rank.code for rank in ended), "".join(
+            log = "".join(rank.out + (rank.err if fails else "") for rank in ended)
+            assert any(rank.code for rank in ended) == fails, "".join(
                 f"{rank.out[-3000:]}{rank.err[-3000:]}" for rank in ended
             )
         lines = (folder / "metrics.jsonl").read_text().splitlines()

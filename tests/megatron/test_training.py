@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 from tests.megatron.conftest import MODEL, Train, losses, saved, tiny
+from tests.tensorboard import scalars
 
 pytest.importorskip("megatron.training", reason="megatron-core is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
@@ -58,6 +60,50 @@ def test_each_evaluation_is_in_metrics_and_log(train: Train) -> None:
     assert log.count("test loss after iteration 4: ") == 1
     assert "lm loss value" not in log, "Megatron's own line would say it twice"
     assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4]
+
+
+def test_the_time_of_a_step_is_megatrons_own(train: Train, tmp_path: Path) -> None:
+    """Which leaves saves and evaluations out; a line has the mean of its steps, and what lay between the lines."""
+    often = {"eval_iters": 1, "eval_interval": 8, "save_interval": 5, "log_interval": 2}
+    told = {"disable_tensorboard": False, "log_timers_to_tensorboard": True}
+    rows, _ = train(tiny(train_iters=12, seq_length=512, **often, **told))
+    found = [row for row in rows if "loss" in row]
+    assert [row["step"] for row in found] == list(range(2, 13, 2))
+    assert all(row["tokens_per_second"] * row["step_time_s"] == pytest.approx(8 * 512) for row in found)
+    assert [row["step"] for row in found if row["evaluation_s"]] == [10]
+    assert {row["step"] for row in found if row["save_s"] > 0.02} == {6, 12}
+    own = scalars(tmp_path / "run")["iteration-time"]
+    ratios = [row["step_time_s"] / own[row["step"]] for row in found[1:]]  # the first, Megatron counts with its start
+    assert median(ratios) == pytest.approx(1, rel=0.01), ratios
+    events = [json.loads(line) for line in (tmp_path / "run/logs/events.jsonl").read_text().splitlines()]
+    [ended] = [event for event in events if event["event"] == "training_ended"]
+    assert ended["save_s"] > 0 < ended["evaluation_s"], "after the last step"
+
+
+CHECK = {"check_for_nan_in_loss_and_grad": True}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said", "bad", "lines"),
+    [
+        ({}, "the loss is nan at steps 3, 4, 5", [3, 4, 5], 5),
+        (CHECK, "the loss or a gradient is not finite at step 2", [2], 1),
+        ({**CHECK, "save_interval": 20}, "the loss or a gradient is not finite at step 2", [2], 1),
+    ],
+    ids=["three in a row", "Megatron's own check", "its check that repeats the step"],
+)
+def test_a_loss_that_is_no_number_ends_the_run(
+    train: Train, tmp_path: Path, settings: dict[str, Any], said: str, bad: list[int], lines: int
+) -> None:
+    """At step 2 gradients are none any more, and from the next one on the loss is none."""
+    rows, log = train(tiny(train_iters=20, lr=1e30, **settings), fails=True)
+    assert f"TrainingError: {said}\n" in log
+    assert ("why: Megatron has saved a checkpoint" in log) == ("save_interval" in settings)
+    assert [row["loss"] is None for row in rows] == [row["step"] in bad for row in rows]
+    assert len(rows) == lines
+    events = [json.loads(line) for line in (tmp_path / "run/logs/events.jsonl").read_text().splitlines()]
+    assert [event["step"] for event in events if event["event"] == "loss_not_finite"] == bad
+    assert ("WARNING: the loss of step 3 is nan" in log) == (not settings)
 
 
 def test_however_two_ranks_share_the_work_they_lose_as_much_as_one(train: Train) -> None:
@@ -143,7 +189,8 @@ def test_a_further_attempt_goes_on_from_the_newest_whole_checkpoint(train: Train
     assert [row["step"] for row in rows] == [3, 4]
     assert "WARNING: the checkpoint of iteration 4 was cut off; resuming from 2" in log
     events = [json.loads(line) for line in (tmp_path / "run/logs/events.jsonl").read_text().splitlines()]
-    assert [event["step"] for event in events] == [2, 4, 4]
+    saves = [event["step"] for event in events if event["event"] == "checkpoint_saved"]
+    assert saves == [2, 4, 4]
 
 
 @pytest.mark.parametrize("ranks", [1, 2], ids=["one rank", "pipeline of two"])

@@ -28,6 +28,11 @@ import inspect
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 assert "arg_mbs" in inspect.signature(PipelineScheduleSingle.step).parameters
 """,
+    "loss-not-finite": """
+import inspect
+from torchtitan.trainer import Trainer
+assert "Loss is not finite" not in inspect.getsource(Trainer.train_step)
+""",
 }
 
 

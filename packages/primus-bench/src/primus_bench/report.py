@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from primus_bench.accuracy import Accuracy
 from primus_bench.device import Device
 from primus_bench.gemm_problem import Problem
 from primus_bench.measure import Summary, WarmUp
+from primus_core import plain_json
 from primus_core.errors import MachineError
 
 __all__ = ["Report", "Result", "as_csv", "as_json", "as_markdown", "as_table", "prepare", "write"]
@@ -148,7 +148,7 @@ def as_csv(report: Report) -> str:
 def as_json(report: Report) -> str:
     """Everything, as one JSON object."""
     device = report.device
-    return json.dumps({
+    return plain_json.dumps({
         "schema": SCHEMA, "benchmark": "gemm",
         "device": {"kind": device.kind, "name": device.name, "architecture": device.architecture,
                    "compute_units": device.compute_units, "model": device.model.name if device.model else None},

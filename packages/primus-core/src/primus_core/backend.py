@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from primus_core.config.document import Document, Path
 from primus_core.distributed import hides_gpus
 from primus_core.facts import Facts
+from primus_core.metrics import OnNonFinite
 from primus_core.plan import BACKEND_CONFIG, Distributed, Requirement, RunPlace, Step, Variable, Worker
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class BackendCall:
     place: RunPlace
     previous: Callable[[str], tuple[str, ...]] = field(default=lambda _: ())
     """`previous(pattern)`: files matching a glob in earlier, unfinished runs of this experiment, newest run first."""
+    on_non_finite: OnNonFinite = "stop"
+    """What follows a loss that is not finite, as the experiment says: a backend has its framework not end before."""
     elsewhere: bool = False
     """It will be planned again where it runs, with other packages (in a container)."""
     refused: tuple[Path, ...] = ()

@@ -6,6 +6,7 @@
     │       └── SeveralErrors   more than one at once; exit 3 where all of them are of the machine
     ├── MachineError            exit 3: this machine or environment cannot run it
     ├── AlreadyRefused          a check asked for a value that another error is about
+    ├── TrainingError           exit 1: training began, and did not reach its end
     └── RunDirectoryTaken       another run took the directory first: plan again
 
 Anything else that reaches `main` is a bug of ours.
@@ -24,6 +25,7 @@ __all__ = [
     "RequestError",
     "RunDirectoryTaken",
     "SeveralErrors",
+    "TrainingError",
     "nearest",
     "suggestion",
 ]
@@ -150,6 +152,10 @@ def _by_place(errors: list[PrimusError]) -> list[PrimusError]:
     files = list(dict.fromkeys(file for file, _, line in places if line.isdecimal()))
     keys = [(files.index(file), int(line)) if line.isdecimal() else (len(files), 0) for file, _, line in places]
     return [errors[index] for index in sorted(range(len(errors)), key=keys.__getitem__)]
+
+
+class TrainingError(PrimusError):
+    """Training began, and did not reach its end."""
 
 
 class RunDirectoryTaken(PrimusError):  # noqa: N818  # it names what happened; nobody is shown it

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from typing import Any
+
+from primus_core import plain_json
 
 __all__ = ["CHECKPOINT_SAVED", "FILE", "Events", "checkpoint_saved"]
 
@@ -27,7 +28,7 @@ class Events:
 
     def emit(self, event: str, **fields: Any) -> None:
         """Add one event."""
-        line = json.dumps({"time": round(time.time(), 3), "event": event, **self._always, **fields})
+        line = plain_json.dumps({"time": round(time.time(), 3), "event": event, **self._always, **fields})
         try:
             self._append(line)
         except OSError:  # a full disk must not end a run that trains

@@ -1,19 +1,23 @@
 """Step metrics in one schema for every backend: a JSON object a line in `metrics.jsonl`, and one log line.
 
-The worker of a backend makes one `Metrics` per logged step, and one `Validation` per evaluation; the supervisor follows
-the file.
+`primus_core.recorder` makes one `Metrics` per logged step, and one `Validation` per evaluation; the supervisor follows
+the file. What the figures mean stands in docs/metrics.md.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["Metrics", "Validation", "append", "is_step", "log_line", "tell"]
+from primus_core import plain_json
+
+__all__ = ["Metrics", "OnNonFinite", "Validation", "append", "is_step", "log_line", "tell"]
+
+OnNonFinite = Literal["stop", "warn", "ignore"]
+"""What follows losses that are not finite, as experiments say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,7 @@ class Metrics:
     steps: int
     """Steps that the run was asked for."""
     loss: float
+    """Not a finite number: null in the file."""
     lr: float | None = None
     grad_norm: float | None = None
     global_batch_size: int | None = None
@@ -31,11 +36,17 @@ class Metrics:
     tokens: int | None = None
     """Tokens seen since step 0, over all ranks."""
     tokens_per_second: float | None = None
+    """Times `step_time_s`, the tokens of a step."""
     tokens_per_second_per_gpu: float | None = None
     tflops_per_gpu: float | None = None
     mfu: float | None = None
     """Model FLOPs utilisation, 0 to 1; None where the device's peak is not known."""
     step_time_s: float | None = None
+    """Training time of a step, the mean since the line before (`primus_core.step_clock`)."""
+    save_s: float | None = None
+    """Time in saves since the line before."""
+    evaluation_s: float | None = None
+    """Time in evaluations since the line before."""
     memory_gib: float | None = None
     """Peak memory reserved on the reporting rank's device."""
     time: float | None = None
@@ -71,7 +82,7 @@ def tell(metrics: Metrics | Validation, file: str = "") -> None:
 
 def append(path: str, metrics: Metrics | Validation) -> None:
     """Add one line to `path`. A single O_APPEND write: a killed process leaves whole lines only."""
-    line = json.dumps(asdict(metrics)) + "\n"
+    line = plain_json.dumps(asdict(metrics)) + "\n"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, line.encode())

@@ -26,17 +26,24 @@ def stream(path: str) -> Iterator[Row]:
 
 
 def _row(line: str) -> Row:
-    """A step with all that the closing lines show; a line that is none (by some worker of one's own) is empty."""
+    """A step with all that the closing lines show; a line that is none (by some worker of one's own) is empty.
+
+    A loss that is not finite is null.
+    """
     try:
         row = json.loads(line)
-        return row if {"step", "steps", "loss"} <= row.keys() and isinstance(row["loss"], int | float) else {}
+        return row if {"step", "steps", "loss"} <= row.keys() and isinstance(row["loss"], int | float | None) else {}
     except (ValueError, AttributeError):
         return {}
 
 
 def last_step(rows: Sequence[Row]) -> str:
     """`40/120, loss 4.21` of the newest step, or an empty string."""
-    return f"{rows[-1]['step']}/{rows[-1]['steps']}, loss {rows[-1]['loss']:.4f}" if rows else ""
+    return f"{rows[-1]['step']}/{rows[-1]['steps']}, loss {_loss(rows[-1])}" if rows else ""
+
+
+def _loss(row: Row) -> str:
+    return "not finite" if row["loss"] is None else f"{row['loss']:.4f}"
 
 
 def render(rows: Sequence[Row], *, status: str, run_dir: str, seconds: float, next_steps: Sequence[str]) -> str:
@@ -44,8 +51,7 @@ def render(rows: Sequence[Row], *, status: str, run_dir: str, seconds: float, ne
     lines = [f"primus: {status} in {_duration(seconds)}", f"  run    {run_dir}"]
     if rows:
         lines.append(
-            f"  loss   {rows[0]['loss']:.4f} at step {rows[0]['step']} → {rows[-1]['loss']:.4f} "
-            f"at step {rows[-1]['step']}"
+            f"  loss   {_loss(rows[0])} at step {rows[0]['step']} → {_loss(rows[-1])} at step {rows[-1]['step']}"
         )
         speeds = [row["tokens_per_second"] for row in rows if row.get("tokens_per_second")]
         if speeds:

@@ -27,8 +27,9 @@ class Work:
         return asdict(self)
 
     def rates(self, tokens_per_second: float, counted: float | None) -> dict[str, float | None]:
-        """`tflops_per_gpu` and `mfu` of a device with so many tokens; `counted`: TFLOP/s as the framework counts."""
-        tflops = counted if self.flops_per_token is None else tokens_per_second * self.flops_per_token / 1e12
+        """`tflops_per_gpu` and `mfu` of a device with so many tokens; `counted`: FLOPs of a token by the framework."""
+        flops = counted if self.flops_per_token is None else self.flops_per_token
+        tflops = None if flops is None else tokens_per_second * flops / 1e12
         mfu = tflops / self.peak_tflops if tflops is not None and self.peak_tflops else None
         return {"tflops_per_gpu": tflops, "mfu": mfu}
 

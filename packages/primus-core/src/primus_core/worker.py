@@ -11,7 +11,7 @@ from typing import Any
 from primus_core import variables
 from primus_core.secrets import is_secret_name
 
-__all__ = ["rank", "resolved", "run_directory"]
+__all__ = ["metrics_file", "rank", "resolved", "run_directory"]
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 
@@ -19,6 +19,11 @@ _REFERENCE = re.compile(r"\$\{(\w+)\}")
 def run_directory() -> Path:
     """The run's."""
     return Path(os.environ[variables.RUN_DIR])
+
+
+def metrics_file() -> str:
+    """Where step metrics go; empty: nowhere."""
+    return os.environ.get(variables.METRICS_FILE, "")
 
 
 def rank() -> int:

@@ -97,6 +97,8 @@ class _Resolution:
             steps, files = self.applied()
         with settings.mistakes:
             self.length()
+        for name in ("abort_on_nan_loss", "abort_on_inf_loss"):
+            settings.default(name, False)  # `on_non_finite` decides, unless the experiment says otherwise
         with settings.mistakes:
             self.notes += device.adapt(settings, self.call, self.device)
         with settings.mistakes:
@@ -118,6 +120,7 @@ class _Resolution:
             "data": self.data.to_dict() if self.data else None,
             "data_parallel": layout.data,
             "metrics_rank": 0,
+            "on_non_finite": self.call.on_non_finite,
             **self.work(architecture).to_dict(),
         }
         same = hyperparameters(settings, architecture, batch, resolved["data"] or {})

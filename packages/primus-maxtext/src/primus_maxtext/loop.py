@@ -6,10 +6,13 @@ import math
 from datetime import datetime
 from typing import Any
 
-from primus_core.errors import ConfigError
-from primus_maxtext.step_metrics import SEQUENCES, StepRecorder, TrainingError
+from primus_core.errors import ConfigError, TrainingError
+from primus_maxtext.step_metrics import StepRecorder
 
 __all__ = ["Loop"]
+
+_PROGRAMS = ("p_train_step", "p_train_step_dropless", "p_train_step_first_phase")
+"""A step is one of these; one whose experts overflow is done again by the second."""
 
 
 class Loop:
@@ -19,6 +22,9 @@ class Loop:
         self.recorder = recorder
         self.stopped = ""
         self.terminated = False
+        self.metrics: Any = None
+        """Of the newest step; it may still be computed."""
+        self.returned = datetime.now()  # noqa: DTZ005  # as MaxText has it
 
     def run(self, words: list[str]) -> None:
         """Train with a command line of MaxText's.
@@ -46,28 +52,33 @@ class Loop:
         theirs = train.training_loop_iteration
 
         def iteration(state: dict[str, Any], variables: dict[str, Any], fixed: dict[str, Any]) -> Any:
-            if not isinstance(state["p_train_step"], _Remembering):
-                state["p_train_step"] = _Remembering(state["p_train_step"])
+            for name in _PROGRAMS:
+                if (program := state.get(name)) and not isinstance(program, _Watched):
+                    state[name] = _Watched(program, self, fixed["config"], variables)
+            self.recorder.begin()
             try:
                 found = theirs(state, variables, fixed)
                 if variables["checkpoint_manager"] is None and reached_preemption(None, variables["step"]):
                     raise StopTraining("Job received termination signal (SIGTERM).")
             except StopTraining as stop:
-                self._stopped(stop, state["p_train_step"], variables)
+                self._stopped(stop, variables)
                 raise
-            if _evaluates(fixed, variables["step"]):  # it is no part of the next step
-                variables["last_step_completion"] = datetime.now()  # noqa: DTZ005  # as MaxText has it
             return found
 
         train.training_loop_iteration = iteration
 
-    def _stopped(self, stop: Exception, step: _Remembering, variables: dict[str, Any]) -> None:
+    def called(self, metrics: Any, batch: int, config: Any, step: int) -> None:
+        """The devices have been given a step."""
+        self.metrics, self.returned = metrics, datetime.now()  # noqa: DTZ005  # as MaxText has it
+        self.recorder.start(config, step, metrics["scalar"], batch)
+
+    def _stopped(self, stop: Exception, variables: dict[str, Any]) -> None:
         """Keep the reason, and the metrics of a step that was done: MaxText stops between a step and its line."""
         self.stopped = str(stop)
         self.terminated = "SIGTERM" in self.stopped
         if self.terminated and variables["checkpoint_manager"] is not None:
-            took = step.returned - variables["last_step_completion"]
-            variables["metric_logger_instance"].buffer_and_write_metrics(step.metrics, variables["step"], took)
+            took = self.returned - variables["last_step_completion"]
+            variables["metric_logger_instance"].buffer_and_write_metrics(self.metrics, variables["step"], took)
 
 
 def _initialized(train: Any, words: list[str]) -> Any:
@@ -89,22 +100,14 @@ def _initialized(train: Any, words: list[str]) -> Any:
         ) from error
 
 
-def _evaluates(fixed: dict[str, Any], step: int) -> bool:
-    """Whether there was an evaluation after the step, by MaxText's own rule."""
-    first: int = fixed["eval_start_step"]
-    return fixed["eval_interval"] > 0 and step >= first and (step - first) % fixed["eval_interval"] == 0
+class _Watched:
+    """A compiled step that tells the loop of each call."""
 
-
-class _Remembering:
-    """A compiled step that keeps the metrics of its last call, and when it returned."""
-
-    def __init__(self, step: Any) -> None:
-        self.step = step
-        self.metrics: Any = None
-        self.returned = datetime.now()  # noqa: DTZ005  # as MaxText has it
+    def __init__(self, program: Any, loop: Loop, config: Any, variables: dict[str, Any]) -> None:
+        self.program, self.loop, self.config, self.variables = program, loop, config, variables
 
     def __call__(self, *args: Any) -> Any:
-        result = self.step(*args)
-        self.metrics, self.returned = result[1], datetime.now()  # noqa: DTZ005
-        self.metrics["scalar"][SEQUENCES] = math.prod(args[1]["inputs"].shape[:-1])
+        result = self.program(*args)
+        batch = math.prod(args[1]["inputs"].shape[:-1])
+        self.loop.called(result[1], batch, self.config, int(self.variables["step"]))
         return result

@@ -1,96 +1,138 @@
-"""MaxText's log in the form of Primus: a line in `metrics.jsonl` and one in the log, per step and evaluation."""
+"""Tells the recorder of Primus what MaxText's loop does: steps, what they gave, evaluations and saves.
+
+JAX computes in the background: a step is done when its loss is there, and MaxText asks for that one step later, or
+after a save or an evaluation. Each step's time is taken when its loss is there, and before training stands still.
+"""
 
 from __future__ import annotations
 
 import math
-import time
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, NamedTuple
 
-from primus_core.errors import PrimusError
-from primus_core.metrics import Metrics, Validation, tell
-from primus_core.work import Work
+from primus_core.recorder import Recorder, Step
+from primus_core.step_clock import Lap
 
-__all__ = ["SEQUENCES", "StepRecorder", "TrainingError"]
-
-SEQUENCES = "perf/global_batch_size"
-"""Among MaxText's metrics of a step: the sequences it was given, of which it trains on a whole batch at most. While the
-batch grows (`enable_rampup_batch_size`), or a part of it is loaded (`expansion_factor_real_data`), there are fewer."""
+__all__ = ["StepRecorder"]
 
 
-class TrainingError(PrimusError):
-    """Training began, and did not reach its end."""
+class _Started(NamedTuple):
+    """A step that the devices may still be at. `step` counts from 0, as MaxText does."""
 
-    exit_code = 1
+    step: int
+    tokens: int
+    loss: Any
 
 
 class StepRecorder:
     """Stands where MaxText writes its lines. MaxText counts from 0 the step that others call the first."""
 
-    def __init__(self, *, file: str, reports: bool, work: Work, look: Callable[[], None]) -> None:
-        self.file, self.reports, self.work, self.look = file, reports, work, look
+    def __init__(self, recorder: Recorder, look: Callable[[], None]) -> None:
+        self.recorder, self.look = recorder, look
         self.done = 0
         """Steps whose loss is known, those of earlier runs included."""
         self.tokens = 0
         """In these steps."""
+        self.started: deque[_Started] = deque()
+        self.laps: dict[int, tuple[Lap, int]] = {}
+        """Of steps that are done and have no line yet, with their tokens."""
+        self.evaluation = ExitStack()
 
     def install(self) -> None:
-        """Record each step and each evaluation that MaxText logs."""
+        """Record each step and each evaluation that MaxText logs, and take the time of saves."""
+        from maxtext.common import checkpointing
         from maxtext.common.metric_logger import MetricLogger
+
+        reset = MetricLogger.reset_eval_metrics
+
+        def evaluates(logger: Any) -> None:
+            self.finish()
+            self.evaluation.enter_context(self.recorder.clock.evaluating())
+            reset(logger)
 
         def logged(logger: Any, metrics: Mapping[str, Any], step: int, kind: str) -> None:
             if kind == "train":
                 self.record(logger.config, metrics["scalar"], int(step))
-            elif kind == "eval" and self.reports:
-                found = float(metrics["scalar"]["eval/avg_loss"])
-                steps = logger.config.steps
-                tell(Validation(step=int(step) + 1, steps=steps, validation_loss=found, time=time.time()), self.file)
+            elif kind == "eval":
+                self.evaluation.close()
+                loss = float(metrics["scalar"]["eval/avg_loss"])
+                if self.recorder.reports:
+                    self.recorder.validation(step=int(step) + 1, steps=logger.config.steps, loss=loss)
 
-        MetricLogger.log_metrics = logged
+        MetricLogger.reset_eval_metrics, MetricLogger.log_metrics = evaluates, logged
+        for name in ("save_checkpoint", "wait_until_finished"):
+            setattr(checkpointing, name, self._saving(getattr(checkpointing, name)))
 
-    def record(self, config: Any, values: Mapping[str, Any], step: int) -> None:
-        """Add this step's metrics.
+    def _saving(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            self.finish()
+            with self.recorder.clock.saving():
+                return call(*args, **kwargs)
 
-        Raises:
-            TrainingError: the loss is no number, over which MaxText would leave without a word.
+        return inside
+
+    def begin(self) -> None:
+        """An iteration of the loop begins."""
+        self.recorder.clock.begin()
+
+    def start(self, config: Any, step: int, scalars: Mapping[str, Any], batch: int) -> None:
+        """The devices have been given a step with so many sequences.
+
+        MaxText trains on a whole batch of them at most. While the batch grows (`enable_rampup_batch_size`), or a part
+        of it is loaded (`expansion_factor_real_data`), there are fewer.
         """
-        loss = float(values["learning/loss"])
-        self.done = step + 1
-        self.look()
-        if (math.isnan(loss) and config.abort_on_nan_loss) or (math.isinf(loss) and config.abort_on_inf_loss):
-            raise TrainingError(
-                f"the loss of step {step + 1} is {loss}",
-                why="training went astray: often the learning rate is too high, or data or a device are bad",
-                fix="lower the learning rate, or look at the steps before in metrics.jsonl",
-            )
-        if self.reports:
-            tell(self.metrics(config, values, step, loss), self.file)
+        if self.started and self.started[-1].step == step:
+            self.started.pop()  # it is done again
+        sequences = min(int(config.global_batch_size_to_train_on), batch)
+        self.started.append(_Started(step, sequences * int(config.max_target_length), scalars["learning/loss"]))
 
-    def metrics(self, config: Any, values: Mapping[str, Any], step: int, loss: float) -> Metrics:
-        """One step; where the plan has no count of floating-point operations, with MaxText's."""
+    def finish(self, last: float = math.inf) -> None:
+        """Wait until the steps up to `last` are done, and take their times."""
         import jax
 
-        whole, devices = int(config.global_batch_size_to_train_on), jax.device_count()
-        batch = min(whole, int(values.get(SEQUENCES, whole)))
-        seconds, tokens = float(values["perf/step_time_seconds"]), batch * config.max_target_length
+        while self.started and self.started[0].step <= last:
+            found = self.started.popleft()
+            jax.block_until_ready(found.loss)
+            self.recorder.clock.step(found.tokens)
+            self.laps[found.step] = self.recorder.clock.lap(), found.tokens
+
+    def record(self, config: Any, values: Mapping[str, Any], step: int) -> None:
+        """Add this step's line."""
+        self.finish(step)
+        self.done = step + 1
+        with self.recorder.clock.saving():
+            self.look()
+        lap, tokens = self.laps.pop(step)
         self.tokens = (self.tokens or tokens * step) + tokens  # of an earlier run nobody knows more than its steps
-        rate = tokens / seconds
-        counted = values.get("perf/per_device_tflops_per_sec")
-        return Metrics(
+        self.recorder.log(lap, self._step(config, values, step, tokens))
+
+    def _step(self, config: Any, values: Mapping[str, Any], step: int, tokens: int) -> Step:
+        import jax
+
+        loss, devices = float(values["learning/loss"]), jax.device_count()
+        counted = values.get("perf/per_device_tflops")  # of a whole batch
+        whole = int(config.global_batch_size_to_train_on) * int(config.max_target_length)
+        return Step(
             step=step + 1,
             steps=config.steps,
             loss=loss,
             lr=_number(values.get("learning/current_learning_rate")),
             grad_norm=_number(values.get("learning/raw_grad_norm")),
-            global_batch_size=batch,
+            global_batch_size=tokens // int(config.max_target_length),
             tokens=self.tokens,
-            tokens_per_second=rate,
-            tokens_per_second_per_gpu=rate / devices,
-            **self.work.rates(rate / devices, _number(counted)),
-            step_time_s=seconds,
+            devices=devices,
             memory_gib=_memory(jax.local_devices()[0]),
-            time=time.time(),
+            flops_per_token=None if counted is None else float(counted) * 1e12 * devices / whole,
+            ended_by=_ended_by(config, loss),
         )
+
+
+def _ended_by(config: Any, loss: float) -> str:
+    if math.isnan(loss) and config.abort_on_nan_loss:
+        return "abort_on_nan_loss"
+    return "abort_on_inf_loss" if math.isinf(loss) and config.abort_on_inf_loss else ""
 
 
 def _number(value: Any) -> float | None:

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from primus_core import variables, worker
+from primus_core import worker
 from primus_core.errors import MachineError
 from primus_core.events import checkpoint_saved
-from primus_core.work import Work
+from primus_core.recorder import Recorder
 from primus_maxtext.checkpoints import (
     FOLDER,
     CheckpointWatch,
@@ -145,17 +145,14 @@ def _train(resolved: Mapping[str, Any]) -> None:
     watch = CheckpointWatch(
         os.path.join(folder, FOLDER), lambda step, path: checkpoint_saved(folder, step=step, path=path)
     )
-    recorder = StepRecorder(
-        file=os.environ.get(variables.METRICS_FILE, ""),
-        reports=rank == resolved["metrics_rank"],
-        work=Work(resolved["flops_per_token"], resolved["peak_tflops"]),
-        look=watch.look if rank == 0 else lambda: None,
-    )
-    recorder.install()
+    recorder = Recorder.of(resolved)
+    steps = StepRecorder(recorder, watch.look if rank == 0 else lambda: None)
+    steps.install()
     explain_loading(_loaded(resolved))
-    loop = Loop(recorder)
+    loop = Loop(steps)
     loop.run(words(resolved["settings"]))
     watch.look()
+    recorder.close()
     if loop.terminated:
         sys.exit(_TERMINATED)
 

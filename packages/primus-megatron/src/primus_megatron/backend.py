@@ -106,7 +106,8 @@ class _Resolution:
         with settings.mistakes:
             prepare = self.data()
         settings.check(*(lambda s, name=name: _require(s, name) for name in _NEEDED))
-        for part in (self.evaluation, self.tokenizer, self.translate, self.writers, self.checkpoints):
+        parts = (self.evaluation, self.tokenizer, self.translate, self.writers, self.check_of_losses, self.checkpoints)
+        for part in parts:
             with settings.mistakes:
                 part()
         with settings.mistakes:
@@ -132,6 +133,7 @@ class _Resolution:
             "fixed_layout": self.fixed_layout(),
             "metrics_rank": layout.metrics_rank,
             "own": settings.own(),
+            "on_non_finite": self.call.on_non_finite,
             **self.work(architecture).to_dict(),
         }
         same = hyperparameters(settings, architecture, self.sequences(layout), resolved["data"] or {})
@@ -238,6 +240,13 @@ class _Resolution:
             self.files.append(WANDB)
         if settings["wandb_project"] or not settings["disable_tensorboard"]:
             settings.default("tensorboard_dir", os.path.join(run.directory, "tensorboard"))
+
+    def check_of_losses(self) -> None:
+        """`on_non_finite` decides, unless Megatron's own check is asked for."""
+        settings = self.settings
+        asked = not settings.default("check_for_nan_in_loss_and_grad", False)
+        if asked and not settings["save"] and not settings["save_interval"]:
+            settings.default("rerun_mode", "disabled")  # it saves a checkpoint, and fails where there is no folder
 
     def checkpoints(self) -> None:
         """Saving is on where there is an interval or a folder for it."""

@@ -5,16 +5,16 @@ Started on every rank as `python -m primus_core.rank primus_megatron.worker`.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from primus_core import variables, worker
+from primus_core import worker
 from primus_core.errors import MachineError
 from primus_core.events import checkpoint_saved
-from primus_core.work import Work
+from primus_core.recorder import Recorder
+from primus_core.step_clock import StepClock
 from primus_megatron.checkpoints import CheckpointWatch, newest_whole
 from primus_megatron.continuation import as_resumed
 
@@ -73,21 +73,21 @@ def _train(resolved: dict[str, Any]) -> None:
     from primus_megatron.installation import importable_version
     from primus_megatron.loop import pretrain
     from primus_megatron.model import model_provider
-    from primus_megatron.step_metrics import StepRecorder
+    from primus_megatron.step_metrics import found_by_check, install
 
-    settings, rank = resolved["settings"], worker.rank()
-    look = _watch(settings.get("save", "")) if rank == 0 else lambda: None
-    work = Work(resolved["flops_per_token"], resolved["peak_tflops"])
-    file, reports = os.environ.get(variables.METRICS_FILE, ""), rank == resolved["metrics_rank"]
-    StepRecorder(file=file, reports=reports, work=work).install(also=look)
-    _around_saving(look, settings if resolved["own"]["disable_last_saving"] else {})
+    settings = resolved["settings"]
+    look = _watch(settings.get("save", "")) if worker.rank() == 0 else lambda: None
+    recorder = Recorder.of(resolved)
+    install(recorder, look)
+    _around_saving(recorder.clock, look, settings if resolved["own"]["disable_last_saving"] else {})
     try:
         model = partial(model_provider, own=resolved["own"])
         pretrain(versions.release(importable_version())[:2], settings, model)
     except SystemExit as stop:  # Megatron ends like this after SIGTERM, a duration or an exit_interval
         if stop.code:
-            raise
+            raise found_by_check(recorder, stop.code) or stop from None
     look()
+    recorder.close()
     _leave()
 
 
@@ -106,7 +106,7 @@ def _watch(folder: str) -> Callable[[], None]:
     return CheckpointWatch(folder, lambda step, path: checkpoint_saved(run, step=step, path=path)).look
 
 
-def _around_saving(look: Callable[[], None], skips_last: dict[str, Any]) -> None:
+def _around_saving(clock: StepClock, look: Callable[[], None], skips_last: dict[str, Any]) -> None:
     """Look after each save. Megatron saves when all is done, too, and has no argument against it."""
     from megatron.training import training
 
@@ -115,8 +115,9 @@ def _around_saving(look: Callable[[], None], skips_last: dict[str, Any]) -> None
     def saved(iteration: int, *args: Any, **kwargs: Any) -> None:
         if iteration == last and iteration % skips_last["save_interval"]:
             return
-        save(iteration, *args, **kwargs)
-        look()
+        with clock.saving():
+            save(iteration, *args, **kwargs)
+            look()
 
     training.save_checkpoint_and_time = saved
 

@@ -126,6 +126,7 @@ class _Resolution:
             "data_parallel": layout.data,
             "metrics_rank": rank,
             "global_batch_size": self.global_batch(layout.data),
+            "on_non_finite": self.call.on_non_finite,
             **self.work(architecture).to_dict(),
         }
         same = hyperparameters(settings, architecture, self.global_batch(layout.data), resolved["data"] or {})
@@ -182,7 +183,13 @@ class _Resolution:
         settings.set("dump_folder", self.call.place.directory)
         settings.default("checkpoint.folder", "checkpoints")
         settings.default("metrics.disable_color_printing", True)
-        for name in ("training.steps", "loss.kind", "loss.num_chunks", "activation_checkpoint.mode"):
+        for name in (
+            "training.steps",
+            "training.seq_len",
+            "loss.kind",
+            "loss.num_chunks",
+            "activation_checkpoint.mode",
+        ):
             settings.default(name, settings[name])
         settings.default("optimizer.param_groups", _param_groups(settings))
         if self.model.hf_assets_path:

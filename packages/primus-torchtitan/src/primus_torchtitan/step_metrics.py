@@ -1,4 +1,4 @@
-"""TorchTitan's metrics in the form of Primus: a line in `metrics.jsonl` and one in the log, per step and evaluation.
+"""Tells the recorder of Primus what TorchTitan's trainer does: steps, what they gave, evaluations and saves.
 
 The processor is a subclass with a nested `Config`, which is how TorchTitan lets its components be replaced.
 """
@@ -6,55 +6,42 @@ The processor is a subclass with a nested `Config`, which is how TorchTitan lets
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torchtitan.components.metrics import BaseLogger, LoggerContainer, MetricsProcessor
 from torchtitan.tools.logging import logger
 
-from primus_core.metrics import Metrics, Validation, append, log_line
-from primus_core.work import Work
+from primus_core.recorder import Recorder, Step
 
-__all__ = ["PrimusMetrics"]
+__all__ = ["PrimusMetrics", "install"]
 
 _VALIDATION = "validation_metrics/loss"
-Sink = Callable[[Metrics | Validation], None]
+_FLOPS = 1e12
 
 
-class StepRecorder(BaseLogger):  # type: ignore[misc]  # TorchTitan ships no types
-    """Receives the metrics of each logged step and each evaluation, and hands them on in the form of Primus."""
+class StepLogger(BaseLogger):  # type: ignore[misc]  # TorchTitan ships no types
+    """Receives the metrics of each logged step and each evaluation, and hands them on to the recorder."""
 
-    def __init__(self, *, steps: int, batch: int, world: int, work: Work, sinks: tuple[Sink, ...]) -> None:
-        self.steps, self.batch, self.world, self.work, self.sinks = steps, batch, world, work, sinks
-        self.last_step: int | None = None
-        self.last_time = time.perf_counter()
-
-    def begin(self, step: int) -> None:
-        """The first step of this process starts now: what came before it was loading."""
-        if self.last_step is None:
-            self.last_step, self.last_time = step - 1, time.perf_counter()
+    def __init__(self, recorder: Recorder, *, steps: int, batch: int, world: int, has_loss: bool) -> None:
+        self.recorder, self.steps, self.batch, self.world, self.has_loss = recorder, steps, batch, world, has_loss
 
     def log(self, metrics: Mapping[str, Any], step: int) -> None:
         """Called by TorchTitan. Validation comes here too, and is not a step."""
-        now = time.perf_counter()
-        record: Metrics | Validation
         if _VALIDATION in metrics:
-            record = Validation(
-                step=step, steps=self.steps, validation_loss=float(metrics[_VALIDATION]), time=time.time()
-            )
-        else:
-            record = self.metrics(metrics, step, now)
-            self.last_step, self.last_time = step, now
-        for sink in self.sinks:
-            sink(record)
+            if self.has_loss:
+                self.recorder.validation(step=step, steps=self.steps, loss=float(metrics[_VALIDATION]))
+            return
+        lap = self.recorder.clock.lap()
+        if self.has_loss:
+            self.recorder.log(lap, self.step(metrics, step))
 
-    def metrics(self, found: Mapping[str, Any], step: int, now: float) -> Metrics:
+    def step(self, found: Mapping[str, Any], step: int) -> Step:
         """One step, translated. TorchTitan's tps counts tokens per second and device."""
         lr = next((value for name, value in found.items() if name.startswith("lr/")), None)
-        return Metrics(
+        tps = found["throughput(tps)"]
+        return Step(
             step=step,
             steps=self.steps,
             loss=found["loss_metrics/global_avg_loss"],
@@ -62,12 +49,9 @@ class StepRecorder(BaseLogger):  # type: ignore[misc]  # TorchTitan ships no typ
             grad_norm=found["grad_norm"],
             global_batch_size=self.batch,
             tokens=int(found["n_tokens_seen"]),
-            tokens_per_second=found["throughput(tps)"] * self.world,
-            tokens_per_second_per_gpu=found["throughput(tps)"],
-            **self.work.rates(found["throughput(tps)"], found["tflops"]),
-            step_time_s=(now - self.last_time) / max(step - (self.last_step or 0), 1),
+            devices=self.world,
+            flops_per_token=found["tflops"] * _FLOPS / tps if tps else None,
             memory_gib=found["memory/max_reserved(GiB)"],
-            time=time.time(),
         )
 
 
@@ -80,12 +64,11 @@ class PrimusMetrics(MetricsProcessor):  # type: ignore[misc]  # as above
 
         steps: int = 0
         global_batch_size: int = 0
-        file: str = ""
-        metrics_rank: int = 0
-        flops_per_token: int | None = None
-        peak_tflops: float | None = None
+        tokens_per_step: int = 0
+        plan: dict[str, Any] = field(default_factory=dict)
+        """What `Recorder.of` reads of the plan. No settings: TorchTitan hands its configuration on to W&B."""
 
-    recorder: StepRecorder
+    recorder: Recorder
 
     def __init__(self, config: Config, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
@@ -95,33 +78,44 @@ class PrimusMetrics(MetricsProcessor):  # type: ignore[misc]  # as above
         theirs = super()._build_metric_logger(
             config=config, parallel_dims=parallel_dims, pp_schedule=pp_schedule, **kwargs
         )
-        self.recorder = StepRecorder(
-            steps=config.steps,
-            batch=config.global_batch_size,
-            world=parallel_dims.world_size,
-            work=Work(config.flops_per_token, config.peak_tflops),
-            sinks=_sinks(config, _has_loss(parallel_dims, pp_schedule)),
-        )
+        self.recorder = Recorder.of(config.plan, say=logger.info)
         container = LoggerContainer()
-        container.add_logger(self.recorder)
+        container.add_logger(
+            StepLogger(
+                self.recorder,
+                steps=config.steps,
+                batch=config.global_batch_size,
+                world=parallel_dims.world_size,
+                has_loss=_has_loss(parallel_dims, pp_schedule),
+            )
+        )
         container.add_logger(theirs)
         return container
 
     def should_log(self, step: int) -> bool:
-        """Called first in each step, so the first call is where the clock starts."""
-        if self.recorder.last_step is None:
-            self.recorder.begin(step)
-            self.time_last_log = time.perf_counter()
+        """Called first in each step."""
+        self.recorder.clock.step(self.config.tokens_per_step)
         return bool(super().should_log(step))
 
 
-def _sinks(config: Any, has_loss: bool) -> tuple[Sink, ...]:
-    sinks: list[Sink] = []
-    if has_loss:
-        sinks.append(lambda metrics: logger.info(log_line(metrics)))
-    if config.file and torch.distributed.get_rank() == config.metrics_rank:
-        sinks.append(lambda metrics: append(config.file, metrics))
-    return tuple(sinks)
+def install(trainer: Any) -> Recorder:
+    """Take the time in which the trainer stands still; its recorder."""
+    recorder: Recorder = trainer.metrics_processor.recorder
+    for name in ("save", "maybe_wait_for_staging", "close"):
+        _during(recorder.clock.saving, trainer.checkpointer, name)
+    if trainer.config.validator.enable:
+        _during(recorder.clock.evaluating, trainer.validator, "validate")
+    return recorder
+
+
+def _during(state: Callable[[], Any], part: Any, name: str) -> None:
+    theirs = getattr(part, name)
+
+    def inside(*args: Any, **kwargs: Any) -> Any:
+        with state():
+            return theirs(*args, **kwargs)
+
+    setattr(part, name, inside)
 
 
 def _has_loss(parallel_dims: Any, pp_schedule: str) -> bool:

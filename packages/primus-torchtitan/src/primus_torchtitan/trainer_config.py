@@ -11,7 +11,7 @@ __all__ = ["build"]
 Settings = Mapping[str, Any]
 
 
-def build(resolved: Settings, *, metrics_file: str) -> Any:
+def build(resolved: Settings) -> Any:
     """The configuration of TorchTitan's trainer for a resolved `backend_config.json`."""
     from torchtitan.components.checkpointer import CheckpointManager
     from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
@@ -28,7 +28,7 @@ def build(resolved: Settings, *, metrics_file: str) -> Any:
         activation_checkpoint=_activation_checkpoint(_take(settings, "activation_checkpoint")),
         loss=_loss(_take(settings, "loss"), spec.model.vocab_size),
         optimizer=_optimizer(_take(settings, "optimizer")),
-        metrics=_metrics(resolved, metrics_file),
+        metrics=_metrics(resolved),
     )
     for name, value in settings.items():
         _set(config, name, value)
@@ -78,16 +78,14 @@ def _tupled(group: Settings) -> dict[str, Any]:
     return {**group, "optimizer_kwargs": {k: tuple(v) if isinstance(v, list) else v for k, v in kwargs.items()}}
 
 
-def _metrics(resolved: Settings, metrics_file: str) -> Any:
+def _metrics(resolved: Settings) -> Any:
     from primus_torchtitan.step_metrics import PrimusMetrics
 
     return PrimusMetrics.Config(
         steps=resolved["settings"]["training.steps"],
         global_batch_size=resolved["global_batch_size"],
-        file=metrics_file,
-        metrics_rank=resolved["metrics_rank"],
-        flops_per_token=resolved["flops_per_token"],
-        peak_tflops=resolved["peak_tflops"],
+        tokens_per_step=resolved["global_batch_size"] * resolved["settings"]["training.seq_len"],
+        plan={name: resolved[name] for name in ("metrics_rank", "flops_per_token", "peak_tflops", "on_non_finite")},
     )
 
 

@@ -5,10 +5,9 @@ Started on every rank as `python -m primus_core.rank primus_torchtitan.worker`.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from primus_core import variables, worker
+from primus_core import worker
 from primus_core.errors import MachineError
 from primus_core.events import checkpoint_saved
 from primus_torchtitan.checkpoints import CheckpointWatch, resume_from
@@ -76,7 +75,7 @@ def _train(resolved: dict[str, Any]) -> None:
     from primus_torchtitan.trainer_config import build
 
     logger.info("torchtitan version: %s", torchtitan.__version__)
-    config = build(resolved, metrics_file=os.environ.get(variables.METRICS_FILE, ""))
+    config = build(resolved)
     structured_logger.init_structured_logger(
         source="training", output_dir=config.dump_folder, enable=config.debug.enable_structured_logging
     )
@@ -88,7 +87,10 @@ def _train(resolved: dict[str, Any]) -> None:
 
 
 def _run(config: Any) -> None:
+    from primus_torchtitan.step_metrics import install
+
     trainer = config.build()
+    recorder = install(trainer)
     watch = _watch_checkpoints(trainer)
     try:
         if config.checkpoint.create_seed_checkpoint:
@@ -99,6 +101,7 @@ def _run(config: Any) -> None:
         trainer.close()
     if watch:
         watch.look()
+    recorder.close()
 
 
 def _watch_checkpoints(trainer: Any) -> CheckpointWatch | None:

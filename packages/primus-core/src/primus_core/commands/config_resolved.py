@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from primus_core import facts as machine
-from primus_core import planner, requirements
+from primus_core import plain_json, planner, requirements
 from primus_core.config import files, templates
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.config.recipes import GPUS_PER_NODE, Template, leaves
@@ -37,7 +37,7 @@ _RUN_DIR = "$PRIMUS_RUN_DIR"
 """Stands for the directory of a run that does not start."""
 _STAGE = "pretrain"
 _SOME_GPU = "MI300X"
-_TOP = ("exp_name", "work_group", "user_name", "workspace")
+_TOP = ("exp_name", "work_group", "user_name", "workspace", "on_non_finite")
 _OURS = "Primus, for this machine and run"
 
 
@@ -282,7 +282,7 @@ def _short(value: Any) -> str:
 
 
 def _json(data: Any) -> str:
-    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+    return plain_json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
 def _yaml(data: Any) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from primus_core import plain_json
 from primus_core.arguments import Parser, parse_segment
 from primus_core.config import system
 from primus_core.host import HostRoot
@@ -167,4 +167,4 @@ def _verdict(all_: int, wrong: int, unknown: list[str]) -> str:
 
 
 def _write_json(data: Any) -> None:
-    sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    sys.stdout.write(plain_json.dumps(data, indent=1, ensure_ascii=False) + "\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from argparse import ArgumentTypeError, Namespace
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+from primus_core import plain_json
 from primus_core.arguments import Parser, parse_segment
 from primus_core.commands.runs_view import cell, listing, page
 from primus_core.errors import RequestError
@@ -96,18 +96,9 @@ def run(words: Sequence[str], layer: str) -> int:
         sys.stdout.buffer.write(os.fsencode(directory) + b"\n")
         return 0
     data, text = _ACTIONS[args.action](args, host)
-    shown = json.dumps(_plain(data), indent=1) if args.json else text(data)
+    shown = plain_json.dumps(data, indent=1) if args.json else text(data)
     sys.stdout.write(redact(shown, secret_values(host.environ)) + "\n")
     return 0
-
-
-def _plain(value: Any) -> Any:
-    """The value without infinities and what is no number: JSON has neither."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _plain(below) for key, below in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _list(args: Namespace, host: HostRoot) -> tuple[Any, Any]:

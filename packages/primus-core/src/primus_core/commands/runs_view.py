@@ -165,4 +165,5 @@ def _code(code: Mapping[str, Any]) -> str:
 def _metrics(row: Mapping[str, Any]) -> str:
     labels = (("step", "{}"), ("steps", "of {}"), ("loss", "loss {:.4f}"), ("tokens_per_second", "{:,.0f} tokens/s"))
     found = [text.format(row[name]) for name, text in labels if isinstance(row.get(name), int | float)]
+    found += ["loss not finite"] if "loss" in row and row["loss"] is None else []
     return f"step {' '.join(found[:2])}, {', '.join(found[2:])}".rstrip(", ") if found else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -10,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from primus_core import scheduler
+from primus_core import plain_json, scheduler
 from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import MachineError
 from primus_core.files import write_atomically
@@ -242,6 +241,6 @@ def _say_so(directory: str) -> None:
     if known.get("status") in ("submitted", "preparing", "started"):
         ended = {**known, "status": "interrupted", "ended": time.time()}
         try:
-            write_atomically(f"{directory}/metadata.json", json.dumps(ended, indent=1))
+            write_atomically(f"{directory}/metadata.json", plain_json.dumps(ended, indent=1))
         except OSError as error:  # an operator ended somebody's job
             sys.stderr.write(f"primus: note: its metadata.json could not be written: {error.strerror}\n")

@@ -17,6 +17,7 @@ from primus_core.config import files
 from primus_core.config.document import REFUSED, Document, Path, at, dotted
 from primus_core.config.overrides import is_alone
 from primus_core.errors import AlreadyRefused, ConfigError, Mistakes, nearest, suggestion
+from primus_core.metrics import OnNonFinite
 from primus_core.strict import Strict
 
 __all__ = ["Experiment", "Models", "Module", "merged", "parse", "select"]
@@ -43,6 +44,7 @@ class Experiment(Strict):
     work_group: str = ""
     user_name: str = ""
     workspace: str = "output"
+    on_non_finite: OnNonFinite = "stop"
     env: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
 
@@ -121,7 +123,13 @@ def _explain(path: Path, one: Any, document: Document) -> ConfigError:
     given = at(document.data, path)
     if given is True and is_alone(where):
         return ConfigError(f"'{where.rpartition(' ')[2]}' has no value", fix="write it behind: --key VALUE")
-    return ConfigError(f"'{name}' is {given!r}", where=where, why=one["msg"], fix=_FIXES.get(one["type"], _NESTED))
+    fix = _of_these(given, one) if one["type"] == "literal_error" else _FIXES.get(one["type"], _NESTED)
+    return ConfigError(f"'{name}' is {given!r}", where=where, why=one["msg"], fix=fix)
+
+
+def _of_these(given: Any, error: Any) -> str:
+    known = str(error["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
+    return suggestion(str(given), known) or f"write one of: {', '.join(known)}"
 
 
 _NESTED = "write keys and values below it, indented"

@@ -22,7 +22,10 @@ HOOKS: Mapping[str, tuple[str, ...]] = {
 """Each hook and its arguments, as in `hookspecs` (a test holds the two equal)."""
 
 StepMetrics = Mapping[str, Any]
-"""One line of `metrics.jsonl`: the fields of `primus_core.metrics.Metrics`, and what else a backend writes."""
+"""One line of `metrics.jsonl`: the fields of `primus_core.metrics.Metrics`, and what else a backend writes.
+
+`loss` is None where it is not finite.
+"""
 
 
 class StopRun(Exception):  # noqa: N818  # it asks for something; nothing has gone wrong
@@ -85,6 +88,7 @@ class Result(NamedTuple):
     seconds: float
     last_step: int | None
     last_loss: float | None
+    """None where it was not finite, too."""
 
 
 class HookPlugin(NamedTuple):

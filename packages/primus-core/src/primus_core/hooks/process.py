@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from primus_core import plain_json
 from primus_core.hooks.data import HookPlugin, RunInfo, Stop
 from primus_core.launch.keeper import descendants
 from primus_core.launch.streams import Channel, Mask
@@ -98,7 +99,7 @@ class HookProcess:
         self._send({"end": True})
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        self._unsent += f"{json.dumps(message, default=str)}\n".encode()
+        self._unsent += f"{plain_json.dumps(message, default=str)}\n".encode()
         self._flush()
 
     def _flush(self) -> None:

@@ -55,7 +55,9 @@ class Curve:
         """One line of the metrics."""
         self.last_step, self.last_loss = row["step"], row["loss"]
         if isinstance(row["step"], int):
-            self.losses[row["step"]] = float(row["loss"])
+            self.losses.pop(row["step"], None)
+            if row["loss"] is not None:  # it is where the loss is not finite
+                self.losses[row["step"]] = float(row["loss"])
         if isinstance(speed := row.get("tokens_per_second"), int | float):
             self.speeds.append(speed)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from primus_core import summary
+from primus_core import plain_json, summary
 from primus_core.errors import MachineError, RunDirectoryTaken
 from primus_core.facts import Facts
 from primus_core.files import write_atomically
@@ -106,7 +105,7 @@ class Record:
             **self.kept,
             **fields,
         }
-        write_atomically(f"{self.directory}/{self.own}metadata.json", json.dumps(data, indent=1))
+        write_atomically(f"{self.directory}/{self.own}metadata.json", plain_json.dumps(data, indent=1))
 
     def note(self, status: str = "started", **fields: Any) -> None:
         """The same while the run goes on; where it cannot be written, it does so without."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TRAIN", "Resolved", "resolve", "written"]
 
-_TOP_LEVEL = ("exp_name", "workspace", "work_group", "user_name")
+_TOP_LEVEL = ("exp_name", "workspace", "work_group", "user_name", "on_non_finite")
 
 
 class Train:
@@ -189,6 +189,7 @@ class _Planning:
                     distributed=self.call.distributed,
                     place=place,
                     previous=lambda pattern: earlier_files(place, pattern),
+                    on_non_finite=experiment.on_non_finite,
                     elsewhere=self.call.elsewhere,
                     refused=refused,
                 )

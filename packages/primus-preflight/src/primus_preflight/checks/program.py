@@ -6,10 +6,10 @@ Each is a process of its own, since a device may hang (`processes`). It prints J
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from primus_core import plain_json
 from primus_core.wording import counted
 from primus_preflight.checks import processes
 
@@ -39,5 +39,5 @@ def run(
 
 def say(**values: object) -> int:
     """A line. That a device cannot be measured is no fault of its: 0."""
-    print(json.dumps(values), flush=True)
+    print(plain_json.dumps(values), flush=True)
     return 0

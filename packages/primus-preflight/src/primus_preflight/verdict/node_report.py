@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from primus_core import plain_json
 from primus_core.errors import RequestError
 from primus_core.files import write_atomically
 from primus_preflight.checks import findings
@@ -66,7 +67,7 @@ def write(folder: str, report: NodeReport) -> str:
     """Write the report into `folder`; its path."""
     path = os.path.join(folder, f"{report.host}.json")
     os.makedirs(folder, exist_ok=True)
-    write_atomically(path, json.dumps(report.to_dict(), indent=1) + "\n")
+    write_atomically(path, plain_json.dumps(report.to_dict(), indent=1) + "\n")
     return path
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from primus_core import plain_json
 from primus_core.wording import counted
 from primus_preflight.checks.findings import Finding, Status
 from primus_preflight.verdict.cluster import Cluster
@@ -146,7 +146,7 @@ def _markdown_row(row: Row) -> str:
 
 def as_json(cluster: Cluster) -> str:
     """Everything."""
-    return json.dumps({
+    return plain_json.dumps({
         "schema": SCHEMA,
         "exit_code": cluster.exit_code,
         "passing": cluster.passing,

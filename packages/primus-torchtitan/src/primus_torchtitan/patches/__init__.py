@@ -12,6 +12,7 @@ from primus_torchtitan.patches import (
     cpu_attention,
     cpu_device,
     cpu_reduction,
+    loss_not_finite,
     torch213_pipeline_step,
     torch213_set_timeout,
 )
@@ -24,6 +25,7 @@ PATCHES: tuple[Patch, ...] = (
     cpu_reduction.PATCH,
     torch213_set_timeout.PATCH,
     torch213_pipeline_step.PATCH,
+    loss_not_finite.PATCH,  # last: it imports the trainer
 )
 """In the order in which they are applied."""
 

@@ -18,6 +18,7 @@ from primus_core.flag_lists import FLAG_LISTS, over
 from primus_core.hooks import scripts as script_files
 from primus_core.hooks.scripts import Spoken
 from primus_core.host import HostRoot
+from primus_core.nesting import parent_of
 from primus_core.plan import SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable
 from primus_core.plugins import Catalogue
 from primus_core.request import Layer, Request, no_task
@@ -301,6 +302,8 @@ class _Planning:
             gpu_model=self.facts.gpu_model,
             preflight=self.preflight(name, kept),
             max_restarts=self.max_restarts(place_in_job),
+            continues=task.continues,
+            started_by=parent_of(self.facts.environ),
         )
         return self.with_hooks(_with_options(result, self.args, self.facts), kept)
 
@@ -312,6 +315,7 @@ class _Planning:
         own = (
             Variable(variables.RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),
             Variable(variables.RUN_ID, task.place.run_id, "primus", "names the run"),
+            Variable(variables.PARENT, task.place.directory, "primus", "the parent of what a rank or a hook starts"),
             Variable(variables.METRICS_FILE, f"{task.place.directory}/metrics.jsonl", "primus", "step metrics go here"),
             *self.config_file(),
         )

@@ -155,6 +155,8 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         **{name: known.get(name, plan.get(name)) for name in _KNOWN},
         "duration_s": listed.duration_s,
         "parent": listed.parent or plan.get("parent") or "",
+        "started_by": _mapping(known.get("started_by")).get("run_id") or "",
+        "continues": listed.continues,
         "gpu_model": known.get("gpu_model") or plan.get("gpu_model") or "",
         "nnodes": place.get("nnodes"),
         "gpus_per_node": place.get("gpus_per_node"),

@@ -31,7 +31,7 @@ from primus_core.plan import Plan, Step
 from primus_core.runs import snapshot
 from primus_core.runs.record import Record, unwritable
 from primus_core.runs.rundir import COMPLETED, short
-from primus_core.secrets import redact, spelt, values_in
+from primus_core.secrets import redact, redact_error, spelt, values_in
 
 if TYPE_CHECKING:
     from primus_core.hooks.lifecycle import Lifecycle
@@ -99,13 +99,14 @@ class _Run:
                 return self._stopped(why)
             return self._finish(*self._steps())
         except PrimusError as error:
-            told = _without(error, self.mask.secrets)
+            told = redact_error(error, self.mask.secrets)
             self.record.end("failed", error.exit_code, first_failure={"rank": -1, "what": told.what})
             self.events.emit("run_ended", status="failed", exit_code=error.exit_code, first_failure=None)
             raise told from None
         finally:
             if self.hooks:
                 self.hooks.close()
+            self.record.release()
 
     def _before_launch(self) -> str:
         """Start the Python hooks, if there are any. Why one of them wants no launch; empty: go on."""
@@ -119,9 +120,14 @@ class _Run:
             self.environ,
             mask=self.mask,
             say=self._say,
-            interruptions=lambda: self.signals.count,
+            interruptions=self._interruptions,
         )
         return self.hooks.before_launch()
+
+    def _interruptions(self) -> int:
+        """How many signals came. Asked again and again while a hook is waited for: the owner is alive then, too."""
+        self.record.look()
+        return self.signals.count
 
     def _stopped(self, why: str) -> int:
         """A hook wants no launch."""
@@ -288,6 +294,7 @@ class _Run:
     def _poll(self) -> None:
         self.attendance.look()
         self.course.look()
+        self.record.look()
         if self.hooks:
             self.hooks.poll()
 
@@ -403,13 +410,6 @@ def _why(ended: Ended, script: Step) -> str:
         return f"took longer than {script.timeout_s:g} s"
     number = ended.exit_code - 128
     return f"ended by {signal.Signals(number).name}" if number in set(signal.Signals) else ""
-
-
-def _without(error: PrimusError, secrets: Sequence[str]) -> PrimusError:
-    """The same error with these values replaced: it may quote what a script said."""
-    error.what, error.why, error.fix = (redact(text, secrets) for text in (error.what, error.why, error.fix))
-    error.args = (error.what,)
-    return error
 
 
 def _ranks(step: Step) -> str:

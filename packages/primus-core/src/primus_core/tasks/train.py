@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primus_core import environment
@@ -17,12 +18,13 @@ from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError, MachineError, RequestError, suggestion
 from primus_core.plan import PlannedFile, Requirement, RunPlace, Worker
-from primus_core.runs.rundir import earlier_files
+from primus_core.runs import continuation
 from primus_core.secrets import is_secret_setting
 
 if TYPE_CHECKING:
     from primus_core.config.document import Document, Path
     from primus_core.config.experiment import Experiment
+    from primus_core.runs.continuation import Earlier
 
 __all__ = ["TRAIN", "Resolved", "resolve"]
 
@@ -46,6 +48,16 @@ class Train:
         parser.add_argument("stage", metavar="STAGE", help="what to train: pretrain (more where the backend has them)")
         parser.add_argument("--config", metavar="FILE", help="the experiment, YAML or TOML")
         parser.add_argument("--replay", metavar="RUN", help="a run directory: start that run again, as it was")
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument(
+            continuation.CONTINUE,
+            dest="always",
+            action="store_true",
+            help="continue the newest unfinished run of the experiment, also with other settings",
+        )
+        which.add_argument(
+            continuation.NEW, dest="anew", action="store_true", help="begin anew: continue no earlier run"
+        )
         parser.add_argument("--check", action="store_true", help="with --replay: only say what equals and what differs")
         parser.add_argument(
             "--force", action="store_true", help="with --replay: start it although it cannot be the same"
@@ -148,6 +160,9 @@ class _Planning:
         )
         _refuse_secrets(settings.data, (), settings)
         place = self.call.place(experiment.workspace, experiment.exp_name)
+        earlier = continuation.Earlier(
+            place, self.call.facts, self.call.distributed, anew=getattr(self.args, "anew", False)
+        )
         planned = backend.resolve(
             BackendCall(
                 stage=self.args.stage,
@@ -156,12 +171,28 @@ class _Planning:
                 facts=self.call.facts,
                 distributed=self.call.distributed,
                 place=place,
-                previous=lambda pattern: earlier_files(place, pattern),
+                previous=earlier.files,
                 elsewhere=self.call.elsewhere,
             )
         )
-        task = self._task_plan(experiment, module, settings, place, planned, backend.presets())
+        notes = self._continuation(earlier, planned, settings)
+        task = self._task_plan(experiment, module, settings, place, replace(planned, notes=notes), backend.presets())
         return Resolved(self.document, experiment, module, settings, planned, task)
+
+    def _continuation(self, earlier: Earlier, planned: BackendPlan, settings: Document) -> tuple[str, ...]:
+        """The plan's notes, if it continues what may be continued, or nothing."""
+        config, place, always = planned.config, earlier.place, getattr(self.args, "always", False)
+        start = continuation.Start(config, place.directory, planned.changeable, planned.defaults, settings)
+        if always and not planned.continues:
+            raise earlier.nothing_to_continue()
+        if always:
+            changed = (f"although {one}" for one in continuation.changes(planned.continues, start))
+            return (*planned.notes, *changed)
+        if planned.continues:
+            continuation.refuse_changes(planned.continues, start)
+        else:
+            earlier.refuse_a_second(start)
+        return (*planned.notes, *earlier.notes)
 
     def _elsewhere(self, experiment: Experiment, framework: str) -> TaskPlan:
         """What is known where the backend is missing: it will be planned again where the run is."""
@@ -243,6 +274,7 @@ class _Planning:
             model=_label(experiment.modules[module].model, settings.data.get("model")),
             folder=self.folder,
             reads=self._reads(settings, presets),
+            continues=planned.continues,
         )
 
 

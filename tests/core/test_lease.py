@@ -190,7 +190,7 @@ except RequestError:
     many = [
         subprocess.Popen(
             [sys.executable, "-c", program, str(tmp_path)], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )  # fmt: skip
+        )
         for _ in range(6)
     ]
     try:

@@ -20,9 +20,9 @@ from primus_core.plan import Distributed, RunPlace
 from primus_core.runs import lease
 from primus_core.runs.comparison import differing, dotted, flatten
 from primus_core.runs.rundir import COMPLETED, runs_of
-from primus_core.runs.saved import MANIFEST, metadata, state_of
+from primus_core.runs.saved import MANIFEST, Damaged, load, metadata, state_of
 
-__all__ = ["CHANGEABLE", "Changed", "Earlier", "Start", "changes", "refuse_changes"]
+__all__ = ["CHANGEABLE", "Changed", "Earlier", "Start", "changes", "refuse_changes", "require_whole"]
 
 CONTINUE, NEW = "--continue", "--new"
 _CONFIG = "config/backend_config.json"
@@ -159,6 +159,22 @@ class Earlier:
         )
 
 
+def require_whole(run: str) -> None:
+    """Refuse to continue a run whose snapshot is damaged: nobody could say with which settings it trained.
+
+    Raises:
+        RequestError: it is.
+    """
+    try:
+        load(run)
+    except Damaged as error:
+        raise RequestError(
+            f"{os.path.basename(run)} would be continued, but its snapshot is not whole",
+            why="; ".join(filter(None, (error.what, error.why))),
+            fix=f"restore the file, or begin anew: {NEW}",
+        ) from None
+
+
 def refuse_changes(run: str, start: Start) -> None:
     """Refuse to continue `run` with other settings.
 
@@ -179,10 +195,10 @@ def changes(run: str, start: Start) -> list[Changed]:
     """The settings that matter and that `start` has otherwise than the earlier `run`."""
     there = _material(_text(f"{run}/{_CONFIG}"), run, start)
     here = _material(json.dumps(start.config), start.directory, start)
-    found: dict[tuple[str, str, str], Changed] = {}
+    found: dict[tuple[str, str], Changed] = {}  # a backend may name the model's settings twice
     for name, before, after in differing(there, here):
         shown, where = _written(name, start.written.marks)
-        found.setdefault((shown.rpartition(".")[2], before, after), Changed(shown, before, after, where))
+        found.setdefault((shown.rpartition(".")[2], after), Changed(shown, before, after, where))
     return list(found.values())
 
 

@@ -183,7 +183,9 @@ class _Planning:
         """The plan's notes, if it continues what may be continued, or nothing."""
         config, place, always = planned.config, earlier.place, getattr(self.args, "always", False)
         start = continuation.Start(config, place.directory, planned.changeable, planned.defaults, settings)
-        if always and not planned.continues:
+        if planned.continues:
+            continuation.require_whole(planned.continues)
+        elif always:
             raise earlier.nothing_to_continue()
         if always:
             changed = (f"although {one}" for one in continuation.changes(planned.continues, start))

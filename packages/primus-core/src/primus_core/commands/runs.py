@@ -35,7 +35,8 @@ _LIST_EPILOG = """examples:
   primus runs list --status running --json
 
 status: completed, failed, interrupted; running; pending (its job waits in the queue); lost (its process or its job
-is gone, and it never said how it ended); started (on another host), submitted (to a scheduler): not known from here;
+is gone, and it never said how it ended); started (on another host, by an earlier Primus), submitted (to a scheduler):
+not known from here;
 incomplete (ended before it began); unknown (not written by Primus)"""
 _SHOW_EPILOG = """examples:
   primus runs show latest

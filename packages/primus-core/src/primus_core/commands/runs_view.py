@@ -12,7 +12,7 @@ __all__ = ["cell", "duration", "listing", "loss", "page", "table"]
 _MEANING = {
     "lost": "it never said how it ended, and its process or its job is gone",
     "submitted": "its scheduler has it, and does not say here how it stands",
-    "started": "on another host: from here one cannot tell whether it still runs",
+    "started": "on another host, without a lease: from here one cannot tell whether it still runs",
     "incomplete": "it was ended before its first process began",
     "unknown": "its metadata.json says nothing that this Primus knows",
 }

@@ -98,17 +98,20 @@ class Earlier:
             known = metadata(directory)
             if known.get("status") == COMPLETED:
                 return
-            if self._is_node_of_this_launch(directory, known) or not os.path.exists(f"{directory}/{MANIFEST}"):
-                continue  # a run without a whole snapshot began no rank
-            if state_of(known, directory, self.facts.host) in ("running", "started", "submitted"):
+            if self._is_node_of_this_launch(directory, known):
+                continue
+            state = state_of(known, directory, self.facts.host)
+            began = os.path.exists(f"{directory}/{MANIFEST}")  # without a whole snapshot, no rank has
+            if state == "running" or (began and state in ("started", "submitted")):
                 self.running = directory
                 return
-            yield directory
+            if began:
+                yield directory
 
     def _is_ours(self, directory: str) -> bool:
         """Whether the run belongs to this user; in a container, to the user of the run that it joins."""
-        mine = os.stat(self.place.directory).st_uid if self.place.joined else os.getuid()
         try:
+            mine = os.stat(self.place.directory).st_uid if self.place.joined else os.getuid()
             return os.stat(directory).st_uid == mine
         except OSError:
             return False

@@ -16,7 +16,7 @@ __all__ = ["is_alone", "outside", "parent_of"]
 
 _OF_RUN = (
     *(variables.RUN_DIR, variables.RUN_ID, variables.OUTER, variables.RESTARTED, variables.ATTENDED),
-    *(variables.METRICS_FILE, variables.STREAMS, variables.NUMA_CPUS),
+    *(variables.METRICS_FILE, variables.STREAMS, variables.NUMA_CPUS, variables.SUBMITTED),
 )
 _OF_PLACE = (
     *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"),

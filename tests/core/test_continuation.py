@@ -232,3 +232,35 @@ def test_the_nodes_of_one_launch_do_not_take_each_other_for_earlier_runs(
     finally:
         process.terminate()
         process.communicate(timeout=60)
+
+
+def test_a_run_whose_snapshot_was_changed_is_not_continued(
+    primus: Run, environ: dict[str, str], tmp_path: Path
+) -> None:
+    first = interrupted(environ, tmp_path)
+    with (first / "config/backend_config.json").open("a") as file:
+        file.write(" ")
+    for words in ((), ("--continue",)):
+        refused = primus(*TRAIN, *words, env=environ)
+        assert refused.returncode == 2, refused.stderr
+        assert f"{first.name} would be continued, but its snapshot is not whole" in refused.stderr
+        assert "config/backend_config.json is damaged" in refused.stderr
+    assert primus(*TRAIN, "--new", env=environ).returncode == 0
+
+
+def test_a_workspace_that_was_moved_is_continued_all_the_same(
+    primus: Run, environ: dict[str, str], tmp_path: Path
+) -> None:
+    first = interrupted(environ, tmp_path)
+    (tmp_path / "output").rename(tmp_path / "moved")
+    done = primus(*TRAIN, "workspace=moved", env=environ)
+    assert done.returncode == 0, done.stderr
+    found = metadata((tmp_path / "moved/small").resolve())["continues"]
+    assert found == {"run_id": first.name, "directory": f"{tmp_path}/moved/{first.name}"}
+
+
+@pytest.mark.parametrize("option", ["--continue", "--new"])
+def test_a_replay_takes_neither(primus: Run, environ: dict[str, str], tmp_path: Path, option: str) -> None:
+    refused = primus(*TRAIN[:4], "--replay", str(interrupted(environ, tmp_path)), option, env=environ)
+    assert refused.returncode == 2
+    assert "do not go with --replay" in refused.stderr

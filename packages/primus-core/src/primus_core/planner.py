@@ -379,6 +379,8 @@ def _refuse_settings(directory: str, task_args: argparse.Namespace) -> None:
             "a replay takes no settings: it has those of its run",
             fix=f"to change some: --config {directory}/config/primus_config.yaml key=value, without --replay",
         )
+    if getattr(task_args, "always", False) or getattr(task_args, "anew", False):
+        raise RequestError("--continue and --new do not go with --replay", why="a replay starts where its run did")
 
 
 def switches_of(args: argparse.Namespace, request: Request, task_args: argparse.Namespace | None) -> argparse.Namespace:

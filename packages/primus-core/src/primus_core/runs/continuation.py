@@ -196,8 +196,9 @@ def refuse_changes(run: str, start: Start) -> None:
 
 def changes(run: str, start: Start) -> list[Changed]:
     """The settings that matter and that `start` has otherwise than the earlier `run`."""
-    there = _material(_text(f"{run}/{_CONFIG}"), run, start)
-    here = _material(json.dumps(start.config), start.directory, start)
+    recorded = (_json(f"{run}/plan.json").get("place") or {}).get("directory") or run  # it may lie elsewhere now
+    there = _material(_json(f"{run}/{_CONFIG}"), recorded, start)
+    here = _material(start.config, start.directory, start)
     found: dict[tuple[str, str], Changed] = {}  # a backend may name the model's settings twice
     for name, before, after in differing(there, here):
         shown, where = _written(name, start.written.marks)
@@ -205,16 +206,17 @@ def changes(run: str, start: Start) -> list[Changed]:
     return list(found.values())
 
 
-def _material(text: str, directory: str, start: Start) -> dict[str, Any]:
+def _material(config: Mapping[str, Any], directory: str, start: Start) -> dict[str, Any]:
     """The settings that matter, by name, less those that are the framework's default anyway.
 
     What lies below the run's own directory, or is named after the run, is the same in every run.
     """
+    text = json.dumps(config)
     for own, mark in ((directory, "<run>"), (os.path.basename(directory), "<id>")):
         text = re.sub(rf"{re.escape(json.dumps(own)[1:-1])}(?![\w+-])", mark, text)
-    config = json.loads(text or "{}")
-    settings = config.pop("settings", None) or {}
-    named = {dotted(path): value for path, value in flatten({**config, **settings}).items()}
+    resolved = json.loads(text)
+    settings = resolved.pop("settings", None) or {}
+    named = {dotted(path): value for path, value in flatten({**resolved, **settings}).items()}
     patterns = (*CHANGEABLE, *start.changeable)
     return {
         name: value
@@ -235,17 +237,10 @@ def _written(name: str, places: Mapping[Any, str]) -> tuple[str, str]:
     return (".".join(map(str, path)), places[path]) if path else (name, "")
 
 
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
 def _json(path: str) -> dict[str, Any]:
     try:
-        data = json.loads(_text(path) or "{}")
-    except (ValueError, RecursionError):
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+    except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}

@@ -12,8 +12,14 @@ from primus_core.config import files
 from primus_core.facts import Gpu
 from primus_core.metrics import OnNonFinite
 from primus_core.plan import Distributed, RunPlace
+from primus_core.runs.continuation import Start, changes
 
 Resolve = Callable[..., BackendPlan]
+
+
+def changed(earlier: Path, plan: BackendPlan, here: Path) -> list[str]:
+    """The names of the settings for which `plan`, whose directory is `here`, may not continue the run `earlier`."""
+    return [one.name for one in changes(str(earlier), Start(plan.config, str(here), plan.changeable, plan.defaults))]
 
 
 def resolver(backend: Backend, folder: Path, default: str) -> Resolve:

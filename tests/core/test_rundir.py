@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
 from primus_core.host import HostRoot
-from primus_core.plan import RunPlace
-from primus_core.runs.rundir import earlier_files, place
-from primus_core.runs.saved import metadata
+from primus_core.plan import Distributed, RunPlace
+from primus_core.runs.continuation import Earlier
+from primus_core.runs.rundir import place
+from primus_core.runs.saved import MANIFEST, metadata
 
 MOMENT = time.mktime((2026, 11, 21, 10, 15, 26, 0, 0, -1))
 
@@ -40,6 +42,7 @@ def run(folder: Path, name: str, status: str = "failed", *files: str) -> Path:
         (directory / file).parent.mkdir(parents=True, exist_ok=True)
         (directory / file).write_text("")
     directory.mkdir(exist_ok=True)
+    (directory / MANIFEST).write_text("{}")
     if status:
         (directory / "metadata.json").write_text(json.dumps({"status": status}))
     return directory
@@ -86,13 +89,17 @@ def test_an_inner_layer_joins_the_run_of_the_outer_one(tmp_path: Path) -> None:
 def found(folder: Path, pattern: str = "checkpoints/*") -> list[str]:
     """What a new run of `small` finds, relative to the workspace."""
     here = place(facts(folder), ".", "small")
-    return [str(Path(path).relative_to(folder)) for path in earlier_files(here, pattern)]
+    return [str(Path(path).relative_to(folder)) for path in earlier(folder, here).files(pattern)]
+
+
+def earlier(folder: Path, here: RunPlace) -> Earlier:
+    return Earlier(here, facts(folder), Distributed())
 
 
 def test_files_of_unfinished_runs_are_found_newest_first(tmp_path: Path) -> None:
     run(tmp_path, "small_2026_01_02_000000", "failed", "checkpoints/1", "checkpoints/2")
     run(tmp_path, "small_2025_12_31_235959", "interrupted", "checkpoints/9")
-    run(tmp_path, "small_2026_01_02_000000_2", "started", "checkpoints/3")
+    run(tmp_path, "small_2026_01_02_000000_2", "failed", "checkpoints/3")
     run(tmp_path, "small_2026_01_02_000000_10", "", "checkpoints/4")
     assert found(tmp_path) == [
         "small_2026_01_02_000000_10/checkpoints/4",
@@ -125,7 +132,39 @@ def test_a_workspace_with_the_signs_of_patterns_in_its_name_is_searched_all_the_
 
 def test_a_first_run_and_one_that_joined_find_nothing(tmp_path: Path) -> None:
     assert found(tmp_path / "nowhere") == []
-    assert earlier_files(RunPlace("r", "/runs/r", "", joined=True), "*") == ()
+    assert earlier(tmp_path, RunPlace("r", "/runs/r", "", joined=True)).files("*") == ()
+
+
+def test_a_run_without_a_whole_snapshot_is_passed_over(tmp_path: Path) -> None:
+    (run(tmp_path, "small_2026_01_02_000000", "started", "checkpoints/2") / MANIFEST).unlink()
+    run(tmp_path, "small_2026_01_01_000000", "failed", "checkpoints/1")
+    assert found(tmp_path) == ["small_2026_01_01_000000/checkpoints/1"]
+
+
+@pytest.mark.parametrize("status", ["started", "submitted"])
+def test_a_run_that_may_go_on_elsewhere_is_not_continued_nor_what_came_before_it(tmp_path: Path, status: str) -> None:
+    run(tmp_path, "small_2026_01_02_000000", status, "checkpoints/2")
+    run(tmp_path, "small_2026_01_01_000000", "failed", "checkpoints/1")
+    assert found(tmp_path) == []
+
+
+def test_another_users_run_is_passed_over_and_named(tmp_path: Path) -> None:
+    run(tmp_path, "small_2026_01_01_000000", "failed", "checkpoints/1")
+    somebody = Path("/")
+    if not os.getuid():
+        somebody = tmp_path / "somebody's"
+        somebody.mkdir()
+        os.chown(somebody, 12345, 12345)
+    runs = earlier(tmp_path, RunPlace("x", str(somebody), str(tmp_path / "small"), joined=True))
+    assert runs.files("checkpoints/*") == ()
+    assert runs.notes == ["does not continue small_2026_01_01_000000: it is another user's run"]
+
+
+def test_a_job_that_begins_again_does_not_look_at_runs_that_were_started_after_it(tmp_path: Path) -> None:
+    for day, status in (("01", "failed"), ("02", "submitted"), ("03", "started")):
+        run(tmp_path, f"small_2026_01_{day}_000000", status, "checkpoints/1")
+    here = RunPlace("x", str(tmp_path / "small_2026_01_02_000000"), str(tmp_path / "small"), joined=True, outer="slurm")
+    assert earlier(tmp_path, here).files("checkpoints/*") == (f"{tmp_path}/small_2026_01_01_000000/checkpoints/1",)
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "\udcff"])

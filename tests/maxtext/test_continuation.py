@@ -15,7 +15,7 @@ pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: 
 
 from tests.conftest import wait_until
 from tests.maxtext.conftest import needs_maxtext, tiny
-from tests.planning import Resolve
+from tests.planning import Resolve, changed
 from tests.project import TASK, Project, rows
 
 from primus_core.errors import ConfigError
@@ -50,22 +50,41 @@ def test_the_newest_whole_checkpoint_of_an_unfinished_run_is_taken(resolve: Reso
 
 
 @pytest.mark.parametrize(
-    ("made", "text", "note"),
+    ("made", "text"),
     [
-        (99, SAVES, ""),
-        (10, SAVES + "auto_continue_train: false", ""),
-        (10, SAVES + "load_parameters_path: /there/items", ""),
-        (10, SAVES + "base_mlp_dim: 64", "does not continue from step 11 of earlier: its model is another"),
+        (99, SAVES),
+        (10, SAVES + "auto_continue_train: false"),
+        (10, SAVES + "load_parameters_path: /there/items"),
     ],
-    ids=["finished", "switched off", "a start of one's own", "another model"],
+    ids=["finished", "switched off", "a start of one's own"],
 )
-def test_what_is_not_continued_says_why_where_nobody_asked_for_it(
-    resolve: Resolve, tmp_path: Path, made: int, text: str, note: str
-) -> None:
+def test_what_nobody_asked_for_is_not_continued(resolve: Resolve, tmp_path: Path, made: int, text: str) -> None:
     checkpoint(tmp_path / "earlier", made)
     plan = resolve(text, previous=earlier(resolve, tmp_path / "earlier"))
-    assert plan.config["continue_from"] == ""
-    assert [told for told in plan.notes if "continue" in told] == ([note] if note else [])
+    assert (plan.config["continue_from"], plan.continues) == ("", "")
+    assert [told for told in plan.notes if "continue" in told] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", []),
+        ("steps: 200\ncheckpoint_period: 7\nlog_period: 3", []),
+        ("base_mlp_dim: 64", ["model.base_mlp_dim"]),
+        ("learning_rate: 0.5", ["learning_rate"]),
+        ("init_weights_seed: 9", ["init_weights_seed"]),
+    ],
+)
+def test_what_changes_the_training_must_not_differ(
+    resolve: Resolve, tmp_path: Path, text: str, names: list[str]
+) -> None:
+    run, here = tmp_path / "earlier", tmp_path / "here"
+    checkpoint(run, 10)
+    previous = earlier(lambda text: resolve(text, run=run), run)
+    kept = [line for line in SAVES.splitlines() if line.partition(":")[0] not in text]
+    plan = resolve("\n".join((*kept, text)), previous=previous, run=here)
+    assert plan.continues == str(run)
+    assert changed(run, plan, here) == names
 
 
 @pytest.mark.parametrize(("nnodes", "saved"), [(1, 2), (2, 1)])

@@ -11,8 +11,9 @@ import pytest
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
 from tests.megatron.conftest import MODEL, SETTINGS, tiny
-from tests.planning import Resolve
+from tests.planning import Resolve, changed
 
+from primus_core.backend import BackendPlan
 from primus_core.errors import ConfigError
 from primus_core.testing import BackendConformance
 from primus_megatron.backend import MEGATRON
@@ -163,7 +164,7 @@ def test_tensorboard_and_wandb_are_in_the_run_directory(resolve: Resolve, tmp_pa
     assert "WANDB" not in " ".join(offline.notes)
 
 
-def test_a_checkpoint_of_another_model_or_layout_is_not_continued(resolve: Resolve, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_model_or_layout_is_not_continued_by_itself(resolve: Resolve, tmp_path: Path) -> None:
     run = tmp_path / "earlier"
     folder = run / "checkpoints/iter_0000002"
     folder.mkdir(parents=True)
@@ -171,17 +172,25 @@ def test_a_checkpoint_of_another_model_or_layout_is_not_continued(resolve: Resol
     (folder / "x.distcp").write_text("x")
     (folder / "primus_sizes.json").write_text('{"x.distcp": 1}')
 
-    def notes(**changes: object) -> str:
+    def plan(**changes: object) -> BackendPlan:
         def previous(pattern: str) -> tuple[str, ...]:
             return tuple(map(str, run.glob(pattern)))
 
-        return " ".join(resolve(tiny(save_interval=2, **changes), ranks=2, previous=previous).notes)
+        settings = {"save_interval": 2, "use_distributed_optimizer": True, **changes}
+        return resolve(tiny(**settings), ranks=2, previous=previous, run=tmp_path / "here")
 
-    assert "its settings cannot be read" in notes()
-    then = resolve(tiny(save_interval=2, use_distributed_optimizer=True), ranks=2).config
+    def differs(**changes: object) -> list[str]:
+        return changed(run, plan(**changes), tmp_path / "here")
+
+    then = resolve(tiny(save_interval=2, use_distributed_optimizer=True), ranks=2, run=run).config
     (run / "config/backend_config.json").write_text(json.dumps(then))
-    assert "continues from iteration 2 of earlier" in notes(use_distributed_optimizer=True)
-    assert "its model is another" in notes(use_distributed_optimizer=True, qk_layernorm=True)
-    assert "fully_reshardable" in notes(use_distributed_optimizer=True, tensor_model_parallel_size=2)
+    assert "continues from iteration 2 of earlier" in plan().notes
+    assert plan().continues == str(run)
+    assert differs() == []
+    assert differs(train_iters=77, log_interval=3, save_interval=9, eval_interval=4) == []
+    assert differs(qk_layernorm=True) == ["model.qk_layernorm"]
+    assert differs(lr=1e-6, seed=99) == ["lr", "seed"]
+    with pytest.raises(ConfigError, match="fully_reshardable"):
+        plan(tensor_model_parallel_size=2)
     (folder / "x.distcp").write_text("")
-    assert "earlier" not in notes(use_distributed_optimizer=True)
+    assert (plan().continues, [note for note in plan().notes if "earlier" in note]) == ("", [])

@@ -260,3 +260,26 @@ def test_ctrl_c_and_a_closed_pipe_end_the_showing_quietly(site: Site, start: Sta
     said, errors = silent.communicate(timeout=120)
     assert said.startswith("rank 0 of 1")
     assert (silent.returncode, errors) == (0, "")
+
+
+def test_a_job_owns_its_run_directory_and_what_its_hooks_start_are_runs_of_their_own(site: Site) -> None:
+    (site.folder / "hooks").mkdir()
+    nested = f'NESTED=1 "{sys.executable}" -m primus_core direct -- ranks exit 0 0'
+    (site.folder / "hooks/01.sh").write_text(f'[ -n "$NESTED" ] || {nested}\n')
+    (site.folder / "primus.yaml").write_text("hooks: {}\n")
+    job = site.submit("-N", "2", "--", "ranks", "wait")
+    [directory] = [script.parent for script in (site.folder / "output").glob("ranks_*/submit.sh")]
+    wait_until(lambda: sum("ready" in log.read_text() for log in directory.glob("logs/rank_*.log")) == 2, 120)
+    runs = {run["name"]: run for run in json.loads(site("runs", "list", "--json").stdout)}
+    inside = [site.folder / "output" / name for name, run in runs.items() if run["parent"] == directory.name]
+    assert len(inside) == len(runs) - 1 == 2, runs
+    for run in inside:
+        assert "rank 0 of 1 on" in (run / "logs/rank_0.log").read_text()
+    before = (directory / "metadata.json").read_bytes()
+    second = site("direct", "--", "ranks", "exit", "0", "0", PRIMUS_RUN_DIR=str(directory))
+    assert second.returncode == 2, second.stderr
+    assert f"the run directory {directory} is in use" in second.stderr
+    assert (directory / "metadata.json").read_bytes() == before
+    owner = json.loads(max((directory / "lease").glob("*.json")).read_text())
+    assert owner["job_id"] == job
+    assert site("stop", str(directory)).returncode == 0

@@ -7,7 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from tests.planning import changed
+
 from primus_core.backend import BackendPlan
+from primus_core.errors import ConfigError
 
 Resolve = Callable[..., BackendPlan]
 
@@ -50,16 +54,35 @@ def test_a_checkpoint_of_the_last_step_is_not_continued(resolve: Resolve, tmp_pa
     assert "checkpoint.initial_load_path" not in settings(plan)
 
 
-def test_another_model_is_not_continued_and_says_why(resolve: Resolve, tmp_path: Path) -> None:
-    other = TEXT.replace("n_layers: 4", "n_layers: 2")
-    plan = resolve(TEXT, previous=earlier_run(resolve, tmp_path / "r", other, {10: "x"}))
-    assert "checkpoint.initial_load_path" not in settings(plan)
-    assert any("its model is another" in note for note in plan.notes)
+@pytest.mark.parametrize(
+    ("before", "after", "names"),
+    [
+        ("n_layers: 4", "n_layers: 2", ["model.sizes.n_layers"]),
+        ("python-stdlib", "elsewhere", ["data.text"]),
+        ("checkpoint:", "optimizer.lr: 1e-5\ncheckpoint:", ["optimizer.param_groups[0].optimizer_kwargs.lr"]),
+        ("checkpoint:", "debug.seed: 7\ncheckpoint:", ["debug.seed"]),
+        ("steps: 100}", "steps: 200}\nmetrics.log_freq: 3\ndataloader.num_workers: 2", []),
+        ("enable: true", "enable: true, interval: 7, folder: there", []),
+        ("checkpoint:", "activation_checkpoint.mode: none\ncheckpoint:", []),
+    ],
+)
+def test_what_changes_the_training_must_not_differ(
+    resolve: Resolve, tmp_path: Path, before: str, after: str, names: list[str]
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/a.txt").write_text("text")
+    run, here = tmp_path / "exp_1", tmp_path / "exp_2"
+    previous = earlier_run(lambda text: resolve(text, run=run), run, TEXT, {10: "x"})
+    assert before in TEXT
+    same = resolve(TEXT, previous=previous, run=here)
+    assert (same.continues, changed(run, same, here)) == (str(run), [])
+    assert changed(run, resolve(TEXT.replace(before, after), previous=previous, run=here), here) == names
 
 
-def test_another_number_of_data_parallel_ranks_is_not_continued(resolve: Resolve, tmp_path: Path) -> None:
+def test_another_number_of_data_parallel_ranks_is_refused(resolve: Resolve, tmp_path: Path) -> None:
     previous = earlier_run(resolve, tmp_path / "r", TEXT, {10: "x"})
-    assert any("it had 1 data-parallel ranks" in note for note in resolve(TEXT, ranks=2, previous=previous).notes)
+    with pytest.raises(ConfigError, match="step 10 of r: data-parallel ranks there: 1, here: 2"):
+        resolve(TEXT, ranks=2, previous=previous)
 
 
 def test_the_position_in_the_data_can_be_given_up_to_continue(resolve: Resolve, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class BackendCall:
     distributed: Distributed
     place: RunPlace
     previous: Callable[[str], tuple[str, ...]] = field(default=lambda _: ())
-    """`previous(pattern)`: files matching a glob in earlier, unfinished runs of this experiment, newest run first."""
+    """`previous(pattern)`: files matching a glob in the runs that may be continued, newest run first."""
     on_non_finite: OnNonFinite = "stop"
     """What follows a loss that is not finite, as the experiment says: a backend has its framework not end before."""
     elsewhere: bool = False
@@ -87,6 +87,12 @@ class BackendPlan:
     tokens_per_step: int = 0
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """What the framework does where nothing was said, by setting."""
+    continues: str = ""
+    """The run directory, one of those that `BackendCall.previous` looks in, whose checkpoint it starts from."""
+    changeable: tuple[str, ...] = ()
+    """Settings that a continued run may have otherwise, beside `continuation.CHANGEABLE`: patterns of names such as
+    `checkpoint.*`. Any other difference is refused, unless the person says `--continue`.
+    """
 
 
 class Backend(Protocol):

@@ -10,6 +10,7 @@ from primus_core import planner, requirements
 from primus_core.contracts import OuterRuntime
 from primus_core.errors import RequestError, RunDirectoryTaken
 from primus_core.host import HostRoot
+from primus_core.nesting import outside
 from primus_core.plugins import Catalogue
 from primus_core.request import Request
 
@@ -18,6 +19,7 @@ __all__ = ["carry_out"]
 
 def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tuple[str, ...]) -> int:
     """Plan `asked`, and show, check or run it; the exit code."""
+    host = outside(host)
     if not asked.task and not asked.replay and (code := _cleaned(asked, host, catalogue)) is not None:
         return code
     while True:

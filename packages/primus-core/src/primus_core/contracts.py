@@ -79,6 +79,8 @@ class TaskPlan:
     """Where the request's own files are: a `hooks/` beside them belongs to it."""
     reads: tuple[str, ...] = ()
     """Files that were read to plan this (`TaskCall.file`). A container shows them inside, a submission copies them."""
+    continues: str = ""
+    """The directory of the earlier run that it continues; empty: none."""
 
 
 class Task(Protocol):

@@ -11,6 +11,7 @@ from itertools import islice
 
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
+from primus_core.nesting import is_alone
 from primus_core.nodelist import first_host, hosts
 from primus_core.plan import Distributed, Variable
 
@@ -120,8 +121,11 @@ def _port_of_job(environ: Mapping[str, str]) -> tuple[int, str]:
 
 
 def _started_by_slurm(environ: Mapping[str, str]) -> bool:
-    """Whether Slurm started this process on a node. In the shell that `salloc` opens it did not: one node is meant."""
-    return bool(_job_id(environ) and {"SLURM_NODEID", "SLURM_PROCID"} & environ.keys())
+    """Whether Slurm started this process on a node. In the shell that `salloc` opens it did not: one node is meant.
+
+    Nor did it start what a hook or a rank of the job's run starts.
+    """
+    return bool(_job_id(environ) and {"SLURM_NODEID", "SLURM_PROCID"} & environ.keys()) and not is_alone(environ)
 
 
 def _job_id(environ: Mapping[str, str]) -> str:

@@ -40,6 +40,7 @@ OWNED = frozenset(
         *(
             variables.RUN_DIR,
             variables.RUN_ID,
+            variables.PARENT,
             variables.OUTER,
             variables.RESTARTED,
             variables.HOME,

@@ -213,6 +213,10 @@ class Plan:
     """Variables of the caller that the run does not get."""
     parent: str = ""
     """The run directory that this run replays."""
+    continues: str = ""
+    """The directory of the earlier run whose checkpoint this run starts from; empty: none."""
+    started_by: str = ""
+    """The run directory of the run whose hook or rank started this one; empty: a person did."""
     hook_plugins: tuple[HookPlugin, ...] = ()
     """Plugins with Python hooks; each runs in a process beside the supervisor."""
     hook_timeout_s: float = 0.0

@@ -18,6 +18,7 @@ from primus_core.flag_lists import FLAG_LISTS, over
 from primus_core.hooks import scripts as script_files
 from primus_core.hooks.scripts import Spoken
 from primus_core.host import HostRoot
+from primus_core.nesting import parent_of
 from primus_core.plan import SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable, Worker
 from primus_core.plugins import Catalogue
 from primus_core.request import Layer, Request, no_task
@@ -320,6 +321,8 @@ class _Planning:
             gpu_model=self.facts.gpu_model,
             preflight=self.preflight(name, kept),
             max_restarts=self.max_restarts(place_in_job),
+            continues=task.continues,
+            started_by=parent_of(self.facts.environ),
         )
         return self.with_hooks(_with_options(result, self.args, self.facts), kept)
 
@@ -331,6 +334,7 @@ class _Planning:
         own = (
             Variable(variables.RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),
             Variable(variables.RUN_ID, task.place.run_id, "primus", "names the run"),
+            Variable(variables.PARENT, task.place.directory, "primus", "the parent of what a rank or a hook starts"),
             Variable(variables.METRICS_FILE, f"{task.place.directory}/metrics.jsonl", "primus", "step metrics go here"),
             *self.config_file(),
         )
@@ -394,6 +398,8 @@ def _refuse_settings(directory: str, task_args: argparse.Namespace) -> None:
             "a replay takes no settings: it has those of its run",
             fix=f"to change some: --config {directory}/config/primus_config.yaml key=value, without --replay",
         )
+    if getattr(task_args, "always", False) or getattr(task_args, "anew", False):
+        raise RequestError("--continue and --new do not go with --replay", why="a replay starts where its run did")
 
 
 def switches_of(args: argparse.Namespace, request: Request, task_args: argparse.Namespace | None) -> argparse.Namespace:

@@ -26,6 +26,10 @@ NUMA_CPUS = "PRIMUS_NUMA_CPUS"
 """CPU lists by local rank, separated by `;`."""
 RESTARTED = "PRIMUS_RESTARTED_BY"
 """The runtime that starts the ranks of all nodes again where they fail: then no node does so by itself."""
+PARENT = "PRIMUS_PARENT"
+"""The run directory of the run around this process. Ranks and hooks have it in `RUN_DIR`, too; a layer inside another
+run finds that one's directory there instead (`nesting`).
+"""
 RUN_DIR = "PRIMUS_RUN_DIR"
 """The run directory. Set by an outer layer, it makes the inner ones join its run."""
 RUN_ID = "PRIMUS_RUN_ID"

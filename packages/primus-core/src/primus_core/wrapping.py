@@ -21,6 +21,7 @@ from primus_core.errors import RequestError
 from primus_core.facts import Facts
 from primus_core.flag_lists import FLAG_LISTS, over
 from primus_core.host import UNREAD, HostRoot
+from primus_core.nesting import parent_of
 from primus_core.plan import SCHEMA, Plan, PlannedFile, RunPlace, Variable
 from primus_core.planner import Planned, runtime_parser, segment_name, switches_of
 from primus_core.plugins import Catalogue
@@ -113,6 +114,7 @@ def _joining(runtime: OuterRuntime, inner: Plan, host: HostRoot) -> tuple[Variab
         Variable(variables.RUN_DIR, inner.place.directory, "primus", "where this run keeps its files"),
         Variable(variables.RUN_ID, inner.place.run_id, "primus", "names the run"),
         Variable(variables.OUTER, runtime.name, "primus", "the layer that keeps metadata.json"),
+        *_parent(host),
         Variable(variables.CACHE, environment.cache(host.environ), "primus", "what can be made again, made once"),
         *_home(host),
         *_restarted(runtime),
@@ -140,6 +142,8 @@ def _around(inner: Plan, runtime: str, wrapped: OuterPlan, own: Sequence[Variabl
         framework=inner.framework,
         model=inner.model,
         parent=inner.parent,
+        continues=inner.continues,
+        started_by=inner.started_by,
         max_restarts=wrapped.max_restarts,
         inner=words,
     )
@@ -150,6 +154,11 @@ def _restarted(runtime: OuterRuntime) -> tuple[Variable, ...]:
     why = "starts the ranks of all nodes again"
     found = Variable(variables.RESTARTED, runtime.name, "primus", why)
     return (found,) if isinstance(runtime, Elsewhere) else ()
+
+
+def _parent(host: HostRoot) -> tuple[Variable, ...]:
+    parent = parent_of(host.environ)
+    return (Variable(variables.PARENT, parent, "primus", "the run that started this one"),) if parent else ()
 
 
 def _home(host: HostRoot) -> tuple[Variable, ...]:

@@ -15,7 +15,7 @@ from primus_core.metadata import version_of
 from primus_core.plan import Requirement, Step, Worker
 from primus_core.work import Work, planned
 from primus_maxtext import checkpoints, contradictions, device, own_file
-from primus_maxtext.continuation import continue_earlier
+from primus_maxtext.continuation import changeable, continue_earlier
 from primus_maxtext.hyperparameters import hyperparameters
 from primus_maxtext.layout import UNKNOWN, Layout, check_layout
 from primus_maxtext.schema import Schema, schema_for
@@ -124,7 +124,7 @@ class _Resolution:
             **self.work(architecture).to_dict(),
         }
         same = hyperparameters(settings, architecture, batch, resolved["data"] or {})
-        source, told = continue_earlier(settings, self.call, resolved)
+        source, told = continue_earlier(settings, self.call)
         self.notes += told
         return BackendPlan(
             worker=Worker("primus_maxtext.worker", launcher="one-per-node"),
@@ -140,6 +140,8 @@ class _Resolution:
             layout=layout.shown(),
             tokens_per_step=batch * settings["max_target_length"],
             defaults={name: option.default for name, option in settings.options.items()},
+            continues=os.path.dirname(os.path.dirname(source)),
+            changeable=changeable(settings),
         )
 
     def applied(self) -> tuple[tuple[Step, ...], list[Requirement]]:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from primus_core.backend import BackendCall
 from primus_maxtext.checkpoints import COMMITTED, FOLDER, is_whole
 from primus_maxtext.settings import Settings
 
-__all__ = ["continue_earlier"]
+__all__ = ["CHANGEABLE", "changeable", "continue_earlier"]
 
-_COMPARED = {"model": "its model is another", "data": "its text is another"}
+CHANGEABLE = (
+    *("continue_from", "checkpoint*", "enable_checkpoint*", "async_checkpointing", "*_checkpoint*", "eval_*"),
+    *("base_output_directory", "run_name", "jax_cache_dir", "hardware", "*worker_count*", "enable_tensorboard"),
+    *("log_*", "*profil*", "gcs_metrics", "remat_policy", "ici_*", "dcn_*", "max_num_checkpoints_to_keep"),
+)
+"""What a continued run may have otherwise: nothing that training computes. Orbax reshards its checkpoints."""
 _OWN_START = ("load_parameters_path", "load_full_state_path")
 
 
-def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """The checkpoint to go on from (empty: none), and what to tell. `now` is this run's resolved config.
+def continue_earlier(settings: Settings, call: BackendCall) -> tuple[str, tuple[str, ...]]:
+    """The checkpoint to continue from (empty: none), and what to say of it.
 
     A start that the user names stands.
 
@@ -41,8 +43,6 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
         if step_done is None:
             continue
         name, done = os.path.basename(run), f"step {step_done + 1}"
-        if reason := _difference(run, now):
-            return "", (f"does not continue from {done} of {name}: {reason}",)
         checkpoint = os.path.join(run, FOLDER, str(step_done))
         _check_processes(settings, call, checkpoint, f"{done} of {name}")
         return checkpoint, (f"continues from {done} of {name}",)
@@ -59,14 +59,11 @@ def _check_processes(settings: Settings, call: BackendCall, checkpoint: str, tol
         "auto_continue_train",
         f"cannot continue from {told}: nodes that saved it: {then}, now: {now}",
         why="a checkpoint has each node's place in the data",
-        fix=f"start it on as many nodes ({then}), or from the beginning with auto_continue_train=false",
+        fix=f"start it on as many nodes ({then}), or begin anew: --new",
     )
 
 
-def _difference(run: str, now: Mapping[str, Any]) -> str:
-    """Why a checkpoint of `run` does not fit this run; empty if it does."""
-    try:
-        then = json.loads(Path(run, "config", "backend_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return "its settings cannot be read"
-    return next((text for key, text in _COMPARED.items() if then.get(key) != now[key]), "")
+def changeable(settings: Settings) -> tuple[str, ...]:
+    """The same for a run with these `settings`: a schedule as long as the training changes with it."""
+    follows = settings["learning_rate_schedule_steps"] == settings["steps"]
+    return (*CHANGEABLE, "learning_rate_schedule_steps") if follows else CHANGEABLE

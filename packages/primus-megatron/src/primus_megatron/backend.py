@@ -14,7 +14,7 @@ from primus_core.errors import ConfigError, MachineError, Mistakes
 from primus_core.plan import Requirement, Step, Variable, Worker
 from primus_core.work import Work, planned
 from primus_megatron.checkpoints import TRACKER, fault, newest_whole
-from primus_megatron.continuation import CHECKPOINTS, continue_earlier, on_replay
+from primus_megatron.continuation import CHANGEABLE, CHECKPOINTS, continue_earlier, on_replay
 from primus_megatron.device import Adaptation, adapt, cpu_variables
 from primus_megatron.hyperparameters import data_type, hyperparameters
 from primus_megatron.installation import SETTING, Installation, importable_version, installation
@@ -137,7 +137,8 @@ class _Resolution:
             **self.work(architecture).to_dict(),
         }
         same = hyperparameters(settings, architecture, self.sequences(layout), resolved["data"] or {})
-        self.notes += continue_earlier(settings, self.call, resolved)
+        source, told = continue_earlier(settings, self.call, resolved)
+        self.notes += told
         return BackendPlan(
             worker=Worker("primus_megatron.worker"),
             config={
@@ -154,6 +155,8 @@ class _Resolution:
             layout={**layout.sizes(), "expert": settings["expert_model_parallel_size"]},
             tokens_per_step=self.sequences(layout) * settings["seq_length"],
             defaults={name: option.default for name, option in settings.options.items()},
+            continues=source,
+            changeable=CHANGEABLE,
         )
 
     def sequences(self, layout: Layout) -> int:

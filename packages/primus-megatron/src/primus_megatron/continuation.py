@@ -12,26 +12,34 @@ from primus_core.backend import BackendCall
 from primus_megatron.checkpoints import SIZES, is_whole, iteration_of, newest, newest_whole
 from primus_megatron.settings import Settings
 
-__all__ = ["CHECKPOINTS", "as_resumed", "continue_earlier", "on_replay"]
+__all__ = ["CHANGEABLE", "CHECKPOINTS", "as_resumed", "continue_earlier", "on_replay"]
 
 CHECKPOINTS = "checkpoints"
 """In the run directory, where `save` does not say otherwise."""
+CHANGEABLE = (
+    *("own.auto_continue_train", "own.backend_path", "own.disable_*", "own.stderr_sink_level", "own.log_avg_*"),
+    *("ckpt_*", "*_checkpoint*", "*save*", "override_opt_param_scheduler"),
+    *("exit_*", "log_*", "logging_level", "timing_*", "eval_interval", "eval_iters", "data_cache_path"),
+    *("profile*", "recompute_*", "distributed_timeout_minutes", "manual_gc*", "tensor_model_parallel_size"),
+    *("pipeline_model_parallel_size", "expert_model_parallel_size", "context_parallel_size", "sequence_parallel"),
+    *("num_layers_per_virtual_pipeline_stage", "use_distributed_optimizer", "overlap_*", "fixed_layout"),
+)
+"""What a continued run may have otherwise: nothing that training computes. The layout: see `_check_layout`."""
 _FRESH = ("finetune", "no_load_optim", "no_load_rng", "pretrained_checkpoint")
 """Settings with which a checkpoint is a beginning, and not where this very run was."""
-_COMPARED = {
-    "model": "its model is another",
-    "data": "its text is another",
-    "fixed_layout": "tensor or pipeline sizes differ, for which it needs dist_ckpt_optim_fully_reshardable: true",
-}
 
 
-def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> tuple[str, ...]:
-    """Set the checkpoint to start from where there is one, and say so. `now` is this run's resolved config.
+def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """Set the checkpoint to start from where there is one; its run, and what to say of it. `now` is this run's
+    resolved config.
 
     A user's own `load` stands.
+
+    Raises:
+        ConfigError: it has another layout, and cannot be resharded.
     """
     if not settings["auto_continue_train"] or "load" in settings or not settings["save"]:
-        return ()
+        return "", ()
     runs: dict[str, list[int]] = {}
     for path in call.previous(os.path.join(CHECKPOINTS, "iter_*", SIZES)):
         folder = os.path.dirname(path)
@@ -41,15 +49,15 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
         iteration = max((n for n in iterations if n < (settings["train_iters"] or 0)), default=None)
         if iteration is None:
             continue
-        name = os.path.basename(run)
-        if reason := _difference(run, now):
-            return (f"does not continue from iteration {iteration} of {name}: {reason}",)
+        said = f"iteration {iteration} of {os.path.basename(run)}"
+        if not call.distributed.tentative:
+            _check_layout(settings, run, now, said)
         settings.set("load", os.path.join(run, CHECKPOINTS))
         settings.set("ckpt_step", iteration)
         if not settings["use_checkpoint_opt_param_scheduler"]:
             settings.default("override_opt_param_scheduler", True)  # a changed train_iters is meant
-        return (f"continues from iteration {iteration} of {name}",)
-    return ()
+        return run, (f"continues from {said}",)
+    return "", ()
 
 
 def on_replay(settings: Settings, call: BackendCall) -> dict[str, Any]:
@@ -86,10 +94,17 @@ def as_resumed(settings: Mapping[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def _difference(run: str, now: Mapping[str, Any]) -> str:
-    """Why a checkpoint of `run` does not fit this run; empty if it does."""
+def _check_layout(settings: Settings, run: str, now: Mapping[str, Any], said: str) -> None:
+    """Where Megatron cannot reshard a checkpoint, tensor and pipeline sizes must be the same."""
     try:
-        then = json.loads(Path(run, "config", "backend_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return "its settings cannot be read"
-    return next((text for key, text in _COMPARED.items() if then.get(key) != now[key]), "")
+        then = json.loads(Path(run, "config", "backend_config.json").read_text(encoding="utf-8"))["fixed_layout"]
+    except (OSError, ValueError, KeyError):
+        return
+    if then != now["fixed_layout"]:
+        raise settings.error(
+            "auto_continue_train",
+            f"cannot continue from {said}: its tensor or pipeline sizes differ, or its optimizer is sharded otherwise",
+            why=f"[tensor, pipeline] that must be kept: {then} there, {now['fixed_layout']} here",
+            fix="take the sizes of that run; where you can still choose, dist_ckpt_optim_fully_reshardable: true lets "
+            "them change; or begin anew: --new",
+        )

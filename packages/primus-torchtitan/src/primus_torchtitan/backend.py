@@ -17,7 +17,7 @@ from primus_core.metadata import version_of
 from primus_core.plan import Requirement, Variable, Worker
 from primus_core.work import Work, planned
 from primus_torchtitan import earlier_names
-from primus_torchtitan.continuation import continue_earlier, on_replay
+from primus_torchtitan.continuation import CHANGEABLE, continue_earlier, on_replay
 from primus_torchtitan.hyperparameters import data_type, hyperparameters
 from primus_torchtitan.layout import Layout, check_layout, metrics_rank
 from primus_torchtitan.model import Model as Resolved
@@ -130,7 +130,8 @@ class _Resolution:
             **self.work(architecture).to_dict(),
         }
         same = hyperparameters(settings, architecture, self.global_batch(layout.data), resolved["data"] or {})
-        self.notes += continue_earlier(settings, self.call, resolved)
+        source, told = continue_earlier(settings, self.call, resolved)
+        self.notes += told
         return BackendPlan(
             worker=Worker("primus_torchtitan.worker"),
             config={
@@ -147,6 +148,8 @@ class _Resolution:
             layout=asdict(layout),
             tokens_per_step=self.global_batch(layout.data) * settings["training.seq_len"],
             defaults={name: option.default for name, option in settings.options.items()},
+            continues=source,
+            changeable=CHANGEABLE,
         )
 
     def architecture(self) -> Architecture | None:

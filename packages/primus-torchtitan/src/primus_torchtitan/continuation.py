@@ -13,28 +13,36 @@ from primus_core.backend import BackendCall
 from primus_torchtitan.checkpoints import is_whole, resume_from
 from primus_torchtitan.settings import Settings
 
-__all__ = ["continue_earlier", "on_replay"]
+__all__ = ["CHANGEABLE", "continue_earlier", "on_replay"]
 
 _OWN = "checkpoints"
 """In the run directory."""
-_COMPARED = {
-    "model": "its model is another",
-    "data": "its text is another",
-    "data_parallel": "it had {} data-parallel ranks",
-}
+
+CHANGEABLE = (
+    *("checkpoint", "activation_checkpoint", "compile", "comm", "metrics", "profiler", "validator", "debug.*log*"),
+    *("dump_folder", "dataloader.num_workers", "dataloader.persistent_workers", "dataloader.pin_memory"),
+    *("dataloader.prefetch_factor", "training.disable_cuda_graphs", "training.gc_freq", "parallelism.*_degree"),
+    *("parallelism.*_degree*", "parallelism.pipeline_parallel_*"),
+)
+"""What a continued run may have otherwise: nothing that training computes. TorchTitan reshards its checkpoints."""
 
 
-def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> tuple[str, ...]:
-    """Set the checkpoint to start from where there is one, and say so. `now` is this run's resolved config.
+def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """Set the checkpoint to start from where there is one; its run, and what to say of it.
+
+    `now` is this run's resolved config.
 
     A user's own `checkpoint.initial_load_path` or `load_step` stands.
+
+    Raises:
+        ConfigError: as many data-parallel ranks must continue it as there were.
     """
     if not settings["checkpoint.enable"] or not settings["auto_continue_train"]:
-        return ()
+        return "", ()
     if settings["checkpoint.initial_load_path"] or settings["checkpoint.load_step"] != -1:
-        return ()
+        return "", ()
     if os.path.isabs(settings["checkpoint.folder"]):
-        return ()  # all runs share the folder, so TorchTitan finds the newest checkpoint itself
+        return "", ()  # all runs share the folder, so TorchTitan finds the newest checkpoint itself
     return _continue(settings, call, now)
 
 
@@ -62,22 +70,19 @@ def _begin_with(checkpoint: str) -> dict[str, Any]:
     }
 
 
-def _continue(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> tuple[str, ...]:
-    notes: list[str] = []
+def _continue(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     folder = settings["checkpoint.folder"]
     for run, steps in _runs(call.previous(os.path.join(folder, "step-*", ".metadata")), folder).items():
         step = max((n for n in steps if n < settings["training.steps"]), default=None)
         if step is None:
             continue
-        name = os.path.basename(run)
-        if reason := _difference(run, now, settings):
-            notes.append(f"does not continue from step {step} of {name}: {reason}")
-            break
+        said = f"step {step} of {os.path.basename(run)}"
+        if not call.distributed.tentative:
+            _check_ranks(settings, run, now, said)
         for setting, value in _begin_with(os.path.join(run, folder, f"step-{step}")).items():
             settings.set(setting, value)
-        notes.append(f"continues from step {step} of {name}")
-        break
-    return tuple(notes)
+        return run, (f"continues from {said}",)
+    return "", ()
 
 
 def _runs(metadata: tuple[str, ...], folder: str) -> dict[str, list[int]]:
@@ -91,15 +96,19 @@ def _runs(metadata: tuple[str, ...], folder: str) -> dict[str, list[int]]:
     return runs
 
 
-def _difference(run: str, now: Mapping[str, Any], settings: Settings) -> str:
-    """Why a checkpoint of `run` does not fit this run; empty if it does."""
+def _check_ranks(settings: Settings, run: str, now: Mapping[str, Any], said: str) -> None:
+    """Each data-parallel rank's place in the data is part of a checkpoint."""
+    if "dataloader" in settings["checkpoint.exclude_from_loading"]:
+        return
     try:
-        then = json.loads(Path(run, "config", "backend_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return "its settings cannot be read"
-    for key, text in _COMPARED.items():
-        if key == "data_parallel" and "dataloader" in settings["checkpoint.exclude_from_loading"]:
-            continue  # only the position in the data depends on it
-        if then.get(key) != now[key]:
-            return text.format(then.get(key))
-    return ""
+        then = json.loads(Path(run, "config", "backend_config.json").read_text(encoding="utf-8"))["data_parallel"]
+    except (OSError, ValueError, KeyError):
+        return
+    if then != now["data_parallel"]:
+        raise settings.error(
+            "auto_continue_train",
+            f"cannot continue from {said}: data-parallel ranks there: {then}, here: {now['data_parallel']}",
+            why="a checkpoint has each rank's place in the data",
+            fix="start it on as many ranks, give up that place (checkpoint.exclude_from_loading: [dataloader]), "
+            "or begin anew: --new",
+        )

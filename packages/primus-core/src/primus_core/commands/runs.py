@@ -36,7 +36,7 @@ _LIST_EPILOG = """examples:
 
 status: completed, failed, interrupted; stopped (by a hook); skipped (a script had nothing to launch); running;
 pending (its job waits in the queue); lost (its process or its job is gone, and it never said how it ended); started (on
-another host), submitted (to a scheduler): not known from here; incomplete (ended before it began); unknown (not written
+another host, by an earlier Primus), submitted (to a scheduler): not known from here; incomplete (ended before it began); unknown (not written
 by Primus)"""
 _SHOW_EPILOG = """examples:
   primus runs show latest
@@ -147,6 +147,8 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         **{name: known.get(name, plan.get(name)) for name in _KNOWN},
         "duration_s": listed.duration_s,
         "parent": listed.parent or plan.get("parent") or "",
+        "started_by": _mapping(known.get("started_by")).get("run_id") or "",
+        "continues": listed.continues,
         "gpu_model": known.get("gpu_model") or plan.get("gpu_model") or "",
         "nnodes": place.get("nnodes"),
         "gpus_per_node": place.get("gpus_per_node"),

@@ -12,17 +12,20 @@ __all__ = ["cell", "duration", "listing", "loss", "page", "table"]
 _MEANING = {
     "lost": "it never said how it ended, and its process or its job is gone",
     "submitted": "its scheduler has it, and does not say here how it stands",
-    "started": "on another host: from here one cannot tell whether it still runs",
+    "started": "on another host, without a lease: from here one cannot tell whether it still runs",
     "incomplete": "it was ended before its first process began",
     "unknown": "its metadata.json says nothing that this Primus knows",
 }
-_COLUMNS = ("run", "status", "task", "model", "backend", "started", "duration", "step", "loss", "job")
+_COLUMNS = ("run", "status", "task", "model", "backend", "started", "duration", "step", "loss")
+_FURTHER = {"job": "job_id", "continues": "continues", "parent": "parent"}
+"""Columns that are left out where no run has anything in them."""
 
 
 def listing(runs: Sequence[Mapping[str, Any]]) -> str:
     """The runs, one in a row."""
-    width = len(_COLUMNS) - (not any(run["job_id"] for run in runs))  # most machines have no scheduler
-    return table([_row(run)[:width] for run in runs], _COLUMNS[:width])
+    further = {title: name for title, name in _FURTHER.items() if any(run[name] for run in runs)}
+    rows = [(*_row(run), *(cell(run[name]) for name in further.values())) for run in runs]
+    return table(rows, (*_COLUMNS, *further))
 
 
 def _row(run: Mapping[str, Any]) -> tuple[str, ...]:
@@ -34,7 +37,6 @@ def _row(run: Mapping[str, Any]) -> tuple[str, ...]:
         duration(run["duration_s"]),
         step,
         loss(run["last_loss"]),
-        cell(run["job_id"]),
     )
 
 
@@ -107,7 +109,8 @@ def _facts(run: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     yield "ended", _clock(run["ended"])
     yield "duration", duration(run["duration_s"])
     yield "in", run["cwd"] or ""
-    yield "replay of", run["parent"]
+    yield "continues", run["continues"]
+    yield ("started by" if run["started_by"] else "replay of"), run["parent"]
     yield "task", _joined(", ", run["task"], run["framework"], run["model"], _with("primus", run["primus_version"]))
     yield "GPU", run["gpu_model"] or "none that Primus knows"
     yield "ranks", _ranks(run)

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from primus_core import plain_json, scheduler
 from primus_core.arguments import Parser, parse_segment
@@ -15,8 +15,9 @@ from primus_core.errors import MachineError
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.launch import slurm_stop
+from primus_core.runs.lease import process_start
 from primus_core.runs.listing import resolve, workspace
-from primus_core.runs.saved import GOING, is_alive, metadata, state
+from primus_core.runs.saved import GOING, metadata, process_here, state
 from primus_core.runs.standing import Standing, standing
 from primus_core.scheduler import Job
 
@@ -95,8 +96,8 @@ def _wait(directory: str, target: _Target, timeout_s: float) -> None:
 
 
 def _target(directory: str, stands: Standing, host: HostRoot) -> _Target:
-    if state(directory, host) == "running":
-        return _Process(directory, stands.known, host)
+    if pid := process_here(metadata(directory), directory, host):
+        return _Process(directory, pid, host)
     if not stands.job:
         raise _out_of_reach(directory, stands, host)
     if stands.job.is_of(stands.known) is None:
@@ -123,6 +124,12 @@ def _out_of_reach(directory: str, stands: Standing, host: HostRoot) -> MachineEr
             f"{directory} was submitted as job {number}, and Slurm does not answer here",
             fix=f"where it does: primus stop {directory}",
         )
+    if where == host.hostname():
+        return MachineError(
+            f"{directory} runs in another container or process namespace of {where}",
+            why="its process cannot be signalled from here",
+            fix=f"where it was started: primus stop {directory}",
+        )
     return MachineError(
         f"{directory} runs on {where}, and this is {host.hostname()}", fix=f"ssh {where} primus stop {directory}"
     )
@@ -131,23 +138,25 @@ def _out_of_reach(directory: str, stands: Standing, host: HostRoot) -> MachineEr
 class _Process:
     """The run's own process, on this host."""
 
-    def __init__(self, directory: str, known: dict[str, Any], host: HostRoot) -> None:
-        self.known, self.host = known, host
+    def __init__(self, directory: str, pid: int, host: HostRoot) -> None:
+        self.pid, self.host = pid, host
+        self.began = process_start(pid, host)
         try:
-            os.kill(known["pid"], signal.SIGTERM)
+            os.kill(pid, signal.SIGTERM)
         except ProcessLookupError:  # it ended in this very moment
             pass
         except PermissionError:
-            raise MachineError(f"{directory} is a run of {known.get('user')}", fix="ask them, or become them") from None
+            user = metadata(directory).get("user")
+            raise MachineError(f"{directory} is a run of {user}", fix="ask them, or become them") from None
 
     def goes_on(self) -> bool:
-        return is_alive(self.known, self.host)
+        return self.began >= 0 and process_start(self.pid, self.host) == self.began
 
     def name(self) -> str:
-        return f"process {self.known['pid']}"
+        return f"process {self.pid}"
 
     def by_force(self) -> str:
-        return f"kill -9 {self.known['pid']}"
+        return f"kill -9 {self.pid}"
 
 
 class _Job:

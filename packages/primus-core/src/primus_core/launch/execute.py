@@ -114,6 +114,7 @@ class _Run:
         finally:
             if self.hooks:
                 self.hooks.close()
+            self.record.release()
 
     def _before_launch(self) -> Stop | None:
         """Start the Python hooks, if there are any. Whether one of them wants no launch."""
@@ -127,7 +128,7 @@ class _Run:
             self.environ,
             mask=self.mask,
             say=self._say,
-            interruptions=lambda: self.signals.count,
+            interruptions=self._interruptions,
         )
         return self.hooks.before_launch()
 
@@ -157,6 +158,11 @@ class _Run:
             self.told_of_stop = True
             self._say(f"primus: stopping: {stop.reason}; SIGKILL in {self.plan.grace_period_s:g} s\n")
         return True
+
+    def _interruptions(self) -> int:
+        """How many signals came. Asked again and again while a hook is waited for: the owner is alive then, too."""
+        self.record.look()
+        return self.signals.count
 
     def _tell(self, status: str, code: int, first: failure.Failure | None) -> None:
         """The Python hooks hear how it ended."""
@@ -322,6 +328,7 @@ class _Run:
     def _poll(self) -> None:
         self.attendance.look()
         self.course.look()
+        self.record.look()
         if self.hooks:
             self.hooks.poll()
 

@@ -77,6 +77,12 @@ class _Outer:
 
     def run(self) -> int:
         self.record.make()
+        try:
+            return self._run()
+        finally:
+            self.record.release()
+
+    def _run(self) -> int:
         self._write_files()
         if not self.plan.place.joined:
             snapshot.write_code(self.plan, self.facts, self.mask.secrets)  # there may be no git inside
@@ -117,6 +123,8 @@ class _Outer:
     def _steps(self) -> Ended:
         ended = Ended(0)
         for step in self.plan.steps:
+            if step.kind == "submit":
+                self.record.release()  # the job will own the run, and may begin at once
             if step.scheduler:
                 return self.job_step.run(step)
             with held(step.lock):
@@ -202,6 +210,7 @@ class _Outer:
             pass_through=True,
             on_signal=self._signalled,
             on_line=self._heard,
+            poll=self.record.look,
         )
 
     def _signalled(self, number: int) -> None:

@@ -14,7 +14,7 @@ from primus_core.plan import SECRET
 from primus_core.runs.saved import Saved
 
 __all__ = [
-    "NONE", "SEVERITY", "Category", "Difference", "Severity", "agreed", "compare", "dotted", "flatten",
+    "NONE", "SEVERITY", "Category", "Difference", "Severity", "agreed", "compare", "differing", "dotted", "flatten",
     "is_one_framework", "severity",
 ]  # fmt: skip
 
@@ -127,6 +127,11 @@ def dotted(path: Path) -> str:
     """A path as one reads it: `optimizer.groups[0].lr`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
+
+
+def differing(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[tuple[str, str, str]]:
+    """Name and both values, as text, of what is not the same."""
+    return ((row.name, row.before, row.after) for row in _rows("config", before, after))
 
 
 def _rows(category: Category, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[Difference]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from primus_core.errors import RequestError, suggestion
@@ -38,7 +38,9 @@ class Run(NamedTuple):
     last_step: int | None = None
     last_loss: float | None = None
     parent: str = ""
-    """The run that this one replays."""
+    """The run that this one replays, or whose hook or rank started it."""
+    continues: str = ""
+    """The run whose checkpoint it started from."""
     host: str = ""
     job_id: str = ""
     """Its scheduler's number for it."""
@@ -104,7 +106,6 @@ def of_standing(directory: str, stands: Standing, host: HostRoot) -> Run:
         last = last_metrics(directory)
         step, loss = last.get("step"), last.get("loss")
         ended = host.now() if state == "running" else _number(last.get("time"))
-    parent = known.get("parent")
     return Run(
         directory,
         os.path.basename(directory),
@@ -116,11 +117,18 @@ def of_standing(directory: str, stands: Standing, host: HostRoot) -> Run:
         duration_s=ended - started if ended is not None and started is not None else None,
         last_step=step if isinstance(step, int) and not isinstance(step, bool) else None,
         last_loss=_number(loss),
-        parent=_text(parent.get("run_id")) if isinstance(parent, dict) else "",
+        parent=_other(known, "parent"),
+        continues=_other(known, "continues"),
         host=_text(known.get("host")),
         job_id=_text(known.get("job_id")) or (job.number if job else ""),
         reason=job.reason if job and state == "pending" else "",
     )
+
+
+def _other(known: Mapping[str, Any], relation: str) -> str:
+    """The name of another run that the metadata knows."""
+    other = known.get(relation)
+    return _text(other.get("run_id")) if isinstance(other, dict) else ""
 
 
 def _text(value: Any) -> str:

@@ -12,6 +12,7 @@ from primus_core.errors import MachineError, RunDirectoryTaken
 from primus_core.facts import Facts
 from primus_core.files import write_atomically
 from primus_core.plan import Plan
+from primus_core.runs.lease import Lease
 from primus_core.runs.saved import metadata
 from primus_core.runs.snapshot import part_of
 
@@ -38,12 +39,15 @@ class Record:
         """The starts of the worker, those of earlier jobs of this run included."""
         self.kept: dict[str, Any] = {}
         """What the metadata says of who submitted this job: the command line that the person typed, and when."""
+        self.lease: Lease | None = None
+        """What makes this process the owner of the run, or of a node's part of it; a layer inside has none."""
 
     def make(self) -> None:
         """The directory, marked as being prepared.
 
         Raises:
             RunDirectoryTaken: it is there already, and is not ours to join.
+            RequestError: it is another process's, which is alive.
             MachineError: it cannot be written.
         """
         try:
@@ -53,6 +57,8 @@ class Record:
             except FileExistsError:
                 if not self.plan.place.joined:
                     raise RunDirectoryTaken(self.directory) from None
+            if not self.plan.place.outer:
+                self._own()
             os.makedirs(f"{self.directory}/{self.part}logs", exist_ok=True)
             os.makedirs(f"{self.directory}/{self.own}", exist_ok=True)
             os.makedirs(f"{self.directory}/logs", exist_ok=True)
@@ -61,6 +67,25 @@ class Record:
             self.write(status="preparing")
         except OSError as error:
             raise unwritable(self.directory, error) from None
+
+    def _own(self) -> None:
+        environ = self.facts.host.environ
+        self.lease = Lease.take(
+            f"{self.directory}/{self.own}".rstrip("/"),
+            self.facts.host,
+            user=_user(environ),
+            job={**_job(environ), "restart": environ.get("SLURM_RESTART_COUNT") or "0"},
+        )
+
+    def look(self) -> None:
+        """Show that the owner is alive. Called often while the run goes on."""
+        if self.lease:
+            self.lease.look()
+
+    def release(self) -> None:
+        """This process owns the run no more."""
+        if self.lease:
+            self.lease.release()
 
     def _join(self) -> None:
         known = metadata(f"{self.directory}/{self.own}")
@@ -79,9 +104,11 @@ class Record:
 
     def write(self, **fields: Any) -> None:
         """Write `metadata.json` with what is known of the run and these fields. That of a node in a later attempt is
-        somebody else's.
+        somebody else's, and so is that of a run whose lease is lost.
         """
         if self.plan.place.outer and _attempts(metadata(self.directory)) != self.attempt:
+            return
+        if self.lease and self.lease.is_lost():
             return
         plan, host, environ = self.plan, self.facts.host, self.facts.host.environ
         data = {
@@ -101,7 +128,9 @@ class Record:
             "started": self.started,
             **_job(environ),
             "attempts": self.attempts,
-            "parent": {"run_id": os.path.basename(plan.parent), "directory": plan.parent} if plan.parent else None,
+            "continues": _run(plan.continues),
+            "started_by": _run(plan.started_by),
+            "parent": _run(plan.started_by or plan.parent),
             **self.kept,
             **fields,
         }
@@ -132,6 +161,11 @@ def unwritable(directory: str, error: OSError) -> MachineError:
         why=f"{error.strerror}: {error.filename or directory}",
         fix="give a `workspace:` where you may write",
     )
+
+
+def _run(directory: str) -> dict[str, str] | None:
+    """Another run, as the metadata names it."""
+    return {"run_id": os.path.basename(directory), "directory": directory} if directory else None
 
 
 def _attempts(known: Mapping[str, Any]) -> int:

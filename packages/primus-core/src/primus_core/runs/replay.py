@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from primus_core import variables
 from primus_core.contracts import TaskPlan
 from primus_core.distributed import MAX_GPUS_PER_NODE, node_count
 from primus_core.environment import FAMILIES, belongs_to_session
@@ -21,7 +22,9 @@ __all__ = ["Replay", "prepare"]
 
 _PLANNED_HERE = frozenset({"direct", "network", "primus", "--numa"})
 """Origins of variables that say where the ranks stand and how this machine reaches others: never restored."""
-_PLACEMENT = frozenset({"NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT"})
+_PLACEMENT = frozenset({"NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT"}) | {
+    *(variables.RUN_DIR, variables.PARENT),
+}
 
 
 class Replay(NamedTuple):

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from primus_core import variables
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
-from primus_core.host import HostRoot
 from primus_core.plan import RunPlace
 
-__all__ = ["COMPLETED", "earlier_files", "place", "short"]
+__all__ = ["COMPLETED", "place", "runs_of", "short"]
 
 COMPLETED = "completed"
 
@@ -54,43 +53,20 @@ def short(path: str) -> str:
     return path if relative.startswith("..") else relative
 
 
-def earlier_files(place: RunPlace, pattern: str) -> tuple[str, ...]:
-    """Files that match `pattern` in the earlier runs of this experiment, newest run first.
-
-    It stops at the newest run that completed, or that still goes on: what came before is done with.
-    """
-    import glob
-
-    return tuple(path for run in _unfinished(place) for path in sorted(glob.glob(f"{glob.escape(run)}/{pattern}")))
-
-
-def _unfinished(place: RunPlace) -> Iterator[str]:
+def runs_of(place: RunPlace) -> Iterator[str]:
+    """The directories of the experiment's runs before the one at `place`, newest first."""
     if not place.link:
         return
-    from primus_core.runs.saved import metadata  # only an experiment with earlier runs asks
-
     root, name = os.path.split(place.link)
     runs = re.compile(re.escape(name) + _STAMP)
+    own = os.path.basename(place.directory)
     try:
         found = sorted((entry for entry in os.listdir(root) if runs.fullmatch(entry)), key=_order, reverse=True)
     except OSError:
         return
-    for entry in found:
-        directory = os.path.join(root, entry)
-        if directory == place.directory:  # an outer layer made it
-            continue
-        known = metadata(directory)
-        if known.get("status") == COMPLETED or _goes_on(known):
-            return
-        yield directory
-
-
-def _goes_on(known: dict[str, object]) -> bool:
-    """Whether the run still goes on, on this host: its checkpoints are being written."""
-    from primus_core.runs.saved import is_alive  # only an experiment with earlier runs asks
-
-    host = HostRoot()
-    return known.get("status") == "started" and known.get("host") == host.hostname() and is_alive(known, host)
+    for entry in found:  # a job that is put back into the queue has runs after it, too
+        if entry != own and (not runs.fullmatch(own) or _order(entry) <= _order(own)):
+            yield os.path.join(root, entry)
 
 
 def _order(name: str) -> tuple[str, int]:

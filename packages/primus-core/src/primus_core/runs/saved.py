@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from primus_core.errors import MachineError, RequestError
+from primus_core.runs import lease
 
 if TYPE_CHECKING:
     from primus_core.host import HostRoot
@@ -33,6 +34,7 @@ __all__ = [
     "load",
     "metadata",
     "parse_name",
+    "process_here",
     "state",
     "state_of",
     "undump",
@@ -151,14 +153,22 @@ def state_of(known: Mapping[str, Any], directory: str, host: HostRoot) -> str:
     status = known.get("status")
     if status in (*ENDED, "submitted"):
         return str(status)
+    held = lease.look(directory, host) if status in ("preparing", "started") else None
     here = known.get("host") == host.hostname()
-    if here and status in ("preparing", "started") and is_alive(known, host):
+    if held.alive if held else here and status in ("preparing", "started") and is_alive(known, host):
         return "running"
     if not os.path.exists(f"{directory}/{MANIFEST}"):
         return "incomplete" if status in ("preparing", "started", None) else "unknown"
     if status not in ("preparing", "started"):
         return "unknown"
-    return "lost" if here else "started"
+    return "lost" if here or held else "started"
+
+
+def process_here(known: Mapping[str, Any], directory: str, host: HostRoot) -> int:
+    """The number of the process that owns a run, if it runs where it can be seen and signalled; 0: it does not."""
+    if held := lease.look(directory, host):
+        return held.owner["pid"] if held.here and held.alive else 0
+    return known["pid"] if known.get("host") == host.hostname() and is_alive(known, host) else 0
 
 
 def is_alive(known: Mapping[str, Any], host: HostRoot) -> bool:

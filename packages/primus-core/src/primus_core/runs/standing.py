@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from primus_core import scheduler
 from primus_core.host import HostRoot
-from primus_core.runs.saved import ENDED, metadata, state_of
+from primus_core.runs.saved import ENDED, metadata, process_here, state_of
 from primus_core.scheduler import Job
 
 __all__ = ["Standing", "refined", "standing", "standings"]
@@ -73,19 +73,26 @@ def _stands(known: dict[str, Any], directory: str, host: HostRoot, job: Job | No
     if job and job.is_of(known) is False:
         job = Job(job.number, scheduler.FORGOTTEN)
     state = state_of(known, directory, host)
+    if job and state == "running" and not process_here(known, directory, host):
+        state = "started"  # its scheduler knows of its end before its lease runs out
     return Standing(refined(state, known, job) if job else state, known, job)
 
 
 def _key(known: Mapping[str, Any], directory: str, host: HostRoot) -> tuple[str, str] | None:
-    number = _job_of(known, directory, state_of(known, directory, host))
+    number = _job_of(known, directory, host)
     return (_text(known.get("cluster")), number) if number else None
 
 
-def _job_of(known: Mapping[str, Any], directory: str, state: str) -> str:
+def _job_of(known: Mapping[str, Any], directory: str, host: HostRoot) -> str:
     """The number of the job that can tell how the run stands; empty: there is none."""
+    state = state_of(known, directory, host)
     if state in ("submitted", "started", "lost", "incomplete") or (state in _BEGAN_AGAIN and known.get("submitted")):
         return _number(known) or _job_of_nodes(known, directory)
-    return _job_of_nodes(known, directory) if state == "running" and not known.get("job_id") else ""
+    if state != "running":
+        return ""
+    if _number(known):  # `primus stop` needs the job of a process that it cannot reach
+        return "" if process_here(known, directory, host) else _number(known)
+    return _job_of_nodes(known, directory)
 
 
 def _job_of_nodes(known: Mapping[str, Any], directory: str) -> str:

@@ -69,6 +69,10 @@ def _referred(texts: Mapping[str, str], environ: Mapping[str, str]) -> dict[str,
     }
 
 
+_FOLLOWING = ("hyperparameters.", "on_replay.")
+"""What follows from other settings."""
+
+
 def differences(plan: Plan, environ: Mapping[str, str]) -> list[Difference]:
     """How the plan of this node differs from what was submitted."""
     found_here = submission.of(environ)
@@ -79,8 +83,8 @@ def differences(plan: Plan, environ: Mapping[str, str]) -> list[Difference]:
     found = [Difference(key, old.get(key), here[key]) for key in here if key != "config"]
     before, now = (dict(_leaves(config or {})) for config in (old.get("config"), here.get("config")))
     if before:  # without the backend on the submitting host, nobody knew
-        keys = (key for key in dict.fromkeys((*before, *now)) if not key.startswith("hyperparameters."))
-        found += [Difference(key, before.get(key), now.get(key)) for key in keys]  # those follow from the others
+        keys = (key for key in dict.fromkeys((*before, *now)) if not key.startswith(_FOLLOWING))
+        found += [Difference(key, before.get(key), now.get(key)) for key in keys]
     return [difference for difference in found if difference.submitted != difference.here]
 
 

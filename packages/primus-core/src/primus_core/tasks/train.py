@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from primus_core import environment
@@ -17,12 +18,13 @@ from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError, MachineError, Mistakes, RequestError, suggestion
 from primus_core.plan import BACKEND_CONFIG, PlannedFile, Requirement, RunPlace, Variable, Worker
-from primus_core.runs.rundir import earlier_files
+from primus_core.runs import continuation
 from primus_core.secrets import is_secret_setting
 
 if TYPE_CHECKING:
     from primus_core.config.document import Document, Path
     from primus_core.config.experiment import Experiment
+    from primus_core.runs.continuation import Earlier
 
 __all__ = ["TRAIN", "Resolved", "resolve", "written"]
 
@@ -45,6 +47,16 @@ class Train:
         parser.add_argument("stage", metavar="STAGE", help="what to train: pretrain (more where the backend has them)")
         parser.add_argument("--config", metavar="FILE", help="the experiment, YAML or TOML")
         parser.add_argument("--replay", metavar="RUN", help="a run directory: start that run again, as it was")
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument(
+            continuation.CONTINUE,
+            dest="always",
+            action="store_true",
+            help="continue the newest unfinished run of the experiment, also with other settings",
+        )
+        which.add_argument(
+            continuation.NEW, dest="anew", action="store_true", help="begin anew: continue no earlier run"
+        )
         parser.add_argument("--check", action="store_true", help="with --replay: only say what equals and what differs")
         parser.add_argument(
             "--force", action="store_true", help="with --replay: start it although it cannot be the same"
@@ -179,6 +191,9 @@ class _Planning:
         settings, refused = Document(public, merged.marks, merged.files).split_refused()
         place = self._place()
         environ = self._environment()
+        earlier = continuation.Earlier(
+            place, self.call.facts, self.call.distributed, anew=getattr(self.args, "anew", False)
+        )
         with self.mistakes:
             planned = backend.resolve(
                 BackendCall(
@@ -188,14 +203,15 @@ class _Planning:
                     facts=self.call.facts,
                     distributed=self.call.distributed,
                     place=place,
-                    previous=lambda pattern: earlier_files(place, pattern),
+                    previous=earlier.files,
                     on_non_finite=experiment.on_non_finite,
                     elsewhere=self.call.elsewhere,
                     refused=refused,
                 )
             )
         self.mistakes.refuse()
-        task = self._task_plan(experiment, module, settings, place, planned, environ)
+        notes = self._continuation(earlier, planned, settings)
+        task = self._task_plan(experiment, module, settings, place, replace(planned, notes=notes), environ)
         return Resolved(self.document, experiment, module, settings, planned, task)
 
     def _place(self) -> RunPlace:
@@ -210,6 +226,23 @@ class _Planning:
                 self.experiment.env, self.call.facts.environ, lambda name: self.document.where(("env", name))
             )
         return ()
+
+    def _continuation(self, earlier: Earlier, planned: BackendPlan, settings: Document) -> tuple[str, ...]:
+        """The plan's notes, if it continues what may be continued, or nothing."""
+        config, place, always = planned.config, earlier.place, getattr(self.args, "always", False)
+        start = continuation.Start(config, place.directory, planned.changeable, planned.defaults, settings)
+        if planned.continues:
+            continuation.require_whole(planned.continues)
+        elif always:
+            raise earlier.nothing_to_continue()
+        if always:
+            changed = (f"although {one}" for one in continuation.changes(planned.continues, start))
+            return (*planned.notes, *changed)
+        if planned.continues:
+            continuation.refuse_changes(planned.continues, start)
+        else:
+            earlier.refuse_a_second(start)
+        return (*planned.notes, *earlier.notes)
 
     def _elsewhere(self, experiment: Experiment, framework: str) -> TaskPlan:
         """What is known where the backend is missing: it will be planned again where the run is."""
@@ -289,6 +322,7 @@ class _Planning:
             model=_label(experiment.modules[module].model, settings.data.get("model")),
             folder=self.folder,
             reads=self._reads(settings),
+            continues=planned.continues,
         )
 
 

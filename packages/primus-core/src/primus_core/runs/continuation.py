@@ -1,0 +1,245 @@
+"""Continuing an earlier run: which run may be continued, and which of its settings must be the same.
+
+Only a run of the same user, with a complete snapshot, that has certainly ended is continued. Where a setting that
+matters differs, the person decides: `--continue` or `--new`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from primus_core.config.document import Document
+from primus_core.errors import ConfigError, RequestError
+from primus_core.facts import Facts
+from primus_core.plan import BACKEND_CONFIG, Distributed, RunPlace
+from primus_core.runs import lease
+from primus_core.runs.comparison import differing, dotted, flatten
+from primus_core.runs.rundir import COMPLETED, runs_of
+from primus_core.runs.saved import MANIFEST, Damaged, load, metadata, state_of
+
+__all__ = ["CHANGEABLE", "Changed", "Earlier", "Start", "changes", "refuse_changes", "require_whole"]
+
+CONTINUE, NEW = "--continue", "--new"
+
+CHANGEABLE = (
+    *("framework_version", "checkout", "device", "metrics_rank", "data_parallel", "on_replay", "on_non_finite"),
+    *("hyperparameters", "flops_per_token", "peak_tflops"),  # what follows from the settings
+    *("steps", "training.steps", "train_iters", "log_config", "log_interval", "metrics"),
+    *("save", "load", "save_interval", "exit_interval", "num_workers", "wandb_*", "tensorboard_*"),
+)
+"""Settings that a continued run may have otherwise, for every backend: patterns of names, each with all below it."""
+
+
+class Changed(NamedTuple):
+    """A setting that the earlier run had otherwise. Empty: it was not set."""
+
+    name: str
+    there: str
+    here: str
+    where: str
+    """`file:line` of the setting here."""
+
+    def __str__(self) -> str:
+        where = f"  ({self.where})" if self.where else ""
+        return f"{self.name}: {self.there or 'not set'} there, {self.here or 'not set'} here{where}"
+
+
+class Start(NamedTuple):
+    """What the run that starts now has."""
+
+    config: Mapping[str, Any]
+    """Its resolved settings."""
+    directory: str
+    changeable: Sequence[str] = ()
+    """What its backend adds to `CHANGEABLE`."""
+    defaults: Mapping[str, Any] = {}
+    """What the framework does where a setting is missing."""
+    written: Document = Document()
+    """The settings as the person wrote them, with their places."""
+
+
+class Earlier:
+    """The earlier runs of an experiment, as a run that starts at `place` finds them. `anew`: it wants none of them."""
+
+    def __init__(self, place: RunPlace, facts: Facts, distributed: Distributed, *, anew: bool = False) -> None:
+        self.place, self.facts, self.distributed, self.anew = place, facts, distributed, anew
+        self.asked = False
+        """Whether the backend would continue a run: the person's settings may want none."""
+        self.running = ""
+        """The newest of them, if it may still be running: then none is continued."""
+        self.notes: list[str] = []
+        self._found: list[str] | None = None
+
+    def files(self, pattern: str) -> tuple[str, ...]:
+        """Files that match `pattern` in the runs that may be continued, newest run first.
+
+        It stops at the newest run that completed, or that may be running: what came before is done with.
+        """
+        import glob
+
+        if self.anew:
+            return ()
+        self.asked = True
+        if self._found is None:
+            self._found = list(self._runs())
+        return tuple(path for run in self._found for path in sorted(glob.glob(f"{glob.escape(run)}/{pattern}")))
+
+    def _runs(self) -> Iterator[str]:
+        for directory in runs_of(self.place):
+            if not self._is_ours(directory):
+                self.notes.append(f"does not continue {os.path.basename(directory)}: it is another user's run")
+                continue
+            known = metadata(directory)
+            if known.get("status") == COMPLETED:
+                return
+            if self._is_node_of_this_launch(directory, known):
+                continue
+            state = state_of(known, directory, self.facts.host)
+            began = os.path.exists(f"{directory}/{MANIFEST}")  # without a whole snapshot, no rank has
+            if state == "running" or (began and state in ("started", "submitted")):
+                self.running = directory
+                return
+            if began:
+                yield directory
+
+    def _is_ours(self, directory: str) -> bool:
+        """Whether the run belongs to this user; in a container, to the user of the run that it joins."""
+        try:
+            mine = os.stat(self.place.directory).st_uid if self.place.joined else os.getuid()
+            return os.stat(directory).st_uid == mine
+        except OSError:
+            return False
+
+    def _is_node_of_this_launch(self, directory: str, known: Mapping[str, Any]) -> bool:
+        """Whether it is another node's part of the launch that this node belongs to, where each has its own run."""
+        here = self.distributed
+        if here.nnodes == 1 or known.get("status") not in ("preparing", "started"):
+            return False
+        there = _json(f"{directory}/plan.json").get("distributed") or {}
+        named = ("nnodes", "master_addr", "master_port")
+        same = all(there.get(name) == getattr(here, name) for name in named)
+        return not there or (same and there.get("node_rank") != here.node_rank)
+
+    def refuse_a_second(self, start: Start) -> None:
+        """Refuse what would be the same run once more, beside the one that is running.
+
+        Raises:
+            RequestError: it would.
+        """
+        if not self.running or not self.facts.host.is_known:  # the nodes will see when the job begins
+            return
+        name = os.path.basename(self.running)
+        if not changes(self.running, start):
+            raise self.runs_already("a second run with the same settings would start beside it, from the beginning")
+        self.notes.append(f"does not continue {name}: it may still be running")
+
+    def runs_already(self, why: str) -> RequestError:
+        """The error for a run that cannot be continued because it may be running."""
+        held = lease.look(self.running, self.facts.host)
+        owner = f"{held.whose()}: {held.sign_of_life()}" if held else "from here one cannot tell"
+        return RequestError(
+            f"{os.path.basename(self.running)} may still be running",
+            why=f"{owner}\n{why}",
+            fix=f"stop it: primus stop {self.running}\nor start a run beside it: {NEW}",
+        )
+
+    def nothing_to_continue(self) -> RequestError:
+        """The error for `--continue` where no run can be continued."""
+        if self.running:
+            return self.runs_already("only a run that has ended can be continued")
+        why = "no earlier, unfinished run of this experiment has a whole checkpoint to continue from"
+        why = why if self.asked else "the settings ask for no continuation, or save no checkpoint"
+        return RequestError(
+            f"{CONTINUE}: there is nothing to continue",
+            why="\n".join((why, *self.notes)),
+            fix=f"leave {CONTINUE} out to begin from the first step",
+        )
+
+
+def require_whole(run: str) -> None:
+    """Refuse to continue a run whose snapshot is damaged: nobody could say with which settings it trained.
+
+    Raises:
+        RequestError: it is.
+    """
+    try:
+        load(run)
+    except Damaged as error:
+        raise RequestError(
+            f"{os.path.basename(run)} would be continued, but its snapshot is not whole",
+            why="; ".join(filter(None, (error.what, error.why))),
+            fix=f"restore the file, or begin anew: {NEW}",
+        ) from None
+
+
+def refuse_changes(run: str, start: Start) -> None:
+    """Refuse to continue `run` with other settings.
+
+    Raises:
+        ConfigError: they differ where it matters.
+    """
+    if found := changes(run, start):
+        count = "1 setting differs" if len(found) == 1 else f"{len(found)} settings differ"
+        raise ConfigError(
+            f"{os.path.basename(run)} would be continued, but {count}",
+            where=next((one.where for one in found if one.where), ""),
+            why="\n".join(map(str, found)),
+            fix=f"continue it all the same: {CONTINUE}\nor begin anew: {NEW}",
+        )
+
+
+def changes(run: str, start: Start) -> list[Changed]:
+    """The settings that matter and that `start` has otherwise than the earlier `run`."""
+    recorded = (_json(f"{run}/plan.json").get("place") or {}).get("directory") or run  # it may lie elsewhere now
+    there = _material(_json(f"{run}/{BACKEND_CONFIG}"), recorded, start)
+    here = _material(start.config, start.directory, start)
+    found: dict[tuple[str, str], Changed] = {}  # a backend may name the model's settings twice
+    for name, before, after in differing(there, here):
+        shown, where = _written(name, start.written.marks)
+        found.setdefault((shown.rpartition(".")[2], after), Changed(shown, before, after, where))
+    return list(found.values())
+
+
+def _material(config: Mapping[str, Any], directory: str, start: Start) -> dict[str, Any]:
+    """The settings that matter, by name, less those that are the framework's default anyway.
+
+    What lies below the run's own directory, or is named after the run, is the same in every run.
+    """
+    text = json.dumps(config)
+    for own, mark in ((directory, "<run>"), (os.path.basename(directory), "<id>")):
+        text = re.sub(rf"{re.escape(json.dumps(own)[1:-1])}(?![\w+-])", mark, text)
+    resolved = json.loads(text)
+    settings = resolved.pop("settings", None) or {}
+    named = {dotted(path): value for path, value in flatten({**resolved, **settings}).items()}
+    patterns = (*CHANGEABLE, *start.changeable)
+    return {
+        name: value
+        for name, value in named.items()
+        if value is not None and value != start.defaults.get(name) and not _matches(name, patterns)
+    }
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*") for pattern in patterns)
+
+
+def _written(name: str, places: Mapping[Any, str]) -> tuple[str, str]:
+    """A setting's name and place as the person wrote it, where that can be told."""
+    parts = tuple(name.split("."))
+    same = [path for path in places if path and (path == parts or path[-1] == parts[-1])]
+    path = parts if parts in places else same[0] if len(same) == 1 else ()
+    return (".".join(map(str, path)), places[path]) if path else (name, "")
+
+
+def _json(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}

@@ -1,0 +1,239 @@
+"""The lease on a run directory: which process owns the run. It works between hosts that share the file system.
+
+    lease/<n>.json    host, process and user of the owner; the file's time is its latest sign of life
+
+The highest number counts. Whoever takes over from a dead owner creates the next number, which only one process can: no
+file is ever replaced or removed while somebody may decide by it. A file of the time 0 is a lease that was given back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from primus_core.errors import RequestError
+from primus_core.host import HostRoot
+
+__all__ = ["DEAD_AFTER_S", "EVERY_S", "FOLDER", "Held", "Lease", "look", "process_start"]
+
+FOLDER = "lease"
+EVERY_S = 10.0
+"""So often an owner gives a sign of life."""
+DEAD_AFTER_S = 180.0
+"""An owner on another host is taken for dead after so long without one."""
+_SUFFIX = ".json"
+_FIELDS = ("host", "boot", "namespace", "pid", "began")
+"""What tells one process from all others."""
+
+
+class Held(NamedTuple):
+    """A lease that somebody holds or held."""
+
+    owner: Mapping[str, Any]
+    """What its file says; empty where it cannot be read."""
+    alive: bool
+    here: bool
+    """The owner's process can be seen from here, so that `alive` is certain."""
+    silent_s: float
+    """Seconds since the owner's latest sign of life, by the clock of the file system."""
+
+    def whose(self) -> str:
+        """Who the owner is, in words."""
+        pid, host, user = (self.owner.get(name) or "?" for name in ("pid", "host", "user"))
+        since = self.owner.get("since")
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since)) if isinstance(since, int | float) else "?"
+        return f"process {pid} of {user} on {host}, since {began}"
+
+    def sign_of_life(self) -> str:
+        """What is known of the owner's life, in words."""
+        if self.here:
+            return "its process is running" if self.alive else "its process has ended"
+        where = "it runs on another host or in another container"
+        return f"{where}, and its latest sign of life was {max(self.silent_s, 0):.0f} s ago"
+
+
+def look(directory: str, host: HostRoot) -> Held | None:
+    """Who owns what `directory` holds; None: nobody, or a Primus that wrote no lease."""
+    number = _highest(directory)
+    return _held(directory, number, host) if number else None
+
+
+def _highest(directory: str) -> int:
+    try:
+        names = os.listdir(f"{directory}/{FOLDER}")
+    except OSError:
+        return 0
+    stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+    return max((int(stem) for stem in stems if stem.isascii() and stem.isdecimal()), default=0)
+
+
+def _path(directory: str, number: int) -> str:
+    return f"{directory}/{FOLDER}/{number}{_SUFFIX}"
+
+
+def _held(directory: str, number: int, host: HostRoot) -> Held | None:
+    path = _path(directory, number)
+    try:
+        with open(path, "rb") as file:  # opening it makes a client of NFS ask for the file's time
+            text, renewed = file.read(1 << 16), os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return None
+    if renewed < 1:
+        return None
+    owner, me = _parsed(text), _identity(host)
+    if owner and _same_machine(owner, me):
+        return Held(owner, owner["began"] == process_start(owner["pid"], host), here=True, silent_s=0.0)
+    silent = _now(f"{directory}/{FOLDER}") - renewed
+    return Held(owner, silent < DEAD_AFTER_S, here=False, silent_s=silent)
+
+
+def _parsed(text: bytes) -> Mapping[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    whole = isinstance(data, dict) and all(name in data for name in _FIELDS)
+    return data if whole and isinstance(data["pid"], int) and isinstance(data["began"], int) else {}
+
+
+def _same_machine(owner: Mapping[str, Any], me: Mapping[str, Any]) -> bool:
+    """Whether the owner's process number means the same process here."""
+    return owner["began"] >= 0 and all(owner[name] == me[name] for name in ("host", "boot", "namespace"))
+
+
+def _identity(host: HostRoot) -> dict[str, Any]:
+    """This process, so that no other is taken for it: numbers come again, after a reboot and in each namespace."""
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    boot = host.text("/proc/sys/kernel/random/boot_id") or ""
+    return {
+        "host": host.hostname(),
+        "boot": boot,
+        "namespace": namespace,
+        "pid": os.getpid(),
+        "began": process_start(os.getpid(), host),
+    }
+
+
+def process_start(pid: object, host: HostRoot) -> int:
+    """When a process began, in clock ticks since the machine's start; -1: it has ended, or there is none."""
+    text = (host.text(f"/proc/{pid}/stat") or "") if isinstance(pid, int) else ""
+    fields = text.rpartition(")")[2].split()
+    return int(fields[19]) if len(fields) >= 20 and fields[0] not in "ZX" else -1
+
+
+def _now(folder: str) -> float:
+    """The time by the clock that stamps the files in `folder`; by this host's own where nothing can be written."""
+    path = f"{folder}/.{os.uname().nodename}.{os.getpid()}.now"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.utime(path)  # the server's time, where a server keeps the files
+            return os.stat(path).st_mtime
+        finally:
+            os.close(descriptor)
+            os.unlink(path)
+    except OSError:
+        return time.time()
+
+
+class Lease:
+    """The lease on `directory`, as its owner holds it."""
+
+    def __init__(self, directory: str, number: int) -> None:
+        self.directory, self.number = directory, number
+        self.renewed = time.monotonic()
+        self.held = True
+
+    @classmethod
+    def take(cls, directory: str, host: HostRoot, *, user: str, job: Mapping[str, str]) -> Lease:
+        """Take the lease; that of a dead owner is taken over. `job`: the scheduler's numbers for this process.
+
+        Raises:
+            RequestError: another process owns the directory, and is alive.
+            OSError: it cannot be written.
+        """
+        os.makedirs(f"{directory}/{FOLDER}", exist_ok=True)
+        text = json.dumps({**_identity(host), "user": user, "since": time.time(), **job})
+        while True:
+            number = _highest(directory)
+            held = _held(directory, number, host) if number else None
+            if held and held.alive and not _is_earlier_start(held.owner, job):
+                raise in_use(directory, held)
+            if _create(_path(directory, number + 1), text):
+                return cls(directory, number + 1)
+
+    def is_lost(self) -> bool:
+        """Whether another process has taken the lease: this one was taken for dead, or has given it back."""
+        return _highest(self.directory) > self.number
+
+    def look(self) -> None:
+        """Give a sign of life, and end this process by SIGTERM if its lease is lost. Often called, it acts seldom."""
+        now = time.monotonic()
+        if not self.held or now - self.renewed < EVERY_S:
+            return
+        self.renewed = now
+        if self.is_lost():
+            self.held = False
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            self._stamp()
+
+    def release(self) -> None:
+        """Give it back: whoever comes next need not wait."""
+        if self.held:
+            self.held = False
+            self._stamp((0, 0))
+
+    def _stamp(self, times: tuple[int, int] | None = None) -> None:
+        try:
+            os.utime(_path(self.directory, self.number), times)
+        except OSError:  # the file system is away or full: the run goes on
+            pass
+
+
+def _is_earlier_start(owner: Mapping[str, Any], job: Mapping[str, str]) -> bool:
+    """Whether the owner belongs to an earlier start of this very job: its scheduler starts it again after its end."""
+    number, starts = job.get("job_id"), (owner.get("restart"), job.get("restart"))
+    return bool(number and number == owner.get("job_id") and starts[0] != starts[1])
+
+
+def _create(path: str, text: str) -> bool:
+    """Create the file with this text, if no other process has. A hard link is exclusive on NFS, too."""
+    staged = f"{path}.{os.uname().nodename}.{os.getpid()}.partial"
+    with open(staged, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+    try:
+        os.link(staged, path)
+    except FileExistsError:
+        return False
+    except OSError:  # the answer of a server got lost, or the file system has no links
+        return os.stat(staged).st_nlink == 2 or _create_plainly(path, text)
+    finally:
+        os.unlink(staged)
+    return True
+
+
+def _create_plainly(path: str, text: str) -> bool:
+    try:
+        with open(path, "x", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    return True
+
+
+def in_use(directory: str, held: Held) -> RequestError:
+    """The error for a directory that a live process owns."""
+    return RequestError(
+        f"the run directory {directory} is in use",
+        why=f"it is owned by {held.whose()}: {held.sign_of_life()}",
+        fix=f"wait for its end, stop it (primus stop {directory}), or start a run with a directory of its own"
+        + ("" if held.here else f"; an owner without a sign of life for {DEAD_AFTER_S:.0f} s is taken for dead"),
+    )

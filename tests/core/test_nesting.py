@@ -1,0 +1,113 @@
+"""A `primus` command in a hook or a rank is a run of its own, and leaves the run around it alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import Run
+from tests.core.test_direct import metadata
+
+from primus_core.host import HostRoot
+from primus_core.nesting import is_alone, outside
+
+NESTED = '''
+"""Tasks that start Primus in a rank."""
+import os, subprocess, sys
+from primus_core import register_task
+
+PRIMUS = (sys.executable, "-m", "primus_core")
+
+@register_task("outer")
+def outer(call):
+    "Start another run in the rank, with these words."
+    return subprocess.call([*PRIMUS, *call.words])
+
+@register_task("inner")
+def inner(call):
+    "Say where it is."
+    print("inner", call.rank, "of", call.world_size, os.environ["NNODES"], call.run_dir, flush=True)
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project with these tasks, and a hook that starts a run, too, if it is told to."""
+    (tmp_path / "primus.yaml").write_text("plugins: [./tasks.py]\n")
+    (tmp_path / "tasks.py").write_text(NESTED)
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "hooks/01.sh").write_text('[ -z "$HOOKED" ] || HOOKED= primus direct -- inner\n')
+    return tmp_path
+
+
+def runs(folder: Path, name: str) -> list[Path]:
+    """Oldest first."""
+    return sorted((folder / "output").glob(f"{name}_2*"))
+
+
+def listed(primus: Run, folder: Path) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in json.loads(primus("runs", "list", "--json", cwd=folder).stdout)}
+
+
+def test_a_command_in_a_rank_is_a_run_of_its_own_and_the_outer_one_still_replays(primus: Run, folder: Path) -> None:
+    done = primus("direct", "--", "outer", "direct", "--", "inner", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    [outer], [inner] = runs(folder, "outer"), runs(folder, "inner")
+    assert (metadata(outer)["parent"], metadata(outer)["task"]) == (None, "outer")
+    assert metadata(inner)["parent"] == {"run_id": outer.name, "directory": str(outer)}
+    assert json.loads((outer / "plan.json").read_text())["task"] == "outer"
+    assert f"inner 0 of 1 1 {inner}" in done.stdout
+    again = primus("replay", outer.name, cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert len(runs(folder, "inner")) == 2, "which started its own, too"
+    assert listed(primus, folder)[inner.name]["parent"] == outer.name
+    shown = primus("runs", "show", inner.name, cwd=folder).stdout
+    assert f"started by {outer.name}" in shown
+
+
+def test_a_command_in_a_hook_is_a_run_of_its_own(primus: Run, folder: Path) -> None:
+    done = primus("direct", "--", "outer", "--version", env={"HOOKED": "yes"}, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    [outer], [inner] = runs(folder, "outer"), runs(folder, "inner")
+    assert metadata(inner)["parent"]["run_id"] == outer.name
+    assert (metadata(outer)["status"], metadata(inner)["status"]) == ("completed", "completed")
+
+
+def test_a_run_that_a_node_of_many_starts_is_on_that_node_alone(primus: Run, folder: Path) -> None:
+    node = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "localhost", "PRIMUS_RUN_DIR": "output/shared"}
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_NODELIST": "n[0-1]"}
+    words = ("outer", "direct", "--", "inner")
+    done = primus("direct", "--", *words, env={**node, "NODE_RANK": "0", **slurm}, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    [inner] = runs(folder, "inner")
+    assert f"inner 0 of 1 1 {inner}" in done.stdout
+    assert metadata(inner)["parent"]["run_id"] == "shared"
+    assert not (folder / "output/shared/nodes/0").exists()
+
+
+def test_what_a_nested_run_starts_has_that_one_as_its_parent(primus: Run, folder: Path) -> None:
+    done = primus("direct", "--", "outer", "direct", "--", "outer", "direct", "--", "inner", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    [first, second], [inner] = runs(folder, "outer"), runs(folder, "inner")
+    parents = {path.name: (metadata(path)["parent"] or {}).get("run_id") for path in (first, second, inner)}
+    assert parents == {first.name: None, second.name: first.name, inner.name: second.name}
+
+
+def test_a_layer_and_a_person_join_the_run_that_they_name() -> None:
+    layer = {"PRIMUS_RUN_DIR": "/runs/b", "PRIMUS_OUTER": "container", "PRIMUS_PARENT": "/runs/a", "NNODES": "2"}
+    assert outside(HostRoot(environ=layer)).environ == layer
+    assert not is_alone(layer)
+    person = {"PRIMUS_RUN_DIR": "/runs/b", "NNODES": "2"}
+    assert outside(HostRoot(environ=person)).environ == person
+
+
+def test_of_the_run_around_only_its_name_is_left() -> None:
+    inside = {
+        "PRIMUS_RUN_DIR": "/runs/a", "PRIMUS_PARENT": "/runs/a", "PRIMUS_OUTER": "slurm", "RANK": "3", "NNODES": "2",
+        "MASTER_PORT": "1", "TORCHELASTIC_RUN_ID": "x", "NCCL_DEBUG": "INFO", "PRIMUS_CONFIG": "site.yaml",
+    }  # fmt: skip
+    kept = {"PRIMUS_PARENT": "/runs/a", "NCCL_DEBUG": "INFO", "PRIMUS_CONFIG": "site.yaml"}
+    assert outside(HostRoot(environ=inside)).environ == kept
+    assert is_alone(kept)

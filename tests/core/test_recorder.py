@@ -88,7 +88,7 @@ def test_what_follows_the_last_line_is_an_event_at_the_end(tmp_path: Path) -> No
     with training.recorder.clock.evaluating():
         training.time.passes(3)
     training.recorder.validation(step=1, steps=20, loss=4.5)
-    training.recorder.close()
+    training.recorder.close(asked=100)
     [event] = training.events("training_ended")
     assert (event["step"], event["save_s"], event["evaluation_s"]) == (1, 5.0, 3.0)
     assert training.rows()[1] | {"time": 0} == {"step": 1, "steps": 20, "validation_loss": 4.5, "time": 0}
@@ -96,8 +96,13 @@ def test_what_follows_the_last_line_is_an_event_at_the_end(tmp_path: Path) -> No
 
 def test_a_training_without_steps_has_no_end_to_tell(tmp_path: Path) -> None:
     training = Training(tmp_path)
-    training.recorder.close()
+    training.recorder.close(asked=0)
     assert training.events("training_ended") == []
+
+
+def test_a_training_that_was_asked_for_steps_and_made_none_has_failed(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="no step was made, although training was to end at step 100"):
+        Training(tmp_path).recorder.close(asked=100)
 
 
 def test_the_third_loss_in_a_row_that_is_not_finite_ends_the_run_and_names_the_steps(tmp_path: Path) -> None:

@@ -151,6 +151,10 @@ def test_a_small_copy_of_it_trains_and_goes_on_in_the_folder_that_it_names(primu
     assert checksums(shared) == saved
     assert (new / "checkpoints/iter_0000006").is_dir()
 
+    finished = primus("direct", *TRAIN, *words, "train_iters=6", env=environ)
+    assert finished.returncode == 1, "the folder has that iteration already"
+    assert "no step was made, although training was to end at step 6" in finished.stderr
+
 
 def summary_of(run: Path) -> list[tuple[int, float]]:
     return [(row["step"], row["loss"]) for row in summary.read(str(run / "metrics.jsonl"))]

@@ -7,7 +7,7 @@ same for every backend (docs/metrics.md):
     recorder.clock.step(tokens)                 # at the beginning of each step
     with recorder.clock.saving(): ...           # and evaluating()
     recorder.log(recorder.clock.lap(), Step(step=7, steps=100, loss=2.5, tokens=7168, devices=8))
-    recorder.close()
+    recorder.close(asked=100)
 """
 
 from __future__ import annotations
@@ -119,8 +119,21 @@ class Recorder:
         fix = _FIX.format(f"{setting}=false")
         return TrainingError(f"the loss or a gradient is not finite at step {step}", why=why, fix=fix)
 
-    def close(self) -> None:
-        """The training ended well: the saves and evaluations after the last line are told as an event."""
+    def close(self, asked: int) -> None:
+        """The training ended well: the saves and evaluations after the last line are told as an event.
+
+        Args:
+            asked: the step at which it was to end; 0: it was not asked for any.
+
+        Raises:
+            TrainingError: it was asked for steps, and made none.
+        """
+        if asked and not self.clock.has_begun:
+            raise TrainingError(
+                f"no step was made, although training was to end at step {asked}",
+                why="the checkpoint that it began with is of that step, or of a later one",
+                fix="ask for more steps, or begin with another checkpoint",
+            )
         if self.last_step is not None:
             rest, digits = self.clock.lap(), _DIGITS
             self._event(

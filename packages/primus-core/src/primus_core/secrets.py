@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from primus_core.errors import PrimusError
 from primus_core.plan import SECRET, Plan
 from primus_core.secret_names import is_secret_key, is_secret_name
 
@@ -18,7 +17,6 @@ __all__ = [
     "looks_secret",
     "quoted",
     "redact",
-    "redact_error",
     "redact_text",
     "redact_words",
     "refuse_secrets",
@@ -135,13 +133,6 @@ def redact(text: str, values: Iterable[str] = ()) -> str:
         if near in text:
             text = re.sub(pattern, rf"\1{SECRET}", text)
     return text
-
-
-def redact_error(error: PrimusError, values: Iterable[str]) -> PrimusError:
-    """The same error without these secrets: it may quote what a script said."""
-    error.what, error.why, error.fix = (redact(text, values) for text in (error.what, error.why, error.fix))
-    error.args = (error.what,)
-    return error
 
 
 # `HF_TOKEN=abc`, `api_key: "abc"`: a name that says so, and a literal value up to the end of its line, word or quotes.

@@ -44,6 +44,11 @@ class StepClock:
         self._since = now()
         self._reset()
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a step has begun."""
+        return self._doing != "starting"
+
     def begin(self) -> None:
         """The first step begins now; later calls change nothing."""
         if self._doing == "starting":

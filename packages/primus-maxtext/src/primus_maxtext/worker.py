@@ -152,7 +152,7 @@ def _train(resolved: Mapping[str, Any]) -> None:
     loop = Loop(steps)
     loop.run(words(resolved["settings"]))
     watch.look()
-    recorder.close()
+    recorder.close(0 if loop.terminated else resolved["settings"]["steps"])
     if loop.terminated:
         sys.exit(_TERMINATED)
 

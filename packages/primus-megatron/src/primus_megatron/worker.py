@@ -80,14 +80,16 @@ def _train(resolved: dict[str, Any]) -> None:
     recorder = Recorder.of(resolved)
     install(recorder, look)
     _around_saving(recorder.clock, look, settings if resolved["own"]["disable_last_saving"] else {})
+    asked = 0 if settings.get("skip_train") else int(settings["train_iters"] or 0)
     try:
         model = partial(model_provider, own=resolved["own"])
         pretrain(versions.release(importable_version())[:2], settings, model)
     except SystemExit as stop:  # Megatron ends like this after SIGTERM, a duration or an exit_interval
         if stop.code:
             raise found_by_check(recorder, stop.code) or stop from None
+        asked = 0
     look()
-    recorder.close()
+    recorder.close(asked)
     _leave()
 
 

@@ -101,7 +101,7 @@ def _run(config: Any) -> None:
         trainer.close()
     if watch:
         watch.look()
-    recorder.close()
+    recorder.close(0 if config.checkpoint.create_seed_checkpoint else config.training.steps)
 
 
 def _watch_checkpoints(trainer: Any) -> CheckpointWatch | None:

@@ -36,8 +36,8 @@ _LIST_EPILOG = """examples:
 
 status: completed, failed, interrupted; stopped (by a hook); skipped (a script had nothing to launch); running;
 pending (its job waits in the queue); lost (its process or its job is gone, and it never said how it ended); started (on
-another host, by an earlier Primus), submitted (to a scheduler): not known from here; incomplete (ended before it began); unknown (not written
-by Primus)"""
+another host, by an earlier Primus), submitted (to a scheduler): not known from here; incomplete (ended before it
+began); unknown (not written by Primus)"""
 _SHOW_EPILOG = """examples:
   primus runs show latest
   primus runs show quickstart --json"""

@@ -177,7 +177,7 @@ class Recorder:
         if math.isfinite(step.loss):
             self._bad.clear()
             return
-        self._bad.append((step.step, step.loss))
+        self._bad = [*self._bad[-IN_A_ROW:], (step.step, step.loss)]  # a run that goes on may have millions
         if self.on_non_finite != "ignore":
             self._warn(step)
         if step.ended_by or (self.on_non_finite == "stop" and len(self._bad) >= IN_A_ROW):

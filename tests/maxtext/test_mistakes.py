@@ -53,3 +53,9 @@ def test_mistakes_in_settings_data_and_mesh_are_said_at_once(asker: Asker) -> No
 def test_of_an_unknown_model_only_what_was_given_is_judged(asker: Asker) -> None:
     said = refused_alike(asker, Mistake("2 errors", words="model_name=lama adam_b1=2"))
     assert "'adam_b1' is 2" in said
+
+
+def test_by_a_variable_that_is_not_set_nothing_else_is_judged(asker: Asker) -> None:
+    for name in ("data.text", "data.vocab_size", "model.base_emb_dim", "model_name", "steps", "per_device_batch_size"):
+        said = refused_alike(asker, Mistake("${UNSET_OF_MINE} is not set", words=f"{name}=${{UNSET_OF_MINE}}"))
+        assert said.count("primus: error") == 1, said

@@ -79,3 +79,9 @@ def test_an_experiment_for_gpus_is_told_to_name_them(asker: Asker) -> None:
     assert "for machines that have, name them: primus config validate exp.yaml --gpu MI300X --nodes N" in said
     assert "set it to false on a CPU" not in said
     assert "give it a number that is finite" in said, "it is wrong on every machine"
+
+
+def test_by_a_variable_that_is_not_set_nothing_else_is_judged(asker: Asker) -> None:
+    for name in ("data.text", "model.num_layers", "mock_data", "vocab_size", "train_iters", "lr", "seq_length"):
+        said = refused_alike(asker, Mistake("${UNSET_OF_MINE} is not set", words=f"{name}=${{UNSET_OF_MINE}}"))
+        assert said.count("primus: error") == 1, said

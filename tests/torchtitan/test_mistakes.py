@@ -111,3 +111,9 @@ def test_null_is_written_in_four_ways(asker: Asker) -> None:
         refused_alike(asker, Mistake("'hf_assets_path' cannot be empty", words=f"hf_assets_path={word}"))
         change = ("overrides:", f"overrides:\n      hf_assets_path: {word}")
         refused_alike(asker, Mistake("exp.yaml:8: 'hf_assets_path' cannot be empty", change))
+
+
+def test_by_a_variable_that_is_not_set_nothing_else_is_judged(asker: Asker) -> None:
+    for name in ("data.text", "data.vocab_size", "model.n_layers", "model.family", "training.seq_len"):
+        said = refused_alike(asker, Mistake("${UNSET_OF_MINE} is not set", words=f"{name}=${{UNSET_OF_MINE}}"))
+        assert said.count("primus: error") == 1, said

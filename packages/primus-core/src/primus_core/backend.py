@@ -58,6 +58,15 @@ class BackendCall:
         except (OSError, ValueError):
             return {}
 
+    def is_refused(self, section: str) -> bool:
+        """Whether anything in a section has been."""
+        return any(path[:1] == (section,) for path in self.refused)
+
+    @property
+    def refused_flat(self) -> tuple[Path, ...]:
+        """`refused` for a framework that has the model's settings among all others."""
+        return tuple(path[1:] if path[:1] == ("model",) else path for path in self.refused)
+
     @property
     def device(self) -> Literal["gpu", "cpu"]:
         """What it trains on: GPUs, where there are some or nobody can know yet, unless the person hid them all."""

@@ -78,9 +78,9 @@ class _Resolution:
         rest = Document({k: v for k, v in document.data.items() if k not in ("model", "data")}, document.marks)
         mistakes, self.data = Mistakes(), None
         with mistakes:
-            self.data = Data(document.section(("data",)), call)
+            self.data = None if call.is_refused("data") else Data(document.section(("data",)), call)
         model = document.section(("model",))
-        self.settings = Settings(rest.over(self.data.model(model) if self.data else model), schema, call.refused)
+        self.settings = Settings(rest.over(self.data.model(model) if self.data else model), schema, call.refused_flat)
         self.settings.mistakes.add(*mistakes.found)
         self.device = call.device
 
@@ -131,11 +131,7 @@ class _Resolution:
             config={**resolved, "hyperparameters": same.to_dict(), "continue_from": source, "settings": self.given()},
             prepare=steps,
             environment=device.variables(self.call, self.device),
-            requires=(
-                *device.requires(settings, self.device, text=bool(self.data and self.data.text)),
-                *files,
-                *self.folders(),
-            ),
+            requires=(*self.modules(), *files, *self.folders()),
             notes=tuple(self.notes),
             layout=layout.shown(),
             tokens_per_step=batch * settings["max_target_length"],

@@ -90,11 +90,13 @@ class _Resolution:
         document = call.document
         rest = Document({k: v for k, v in document.data.items() if k not in ("model", "data")}, document.marks)
         mistakes, self.text = Mistakes(), None
-        with mistakes:
-            self.text = resolve_text(document.section(("data",)), call)
-        self.text_is_wrong = bool(mistakes)
-        model = of_model(document.section(("model",)), rest, text=bool(self.text or mistakes))
-        self.settings = Settings(rest.over(model), schema, call.refused)
+        self.text_is_wrong = call.is_refused("data")
+        if not self.text_is_wrong:
+            with mistakes:
+                self.text = resolve_text(document.section(("data",)), call)
+            self.text_is_wrong = bool(mistakes)
+        model = of_model(document.section(("model",)), rest, text=bool(self.text) or self.text_is_wrong)
+        self.settings = Settings(rest.over(model), schema, call.refused_flat)
         self.settings.mistakes.add(*mistakes.found)
         self.device = call.device
         self.files: list[Requirement] = []

@@ -85,19 +85,22 @@ class _Resolution:
         self.text: Text | None = None
         vocab: int | None = _ANY_VOCABULARY
         wrong = Mistakes()
-        with wrong:
-            self.text = resolve_text(document.section(("data",)), call)
-            vocab = self.text.vocab_size if self.text else None
+        is_wrong = call.is_refused("data")
+        if not is_wrong:
+            with wrong:
+                self.text = resolve_text(document.section(("data",)), call)
+                vocab = self.text.vocab_size if self.text else None
+            is_wrong = bool(wrong)
         self.settings.mistakes.add(*wrong.found)
-        self.settings.refused |= set(TAKEN if wrong else ())
+        self.settings.refused |= set(TAKEN if is_wrong else ())
         self.model = _UNKNOWN
         with self.settings.mistakes:
             self.model = self.resolved_model(document.section(("model",)), vocab)
         self.device = call.device
 
     def resolved_model(self, document: Document, vocab: int | None) -> Resolved:
-        if wrong := [path for path in self.call.refused if path[:1] in ((), ("model",))]:
-            raise AlreadyRefused(str(wrong))
+        if self.call.is_refused("model") or () in self.call.refused:
+            raise AlreadyRefused("model")
         return resolve_model(document, self.schema, vocab)
 
     def plan(self) -> BackendPlan:

@@ -251,7 +251,7 @@ def test_a_run_in_a_container_is_one_whole_run(primus: Run, project: Path) -> No
     assert (metadata(project)["run_id"], metadata(project)["runtime"]) == (run.name, "container")
     assert json.loads((run / "layers/container.json").read_text())["runtime"] == "container"
     listed = json.loads(primus("runs", "list", "--json", cwd=project).stdout)
-    assert [(row["name"], row["state"]) for row in listed] == [(run.name, "completed")]
+    assert [(row["name"], row["status"]) for row in listed] == [(run.name, "completed")]
     shown = primus("runs", "show", run.name, cwd=project)
     assert shown.returncode == 0, shown.stderr
     checked = primus("replay", run.name, "--check", cwd=project)

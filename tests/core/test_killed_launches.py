@@ -75,7 +75,7 @@ def test_a_killed_launch_is_whole_or_known_to_be_incomplete(primus: Run, killed:
     assert len(runs) > 1, "some were killed late enough to leave a directory"
     listed = primus("runs", "list", "--json", cwd=killed.parent)
     assert listed.returncode == 0, listed.stderr
-    states = {row["name"]: row["state"] for row in json.loads(listed.stdout)}
+    states = {row["name"]: row["status"] for row in json.loads(listed.stdout)}
     assert set(states) == {run.name for run in runs}
     assert not [name for name in states if "partial" in name]
     for name, state in states.items():

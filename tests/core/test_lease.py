@@ -79,7 +79,7 @@ def test_a_second_start_into_the_same_directory_is_refused_wherever_it_comes_fro
         assert f"process {process.pid} of " in said
         assert before == ((run / "metadata.json").read_bytes(), (run / "plan.json").read_bytes())
         code, listed, _ = elsewhere(around, clean_environ, project, "runs", "list", "--json")
-        assert (code, [one["state"] for one in json.loads(listed)]) == (0, ["running"])
+        assert (code, [one["status"] for one in json.loads(listed)]) == (0, ["running"])
     assert metadata(run)["status"] == "interrupted"
 
 
@@ -221,7 +221,7 @@ def test_a_run_on_another_host_is_listed_by_its_owners_signs_of_life(primus: Run
     for age in (0.0, OLD_S):
         os.utime(path)
         grow_old(path, age)
-        states += [one["state"] for one in json.loads(primus("runs", "list", "--json", cwd=project).stdout)]
+        states += [one["status"] for one in json.loads(primus("runs", "list", "--json", cwd=project).stdout)]
     assert states == ["running", "lost"]
 
 

@@ -65,7 +65,7 @@ def test_the_list_as_json_has_stable_names(primus: Primus, output: Path) -> None
             "directory": str(directory),
             "name": "small_2026_11_21_101526",
             "started": STARTED,
-            "state": "completed",
+            "status": "completed",
             "task": "train",
             "framework": "torchtitan",
             "model": "llama3.1_8B",
@@ -102,7 +102,7 @@ def test_a_run_that_goes_on_shows_its_newest_step(primus: Primus, output: Path) 
     with (directory / "metrics.jsonl").open("a") as file:
         file.write('{"step": 9999, "lo')  # as one sees a line that is being written
     [run] = listed(primus)
-    assert (run["state"], run["last_step"]) == ("running", 2000)
+    assert (run["status"], run["last_step"]) == ("running", 2000)
     assert run["last_loss"] == pytest.approx(7.001)
     assert 30 <= run["duration_s"] < 300
 
@@ -113,7 +113,7 @@ def test_a_run_that_was_lost_lasted_until_its_last_step(primus: Primus, output: 
     directory = make(output, metadata=here(pid=gone.pid, last_step=None))
     metrics(directory, 9.0, 8.0)
     [run] = listed(primus)
-    assert (run["state"], run["last_step"], run["duration_s"]) == ("lost", 2, 20.0)
+    assert (run["status"], run["last_step"], run["duration_s"]) == ("lost", 2, 20.0)
 
 
 def test_a_process_that_got_the_number_of_the_runs_later_is_not_the_run(primus: Primus, output: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_process_that_got_the_number_of_the_runs_later_is_not_the_run(primus: 
         own = {"pid": process.pid, "ended": None}
         make(output, "mine_2026_11_21_101526", metadata=here(started=time.time(), **own))
         make(output, "older_2026_11_21_101526", metadata=here(started=time.time() - 3600, **own))
-        states = {run["name"].partition("_")[0]: run["state"] for run in listed(primus)}
+        states = {run["name"].partition("_")[0]: run["status"] for run in listed(primus)}
     finally:
         process.kill()
         process.wait()
@@ -424,7 +424,7 @@ def test_only_runs_that_are_asked_for_are_read(output: Path) -> None:
     runs = find(str(output), HOST)
     assert next(runs).name == "a_2026_01_02_000000"
     (broken / "metadata.json").write_text('{"status": "failed"}')  # after the first was given
-    assert next(runs).state == "failed"
+    assert next(runs).status == "failed"
 
 
 def test_a_workspace_that_cannot_be_read_has_no_runs(tmp_path: Path) -> None:

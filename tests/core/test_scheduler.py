@@ -142,7 +142,7 @@ def states(primus: Primus, folder: Path, *words: str) -> dict[str, str]:
     """How the runs of a list stand, by the letter that their names begin with."""
     done = primus("runs", "list", "--json", *words, env=found_in(folder))
     assert done.returncode == 0, done.stderr
-    return {run["name"][0]: run["state"] for run in json.loads(done.stdout)}
+    return {run["name"][0]: run["status"] for run in json.loads(done.stdout)}
 
 
 def test_many_runs_are_asked_about_with_one_question(primus: Primus, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class Site:
         """The newest run as `list` and `show` have it, which agree."""
         listed = json.loads(self("runs", "list", "--json", **variables).stdout)[0]
         shown = dict(json.loads(self("runs", "show", "latest", "--json", **variables).stdout))
-        assert (listed["state"], listed["job_id"]) == (shown["status"], shown["job_id"])
+        assert (listed["status"], listed["job_id"]) == (shown["status"], shown["job_id"])
         return shown
 
 

@@ -94,6 +94,8 @@ class BackendPlan:
     layout: Mapping[str, int] = field(default_factory=dict)
     """How ranks share the work, for people: `{"tensor": 2, "data": 4}`."""
     tokens_per_step: int = 0
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Those of the settings that say what is trained on, for `config/data_config.yaml`."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """What the framework does where nothing was said, by setting."""
     continues: str = ""

@@ -70,6 +70,7 @@ class TaskPlan:
     config: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
     next_steps: tuple[str, ...] = ()
+    """Words that are worth adding to the typed command for a next run, after a good end."""
     metrics_rank: int = 0
     framework: str = ""
     """The backend, where the task has one: GPU profiles have variables for some."""

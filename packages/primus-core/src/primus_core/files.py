@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
-__all__ = ["link_atomically", "write_atomically"]
+__all__ = ["FULL", "link_atomically", "write_atomically"]
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""The errors of a file system, or of a person's share of it, that takes no more."""
 
 
 def write_atomically(path: str, text: str, *, durable: bool = True) -> None:

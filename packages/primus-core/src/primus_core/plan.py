@@ -191,7 +191,7 @@ class Plan:
     """The resolved experiment; None for a task without one."""
     notes: tuple[str, ...] = ()
     next_steps: tuple[str, ...] = ()
-    """Commands worth typing after a good end."""
+    """Words that are worth adding to the typed command for a next run, after a good end."""
     metrics_rank: int = 0
     """The global rank whose step metrics count (pipeline parallelism: the last stage's)."""
     grace_period_s: float = 8.0

@@ -112,6 +112,10 @@ class Settings:
         """Whether it was given, and is right."""
         return name in self.given
 
+    def named(self, prefixes: tuple[str, ...]) -> dict[str, Any]:
+        """Those that were given and whose names begin so."""
+        return {name: value for name, value in sorted(self.given.items()) if name.startswith(prefixes)}
+
     def is_open(self, name: str) -> bool:
         """Whether nobody knows its value: it, or a file that may hold it, has been refused."""
         return name in self.refused or ("" in self.refused and not self.has(name))

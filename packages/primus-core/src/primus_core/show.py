@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shlex
 
+from primus_core import plain_json
 from primus_core.plan import SECRET, Distributed, Plan, PlannedFile, Step, Variable
 
-__all__ = ["one_line", "script"]
+__all__ = ["UNWATCHED", "one_line", "script"]
 
+UNWATCHED = "unwatched"
+"""The status of a run that was started by pasting this script."""
 _FILE_END = "PRIMUS_END_OF_FILE"
 
 
@@ -83,10 +86,25 @@ def _reason(variable: Variable) -> str:
 
 
 def _files(plan: Plan) -> str:
-    if not plan.files:
-        return ""
-    folders = sorted({_join(plan, f.path).rpartition("/")[0] for f in plan.files} | {plan.place.directory + "/logs"})
-    return "\n".join(["# files", f"mkdir -p {shlex.join(folders)}", *(_file(plan, file) for file in plan.files)])
+    files = [*plan.files, *([] if plan.place.joined else [_record(plan)])]
+    folders = sorted({_join(plan, f.path).rpartition("/")[0] for f in files} | {plan.place.directory + "/logs"})
+    return "\n".join(["# files", f"mkdir -p {shlex.join(folders)}", *(_file(plan, file) for file in files)])
+
+
+def _record(plan: Plan) -> PlannedFile:
+    """The record of a run that this script starts: nobody watches it, so that nobody will know how it ended."""
+    known = {
+        "run_id": plan.place.run_id,
+        "status": UNWATCHED,
+        "command": list(plan.command),
+        "task": plan.task,
+        "runtime": plan.runtime,
+        "framework": plan.framework,
+        "model": plan.model,
+        "world_size": plan.distributed.world_size,
+        "primus_version": plan.primus_version,
+    }
+    return PlannedFile("metadata.json", plain_json.dumps(known, indent=1))
 
 
 def _file(plan: Plan, file: PlannedFile) -> str:

@@ -58,8 +58,7 @@ def render(rows: Sequence[Row], *, status: str, run_dir: str, seconds: float, ne
             from statistics import median  # with it, fractions, decimals and random numbers: not before a launch
 
             lines.append(f"  speed  {median(speeds):,.0f} tokens/s (median over {len(speeds)} logged steps)")
-    if status == "completed":
-        lines += [f"  {'next' if not index else '':<6} {step}" for index, step in enumerate(next_steps)]
+    lines += [f"  {'next' if not index else '':<6} {step}" for index, step in enumerate(next_steps)]
     return "\n".join(lines) + "\n"
 
 

@@ -36,6 +36,11 @@ _ARCHITECTURE = (
 )  # fmt: skip
 """What makes a checkpoint another model's."""
 _MOST_STEPS = 2**31 - 1
+_DATA = (
+    *("dataset_", "hf_", "grain_", "mmap_", "token", "add_bos", "add_eos", "packing", "train_split", "train_data"),
+    *("eval_split", "eval_data", "enable_data", "data_shuffle", "max_corpus", "offline_data"),
+)
+"""How settings begin that say what is trained on."""
 
 
 class MaxText:
@@ -133,6 +138,7 @@ class _Resolution:
             environment=device.variables(self.call, self.device),
             requires=(*self.modules(), *files, *self.folders()),
             notes=tuple(self.notes),
+            data=settings.named(_DATA),
             layout=layout.shown(),
             tokens_per_step=batch * settings["max_target_length"],
             defaults={name: option.default for name, option in settings.options.items()},

@@ -48,6 +48,11 @@ _OF_DATA = {"vocab_size", "tokenizer_type"}
 """What prepared text says, and nobody knows where that is wrong."""
 _LOADED = ("load", "pretrained_checkpoint")
 _SHARDED = ("use_torch_fsdp2", "use_megatron_fsdp")
+_DATA = (
+    *("data_", "train_data", "valid_data", "test_data", "per_split", "split", "mock_data", "dataloader"),
+    *("tokenizer", "vocab_file", "merge_file", "null_tokenizer", "tiktoken", "special_tokens"),
+)
+"""How settings begin that say what is trained on."""
 
 
 class Megatron:
@@ -153,6 +158,7 @@ class _Resolution:
             environment=self.environment(),
             requires=(*self.modules(), *adapted.requires, *turbo, *self.files),
             notes=tuple(self.notes),
+            data=settings.named(_DATA),
             metrics_rank=layout.metrics_rank,
             layout={**layout.sizes(), "expert": settings["expert_model_parallel_size"]},
             tokens_per_step=self.sequences(layout) * settings["seq_length"],

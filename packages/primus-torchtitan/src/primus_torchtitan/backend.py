@@ -34,6 +34,8 @@ __all__ = ["TORCHTITAN", "TorchTitan"]
 
 _INSTALL = "pip install primus-torchtitan, in the environment that runs the training"
 _ORIGIN = "torchtitan"
+_DATA = ("dataloader.", "validator.dataloader.", "hf_assets_path")
+"""How settings begin that say what is trained on."""
 
 
 class TorchTitan:
@@ -147,6 +149,7 @@ class _Resolution:
             environment=self.environment(rank if layout.pipeline > 1 else None),
             requires=self.requires(),
             notes=tuple(self.notes),
+            data=settings.named(_DATA),
             metrics_rank=rank,
             layout=asdict(layout),
             tokens_per_step=self.global_batch(layout.data) * settings["training.seq_len"],

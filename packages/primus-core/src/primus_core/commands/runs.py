@@ -36,8 +36,8 @@ _LIST_EPILOG = """examples:
 
 status: completed, failed, interrupted; stopped (by a hook); skipped (a script had nothing to launch); running;
 pending (its job waits in the queue); lost (its process or its job is gone, and it never said how it ended); started (on
-another host, by an earlier Primus), submitted (to a scheduler): not known from here; incomplete (ended before it
-began); unknown (not written by Primus)"""
+another host, by an earlier Primus), submitted (to a scheduler): not known from here; unwatched (started from the script
+of a dry run); incomplete (ended before it began); unknown (not written by Primus)"""
 _SHOW_EPILOG = """examples:
   primus runs show latest
   primus runs show quickstart --json"""
@@ -113,7 +113,7 @@ def _list(args: Namespace, host: HostRoot) -> tuple[Any, Any]:
 
 def _is_wanted(run: Run, args: Namespace) -> bool:
     named = not args.model or args.model.lower() in run.model.lower()
-    return named and (not args.status or run.state == args.status)
+    return named and (not args.status or run.status == args.status)
 
 
 def _none(place: str, args: Namespace) -> str:
@@ -137,7 +137,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
     return {
         "run_id": known.get("run_id") or listed.name,
         "directory": directory,
-        "status": listed.state,
+        "status": listed.status,
         "reason": listed.reason or str(known.get("reason") or ""),
         "exit_code": known.get("exit_code"),
         "job_id": listed.job_id,
@@ -162,7 +162,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "metrics": last_metrics(directory),
         "first_failure": _mapping(known.get("first_failure")),
         "attempts": [attempt for attempt in _list_of(known.get("attempts")) if isinstance(attempt, dict)],
-        "snapshot": _snapshot(directory, listed.state),
+        "snapshot": _snapshot(directory, listed.status),
     }
 
 

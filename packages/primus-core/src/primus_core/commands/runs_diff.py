@@ -51,7 +51,7 @@ def _results(run: Saved, curve: Curve, host: HostRoot) -> dict[str, Any]:
     return {
         "run": listed.name,
         "directory": run.directory,
-        "status": listed.state,
+        "status": listed.status,
         "duration_s": listed.duration_s,
         "last_step": curve.last_step if known else listed.last_step,
         "last_loss": curve.last_loss if known else listed.last_loss,

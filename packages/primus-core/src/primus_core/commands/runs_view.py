@@ -13,6 +13,7 @@ _MEANING = {
     "lost": "it never said how it ended, and its process or its job is gone",
     "submitted": "its scheduler has it, and does not say here how it stands",
     "started": "on another host, without a lease: from here one cannot tell whether it still runs",
+    "unwatched": "started from the script of a dry run: Primus did not watch it, and does not know how it ended",
     "incomplete": "it was ended before its first process began",
     "unknown": "its metadata.json says nothing that this Primus knows",
 }
@@ -29,7 +30,7 @@ def listing(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _row(run: Mapping[str, Any]) -> tuple[str, ...]:
-    named = (run["name"], run["state"], run["task"], run["model"], run["framework"])
+    named = (run["name"], run["status"], run["task"], run["model"], run["framework"])
     step = "" if run["last_step"] is None else str(run["last_step"])
     return (
         *map(cell, named),

@@ -21,7 +21,7 @@ from primus_core.flag_lists import FLAG_LISTS, over
 from primus_core.hooks import scripts
 from primus_core.hooks.data import Result, Stop
 from primus_core.hooks.scripts import Malformed, Spoken
-from primus_core.launch import failure
+from primus_core.launch import closing, failure
 from primus_core.launch.attempts import Attempts
 from primus_core.launch.attendance import Attendance, Course
 from primus_core.launch.console import append, say
@@ -345,6 +345,8 @@ class _Run:
         if code and not ended.signal:
             first = self._first_failure(ended, step)
             code = first.exit_code if first and step and step.ranks else code
+            if full := closing.disk_is_full(self.directory):
+                first = _for_want_of_space(first, code, full, self.plan.distributed.node_rank)
         status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
         why = _why(ended, step) if step and step.script else ""
         record = first.to_record() if first else None
@@ -360,37 +362,17 @@ class _Run:
         return code
 
     def _last_words(self, code: int, status: str, first: failure.Failure | None, step: Step | None, why: str) -> str:
-        metrics = summary.read(f"{self.directory}/metrics.jsonl")
         if self.dropped:
             self._note(f"{self.dropped} bytes of log text could not be written: disk full, or too slow?")
-        run = short(self.directory)
-        if status == "failed":
-            log = (
-                f"{run}/logs/rank_{first.rank}.log"
-                if first and first.rank >= 0 and step and step.ranks
-                else short(self.launch_log)
-            )
-            block = failure.report(
-                first,
-                code,
-                run_dir=run,
-                log=log,
-                step=step.name if step else "run",
-                last_metrics=summary.last_step(metrics),
-                launch_log=self._launch_log(),
-                why=why,
-            )
-            # A lone rank's traceback is the last thing on the console already.
-            again = first is not None and step is not None and step.ranks > 1 and first.traceback
-            trace = f"\n[rank {first.rank}] {first.traceback}\n" if first and again else "\n"
-            return trace + block
-        seconds = time.time() - self.record.started
-        return summary.render(metrics, status=status, run_dir=run, seconds=seconds, next_steps=self.plan.next_steps)
+        if status != "failed":
+            return closing.over(self.plan, status, time.time() - self.record.started)
+        said = self._launch_log()
+        return closing.failed(self.plan, first, step, code, why=why, launch_log=self.launch_log, said=said)
 
     def _first_failure(self, ended: Ended, step: Step | None) -> failure.Failure | None:
         node = self.plan.distributed.node_rank
-        if ended.hung:  # what ranks say on being ended is no reason
-            return failure.Failure(-1, ended.exit_code, self._why_ended(ended), node_rank=node)
+        if ended.hung:  # what ranks say on being ended is no reason, nor is their exit code
+            return failure.Failure(-1, 1, self._why_ended(ended), node_rank=node, time=time.time())
         process = None
         if step and step.ranks:
             rank = step.first_rank if self._is_lone else None
@@ -448,3 +430,9 @@ def _why(ended: Ended, script: Step) -> str:
 
 def _ranks(step: Step) -> str:
     return f": {step.ranks} rank{'s' if step.ranks > 1 else ''}" if step.ranks else ""
+
+
+def _for_want_of_space(first: failure.Failure | None, code: int, full: str, node_rank: int) -> failure.Failure:
+    """The same failure, with the full disk in its reason: on one, a rank may have left no record of its own."""
+    first = first or failure.Failure(-1, code, "", node_rank=node_rank)
+    return replace(first, what="; ".join(filter(None, (full, first.what))))

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,6 +168,7 @@ def report(
     last_metrics: str = "",
     launch_log: str = "",
     why: str = "",
+    next_steps: Sequence[str] = (),
 ) -> str:
     """The block that ends the console of a failed run. Where no rank said why, the launcher's last line has to do."""
     rows = [("exit code", str(exit_code))]
@@ -182,6 +184,6 @@ def report(
         rows.append(("what", failure.what.splitlines()[0] if failure.what else ""))
     if last_metrics:
         rows.append(("last step", last_metrics))
-    rows += [("log", log), ("run", run_dir)]
+    rows += [("log", log), ("run", run_dir), *(("next", line) for line in next_steps)]
     body = "\n".join(f"  {name:<14}{value}" for name, value in rows)
     return f"primus: {step} failed\n{body}\n"

@@ -184,6 +184,8 @@ class _Supervisor:
 
     def _rank_sink(self, rank: int, console: int) -> Callable[[bytes, bool], None]:
         log = self.watch.file(f"rank_{rank}.log")
+        if rank == 0 and (teller := self.watch.metrics_rank) and console == 1:
+            self.files.put(log, b"primus: rank %d prints the steps and their loss: rank_%d.log\n" % (teller, teller))
 
         def sink(data: bytes, whole: bool) -> None:
             self.files.put(log, data)

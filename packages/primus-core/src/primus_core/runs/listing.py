@@ -29,7 +29,7 @@ class Run(NamedTuple):
     name: str
     started: float | None
     """Seconds since the epoch."""
-    state: str
+    status: str
     """One of `saved.STATES`."""
     task: str = ""
     framework: str = ""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from primus_core import plain_json, summary
 from primus_core.errors import MachineError, RunDirectoryTaken
 from primus_core.facts import Facts
-from primus_core.files import write_atomically
+from primus_core.files import FULL, write_atomically
 from primus_core.plan import Plan
 from primus_core.runs.lease import Lease
 from primus_core.runs.saved import metadata
@@ -18,6 +19,7 @@ from primus_core.runs.snapshot import part_of
 
 __all__ = ["Record"]
 
+_RESERVED_BYTES = 64 * 1024
 _GOING = ("preparing", "started")
 _OF_SUBMITTER = ("command", "submitted", "cluster")
 """What the metadata says of who submitted a job."""
@@ -65,8 +67,18 @@ class Record:
             if self.plan.place.joined:
                 self._join()
             self.write(status="preparing")
+            self._reserve()
         except OSError as error:
             raise unwritable(self.directory, error) from None
+
+    def _reserve(self) -> None:
+        """Keep space for the last words: they must be written on a disk that is full by then."""
+        with open(self._space, "wb") as file:
+            file.write(b"reserved for metadata.json".ljust(_RESERVED_BYTES))
+
+    @property
+    def _space(self) -> str:
+        return f"{self.directory}/{self.own}.reserved"
 
     def _own(self) -> None:
         environ = self.facts.host.environ
@@ -147,10 +159,20 @@ class Record:
         """Record how it ended, with the last step; why that could not be written, or nothing."""
         rows = summary.read(f"{self.directory}/metrics.jsonl")
         last = {"last_step": rows[-1]["step"], "last_loss": rows[-1]["loss"]} if rows else {}
+        said = {"status": status, "exit_code": exit_code, "ended": time.time(), **last, **fields}
         try:
-            self.write(status=status, exit_code=exit_code, ended=time.time(), **last, **fields)
+            try:
+                self.write(**said)
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                os.unlink(self._space)
+                self.write(**said)
         except OSError as error:  # the run is over; what it came to must come back all the same
             return f"metadata.json could not be written: {error.strerror}"
+        finally:
+            with suppress(OSError):
+                os.unlink(self._space)
         return ""
 
 

@@ -46,7 +46,7 @@ MANIFEST = "snapshot.json"
 """Written last: where it is, the snapshot is whole."""
 STATES = (
     *("completed", "failed", "interrupted", "stopped", "skipped", "running", "pending", "lost", "incomplete"),
-    *("started", "submitted", "unknown"),
+    *("started", "submitted", "unwatched", "unknown"),
 )
 """How a run may stand. `state` says neither `pending`, nor what became of a run that was submitted or is of another
 host: who asks the scheduler, too, knows it (`standing`)."""
@@ -151,7 +151,7 @@ def state_of(known: Mapping[str, Any], directory: str, host: HostRoot) -> str:
     A run that says how it ended is believed, also where an earlier Primus made no snapshot of it.
     """
     status = known.get("status")
-    if status in (*ENDED, "submitted"):
+    if status in (*ENDED, "submitted", "unwatched"):
         return str(status)
     held = lease.look(directory, host) if status in ("preparing", "started") else None
     here = known.get("host") == host.hostname()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -306,17 +305,16 @@ class _Planning:
         planned: BackendPlan,
         given: tuple[Variable, ...],
     ) -> TaskPlan:
-        again = f"primus direct -- train {self.args.stage} --config {shlex.quote(self.args.config)}"
         return TaskPlan(
             place=place,
             worker=planned.worker,
             prepare=planned.prepare,
             environment=planned.environment + given,
-            files=_files(experiment, module, settings.data, planned.config),
+            files=_files(experiment, module, settings.data, planned),
             requires=planned.requires,
             config=planned.config,
             notes=planned.notes,
-            next_steps=(f"{again} exp_name=mine", f"GPUS_PER_NODE=2 {again}"),
+            next_steps=() if ("exp_name",) in self.command_line.marks else ("exp_name=mine",),
             metrics_rank=planned.metrics_rank,
             framework=experiment.modules[module].framework,
             model=_label(experiment.modules[module].model, settings.data.get("model")),
@@ -332,7 +330,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _files(
-    experiment: Experiment, module: str, settings: Mapping[str, Any], backend_config: Mapping[str, Any]
+    experiment: Experiment, module: str, settings: Mapping[str, Any], planned: BackendPlan
 ) -> tuple[PlannedFile, ...]:
     """The settings as they were resolved. `primus_config.yaml` is an experiment that gives the same plan anywhere."""
     rest = {key: value for key, value in settings.items() if key not in ("model", "data")}
@@ -342,10 +340,10 @@ def _files(
         module: {"framework": experiment.modules[module].framework, "model": model, "data": data, "overrides": rest}
     }
     return (
-        PlannedFile(BACKEND_CONFIG, json.dumps(backend_config, indent=1, sort_keys=True)),
+        PlannedFile(BACKEND_CONFIG, json.dumps(planned.config, indent=1, sort_keys=True)),
         PlannedFile("config/primus_config.yaml", _yaml(whole)),
         PlannedFile("config/model_config.yaml", _yaml(model)),
-        PlannedFile("config/data_config.yaml", _yaml(data)),
+        PlannedFile("config/data_config.yaml", _yaml({**planned.data, **data})),
     )
 
 

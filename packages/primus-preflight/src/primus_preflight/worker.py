@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 
 from primus_core import facts, variables, worker
 from primus_core.errors import MachineError, PrimusError
@@ -26,6 +27,7 @@ from primus_preflight.meeting import peers
 from primus_preflight.meeting.peers import Meeting, Place
 from primus_preflight.verdict import gate, node_report
 from primus_preflight.verdict.node_report import FOLDER, NodeReport
+from primus_preflight.verdict.provenance import version
 
 __all__ = ["main"]
 
@@ -45,6 +47,9 @@ def main(words: Sequence[str]) -> int:
     checks = task.checks(args, facts.read(here), Catalogue.here(here))
     if args.action == "list":
         return 0 if args.node_rank else _list(checks)
+    if not args.node_rank and (later := task.deferred(args, facts.read(here), Catalogue.here(here))):
+        print(f"preflight: not checked at level {args.level}, though {args.thresholds} sets a threshold: "
+              f"{', '.join(later)}", file=sys.stderr)  # fmt: skip
     try:
         return _checked(args, checks, here)
     except PrimusError as error:
@@ -70,8 +75,8 @@ def _checked(args: argparse.Namespace, checks: Sequence[Check], here: HostRoot) 
     with _writes(folder):
         call = gate.call(folder) if args.gate and not args.node_rank else ""
     meeting = _met(found, checks, host, _place(args, folder))
-    node = Node(found, _run_dir() if found.host.is_here else "", meeting)
-    own = _looked_at(node, checks, host, args.node_rank)
+    node = Node(found, _run_dir() if found.host.is_here else "", meeting, args.devices)
+    own = replace(_looked_at(node, checks, host, args.node_rank), level=args.level, version=version())
     with _writes(folder):
         node_report.write(folder, own)
         if args.node_rank:

@@ -37,6 +37,8 @@ class Rule:
     """Of a pair of nodes: the least share of what the slower interface says it can do."""
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What is different for a GPU model."""
+    explicit: Severity | None = None
+    """The site or the launch has set what is good: it is never skipped. How much it counts if it cannot be measured."""
 
     def of(self, model: str) -> Rule:
         """The rule for one GPU model. A check gets that of its node's GPUs, where they are of one model."""
@@ -50,6 +52,11 @@ class Rule:
         if self.unit or has & {"floor", "limit"}:
             has |= {"floor", "limit"}
         return (*(name for name in BOUNDS if name in has), "severity", "source", "fix", "models")
+
+    @property
+    def is_explicit(self) -> bool:
+        """Whether somebody has set what is good, for all models or for one."""
+        return any((self.explicit, *(own.get("explicit") for own in self.models.values())))
 
     @property
     def is_set(self) -> bool:
@@ -86,11 +93,25 @@ class Rule:
     def unknown(self, subject: str, why: str) -> Finding:
         """It could not be measured. What would mend a breach is no help then."""
         fix = f"make it readable, as root or inside the container, or leave it out: --skip {self.check}"
-        return replace(self._found(subject, "unknown", "", why), compare="", fix=fix)
+        found = replace(self._found(subject, "unknown", "", why), compare="", fix=fix)
+        return replace(found, severity=self.explicit) if self.explicit else found
 
     def skip(self, why: str, subject: str = "") -> Finding:
-        """It does not apply here."""
+        """It does not apply here. A threshold that somebody has set is not met by that."""
+        if not self.explicit:
+            return self.moot(why, subject)
+        fix = f"remove the threshold ({self.source}), or skip the check: --skip {self.check}"
+        return replace(self.unknown(subject, f"{why}, so the threshold that was set cannot be checked"), fix=fix)
+
+    def moot(self, why: str, subject: str = "") -> Finding:
+        """There is nothing that a threshold could hold for, such as a link to other nodes where there is one node."""
         return replace(self._found(subject, "skip", "", why), fix="", compare="")
+
+    def none(self, why: str) -> Finding:
+        """There are none of what is counted: too few for a floor that was set, and where other nodes have some."""
+        if self.explicit:
+            return self.number("", 0, why=why)
+        return replace(self._found("", "skip", "0", why), value=0.0, fix="")
 
     def _found(self, subject: str, status: Status, measured: str, why: str) -> Finding:
         return Finding(

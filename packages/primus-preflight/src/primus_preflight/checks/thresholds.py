@@ -155,4 +155,5 @@ def _said(row: Mapping[str, Any], path: str) -> dict[str, Any]:
     """With a bound of the site's, our source and our words for what is expected are no longer true."""
     source = {"source": path} if row.keys() & set(BOUNDS) else {}
     words = {"expected": ""} if row.keys() & {"floor", "limit", "allowed"} else {}
-    return {**source, **words, **_frozen(row)}
+    explicit = {"explicit": row.get("severity", "fail")} if source else {}
+    return {**source, **words, **explicit, **_frozen(row)}

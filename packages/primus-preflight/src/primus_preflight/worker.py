@@ -31,6 +31,8 @@ from primus_preflight.verdict.provenance import version
 
 __all__ = ["main"]
 
+_QUIET_S = 15.0
+
 
 def main(words: Sequence[str]) -> int:
     """Do what the words ask for.
@@ -80,9 +82,15 @@ def _checked(args: argparse.Namespace, checks: Sequence[Check], here: HostRoot) 
     with _writes(folder):
         node_report.write(folder, own)
         if args.node_rank:
-            return gate.follow(folder, own, judging.patience(args, args.level)) if args.gate else 0
+            return _followed(args, folder, own, shared="SLURM_NODEID" in here.environ) if args.gate else 0
         gate.answer(folder, host)
         return judging.decided(args, folder, call, gone=meeting.here.absent if meeting and meeting.here else 0)
+
+
+def _followed(args: argparse.Namespace, folder: str, own: NodeReport, *, shared: bool) -> int:
+    """Wait for node 0's verdict. On a console that all nodes share, node 0 says who is missing."""
+    with nullcontext() if shared else progress.told(lambda: f"waiting for node 0's verdict in {folder}", _QUIET_S):
+        return gate.follow(folder, own, judging.patience(args, args.level))
 
 
 @contextmanager

@@ -49,7 +49,8 @@ exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request; 3 of a node n
         args = call.args
         if (args.action == "report") != bool(args.folder):
             raise RequestError(
-                "`report` needs a folder, and only it takes one", fix="preflight report output/preflight"
+                "`report` needs a folder, and only it takes one",
+                fix="primus direct -- preflight report output/preflight",
             )
         if args.gate and args.assume_host:
             raise RequestError("a launch looks at the machine that it is on", fix="leave assume-host out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +13,10 @@ __all__ = ["BOUNDS", "Rule"]
 
 BOUNDS = ("floor", "limit", "allowed", "share", "of_speed")
 """What of a rule says what is good."""
+_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
+_PORT = re.compile(r"([A-Za-z0-9_.-]+):[0-9]+")
+_OF_INTERFACES = ("network.interface", "network.mtu")
+"""Checks whose subject is a network interface."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,7 @@ class Rule:
             source=self.source,
             why=why,
             # What passes here may yet be worse than on other nodes.
-            fix="" if status == "pass" and not self.compare else self.fix,
+            fix="" if status == "pass" and not self.compare else _filled(self.fix, self.check, subject),
             compare=self.compare,
             severity=self.severity,
             share=self.share,
@@ -134,3 +139,13 @@ class Rule:
         bounds = {"≥": self.floor, "≤": self.limit}
         parts = [f"{sign} {bound:.12g}" for sign, bound in bounds.items() if bound is not None]
         return " and ".join(parts) or " or ".join(self.allowed)
+
+
+def _filled(fix: str, check: str, subject: str) -> str:
+    """With the device that was looked at in the place of what stands for it, so that it can be pasted."""
+    first = subject.split(" ", maxsplit=1)[0]  # a partition is of the GPU before it
+    if _PCI.fullmatch(first):
+        return fix.replace("ADDRESS", first).replace("-g GPU", f"-g {first}")
+    if port := _PORT.fullmatch(first):
+        return fix.replace("DEVICE", port[1])
+    return fix.replace("INTERFACE", first) if check in _OF_INTERFACES and first else fix

@@ -114,7 +114,7 @@ def judge(reports: Sequence[NodeReport], unread: Sequence[Unread] = (), wanted: 
     lacking = {host: why for host, why in silent.items() if host not in reported}
     lacking |= {one.host: one.why for one in unread}
     for host, why in lacking.items():
-        nodes.setdefault(host, {})["cluster.report", ""] = _no_report(why)
+        nodes.setdefault(host, {})["cluster.report", ""] = _no_report(host, why)
     found = {host: tuple(nodes[host].values()) for host in sorted(nodes)}
     found = {host: (*said, *_nothing_measured(said)) for host, said in found.items()}
     return _sorted(found, absent=0 if wanted.names else max(0, wanted.count - len(nodes)))
@@ -136,8 +136,8 @@ def _nothing_measured(found: Sequence[Finding]) -> Iterable[Finding]:
         yield Finding("cluster.report", "", "unknown", expected="a measurement", why=f"all skipped: {why}", fix=fix)
 
 
-def _no_report(why: str) -> Finding:
-    fix = "log in and see: `primus direct -- preflight`; leave it out of the next job: srun --exclude"
+def _no_report(host: str, why: str) -> Finding:
+    fix = f"log in and see: `primus direct -- preflight`; leave it out of the next job: srun --exclude={host}"
     return Finding("cluster.report", "", "unknown", expected="a report", why=why, fix=fix)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from primus_core.errors import PrimusError
+from primus_core.errors import MachineError
 from primus_core.launch.meeting import SILENT_S, Meeting, Refused, message, messages
 
 __all__ = ["LISTED", "Guests", "Refused"]
@@ -148,7 +148,7 @@ def _listening(place: Meeting, patience_s: float) -> socket.socket:
     """On all interfaces: a node may have several that lead to it.
 
     Raises:
-        PrimusError: the port is not to be had.
+        MachineError: the port is not to be had.
     """
     ends = time.monotonic() + patience_s
     while True:
@@ -160,7 +160,9 @@ def _listening(place: Meeting, patience_s: float) -> socket.socket:
             if error.errno == errno.EADDRINUSE and time.monotonic() < ends:
                 time.sleep(_LOOK_S)
                 continue
-            what = f"rendezvous: node 0 cannot listen on MASTER_PORT {place.port}"
-            raise PrimusError(what, why=error.strerror or "", fix="set another MASTER_PORT on all nodes") from None
+            what = f"rendezvous: node 0 cannot listen on port {place.port}: {error.strerror}"
+            raise MachineError(
+                what, fix="set MASTER_PORT to a port that is free there, the same on all nodes"
+            ) from None
         server.setblocking(False)
         return server

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import Run
-from tests.core.machines import amd, base, port, roce_gids, routes, write
+from tests.core.machines import KFD, amd, base, port, roce_gids, routes, write
 
 MELLANOX = {
     path: text
@@ -64,6 +64,44 @@ def test_a_machine_is_described_as_one_would_count_it(primus: Run, tmp_path: Pat
     assert "versions  driver 6.12.12, ROCm 6.4.1\n" in text
     assert "network   mlx5_0:1 Ethernet, 400 Gb/s, active, mlx5_core, RoCE v2 GID 3, NUMA 0\n" in text
     assert "profile   base > amd > MI300X\n" in text
+
+
+def test_partitions_that_differ_by_some_mib_are_of_one_kind(primus: Run, tmp_path: Path) -> None:
+    tree = amd("MI300X", parts=8)
+    bank = sorted(path for path in tree if path.endswith("mem_banks/0/properties"))[9]
+    size = next(line for line in tree[bank].splitlines() if line.startswith("size_in_bytes"))
+    less = f"size_in_bytes {int(size.split()[1]) - (600 << 20 >> 2)}"
+    write(tmp_path / "cpx", base(), {**tree, bank: tree[bank].replace(size, less)})
+    shown = primus("env", "show", "--assume-host", str(tmp_path / "cpx")).stdout
+    [line] = [line for line in shown.splitlines() if "MI300X," in line]
+    assert line == "GPUs      8 x MI300X, 64 devices, 24 GiB each, gfx942, CPX/NPS1"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"numa_node": "-1\n", "links": "far"},
+        {"numa_node": "-1\n", "links": "", "only": "0"},
+        {"numa_node": "1\n", "links": ""},
+    ],
+    ids=("as the driver's links say", "the only one", "as PCI says"),
+)
+def test_the_numa_node_of_a_gpu_is_found_where_pci_does_not_say_it(
+    primus: Run, tmp_path: Path, changes: dict[str, str]
+) -> None:
+    tree = {**base(), **amd("MI300X")}
+    for path in [path for path in tree if path.endswith("/numa_node")]:
+        tree[path] = changes["numa_node"]
+    if changes["links"]:  # the second CPU is nearer
+        for node in range(2, 10):
+            for to, weight in ((0, 52), (1, 20)):
+                tree[f"{KFD}/{node}/io_links/{to}/properties"] = f"node_to {to}\nweight {weight}\n"
+    if changes.get("only"):
+        tree = {path: text for path, text in tree.items() if "/node/node1/" not in path}
+    write(tmp_path / "node", tree)
+    shown = primus("env", "show", "--assume-host", str(tmp_path / "node")).stdout
+    assert f"\n            NUMA {changes.get('only', '1')}: 0000:05:00.0, 0000:26:00.0" in shown, shown
+    assert "not known" not in shown
 
 
 def test_profiles_differ_where_the_hardware_does(primus: Run, assumed: dict[str, str]) -> None:

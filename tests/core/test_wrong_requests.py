@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -140,3 +141,13 @@ def test_a_wrong_place_in_the_job(primus: Run, project: Path, name: str, value: 
     assert result.returncode == 2
     assert f"{name} is '{value}'" in result.stderr or f"{name} is {value}" in result.stderr
     assert "fix: " in result.stderr
+
+
+@pytest.mark.parametrize("words", [("train", "pretrain", "a=b c"), ("--dry-run", "runs", "list", "--workspace", "a b")])
+def test_a_command_that_is_printed_as_a_fix_can_be_pasted(primus: Run, words: tuple[str, ...]) -> None:
+    """With its quotes: the shell makes the same words of it."""
+    refused = primus(*words)
+    assert refused.returncode == 2
+    [fix] = [line for line in refused.stderr.splitlines() if line.strip().startswith("fix: ")]
+    pasted = shlex.split(fix[fix.index("primus ") :])
+    assert [word for word in pasted if word in words or " " in word] == [word for word in words if word != "--dry-run"]

@@ -60,7 +60,7 @@ def test_a_healthy_machine_passes_and_a_sick_one_is_named_with_what_to_do(primus
     assert bad.stdout.startswith(
         "FAIL    gpu.pcie-width  0000:65:00.0\n        8 lanes; expected ≥ 16 (data sheets: x16)\n"
     )
-    assert "fix: reseat the GPU" in bad.stdout
+    assert "fix: reseat the GPU; lspci -vv -s 0000:65:00.0 | grep LnkSta" in bad.stdout, "it can be pasted"
     assert "preflight: not fit to train: gpu-node-17" in bad.stderr
     run = max((tmp_path / "output").glob("preflight_*"))
     assert (run / "preflight/failing_nodes.txt").read_text() == "gpu-node-17\n"

@@ -213,7 +213,8 @@ def test_logs_wait_for_a_job_and_end_with_it(site: Site, start: Start) -> None:
     ranks, launch = (start(PRIMUS, "logs", "latest", "--follow", *words) for words in (["--rank", "0-1"], ["--launch"]))
     for process in (ranks, launch):
         assert process.stderr is not None
-        assert process.stderr.readline() == f"primus: waiting for job {job}: pending (BeginTime)\n"
+        said = process.stderr.readline()
+        assert said == f"primus: waiting for job {job}: pending (BeginTime); Ctrl-C ends this command, not the run\n"
     site.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")
     said, errors = ranks.communicate(timeout=120)
     assert (ranks.returncode, errors) == (0, "")

@@ -51,7 +51,7 @@ def check(name: str, run: Engine, operands: Operands, problem: Problem) -> Accur
             f"{name} computes a wrong result for {problem}; its speed is not reported",
             why=f"largest error {found.largest_error:.3g}, {found.of_tolerance:.3g} times what rounding explains "
             f"({found.rows_checked} of {problem.m} rows checked)",
-            fix="check the device (primus preflight), then the versions of torch, triton and the driver",
+            fix="check the device (primus direct -- preflight), then the versions of torch, triton and the driver",
         )
     return found
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from primus_core.errors import RequestError, suggestion
 
-__all__ = ["Parser", "flags_of", "parse_segment", "whole_number"]
+__all__ = ["Parser", "duration", "flags_of", "parse_segment", "whole_number"]
 
 Split = Callable[["Parser", Sequence[str]], tuple[Sequence[str], Sequence[str]]]
 """Words that are the parser's own, and the rest."""
@@ -121,6 +121,21 @@ def _name_segment(parser: Parser, segment: str) -> None:
     for sub in parser.subcommands().values():
         sub.segment = segment
         _name_segment(sub, segment)
+
+
+def duration(text: str) -> float:
+    """For `type=`: seconds, of `30s`, `10m`, `1h30m` or a number of seconds.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none of them, or longer than a week.
+    """
+    units = {"h": 3600, "m": 60, "s": 1}
+    found = re.fullmatch(r"(?:([0-9]{1,4})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,7}(?:\.[0-9]+)?)s?)?", text)
+    parts = found.groups() if found else ()
+    seconds = sum(float(part or 0) * unit for part, unit in zip(parts, units.values(), strict=bool(parts)))
+    if not text or not found or seconds > 7 * 86400:
+        raise argparse.ArgumentTypeError(f"'{text}' is no duration such as 30s, 10m or 1h30m, of a week at most")
+    return seconds
 
 
 def whole_number(text: str) -> int:

@@ -119,10 +119,12 @@ def _behind_globals(words: list[str]) -> "int | None":
     if rest[0] == "replay":
         return _management("replay", [*front, *rest[1:]], config_of(words))
     if "--dry-run" in front:
+        import shlex
+
         raise RequestError(
             f"--dry-run goes before a runtime, and '{rest[0]}' is none",
             why=f"`primus {rest[0]}` starts nothing",
-            fix=f"leave it out: primus {' '.join(word for word in words if word != '--dry-run')}",
+            fix=f"leave it out: primus {shlex.join(word for word in words if word != '--dry-run')}",
         )
     return _management(rest[0], list(rest[1:]), config_of(words))
 

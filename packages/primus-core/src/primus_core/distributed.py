@@ -15,7 +15,15 @@ from primus_core.nesting import is_alone
 from primus_core.nodelist import first_host, hosts
 from primus_core.plan import Distributed, Variable
 
-__all__ = ["MAX_GPUS_PER_NODE", "VISIBLE", "hides_gpus", "node_count", "resolve"]
+__all__ = [
+    "MAX_GPUS_PER_NODE",
+    "VISIBLE",
+    "allocation",
+    "hides_gpus",
+    "node_count",
+    "refuse_wrong_master",
+    "resolve",
+]
 
 MAX_GPUS_PER_NODE = 72
 """The largest node that one operating system sees today: an NVL72 rack."""
@@ -23,6 +31,8 @@ MAX_GPUS_PER_NODE = 72
 _MAX_NODES = 1_000_000
 _DEFAULT_PORT = 1234
 _PAGE = "docs/direct.md"
+_KUBERNETES = "KUBERNETES_SERVICE_HOST"
+"""Where it is set, the address of a service may lead here that is none of this node's."""
 VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """Variables by which a person chooses GPUs."""
 _SLURM = {
@@ -77,6 +87,35 @@ def node_count(environ: Mapping[str, str]) -> int:
         RequestError: it is no number, or out of range.
     """
     return _number("NNODES", environ, 1, 1, _MAX_NODES)[0]
+
+
+def allocation(environ: Mapping[str, str]) -> str:
+    """The nodes of the job, as Slurm lists them; empty: Slurm did not start this process."""
+    return next((environ[name] for name in _NODE_LISTS if environ.get(name)), "") if _started_by_slurm(environ) else ""
+
+
+def refuse_wrong_master(facts: Facts, place: Distributed, environ: Mapping[str, str]) -> None:
+    """The ranks meet on node 0, so MASTER_ADDR must lead there. Only node 0 knows all of its addresses.
+
+    Raises:
+        RequestError: it leads elsewhere, as far as can be seen.
+    """
+    addr, nodes = environ.get("MASTER_ADDR", "").strip(), allocation(environ)
+    if not addr or place.nnodes == 1 or place.node_rank or not facts.host.is_here or environ.get(_KUBERNETES):
+        return
+    node = environ.get("SLURMD_NODENAME", "") or facts.hostname
+    found = facts.host.addresses(place.master_addr)
+    if addr == node or any(map(facts.host.is_own, found)) or not (found or nodes):
+        return
+    leads = f"it leads to {', '.join(found)}" if found else "its address is not known"
+    outside = f", and '{addr}' is none of its nodes" if addr.split(".")[0] not in hosts(nodes) else ""
+    job = f"; the job runs on {nodes}{outside}" if nodes else ""
+    by_hand = f"set MASTER_ADDR={node}, or start node rank 0 on {addr}; if it is forwarded: --rendezvous-timeout 0"
+    raise RequestError(
+        f"MASTER_ADDR is '{addr}', but node rank 0 is {node}",
+        why=f"the ranks meet on node rank 0, and {leads}, which is no address of {node}{job}",
+        fix=f"unset MASTER_ADDR: Slurm says it; or set MASTER_ADDR={node}" if nodes else by_hand,
+    )
 
 
 def hides_gpus(environ: Mapping[str, str]) -> bool:
@@ -170,8 +209,7 @@ def _devices(facts: Facts, environ: Mapping[str, str]) -> int:
 def _address(environ: Mapping[str, str], nnodes: int) -> tuple[str, str]:
     if addr := environ.get("MASTER_ADDR", "").strip():
         return _checked(addr), "user"
-    nodes = next((environ[name] for name in _NODE_LISTS if environ.get(name)), "")
-    if nnodes > 1 and _started_by_slurm(environ) and (first := first_host(nodes)):
+    if nnodes > 1 and (first := first_host(allocation(environ))):
         return first, "Slurm"
     if nnodes > 1:
         raise RequestError(

@@ -147,6 +147,18 @@ class HostRoot:
         found = _in_hosts(self.text("/etc/hosts") or "", name)
         return found or (_from_network(name) if self.is_here else ())
 
+    def is_own(self, address: str) -> bool:
+        """Whether an IP address is one of this machine's."""
+        import socket
+
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.bind((address, 0))
+        except OSError:
+            return False
+        return True
+
     def cwd(self) -> str:
         """The folder where the person stands."""
         return os.getcwd()

@@ -14,6 +14,7 @@ from primus_core.hooks.data import HookPlugin
 
 __all__ = [
     "BACKEND_CONFIG",
+    "BEFORE_RANKS",
     "SCHEMA",
     "SECRET",
     "Distributed",
@@ -105,9 +106,12 @@ class Requirement:
     fix: str
 
 
-StepKind = Literal["hook", "patch", "preflight", "prepare", "worker", "submit"]
-"""Hooks and patches are the person's scripts; preflight looks whether the nodes are fit; preparation is the task's; the
-worker is what it is all for. A step that submits hands the run to a scheduler, and its last word is the job's id."""
+StepKind = Literal["hook", "patch", "preflight", "prepare", "rendezvous", "worker", "submit"]
+"""Hooks and patches are the person's scripts; preflight looks whether the nodes are fit; preparation is the task's; in
+the rendezvous, nodes wait for each other; the worker is what it is all for. A step that submits hands the run to a
+scheduler, and its last word is the job's id."""
+BEFORE_RANKS: tuple[StepKind, ...] = ("preflight", "rendezvous")
+"""Steps in which all nodes take part, and whose failure is no rank's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,8 +214,11 @@ class _Planning:
                 saved.load(os.path.realpath(os.path.join(self.facts.cwd, directory))), self.facts, self.place
             )
         if name and kept.plan.task != name:
+            import shlex
+
             raise RequestError(
-                f"{directory} is a run of '{kept.plan.task}', not of '{name}'", fix=f"primus replay {directory}"
+                f"{directory} is a run of '{kept.plan.task}', not of '{name}'",
+                fix=f"primus replay {shlex.quote(directory)}",
             )
         facts, self.facts = self.facts, self.facts._replace(environ=kept.environ)
         place_in_job = self.runtime.distributed(self.args, self.facts)
@@ -375,7 +378,7 @@ class _Planning:
             raise RequestError(
                 f"--max-restarts {asked} with {place_in_job.nnodes} nodes",
                 why="ranks of one node cannot start again without those of the others",
-                fix="start all nodes by one command: primus slurm --max-restarts ... -- direct -- ...",
+                fix=f"start all nodes by one command: primus slurm --max-restarts {asked} -- direct -- ...",
             )
         return asked
 

@@ -120,9 +120,10 @@ def _require_task(
     if head in tasks and nested:
         return
     if head in tasks:
-        raise RequestError(
-            f"'{head}' is a task, and a task needs a runtime to run in", fix=f"primus direct -- {' '.join(rest)}"
-        )
+        import shlex
+
+        what = f"'{head}' is a task, and a task needs a runtime to run in"
+        raise RequestError(what, fix=f"primus direct -- {shlex.join(rest)}")
     if head.startswith("-"):
         what = (
             f"'{head}' is not an option of primus itself" if number == 1 else f"segment {number} begins with '{head}'"

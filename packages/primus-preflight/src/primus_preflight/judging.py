@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from primus_core.errors import MachineError, PrimusError
@@ -15,7 +17,8 @@ from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.wording import counted
 from primus_preflight.checks.check import Level
-from primus_preflight.verdict import clocks, cluster, gate, history, node_report
+from primus_preflight.paths import text_of
+from primus_preflight.verdict import clocks, cluster, gate, history, node_report, provenance
 from primus_preflight.verdict.cluster import Cluster, Expected
 from primus_preflight.verdict.node_report import NodeReport, Unread
 from primus_preflight.views import page, report
@@ -115,7 +118,8 @@ def _outcome(
         compared = _since(args.baseline, [clocks.against(one, now) for one in reports])
     except PrimusError as error:
         return error
-    found = cluster.judge(compared, unread, wanted)
+    about = provenance.of(reports, _command(os.path.dirname(folder)), now)
+    found = replace(cluster.judge(compared, unread, wanted), provenance=about)
     print(report.as_json(found) if args.json else report.as_text(found, brief=bool(args.gate)), flush=True)
     unwritten = _write(args.output, folder, found)
     if not found.exit_code:
@@ -123,6 +127,14 @@ def _outcome(
     for one in unwritten:
         print(f"primus: note: {one}", file=sys.stderr)
     return _verdict(found)
+
+
+def _command(run_dir: str) -> Sequence[str]:
+    """As it was typed, with secrets masked: the run's record has it. A worker that was started alone is its own."""
+    try:
+        return [str(word) for word in json.loads(text_of(os.path.join(run_dir, "metadata.json")))["command"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return sys.orig_argv
 
 
 def _since(paths: Sequence[str], reports: list[NodeReport]) -> list[NodeReport]:

@@ -9,17 +9,19 @@ import argparse
 import os
 from collections.abc import Sequence
 
+from primus_core import variables
 from primus_core.arguments import Parser, whole_number
 from primus_core.contracts import Scope, TaskCall, TaskPlan
+from primus_core.distributed import hides_gpus
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
 from primus_core.plan import Worker
 from primus_core.plugins import Catalogue
 from primus_preflight import paths
 from primus_preflight.checks import catalogue, thresholds
-from primus_preflight.checks.check import GROUPS, LEVELS, Check
+from primus_preflight.checks.check import GROUPS, LEVELS, Check, Level
 
-__all__ = ["PREFLIGHT", "checks", "declare"]
+__all__ = ["PREFLIGHT", "checks", "declare", "deferred"]
 
 SUFFIXES = (".html", ".json", ".md")
 _ACTIONS = ("check", "list", "report")
@@ -47,17 +49,20 @@ exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request; 3 of a node n
         args = call.args
         if (args.action == "report") != bool(args.folder):
             raise RequestError(
-                "`report` needs a folder, and only it takes one", fix="preflight report output/preflight"
+                "`report` needs a folder, and only it takes one",
+                fix="primus direct -- preflight report output/preflight",
             )
         if args.gate and args.assume_host:
             raise RequestError("a launch looks at the machine that it is on", fix="leave assume-host out")
         if not call.elsewhere:
             _validate(args, call)
-        place = ("--node-rank", str(call.distributed.node_rank), "--nodes", str(call.distributed.nnodes))
+        node = call.distributed
+        place = ("--node-rank", str(node.node_rank), "--nodes", str(node.nnodes))
+        needed = ("--devices", str(count)) if (count := _devices(call)) else ()
         files = (args.thresholds, args.folder, args.assume_host, *args.baseline)
         return TaskPlan(
             place=call.place("output", "preflight"),
-            worker=Worker("primus_preflight.worker", (*call.words, *place), "single"),
+            worker=Worker("primus_preflight.worker", (*call.words, *place, *needed), "single"),
             reads=tuple(path for path in files if path),
         )
 
@@ -92,8 +97,21 @@ def declare(parser: argparse.ArgumentParser) -> None:
                         help=f"write the report there too ({', '.join(SUFFIXES)}); may be given again")  # fmt: skip
     parser.add_argument("--assume-host", default="", metavar="FILE", help="a captured machine instead of this one")
     parser.add_argument("--gate", choices=("stop", "warn"), default="", help=argparse.SUPPRESS)  # before a launch
+    parser.add_argument("--devices", type=int, default=0, help=argparse.SUPPRESS)  # that the launch needs on each node
     parser.add_argument("--node-rank", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--nodes", type=int, default=1, help=argparse.SUPPRESS)
+
+
+def _devices(call: TaskCall) -> int:
+    """How many GPU devices each node must have; 0: nothing says that it must have any.
+
+    GPUS_PER_NODE alone does not: on a machine without GPUs, so many processes train on its CPUs.
+    """
+    environ = call.facts.environ
+    said = environ.get(variables.GPU_MODEL, "").strip().lower() not in ("", "none")
+    granted = environ.get("SLURM_GPUS_ON_NODE", "0").strip() not in ("", "0")
+    wanted = said or granted or bool(call.facts.gpus)
+    return call.distributed.gpus_per_node if wanted and not hides_gpus(environ) else 0
 
 
 def _file(text: str) -> str:
@@ -126,10 +144,23 @@ def _validate(args: argparse.Namespace, call: TaskCall) -> None:
 
 def checks(args: argparse.Namespace, facts: Facts, plugins: Catalogue) -> Sequence[Check]:
     """The checks that the options choose, under the site's thresholds."""
+    level = LEVELS[-1] if args.action == "list" else args.level
+    return _up_to(level, args, facts, plugins)
+
+
+def deferred(args: argparse.Namespace, facts: Facts, plugins: Catalogue) -> Sequence[str]:
+    """Checks with a threshold of the site's that are of a higher level than this one."""
+    if not args.thresholds:
+        return ()
+    asked = {check.name for check in checks(args, facts, plugins)}
+    later = _up_to(LEVELS[-1], args, facts, plugins)
+    return [check.name for check in later if check.rule.is_explicit and check.name not in asked]
+
+
+def _up_to(level: Level, args: argparse.Namespace, facts: Facts, plugins: Catalogue) -> Sequence[Check]:
     found = catalogue.gather(plugins)
     if args.thresholds:
         found = thresholds.with_site(found, args.thresholds, facts.environ)
-    level = LEVELS[-1] if args.action == "list" else args.level
     return catalogue.chosen(found, args.groups or (), level, args.only, args.skip)
 
 

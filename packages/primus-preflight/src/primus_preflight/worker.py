@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 
 from primus_core import facts, variables, worker
 from primus_core.errors import MachineError, PrimusError
@@ -26,8 +27,11 @@ from primus_preflight.meeting import peers
 from primus_preflight.meeting.peers import Meeting, Place
 from primus_preflight.verdict import gate, node_report
 from primus_preflight.verdict.node_report import FOLDER, NodeReport
+from primus_preflight.verdict.provenance import version
 
 __all__ = ["main"]
+
+_QUIET_S = 15.0
 
 
 def main(words: Sequence[str]) -> int:
@@ -45,6 +49,9 @@ def main(words: Sequence[str]) -> int:
     checks = task.checks(args, facts.read(here), Catalogue.here(here))
     if args.action == "list":
         return 0 if args.node_rank else _list(checks)
+    if not args.node_rank and (later := task.deferred(args, facts.read(here), Catalogue.here(here))):
+        print(f"preflight: not checked at level {args.level}, though {args.thresholds} sets a threshold: "
+              f"{', '.join(later)}", file=sys.stderr)  # fmt: skip
     try:
         return _checked(args, checks, here)
     except PrimusError as error:
@@ -70,14 +77,20 @@ def _checked(args: argparse.Namespace, checks: Sequence[Check], here: HostRoot) 
     with _writes(folder):
         call = gate.call(folder) if args.gate and not args.node_rank else ""
     meeting = _met(found, checks, host, _place(args, folder))
-    node = Node(found, _run_dir() if found.host.is_here else "", meeting)
-    own = _looked_at(node, checks, host, args.node_rank)
+    node = Node(found, _run_dir() if found.host.is_here else "", meeting, args.devices)
+    own = replace(_looked_at(node, checks, host, args.node_rank), level=args.level, version=version())
     with _writes(folder):
         node_report.write(folder, own)
         if args.node_rank:
-            return gate.follow(folder, own, judging.patience(args, args.level)) if args.gate else 0
+            return _followed(args, folder, own, shared="SLURM_NODEID" in here.environ) if args.gate else 0
         gate.answer(folder, host)
         return judging.decided(args, folder, call, gone=meeting.here.absent if meeting and meeting.here else 0)
+
+
+def _followed(args: argparse.Namespace, folder: str, own: NodeReport, *, shared: bool) -> int:
+    """Wait for node 0's verdict. On a console that all nodes share, node 0 says who is missing."""
+    with nullcontext() if shared else progress.told(lambda: f"waiting for node 0's verdict in {folder}", _QUIET_S):
+        return gate.follow(folder, own, judging.patience(args, args.level))
 
 
 @contextmanager

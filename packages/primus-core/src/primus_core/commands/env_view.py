@@ -20,6 +20,7 @@ _COLUMNS = ("variable", "value", "origin", "overrode", "why", "source")
 _WIDEST = (54, 26, 22, 30)
 """Of the first four columns: a list of adapters or a path is broken there. The longest name is a flag's."""
 _NARROWEST = 24
+_SAME_MEMORY = 1.02
 
 
 def machine(facts: Facts, chain: Sequence[Profile], notes: Sequence[str]) -> str:
@@ -42,8 +43,15 @@ def _gpus(facts: Facts) -> list[str]:
     kinds: dict[Gpu, list[Gpu]] = {}
     for gpu in facts.gpus:
         kind = gpu._replace(pci_address="", numa_node=-1, gpu=0, partition=0)
-        kinds.setdefault(kind, []).append(gpu)
+        alike = next((one for one in kinds if _alike(one, kind)), kind)
+        kinds.setdefault(alike, []).append(gpu)
     return [line for kind, devices in kinds.items() for line in (_kind(kind, devices), *_places(devices))]
+
+
+def _alike(one: Gpu, other: Gpu) -> bool:
+    """Partitions of one GPU may differ by a few MiB of memory, which the driver keeps for itself."""
+    least, most = sorted((one.memory_bytes, other.memory_bytes))
+    return one._replace(memory_bytes=0) == other._replace(memory_bytes=0) and most <= _SAME_MEMORY * least
 
 
 def _kind(kind: Gpu, devices: Sequence[Gpu]) -> str:

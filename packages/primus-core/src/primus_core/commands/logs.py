@@ -93,7 +93,7 @@ class _Run:
         self.directory, self.host = directory, host
         self.stands: Standing | None = None
         self.said, self.pause_s, self.ask_at = "", _ASK_S[0], 0.0
-        self.waited = False
+        self.waits_for = ""
 
     def goes_on(self) -> bool:
         said = state(self.directory, self.host)
@@ -110,10 +110,12 @@ class _Run:
         return stands in GOING or bool(job and job.goes_on and known.get("submitted"))
 
     def _say_it_waits(self, stands: Standing) -> None:
-        if self.waited or stands.state not in ("pending", "submitted"):
+        what = _what_for(stands)
+        if self.waits_for == what or stands.state not in ("pending", "submitted"):
             return
-        self.waited = True
-        sys.stderr.write(f"primus: waiting for {_what_for(stands)}\n")
+        self.waits_for = what
+        sys.stderr.write(f"primus: waiting for {what}; Ctrl-C ends this command, not the run\n")
+        sys.stderr.flush()
 
 
 def _what_for(stands: Standing) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import time
@@ -122,17 +123,16 @@ def _out_of_reach(directory: str, stands: Standing, host: HostRoot) -> MachineEr
     if stands.state == "submitted":
         return MachineError(
             f"{directory} was submitted as job {number}, and Slurm does not answer here",
-            fix=f"where it does: primus stop {directory}",
+            fix=f"where it does: primus stop {shlex.quote(os.path.abspath(directory))}",
         )
     if where == host.hostname():
         return MachineError(
             f"{directory} runs in another container or process namespace of {where}",
             why="its process cannot be signalled from here",
-            fix=f"where it was started: primus stop {directory}",
+            fix=f"where it was started: primus stop {shlex.quote(os.path.abspath(directory))}",
         )
-    return MachineError(
-        f"{directory} runs on {where}, and this is {host.hostname()}", fix=f"ssh {where} primus stop {directory}"
-    )
+    there = shlex.join(["ssh", str(where), shlex.join(["primus", "stop", os.path.abspath(directory)])])
+    return MachineError(f"{directory} runs on {where}, and this is {host.hostname()}", fix=there)
 
 
 class _Process:

@@ -27,7 +27,7 @@ from primus_core.launch.attendance import Attendance, Course
 from primus_core.launch.console import append, say
 from primus_core.launch.streams import Mask
 from primus_core.launch.supervise import Ended, Signals, Watch, supervise
-from primus_core.plan import Plan, Step
+from primus_core.plan import BEFORE_RANKS, Plan, Step
 from primus_core.runs import snapshot
 from primus_core.runs.record import Record, unwritable
 from primus_core.runs.rundir import COMPLETED, short
@@ -356,7 +356,7 @@ class _Run:
             self._note(note)
         self.events.emit("run_ended", status=status, exit_code=code, first_failure=record)
         self._tell(status, code, first)
-        of_all = step is not None and step.kind == "preflight" and self.plan.place.outer  # on one console
+        of_all = step is not None and step.kind in BEFORE_RANKS and self.plan.place.outer  # on one console
         say = self._say if status == "failed" and not of_all else self._say_once
         say(self._last_words(code, status, first, step, why))
         return code
@@ -381,9 +381,9 @@ class _Run:
         if self._is_lone and not ended.signal:
             failure.leave_record(self.directory, process)
         first = failure.first_failure(self.directory, self._launch_log(), node) or process
-        if ended.exit_code and step and step.kind == "preflight":  # no rank has started; its error names the node
+        if ended.exit_code and step and step.kind in BEFORE_RANKS:  # none has started; the error names the node
             said = first.what.partition(": ")[2].partition("\n")[0] if first else ""
-            what = said or f"preflight: ended with exit code {ended.exit_code}"
+            what = said or f"{step.kind}: ended with exit code {ended.exit_code}"
             first = failure.Failure(-1, ended.exit_code, what, node_rank=-1, time=time.time())
         return first
 

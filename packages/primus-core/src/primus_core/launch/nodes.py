@@ -29,6 +29,8 @@ _PATIENCE_S = 20.0
 # What srun and slurmstepd print (slurm/src/srun/libsrun/launch.c, src/slurmd/slurmstepd/req.c).
 _LOST = re.compile(r"Node failure on (\S+)")
 _CANCELLED = re.compile(r"\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+ DUE TO ([A-Z ]+)")
+_EXITED = re.compile(r"srun: error: (\S+): task \d+: Exited with exit code (\d+)")
+_ERROR = re.compile(r"primus: error: (.+)")
 _REASONS = {
     "TIME LIMIT": "the job's time limit was reached",
     "PREEMPTION": "the job was preempted",
@@ -167,11 +169,13 @@ class Nodes:
         """Why srun failed."""
         nodes, said = self._nodes(), self._said()
         if not nodes:
-            return Verdict("")  # srun says why
+            return _refusal(said)  # else srun says why
         if (found := self.by_scheduler()).what:
             return found
         names = dict.fromkeys(_LOST.findall(said))
         silent = [node for node in nodes if node.is_silent]
+        if (refused := _refusal(said)).what and not any(node.known.get("status") == "failed" for node in nodes):
+            return refused
         if names or silent:
             return self._lost([*names, *(node.name for node in silent if node.name not in names)], nodes)
         return _first(nodes, cancelled=self._state(nodes) == "CANCELLED")
@@ -218,6 +222,13 @@ class Nodes:
                 return file.read().decode("utf-8", "replace")
         except OSError:
             return ""
+
+
+def _refusal(said: str) -> Verdict:
+    """Of a node that began nothing, since its request is wrong or it lacks something, and so has no record."""
+    codes = [(int(code), host) for host, code in _EXITED.findall(said) if int(code) in (2, 3)]
+    errors = _ERROR.findall(said)
+    return Verdict(f"{codes[0][1]}: {errors[-1]}", exit_code=codes[0][0]) if codes and errors else Verdict("")
 
 
 def _first(nodes: Sequence[_Node], *, cancelled: bool) -> Verdict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import shlex
 import signal
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -269,15 +270,21 @@ class _Outer:
         return MachineError(
             f"{self.plan.runtime}: {program} could not start what was asked (exit code {ended.exit_code})",
             why=ended.not_started or f"{program} says so above, and in {short(self._log)}",
-            fix=f"the whole command: primus {self.plan.runtime} --dry-run ...",
+            fix=f"see the whole command: {self._typed_with('--dry-run')}",
         )
 
     def _swallowed(self) -> MachineError:
         return MachineError(
             f"{self.plan.runtime}: {self.main.argv[0]} ended well, and {_SWALLOWED}",
             why="something else ran in its place: the image's entrypoint, most likely",
-            fix=f"without it: primus {self.plan.runtime} --entrypoint '' ...",
+            fix=f"run it without: {self._typed_with('--entrypoint', '')}",
         )
+
+    def _typed_with(self, *words: str) -> str:
+        """The command of this layer, with further options of it."""
+        typed = [*self.plan.command]
+        at = typed.index(self.plan.runtime) + 1 if self.plan.runtime in typed else len(typed)
+        return shlex.join([*typed[:at], *words, *typed[at:]])
 
     @property
     def _log(self) -> str:

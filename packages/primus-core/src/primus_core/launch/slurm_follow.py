@@ -14,11 +14,13 @@ from primus_core import scheduler
 from primus_core.host import HostRoot
 from primus_core.runs.saved import ENDED, metadata
 from primus_core.scheduler import Job
+from primus_core.wording import time_span
 
 __all__ = ["exit_code", "follow"]
 
 _POLL_S = (0.5, 5.0)
 """The first wait and the longest: a controller with ten thousand jobs shall not feel us."""
+_FIRST_S, _EVERY_S = 15.0, 60.0
 _MAX_SILENCES = 5
 """So often Slurm may say nothing: a controller that is restarted comes back."""
 
@@ -40,6 +42,7 @@ def follow(run_dir: str) -> int:
     own = f"{run_dir}/logs/slurm_{number}.log"  # scontrol cannot say a path with `%` or a line end
     job = Job(number, "")
     shown = silences = 0
+    waiting = _Waiting()
     wait, longest = _POLL_S
     while True:
         said = scheduler.look(number, environ, str(known.get("cluster", ""))) if number else None
@@ -48,6 +51,7 @@ def follow(run_dir: str) -> int:
         before, shown = shown, _show(own if os.path.exists(own) else job.log, shown)
         if said and said.is_over:
             break
+        waiting.look(job)
         if silences == _MAX_SILENCES:
             sys.stderr.write("primus: Slurm does not answer; the run itself will say when it has ended\n")
         if silences >= _MAX_SILENCES and metadata(run_dir).get("status") in ENDED:
@@ -57,6 +61,24 @@ def follow(run_dir: str) -> int:
     code = exit_code(job, metadata(run_dir))
     sys.stderr.write(f"primus: job {number}: {job.state or 'not known to Slurm'}, exit code {code}\n")
     return code
+
+
+class _Waiting:
+    """Says what a job waits for that does not begin: after 15 s, then each minute."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.next_s = _FIRST_S
+
+    def look(self, job: Job) -> None:
+        waited = time.monotonic() - self.began
+        if not job.waits or waited < self.next_s:
+            return
+        self.next_s = waited + _EVERY_S
+        why = f" ({job.reason})" if job.reason else ""
+        said = f"{job.state}{why}, for {time_span(waited)}; Ctrl-C ends the showing, not the job"
+        sys.stderr.write(f"primus: job {job.number}: {said}\n")
+        sys.stderr.flush()
 
 
 def _show(path: str, start: int) -> int:

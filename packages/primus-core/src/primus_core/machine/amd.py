@@ -20,10 +20,10 @@ from primus_core.machine.devices import (
     memory_of,
     missing,
     model_of,
-    numa_node,
     number,
     said_model,
 )
+from primus_core.machine.nearest import numa_beside
 
 if TYPE_CHECKING:
     from primus_core.gpus import GpuModel
@@ -185,7 +185,7 @@ def _device(host: HostRoot, node: _Node, gpu: int, group: list[_Node]) -> Gpu:
         vendor="amd",
         pci_address=address,
         device_id=node.get("device_id"),
-        numa_node=numa_node(host, address),
+        numa_node=numa_beside(host, address, node.folder),
         model=node.model.name if node.model else "",
         architecture=node.architecture,
         memory_bytes=_memory(host, node, address, parts),

@@ -14,10 +14,10 @@ from primus_core.machine.devices import (
     memory_of,
     missing,
     model_of,
-    numa_node,
     number,
     said_model,
 )
+from primus_core.machine.nearest import numa_beside
 
 if TYPE_CHECKING:
     from primus_core.gpus import GpuModel
@@ -44,7 +44,7 @@ def _device(host: HostRoot, name: str, index: int) -> Gpu:
         vendor="nvidia",
         pci_address=address,
         device_id=device_id,
-        numa_node=numa_node(host, address),
+        numa_node=numa_beside(host, address),
         model=model.name if model else "",
         architecture=model.architecture if model else "",
         memory_bytes=memory_of(model),

@@ -11,7 +11,7 @@ import argparse
 from dataclasses import replace
 
 from primus_core import distributed, environment, variables
-from primus_core.arguments import Parser, whole_number
+from primus_core.arguments import Parser, duration, whole_number
 from primus_core.contracts import RuntimeCall, RuntimePlan
 from primus_core.facts import Facts
 from primus_core.plan import Distributed, Requirement, Step, Variable, Worker
@@ -76,6 +76,13 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
             metavar="SECONDS",
             help="end ranks that print nothing for so long (default: never)",
         )
+        parser.add_argument(
+            "--rendezvous-timeout",
+            type=duration,
+            default=600.0,
+            metavar="DURATION",
+            help="how long nodes wait for each other: 30s, 10m; 0: they start without meeting first (default 10m)",
+        )
         parser.add_argument("--log-file", metavar="FILE", default="", help="also write the console's text to FILE")
         parser.add_argument(
             "--grace-period",
@@ -95,7 +102,11 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
         facts, worker, node, prepare = call.facts, call.task.worker, call.distributed, call.task.prepare
         environ = _environ(call.args, facts)
         _, place = distributed.resolve(facts, environ)
+        if call.args.rendezvous_timeout:
+            distributed.refuse_wrong_master(facts, node, environ)
         launcher = "single" if call.args.single else worker.launcher
+        if launcher != "single" and node.nnodes > 1 and call.args.rendezvous_timeout:
+            prepare = (*prepare, _rendezvous(facts, node, call.args.rendezvous_timeout))
         if launcher == "one-per-node":  # beside its GPUs are all CPUs: --numa binds it to none
             alone = one_per_node.step((facts.python, *_rank_command(worker)), facts.cwd, node)
             return RuntimePlan((*prepare, alone), (*place, *one_per_node.variables(facts, node, environ)))
@@ -126,6 +137,14 @@ def _environ(args: argparse.Namespace, facts: Facts) -> dict[str, str]:
 
 def _rank_command(worker: Worker) -> tuple[str, ...]:
     return ("-m", "primus_core.rank", worker.module, *worker.args)
+
+
+def _rendezvous(facts: Facts, place: Distributed, limit_s: float) -> Step:
+    """The nodes wait for each other just before their ranks start: what comes before may take longer on some."""
+    where = ("--address", place.master_addr, "--port", str(place.master_port))
+    node = ("--nodes", str(place.nnodes), "--node-rank", str(place.node_rank), "--timeout", f"{limit_s:g}")
+    argv = (facts.python, "-m", "primus_core.rank", "primus_core.launch.rendezvous", *where, *node)
+    return Step("rendezvous", argv, facts.cwd, kind="rendezvous")
 
 
 def _plain(facts: Facts, worker: Worker) -> Step:

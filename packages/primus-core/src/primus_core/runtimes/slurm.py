@@ -258,7 +258,7 @@ def _require_job(args: argparse.Namespace, asked: _Asked) -> None:
         raise RequestError(
             "--spare-nodes needs a job that outlives a failed node",
             why="the job of a lone srun ends with it, and the next one gets other nodes anyway",
-            fix="primus slurm --spare-nodes ... sbatch ..., or the same within salloc",
+            fix=f"primus slurm --spare-nodes {args.spare_nodes} sbatch ..., or the same within salloc",
         )
 
 

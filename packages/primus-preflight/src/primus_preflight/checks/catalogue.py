@@ -62,7 +62,9 @@ def chosen(
     """
     for option, pattern in [("--only", one) for one in only] + [("--skip", one) for one in skip]:
         if not any(fnmatchcase(check.name, pattern) for check in checks):
-            fix = suggestion(pattern, (check.name for check in checks)) or "`preflight list` names them"
+            fix = (
+                suggestion(pattern, (check.name for check in checks)) or "`primus direct -- preflight list` names them"
+            )
             raise RequestError(f"{option} {pattern}: no check is called so", fix=fix)
     wanted, affordable = set(groups), LEVELS[: LEVELS.index(level) + 1]
     left = tuple(
@@ -75,6 +77,8 @@ def chosen(
     )
     if not left:
         raise RequestError(
-            "no check is left", why="groups, --level, --only and --skip leave none", fix="see `preflight list`"
+            "no check is left",
+            why="groups, --level, --only and --skip leave none",
+            fix="primus direct -- preflight list",
         )
     return left

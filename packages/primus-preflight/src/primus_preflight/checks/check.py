@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from primus_core.facts import Facts
@@ -30,6 +30,8 @@ class Node(NamedTuple):
     """Where the run writes: a disk with room for it."""
     meeting: Meeting | None = None
     """What came of meeting the other nodes; None: there are none, or nothing that was asked needs them."""
+    devices: int = 0
+    """How many GPU devices the launch needs on each node; 0: nobody says."""
 
     @property
     def host(self) -> HostRoot:
@@ -76,4 +78,10 @@ class Check:
             SystemExit,
         ) as error:  # a check may be anybody's, and must not take the others' results along
             return (self.rule.unknown("", f"the check itself failed: {type(error).__name__}: {error}"),)
-        return found or (self.rule.unknown("", "the check had nothing to say"),)
+        return tuple(map(self._with_reason, found)) or (self.rule.unknown("", "the check had nothing to say"),)
+
+    def _with_reason(self, one: Finding) -> Finding:
+        """Unknown always says why."""
+        if one.status != "unknown" or one.why:
+            return one
+        return replace(one, why=f"nothing can be read from {', '.join(self.reads) or 'the running machine'}")

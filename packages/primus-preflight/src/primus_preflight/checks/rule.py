@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +13,10 @@ __all__ = ["BOUNDS", "Rule"]
 
 BOUNDS = ("floor", "limit", "allowed", "share", "of_speed")
 """What of a rule says what is good."""
+_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
+_PORT = re.compile(r"([A-Za-z0-9_.-]+):[0-9]+")
+_OF_INTERFACES = ("network.interface", "network.mtu")
+"""Checks whose subject is a network interface."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,8 @@ class Rule:
     """Of a pair of nodes: the least share of what the slower interface says it can do."""
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What is different for a GPU model."""
+    explicit: Severity | None = None
+    """The site or the launch has set what is good: it is never skipped. How much it counts if it cannot be measured."""
 
     def of(self, model: str) -> Rule:
         """The rule for one GPU model. A check gets that of its node's GPUs, where they are of one model."""
@@ -50,6 +57,11 @@ class Rule:
         if self.unit or has & {"floor", "limit"}:
             has |= {"floor", "limit"}
         return (*(name for name in BOUNDS if name in has), "severity", "source", "fix", "models")
+
+    @property
+    def is_explicit(self) -> bool:
+        """Whether somebody has set what is good, for all models or for one."""
+        return any((self.explicit, *(own.get("explicit") for own in self.models.values())))
 
     @property
     def is_set(self) -> bool:
@@ -86,11 +98,25 @@ class Rule:
     def unknown(self, subject: str, why: str) -> Finding:
         """It could not be measured. What would mend a breach is no help then."""
         fix = f"make it readable, as root or inside the container, or leave it out: --skip {self.check}"
-        return replace(self._found(subject, "unknown", "", why), compare="", fix=fix)
+        found = replace(self._found(subject, "unknown", "", why), compare="", fix=fix)
+        return replace(found, severity=self.explicit) if self.explicit else found
 
     def skip(self, why: str, subject: str = "") -> Finding:
-        """It does not apply here."""
+        """It does not apply here. A threshold that somebody has set is not met by that."""
+        if not self.explicit:
+            return self.moot(why, subject)
+        fix = f"remove the threshold ({self.source}), or skip the check: --skip {self.check}"
+        return replace(self.unknown(subject, f"{why}, so the threshold that was set cannot be checked"), fix=fix)
+
+    def moot(self, why: str, subject: str = "") -> Finding:
+        """There is nothing that a threshold could hold for, such as a link to other nodes where there is one node."""
         return replace(self._found(subject, "skip", "", why), fix="", compare="")
+
+    def none(self, why: str) -> Finding:
+        """There are none of what is counted: too few for a floor that was set, and where other nodes have some."""
+        if self.explicit:
+            return self.number("", 0, why=why)
+        return replace(self._found("", "skip", "0", why), value=0.0, fix="")
 
     def _found(self, subject: str, status: Status, measured: str, why: str) -> Finding:
         return Finding(
@@ -103,7 +129,7 @@ class Rule:
             source=self.source,
             why=why,
             # What passes here may yet be worse than on other nodes.
-            fix="" if status == "pass" and not self.compare else self.fix,
+            fix="" if status == "pass" and not self.compare else _filled(self.fix, self.check, subject),
             compare=self.compare,
             severity=self.severity,
             share=self.share,
@@ -113,3 +139,13 @@ class Rule:
         bounds = {"≥": self.floor, "≤": self.limit}
         parts = [f"{sign} {bound:.12g}" for sign, bound in bounds.items() if bound is not None]
         return " and ".join(parts) or " or ".join(self.allowed)
+
+
+def _filled(fix: str, check: str, subject: str) -> str:
+    """With the device that was looked at in the place of what stands for it, so that it can be pasted."""
+    first = subject.split(" ", maxsplit=1)[0]  # a partition is of the GPU before it
+    if _PCI.fullmatch(first):
+        return fix.replace("ADDRESS", first).replace("-g GPU", f"-g {first}")
+    if port := _PORT.fullmatch(first):
+        return fix.replace("DEVICE", port[1])
+    return fix.replace("INTERFACE", first) if check in _OF_INTERFACES and first else fix

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["fix_of", "packaged", "with_site"]
 
-_FIX = "look at it again: primus direct -- preflight --only {}; if it stays so, leave the node out: srun --exclude"
+_FIX = "look at it again: primus direct -- preflight --only {}; if it stays so: srun --exclude=NODE"
+_LIST = "`primus direct -- preflight list`"
 _VALUES: Mapping[str, str] = {
     "floor": "a number", "limit": "a number", "allowed": "a list of texts", "severity": '"fail" or "warn"',
     "source": "a text", "fix": "a text", "models": "a table for each model", "share": "a number from 0 to 1",
@@ -71,7 +72,7 @@ def with_site(checks: Sequence[Check], path: str, environ: Mapping[str, str]) ->
     for name, row in said.items():
         place = _place(name)
         if name not in rules:
-            fix = suggestion(name, rules) or "`preflight list` names them"
+            fix = suggestion(name, rules) or f"{_LIST} names them"
             raise ConfigError(f"no check is called '{name}'", where=document.where(place), fix=fix)
         _check_row(document, place, row, rules[name])
     return tuple(replace(check, rule=_over(check.rule, said.get(check.name, {}), path)) for check in checks)
@@ -105,7 +106,7 @@ def _check_row(document: Document, place: tuple[str, ...], row: Any, rule: Rule)
                 f"{key!r} is no key of a threshold of {rule.check}",
                 where=where,
                 why=f"it takes {', '.join(takes)}",
-                fix=suggestion(key, takes) or "`preflight list` names the checks: another one may be meant",
+                fix=suggestion(key, takes) or f"{_LIST} names the checks: another one may be meant",
             )
         if not _fits(key, value):
             unit = f", in {rule.unit}" * (key in ("floor", "limit") and bool(rule.unit))
@@ -155,4 +156,5 @@ def _said(row: Mapping[str, Any], path: str) -> dict[str, Any]:
     """With a bound of the site's, our source and our words for what is expected are no longer true."""
     source = {"source": path} if row.keys() & set(BOUNDS) else {}
     words = {"expected": ""} if row.keys() & {"floor", "limit", "allowed"} else {}
-    return {**source, **words, **_frozen(row)}
+    explicit = {"explicit": row.get("severity", "fail")} if source else {}
+    return {**source, **words, **explicit, **_frozen(row)}

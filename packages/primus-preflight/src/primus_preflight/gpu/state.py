@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from primus_core.facts import Gpu
 from primus_core.machine.devices import absent
@@ -22,6 +23,7 @@ __all__ = ["checks"]
 _KFD = "/sys/class/kfd/kfd/*"
 _PROCESSES = "/sys/class/kfd/kfd/proc"
 _USUAL = (1, 2, 4, 8, 16)
+_NEED = "GPUS_PER_NODE, PRIMUS_GPU_MODEL, Slurm's allocation"
 
 
 def checks() -> tuple[Check, ...]:
@@ -83,9 +85,13 @@ def _rocm(node: Node, rule: Rule) -> Iterator[Finding]:
         yield rule.good("", found) if found else rule.skip("not in /opt/rocm: it may be in the container or the wheels")
 
 
-@needs_gpus
 def _count(node: Node, rule: Rule) -> Iterator[Finding]:
     facts, count = node.facts, node.facts.physical_gpus
+    if node.devices:
+        yield _for_ranks(node, rule)
+    if not facts.gpus:
+        yield rule.none("no GPU here")
+        return
     unread = [path for path in node.host.paths(f"{kfd.FOLDER}/*/properties") if node.host.text(path) is None]
     lost = absent(node.host, facts.gpus, facts.gpus[0].vendor)
     if unread:
@@ -97,6 +103,12 @@ def _count(node: Node, rule: Rule) -> Iterator[Finding]:
         yield rule.number("", count)
     else:
         yield rule.bad("", str(count), "a node has usually a power of two: is one missing?", count)
+
+
+def _for_ranks(node: Node, rule: Rule) -> Finding:
+    """Devices, of which partitions and dies are some, too, against what the launch needs."""
+    need = replace(rule, floor=node.devices, limit=None, unit="devices", compare="", source=_NEED)
+    return need.number("for ranks", len(node.facts.gpus), why="each rank of this node needs a device")
 
 
 @needs_gpus

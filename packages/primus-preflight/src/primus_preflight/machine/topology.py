@@ -206,18 +206,10 @@ def _accelerator(facts: Facts, index: int, group: Sequence[int], nodes: Sequence
         devices=tuple(group),
         parts=tuple(device.partition for device in devices),
         partitions=first.partitions if len(devices) > 1 or first.mode else 1,
-        numa=first.numa_node if first.numa_node >= 0 or not node else _beside(facts, node),
+        numa=first.numa_node,
         hive=hives.index(node.hive) if node and node.hive else -1,
         pcie=f"x{width} {(speed or '').removesuffix(' PCIe')}".strip() if width in range(1, 33) else "",
     )
-
-
-def _beside(facts: Facts, node: kfd.KfdNode) -> int:
-    """The NUMA node of the CPU that is nearest to a GPU by its links; -1: none is."""
-    order, known = list(kfd.cpu_nodes(facts.host)), sorted(facts.numa_cpus)
-    weights = [(link.weight, order.index(link.to)) for link in node.links or () if link.to in order]
-    place = min(weights, default=(0, -1))[1]
-    return known[place] if 0 <= place < len(known) else place
 
 
 def _joints(groups: Sequence[Sequence[kfd.KfdNode]]) -> Iterable[Joint]:

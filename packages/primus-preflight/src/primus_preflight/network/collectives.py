@@ -89,7 +89,7 @@ def _devices(facts: Facts) -> int:
 def _inside(node: Node, rule: Rule) -> Iterator[Finding]:
     count = _devices(node.facts)
     if count < 2:
-        yield rule.skip("one GPU has nobody to sum up with")
+        yield rule.moot("one GPU has nobody to sum up with")
         return
     import tempfile
 
@@ -137,7 +137,7 @@ def _said(text: str) -> Mapping[str, Any]:
 
 def _between(node: Node, rule: Rule) -> Iterator[Finding]:
     if node.meeting is None:
-        yield rule.skip("no other node takes part")
+        yield rule.moot("no other node takes part")
         return
     here = node.meeting.here
     reached = any(one.measured for one in node.meeting.met)

@@ -36,7 +36,7 @@ def checks() -> tuple[Check, ...]:
 def _check(name: str, summary: str, each: _Ask) -> Check:
     def ask(node: Node, rule: Rule) -> Iterator[Finding]:
         if node.meeting is None:
-            yield rule.skip("no other node takes part")
+            yield rule.moot("no other node takes part")
         else:
             yield from _asked(node.meeting, rule, each)
 

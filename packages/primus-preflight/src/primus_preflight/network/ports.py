@@ -84,9 +84,12 @@ def _all_ports(node: Node, rule: Rule, ports: Sequence[Port]) -> Iterator[Findin
             yield rule.bad(_name(port), said)
 
 
-def _count_active(node: Node, rule: Rule, ports: Sequence[Port]) -> Iterator[Finding]:
+def _active(node: Node, rule: Rule) -> Iterator[Finding]:
+    ports = node.facts.network.ports
     unread = [port for port in ports if not node.host.text(f"{_folder(port)}/state")]
-    if unread:
+    if not ports:
+        yield rule.none("no InfiniBand or RoCE adapter here")
+    elif unread:
         yield rule.unknown("", f"the state cannot be read of {', '.join(map(_name, unread))}")
     else:
         yield rule.number("", sum(port.active for port in ports))
@@ -164,7 +167,7 @@ def _counted(node: Node, rule: Rule, ports: Sequence[Port]) -> Iterator[Finding]
             yield rule.number(_name(port), sum(count or 0 for count in found.values()), why=said)
 
 
-_ports, _active = _needs_ports(_all_ports, up=False), _needs_ports(_count_active, up=False)
+_ports = _needs_ports(_all_ports, up=False)
 _rate, _gid, _mtu, _flaps, _errors = map(_needs_ports, (_rates, _gids, _mtus, _lost, _counted))
 
 

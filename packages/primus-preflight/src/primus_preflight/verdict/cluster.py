@@ -17,11 +17,13 @@ from itertools import islice
 from primus_core import nodelist
 from primus_core.errors import RequestError
 from primus_core.files import write_atomically
+from primus_core.wording import counted
 from primus_preflight.checks.findings import Finding, verdict
 from primus_preflight.checks.thresholds import fix_of
 from primus_preflight.paths import text_of
 from primus_preflight.verdict.isolation import isolated
 from primus_preflight.verdict.node_report import NodeReport, Unread
+from primus_preflight.verdict.provenance import Provenance
 
 __all__ = ["SCALED", "SHARE", "Cluster", "Expected", "expected", "judge", "write_lists"]
 
@@ -55,6 +57,7 @@ class Cluster:
     """All findings by host, those of the comparison among them."""
     absent: int = 0
     """Nodes that did not report, and whose names nobody has said."""
+    provenance: Provenance = field(default_factory=Provenance)
 
     @property
     def exit_code(self) -> int:
@@ -101,7 +104,7 @@ def judge(reports: Sequence[NodeReport], unread: Sequence[Unread] = (), wanted: 
     wanted = wanted or Expected()
     nodes = {report.host: {(one.check, one.subject): one for one in report.findings} for report in reports}
     reported = set(nodes)
-    for host, finding in [*_differing(reports), *_outliers(reports), *isolated(reports)]:
+    for host, finding in [*_differing(reports), *_without(reports), *_outliers(reports), *isolated(reports)]:
         # A node that its peers met may have ended without a report.
         fix = finding.fix or (fix_of(finding.check) if finding.status in ("fail", "warn") else "")
         nodes.setdefault(host, {})[finding.check, finding.subject] = replace(finding, fix=fix)
@@ -111,8 +114,9 @@ def judge(reports: Sequence[NodeReport], unread: Sequence[Unread] = (), wanted: 
     lacking = {host: why for host, why in silent.items() if host not in reported}
     lacking |= {one.host: one.why for one in unread}
     for host, why in lacking.items():
-        nodes.setdefault(host, {})["cluster.report", ""] = _no_report(why)
+        nodes.setdefault(host, {})["cluster.report", ""] = _no_report(host, why)
     found = {host: tuple(nodes[host].values()) for host in sorted(nodes)}
+    found = {host: (*said, *_nothing_measured(said)) for host, said in found.items()}
     return _sorted(found, absent=0 if wanted.names else max(0, wanted.count - len(nodes)))
 
 
@@ -124,8 +128,16 @@ def _sorted(nodes: Mapping[str, tuple[Finding, ...]], absent: int) -> Cluster:
     return Cluster(passing, failing, unknown, nodes, absent)
 
 
-def _no_report(why: str) -> Finding:
-    fix = "log in and see: `primus direct -- preflight`; leave it out of the next job: srun --exclude"
+def _nothing_measured(found: Sequence[Finding]) -> Iterable[Finding]:
+    """Why a node is unknown on which each check was skipped."""
+    if all(one.status == "skip" for one in found):
+        why = "; ".join(dict.fromkeys(one.why for one in found)) or "no check ran"
+        fix = "choose checks that apply here: primus direct -- preflight list"
+        yield Finding("cluster.report", "", "unknown", expected="a measurement", why=f"all skipped: {why}", fix=fix)
+
+
+def _no_report(host: str, why: str) -> Finding:
+    fix = f"log in and see: `primus direct -- preflight`; leave it out of the next job: srun --exclude={host}"
     return Finding("cluster.report", "", "unknown", expected="a report", why=why, fix=fix)
 
 
@@ -143,6 +155,22 @@ def _differing(reports: Sequence[NodeReport]) -> Iterable[tuple[str, Finding]]:
             if not clear or finding.measured != usual:
                 why = f"nodes do not agree: {listed}"
                 yield host, replace(_worse(finding, expected=expected, why=why), fix=fix)
+
+
+def _without(reports: Sequence[NodeReport]) -> Iterable[tuple[str, Finding]]:
+    """Nodes that have none of what others have, such as GPUs: nothing that was skipped there makes them fit."""
+    counts: dict[str, list[tuple[str, Finding, float]]] = defaultdict(list)
+    for report in reports:
+        for one in report.findings:
+            if one.compare == "same" and one.value is not None:
+                counts[one.check].append((report.host, one, one.value))
+    for found in counts.values():
+        usual = Counter(one.amount for _, one, value in found if value > 0).most_common(1)
+        for host, one, value in found:
+            if usual and value == 0 and one.status == "skip":
+                said, times = usual[0]
+                why = f"{one.why}; {counted(times, 'node')} of this run {'has' if times == 1 else 'have'} {said}"
+                yield host, replace(_worse(one, expected=said.partition(" ")[0], why=why), fix=fix_of(one.check))
 
 
 def _outliers(reports: Sequence[NodeReport]) -> Iterable[tuple[str, Finding]]:

@@ -20,6 +20,7 @@ __all__ = ["FOLDER", "NodeReport", "Unread", "each", "hosts", "read", "read_all"
 
 FOLDER = "preflight"
 Keep = Callable[[Mapping[str, Any]], bool]
+_TEXTS = ("host", "gpu_model", "level", "version")
 SCHEMA = 1
 """Version of the file's form. It changes when an old reader would misread a new file."""
 
@@ -36,6 +37,10 @@ class NodeReport:
     node_rank: int = 0
     time: float = 0.0
     """When it was written, by the node's own clock."""
+    level: str = ""
+    """Up to which level it was checked; empty: an earlier version did not say."""
+    version: str = ""
+    """Of primus-preflight."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -50,6 +55,8 @@ class NodeReport:
             "time": self.time,
             "gpu_model": self.gpu_model,
             "gpus": self.gpus,
+            "level": self.level,
+            "version": self.version,
             "verdict": findings.verdict(self.findings),
             "findings": found,
         }
@@ -125,11 +132,12 @@ def read(path: str, keep: Keep = bool) -> NodeReport | Unread:
         data = json.loads(text_of(path))
         if data["schema"] != SCHEMA:
             return Unread(host, f"its form is {data['schema']}, this Primus reads {SCHEMA}")
-        "".join((data["host"], data["gpu_model"])).encode()  # both are text, and can be written
+        "".join(data.get(name, "") for name in _TEXTS).encode()  # all are text, and can be written
         found = tuple(findings.load(one) for one in data["findings"] if keep(one))
         written = float(data["time"])
         if not math.isfinite(written):
             return Unread(host, f"its report says that it was written at {written}")
-        return NodeReport(data["host"], found, data["gpu_model"], int(data["gpus"]), int(data["node_rank"]), written)
+        place = data["gpu_model"], int(data["gpus"]), int(data["node_rank"]), written
+        return NodeReport(data["host"], found, *place, str(data.get("level", "")), str(data.get("version", "")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         return Unread(host, f"its report cannot be read: {type(error).__name__}: {error}")

@@ -79,6 +79,7 @@ def as_html(cluster: Cluster) -> str:
         tag("h1", "Preflight"),
         tag("p", text(f"{_MARKS[_status(state)]} {said}. {report.headline(cluster)}"), class_=f"verdict {state}"),
         tag("p", text(report.counts(cluster)), class_="small"),
+        *(tag("p", text(line), class_="small") for line in cluster.provenance.lines),
         *_excluded(cluster),
         *(_tiles(cluster) if len(cluster.nodes) > 1 else ()),
         *_wrong(cluster),

@@ -101,7 +101,9 @@ def as_text(cluster: Cluster, width: int = 120, *, brief: bool = False) -> str:
         for word, hosts in (("not fit", cluster.failing), ("unknown", cluster.unknown))
         if hosts
     ]
-    return "\n".join([*lines, *wrapped, counts(cluster), headline(cluster), *(lists if len(cluster.nodes) > 1 else ())])
+    about = [textwrap.fill(line, width, subsequent_indent="  ") for line in cluster.provenance.lines if not brief]
+    verdict = [counts(cluster), headline(cluster), *(lists if len(cluster.nodes) > 1 else ())]
+    return "\n".join([*lines, *wrapped, *about, *verdict])
 
 
 def _row_lines(row: Row, width: int, *, several: bool) -> list[str]:
@@ -118,7 +120,8 @@ def _row_lines(row: Row, width: int, *, several: bool) -> list[str]:
 
 def as_markdown(cluster: Cluster) -> str:
     """As Markdown."""
-    head = ["# Preflight", "", f"- {headline(cluster)}", f"- {counts(cluster)}", ""]
+    about = [f"- {line}" for line in cluster.provenance.lines]
+    head = ["# Preflight", "", f"- {headline(cluster)}", f"- {counts(cluster)}", *about, ""]
     table = [
         "| status | check | on | what | measured | expected | source | why | fix |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -148,6 +151,7 @@ def as_json(cluster: Cluster) -> str:
     """Everything."""
     return plain_json.dumps({
         "schema": SCHEMA,
+        **cluster.provenance.to_dict(),
         "exit_code": cluster.exit_code,
         "passing": cluster.passing,
         "failing": cluster.failing,

@@ -1,0 +1,138 @@
+"""Where nodes meet, what they say to each other there (a JSON object a line), and a node's call to node 0."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from typing import Any, NamedTuple
+
+__all__ = ["SILENT_S", "Call", "Ended", "Meeting", "Refused", "message", "messages"]
+
+_CONNECT_S, _LOOK_S = 3.0, 0.2
+_PAUSE_S = 0.5
+SILENT_S = 20.0
+"""Node 0 speaks every few seconds; who is silent for so long is gone."""
+MOST = 64 << 10
+"""A line is no longer; whoever sends more is none of ours."""
+
+
+class Meeting(NamedTuple):
+    """Which nodes meet, and where."""
+
+    address: str
+    port: int
+    nodes: int
+    rank: int
+
+    @property
+    def where(self) -> str:
+        """For people: MASTER_ADDR:MASTER_PORT."""
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+class Refused(Exception):  # noqa: N818  # what node 0 said, not a mistake
+    """Node 0 does not take this node; the text says why."""
+
+
+class Ended(Exception):  # noqa: N818
+    """Node 0 has given up; the text says why."""
+
+
+def message(**said: object) -> bytes:
+    """One line."""
+    return json.dumps(said).encode() + b"\n"
+
+
+def messages(buffer: bytearray) -> list[dict[str, Any]]:
+    """The whole lines in the buffer, which are taken out of it. What is no JSON object is none of ours.
+
+    Raises:
+        ValueError, TypeError: somebody else speaks.
+    """
+    found = []
+    while (end := buffer.find(b"\n")) >= 0:
+        said = json.loads(bytes(buffer[:end]))
+        del buffer[: end + 1]
+        found.append(dict(said))
+    if len(buffer) > MOST:
+        raise ValueError("a line without end")
+    return found
+
+
+class Call:
+    """Calls node 0 again and again, until it answers and lets this node start."""
+
+    def __init__(self, place: Meeting, host: str) -> None:
+        self.place, self.host = place, host
+        self.link: socket.socket | None = None
+        self.buffer = bytearray()
+        self.heard = 0.0
+        self.is_answered = False
+        self.state = f"no answer from {place.where}"
+        """What is known, in words."""
+
+    def look(self) -> bool:
+        """Wait a moment for what comes; whether this node may start.
+
+        Raises:
+            Refused, Ended: it shall not.
+        """
+        try:
+            if self.link is None:
+                self._connect()
+            return self._heard()
+        except OSError as error:
+            self._hang_up(error.strerror or str(error) or "nothing in time")
+        except (ValueError, TypeError, RecursionError):
+            self._hang_up("another program answers there, not Primus")
+        time.sleep(_PAUSE_S)
+        return False
+
+    def _connect(self) -> None:
+        self.link = socket.create_connection((self.place.address, self.place.port), _CONNECT_S)
+        self.link.settimeout(_LOOK_S)
+        self.heard = time.monotonic()
+        self.link.sendall(message(rank=self.place.rank, nodes=self.place.nodes, host=self.host))
+        self.state = f"connected to {self.place.where}, but node 0 does not answer there: is it another program's port?"
+
+    def _heard(self) -> bool:
+        assert self.link
+        try:
+            data = self.link.recv(4096)
+        except TimeoutError:
+            if self.is_answered and time.monotonic() > self.heard + SILENT_S:
+                raise ConnectionAbortedError(None, "node 0 has stopped answering") from None
+            return False
+        if not data:
+            raise ConnectionResetError(None, "it closed the connection")
+        self.heard = time.monotonic()
+        self.buffer += data
+        for said in messages(self.buffer):
+            if "start" in said:
+                self._close()
+                return True
+            self._take(said)
+        return False
+
+    def _take(self, said: dict[str, Any]) -> None:
+        if "refused" in said:
+            self._close()
+            raise Refused(str(said["refused"]))
+        if "ended" in said:
+            self._close()
+            raise Ended(str(said["ended"]))
+        if "status" in said:
+            self.is_answered = True
+            self.state = f"connected to {self.place.where}, waiting for other nodes: {said['status']}"
+
+    def _hang_up(self, why: str) -> None:
+        self._close()
+        self.is_answered = False
+        self.state = f"no answer from {self.place.where} ({why})"
+
+    def _close(self) -> None:
+        if self.link:
+            self.link.close()
+        self.link = None
+        self.buffer.clear()

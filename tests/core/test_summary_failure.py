@@ -217,9 +217,9 @@ def test_the_closing_lines_of_a_completed_run() -> None:
     )
 
 
-def test_an_interrupted_run_is_told_no_next_steps() -> None:
+def test_an_interrupted_run_is_told_what_to_type_next() -> None:
     text = summary.render([], status="interrupted", run_dir="output/x", seconds=3.04, next_steps=("primus again",))
-    assert text == "primus: interrupted in 3.0 s\n  run    output/x\n"
+    assert text == "primus: interrupted in 3.0 s\n  run    output/x\n  next   primus again\n"
 
 
 @pytest.mark.parametrize(

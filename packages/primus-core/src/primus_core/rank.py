@@ -128,8 +128,11 @@ def _record(rank: int, code: int, kind: str, message: str, trace: str) -> None:
         "traceback": redact(trace, values),
     }
     folder = f"{run_dir}/{FAILURES}"
-    os.makedirs(folder, exist_ok=True)
-    write_atomically(f"{folder}/rank_{rank}.json", json.dumps(record, indent=1))
+    try:
+        os.makedirs(folder, exist_ok=True)
+        write_atomically(f"{folder}/rank_{rank}.json", json.dumps(record, indent=1))
+    except OSError as error:  # the exit code is the rank's own, also on a full disk
+        sys.stderr.write(f"primus: the failure of rank {rank} could not be recorded: {error.strerror}\n")
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def of_standing(directory: str, stands: Standing, host: HostRoot) -> Run:
     state, known, job = stands
     step, loss, ended = known.get("last_step"), known.get("last_loss"), _number(known.get("ended"))
     started = _number(known.get("started"))
-    if state in ("running", "lost", "started"):
+    if state in ("running", "lost", "started", "unwatched"):
         last = last_metrics(directory)
         step, loss = last.get("step"), last.get("loss")
         ended = host.now() if state == "running" else _number(last.get("time"))

@@ -176,9 +176,22 @@ def test_the_whole_text_of_a_small_plan() -> None:
 #   LONG  x  (base)
 
 # files
-mkdir -p /nowhere/run/config /nowhere/run/logs
+mkdir -p /nowhere/run /nowhere/run/config /nowhere/run/logs
 cat > /nowhere/run/config/c.json <<'PRIMUS_END_OF_FILE'
 {}
+PRIMUS_END_OF_FILE
+cat > /nowhere/run/metadata.json <<'PRIMUS_END_OF_FILE'
+{
+ "run_id": "run",
+ "status": "unwatched",
+ "command": [],
+ "task": "train",
+ "runtime": "direct",
+ "framework": "",
+ "model": "",
+ "world_size": 2,
+ "primus_version": "0.1.0"
+}
 PRIMUS_END_OF_FILE
 
 # step: prepare

@@ -184,7 +184,9 @@ cat > /nowhere/run/metadata.json <<'PRIMUS_END_OF_FILE'
 {
  "run_id": "run",
  "status": "unwatched",
- "command": [],
+ "command": [
+  "primus"
+ ],
  "task": "train",
  "runtime": "direct",
  "framework": "",

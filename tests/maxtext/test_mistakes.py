@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
+
 from tests.maxtext.conftest import EXPERIMENT
 from tests.mistakes import Asker, Mistake, refused_alike
 

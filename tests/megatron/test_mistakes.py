@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
+
 from tests.megatron.conftest import tiny
 from tests.mistakes import Asker, Mistake, refused_alike
 

@@ -88,7 +88,8 @@ def test_a_template_in_another_precision_is_valid(capsys: pytest.CaptureFixture[
     for template in others:
         assert main(["config", "validate", template.name]) == 0, template.name
         assert template.settings.data["fp8"]
-    assert len(capsys.readouterr().out.splitlines()) == len(others)
+    said = capsys.readouterr().out.splitlines()
+    assert len([line for line in said if " is valid: " in line]) == len(others)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

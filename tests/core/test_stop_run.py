@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,32 @@ def test_a_script_may_find_that_there_is_nothing_to_launch(primus: Run, folder: 
     assert (found["status"], found["exit_code"]) == ("skipped", 0)
     assert not (folder / "ran").exists(), "nothing comes after it"
     assert not (folder / "output/steps/metrics.jsonl").exists()
+
+
+def test_a_secret_in_a_reason_is_masked(primus: Run, folder: Path) -> None:
+    key = "0123456789abcdef0123456789abcdef01234567"
+    (folder / "hooks").mkdir()
+    (folder / "hooks/01_look.sh").write_text('echo "launch.skip=key $WANDB_API_KEY"\n', encoding="utf-8")
+    done = primus("direct", "--single", "--", "steps", cwd=folder, env={"WANDB_API_KEY": key})
+    assert done.returncode == 0
+    assert key not in done.stderr + json.dumps(known(folder)) + (folder / "output/steps/logs/events.jsonl").read_text()
+
+
+@pytest.mark.parametrize("code", ["None", "'x'", "256", "-1"])
+def test_an_exit_code_that_is_none_is_1(primus: Run, folder: Path, code: str) -> None:
+    hook(folder, "before_launch(run)", "True", f"'no', exit_code={code}")
+    assert primus("direct", "--single", "--", "steps", cwd=folder).returncode == 1
+    assert known(folder)["status"] == "stopped"
+
+
+def test_a_hook_that_starts_primus_does_not_start_itself(primus: Run, folder: Path) -> None:
+    (folder / "hooks").mkdir()
+    text = f"{sys.executable} -m primus_core direct --single -- steps || exit 9\n"
+    (folder / "hooks/01_look.sh").write_text(text, encoding="utf-8")
+    (folder / "tasks.py").write_text(TASKS.replace("601", "2"), encoding="utf-8")
+    done = primus("direct", "--single", "--", "steps", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert len([path for path in (folder / "output").iterdir() if not path.is_symlink()]) == 2
 
 
 def test_a_script_that_fails_skips_nothing(primus: Run, folder: Path) -> None:

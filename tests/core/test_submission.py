@@ -136,10 +136,54 @@ def test_files_of_options_are_read_as_they_were_submitted(job: Job) -> None:
 def test_a_file_with_a_secret_is_not_copied(job: Job) -> None:
     job.write("own.env", "WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567\n")
     job.submit("direct", "--env", "own.env", "--", "train", "pretrain", "--config", "exp.yaml")
-    texts = [path.read_text(encoding="utf-8") for path in job.run.rglob("*") if path.is_file()]
+    texts = [p.read_text(encoding="utf-8") for p in job.run.rglob("*") if p.is_file() and not p.is_symlink()]
     assert not [text for text in texts if "0123456789abcdef" in text]
     known = json.loads((job.run / "submitted/submission.json").read_text(encoding="utf-8"))
     assert known["files"][str(job.folder / "own.env")]["copied"] is False
+
+
+def test_a_hook_that_holds_a_secret_runs_in_the_job_all_the_same(job: Job) -> None:
+    job.write("hooks/01_own.sh", "export WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567; true\n")
+    job.write("hooks/02_more.sh", "true\n")
+    job.submit()
+    assert job.hooks() == ["hook hooks/01_own.sh", "hook hooks/02_more.sh"]
+    texts = [p.read_text(encoding="utf-8") for p in job.run.rglob("*") if p.is_file() and not p.is_symlink()]
+    assert not [text for text in texts if "0123456789abcdef" in text]
+
+
+def test_a_site_config_that_holds_a_secret_holds_in_the_job(job: Job) -> None:
+    job.write(
+        "primus.yaml", "direct: {grace_period: 3, env: [WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567]}\n"
+    )
+    job.submit()
+    assert job.planned()["grace_period_s"] == 3
+
+
+def test_files_beside_a_hook_keep_their_modes_and_private_ones_are_only_linked(job: Job) -> None:
+    for name in ("01_own.sh", "tool", "key"):
+        job.write(f"hooks/{name}", "true\n")
+    (job.folder / "hooks/tool").chmod(0o755)
+    (job.folder / "hooks/key").chmod(0o600)
+    job.submit()
+    copies = Path(next(step["script"] for step in job.planned()["steps"] if step["script"])).parent
+    assert (copies / "tool").stat().st_mode & 0o777 == 0o755
+    assert (copies / "key").is_symlink()
+
+
+def test_a_path_through_a_link_means_the_same_in_the_job(job: Job) -> None:
+    job.write("shared/team/configs/exp.yaml", f"extends: ../base.yaml\n{countdown.EXPERIMENT}")
+    job.write("shared/team/base.yaml", "modules: {pre_trainer: {overrides: {loss.kind: steep}}}\n")
+    job.write("base.yaml", "modules: {pre_trainer: {overrides: {loss.kind: linear}}}\n")
+    (job.folder / "configs").symlink_to("shared/team/configs")
+    job.submit("train", "pretrain", "--config", "configs/exp.yaml")
+    (job.folder / "configs").unlink()
+    assert job.planned()["config"]["loss.kind"] == "steep"
+
+
+def test_the_site_config_of_a_variable_reaches_the_job(job: Job) -> None:
+    job.write("sub/site.yaml", "direct: {grace_period: 3}\n")
+    job.submit(PRIMUS_CONFIG="sub/site.yaml")
+    assert job.planned()["grace_period_s"] == 3
 
 
 def test_who_stands_elsewhere_and_has_the_variable_of_another_run_reads_no_copies(job: Job, primus: Run) -> None:

@@ -41,6 +41,7 @@ OWNED = frozenset(
             variables.RUN_DIR,
             variables.RUN_ID,
             variables.PARENT,
+            variables.IN_HOOK,
             variables.OUTER,
             variables.RESTARTED,
             variables.HOME,
@@ -163,6 +164,7 @@ def of_experiment(
     found = []
     for name, value in env.items():
         why = refused(name) if NAME.fullmatch(name) else "letters, digits and '_', no digit first"
+        why = "no variable can hold a NUL character" if "\0" in str(value) else why
         if why:
             mistakes.add(ConfigError(f"'{name}' cannot be set in `env:`", where=where(name), why=why, fix="remove it"))
         text = str(value).lower() if isinstance(value, bool) else str(value)

@@ -11,11 +11,16 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a file system, or of a person's share of it, that takes no more."""
 
 
-def write_atomically(path: str, text: str, *, durable: bool = True) -> None:
-    """Write `text` to `path`: staged beside it, flushed to disk (if `durable`), renamed: the old file or the new."""
+def write_atomically(path: str, text: str, *, durable: bool = True, mode: int = 0) -> None:
+    """Write `text` to `path`: staged beside it, flushed to disk (if `durable`), renamed: the old file or the new.
+
+    Without a `mode` it has that of every new file.
+    """
     staged = _staged(path)
     try:
         with open(staged, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            if mode:
+                os.fchmod(file.fileno(), mode)
             file.write(text)
             if durable:
                 file.flush()

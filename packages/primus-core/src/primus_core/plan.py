@@ -160,6 +160,9 @@ class PlannedFile:
     text: str
     source: str = ""
     """The file that it is a copy of."""
+    mode: int = 0o644
+    is_link: bool = False
+    """It is a link to `source`, and no copy."""
 
 
 @dataclass(frozen=True, slots=True)

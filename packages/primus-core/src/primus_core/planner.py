@@ -186,7 +186,7 @@ class _Planning:
     def there(self, *paths: Iterable[str]) -> tuple[str, ...]:
         """Those of `paths` that exist, as whole paths."""
         named = (path for some in paths for path in some if path)
-        whole = (os.path.normpath(os.path.join(self.facts.cwd, os.path.expanduser(path))) for path in named)
+        whole = (_whole(os.path.join(self.facts.cwd, os.path.expanduser(path))) for path in named)
         return tuple(dict.fromkeys(filter(os.path.exists, whole)))
 
     def place(self, workspace: str, exp_name: str) -> RunPlace:
@@ -262,7 +262,7 @@ class _Planning:
         """Hooks and patches as steps. They get the task's words as arguments."""
         cwd, submitted = self.facts.cwd, submission.of(self.facts.environ)
         action = [word for word in words[:1] if not word.startswith("-")]
-        patches = [*self.system.patches]
+        patches = [] if self.in_hook else [*self.system.patches]
         patches += [submission.path(path, self.facts.environ) for path in getattr(self.args, "patch", [])]
         found = script_files.found(self.folders(task.folder), patches, (*name.split(), *action), cwd)
         return tuple(
@@ -277,6 +277,11 @@ class _Planning:
             )
             for kind, path in found
         )
+
+    @property
+    def in_hook(self) -> bool:
+        """Whether a hook starts this run, which then runs none of them: it would start itself without end."""
+        return variables.IN_HOOK in self.facts.environ
 
     def folders(self, beside: str) -> list[str]:
         """Where hooks are looked for."""
@@ -357,7 +362,7 @@ class _Planning:
 
     def with_hooks(self, result: Plan, kept: Replay | None) -> Plan:
         """The plan with the plugins that are told of the run, and what it has from the run that it replays."""
-        plugins = kept.hook_plugins if kept else self.catalogue.hook_plugins()
+        plugins = () if self.in_hook else kept.hook_plugins if kept else self.catalogue.hook_plugins()
         if plugins:  # reading their limit costs
             result = replace(result, hook_plugins=plugins, hook_timeout_s=self.system.event_timeout_s)
         return replace(result, unset=kept.unset, parent=kept.saved.directory) if kept else result
@@ -381,6 +386,11 @@ class _Planning:
                 fix=f"start all nodes by one command: primus slurm --max-restarts {asked} -- direct -- ...",
             )
         return asked
+
+
+def _whole(path: str) -> str:
+    """`path` without needless parts: behind a link, `..` is not what its letters say."""
+    return os.path.realpath(path) if ".." in path.split("/") else os.path.normpath(path)
 
 
 def _with_options(result: Plan, args: argparse.Namespace, facts: Facts) -> Plan:

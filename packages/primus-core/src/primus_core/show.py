@@ -109,7 +109,8 @@ def _record(plan: Plan) -> PlannedFile:
 
 def _file(plan: Plan, file: PlannedFile) -> str:
     if file.source:
-        return f"cp -- {shlex.quote(file.source)} {shlex.quote(_join(plan, file.path))}"
+        command = "ln -s" if file.is_link else "cp -p"
+        return f"{command} -- {shlex.quote(file.source)} {shlex.quote(_join(plan, file.path))}"
     end = _FILE_END
     while end in file.text:
         end += "_"

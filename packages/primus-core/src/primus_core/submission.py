@@ -4,7 +4,7 @@
     <run>/submitted/submission.json          where it was submitted, and the checksum of each file
     <run>/submitted/planned.json             what was planned for the first node, as far as it was known
 
-A file that holds a secret is not copied: the job reads the file itself, and does not start if it has changed.
+A file that holds a secret is not copied: a link in its place leads to it, and the job does not start if it has changed.
 `runs.submitting` writes them.
 """
 
@@ -40,7 +40,10 @@ class Submission:
 
     def copy(self, path: str) -> str:
         """Where the copy of `path` is, if there is one. A relative path is relative to where it was submitted."""
-        whole = os.path.normpath(os.path.join(self.known["cwd"], os.path.expanduser(path)))
+        given = os.path.join(self.known["cwd"], os.path.expanduser(path))
+        behind = ".." in given.split("/")  # behind a link, it is not what its letters say
+        whole = "" if behind else self.known["real"].get(os.path.normpath(given), "")
+        whole = whole or os.path.realpath(given)
         return whole if whole.startswith(f"{self.directory}/") else f"{self.directory}/files{whole}"
 
     def original(self, path: str) -> str:

@@ -53,7 +53,8 @@ def render(rows: Sequence[Row], *, status: str, run_dir: str, seconds: float, ne
         lines.append(
             f"  loss   {_loss(rows[0])} at step {rows[0]['step']} → {_loss(rows[-1])} at step {rows[-1]['step']}"
         )
-        speeds = [row["tokens_per_second"] for row in rows if row.get("tokens_per_second")]
+        latest = {row["step"]: row for row in rows}  # a step that was done again counts once
+        speeds = [row["tokens_per_second"] for row in latest.values() if row.get("tokens_per_second")]
         if speeds:
             from statistics import median  # with it, fractions, decimals and random numbers: not before a launch
 

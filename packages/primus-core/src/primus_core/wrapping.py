@@ -117,6 +117,7 @@ def _joining(runtime: OuterRuntime, inner: Plan, host: HostRoot) -> tuple[Variab
         *_parent(host),
         Variable(variables.CACHE, environment.cache(host.environ), "primus", "what can be made again, made once"),
         *_home(host),
+        *_config(host),
         *_restarted(runtime),
     )
 
@@ -164,6 +165,13 @@ def _parent(host: HostRoot) -> tuple[Variable, ...]:
 def _home(host: HostRoot) -> tuple[Variable, ...]:
     home = host.environ.get(variables.HOME) or host.environ.get("HOME")
     return (Variable(variables.HOME, home, "primus", "where ~/.primus.yaml is"),) if home else ()
+
+
+def _config(host: HostRoot) -> tuple[Variable, ...]:
+    """The site's file, where a variable names it."""
+    path = host.environ.get(variables.CONFIG, "")
+    why = "the last file of the system config"
+    return (Variable(variables.CONFIG, os.path.join(host.cwd(), path), "primus", why),) if path else ()
 
 
 def finished(planned: Planned, command: tuple[str, ...], environ: Mapping[str, str]) -> Planned:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from primus_core import submission
+from primus_core import submission, variables
 from primus_core.config.system import FILE, SystemConfig
 from primus_core.environment import refused
 from primus_core.errors import Mistakes, RequestError, suggestion
@@ -73,8 +73,9 @@ class Malformed(NamedTuple):
 def parse_line(line: str, script: str) -> Spoken | Malformed | None:
     """What one line of a script's stdout says; None: it is only text."""
     line = line.rstrip("\r\n")
-    if line.startswith(_SKIP):
-        return Spoken(skip=line.removeprefix(_SKIP).strip() or "no reason given")
+    if re.match(r"launch\.[a-z_]+=", line):
+        skip = line.removeprefix(_SKIP).strip() or "no reason given"
+        return Spoken(skip=skip) if line.startswith(_SKIP) else Malformed(line, f"known: {_SKIP}REASON")
     if not line.startswith(("env.", "extra.")):
         return None
     if "\0" in line:
@@ -123,6 +124,8 @@ def hook_folders(facts: Facts, system: SystemConfig, beside: str, given: Sequenc
     project = here("hooks") if os.path.exists(here(FILE)) else ""
     request = here(os.path.join(beside, "hooks")) if beside else ""
     whole = [here(folder) for folder in given]
+    if variables.IN_HOOK in facts.environ:  # it would start itself without end
+        return whole
     implied, asked = ([path] if os.path.isdir(path) else [] for path in (project, request))
     return [*implied, *system.hook_folders, *asked, *whole]
 

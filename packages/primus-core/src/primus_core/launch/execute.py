@@ -125,7 +125,7 @@ class _Run:
         self.hooks = Lifecycle(
             self.plan,
             self.facts.hostname,
-            self.environ,
+            {**self.environ, variables.IN_HOOK: "1"},
             mask=self.mask,
             say=self._say,
             interruptions=self._interruptions,
@@ -134,13 +134,16 @@ class _Run:
 
     def _stopped(self, stop: Stop) -> int:
         """A hook has asked for the end; the ranks, if there were some, have ended."""
-        self._record_end("stopped", stop.exit_code, stop.reason)
-        self._say(f"primus: stopped by a hook: {stop.reason}\n  run    {short(self.directory)}\n")
+        reason = redact(stop.reason, self.mask.secrets)
+        self._record_end("stopped", stop.exit_code, reason)
+        self._say(f"primus: stopped by a hook: {reason}\n  run    {short(self.directory)}\n")
         self._tell("stopped", stop.exit_code, None)
-        return stop.exit_code
+        several = self.plan.place.outer and self.plan.distributed.nnodes > 1
+        return stop.exit_code or int(bool(several))  # a scheduler ends the other nodes only where one fails
 
     def _skip(self, why: str) -> int:
         """A script says that there is nothing to launch."""
+        why = redact(why, self.mask.secrets)
         self._record_end("skipped", 0, why)
         self._say(f"primus: not launched: {why}\n")
         return 0
@@ -156,7 +159,8 @@ class _Run:
             return False
         if not self.told_of_stop:
             self.told_of_stop = True
-            self._say(f"primus: stopping: {stop.reason}; SIGKILL in {self.plan.grace_period_s:g} s\n")
+            reason = redact(stop.reason, self.mask.secrets)
+            self._say(f"primus: stopping: {reason}; SIGKILL in {self.plan.grace_period_s:g} s\n")
         return True
 
     def _interruptions(self) -> int:
@@ -301,7 +305,8 @@ class _Run:
         self.events.emit("step_started", step=step.name)
         self.quiet_until = os.path.getsize(self.launch_log) if os.path.exists(self.launch_log) else 0
         self._say_once(f"primus: {step.name}{_ranks(step)}\n")
-        ended = supervise(step, self.environ, self._watch(listen, ranks=bool(step.ranks)))
+        environ = {**self.environ, variables.IN_HOOK: "1"} if step.script else self.environ
+        ended = supervise(step, environ, self._watch(listen, ranks=bool(step.ranks)))
         self.dropped += ended.dropped
         self.events.emit("step_ended", step=step.name, exit_code=ended.exit_code)
         return ended

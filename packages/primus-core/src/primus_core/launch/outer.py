@@ -109,7 +109,9 @@ class _Outer:
     def _write_files(self) -> None:
         """The plan, and what it gives the run directory."""
         name = "submit" if self.submits else self.plan.runtime  # the job has a layer of this runtime, too
-        own = PlannedFile(f"{self.record.part}layers/{name}.json", json.dumps(self.plan.to_dict(), indent=1))
+        shown = tuple(replace(file, text="") if file.source else file for file in self.plan.files)
+        saved = replace(self.plan, files=shown).to_dict()  # a copy stands beside it
+        own = PlannedFile(f"{self.record.part}layers/{name}.json", json.dumps(saved, indent=1))
         for file in self.plan.files:
             if redact(file.text, self.mask.secrets) != file.text:
                 raise RequestError(f"{file.path} would hold the value of a secret", fix="pass its name: --env NAME")
@@ -117,7 +119,10 @@ class _Outer:
             for file in (own, *self.plan.files):
                 path = f"{self.directory}/{file.path}"
                 os.makedirs(os.path.dirname(path), exist_ok=True)
-                write_atomically(path, file.text)
+                if file.is_link:
+                    link_atomically(file.source, path)
+                else:
+                    write_atomically(path, file.text, mode=file.mode if file.source else 0)
         except OSError as error:
             raise unwritable(self.directory, error) from None
 
@@ -230,7 +235,7 @@ class _Outer:
         known |= next(({_DIFFERS: said[_DIFFERS]} for said in inside if _DIFFERS in said), {})  # node 0 says it
         if asked := _asked(inside):
             self.record.end(asked["status"], asked["exit_code"], **known, reason=asked.get("reason"))
-            return int(asked["exit_code"])
+            return ended.exit_code if self.plan.place.outer else int(asked["exit_code"])  # further out, others must end
         told = ended.signal or verdict.by_others or (not inside and _WITHDRAWN in self._words())
         status = "interrupted" if told and code else "failed" if code else COMPLETED
         if status == "failed" and isinstance(failed := first.get("exit_code"), int) and failed:

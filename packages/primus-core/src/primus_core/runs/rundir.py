@@ -16,6 +16,7 @@ __all__ = ["COMPLETED", "place", "runs_of", "short"]
 
 COMPLETED = "completed"
 
+_LONGEST = 200
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _STAMP = r"_\d{4}_\d{2}_\d{2}_\d{6}(_\d+)?"
 
@@ -32,6 +33,14 @@ def place(facts: Facts, workspace: str, exp_name: str) -> RunPlace:
         outer = facts.environ.get(variables.OUTER, "")
         link = os.path.join(os.path.dirname(joined), exp_name) if outer else ""
         return RunPlace(run_id, joined, link, joined=True, outer=outer)
+    if len(exp_name) > _LONGEST:
+        raise RequestError(
+            f"the name of the experiment has {len(exp_name)} characters",
+            why=f"it becomes a folder's name, which may have {_LONGEST} beside the time",
+            fix="choose a shorter `exp_name:`",
+        )
+    if "\0" in workspace:
+        raise RequestError("the workspace holds a NUL character", fix="write the path without it")
     if not _NAME.fullmatch(exp_name):
         raise RequestError(
             f"'{exp_name}' cannot name a run",

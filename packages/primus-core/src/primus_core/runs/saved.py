@@ -211,6 +211,24 @@ def _no_run(directory: str) -> RequestError:
     return RequestError(f"{directory} {what}", fix=near or "`primus runs list` shows the runs")
 
 
+_WITHOUT_SNAPSHOT = {
+    "submitted": ("its job has not begun: the first node writes the snapshot", "wait for the job"),
+    "unwatched": (
+        "it was started from the script of a dry run: Primus did not watch it",
+        "start it without --dry-run: `primus runs show` has the command line",
+    ),
+}
+"""Why a run with this status has none, and what to do."""
+_REMOVED = (
+    f"it ended before it began, {MANIFEST} was removed, or an earlier version of Primus made it",
+    "`primus runs show` shows what there is",
+)
+_CUT_OFF = (
+    f"{MANIFEST}, which is written last, is not there: the launch was ended while it was being written",
+    "start it again with its command line, which `primus runs show` shows as far as it was written",
+)
+
+
 class _Reader:
     """Reads the files of one snapshot, each checked against the manifest."""
 
@@ -255,17 +273,9 @@ class _Reader:
         return files
 
     def incomplete(self) -> Damaged:
-        if metadata(self.directory).get("status") in ENDED:
-            return Damaged(
-                f"{self.run} has no snapshot",
-                why=f"{MANIFEST} is not there: it was removed, or an earlier version of Primus made the run",
-                fix="`primus runs show` shows what there is",
-            )
-        return Damaged(
-            f"the snapshot of {self.run} is incomplete: it was ended while it was being written",
-            why=f"{self.directory}/{MANIFEST}, which is written last, is not there",
-            fix="start it again with its command line, which `primus runs show` shows as far as it was written",
-        )
+        status = metadata(self.directory).get("status")
+        why, fix = _WITHOUT_SNAPSHOT.get(str(status), _REMOVED if status in ENDED else _CUT_OFF)
+        return Damaged(f"{self.run} has no whole snapshot", why=why, fix=fix)
 
     def damaged(self, path: str, why: str) -> NoReturn:
         raise Damaged(f"{self.run}: {path} is damaged", why=why, fix="restore it from a copy, or use another run")

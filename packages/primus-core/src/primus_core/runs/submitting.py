@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,9 +20,9 @@ __all__ = ["Difference", "differences", "files"]
 _COPIES = f"{submission.FOLDER}/files"
 _EMPTY = ".submitted"
 """Stands in the copy of each folder of hooks: one that was empty at submission is known to have been."""
-_BESIDE_BYTES = 256 * 1024
-"""A file beside a hook is copied with it up to this size: the hook may read it."""
-_SETTINGS = (".yaml", ".yml", ".toml")
+_BESIDE_BYTES = 1 << 20
+"""Of the files beside hooks, so much is copied."""
+_PRIVATE_KEY = "PRIVATE KEY-----"
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -41,26 +41,54 @@ def files(
     plan: Plan, facts: Facts, inputs: Sequence[str], folders: Sequence[str], secrets: Sequence[str]
 ) -> tuple[PlannedFile, ...]:
     """The files of a submission. `inputs`: what `plan` was made from; `folders`: where hooks were looked for."""
-    texts = {path: _text(path) for path in dict.fromkeys((*inputs, *_beside(plan))) if os.path.isfile(path)}
-    open_ones = {path: text for path, text in texts.items() if redact_text(text, secrets) == text}
+    scripts = [step.script for step in plan.steps if step.script]
+    copies = [_copy(path, secrets) for path in dict.fromkeys(map(os.path.realpath, (*inputs, *scripts)))]
+    settings = [file.text for file in copies if file.source not in set(map(os.path.realpath, scripts))]
     known = {
         "schema": submission.SCHEMA,
         "primus_version": plan.primus_version,
         "cwd": facts.cwd,
-        "variables": _referred(open_ones, facts.host.environ),
-        "files": {path: {"sha256": _hash(text), "copied": path in open_ones} for path, text in texts.items()},
+        "real": _real([*inputs, *scripts, *folders]),
+        "variables": _referred(settings, facts.host.environ),
+        "files": {
+            file.source: {"sha256": submission.checksum(file.source), "copied": not file.is_link} for file in copies
+        },
     }
+    taken = {file.source for file in copies}
+    empty = [PlannedFile(f"{_COPIES}{os.path.realpath(folder)}/{_EMPTY}", "") for folder in folders]
     return (
-        *(PlannedFile(f"{_COPIES}{path}", text, path) for path, text in open_ones.items()),
-        *(PlannedFile(f"{_COPIES}{folder}/{_EMPTY}", "") for folder in folders if os.path.isdir(folder)),
+        *copies,
+        *(file for file in _beside(plan, secrets) if file.source not in taken),
+        *empty,
         PlannedFile(f"{submission.FOLDER}/planned.json", json.dumps(_compared(plan), indent=1)),
         PlannedFile(f"{submission.FOLDER}/submission.json", json.dumps(known, indent=1)),
     )
 
 
-def _referred(texts: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+def _real(paths: Sequence[str]) -> dict[str, str]:
+    """Where links lead, by path: they may lead elsewhere when the job begins."""
+    whole = {os.path.normpath(path): os.path.realpath(path) for path in paths}
+    return {path: real for path, real in whole.items() if path != real}
+
+
+def _copy(path: str, secrets: Sequence[str]) -> PlannedFile:
+    """A copy of a file, with its mode; of one that holds a secret, a link to it."""
+    text = _text(path)
+    if _holds_secret(text, secrets):
+        return _link(path)
+    return PlannedFile(f"{_COPIES}{path}", text, path, stat.S_IMODE(os.stat(path).st_mode))
+
+
+def _link(path: str) -> PlannedFile:
+    return PlannedFile(f"{_COPIES}{path}", "", path, is_link=True)
+
+
+def _holds_secret(text: str, secrets: Sequence[str]) -> bool:
+    return _PRIVATE_KEY in text or redact_text(text, secrets) != text
+
+
+def _referred(settings: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
     """The variables to which settings refer by `${NAME}`: a job may be given another environment. No secrets."""
-    settings = (text for path, text in texts.items() if path.endswith(_SETTINGS))
     names = sorted({name for text in settings for name in _REFERENCE.findall(text)} & environ.keys())
     return {
         name: environ[name]
@@ -102,23 +130,22 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def _beside(plan: Plan) -> Iterator[str]:
-    """The scripts, and the other files in their folders, which they may read."""
-    scripts = [step.script for step in plan.steps if step.script]
-    yield from scripts
+def _beside(plan: Plan, secrets: Sequence[str]) -> Iterator[PlannedFile]:
+    """The other files in the folders of hooks, which these may read: small ones as copies, the others as links."""
+    left = _BESIDE_BYTES
     for folder in dict.fromkeys(os.path.dirname(step.script) for step in plan.steps if step.kind == "hook"):
-        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-            if entry.is_file() and entry.stat().st_size <= _BESIDE_BYTES:
-                yield entry.path
+        for entry in sorted(os.scandir(os.path.realpath(folder)), key=lambda entry: entry.name):
+            if entry.is_file():
+                about = entry.stat()
+                left -= about.st_size
+                is_private = not about.st_mode & 0o077
+                is_copied = left >= 0 and not is_private and os.access(entry.path, os.R_OK)
+                yield _copy(os.path.realpath(entry.path), secrets) if is_copied else _link(entry.path)
 
 
 def _text(path: str) -> str:
     with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
         return file.read()
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _short(value: Any) -> str:

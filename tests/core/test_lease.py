@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -210,6 +211,17 @@ def test_a_damaged_lease_counts_as_long_as_it_is_fresh(tmp_path: Path, text: str
         take(tmp_path)
     grow_old(path)
     assert take(tmp_path).number == 2
+
+
+def test_a_lease_that_was_removed_comes_back_unless_another_has_taken_the_place(tmp_path: Path) -> None:
+    owner = take(tmp_path)
+    shutil.rmtree(tmp_path / "lease")
+    assert not owner.is_lost()
+    with pytest.raises(RequestError, match="is in use"):
+        take(tmp_path)
+    shutil.rmtree(tmp_path / "lease")
+    other = take(tmp_path)
+    assert (owner.is_lost(), other.is_lost()) == (True, False)
 
 
 def test_a_run_on_another_host_is_listed_by_its_owners_signs_of_life(primus: Run, project: Path) -> None:

@@ -217,6 +217,16 @@ def test_the_closing_lines_of_a_completed_run() -> None:
     )
 
 
+def test_a_step_that_was_done_again_counts_once() -> None:
+    rows = [
+        row(1, 9.0, tokens_per_second=100.0),
+        row(2, 8.0, tokens_per_second=100.0),
+        row(2, 8.0, tokens_per_second=300.0),
+    ]
+    text = summary.render(rows, status="completed", run_dir="r", seconds=1.0, next_steps=())
+    assert "200 tokens/s (median over 2 logged steps)" in text
+
+
 def test_an_interrupted_run_is_told_what_to_type_next() -> None:
     text = summary.render([], status="interrupted", run_dir="output/x", seconds=3.04, next_steps=("primus again",))
     assert text == "primus: interrupted in 3.0 s\n  run    output/x\n  next   primus again\n"

@@ -278,7 +278,8 @@ class _Run:
             attempts.begin()
             ended, step = self._in_turn(steps)
             first = self._first_failure(ended, step)
-            attempts.end(ended.exit_code, first.what if first else self._why_ended(ended))
+            code = first.exit_code if first and ended.exit_code else ended.exit_code
+            attempts.end(code, first.what if first else self._why_ended(ended))
             over = ended.signal or ended.stopped or ended.not_started or not self.plan.max_restarts
             over = over or not ended.exit_code
             if over or step is not worker:

@@ -88,7 +88,7 @@ def _held(directory: str, number: int, host: HostRoot) -> Held | None:
     if owner and _same_machine(owner, me):
         return Held(owner, owner["began"] == process_start(owner["pid"], host), here=True, silent_s=0.0)
     silent = _now(f"{directory}/{FOLDER}") - renewed
-    return Held(owner, silent < DEAD_AFTER_S, here=False, silent_s=silent)
+    return Held(owner, abs(silent) < DEAD_AFTER_S, here=False, silent_s=silent)  # no life is in the future
 
 
 def _parsed(text: bytes) -> Mapping[str, Any]:
@@ -146,8 +146,8 @@ def _now(folder: str) -> float:
 class Lease:
     """The lease on `directory`, as its owner holds it."""
 
-    def __init__(self, directory: str, number: int) -> None:
-        self.directory, self.number = directory, number
+    def __init__(self, directory: str, number: int, text: str) -> None:
+        self.directory, self.number, self.text = directory, number, text
         self.renewed = time.monotonic()
         self.held = True
 
@@ -167,11 +167,26 @@ class Lease:
             if held and held.alive and not _is_earlier_start(held.owner, job):
                 raise in_use(directory, held)
             if _create(_path(directory, number + 1), text):
-                return cls(directory, number + 1)
+                return cls(directory, number + 1, text)
 
     def is_lost(self) -> bool:
         """Whether another process has taken the lease: this one was taken for dead, or has given it back."""
-        return _highest(self.directory) > self.number
+        if _highest(self.directory) > self.number:
+            return True
+        try:
+            with open(_path(self.directory, self.number), encoding="utf-8", errors="surrogateescape") as file:
+                return file.read() != self.text
+        except FileNotFoundError:  # somebody removed it; whoever starts next shall find it
+            return not self._restored()
+        except OSError:
+            return False
+
+    def _restored(self) -> bool:
+        try:
+            os.makedirs(f"{self.directory}/{FOLDER}", exist_ok=True)
+            return _create(_path(self.directory, self.number), self.text)
+        except OSError:  # the file system is away or full: the run goes on
+            return True
 
     def look(self) -> None:
         """Give a sign of life, and end this process by SIGTERM if its lease is lost. Often called, it acts seldom."""

@@ -260,7 +260,7 @@ class _Planning:
 
     def scripts(self, task: TaskPlan, name: str, words: tuple[str, ...]) -> tuple[Step, ...]:
         """Hooks and patches as steps. They get the task's words as arguments."""
-        cwd, submitted = self.facts.cwd, submission.of(self.facts.environ)
+        cwd = self.facts.cwd
         action = [word for word in words[:1] if not word.startswith("-")]
         patches = [] if self.in_hook else [*self.system.patches]
         patches += [submission.path(path, self.facts.environ) for path in getattr(self.args, "patch", [])]
@@ -273,7 +273,6 @@ class _Planning:
                 python=self.facts.python,
                 cwd=cwd,
                 timeout_s=self.system.hook_timeout_s,
-                shown=submitted.original(path) if submitted else "",
             )
             for kind, path in found
         )

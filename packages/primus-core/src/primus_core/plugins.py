@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from primus_core import metadata
+from primus_core import metadata, submission
 from primus_core.config.system import SystemConfig, load
 from primus_core.contracts import Runtime, Task
 from primus_core.errors import MachineError, PrimusError, RequestError
@@ -102,7 +102,7 @@ def _dropped_in(paths: Iterable[str]) -> Iterator[Plugin]:
     from primus_core.hooks import files as hook_files
 
     for path in paths:
-        source = os.path.relpath(path)
+        source = os.path.relpath(submission.original(path))
         try:
             tree = registration.parsed(path)
         except PrimusError as error:  # one broken file must not break the commands of the others

@@ -17,7 +17,7 @@ from typing import Any
 from primus_core import variables
 from primus_core.errors import MachineError, RequestError
 
-__all__ = ["FOLDER", "SCHEMA", "Submission", "checksum", "of", "path"]
+__all__ = ["FOLDER", "SCHEMA", "Submission", "checksum", "of", "original", "path"]
 
 FOLDER = "submitted"
 SCHEMA = 1
@@ -45,10 +45,6 @@ class Submission:
         whole = "" if behind else self.known["real"].get(os.path.normpath(given), "")
         whole = whole or os.path.realpath(given)
         return whole if whole.startswith(f"{self.directory}/") else f"{self.directory}/files{whole}"
-
-    def original(self, path: str) -> str:
-        """What `path` is the copy of; `path` itself where it is none."""
-        return path.removeprefix(f"{self.directory}/files")
 
     def path(self, path: str) -> str:
         """The file to read for `path`: its copy, or itself where it was not copied."""
@@ -93,6 +89,12 @@ def path(path: str, environ: Mapping[str, str]) -> str:
     """The file to read for `path`: in a submitted job its copy, if there is one."""
     submission = of(environ)
     return submission.path(path) if submission else path
+
+
+def original(path: str) -> str:
+    """What a copy is the copy of, by its path alone; another path is itself."""
+    _, is_copy, rest = path.partition(f"/{FOLDER}/files/")
+    return f"/{rest}" if is_copy else path
 
 
 def checksum(path: str) -> str:

@@ -175,7 +175,9 @@ def _scripts_in(folder: str) -> list[str]:
     paths = [path for path in whole if not os.path.isdir(path)]
     for path in paths:
         if not os.path.isfile(path):
-            why = "it is a link to nothing" if os.path.islink(path) else "it is no file"
+            why = (
+                f"it is a link to {os.readlink(path)}, which is not there" if os.path.islink(path) else "it is no file"
+            )
             raise RequestError(f"the hook '{path}' cannot be run", why=why, fix="put it right, or remove it")
     return paths
 
@@ -224,12 +226,10 @@ def found(folders: Iterable[str], patches: Sequence[str], task: Sequence[str], c
     return scripts
 
 
-def step(
-    kind: StepKind, path: str, words: Sequence[str], *, python: str, cwd: str, timeout_s: float, shown: str = ""
-) -> Step:
-    """The step that runs a script, with the task's words as its arguments. `shown`: what a copy is the copy of."""
+def step(kind: StepKind, path: str, words: Sequence[str], *, python: str, cwd: str, timeout_s: float) -> Step:
+    """The step that runs a script, with the task's words as its arguments."""
     command = (python, "-u") if path.endswith(".py") else ("bash",)
-    name = f"{kind} {os.path.relpath(shown or path, cwd)}"
+    name = f"{kind} {os.path.relpath(submission.original(path), cwd)}"
     return Step(name, (*command, path, *words), cwd, kind=kind, script=path, timeout_s=timeout_s)
 
 

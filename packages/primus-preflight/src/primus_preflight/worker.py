@@ -43,6 +43,7 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m primus_preflight.worker", description=__doc__, allow_abbrev=False)
     task.declare(parser)
     args = parser.parse_args(words)
+    task.behind_links(args)
     if args.action == "report":
         return 0 if args.node_rank else judging.again(args, _run_dir())
     here = HostRoot()

@@ -93,7 +93,7 @@ class Call:
                 self._connect()
             return self._heard()
         except socket.gaierror as error:
-            self._hang_up(unresolved(self.place.address, error.strerror), NAME_FIX)
+            self._hang_up(unresolved(self.place.address, error.strerror or ""), NAME_FIX)
         except OSError as error:
             self._hang_up(f"no answer from {self.place.where} ({error.strerror or str(error) or 'nothing in time'})")
         except (ValueError, TypeError, RecursionError):

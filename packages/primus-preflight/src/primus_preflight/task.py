@@ -38,7 +38,8 @@ class Preflight:
   primus direct -- preflight list
   primus direct -- preflight report output/preflight --expected-nodes node[01-64]
 
-exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request; 3 of a node nobody knows"""
+exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request;
+  3 the state of at least one node could not be determined"""
 
     def add_arguments(self, parser: Parser) -> None:
         """The options."""
@@ -87,7 +88,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", "--tests", action="append", default=[], metavar="PATTERN", help="only these checks: gpu.pcie-*"
     )
-    parser.add_argument("--skip", action="append", default=[], metavar="PATTERN", help="not these checks")
+    parser.add_argument("--skip", action="append", default=[], metavar="PATTERN", help="skip checks that match PATTERN")
     parser.add_argument("--thresholds", default="", metavar="FILE", help="the site's own, over those of Primus")
     parser.add_argument("--expected-nodes", default="", metavar="N|LIST|FILE",
                         help="nodes that shall report: 64, node[01-64], or a file of names")  # fmt: skip

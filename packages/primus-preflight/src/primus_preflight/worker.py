@@ -38,7 +38,7 @@ def main(words: Sequence[str]) -> int:
     """Do what the words ask for.
 
     Raises:
-        PrimusError: a node is not fit (exit 1), or of one nobody knows (exit 3).
+        PrimusError: a node is not fit (exit 1), or its state could not be determined (exit 3).
     """
     parser = argparse.ArgumentParser(prog="python -m primus_preflight.worker", description=__doc__, allow_abbrev=False)
     task.declare(parser)

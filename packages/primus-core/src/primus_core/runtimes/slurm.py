@@ -79,13 +79,13 @@ All other flags are Slurm's own and go to srun or sbatch as they are. Defaults f
             "--max-restarts",
             type=whole_number,
             metavar="N",
-            help="start failed nodes again, until N times in a row bring no new step (default: what direct says)",
+            help="restart failed nodes; give up after N consecutive restarts without progress (default: direct's)",
         )
         parser.add_argument(
             "--rendezvous-timeout",
             type=duration,
             metavar="DURATION",
-            help="how long nodes wait for each other: 30s, 10m; 0: no rendezvous (default: that of direct)",
+            help="how long nodes wait for each other: 30s, 10m; 0: no rendezvous (default: direct's)",
         )
         parser.add_argument(
             "--spare-nodes",

@@ -154,9 +154,7 @@ def _read(path: str, keep: Keep) -> NodeReport | Unread | None:
         if isinstance(data, dict) and data and not _OWN & data.keys():
             return None
         if data["schema"] != SCHEMA:
-            return Unread(
-                host, f"the report has schema version {data['schema']}, and this version of Primus reads {SCHEMA}"
-            )
+            return Unread(host, f"its schema version is {data['schema']}, but this version of Primus reads {SCHEMA}")
         "".join(data.get(name, "") for name in _TEXTS).encode()  # all are text, and can be written
         found = tuple(findings.load(one) for one in data["findings"] if keep(one))
         written = float(data["time"])

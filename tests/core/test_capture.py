@@ -345,7 +345,9 @@ def test_what_is_no_capture_is_refused_with_its_name(tmp_path: Path) -> None:
         archive(tmp_path / "other", {"a": b"b"}): "no facts.json",
         archive(tmp_path / "broken", {"facts.json": b"[" * 100_000}): "no facts.json in it, or no valid one",
         archive(tmp_path / "list", {"facts.json": b"[1]"}): "no facts.json in it, or no valid one",
-        archive(tmp_path / "newer", {"facts.json": b'{"schema": 9}'}): "its form is 9, this Primus reads 1",
+        archive(
+            tmp_path / "newer", {"facts.json": b'{"schema": 9}'}
+        ): "its schema version is 9, but this version of Primus reads 1",
         archive(tmp_path / "deep", {"facts.json": about, "a/" * 100 + "b": b""}): "too deep",
     }
     for name, why in bad.items():

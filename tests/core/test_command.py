@@ -182,3 +182,16 @@ def test_every_shell_has_a_script_and_others_are_refused(primus: Run) -> None:
     refused = primus("completion", "tcsh")
     assert refused.returncode == 2
     assert "'bash', 'fish', 'zsh'" in refused.stderr
+
+
+def test_help_says_in_the_words_of_the_field_what_an_option_does(primus: Run) -> None:
+    wanted = {
+        ("--help",): "stop a running job",
+        ("stop", "--help"): "Stop a running job.",
+        ("runs", "list", "--help"): "filter by status",
+        ("slurm", "--help"): "give up after N consecutive restarts without progress (default: direct's)",
+        ("direct", "--help"): "give up after N consecutive restarts without progress (default 0)",
+        ("direct", "--", "preflight", "--help"): "3 the state of at least one node could not be determined",
+    }
+    for words, said in wanted.items():
+        assert said in " ".join(primus(*words).stdout.split()), words

@@ -6,11 +6,13 @@ import json
 import os
 import re
 import socket
+import socketserver
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from tests import muster
@@ -175,6 +177,43 @@ def test_a_port_that_another_program_holds_is_named_on_both_sides(
     assert (first.returncode, second.returncode) == (3, 1)
     assert f"node 0 cannot listen on port {site['MASTER_PORT']}: Address already in use" in first.stderr
     assert "is it another program's port?" in second.stderr
+    assert "fix: set MASTER_PORT to a free port, the same on all nodes" in second.stderr
+
+
+def test_another_program_that_answers_is_named_and_another_port_is_the_way_out(
+    primus: Run, site: dict[str, str]
+) -> None:
+    class Banner(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+
+    class Server(socketserver.TCPServer):
+        allow_reuse_address = True
+
+    where = ("127.0.0.1", int(site["MASTER_PORT"]))
+    env = {**site, "NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": where[0]}
+    with Server(where, Banner) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        done = primus("direct", "--rendezvous-timeout", "2s", "--", "muster", env=env)
+        server.shutdown()
+    assert done.returncode == 1
+    assert f"rendezvous: node rank 1: another program answers at {where[0]}:{where[1]}, not Primus" in done.stderr
+    assert "no answer" not in done.stderr
+    assert "fix: set MASTER_PORT to a free port, the same on all nodes" in done.stderr
+
+
+def test_an_address_that_no_node_can_resolve_is_named_as_the_cause(primus: Run, site: dict[str, str]) -> None:
+    env = {**site, "NNODES": "2", "MASTER_ADDR": "nowhere.invalid"}
+    options = ("direct", "--rendezvous-timeout", "30s", "--", "muster")
+    with ThreadPoolExecutor(2) as pool:
+        both = pool.map(lambda rank: primus(*options, env={**env, "NODE_RANK": rank}), "01")
+    for done in both:
+        assert done.returncode == 1
+        cause = "MASTER_ADDR is 'nowhere.invalid', which this node cannot resolve"
+        (line,) = re.findall(r"^primus: rendezvous: .*; waiting for .*", done.stderr, re.M)
+        assert cause in line
+        assert cause in done.stderr.partition("primus: error: ")[2]
+        assert "fix: set MASTER_ADDR to a name that each node knows" in done.stderr
 
 
 def test_nodes_that_shall_not_meet_start_at_once_and_one_node_meets_nobody(primus: Run, site: dict[str, str]) -> None:

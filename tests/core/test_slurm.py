@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import muster
 from tests.conftest import Run
 
 from primus_core.launch.slurm_follow import exit_code
@@ -67,6 +68,32 @@ def test_srun_starts_one_primus_on_each_node(primus: Run, project: Path) -> None
     assert joined["PRIMUS_OUTER"] == "slurm"
     assert behind[len(joined) :] == [sys.executable, "-m", "primus_core", *inner]
     assert "time" not in " ".join(flags(plan)), "nobody asked for a time limit"
+
+
+@pytest.mark.parametrize("inner", [(), ("direct", "--"), ("container", "--image", "IMG", "--")], ids=lambda w: w[:1])
+@pytest.mark.parametrize("command", ["srun", "sbatch"])
+def test_how_long_nodes_wait_for_each_other_reaches_the_layer_that_starts_the_ranks(
+    primus: Run, project: Path, command: str, inner: tuple[str, ...]
+) -> None:
+    words = ("--rendezvous-timeout", "1m30s", command, "-N", "2", "--", *inner, "analyze", "topology")
+    plan = plan_of(primus, project, *words)
+    argv = plan["inner_plans"][-2]["inner"] if inner[:1] == ("container",) else plan["inner"]
+    assert list(argv[-6:]) == ["direct", "--rendezvous-timeout", "90", "--", "analyze", "topology"], argv
+    assert "rendezvous" not in " ".join(flags(plan)), "it is no flag of Slurm's"
+    script = "".join(file["text"] for file in plan["files"] if file["path"] == "submit.sh")
+    assert ("direct --rendezvous-timeout 90 -- analyze" in script) == (command == "sbatch")
+
+
+def test_a_rendezvous_timeout_of_the_layer_inside_wins_and_one_that_is_none_is_refused(
+    primus: Run, tmp_path: Path
+) -> None:
+    env = {"PYTHONPATH": muster.write(tmp_path / "packages")}
+    words = ("slurm", "--dry-run", "-N2", "--rendezvous-timeout=30s", "--", "direct")
+    assert "--timeout 30\n" in primus(*words, "--", "muster", env=env).stdout
+    assert "--timeout 60\n" in primus(*words, "--rendezvous-timeout", "60s", "--", "muster", env=env).stdout
+    wrong = primus("slurm", "--rendezvous-timeout", "soon", "srun", "-N2", "--", "muster", env=env)
+    assert wrong.returncode == 2
+    assert "'soon' is no duration" in wrong.stderr
 
 
 def test_each_hop_of_a_container_on_slurm_is_shown(primus: Run, project: Path) -> None:

@@ -314,3 +314,32 @@ def test_a_shell_completes_the_options_that_help_shows_and_no_others(primus: Run
     offered = primus("__complete", "4", "primus", "direct", "--", "preflight").stdout.split()
     assert {"--level", "--baseline", "report"} <= set(offered)
     assert not {"--gate", "--node-rank"} & set(offered)
+
+
+def test_the_newest_run_is_judged_again_by_its_link_as_often_as_one_likes(primus: Run, tmp_path: Path) -> None:
+    """Not the run of the report itself, to which a launch moves its link, nor other files of a run directory."""
+    assert primus("direct", "--", "preflight", "--only", "host.kernel").returncode == 0
+    first = (tmp_path / "output/preflight").resolve()
+    (first / "preflight/all.json").write_text('{"schema": 1, "nodes": {}, "passing": []}')
+    for _ in range(2):
+        again = primus("direct", "--", "preflight", "report", "output/preflight", "--json")
+        assert again.returncode == 0, again.stdout + again.stderr
+        assert list(json.loads(again.stdout)["nodes"]) == [os.uname().nodename]
+    compared = primus("direct", "--", "preflight", "--only", "host.kernel", "--baseline", "output/preflight")
+    assert compared.returncode == 0, compared.stdout + compared.stderr
+    assert "knows nothing" not in compared.stderr
+    plan = json.loads(((tmp_path / "output/preflight").resolve() / "plan.json").read_text())
+    assert str(first) in plan["steps"][-1]["argv"]
+    moved = {"PRIMUS_RUN_DIR": str((tmp_path / "output/preflight").resolve())}
+    own = primus("direct", "--dry-run", "--", "preflight", "--baseline", "output/preflight", env=moved)
+    assert (own.returncode, own.stdout) == (2, "")
+    assert "'output/preflight' leads into the directory of this run" in own.stderr
+
+
+def test_a_run_directory_without_reports_of_nodes_is_refused(primus: Run, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/metadata.json").write_text("{}")
+    done = primus("direct", "--", "preflight", "report", "run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'run' has no report of a node" in done.stderr
+    assert not (tmp_path / "output").exists()

@@ -18,7 +18,7 @@ commands:
   env               what is found here, which variables a run gets, and why: show, explain, capture
   runs              what has run, and what changed: list, show, diff, path
   logs              what the ranks of a run print, and go on to print
-  stop              end a run that goes on
+  stop              stop a running job
   replay            start a run again, as it was
   hooks             what runs around a launch: list
   config            experiments and their templates: list, new, show, validate, diff; primus.yaml files: system

@@ -54,7 +54,7 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     args = parsed(runtime, layer, catalogue)
     if not (request.task or request.replay):
         raise no_task(request.layers, catalogue.names("tasks"))
-    rest = _held(runtime, layer, rest)
+    rest = _timed(_held(runtime, layer, rest), getattr(args, "rendezvous_timeout", None))
     options = _laid(environment.from_options(getattr(args, "env", []), host.environ), host)
     names = [word for name in dict.fromkeys(v.name for v in options) for word in ("--env", name)]
     looked = preflight.as_words(_preflight(args, runtime, request, catalogue))
@@ -225,6 +225,15 @@ def _held(runtime: OuterRuntime, layer: Layer, rest: Sequence[Layer]) -> tuple[L
             fix="drop one of the two, or change their order",
         )
     return tuple(rest)
+
+
+def _timed(layers: tuple[Layer, ...], limit_s: float | None) -> tuple[Layer, ...]:
+    """With how long nodes wait for each other, for the innermost layer, which has them meet. Its own word wins."""
+    if limit_s is None:
+        return layers
+    last = layers[-1] if layers[-1].runtime == INNERMOST else Layer(INNERMOST, (), layers[-1].segment)
+    outer = layers if last is not layers[-1] else layers[:-1]
+    return (*outer, last._replace(words=("--rendezvous-timeout", f"{limit_s:g}", *last.words)))
 
 
 def _for_planning(inner: Request, args: argparse.Namespace) -> Request:

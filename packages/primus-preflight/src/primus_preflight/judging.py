@@ -47,7 +47,7 @@ def decided(args: argparse.Namespace, folder: str, call: str, gone: int) -> int:
     `call`: what node 0 called, before a launch; `gone`: on so many nodes the time was spent already.
 
     Raises:
-        PrimusError: a node is not fit (exit 1), or of one nobody knows (exit 3).
+        PrimusError: a node is not fit (exit 1), or its state could not be determined (exit 3).
     """
     earlier = gate.earlier(folder)
 

@@ -21,7 +21,7 @@ from primus_preflight import paths
 from primus_preflight.checks import catalogue, thresholds
 from primus_preflight.checks.check import GROUPS, LEVELS, Check, Level
 
-__all__ = ["PREFLIGHT", "checks", "declare", "deferred"]
+__all__ = ["PREFLIGHT", "behind_links", "checks", "declare", "deferred"]
 
 SUFFIXES = (".html", ".json", ".md")
 _ACTIONS = ("check", "list", "report")
@@ -38,7 +38,8 @@ class Preflight:
   primus direct -- preflight list
   primus direct -- preflight report output/preflight --expected-nodes node[01-64]
 
-exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request; 3 of a node nobody knows"""
+exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request;
+  3 the state of at least one node could not be determined"""
 
     def add_arguments(self, parser: Parser) -> None:
         """The options."""
@@ -59,11 +60,14 @@ exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request; 3 of a node n
         node = call.distributed
         place = ("--node-rank", str(node.node_rank), "--nodes", str(node.nnodes))
         needed = ("--devices", str(count)) if (count := _devices(call)) else ()
-        files = (args.thresholds, args.folder, args.assume_host, *args.baseline)
+        files = [path for path in (args.thresholds, args.folder, args.assume_host, *args.baseline) if path]
+        name = "preflight_report" if args.action == "report" else "preflight"  # the link leads to a run with reports
+        run = call.place("output", name)
+        links = _links((*files, args.expected_nodes), run.directory)
         return TaskPlan(
-            place=call.place("output", "preflight"),
-            worker=Worker("primus_preflight.worker", (*call.words, *place, *needed), "single"),
-            reads=tuple(path for path in files if path),
+            place=run,
+            worker=Worker("primus_preflight.worker", (*call.words, *links, *place, *needed), "single"),
+            reads=tuple(files),
         )
 
 
@@ -84,7 +88,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", "--tests", action="append", default=[], metavar="PATTERN", help="only these checks: gpu.pcie-*"
     )
-    parser.add_argument("--skip", action="append", default=[], metavar="PATTERN", help="not these checks")
+    parser.add_argument("--skip", action="append", default=[], metavar="PATTERN", help="skip checks that match PATTERN")
     parser.add_argument("--thresholds", default="", metavar="FILE", help="the site's own, over those of Primus")
     parser.add_argument("--expected-nodes", default="", metavar="N|LIST|FILE",
                         help="nodes that shall report: 64, node[01-64], or a file of names")  # fmt: skip
@@ -98,8 +102,41 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--assume-host", default="", metavar="FILE", help="a captured machine instead of this one")
     parser.add_argument("--gate", choices=("stop", "warn"), default="", help=argparse.SUPPRESS)  # before a launch
     parser.add_argument("--devices", type=int, default=0, help=argparse.SUPPRESS)  # that the launch needs on each node
+    parser.add_argument("--link", nargs=2, action="append", default=[], help=argparse.SUPPRESS)  # and where it led
     parser.add_argument("--node-rank", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--nodes", type=int, default=1, help=argparse.SUPPRESS)
+
+
+def behind_links(args: argparse.Namespace) -> None:
+    """Put what `--link` says in place of the paths that it names."""
+    led = dict(args.link)
+    for name in ("thresholds", "folder", "assume_host", "expected_nodes"):
+        setattr(args, name, led.get(getattr(args, name), getattr(args, name)))
+    args.baseline = [led.get(path, path) for path in args.baseline]
+
+
+def _links(paths: Sequence[str], run_directory: str) -> list[str]:
+    """Where paths lead through links now: the launch moves the link `output/preflight` to its own run directory.
+
+    Raises:
+        RequestError: a layer around this one has moved it already.
+    """
+    words = []
+    for path in dict.fromkeys(path for path in paths if os.path.exists(path)):
+        whole, real = os.path.abspath(path), os.path.realpath(path)
+        if _below(real, os.path.realpath(run_directory)) and not _below(whole, run_directory):
+            raise RequestError(
+                f"'{path}' leads into the directory of this run",
+                why="the link was moved to the newest run when this one was launched",
+                fix="name the directory of the earlier run: primus runs list",
+            )
+        if real != whole:
+            words += ["--link", path, real]
+    return words
+
+
+def _below(path: str, folder: str) -> bool:
+    return os.path.commonpath((path, folder)) == folder
 
 
 def _devices(call: TaskCall) -> int:
@@ -138,8 +175,10 @@ def _validate(args: argparse.Namespace, call: TaskCall) -> None:
     if call.distributed.nnodes == 1:  # of several, only node 0 would be refused, and the others would wait for it
         for path in args.output:
             paths.check_output("--output", path)
-    if args.folder and not os.path.isdir(args.folder):
-        raise RequestError(f"'{args.folder}' is no folder", fix="name a run directory, or its preflight/")
+    if args.folder:
+        from primus_preflight.verdict import node_report
+
+        node_report.check(args.folder)
 
 
 def checks(args: argparse.Namespace, facts: Facts, plugins: Catalogue) -> Sequence[Check]:

@@ -38,11 +38,12 @@ def main(words: Sequence[str]) -> int:
     """Do what the words ask for.
 
     Raises:
-        PrimusError: a node is not fit (exit 1), or of one nobody knows (exit 3).
+        PrimusError: a node is not fit (exit 1), or its state could not be determined (exit 3).
     """
     parser = argparse.ArgumentParser(prog="python -m primus_preflight.worker", description=__doc__, allow_abbrev=False)
     task.declare(parser)
     args = parser.parse_args(words)
+    task.behind_links(args)
     if args.action == "report":
         return 0 if args.node_rank else judging.again(args, _run_dir())
     here = HostRoot()

@@ -61,7 +61,7 @@ def parser() -> Parser:
     listing.add_argument(
         "folder", nargs="?", metavar="WORKSPACE", help="where runs are kept (default: that of primus.yaml, or output)"
     )
-    listing.add_argument("--status", choices=STATES, metavar="STATUS", help="only those that stand so")
+    listing.add_argument("--status", choices=STATES, metavar="STATUS", help="filter by status")
     listing.add_argument("--model", metavar="TEXT", help="only those whose model's name contains it, in any case")
     listing.add_argument("-n", "--number", type=_number, metavar="N", help="only the newest N of them")
     show = actions.add_parser("show", help="what one asks first about a run", epilog=_SHOW_EPILOG)

@@ -1,4 +1,4 @@
-"""`primus stop RUN`: end a run, wherever it was started from."""
+"""`primus stop RUN`: stop a running job, wherever it was started from."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RUN is a path, a run's name, an experiment's name (its newest run), or `latest`.
 
 def parser() -> Parser:
     """The command's parser."""
-    parser = Parser(prog="primus stop", epilog=_EPILOG, description="End a run that goes on.")
+    parser = Parser(prog="primus stop", epilog=_EPILOG, description="Stop a running job.")
     parser.add_argument("run", metavar="RUN", help="a path, a run's or an experiment's name, or latest")
     parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="SECONDS", help="how long to wait for its end (default: 60)"

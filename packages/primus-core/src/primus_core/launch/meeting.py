@@ -7,8 +7,11 @@ import socket
 import time
 from typing import Any, NamedTuple
 
-__all__ = ["SILENT_S", "Call", "Ended", "Meeting", "Refused", "message", "messages"]
+__all__ = ["FIX", "NAME_FIX", "SILENT_S", "Call", "Ended", "Meeting", "Refused", "message", "messages", "unresolved"]
 
+FIX = "start the missing nodes with the same MASTER_ADDR and MASTER_PORT; look at firewall and routes between the nodes"
+NAME_FIX = "set MASTER_ADDR to a name that each node knows"
+_PORT_FIX = "set MASTER_PORT to a free port, the same on all nodes"
 _CONNECT_S, _LOOK_S = 3.0, 0.2
 _PAUSE_S = 0.5
 SILENT_S = 20.0
@@ -37,6 +40,11 @@ class Refused(Exception):  # noqa: N818  # what node 0 said, not a mistake
 
 class Ended(Exception):  # noqa: N818
     """Node 0 has given up; the text says why."""
+
+
+def unresolved(address: str, why: str = "") -> str:
+    """In words: this node finds no address for MASTER_ADDR."""
+    return f"MASTER_ADDR is '{address}', which this node cannot resolve{f' ({why})' if why else ''}"
 
 
 def message(**said: object) -> bytes:
@@ -71,6 +79,8 @@ class Call:
         self.is_answered = False
         self.state = f"no answer from {place.where}"
         """What is known, in words."""
+        self.fix = FIX
+        """What to do if it stays so."""
 
     def look(self) -> bool:
         """Wait a moment for what comes; whether this node may start.
@@ -82,10 +92,12 @@ class Call:
             if self.link is None:
                 self._connect()
             return self._heard()
+        except socket.gaierror as error:
+            self._hang_up(unresolved(self.place.address, error.strerror or ""), NAME_FIX)
         except OSError as error:
-            self._hang_up(error.strerror or str(error) or "nothing in time")
+            self._hang_up(f"no answer from {self.place.where} ({error.strerror or str(error) or 'nothing in time'})")
         except (ValueError, TypeError, RecursionError):
-            self._hang_up("another program answers there, not Primus")
+            self._hang_up(f"another program answers at {self.place.where}, not Primus", _PORT_FIX)
         time.sleep(_PAUSE_S)
         return False
 
@@ -95,6 +107,7 @@ class Call:
         self.heard = time.monotonic()
         self.link.sendall(message(rank=self.place.rank, nodes=self.place.nodes, host=self.host))
         self.state = f"connected to {self.place.where}, but node 0 does not answer there: is it another program's port?"
+        self.fix = _PORT_FIX
 
     def _heard(self) -> bool:
         assert self.link
@@ -125,11 +138,12 @@ class Call:
         if "status" in said:
             self.is_answered = True
             self.state = f"connected to {self.place.where}, waiting for other nodes: {said['status']}"
+            self.fix = FIX
 
-    def _hang_up(self, why: str) -> None:
+    def _hang_up(self, state: str, fix: str = FIX) -> None:
         self._close()
         self.is_answered = False
-        self.state = f"no answer from {self.place.where} ({why})"
+        self.state, self.fix = state, fix
 
     def _close(self) -> None:
         if self.link:

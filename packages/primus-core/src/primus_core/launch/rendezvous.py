@@ -19,7 +19,7 @@ from primus_core.errors import PrimusError
 from primus_core.host import HostRoot
 from primus_core.launch import guests
 from primus_core.launch.guests import Guests, Refused
-from primus_core.launch.meeting import Call, Ended, Meeting
+from primus_core.launch.meeting import FIX, NAME_FIX, Call, Ended, Meeting, unresolved
 from primus_core.wording import time_span
 
 __all__ = ["main"]
@@ -27,9 +27,6 @@ __all__ = ["main"]
 _FIRST_S, _EVERY_S = 15.0, 60.0
 _SPEAKERS = 8
 """On a console that all nodes share, so many of them at most say that nothing answers."""
-_FIX = (
-    "start the missing nodes with the same MASTER_ADDR and MASTER_PORT; look at firewall and routes between the nodes"
-)
 
 
 def main(words: Sequence[str]) -> int:
@@ -89,15 +86,16 @@ def _names(environ: Mapping[str, str], nodes: int) -> Sequence[str]:
 
 def _receive(place: Meeting, wait: _Wait, names: Sequence[str], *, knows: bool) -> None:
     """Node 0's part."""
-    stranger = "" if knows else f"; '{place.address}' is not known on this node"
+    cause = "" if knows else f"; {unresolved(place.address)}"
     with Guests(place, _FIRST_S) as guests:
         while missing := guests.missing:
             text = f"{place.nodes - len(missing)} of {place.nodes} nodes have arrived at {place.where}; missing: "
-            text += f"{_listed(missing, names)}{stranger}"
+            text += f"{_listed(missing, names)}{cause}"
             if wait.is_over:
                 what = f"rendezvous: {text}"
                 guests.end(what)
-                raise PrimusError(what, why=f"waited for {time_span(wait.limit_s)} (--rendezvous-timeout)", fix=_FIX)
+                why = f"waited for {time_span(wait.limit_s)} (--rendezvous-timeout)"
+                raise PrimusError(what, why=why, fix=FIX if knows else NAME_FIX)
             wait.say(text)
             guests.look()
         guests.start()
@@ -117,14 +115,14 @@ def _join(place: Meeting, wait: _Wait, here: HostRoot) -> None:
         while not call.look():
             if wait.is_over:
                 why = f"waited for {time_span(wait.limit_s)} (--rendezvous-timeout)"
-                raise PrimusError(f"rendezvous: node rank {place.rank}: {call.state}", why=why, fix=_FIX)
+                raise PrimusError(f"rendezvous: node rank {place.rank}: {call.state}", why=why, fix=call.fix)
             if not shared or (not call.is_answered and place.rank < _SPEAKERS):
                 wait.say(f"node rank {place.rank}: {call.state}")
     except Refused as error:
         fix = "start each node with the same NNODES and a NODE_RANK of its own"
         raise PrimusError(f"rendezvous: node rank {place.rank}: {error}", fix=fix) from None
     except Ended as error:
-        raise PrimusError(str(error), why=f"node 0 at {place.where} has given up", fix=_FIX) from None
+        raise PrimusError(str(error), why=f"node 0 at {place.where} has given up", fix=FIX) from None
 
 
 if __name__ == "__main__":

@@ -276,7 +276,10 @@ def _check(path: str, text: str) -> None:
     except (ValueError, KeyError, TypeError, RecursionError):
         _refuse(path, f"there is no {ABOUT} in it, or no valid one")
     if schema != SCHEMA:
-        _refuse(path, f"its form is {schema}, this Primus reads {SCHEMA}: use the version that wrote it")
+        _refuse(
+            path,
+            f"its schema version is {schema}, but this version of Primus reads {SCHEMA}: use the version that wrote it",
+        )
 
 
 def _listings(paths: Iterable[str]) -> dict[str, tuple[str, ...]]:

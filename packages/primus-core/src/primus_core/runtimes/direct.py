@@ -67,7 +67,7 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
             type=whole_number,
             default=0,
             metavar="N",
-            help="start failed ranks again, until N times in a row bring no new step (default 0)",
+            help="restart failed ranks; give up after N consecutive restarts without progress (default 0)",
         )
         parser.add_argument(
             "--hang-timeout",

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from primus_core import metadata, nodelist, variables
-from primus_core.arguments import Parser, whole_number
+from primus_core.arguments import Parser, duration, whole_number
 from primus_core.contracts import OuterCall, OuterPlan
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
@@ -79,7 +79,13 @@ All other flags are Slurm's own and go to srun or sbatch as they are. Defaults f
             "--max-restarts",
             type=whole_number,
             metavar="N",
-            help="start failed nodes again, until N times in a row bring no new step (default: what direct says)",
+            help="restart failed nodes; give up after N consecutive restarts without progress (default: direct's)",
+        )
+        parser.add_argument(
+            "--rendezvous-timeout",
+            type=duration,
+            metavar="DURATION",
+            help="how long nodes wait for each other: 30s, 10m; 0: no rendezvous (default: direct's)",
         )
         parser.add_argument(
             "--spare-nodes",

@@ -61,7 +61,7 @@ class Cluster:
 
     @property
     def exit_code(self) -> int:
-        """1: a node is unfit; 3: of some nobody knows; 0: all are fit."""
+        """1: a node is unfit; 3: the state of some could not be determined; 0: all are fit."""
         return 1 if self.failing else 3 if self.unknown or self.absent or not self.passing else 0
 
 

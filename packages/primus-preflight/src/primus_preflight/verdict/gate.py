@@ -103,7 +103,7 @@ def follow(folder: str, own: NodeReport, wait_s: float) -> int:
 
     Raises:
         PrimusError: a node is not fit (exit 1).
-        MachineError: of one nobody knows, or no verdict came (exit 3).
+        MachineError: the state of a node could not be determined, or no verdict came (exit 3).
     """
     ends = time.monotonic() + 2 * wait_s + _MARGIN_S
     while not ((verdict := _read(folder)) and verdict.judged.get(own.host) == own.time):

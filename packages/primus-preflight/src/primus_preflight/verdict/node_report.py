@@ -16,11 +16,14 @@ from primus_preflight.checks import findings
 from primus_preflight.checks.findings import Finding
 from primus_preflight.paths import text_of
 
-__all__ = ["FOLDER", "NodeReport", "Unread", "each", "hosts", "read", "read_all", "write"]
+__all__ = ["FOLDER", "NodeReport", "Unread", "check", "each", "hosts", "read", "read_all", "write"]
 
 FOLDER = "preflight"
 Keep = Callable[[Mapping[str, Any]], bool]
 _TEXTS = ("host", "gpu_model", "level", "version")
+_OWN = frozenset({"host", "findings"})
+"""A node's report has these keys. What has none of them is something else."""
+_FIX = "name a run directory of preflight, or its preflight/"
 SCHEMA = 1
 """Version of the file's form. It changes when an old reader would misread a new file."""
 
@@ -93,18 +96,31 @@ def each(folder: str, keep: Keep = bool) -> Iterator[NodeReport | Unread]:
     Raises:
         RequestError: the folder cannot be read.
     """
-    return (_of(path, read(path, keep)) for path in _files(folder))
+    return (_of(path, found) for path in _files(folder) if (found := _read(path, keep)))
+
+
+def check(folder: str) -> None:
+    """Whether reports of nodes may be in a folder.
+
+    Raises:
+        RequestError: it cannot be read, or holds none.
+    """
+    if not os.path.isdir(folder):
+        raise RequestError(f"'{folder}' is no folder", fix=_FIX)
+    if not _files(folder):
+        raise RequestError(f"'{folder}' has no report of a node", fix=_FIX)
 
 
 def _files(folder: str) -> Sequence[str]:
+    """Those of a run directory are in its `preflight` only: its other files are of the run."""
     inner = os.path.join(folder, FOLDER)
-    place = inner if os.path.isdir(inner) else folder
+    is_run = os.path.isdir(inner) or os.path.exists(os.path.join(folder, "metadata.json"))
+    place = inner if is_run else folder
     try:
-        return sorted(os.path.join(place, name) for name in os.listdir(place) if name.endswith(".json"))
+        names = sorted(os.listdir(place) if os.path.isdir(place) or not is_run else ())
     except OSError as error:
-        raise RequestError(
-            f"'{folder}' cannot be read", why=str(error.strerror), fix="name a run directory, or its preflight/"
-        ) from None
+        raise RequestError(f"'{folder}' cannot be read", why=str(error.strerror), fix=_FIX) from None
+    return [os.path.join(place, name) for name in names if name.endswith(".json")]
 
 
 def _of(path: str, found: NodeReport | Unread) -> NodeReport | Unread:
@@ -127,11 +143,18 @@ def hosts(folder: str) -> Sequence[str]:
 
 def read(path: str, keep: Keep = bool) -> NodeReport | Unread:
     """The report in a file."""
+    return _read(path, keep) or Unread(_host(path), "it is no report of a node")
+
+
+def _read(path: str, keep: Keep) -> NodeReport | Unread | None:
+    """The same; None: something else that is whole, as a report on all nodes."""
     host = _host(path)
     try:
         data = json.loads(text_of(path))
+        if isinstance(data, dict) and data and not _OWN & data.keys():
+            return None
         if data["schema"] != SCHEMA:
-            return Unread(host, f"its form is {data['schema']}, this Primus reads {SCHEMA}")
+            return Unread(host, f"its schema version is {data['schema']}, but this version of Primus reads {SCHEMA}")
         "".join(data.get(name, "") for name in _TEXTS).encode()  # all are text, and can be written
         found = tuple(findings.load(one) for one in data["findings"] if keep(one))
         written = float(data["time"])

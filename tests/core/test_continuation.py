@@ -45,7 +45,7 @@ class Steps:
         settings = options.check(Document(own, call.document.marks), OPTIONS, framework="steps")
         found = call.previous("saved")
         config = {"model": dict(call.config.get("model") or {}), "settings": settings, "start": found[0] if found else "",
-                  "out": call.place.directory + "/out"}
+                  "out": call.place.directory + "/out", "precision": {"gpu": 16, "cpu": 32}[call.device]}
         return BackendPlan(Worker("steps_backend", launcher="single"), config, changeable=("pause_at", "start"),
                            continues=os.path.dirname(config["start"]),
                            defaults={name: option.default for name, option in OPTIONS.items()})
@@ -153,6 +153,8 @@ def test_another_setting_that_matters_is_refused_with_its_place_and_both_ways_ou
     assert "continue it all the same: --continue" in refused.stderr
     assert "begin anew: --new" in refused.stderr
     assert primus("direct", "--dry-run", *TRAIN[1:], env=environ).returncode == 2, "a dry run, too"
+    validated = primus("config", "validate", "exp.yaml", "seed=1", env=environ)
+    assert (validated.returncode, validated.stderr) == (2, refused.stderr), "GPUs have nothing to do with it"
 
     anyway = primus(*TRAIN, "--continue", env=environ)
     assert anyway.returncode == 0, anyway.stderr

@@ -106,7 +106,9 @@ def test_a_run_of_a_pasted_dry_run_is_recorded_as_unwatched(
 def test_the_next_line_is_the_typed_command_with_more(primus: Run, folder: Path, environ: dict[str, str]) -> None:
     words = ("direct", "--single", "--", *TRAIN, "steps=3")
     done = primus(*words, cwd=folder, env=environ)
-    assert f"  next   {shlex.join(['primus', *words])} exp_name=mine\n" in done.stderr
+    assert f"  next   {shlex.join(['primus', *words])} exp_name=mine    # the same under another name\n" in done.stderr
+    anew = primus(*words, "--new", cwd=folder, env=environ)
+    assert anew.stderr.count(f"  next   {shlex.join(['primus', *words])} exp_name=mine    #") == 1, "--new was for once"
     named = primus(*words, "exp_name=mine", cwd=folder, env=environ)
     assert named.returncode == 0
     assert "  next" not in named.stderr
@@ -119,6 +121,9 @@ def test_a_run_with_a_checkpoint_that_did_not_end_well_says_how_to_continue_it(
     (folder / "hook.py").write_text(
         "import os, signal\nfrom primus_core import hookimpl\nfrom primus_core.events import checkpoint_saved\n\n\n"
         "@hookimpl\ndef after_launch(run):\n    checkpoint_saved(run.directory, step=40, path='x')\n"
+        "    checkpoint_saved(run.directory, step=90, path='y')\n"
+        "    with open(run.directory + '/metrics.jsonl', 'a') as file:\n"
+        '        file.write(\'{"step": 90, "steps": 90, "loss": 1.0}\\n\')\n'
         f"    os.kill(os.getppid(), {code}) if {code} == 15 else None\n",
         encoding="utf-8",
     )

@@ -52,17 +52,27 @@ def test_the_newest_whole_checkpoint_of_an_unfinished_run_is_taken(resolve: Reso
 @pytest.mark.parametrize(
     ("made", "text"),
     [
-        (99, SAVES),
         (10, SAVES + "auto_continue_train: false"),
         (10, SAVES + "load_parameters_path: /there/items"),
     ],
-    ids=["finished", "switched off", "a start of one's own"],
+    ids=["switched off", "a start of one's own"],
 )
 def test_what_nobody_asked_for_is_not_continued(resolve: Resolve, tmp_path: Path, made: int, text: str) -> None:
     checkpoint(tmp_path / "earlier", made)
     plan = resolve(text, previous=earlier(resolve, tmp_path / "earlier"))
     assert (plan.config["continue_from"], plan.continues) == ("", "")
     assert [told for told in plan.notes if "continue" in told] == []
+
+
+def test_a_run_that_has_made_all_steps_that_are_asked_for_is_refused(resolve: Resolve, tmp_path: Path) -> None:
+    checkpoint(tmp_path / "earlier", 99)
+    previous = earlier(resolve, tmp_path / "earlier")
+    with pytest.raises(ConfigError, match="checkpoint of step 100 of earlier is not before step 100, the end that is"):
+        resolve(SAVES, previous=previous)
+    checkpoint(tmp_path / "earlier", 98)
+    plan = resolve(SAVES, previous=previous)
+    assert plan.config["continue_from"] == str(tmp_path / "earlier/checkpoints/98")
+    assert "skips newer checkpoints of earlier (step 100): training ends at step 100" in plan.notes
 
 
 @pytest.mark.parametrize(

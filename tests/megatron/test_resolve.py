@@ -187,6 +187,10 @@ def test_a_checkpoint_of_another_model_or_layout_is_not_continued_by_itself(reso
     assert "continues from iteration 2 of earlier" in plan().notes
     assert plan().continues == str(run)
     assert differs() == []
+    with pytest.raises(
+        ConfigError, match="checkpoint of iteration 2 of earlier is not before iteration 2, the end that"
+    ):
+        plan(train_iters=2)
     assert differs(train_iters=77, log_interval=3, save_interval=9, eval_interval=4) == []
     assert differs(qk_layernorm=True) == ["model.qk_layernorm"]
     assert differs(lr=1e-6, seed=99) == ["lr", "seed"]

@@ -49,9 +49,29 @@ def test_the_newest_complete_checkpoint_is_taken(resolve: Resolve, tmp_path: Pat
     assert "continues from step 20 of exp_2026_01_01_000000" in plan.notes
 
 
-def test_a_checkpoint_of_the_last_step_is_not_continued(resolve: Resolve, tmp_path: Path) -> None:
-    plan = resolve(TEXT, previous=earlier_run(resolve, tmp_path / "r", TEXT, {100: "x"}))
-    assert "checkpoint.initial_load_path" not in settings(plan)
+@pytest.mark.parametrize("steps", [100, 40])
+def test_a_run_that_has_made_all_steps_that_are_asked_for_is_refused(
+    resolve: Resolve, tmp_path: Path, steps: int
+) -> None:
+    """Nobody is to lose its work by a training that begins anew without a word."""
+    previous = earlier_run(resolve, tmp_path / "r", TEXT, {90: "x", 100: "x"})
+    text = TEXT.replace("steps: 100", f"steps: {steps}")
+    if steps == 100:
+        assert "continues from step 90 of r" in resolve(text, previous=previous).notes
+        (tmp_path / "r/checkpoints/step-90/.metadata").write_text("")
+    with pytest.raises(ConfigError) as refused:
+        resolve(text, previous=previous)
+    assert f"checkpoint of step 100 of r is not before step {steps}, the end that is asked for" in refused.value.what
+    assert refused.value.fix == "ask for more steps: training.steps=N, above 100\nor begin anew: --new"
+
+
+def test_the_newest_checkpoint_before_the_end_is_taken_and_later_ones_are_named(
+    resolve: Resolve, tmp_path: Path
+) -> None:
+    previous = earlier_run(resolve, tmp_path / "r", TEXT, {30: "x", 60: "x", 90: "x", 95: ""})
+    plan = resolve(TEXT.replace("steps: 100", "steps: 60"), previous=previous)
+    assert settings(plan)["checkpoint.initial_load_path"] == str(tmp_path / "r/checkpoints/step-30")
+    assert "skips newer checkpoints of r (step 60, 90): training ends at step 60" in plan.notes
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ What Primus adds stands in one table: planning, errors and the documentation rea
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -169,6 +170,29 @@ class Settings:
     def error(self, name: str, what: str, *, why: str = "", fix: str = "") -> ConfigError:
         """An error at the place of a setting."""
         return ConfigError(what, where=self.where(name), why=why, fix=fix)
+
+    def start_from(self, run: str, made: Sequence[int], end: str, unit: str = "step") -> tuple[int, tuple[str, ...]]:
+        """The step of the checkpoint of `run` that training continues from, and the plan's notes on it.
+
+        `made`: the steps that have a whole checkpoint; `end`: the setting that says how many steps are asked for;
+        `unit`: the framework's word for a step.
+
+        Raises:
+            ConfigError: all of them are at that end, or behind it.
+        """
+        last, name = self[end], os.path.basename(run)
+        later = sorted(step for step in made if step >= last)
+        if len(later) == len(made):
+            raise self.error(
+                end,
+                f"checkpoint of {unit} {max(made)} of {name} is not before {unit} {last}, the end that is asked for",
+                why=f"continuing {name} would leave nothing to train",
+                fix=f"ask for more steps: {end}=N, above {max(made)}\nor begin anew: --new",
+            )
+        start = max(step for step in made if step < last)
+        newer = ", ".join(map(str, later))
+        skipped = (f"skips newer checkpoints of {name} ({unit} {newer}): training ends at {unit} {last}",)
+        return start, (f"continues from {unit} {start} of {name}", *(skipped if later else ()))
 
     def own(self) -> dict[str, Any]:
         """Those of Primus, given or not."""

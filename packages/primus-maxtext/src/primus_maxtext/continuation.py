@@ -27,7 +27,7 @@ def continue_earlier(settings: Settings, call: BackendCall) -> tuple[str, tuple[
     A start that the user names stands.
 
     Raises:
-        ConfigError: as many nodes must go on as there were.
+        ConfigError: as many nodes must go on as there were, or it has no checkpoint before the end.
     """
     if not (settings["auto_continue_train"] and settings["enable_checkpointing"]):
         return "", ()
@@ -38,15 +38,13 @@ def continue_earlier(settings: Settings, call: BackendCall) -> tuple[str, tuple[
         step = Path(path).parent
         if step.name.isdigit() and is_whole(str(step.parent), int(step.name)):
             runs.setdefault(str(step.parent.parent), []).append(int(step.name))
-    for run, found in runs.items():
-        step_done = max((step for step in found if step + 1 < settings["steps"]), default=None)
-        if step_done is None:
-            continue
-        name, done = os.path.basename(run), f"step {step_done + 1}"
-        checkpoint = os.path.join(run, FOLDER, str(step_done))
-        _check_processes(settings, call, checkpoint, f"{done} of {name}")
-        return checkpoint, (f"continues from {done} of {name}",)
-    return "", ()
+    if not runs:
+        return "", ()
+    run, found = next(iter(runs.items()))
+    made, notes = settings.start_from(run, [step + 1 for step in found], "steps")
+    checkpoint = os.path.join(run, FOLDER, str(made - 1))
+    _check_processes(settings, call, checkpoint, f"step {made} of {os.path.basename(run)}")
+    return checkpoint, notes
 
 
 def _check_processes(settings: Settings, call: BackendCall, checkpoint: str, told: str) -> None:

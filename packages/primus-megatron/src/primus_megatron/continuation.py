@@ -36,7 +36,7 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
     A user's own `load` stands.
 
     Raises:
-        ConfigError: it has another layout, and cannot be resharded.
+        ConfigError: it has another layout and cannot be resharded, or it has no checkpoint before the end.
     """
     if not settings["auto_continue_train"] or "load" in settings or not settings["save"]:
         return "", ()
@@ -45,19 +45,17 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
         folder = os.path.dirname(path)
         if is_whole(folder):
             runs.setdefault(str(Path(folder).parent.parent), []).append(iteration_of(folder))
-    for run, iterations in runs.items():
-        iteration = max((n for n in iterations if n < (settings["train_iters"] or 0)), default=None)
-        if iteration is None:
-            continue
-        said = f"iteration {iteration} of {os.path.basename(run)}"
-        if not call.distributed.tentative:
-            _check_layout(settings, run, now, said)
-        settings.set("load", os.path.join(run, CHECKPOINTS))
-        settings.set("ckpt_step", iteration)
-        if not settings["use_checkpoint_opt_param_scheduler"]:
-            settings.default("override_opt_param_scheduler", True)  # a changed train_iters is meant
-        return run, (f"continues from {said}",)
-    return "", ()
+    if not runs:
+        return "", ()
+    run, iterations = next(iter(runs.items()))
+    iteration, notes = settings.start_from(run, iterations, "train_iters", "iteration")
+    if not call.distributed.tentative:
+        _check_layout(settings, run, now, f"iteration {iteration} of {os.path.basename(run)}")
+    settings.set("load", os.path.join(run, CHECKPOINTS))
+    settings.set("ckpt_step", iteration)
+    if not settings["use_checkpoint_opt_param_scheduler"]:
+        settings.default("override_opt_param_scheduler", True)  # a changed train_iters is meant
+    return run, notes
 
 
 def on_replay(settings: Settings, call: BackendCall) -> dict[str, Any]:

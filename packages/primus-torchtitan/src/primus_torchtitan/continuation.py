@@ -35,7 +35,7 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
     A user's own `checkpoint.initial_load_path` or `load_step` stands.
 
     Raises:
-        ConfigError: as many data-parallel ranks must continue it as there were.
+        ConfigError: as many data-parallel ranks must continue it as there were, or it has no checkpoint before the end.
     """
     if not settings["checkpoint.enable"] or not settings["auto_continue_train"]:
         return "", ()
@@ -72,17 +72,16 @@ def _begin_with(checkpoint: str) -> dict[str, Any]:
 
 def _continue(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     folder = settings["checkpoint.folder"]
-    for run, steps in _runs(call.previous(os.path.join(folder, "step-*", ".metadata")), folder).items():
-        step = max((n for n in steps if n < settings["training.steps"]), default=None)
-        if step is None:
-            continue
-        said = f"step {step} of {os.path.basename(run)}"
-        if not call.distributed.tentative:
-            _check_ranks(settings, run, now, said)
-        for setting, value in _begin_with(os.path.join(run, folder, f"step-{step}")).items():
-            settings.set(setting, value)
-        return run, (f"continues from {said}",)
-    return "", ()
+    runs = _runs(call.previous(os.path.join(folder, "step-*", ".metadata")), folder)
+    if not runs:
+        return "", ()
+    run, steps = next(iter(runs.items()))
+    step, notes = settings.start_from(run, steps, "training.steps")
+    if not call.distributed.tentative:
+        _check_ranks(settings, run, now, f"step {step} of {os.path.basename(run)}")
+    for setting, value in _begin_with(os.path.join(run, folder, f"step-{step}")).items():
+        settings.set(setting, value)
+    return run, notes
 
 
 def _runs(metadata: tuple[str, ...], folder: str) -> dict[str, list[int]]:

@@ -26,6 +26,7 @@ from primus_core.machine.devices import memory_of
 from primus_core.plan import Distributed, Plan, RunPlace
 from primus_core.plugins import Catalogue
 from primus_core.request import Layer, Request
+from primus_core.runs.continuation import NEW
 from primus_core.secrets import redact, refuse_secrets, secret_values, without_secrets
 from primus_core.tasks import train
 from primus_core.tasks.train import Resolved
@@ -89,9 +90,9 @@ def validate(args: argparse.Namespace) -> int:
     return 0
 
 
-def _planned(args: argparse.Namespace, facts: Facts) -> Plan:
+def _planned(args: argparse.Namespace, facts: Facts, *options: str) -> Plan:
     """The plan of a launch on the machine of `facts`."""
-    task = ("train", _STAGE, "--config", args.file, *args.overrides)
+    task = ("train", _STAGE, "--config", args.file, *options, *args.overrides)
     host = HostRoot()
     return planner.plan(
         Request((Layer("direct", ()),), task), host, Catalogue.here(host, args.layer), (), facts=facts
@@ -107,17 +108,22 @@ def _may_have_gpus(args: argparse.Namespace, facts: Facts) -> bool:
 def _name_machines(error: PrimusError, args: argparse.Namespace, facts: Facts) -> None:
     """Let errors that machines with GPUs would not give say how to name such machines, not what to set otherwise."""
     gpus = _gpus(_SOME_GPU, GPUS_PER_NODE)
-    there: set[str] = set()
-    try:
-        _planned(args, facts._replace(gpus=gpus))
-    except PrimusError as same:
-        there = {str(one) for one in same.each()}
+    of_machine = _mistakes(args, facts) - _mistakes(args, facts._replace(gpus=gpus))
     for one in error.each():
-        if str(one) not in there:
+        if str(one) in of_machine:
             one.fix = (
                 "this machine has no GPU; for machines that have, name them: "
                 f"primus config validate {shlex.quote(args.file)} --gpu {_SOME_GPU} --nodes N"
             )
+
+
+def _mistakes(args: argparse.Namespace, facts: Facts) -> set[str]:
+    """The errors of a new run on the machine of `facts`: those about an earlier run are not about the machine."""
+    try:
+        _planned(args, facts, NEW)
+    except PrimusError as error:
+        return {str(one) for one in error.each()}
+    return set()
 
 
 def diff(args: argparse.Namespace) -> int:

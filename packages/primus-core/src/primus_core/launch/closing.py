@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ __all__ = ["disk_is_full", "failed", "log_of", "next_lines", "over"]
 _PROBE_BYTES = 64 * 1024
 _ONCE = ("--new", "--continue")
 """Options of the typed command that are not meant a second time."""
+
+_ANEW = "    # the same under another name"
 
 
 def over(plan: Plan, status: str, seconds: float) -> str:
@@ -70,15 +73,14 @@ def _holds_text(path: str) -> bool:
 
 def next_lines(plan: Plan, status: str) -> tuple[str, ...]:
     """Commands worth typing next, made from the one that was typed. A secret in it cannot be typed again."""
-    typed = _typed(plan)
+    typed = [word for word in _typed(plan) if word not in _ONCE]
     if not typed or SECRET in " ".join(typed):
         return ()
     if status == COMPLETED:
-        return tuple(shlex.join([*typed, *shlex.split(words)]) for words in plan.next_steps)
+        return tuple(f"{shlex.join([*typed, *shlex.split(words)])}{_ANEW}" for words in plan.next_steps)
     if not (step := _last_checkpoint(plan.place.directory)):
         return ()
-    again = shlex.join(word for word in typed if word not in _ONCE)
-    return (f"{again}    # continues from step {step}",)
+    return (f"{shlex.join(typed)}    # continues from step {step}",)
 
 
 def _typed(plan: Plan) -> Sequence[str]:
@@ -89,13 +91,15 @@ def _typed(plan: Plan) -> Sequence[str]:
 
 
 def _last_checkpoint(directory: str) -> int:
-    """The step of the newest checkpoint that the run has told of; 0: none."""
+    """The step of the newest checkpoint before the end of the training that the run has told of; 0: none."""
+    rows = summary.read(f"{directory}/metrics.jsonl")
+    end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
     try:
         with open(f"{directory}/{FILE}", encoding="utf-8", errors="replace") as file:
             steps = [json.loads(line).get("step") for line in file if f'"{CHECKPOINT_SAVED}"' in line]
     except (OSError, ValueError, AttributeError):
         return 0
-    return max((step for step in steps if isinstance(step, int)), default=0)
+    return max((step for step in steps if isinstance(step, int) and step < end), default=0)
 
 
 def disk_is_full(directory: str) -> str:

@@ -156,6 +156,11 @@ def test_a_run_that_stopped_continues_exactly(train: Callable[..., Any], tmp_pat
     assert losses(rest) == losses(whole)[4:]
     assert rest[-1]["tokens"] == whole[-1]["tokens"]
 
+    for number, changed in enumerate(("lr: 5e-3", "lr: 1e-3, weight_decay: 5.0")):
+        other, _ = train(text.replace("lr: 1e-3", changed), run=f"other{number}", previous=previous)
+        assert losses(other)[0] == losses(whole)[4]
+        assert losses(other)[1] != losses(whole)[5], f"step 5 was made with {changed}"
+
 
 def test_validation_runs_on_documents_that_training_does_not_see(train: Callable[..., Any], tmp_path: Path) -> None:
     text = (

@@ -539,7 +539,7 @@ def _no_plan(run: Path) -> str:
 def _no_manifest(run: Path) -> str:
     (run / "snapshot.json").unlink()
     (run / "metadata.json").write_text(json.dumps({**metadata(run), "status": "preparing", "pid": 0}))
-    return "is incomplete"
+    return "has no whole snapshot"
 
 
 @pytest.mark.parametrize("damage", [_delete, _flip, _other_snapshot, _other_plan, _no_plan, _no_manifest])

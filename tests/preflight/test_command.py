@@ -343,3 +343,8 @@ def test_a_run_directory_without_reports_of_nodes_is_refused(primus: Run, tmp_pa
     assert (done.returncode, done.stdout) == (2, "")
     assert "'run' has no report of a node" in done.stderr
     assert not (tmp_path / "output").exists()
+
+
+def test_help_says_what_an_exit_code_means(primus: Run) -> None:
+    said = " ".join(primus("direct", "--", "preflight", "--help").stdout.split())
+    assert "3 the state of at least one node could not be determined" in said

@@ -110,10 +110,14 @@ def cpu_seconds() -> float:
 
 
 def _children(pid: str) -> Iterator[str]:
-    for file in Path("/proc", pid, "task").glob("*/children"):
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:  # the process has ended
+        return
+    for thread in threads:
         try:
-            yield from file.read_text().split()
-        except OSError:  # the thread has ended
+            yield from Path(f"/proc/{pid}/task/{thread}/children").read_text().split()
+        except OSError:  # the thread has
             continue
 
 

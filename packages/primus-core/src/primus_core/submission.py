@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from primus_core import variables
@@ -82,13 +83,19 @@ def of(environ: Mapping[str, str]) -> Submission | None:
     """The submission that a job belongs to; None: this is no such job."""
     directory = environ.get(variables.SUBMITTED, "")
     is_of_run = directory and directory == f"{environ.get(variables.RUN_DIR)}/{FOLDER}"
-    return Submission(directory) if is_of_run else None
+    return _read(directory) if is_of_run else None
 
 
-def path(path: str, environ: Mapping[str, str]) -> str:
-    """The file to read for `path`: in a submitted job its copy, if there is one."""
+@cache
+def _read(directory: str) -> Submission:
+    """It is written once, and asked for each path."""
+    return Submission(directory)
+
+
+def path(given: str, environ: Mapping[str, str]) -> str:
+    """The file to read for the path `given`: in a submitted job its copy, if there is one."""
     submission = of(environ)
-    return submission.path(path) if submission else path
+    return submission.path(given) if submission else given
 
 
 def original(path: str) -> str:

@@ -31,9 +31,9 @@ SETTINGS = (
         "the layers' `core_attention`"),
     Own("use_turbo_grouped_mlp", "bool", False, "its experts; needs enable_primus_turbo",
         "refused for a model with experts: not connected yet"),
-    Own("stderr_sink_level", "str", None, "taken, without effect: every rank's stderr is whole in its log", "-"),
-    Own("log_avg_skip_iterations", "int", None, "taken, without effect: metrics.jsonl has every step", "-"),
-    Own("log_avg_reset_interval", "int", None, "taken, without effect: metrics.jsonl has every step", "-"),
+    Own("stderr_sink_level", "str", None, "accepted but ignored: every rank's stderr is whole in its log", "-"),
+    Own("log_avg_skip_iterations", "int", None, "accepted but ignored: metrics.jsonl has every step", "-"),
+    Own("log_avg_reset_interval", "int", None, "accepted but ignored: metrics.jsonl has every step", "-"),
 )  # fmt: skip
 """Beside Megatron's own, at the top of a module's settings."""
 

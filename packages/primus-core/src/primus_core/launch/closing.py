@@ -7,6 +7,7 @@ import math
 import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from errno import errorcode
 
 from primus_core import summary
@@ -17,7 +18,7 @@ from primus_core.plan import SECRET, Plan, Step
 from primus_core.runs.rundir import COMPLETED, short
 from primus_core.runs.saved import metadata
 
-__all__ = ["disk_is_full", "failed", "log_of", "next_lines", "over"]
+__all__ = ["disk_is_full", "failed", "for_want_of_space", "log_of", "next_lines", "over"]
 
 _PROBE_BYTES = 64 * 1024
 _ONCE = ("--new", "--continue")
@@ -117,3 +118,9 @@ def disk_is_full(directory: str) -> str:
         if error.errno in FULL:
             return f"{os.strerror(error.errno or 0)} ({errorcode[error.errno or 0]}) in {directory}"
     return ""
+
+
+def for_want_of_space(first: failure.Failure | None, code: int, full: str, node_rank: int) -> failure.Failure:
+    """The same failure, with the full disk in its reason: on one, a rank may have left no record of its own."""
+    first = first or failure.Failure(-1, code, "", node_rank=node_rank)
+    return replace(first, what="; ".join(filter(None, (full, first.what))))

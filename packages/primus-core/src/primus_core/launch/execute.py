@@ -352,7 +352,7 @@ class _Run:
             first = self._first_failure(ended, step)
             code = first.exit_code if first and step and step.ranks else code
             if full := closing.disk_is_full(self.directory):
-                first = _for_want_of_space(first, code, full, self.plan.distributed.node_rank)
+                first = closing.for_want_of_space(first, code, full, self.plan.distributed.node_rank)
         status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
         why = _why(ended, step) if step and step.script else ""
         record = first.to_record() if first else None
@@ -436,9 +436,3 @@ def _why(ended: Ended, script: Step) -> str:
 
 def _ranks(step: Step) -> str:
     return f": {step.ranks} rank{'s' if step.ranks > 1 else ''}" if step.ranks else ""
-
-
-def _for_want_of_space(first: failure.Failure | None, code: int, full: str, node_rank: int) -> failure.Failure:
-    """The same failure, with the full disk in its reason: on one, a rank may have left no record of its own."""
-    first = first or failure.Failure(-1, code, "", node_rank=node_rank)
-    return replace(first, what="; ".join(filter(None, (full, first.what))))

@@ -54,13 +54,8 @@ host: who asks the scheduler, too, knows it (`standing`)."""
 GOING = ("running", "started", "pending", "submitted")
 """Of them, those of runs that go on or will, as far as one can tell."""
 
-ENDED = (
-    "completed",
-    "failed",
-    "interrupted",
-    "stopped",
-    "skipped",
-)  # no set: damaged metadata may hold what has no hash
+# No set: damaged metadata may hold a list.
+ENDED = ("completed", "failed", "interrupted", "stopped", "skipped")
 """How it may have ended: by itself, by a signal, by a hook, and before it began, as a script wished."""
 _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE = (
     *("env/primus_env_dump.txt", "env/packages.txt", "env/system_info.json", "code/code.json"),

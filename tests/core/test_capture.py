@@ -87,7 +87,7 @@ def test_an_unpacked_capture_is_a_machine_too(tmp_path: Path) -> None:
     there = machines.write(tmp_path / "there", machines.base(), machines.amd("MI300X"), *FABRIC)
     capture.write(there, str(tmp_path / "node.tar.gz"))
     with tarfile.open(tmp_path / "node.tar.gz") as packed:
-        packed.extractall(tmp_path / "unpacked")  # noqa: S202  # ours; `filter` is newer than Python 3.11.0
+        packed.extractall(tmp_path / "unpacked")  # ours; `filter` is newer than Python 3.11.0
     found = facts.read(capture.read(str(tmp_path / "unpacked"), HERE))
     assert of_the_machine(found) == of_the_machine(facts.read(there))
     assert (found.hostname, found.environ) == ("captured-host", {"A": "1"})
@@ -173,7 +173,7 @@ def test_no_address_name_or_path_of_somebody_is_in_the_archive(tmp_path: Path) -
 def test_a_capture_without_these_plans_as_the_machine_does(tmp_path: Path) -> None:
     there, path = packed(tmp_path, machines.amd("MI300X", gpus=1), *LEAKY)
     with tarfile.open(path) as archive:
-        archive.extractall(tmp_path / "unpacked")  # noqa: S202  # ours; `filter` is newer than Python 3.11.0
+        archive.extractall(tmp_path / "unpacked")  # ours; `filter` is newer than Python 3.11.0
     before = facts.read(there)
     for host in (capture.read(path, HERE), capture.read(str(tmp_path / "unpacked"), HERE)):
         after = facts.read(host)

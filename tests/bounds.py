@@ -22,6 +22,8 @@ COMPLETE = "PRIMUS_TEST_COMPLETE"
 """The variable with which a test skipped for a reason that is not listed fails the run, as in CI."""
 PART = "PRIMUS_TEST_PART"
 """The variable with the name of the part (`tests.suite`) that this run is."""
+FORKS = "PRIMUS_TEST_FORKS"
+"""The variable with which the `primus` of a test is a fork, not a new Python: set by `hatch run quick`."""
 
 
 _TICKS_A_S = os.sysconf("SC_CLK_TCK")

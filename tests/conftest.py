@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,7 +15,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.bounds import Bounds
+from tests.bounds import FORKS, Bounds
+from tests.forkserver import ForkServer
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -136,18 +138,44 @@ def all_gone(environ: dict[str, str]) -> bool:
     return not _marked(environ[MARK])
 
 
+@pytest.fixture(scope="session")
+def kernel_forks() -> Iterator[ForkServer | None]:
+    """In `hatch run quick`: a process that has imported the kernel, since each new one pays a third of a second for that."""
+    if not os.environ.get(FORKS):
+        yield None
+        return
+    with ForkServer(_kernel_modules(), {}) as forks:
+        yield forks
+
+
+def _kernel_modules() -> list[str]:
+    import primus_core
+
+    folder = Path(str(primus_core.__file__)).parent
+    names = [path.relative_to(folder.parent).with_suffix("").parts for path in sorted(folder.rglob("*.py"))]
+    return [".".join(n) for n in names if not {"__main__", "__init__", "carried", "testing"} & set(n)]
+
+
 @pytest.fixture
-def primus(clean_environ: dict[str, str], tmp_path: Path) -> Run:
+def primus(clean_environ: dict[str, str], tmp_path: Path, kernel_forks: ForkServer | None) -> Run:
     """`primus(*words, env=..., cwd=...)` runs the installed command and returns the finished process."""
     command = Path(sys.executable).with_name("primus")
+    busy = threading.Lock()  # the fork server does one thing at a time
 
     def run(
         *words: str, env: dict[str, str] | None = None, cwd: Path | None = None, timeout: float = 300
     ) -> subprocess.CompletedProcess[str]:
+        environ, folder = {**clean_environ, **(env or {})}, cwd or tmp_path
+        if kernel_forks and not kernel_forks.refuses(environ) and busy.acquire(blocking=False):
+            try:
+                (ended,) = kernel_forks.run(command, [environ], cwd=folder, argv=words, timeout=timeout)
+            finally:
+                busy.release()
+            return subprocess.CompletedProcess([str(command), *words], ended.code, ended.out, ended.err)
         return subprocess.run(
             [str(command), *words],
-            env={**clean_environ, **(env or {})},
-            cwd=cwd or tmp_path,
+            env=environ,
+            cwd=folder,
             text=True,
             capture_output=True,
             timeout=timeout,

@@ -64,6 +64,11 @@ def torchrun(ranks: int, environ: Mapping[str, str]) -> list[dict[str, str]]:
     return [{**environ, **shared, **dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(r))} for r in range(ranks)]
 
 
+def _counts_at_start(name: str) -> bool:
+    """Whether Python reads this variable when it starts."""
+    return name in ("LANG", "TZ") or (name.startswith(("LC_", "PYTHON")) and name != "PYTHONPATH")
+
+
 def _port() -> int:
     """A free port below those that the kernel gives away: rank 0 takes it later, and the kernel gives it to no other program until then."""
     while True:
@@ -111,7 +116,7 @@ class ForkServer:
     ) -> list[Ended]:
         """Run a module (`str`) or a file (`Path`) once for each of `environs`, all at the same time, until all ended."""
         for environ in environs:
-            self._check(environ)
+            assert not (reason := self.refuses(environ)), reason
         with tempfile.TemporaryDirectory(prefix="forks-") as folder:
             files = [(f"{folder}/{number}.out", f"{folder}/{number}.err") for number in range(len(environs))]
             ranks = [[{**e, **self.fixed}, *names] for e, names in zip(environs, files, strict=True)]
@@ -127,11 +132,13 @@ class ForkServer:
             raise AssertionError(f"{program} {answer['problem']}{shown}")
         return ended
 
-    def _check(self, environ: Mapping[str, str]) -> None:
-        for name, value in environ.items():
-            if name in self.fixed or (name.startswith("PYTHON") and name != "PYTHONPATH"):
-                there = self._environ.get(name)
-                assert value == there, f"{name}={value}: the fork server was started with {name}={there}"
+    def refuses(self, environ: Mapping[str, str]) -> str:
+        """Why a program with these variables needs a Python of its own; empty: it does not."""
+        for name in (n for n in {*environ, *self._environ} if n in self.fixed or _counts_at_start(n)):
+            value, there = environ.get(name, self.fixed.get(name)), self._environ.get(name)
+            if value != there:
+                return f"{name}={value}: the fork server was started with {name}={there}"
+        return ""
 
     def _ask(self, request: str) -> Any:
         try:
@@ -187,6 +194,7 @@ def _become(request: Mapping[str, Any], environ: Mapping[str, str], out: str, er
     first = str(Path(program).parent) if request["file"] else request["cwd"]
     sys.path[:0] = [first, *filter(None, environ.get("PYTHONPATH", "").split(":"))]
     sys.argv[:] = [program, *request["argv"]]
+    sys.orig_argv[:] = [sys.executable, *(() if request["file"] else ("-m",)), *sys.argv]
     importlib.invalidate_caches()
     if request["file"]:
         return lambda: runpy.run_path(program, run_name="__main__")

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests import python312
-from tests.bounds import COMPLETE, PART
+from tests.bounds import COMPLETE, FORKS, PART
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".suite"
@@ -287,6 +287,7 @@ def main(argv: Sequence[str]) -> int:
         return run([*lint_parts()], slots=2)
     if argv[:1] == ["quick"]:
         try:
+            os.environ[FORKS] = "1"
             return alone(*quick(*argv[1:]))
         except ValueError as error:
             print(error, file=sys.stderr)

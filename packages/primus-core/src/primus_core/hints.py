@@ -136,7 +136,7 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: str) -> Request
     task = list(words[begin:])
     if task and _begins_training(task[0]):
         what, task = f"'{task[0]}' is no task", _training(task)
-    elif task and "STAGE" in refused:
+    elif "STAGE" in refused and _staged(task) != task:
         what, task = "the task `train` needs a stage", _staged(task)
     else:
         return None

@@ -1,6 +1,4 @@
-"""Run what needs Python 3.12 with the one that is here: `python -m tests.python312 megatron:quickstart`, words for hatch.
-
-PATH, pyenv and uv are searched for the interpreter. Where there is none, it says so and ends with exit code 3.
+"""Which Python 3.12 is here: PATH, pyenv and uv are searched.
 
 `python -m tests.python312 beside COMMAND` runs a command in this environment, which is told where those of Python 3.12
 are, as far as they are made: `PRIMUS_TEST_MEGATRON` and `PRIMUS_TEST_MAXTEXT` name their `bin` folders, or are empty.
@@ -41,19 +39,13 @@ def _output(command: list[str], environ: dict[str, str] | None = None) -> str | 
 
 
 def main() -> int:
-    """Run hatch, or a command beside its environments, in place of this process; or the exit code where that cannot be."""
-    if sys.argv[1] == "beside":
-        made = dict(_environments())
-        missing = [name for name, folder in made.items() if not folder]
-        if missing and os.environ.get(COMPLETE, "") not in ("", "0"):
-            print(f"no environment for {', '.join(missing)}: hatch env create NAME", file=sys.stderr)
-            return 3
+    """Run a command beside those environments, in place of this process; or the exit code where that cannot be."""
+    assert sys.argv[1] == "beside"
+    made = dict(_environments())
+    missing = [name for name, folder in made.items() if not folder]
+    if not missing or os.environ.get(COMPLETE, "") in ("", "0"):
         os.execvpe(sys.argv[2], sys.argv[2:], {**os.environ, **made})
-    if python := find():
-        environ = outside()
-        environ["PATH"] = f"{python.parent}:{environ.get('PATH', '')}"
-        os.execvpe("hatch", ["hatch", "run", *sys.argv[1:]], environ)
-    print(f"hatch run {' '.join(sys.argv[1:])} needs Python 3.12: not found in PATH, pyenv or uv", file=sys.stderr)
+    print(f"no environment for {', '.join(missing)}: hatch env create NAME", file=sys.stderr)
     return 3
 
 

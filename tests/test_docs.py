@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT
+from tests import readme
+from tests.conftest import ROOT, Run
 
 from primus_core.metadata import version_of
 
@@ -68,9 +69,18 @@ def test_every_page_is_listed() -> None:
         assert page.name == "README.md" or f"({page.name})" in index, page.name
 
 
-def test_ci_runs_the_readmes_two_commands() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_ci_runs_what_the_readme_prints() -> None:
+    """Its first command and lines of its table, in one shell; and the command for all tests."""
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
-    for name in ("quickstart", "test"):
-        assert len(re.findall(rf"hatch run {name}$", readme, re.M)) == 1
+    for name in ("first", "test"):
         assert re.search(rf"^stage \w+ readme {name}\b", script, re.M)
+    assert readme.first_command().startswith("python3 -m venv .venv && . .venv/bin/activate && pip install ")
+    assert readme.line_ending(readme.TESTS).startswith("python3 -m venv .venv && .venv/bin/pip install ")
+    assert len(readme.table()) > 5
+
+
+def test_the_readme_shows_what_a_mistake_is_told(primus: Run) -> None:
+    command = "primus direct -- train pretrain --config examples/quickstart.yaml training.stpes=50"
+    told = primus(*command.split()[1:], cwd=ROOT).stderr
+    assert not readme.differences(readme.capture(command), told)
+    assert readme.differences(["primus: error: another"], told)

@@ -1,4 +1,4 @@
-"""The packages as others get them: wheels, installed into clean environments outside the checkout."""
+"""The packages as others get them: wheels from their sdists, installed into clean environments outside the checkout."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import email
 import re
 import subprocess
 import sys
-import tomllib
 import venv
 import zipfile
 from collections.abc import Callable, Iterable
@@ -16,12 +15,11 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from tests.conftest import ROOT
 from tests.once import once
+from tests.packages import PACKAGES, build, fits, project
 
-PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
 pytestmark = pytest.mark.slow
 
 
@@ -32,24 +30,11 @@ def run(*words: str | Path, cwd: Path, env: dict[str, str]) -> subprocess.Comple
     )
 
 
-def build(folder: Path) -> None:
-    """The wheels of all packages. What builds them is here already: Hatch needs it, too."""
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--ignore-requires-python",
-                    "--no-build-isolation", "--wheel-dir", str(folder),
-                    *map(str, PACKAGES)], check=True, timeout=600)  # fmt: skip
-
-
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Every package, built, by name."""
     folder = once(tmp_path_factory, "wheels", build)
     return {path.name.split("-")[0].replace("_", "-"): path for path in folder.glob("*.whl")}
-
-
-def fits(package: Path) -> bool:
-    """Whether it is for the Python that runs."""
-    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
-    return SpecifierSet(project["requires-python"]).contains(".".join(map(str, sys.version_info[:3])))
 
 
 @dataclass(frozen=True)
@@ -126,21 +111,25 @@ def environment(request: pytest.FixtureRequest) -> Install:
 def test_every_package_has_what_a_package_has(wheels: dict[str, Path]) -> None:
     assert set(wheels) == {path.name for path in PACKAGES}
     for package in PACKAGES:
-        project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
-        assert re.fullmatch(r"\d+\.\d+\.\d+", project["version"])
-        assert project["license"] == "Apache-2.0"
-        assert f"## {project['version']}" in (package / "CHANGELOG.md").read_text()
+        said = project(package)
+        assert re.fullmatch(r"\d+\.\d+\.\d+", said["version"])
+        assert said["license"] == "Apache-2.0"
+        assert (package / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+        assert f"## {said['version']}" in (package / "CHANGELOG.md").read_text()
         assert (package / "README.md").read_text().startswith(f"# {package.name}\n")
         names = zipfile.ZipFile(wheels[package.name]).namelist()
         assert f"{package.name.replace('-', '_')}/py.typed" in names
         assert any(name.endswith("licenses/LICENSE") for name in names)
         assert not [name for name in names if "tests" in name or name.endswith(".pyc")]
+        sources = subprocess.run(
+            ["git", "ls-files", "src"], cwd=package, text=True, capture_output=True, check=True
+        ).stdout
+        assert {name.removeprefix("src/") for name in sources.split()} <= set(names), "an sdist that lacks a file"
 
 
 def test_all_but_the_kernel_depend_on_a_range_of_it(wheels: dict[str, Path]) -> None:
     for package in PACKAGES:
-        needs = tomllib.loads((package / "pyproject.toml").read_text())["project"]["dependencies"]
-        others = [need for need in needs if need.startswith("primus-")]
+        others = [need for need in project(package)["dependencies"] if need.startswith("primus-")]
         assert others == ([] if package.name == "primus-core" else ["primus-core>=0.1,<0.2"]), package.name
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
@@ -99,3 +101,18 @@ def test_its_code_is_what_trains(primus: Run, tmp_path: Path) -> None:
     assert "this is the checkout" in (tmp_path / "output/megatron-tiny/logs/rank_0.log").read_text()
     assert f"megatron-core {importable_version()} is in {tmp_path}/Megatron-LM" in done.stderr
     assert (tmp_path / "output/megatron-tiny/checkpoints/iter_0000003/primus_sizes.json").exists()
+
+
+def test_megatron_takes_any_build_of_torch_so_pip_leaves_the_one_that_is_there() -> None:
+    """What `tests/test_installing.py` takes for granted where Megatron is not installed."""
+    asked = [
+        need for need in map(Requirement, requires("megatron-core") or ()) if need.name == "torch" and not need.marker
+    ]
+    assert [need.specifier.contains("2.9.1+rocm6.4") for need in asked] == [True]
+
+
+def test_a_torch_older_than_tested_is_told(resolve: Resolve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch-2.9.1+rocm6.4.dist-info").mkdir()
+    (tmp_path / "torch-2.9.1+rocm6.4.dist-info/METADATA").write_text("Name: torch\nVersion: 2.9.1+rocm6.4\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "torch 2.9.1+rocm6.4 is older than 2.13" in " ".join(resolve(tiny(), environ=CPU).notes)

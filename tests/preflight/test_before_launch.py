@@ -406,7 +406,7 @@ def test_without_the_package_the_error_says_what_to_install_where_the_ranks_star
     request = parse(words, {"direct"}, {"train"})
     with pytest.raises(RequestError) as raised:
         planner.plan(request, host, catalogue, words)
-    assert raised.value.fix == "pip install primus-preflight"
+    assert raised.value.fix.startswith("pip install primus-preflight, or in a checkout of Primus: ")
     plan = planner.plan(request, host, catalogue, words, elsewhere=True).plan
     assert "the task 'preflight' is not installed here: it is planned where the ranks start, and must be there" in (
         plan.notes

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import readme
 from tests.conftest import ROOT, Run
 from tests.torchtitan.quickstart import CONFIG, PRIMUS, WHOLE, Gates, Whole, losses, train
 
@@ -30,6 +31,25 @@ def test_it_trains_and_leaves_what_a_run_leaves(whole: Whole) -> None:
                      r"\| tokens: 20480", result.stdout)  # fmt: skip
     assert re.search(r"loss +[\d.]+ at step 1 → [\d.]+ at step 40", result.stderr)
     assert "next" in result.stderr
+
+
+@pytest.mark.slow
+def test_the_readme_shows_what_a_run_prints(whole: Whole) -> None:
+    """The same lines in the same order, but for numbers; Primus's own are on stderr, those of the ranks on stdout."""
+    shown = readme.capture(readme.first_command().rpartition(" && ")[2])
+    of_ranks = [line for line in shown if line.startswith("[titan]")]
+    assert len(of_ranks) == 2
+    assert not readme.differences(of_ranks, whole.result.stdout)
+    assert not readme.differences([line for line in shown if line not in of_ranks], whole.result.stderr)
+
+
+@pytest.mark.slow
+def test_the_readme_shows_why_a_run_fails(primus: Run) -> None:
+    wrong = ("exp_name=broken", "optimizer.lr=1e9")
+    result = primus(*train("training.steps=20", "checkpoint.enable=false", *wrong))
+    assert result.returncode == 1
+    shown = readme.capture(f"primus direct -- train pretrain --config examples/quickstart.yaml {' '.join(wrong)}")
+    assert not readme.differences(shown, result.stderr)
 
 
 @pytest.mark.slow

@@ -53,7 +53,17 @@ class Parser(argparse.ArgumentParser):
         what = f"{self.segment}: {message}" if self.segment else message
         choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
         near = suggestion(choice[1], re.findall(r"[^', ]+", choice[2])) if choice else ""
-        raise RequestError(what, fix=near or f"see `{self.prog} --help`")
+        raise RequestError(what, fix=near or self._missing(message) or f"see `{self.prog} --help`")
+
+    def _missing(self, message: str) -> str:
+        """What may stand for the argument that argparse misses."""
+        missing = message.rpartition("the following arguments are required: ")[2]
+        names = self.subcommands() or self.first_words
+        if missing == "RUN":
+            return "name a run: `latest` is the newest one, `primus runs list` shows all"
+        return (
+            f"known: {', '.join(names)}; see `{self.prog} --help`" if missing and names and "," not in missing else ""
+        )
 
     def actions(self) -> list[argparse.Action]:
         """The arguments that were added."""

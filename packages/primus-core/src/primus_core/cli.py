@@ -149,9 +149,11 @@ def _request(words: list[str]) -> int:
         return code
     host = HostRoot()
     catalogue = Catalogue.here(host, request.config_of(words))
+    runtimes, tasks = catalogue.first_words("runtimes"), catalogue.first_words("tasks")
     try:
-        asked = request.parse(words, catalogue.first_words("runtimes"), catalogue.first_words("tasks"))
+        asked = request.parse(words, runtimes, tasks)
     except RequestError as error:
+        _hint(words, runtimes, tasks, error.what)
         if broken := catalogue.broken("tasks"):
             error.fix = f"{error.fix}; tasks may be missing: `primus plugins` says why {broken} cannot be read"
         raise
@@ -161,7 +163,22 @@ def _request(words: list[str]) -> int:
     _hide_secrets(words, len(words) - len(asked.task))
     from primus_core.conduct import carry_out
 
-    return carry_out(asked, host, catalogue, ("primus", *words))
+    try:
+        return carry_out(asked, host, catalogue, ("primus", *words))
+    except RequestError as error:
+        _hint(words, runtimes, tasks, error.what)
+        raise
+
+
+def _hint(words: list[str], runtimes: "set[str]", tasks: "set[str]", refused: str) -> None:
+    """Where a command line is refused and what was meant is known: raise the error that tells it."""
+    from primus_core import hints
+    from primus_core.request import global_words
+
+    front, rest = global_words(words)
+    known = hints.Known(runtimes, tasks, MANAGEMENT, front)
+    if hint := hints.instead(rest, known, refused):
+        raise hint from None
 
 
 def _help(asked: "Request", catalogue: "Catalogue") -> str:

@@ -238,7 +238,7 @@ def _install(package: str) -> str:
     needed, here = _NEWER_PYTHON.get(package, (3, 0)), sys.version_info[:2]
     major, minor = needed
     before = f"with Python {major}.{minor} or later (this is {here[0]}.{here[1]}): " if here < needed else ""
-    return f"{before}pip install {package}"
+    return f"{before}pip install {package}, or in a checkout of Primus: pip install packages/{package}"
 
 
 def task_name(words: Sequence[str], known: Sequence[str]) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from packaging.version import Version
 
-__all__ = ["order", "release"]
+from primus_core.metadata import version_of
+
+__all__ = ["older_note", "order", "release"]
 
 
 def order(version: str) -> Version:
@@ -23,3 +25,10 @@ def release(version: str) -> tuple[int, ...]:
         packaging.version.InvalidVersion: it is no version.
     """
     return Version(version).release
+
+
+def older_note(package: str, tested: str, why: str) -> tuple[str, ...]:
+    """What to tell where an older version of a package is installed than the oldest that we test with; or nothing."""
+    installed = version_of(package)
+    older = installed and release(installed) < release(tested)
+    return (f"{package} {installed} is older than {tested}, the oldest that is tested here: {why}",) if older else ()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from primus_core import versions
 from primus_core.backend import WANDB, BackendCall, BackendPlan
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, MachineError, Mistakes
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["MEGATRON", "Megatron"]
 
 _INSTALL = "pip install primus-megatron, in the environment that runs the training"
+_TORCH = "pip install 'primus-megatron[torch]'; for GPUs of AMD, see docs/install.md first"
+_TESTED = "2.13"
+"""The oldest torch that we test with."""
 _ORIGIN = "megatron"
 _NEEDED = ("num_layers", "hidden_size", "num_attention_heads", "micro_batch_size", "seq_length", "train_iters", "lr")
 _ARCHITECTURE = (
@@ -80,7 +84,8 @@ class Megatron:
         """Translate and check the settings; see `Backend.resolve`."""
         megatron = installation(call)
         schema, notes = schema_for(megatron, call.facts.python)
-        return _Resolution(call, megatron, schema, list(notes)).plan()
+        older = versions.older_note("torch", _TESTED, "Megatron may need what it lacks") if megatron.known else ()
+        return _Resolution(call, megatron, schema, [*notes, *older]).plan()
 
 
 MEGATRON = Megatron()
@@ -312,7 +317,7 @@ class _Resolution:
     def modules(self) -> list[Requirement]:
         """What must be installed when it runs. A dry run only lists it."""
         names = ["torch", "megatron.training", "psutil", *(["tokenizers"] if self.text else [])]
-        found = [Requirement("module", name, _INSTALL) for name in names]
+        found = [Requirement("module", name, _TORCH if name == "torch" else _INSTALL) for name in names]
         if folder := self.megatron.checkout:
             found[1] = Requirement("file", folder, f"correct {SETTING}: it is the folder of Megatron's code")
         for name, wanted in (

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["TORCHTITAN", "TorchTitan"]
 
 _INSTALL = "pip install primus-torchtitan, in the environment that runs the training"
+_TORCH = "pip install 'primus-torchtitan[torch]'; for GPUs of AMD, see docs/install.md first"
+_TESTED = "2.13"
+"""The oldest torch that we test with."""
 _ORIGIN = "torchtitan"
 _DATA = ("dataloader.", "validator.dataloader.", "hf_assets_path")
 """How settings begin that say what is trained on."""
@@ -64,7 +67,8 @@ class TorchTitan:
         schema, notes = schema_for(version_of("torchtitan"), call.facts.python)
         mistakes = Mistakes()
         document, more = earlier_names.translate(call.document, mistakes)
-        work = _Resolution(call, schema, document, [*notes, *more])
+        older = () if call.elsewhere else versions.older_note("torch", _TESTED, "TorchTitan may need what it lacks")
+        work = _Resolution(call, schema, document, [*notes, *more, *older])
         work.settings.mistakes.add(*mistakes.found)
         return work.plan()
 
@@ -230,7 +234,8 @@ class _Resolution:
 
     def requires(self) -> tuple[Requirement, ...]:
         """What must be here when it runs. A dry run only lists it."""
-        needed = [Requirement("module", name, _INSTALL) for name in ("torch", "torchtitan", "triton")]
+        names = {"torch": _TORCH, "torchtitan": _INSTALL, "triton": _TORCH}
+        needed = [Requirement("module", name, fix) for name, fix in names.items()]
         if self.settings["metrics.enable_wandb"]:
             needed += [Requirement("module", "wandb", "pip install wandb, or set metrics.enable_wandb: false"), WANDB]
         if "." in self.model.family:

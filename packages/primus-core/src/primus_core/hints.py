@@ -1,0 +1,208 @@
+"""What to type instead: the words of other tools as a first word, and a `--` that was forgotten.
+
+Loaded only when a command line is refused.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from primus_core.errors import RequestError, nearest
+from primus_core.secrets import redact_words
+
+__all__ = ["HINTS", "RUNTIMES", "Hint", "Known", "instead", "typed"]
+
+_FILES = (".yaml", ".yml", ".toml")
+_STAGE = "pretrain"
+
+
+class Hint(NamedTuple):
+    """Words that people type first, and the command for what they mean.
+
+    In a command, `{run}` is the first name behind that word, `{names}` all of them, `{training}` the whole task.
+    """
+
+    words: tuple[str, ...]
+    why: str
+    bare: str
+    """The command where they name nothing."""
+    named: str = ""
+    """The command where they name something; empty: the same."""
+    file: str = ""
+    """The command where they name an experiment; empty: as any other name."""
+
+
+_RESUME = "the command that started a run, typed again, continues it from its newest checkpoint"
+_SAVED = 'primus direct -- train pretrain --config "$(primus runs path {})/config/primus_config.yaml"'
+_NEW = "primus config new {} --backend torchtitan --gpu MI300X -o exp.yaml"
+
+HINTS = (
+    Hint(("status", "state"), "`runs` knows the status of each run", "primus runs list", "primus runs show {run}"),
+    Hint(("ps", "jobs", "top", "queue"), "`runs` knows what is running", "primus runs list --status running"),
+    Hint(("list", "ls", "history"), "`runs` knows what has run", "primus runs list"),
+    Hint(("show", "info", "describe"), "`runs` knows each run", "primus runs show latest", "primus runs show {run}"),
+    Hint(("diff", "compare"), "`runs` compares two runs", "primus runs diff A B", "primus runs diff {names}"),
+    Hint(("log", "tail", "attach", "watch"), "`logs` shows what the ranks of a run print",
+         "primus logs latest --follow", "primus logs {run} --follow"),
+    Hint(("kill", "cancel", "scancel"), "`stop` stops a running job", "primus stop latest", "primus stop {run}"),
+    Hint(("rerun", "repeat"), "`replay` starts a run again, as it was", "primus replay latest", "primus replay {run}"),
+    Hint(("resume", "continue", "restart"), _RESUME, _SAVED.format("latest"), _SAVED.format("{run}"),
+         "primus direct -- {training}"),
+    Hint(("init", "new", "create", "template", "templates"), "an experiment is a file, made from a template",
+         f"primus config list\nthen, for one of its models: {_NEW.format('MODEL')}",
+         f"primus config list {{run}}\nthen: {_NEW.format('{run}')}"),
+    Hint(("validate",), "`config` checks an experiment", "primus config validate FILE", "primus config validate {run}"),
+    Hint(("doctor", "check", "health", "diagnose"), "the task `preflight` checks", "primus direct -- preflight"),
+    Hint(("topology",), "it is a part of the task `analyze`", "primus direct -- analyze topology"),
+    Hint(("gemm",), "it is a benchmark of the task `bench`", "primus direct -- bench gemm -M 8192"),
+    Hint(("version",), "it is an option", "primus --version"),
+)  # fmt: skip
+
+RUNTIMES = {
+    **dict.fromkeys(("run", "launch", "start", "exec", "local", "localhost"), ("direct",)),
+    "srun": ("slurm", "srun"),
+    **dict.fromkeys(("sbatch", "submit"), ("slurm", "sbatch")),
+    **dict.fromkeys(("docker", "podman"), ("container",)),
+}
+"""Words that people type first, and the runtime that they mean."""
+
+
+class Known(NamedTuple):
+    """The first words that there are."""
+
+    runtimes: Collection[str]
+    tasks: Collection[str]
+    commands: Collection[str]
+    front: tuple[str, ...] = ()
+    """The global options before them."""
+
+
+def typed(words: Sequence[str]) -> str:
+    """Words as one types them, without the values of secrets."""
+    return shlex.join(redact_words(words))
+
+
+def instead(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
+    """The answer to `words`, which were refused with the message `refused`; None: nobody can tell what they mean."""
+    if not words or words[0].startswith("-"):
+        return None
+    if words[0] in known.tasks:
+        return RequestError(refused, fix=_command(["direct"], words, known))
+    if words[0] in known.runtimes:
+        return _forgotten_dashes(words, known, refused) or _forgotten_task(words, known, refused)
+    return _unknown_command(words[0], words[1:], known)
+
+
+def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestError | None:
+    what = f"primus has no command '{head}'"
+    if _begins_training(head):
+        why = "a task needs a runtime to run in"
+        return RequestError(what, why=why, fix=_command(["direct"], [head, *rest], known))
+    if runtime := RUNTIMES.get(head):
+        why = f"the runtime for that is `{runtime[0]}`; `--` and a task follow its options"
+        return RequestError(what, why=why, fix=_command(runtime, rest, known))
+    near = nearest(head, [*known.runtimes, *known.tasks, *known.commands])
+    if near in known.commands and not _hint(head):
+        return RequestError(what, fix=f"did you mean `primus {typed([near, *rest])}`?")
+    if hint := _hint(head if near else nearest(head, [word for hint in HINTS for word in hint.words])):
+        return RequestError(what, why=hint.why, fix=_filled(hint, rest))
+    return None
+
+
+def _hint(word: str) -> Hint | None:
+    return next((hint for hint in HINTS if word in hint.words), None)
+
+
+def _forgotten_dashes(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
+    """The answer to runtimes whose options a task or another runtime follows without `--`; None: none does."""
+    complete = _dashed(words, known)
+    missing = next((old for old, new in zip(words, complete, strict=False) if old != new), "")
+    has_task = any(word in known.tasks and before == "--" for before, word in pairwise(words))
+    if not missing or (has_task and f"'{missing}'" not in refused):
+        return None
+    return RequestError(
+        f"there is no `--` before '{missing}'",
+        why="`--` stands between the options of a runtime and what runs in it",
+        fix=f"primus {typed([*known.front, *_staged(complete)])}",
+    )
+
+
+def _forgotten_task(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
+    """The answer to an experiment or a stage without the task `train`, and to that without its stage."""
+    begin = max((index for index, word in enumerate(words) if word == "--"), default=len(words)) + 1
+    task = list(words[begin:])
+    if task and _begins_training(task[0]):
+        what, task = f"'{task[0]}' is no task", _training(task)
+    elif "STAGE" in refused and _staged(task) != task:
+        what, task = "the task `train` needs a stage", _staged(task)
+    else:
+        return None
+    return RequestError(
+        what, why="`train pretrain` trains", fix=f"primus {typed([*known.front, *words[:begin], *task])}"
+    )
+
+
+def _filled(hint: Hint, rest: Sequence[str]) -> str:
+    """The command of a hint, with the person's own words."""
+    names = [word for word in rest if not word.startswith("-")]
+    command = hint.named if names and hint.named else hint.bare
+    if hint.file and any(word.endswith(_FILES) for word in names):
+        command = hint.file
+    return command.format(run=typed(names[:1]), names=typed(names), training=typed(_training(rest)))
+
+
+def _command(runtime: Sequence[str], rest: Sequence[str], known: Known) -> str:
+    """A whole command from a runtime and what a person typed behind its name."""
+    own = rest and rest[0] in known.runtimes
+    words = [*(() if own else runtime), *(rest[1:] if rest and rest[0] == "--" else rest)]
+    if _task_at(words, known.tasks) == len(words):
+        begin = next((i for i, word in enumerate(words) if _begins_training(word)), len(words))
+        words = [*words[:begin], *(["--"] if words[begin - 1] != "--" else []), *_training(words[begin:])]
+    return f"primus {typed([*known.front, *_staged(_dashed(words, known))])}"
+
+
+def _begins_training(word: str) -> bool:
+    return word in (_STAGE, "--config") or word.endswith(_FILES)
+
+
+def _training(rest: Sequence[str]) -> list[str]:
+    """The words of the task `train` from a stage, `--config FILE` or a file, whichever they begin with."""
+    first = rest[0] if rest else ""
+    if first.endswith(_FILES):
+        return ["train", _STAGE, "--config", *rest]
+    return ["train", _STAGE, *(rest[1:] if first == _STAGE else rest or ("--config", "FILE"))]
+
+
+def _staged(words: list[str]) -> list[str]:
+    """`words`; behind the task `train`, its stage, where none stands there."""
+    at = next((at for at, word in enumerate(words, 1) if word == "train" and words[: at - 1][-1:] in ([], ["--"])), 0)
+    lacks = at and (at == len(words) or words[at].startswith("-"))
+    return [*words[:at], *([_STAGE] if lacks else []), *words[at:]]
+
+
+def _dashed(words: Sequence[str], known: Known) -> list[str]:
+    """`words`, which begin with a runtime, with a `--` before each further runtime and before the task."""
+    task = _task_at(words, known.tasks)
+    found: list[str] = []
+    for index, word in enumerate(words):
+        begins = index == task or (index < task and word in known.runtimes and not _may_be_value(words, index))
+        if index and begins and words[index - 1] != "--":
+            found.append("--")
+        found.append(word)
+    return found
+
+
+def _task_at(words: Sequence[str], tasks: Collection[str]) -> int:
+    """Where the task stands: behind a `--`, or else where it is no value of an option, or else anywhere."""
+    places = [index for index, word in enumerate(words) if word in tasks]
+    behind = [index for index in places if index and words[index - 1] == "--"]
+    certain = [index for index in places if not _may_be_value(words, index)]
+    return next(iter([*behind, *certain, *places]), len(words))
+
+
+def _may_be_value(words: Sequence[str], index: int) -> bool:
+    before = words[index - 1] if index else ""
+    return before.startswith("-") and before != "--" and "=" not in before

@@ -1,0 +1,117 @@
+"""Commands of other tools, and a forgotten `--`: the answer is the command to type, with the person's own words."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run
+
+from primus_core.arguments import parse_segment
+from primus_core.cli import MANAGEMENT, main
+from primus_core.hints import HINTS, RUNTIMES, Known, instead
+from primus_core.request import parse
+
+KNOWN = Known({"direct", "container", "slurm"}, {"train", "bench", "analyze", "preflight"}, MANAGEMENT)
+SAVED = 'primus direct -- train pretrain --config "$(primus runs path {})/config/primus_config.yaml"'
+ANSWERS = {
+    # what other tools call it
+    "status": "primus runs list",
+    "status small": "primus runs show small",
+    "stauts small": "primus runs show small",
+    "ps": "primus runs list --status running",
+    "tail small": "primus logs small --follow",
+    "kill small --now": "primus stop small",
+    "diff a b": "primus runs diff a b",
+    "init": "primus config list",
+    "init llama3.1_8B": "primus config list llama3.1_8B",
+    "resume": SAVED.format("latest"),
+    "resume small": SAVED.format("small"),
+    "resume exp.yaml steps=9": "primus direct -- train pretrain --config exp.yaml steps=9",
+    "run": "primus direct -- train pretrain --config FILE",
+    "run exp.yaml 'a=b c'": "primus direct -- train pretrain --config exp.yaml 'a=b c'",
+    "run --config exp.yaml": "primus direct -- train pretrain --config exp.yaml",
+    "run -- train --config exp.yaml": "primus direct -- train pretrain --config exp.yaml",
+    "run --single bench gemm": "primus direct --single -- bench gemm",
+    "run slurm srun -N 2 bench gemm": "primus slurm srun -N 2 -- bench gemm",
+    "exp.yaml": "primus direct -- train pretrain --config exp.yaml",
+    "pretrain --config x": "primus direct -- train pretrain --config x",
+    "--dry-run run exp.yaml": "primus --dry-run direct -- train pretrain --config exp.yaml",
+    "srun -N 2 exp.yaml": "primus slurm srun -N 2 -- train pretrain --config exp.yaml",
+    "sbatch -N 2": "primus slurm sbatch -N 2 -- train pretrain --config FILE",
+    "docker --image I bench gemm": "primus container --image I -- bench gemm",
+    "lgos small": "did you mean `primus logs small`?",
+    # a forgotten `--`, runtime or stage
+    "train --config x": "primus direct -- train pretrain --config x",
+    "direct train pretrain --config x": "primus direct -- train pretrain --config x",
+    "direct train --config x": "primus direct -- train pretrain --config x",
+    "direct --single bench gemm": "primus direct --single -- bench gemm",
+    "direct --env=A=1 --name train train": "primus direct --env=A=1 --name train -- train pretrain",
+    "slurm srun -N 2 container --image I train pretrain": "primus slurm srun -N 2 -- container --image I -- train pretrain",
+    "--debug slurm -N 2 bench gemm": "primus --debug slurm -N 2 -- bench gemm",
+    "direct -- pretrain --config x": "primus direct -- train pretrain --config x",
+    "direct -- exp.yaml": "primus direct -- train pretrain --config exp.yaml",
+    "direct -- train --config x": "primus direct -- train pretrain --config x",
+}  # fmt: skip
+
+
+def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What `primus WORDS` is answered: the first line behind `fix: `."""
+    capsys.readouterr()
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    return re.search(r"^  fix: (.*)$", said.err, re.M)[1]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("words", ANSWERS)
+def test_the_answer_is_the_command_to_type(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(shlex.split(words), capsys) == ANSWERS[words]
+
+
+def test_every_command_that_is_told_is_one() -> None:
+    """It is understood: by the runtimes and tasks that there are, or by the parser of that command."""
+    words = [word for hint in HINTS for word in hint.words] + list(RUNTIMES)
+    assert len(words) == len(set(words))
+    assert not set(words) & {*KNOWN.runtimes, *KNOWN.tasks, *KNOWN.commands}
+    for word in words:
+        for typed in ([word], [word, "a", "b"], [word, "exp.yaml", "b"]):
+            error = instead(typed, KNOWN, "")
+            assert error
+            assert understood(error.fix.partition("\n")[0]), error.fix
+
+
+def understood(fix: str) -> bool:
+    """Whether the command line says it, or the parser of a management command takes it."""
+    head, *rest = shlex.split(fix.removeprefix("primus "))
+    if head in MANAGEMENT:
+        return bool(parse_segment(import_module(f"primus_core.commands.{head}").parser(), rest))
+    return head == "--version" or bool(parse([head, *rest], KNOWN.runtimes, KNOWN.tasks).task)
+
+
+def test_a_legal_value_that_looks_like_a_task_is_no_forgotten_dash() -> None:
+    words = ["container", "--name", "train", "--image", "I", "--", "bench", "gemm"]
+    assert instead(words, KNOWN, "segment 2 (bench): anything else") is None
+
+
+def test_a_secret_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "hunter2" not in told(["train", "--config", "x", "--env", "DB_PASSWORD=hunter2"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "way_out"),
+    [("logs", "`latest` is the newest one"), ("runs", "known: list, show, diff, path"), ("config", "known: list, new, show")],
+)  # fmt: skip
+def test_a_missing_word_is_named_with_what_it_may_be(
+    words: str, way_out: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert way_out in told(words.split(), capsys)
+
+
+def test_nothing_is_written_or_started(primus: Run, tmp_path: Path) -> None:
+    for words in ("status", "run exp.yaml", "direct train pretrain --config exp.yaml"):
+        assert primus(*words.split()).returncode == 2
+    assert not list(tmp_path.iterdir())

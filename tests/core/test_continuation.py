@@ -162,6 +162,24 @@ def test_another_setting_that_matters_is_refused_with_its_place_and_both_ways_ou
     assert metadata(newest(tmp_path))["continues"]["run_id"] == first.name
 
 
+def test_before_slurm_has_chosen_the_nodes_what_follows_from_them_is_no_other_setting(
+    primus: Run, environ: dict[str, str], tmp_path: Path
+) -> None:
+    """A login node takes it that there are GPUs; the run was on a CPU, in another precision."""
+    first = interrupted(environ, tmp_path, signal.SIGTERM)
+    submit = ("slurm", "--dry-run", "sbatch", "-N", "2", *TRAIN[1:])
+    planned = primus(*submit, env=environ)
+    assert planned.returncode == 0, planned.stderr
+    assert f'"start": "{first}/saved"' in planned.stdout, "it continues that run"
+    refused = primus(*submit, "lr=0.25", env=environ)
+    assert (refused.returncode, refused.stderr.count(" there, ")) == (2, 1), refused.stderr
+    assert "lr: 0.5 there, 0.25 here  (command line: lr=0.25)" in refused.stderr
+    (tmp_path / "exp.yaml").write_text(EXPERIMENT.replace("      lr: 0.5\n", ""))
+    gone = primus(*submit, env=environ)
+    assert (gone.returncode, gone.stderr.count(" there, ")) == (2, 1), gone.stderr
+    assert "lr: 0.5 there, not set here" in gone.stderr
+
+
 def test_a_new_run_begins_at_the_first_step(primus: Run, environ: dict[str, str], tmp_path: Path) -> None:
     interrupted(environ, tmp_path)
     done = primus(*TRAIN, "--new", "lr=3", env=environ)

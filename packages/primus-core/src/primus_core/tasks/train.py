@@ -16,7 +16,7 @@ from primus_core.arguments import Parser
 from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError, MachineError, Mistakes, RequestError, suggestion
-from primus_core.plan import BACKEND_CONFIG, PlannedFile, Requirement, RunPlace, Variable, Worker
+from primus_core.plan import BACKEND_CONFIG, EXPERIMENT, PlannedFile, Requirement, RunPlace, Variable, Worker
 from primus_core.runs import continuation
 from primus_core.secrets import is_secret_setting
 
@@ -229,7 +229,9 @@ class _Planning:
     def _continuation(self, earlier: Earlier, planned: BackendPlan, settings: Document) -> tuple[str, ...]:
         """The plan's notes, if it continues what may be continued, or nothing."""
         config, place, always = planned.config, earlier.place, getattr(self.args, "always", False)
-        start = continuation.Start(config, place.directory, planned.changeable, planned.defaults, settings)
+        start = continuation.Start(
+            config, place.directory, planned.changeable, planned.defaults, settings, earlier.facts.host.is_known
+        )
         if planned.continues:
             continuation.require_whole(planned.continues)
         elif always:
@@ -341,7 +343,7 @@ def _files(
     }
     return (
         PlannedFile(BACKEND_CONFIG, json.dumps(planned.config, indent=1, sort_keys=True)),
-        PlannedFile("config/primus_config.yaml", _yaml(whole)),
+        PlannedFile(EXPERIMENT, _yaml(whole)),
         PlannedFile("config/model_config.yaml", _yaml(model)),
         PlannedFile("config/data_config.yaml", _yaml({**planned.data, **data})),
     )

@@ -134,7 +134,7 @@ def test_a_wrong_request_is_refused_before_anything_starts(
 def test_a_site_lays_its_thresholds_over_ours(primus: Run, tmp_path: Path) -> None:
     site = tmp_path / "site.toml"
     site.write_text(
-        '[host.thp]\nallowed = ["always"]\nseverity = "fail"\n[gpu.pcie-speed.models.MI300X]\nfloor = 64\nsource = "our contract"\n'
+        '[host.thp]\nallowed = ["always"]\nseverity = "fail"\n[host.nofile]\nfloor = 1e9\n[gpu.pcie-speed.models.MI300X]\nfloor = 64\nsource = "our contract"\n'
     )
     done = primus("direct", "--", "preflight", "--assume-host", machine(tmp_path / "node"), "--thresholds", "site.toml",
                   *ASSUMED, "--json")  # fmt: skip
@@ -143,6 +143,11 @@ def test_a_site_lays_its_thresholds_over_ours(primus: Run, tmp_path: Path) -> No
         one["check"]: (one["measured"], one["expected"], one["source"]) for one in found if one["status"] == "fail"
     }
     assert failed == {"host.thp": ("madvise", "always", "site.toml"), "gpu.pcie-speed": ("32", "≥ 64", "our contract")}
+    fixes = {one["check"]: one["fix"] for one in found}
+    assert fixes["host.thp"] == "echo always > /sys/kernel/mm/transparent_hugepage/enabled", (
+        "it brings about what is expected"
+    )
+    assert fixes["host.nofile"].startswith("ulimit -n 1000000000;")
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def packaged() -> Mapping[str, Rule]:
 def fix_of(check: str) -> str:
     """What to do where a comparison finds fault with what passed on its node: such a finding carries no fix."""
     rule = packaged().get(check)
-    return (rule and rule.fix) or _FIX.format(check)
+    return (rule and rule.remedy) or _FIX.format(check)
 
 
 def _rule(name: str, row: Mapping[str, Any]) -> Rule:

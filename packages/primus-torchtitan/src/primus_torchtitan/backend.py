@@ -242,7 +242,7 @@ class _Resolution:
         return (*needed, *self.files())
 
     def checkpoints(self) -> list[Requirement]:
-        """The one that training begins with, if the folder has none to continue from, and a folder of the person's own."""
+        """The one that training begins with, if the folder has none to continue from; and a folder that was named."""
         if not self.settings["checkpoint.enable"]:
             return []
         folder = os.path.join(self.call.place.directory, self.settings["checkpoint.folder"])

@@ -156,6 +156,9 @@ def test_another_setting_that_matters_is_refused_with_its_place_and_both_ways_ou
     validated = primus("config", "validate", "exp.yaml", "seed=1", env=environ)
     assert (validated.returncode, validated.stderr) == (2, refused.stderr), "GPUs have nothing to do with it"
 
+    for way_out in ("--continue", "--new"):
+        assert primus("config", "validate", "exp.yaml", "seed=1", way_out, env=environ).returncode == 0, way_out
+
     anyway = primus(*TRAIN, "--continue", env=environ)
     assert anyway.returncode == 0, anyway.stderr
     assert "although lr: 0.5 there, 0.25 here" in anyway.stderr

@@ -91,7 +91,9 @@ def test_a_crash_loop_stops_after_so_many_vain_restarts(primus: Run, folder: Pat
     result = primus("direct", "--max-restarts", "2", "--", "steps", "9", fails, cwd=folder)
     assert result.returncode == 1
     assert starts(run_of(folder, "steps")) == begun
-    assert "not started again: 2 attempts in a row brought no new step" in result.stderr
+    reached = [None if step == "-" else int(step) for step in fails.split(",")[:begun]]
+    assert [one["last_step"] for one in attempts(run_of(folder, "steps"))] == reached, "each its own"
+    assert "not started again: 2 restarts in a row brought no new step" in result.stderr
     assert f"ValueError: start {begun} fails at once" in result.stderr, "the last failure is the one that counts"
 
 

@@ -386,7 +386,7 @@ class _Run:
             process = failure.of_process(ended.exit_code, self.facts.hostname, node, rank, log)
         if self._is_lone and not ended.signal:
             failure.leave_record(self.directory, process)
-        first = failure.first_failure(self.directory, self._launch_log(), node) or process
+        first = failure.first_failure(self.directory, self._launch_log(), node, self.facts.hostname) or process
         if ended.exit_code and step and step.kind in BEFORE_RANKS:  # none has started; the error names the node
             said = first.what.partition(": ")[2].partition("\n")[0] if first else ""
             what = said or f"{step.kind}: ended with exit code {ended.exit_code}"

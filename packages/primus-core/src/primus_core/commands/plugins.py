@@ -48,7 +48,7 @@ def _row(plugin: Plugin, catalogue: Catalogue) -> dict[str, str]:
     try:
         plugin.load()
     except PrimusError as error:
-        # What is wrong in a person's file stands in `what`, with its line; why a package cannot be loaded, in `why` alone.
+        # What is wrong in a person's file stands in `what`, with its line; why a package cannot be loaded, in `why`.
         what = error.what if isinstance(error, RequestError) or not error.why else ""
         reason = ": ".join(text.splitlines()[0] for text in (what, error.why) if text)
         return {**row, "status": f"broken: {reason}"}

@@ -60,7 +60,8 @@ class Attempts:
 
     def end(self, exit_code: int, what: str, *, by_others: bool = False, **known: Any) -> None:
         """It ended so."""
-        ended = {"ended": time.time(), "exit_code": exit_code, "last_step": self._last_step(), "what": what}
+        step = None if exit_code else summary.ended_at(self.record.directory)
+        ended = {"ended": time.time(), "exit_code": exit_code, "last_step": step or self._last_step(), "what": what}
         self.made[-1] |= {**ended, **known, **({"ended_by_others": True} if by_others else {})}
 
     def announce(self) -> str:

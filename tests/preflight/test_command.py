@@ -181,6 +181,15 @@ def test_a_wrong_threshold_is_refused_with_its_line(primus: Run, tmp_path: Path,
     assert "fix:" in done.stderr
 
 
+def test_all_wrong_thresholds_of_a_file_are_named_at_once(primus: Run, tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(
+        "[host.thp]\nfloor = 3\n[host.thq]\nfloor = 3\n[host.memory]\nflor = 2\nlimit = true\n[host.memory.models.MI999]\nfloor = 3\n"
+    )
+    said = primus("direct", "--", "preflight", "--thresholds", "site.toml").stderr
+    assert [line for line in range(1, 10) if f"error: site.toml:{line}: " in said] == [2, 3, 6, 7, 8]
+    assert "primus: 5 errors" in said
+
+
 def test_each_check_that_takes_a_bound_of_a_site_looks_at_it(tmp_path: Path) -> None:
     """Of a healthy node: with a bound that nothing holds, what is found passes no more; for its model alone, too."""
     node = Node(facts.read(nodes.held(nodes.healthy())), "/runs")

@@ -23,6 +23,7 @@ from primus_torchtitan.hyperparameters import data_type, hyperparameters
 from primus_torchtitan.layout import Layout, check_layout, metrics_rank
 from primus_torchtitan.model import Model as Resolved
 from primus_torchtitan.model import resolve_model
+from primus_torchtitan.own_settings import SETTINGS
 from primus_torchtitan.schema import Schema, schema_for
 from primus_torchtitan.settings import Settings
 from primus_torchtitan.text import TAKEN, Text, apply_text, resolve_text
@@ -155,6 +156,7 @@ class _Resolution:
             layout=asdict(layout),
             tokens_per_step=self.global_batch(layout.data) * settings["training.seq_len"],
             defaults={name: option.default for name, option in settings.options.items()},
+            own=tuple(one.name for one in SETTINGS),
             continues=source,
             changeable=CHANGEABLE,
         )

@@ -254,7 +254,7 @@ def _rows(found: Resolved) -> _Rows:
     version = planned.config.get("framework_version", "")
     default = f"default of {framework} {version}".rstrip()
     rows |= {
-        name: _Row(value, default, default=True)
+        name: _Row(value, "default of Primus" if name in planned.own else default, default=True)
         for name, value in sorted(planned.defaults.items())
         if name not in more and name not in rows
     }

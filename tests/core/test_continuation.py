@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -181,6 +182,37 @@ def test_before_slurm_has_chosen_the_nodes_what_follows_from_them_is_no_other_se
     gone = primus(*submit, env=environ)
     assert (gone.returncode, gone.stderr.count(" there, ")) == (2, 1), gone.stderr
     assert "lr: 0.5 there, not set here" in gone.stderr
+
+
+SLURM = {
+    "sbatch": "echo 7",
+    "srun": 'test "$1" = --version && exec echo slurm 23.11.0\nwhile test "$1" != /usr/bin/env; do shift; done\nexec "$@"',
+}
+"""Programs that start what they are given, on this host."""
+
+
+def test_a_submitted_job_says_what_it_continues(primus: Run, environ: dict[str, str], tmp_path: Path) -> None:
+    first = interrupted(environ, tmp_path, signal.SIGTERM)
+    (tmp_path / "bin").mkdir()
+    for name, text in SLURM.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    environ["PATH"] = f"{tmp_path}/bin:{environ['PATH']}"
+    done = primus("slurm", "sbatch", *TRAIN[1:], env=environ)
+    assert done.returncode == 0, done.stderr
+    run, host = newest(tmp_path), os.uname().nodename
+    assert metadata(run)["continues"]["run_id"] == first.name, "while it waits"
+    job = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_NNODES": "1",
+        "SLURM_NODEID": "0",
+        "SLURM_JOB_NODELIST": host,
+        "SLURM_NODELIST": host,
+    }
+    subprocess.run(["bash", str(run / "submit.sh")], env={**environ, **job}, cwd=tmp_path, check=True, timeout=120)
+    assert (metadata(run)["status"], metadata(run)["continues"]["run_id"]) == ("completed", first.name)
+    [row, _] = json.loads(primus("runs", "list", "--json", env=environ).stdout)
+    assert (row["name"], row["continues"]) == (run.name, first.name)
 
 
 def test_a_new_run_begins_at_the_first_step(primus: Run, environ: dict[str, str], tmp_path: Path) -> None:

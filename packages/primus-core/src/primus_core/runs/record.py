@@ -21,7 +21,7 @@ __all__ = ["Record"]
 
 _RESERVED_BYTES = 64 * 1024
 _GOING = ("preparing", "started")
-_OF_SUBMITTER = ("command", "submitted", "cluster")
+_OF_SUBMITTER = ("command", "submitted", "cluster", "continues")
 """What the metadata says of who submitted a job."""
 
 

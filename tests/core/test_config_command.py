@@ -257,6 +257,16 @@ def test_show_and_validate_take_settings_as_train_does(primus: Run, acme: dict[s
     assert "command line: stpes=7: countdown has no setting 'stpes'" in refused.stderr
 
 
+@pytest.mark.parametrize("option", ["--json", "--dry-run", "--grace-period=5"])
+def test_an_option_of_a_launch_is_refused_in_words_of_this_command(
+    primus: Run, acme: dict[str, str], experiment: Path, option: str
+) -> None:
+    refused = primus("config", "validate", "mine.yaml", option, env=acme)
+    assert refused.returncode == 2
+    assert f"'{option.partition('=')[0]}' is not known here" in refused.stderr
+    assert "segment" not in refused.stderr
+
+
 def test_a_secret_among_the_settings_is_refused_and_not_shown(
     primus: Run, acme: dict[str, str], experiment: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -156,10 +157,62 @@ def test_another_setting_that_matters_is_refused_with_its_place_and_both_ways_ou
     validated = primus("config", "validate", "exp.yaml", "seed=1", env=environ)
     assert (validated.returncode, validated.stderr) == (2, refused.stderr), "GPUs have nothing to do with it"
 
+    for way_out in ("--continue", "--new"):
+        assert primus("config", "validate", "exp.yaml", "seed=1", way_out, env=environ).returncode == 0, way_out
+
     anyway = primus(*TRAIN, "--continue", env=environ)
     assert anyway.returncode == 0, anyway.stderr
     assert "although lr: 0.5 there, 0.25 here" in anyway.stderr
     assert metadata(newest(tmp_path))["continues"]["run_id"] == first.name
+
+
+def test_before_slurm_has_chosen_the_nodes_what_follows_from_them_is_no_other_setting(
+    primus: Run, environ: dict[str, str], tmp_path: Path
+) -> None:
+    """A login node takes it that there are GPUs; the run was on a CPU, in another precision."""
+    first = interrupted(environ, tmp_path, signal.SIGTERM)
+    submit = ("slurm", "--dry-run", "sbatch", "-N", "2", *TRAIN[1:])
+    planned = primus(*submit, env=environ)
+    assert planned.returncode == 0, planned.stderr
+    assert f'"start": "{first}/saved"' in planned.stdout, "it continues that run"
+    refused = primus(*submit, "lr=0.25", env=environ)
+    assert (refused.returncode, refused.stderr.count(" there, ")) == (2, 1), refused.stderr
+    assert "lr: 0.5 there, 0.25 here  (command line: lr=0.25)" in refused.stderr
+    (tmp_path / "exp.yaml").write_text(EXPERIMENT.replace("      lr: 0.5\n", ""))
+    gone = primus(*submit, env=environ)
+    assert (gone.returncode, gone.stderr.count(" there, ")) == (2, 1), gone.stderr
+    assert "lr: 0.5 there, not set here" in gone.stderr
+
+
+SLURM = {
+    "sbatch": "echo 7",
+    "srun": 'test "$1" = --version && exec echo slurm 23.11.0\nwhile test "$1" != /usr/bin/env; do shift; done\nexec "$@"',
+}
+"""Programs that start what they are given, on this host."""
+
+
+def test_a_submitted_job_says_what_it_continues(primus: Run, environ: dict[str, str], tmp_path: Path) -> None:
+    first = interrupted(environ, tmp_path, signal.SIGTERM)
+    (tmp_path / "bin").mkdir()
+    for name, text in SLURM.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    environ["PATH"] = f"{tmp_path}/bin:{environ['PATH']}"
+    done = primus("slurm", "sbatch", *TRAIN[1:], env=environ)
+    assert done.returncode == 0, done.stderr
+    run, host = newest(tmp_path), os.uname().nodename
+    assert metadata(run)["continues"]["run_id"] == first.name, "while it waits"
+    job = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_NNODES": "1",
+        "SLURM_NODEID": "0",
+        "SLURM_JOB_NODELIST": host,
+        "SLURM_NODELIST": host,
+    }
+    subprocess.run(["bash", str(run / "submit.sh")], env={**environ, **job}, cwd=tmp_path, check=True, timeout=120)
+    assert (metadata(run)["status"], metadata(run)["continues"]["run_id"]) == ("completed", first.name)
+    [row, _] = json.loads(primus("runs", "list", "--json", env=environ).stdout)
+    assert (row["name"], row["continues"]) == (run.name, first.name)
 
 
 def test_a_new_run_begins_at_the_first_step(primus: Run, environ: dict[str, str], tmp_path: Path) -> None:

@@ -87,6 +87,14 @@ def test_a_dropped_in_file_that_is_no_python_breaks_nothing_else(primus: Run, pr
     assert re.search(r"bad\.py +broken: .*syntax", primus("plugins", cwd=project).stdout)
 
 
+def test_a_misspelt_hook_is_listed_with_its_line(primus: Run, project: Path) -> None:
+    (project / "primus.yaml").write_text("plugins: [my_tasks.py, bad.py]\n")
+    (project / "bad.py").write_text("from primus_core import hookimpl\n@hookimpl\ndef on_stepp(run): ...\n")
+    assert re.search(r"bad\.py +broken: bad\.py:3: there is no hook 'on_stepp'", primus("plugins", cwd=project).stdout)
+    rows = json.loads(primus("plugins", "--json", cwd=project).stdout)
+    assert {row["status"].partition(":")[0] for row in rows} == {"ok", "broken"}
+
+
 def test_a_dropped_in_file_that_raises_is_a_message_for_its_own_task_only(primus: Run, project: Path) -> None:
     (project / "primus.yaml").write_text("plugins: [my_tasks.py, raises.py]\n")
     (project / "raises.py").write_text(

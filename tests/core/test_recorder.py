@@ -94,6 +94,20 @@ def test_what_follows_the_last_line_is_an_event_at_the_end(tmp_path: Path) -> No
     assert training.rows()[1] | {"time": 0} == {"step": 1, "steps": 20, "validation_loss": 4.5, "time": 0}
 
 
+def test_the_last_step_is_told_at_the_end_also_where_it_has_no_line(tmp_path: Path) -> None:
+    training = Training(tmp_path)
+    training.lose(4.0)
+    for _ in range(2):
+        training.recorder.clock.step(8)
+    training.recorder.close(asked=100)
+    assert training.events("training_ended")[0]["step"] == 3
+    (tmp_path / "silent").mkdir()
+    silent = Training(tmp_path / "silent")
+    silent.recorder.clock.step(8)
+    silent.recorder.close(asked=20)
+    assert silent.events("training_ended")[0]["step"] == 20, "no line at all"
+
+
 def test_a_training_without_steps_has_no_end_to_tell(tmp_path: Path) -> None:
     training = Training(tmp_path)
     training.recorder.close(asked=0)

@@ -330,7 +330,7 @@ def test_a_dry_run_shows_the_replay_and_does_nothing(primus: Run, first: Path, w
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("direct", "--", "train", "pretrain", "--replay", "RUN", "steps=9"), "a replay takes no settings"),
+        (("direct", "--", "train", "pretrain", "--replay", "RUN", "steps=9"), "/config/primus_config.yaml key=value"),
         (
             ("direct", "--", "train", "pretrain", "--replay", "RUN", "--config", "down.yaml"),
             "a replay takes no settings",

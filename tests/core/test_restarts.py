@@ -86,12 +86,25 @@ def test_a_start_that_gets_further_is_no_vain_restart(primus: Run, folder: Path)
     assert second.endswith("to step 2, ValueError: start 2 fails after step 2")
 
 
+def test_the_last_step_of_a_run_may_be_one_that_was_not_logged(primus: Run, folder: Path) -> None:
+    event = "events.Events(call.run_dir + '/' + events.FILE).emit(events.TRAINING_ENDED, step=6)"
+    text = TASKS.replace("    saved = run", f"    from primus_core import events\n    {event}\n    saved = run")
+    (folder / "tasks.py").write_text(text)
+    assert primus("direct", "--", "steps", "4", cwd=folder).returncode == 0
+    run = run_of(folder, "steps")
+    assert steps(run) == [1, 2, 3, 4]
+    assert (metadata(run)["last_step"], attempts(run)[0]["last_step"]) == (6, 6)
+    assert json.loads(primus("runs", "list", "--json", cwd=folder).stdout)[0]["last_step"] == 6
+
+
 @pytest.mark.parametrize(("fails", "begun"), [("-,-,-,-", 3), ("2,-,-,-,-", 3), ("2,3,-,-,-,-", 4)])
 def test_a_crash_loop_stops_after_so_many_vain_restarts(primus: Run, folder: Path, fails: str, begun: int) -> None:
     result = primus("direct", "--max-restarts", "2", "--", "steps", "9", fails, cwd=folder)
     assert result.returncode == 1
     assert starts(run_of(folder, "steps")) == begun
-    assert "not started again: 2 attempts in a row brought no new step" in result.stderr
+    reached = [None if step == "-" else int(step) for step in fails.split(",")[:begun]]
+    assert [one["last_step"] for one in attempts(run_of(folder, "steps"))] == reached, "each its own"
+    assert "not started again: 2 restarts in a row brought no new step" in result.stderr
     assert f"ValueError: start {begun} fails at once" in result.stderr, "the last failure is the one that counts"
 
 

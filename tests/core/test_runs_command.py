@@ -309,6 +309,21 @@ def test_a_view_says_what_is_wrong_with_a_snapshot(primus: Primus, output: Path)
     assert "snapshot   small_2026_11_21_101526: env/packages.txt is missing; it was removed" in done.stdout
 
 
+def test_the_snapshot_of_a_run_that_starts_is_being_written(primus: Primus, output: Path) -> None:
+    directory = make(output, metadata=here(started=time.time() - 30, ended=None, status="preparing"))
+    (directory / "snapshot.json").unlink()
+    assert "snapshot   it is being written\n" in primus("runs", "show", "small").stdout
+
+
+def test_a_failure_with_its_fix_is_shown_line_by_line(primus: Primus, output: Path) -> None:
+    what = "TrainingError: the loss is nan at steps 5, 6, 7\n  why: training diverged\n  fix: \x1b[2J"
+    make(output, metadata={"status": "failed", "first_failure": {"rank": 1, "what": what}})
+    said = primus("runs", "show", "small").stdout
+    assert "failure    rank 1: TrainingError: the loss is nan at steps 5, 6, 7\n" in said
+    assert f"{'':<10}   why: training diverged\n" in said
+    assert "\x1b" not in said, "what moves the cursor stays escaped"
+
+
 def test_no_secret_is_shown(primus: Primus, output: Path) -> None:
     secret = "hf_" + "a" * 30
     command = ["primus", "direct", "--env", f"HF_TOKEN={secret}", "--", "x", "--api-key", "hunter22", "named-elsewhere"]

@@ -299,7 +299,7 @@ def test_a_hook_cannot_pass_a_secret_as_an_argument(primus: Run, planted: Path) 
     (planted / "hooks/2.py").write_text(f"print('extra.hub.token={PLANTED['hook']}')\n")
     result = primus("direct", "--", "analyze", "topology", cwd=planted, env={"HF_TOKEN": PLANTED["environment"]})
     assert result.returncode == 0, result.stderr
-    assert "'extra.hub.token=<secret>' was not understood: it holds a secret" in result.stderr
+    assert "'extra.hub.token=<secret>' was ignored: it holds a secret" in result.stderr
     assert result.stdout == "rank 0 of 1 words ['--x', 'a b']\n"
     assert not leaks(everything(result, planted / "output"), "hook")
 

@@ -100,7 +100,7 @@ def test_a_killed_rank_is_the_first_failure_and_gives_137(primus: Run, project: 
     _follow(project, "call.run_dir + '/dying'")
     result = primus("direct", "--", "ranks", "die", "1", cwd=project, env=TWO)
     assert result.returncode == 137
-    assert "first failure rank 1" in result.stderr
+    assert f"first failure rank 1 on node 0 ({metadata(run_of(project, 'ranks'))['host']})" in result.stderr
     assert "ended by SIGKILL" in result.stderr
 
 

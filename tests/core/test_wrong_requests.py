@@ -44,6 +44,18 @@ COMMANDS = {
     "a runtime option after the task": (f"{TRAIN} --numa", "segment 2 (train): '--numa'", "put --numa before the `--`"),
     "an unknown option of primus": ("--frob direct -- train", "'--frob' is not an option of primus", "primus --help"),
     "a missing argument": ("direct -- train pretrain", "--config is missing", "--replay RUN"),
+    "a misspelt --config": (TRAIN.replace("--config", "--confg"), "--config is missing", "did you mean '--config'?"),
+    "a task without dashes": (
+        "direct train pretrain",
+        "segment 1 (direct): 'train' is not known",
+        "put `--` before the task",
+    ),
+    "a misspelt option before a word": (
+        "runs --workspcae out list",
+        "'--workspcae' is not known here",
+        "did you mean '--workspace'?",
+    ),
+    "no time to hang": ("direct --hang-timeout 0 -- train", "'0' is no number of seconds above 0", "--help"),
     "a bad number": ("direct --grace-period soon -- train", "segment 1 (direct)", "soon"),
     "--json without --dry-run": ("direct --json -- behave exit 0", "--json goes with --dry-run", "add --dry-run"),
     "a bad --env": ("direct --env 9lives=1 -- behave exit 0", "--env: '9lives'", "NCCL_DEBUG=INFO"),

@@ -134,7 +134,7 @@ def test_a_wrong_request_is_refused_before_anything_starts(
 def test_a_site_lays_its_thresholds_over_ours(primus: Run, tmp_path: Path) -> None:
     site = tmp_path / "site.toml"
     site.write_text(
-        '[host.thp]\nallowed = ["always"]\nseverity = "fail"\n[gpu.pcie-speed.models.MI300X]\nfloor = 64\nsource = "our contract"\n'
+        '[host.thp]\nallowed = ["always"]\nseverity = "fail"\n[host.nofile]\nfloor = 1e9\n[gpu.pcie-speed.models.MI300X]\nfloor = 64\nsource = "our contract"\n'
     )
     done = primus("direct", "--", "preflight", "--assume-host", machine(tmp_path / "node"), "--thresholds", "site.toml",
                   *ASSUMED, "--json")  # fmt: skip
@@ -143,6 +143,11 @@ def test_a_site_lays_its_thresholds_over_ours(primus: Run, tmp_path: Path) -> No
         one["check"]: (one["measured"], one["expected"], one["source"]) for one in found if one["status"] == "fail"
     }
     assert failed == {"host.thp": ("madvise", "always", "site.toml"), "gpu.pcie-speed": ("32", "≥ 64", "our contract")}
+    fixes = {one["check"]: one["fix"] for one in found}
+    assert fixes["host.thp"] == "echo always > /sys/kernel/mm/transparent_hugepage/enabled", (
+        "it brings about what is expected"
+    )
+    assert fixes["host.nofile"].startswith("ulimit -n 1000000000;")
 
 
 @pytest.mark.parametrize(
@@ -174,6 +179,15 @@ def test_a_wrong_threshold_is_refused_with_its_line(primus: Run, tmp_path: Path,
     assert done.returncode == 2
     assert said in done.stderr
     assert "fix:" in done.stderr
+
+
+def test_all_wrong_thresholds_of_a_file_are_named_at_once(primus: Run, tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(
+        "[host.thp]\nfloor = 3\n[host.thq]\nfloor = 3\n[host.memory]\nflor = 2\nlimit = true\n[host.memory.models.MI999]\nfloor = 3\n"
+    )
+    said = primus("direct", "--", "preflight", "--thresholds", "site.toml").stderr
+    assert [line for line in range(1, 10) if f"error: site.toml:{line}: " in said] == [2, 3, 6, 7, 8]
+    assert "primus: 5 errors" in said
 
 
 def test_each_check_that_takes_a_bound_of_a_site_looks_at_it(tmp_path: Path) -> None:

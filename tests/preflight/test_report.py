@@ -59,6 +59,11 @@ def page(cluster: Cluster) -> Page:
     return Page(as_html(cluster))
 
 
+def test_a_fix_for_several_nodes_names_all_of_them() -> None:
+    report = node("n1", *nodes.found(nodes.held(nodes.healthy())))
+    assert "srun --exclude=n2,n3\n" in as_text(judge([report], wanted=expected("n[1-3]")), 120)
+
+
 def test_the_page_says_what_is_wrong_where_and_what_to_do() -> None:
     tree = nodes.healthy()
     tree[f"{PCI}/{nodes.ADDRESSES[3]}/current_link_width"] = "8\n"

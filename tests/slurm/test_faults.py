@@ -270,8 +270,8 @@ def test_a_crash_loop_on_two_nodes_stops_itself(lab: Lab) -> None:
     job = Job(lab, "--max-restarts", "2", "srun", "-N2", "--", "direct", "--", "steps", "4", "0.1", "1", "always")
     code, said = job.end()
     assert code == 1, said
-    assert "not started again: 2 attempts in a row brought no new step" in said
-    assert [attempt["last_step"] for attempt in job.known["attempts"]] == [1, 1, 1]
+    assert "not started again: 2 restarts in a row brought no new step" in said
+    assert [attempt["last_step"] for attempt in job.known["attempts"]] == [1, None, None]
     assert job.known["first_failure"] == {"rank": 1, "node_rank": 1, "what": "ValueError: fails at once"}
 
 

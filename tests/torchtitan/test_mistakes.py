@@ -40,6 +40,12 @@ MISTAKES = {
     "a word without value": Mistake("'--training.steps' has no value", words="--training.steps"),
     "a value and settings": Mistake("'training' has a value, and settings", words="training=1 training.steps=2"),
     "two vocabularies": Mistake("data.vocab_size is 512, and model.vocab_size is 500", words="model.vocab_size=500"),
+    "no such checkpoint": Mistake(
+        "nowhere' is not here", words="checkpoint.enable=true checkpoint.initial_load_path=nowhere", code=3
+    ),
+    "no folder to save in": Mistake(
+        "cannot be written in", words="checkpoint.enable=true checkpoint.folder=/proc/version/saved", code=3
+    ),
     "no such text": Mistake("nowhere' is not here", (DATA, "{text: nowhere, vocab_size: 512}"), code=3),
     "nobody logs in": Mistake("Weights & Biases is switched on", words="metrics.enable_wandb=true", code=3),
     "no folder to write in": Mistake("cannot be written in", words="data.cache=exp.yaml/cache", code=3),

@@ -171,3 +171,10 @@ def test_on_slurm_the_layout_is_checked_before_the_queue_where_the_number_of_ran
     assert "is no multiple of 128" in known.stderr
     split = primus("slurm", "--dry-run", "-N2", "--", *task, "parallelism.tensor_parallel_degree=3")
     assert split.returncode == 2, "what needs no number of ranks is checked at once"
+
+
+def test_a_default_of_primus_is_not_called_the_frameworks(primus: Run) -> None:
+    name = "template:torchtitan/llama3.1_8B/MI300X"
+    rows = json.loads(primus("config", "show", name, "--resolved", "--json").stdout)
+    assert rows["auto_continue_train"] == {"value": True, "origin": "default of Primus"}
+    assert rows["checkpoint.async_mode"]["origin"].startswith("default of torchtitan")

@@ -95,7 +95,11 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
     _name_segment(parser, parser.segment)
     words = _joined(parser, words)
     words, rest = parser.split_rest(parser, words) if parser.split_rest else (words, ())
-    args, unknown = parser.parse_known_args(list(words))
+    try:
+        args, unknown = parser.parse_known_args(list(words))
+    except RequestError:  # argparse takes the value behind a misspelt option for a word of its own
+        _refuse_misspelt(parser, words)
+        raise
     parser = parser.below(words)
     where = f"{parser.segment}: " if parser.segment else ""
     misplaced = [word for word in unknown if word.split("=", 1)[0] in elsewhere] if parser.rest_checked else []
@@ -109,9 +113,23 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
     if parser.rest:
         setattr(args, parser.rest, [*unknown, *rest])
     elif unknown:
-        hint = suggestion(unknown[0].split("=", 1)[0], flags_of(parser)) if unknown[0].startswith("-") else ""
-        raise RequestError(f"{where}'{unknown[0]}' is not known here", fix=hint or f"see `{parser.prog} --help`")
+        _refuse_misspelt(parser, unknown[:1])
+        is_task = "-- <task>" in (parser.usage or "") and not unknown[0].startswith("-")
+        fix = f"put `--` before the task; see `{parser.prog} --help`" if is_task else f"see `{parser.prog} --help`"
+        raise RequestError(f"{where}'{unknown[0]}' is not known here", fix=fix)
     return args
+
+
+def _refuse_misspelt(parser: Parser, words: Sequence[str]) -> None:
+    """Refuse the first of `words` that is nearly an option; where others may follow, it may be one of these."""
+    below = parser.below(words)
+    known = flags_of(below)
+    for word in () if below.rest else words:
+        flag = word.partition("=")[0]
+        near = suggestion(flag, known) if flag.startswith("-") and flag not in known else ""
+        if near:
+            where = f"{below.segment}: " if below.segment else ""
+            raise RequestError(f"{where}'{word}' is not known here", fix=near)
 
 
 def _joined(parser: Parser, words: Sequence[str]) -> list[str]:

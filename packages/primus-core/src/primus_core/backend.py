@@ -98,6 +98,8 @@ class BackendPlan:
     """Those of the settings that say what is trained on, for `config/data_config.yaml`."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """What the framework does where nothing was said, by setting."""
+    own: tuple[str, ...] = ()
+    """Those of the settings that the backend adds to the framework's: their defaults are Primus's."""
     continues: str = ""
     """The run directory, one of those that `BackendCall.previous` looks in, whose checkpoint it starts from."""
     changeable: tuple[str, ...] = ()

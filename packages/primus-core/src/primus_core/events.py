@@ -8,11 +8,13 @@ from typing import Any
 
 from primus_core import plain_json
 
-__all__ = ["CHECKPOINT_SAVED", "FILE", "Events", "checkpoint_saved"]
+__all__ = ["CHECKPOINT_SAVED", "FILE", "TRAINING_ENDED", "Events", "checkpoint_saved"]
 
 FILE = "logs/events.jsonl"
 """In the run directory."""
 CHECKPOINT_SAVED = "checkpoint_saved"
+TRAINING_ENDED = "training_ended"
+"""With the last step, which has no line in `metrics.jsonl` where not each step is logged."""
 
 
 def checkpoint_saved(run_dir: str, *, step: int, path: str) -> None:

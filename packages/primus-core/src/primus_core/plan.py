@@ -15,6 +15,7 @@ from primus_core.hooks.data import HookPlugin
 __all__ = [
     "BACKEND_CONFIG",
     "BEFORE_RANKS",
+    "EXPERIMENT",
     "SCHEMA",
     "SECRET",
     "Distributed",
@@ -35,6 +36,8 @@ SCHEMA = 2
 
 BACKEND_CONFIG = "config/backend_config.json"
 """In the run directory: what the backend of a training plans for its worker."""
+EXPERIMENT = "config/primus_config.yaml"
+"""In the run directory: the experiment with all that it extends, and with the settings of the command line."""
 SECRET = "<secret>"  # noqa: S105  # what stands in a secret's place
 """Stands where a secret's value would be, in everything that is shown or saved."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +20,7 @@ from primus_core.hooks import scripts as script_files
 from primus_core.hooks.scripts import Spoken
 from primus_core.host import HostRoot
 from primus_core.nesting import parent_of
-from primus_core.plan import SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable, Worker
+from primus_core.plan import EXPERIMENT, SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable, Worker
 from primus_core.plugins import Catalogue
 from primus_core.request import Layer, Request, no_task
 from primus_core.runs.rundir import place
@@ -406,9 +407,10 @@ def _with_options(result: Plan, args: argparse.Namespace, facts: Facts) -> Plan:
 
 def _refuse_settings(directory: str, task_args: argparse.Namespace) -> None:
     if getattr(task_args, "config", "") or getattr(task_args, "overrides", []):
+        saved = f"$(primus runs path {shlex.quote(directory)})/{EXPERIMENT}"
         raise RequestError(
             "a replay takes no settings: it has those of its run",
-            fix=f"to change some: --config {directory}/config/primus_config.yaml key=value, without --replay",
+            fix=f"to change some: primus direct -- train {task_args.stage} --config {saved} key=value",
         )
     if getattr(task_args, "always", False) or getattr(task_args, "anew", False):
         raise RequestError("--continue and --new do not go with --replay", why="a replay starts where its run did")

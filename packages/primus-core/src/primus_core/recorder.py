@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from primus_core import worker
 from primus_core.errors import TrainingError
-from primus_core.events import FILE, Events
+from primus_core.events import FILE, TRAINING_ENDED, Events
 from primus_core.metrics import Metrics, Validation, append, log_line
 from primus_core.step_clock import Lap, StepClock
 from primus_core.work import Work
@@ -120,7 +120,7 @@ class Recorder:
         return TrainingError(f"the loss or a gradient is not finite at step {step}", why=why, fix=fix)
 
     def close(self, asked: int) -> None:
-        """The training ended well: the saves and evaluations after the last line are told as an event.
+        """The training ended well: its last step, and the saves and evaluations after the last line, are an event.
 
         Args:
             asked: the step at which it was to end; 0: it was not asked for any.
@@ -134,11 +134,12 @@ class Recorder:
                 why="the checkpoint that it began with is of that step, or of a later one",
                 fix="ask for more steps, or begin with another checkpoint",
             )
-        if self.last_step is not None:
-            rest, digits = self.clock.lap(), _DIGITS
+        rest, digits = self.clock.lap(), _DIGITS
+        step = asked if self.last_step is None else self.last_step + rest.steps  # not each step has a line
+        if self.clock.has_begun and step:
             self._event(
-                "training_ended",
-                step=self.last_step,
+                TRAINING_ENDED,
+                step=step,
                 save_s=round(rest.save_s, digits),
                 evaluation_s=round(rest.evaluation_s, digits),
             )

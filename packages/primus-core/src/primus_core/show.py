@@ -43,7 +43,7 @@ def _script(plan: Plan) -> str:
     head += [
         f"# hooks      {plugin.target} ({plugin.source}), in a process beside the run" for plugin in plan.hook_plugins
     ]
-    head += [f"# needs      {r.kind} {r.name}" for r in plan.requires]
+    head += dict.fromkeys(f"# needs      {r.kind} {r.name}" for r in plan.requires)  # two may need the same
     head = [one_line(line) for line in head]
     parts = ["\n".join(head), _variables(plan.environment), _files(plan)]
     parts += [_step(step, plan) for step in plan.steps]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = ["last_step", "read", "render", "stream"]
+from primus_core.events import FILE, TRAINING_ENDED
+
+__all__ = ["ended_at", "last_step", "read", "render", "stream"]
 
 Row = dict[str, Any]
 
@@ -23,6 +26,27 @@ def stream(path: str) -> Iterator[Row]:
             yield from filter(None, (_row(line) for line in file if line.endswith("\n")))
     except OSError:
         return
+
+
+def ended_at(directory: str) -> int | None:
+    """The step with which the latest training of a run ended well; its lines may end before. None: none ended well."""
+    found = None
+    try:
+        with open(f"{directory}/{FILE}", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if TRAINING_ENDED in line:
+                    found = _step(line) or found
+    except OSError:
+        return None
+    return found
+
+
+def _step(line: str) -> int | None:
+    with contextlib.suppress(ValueError, AttributeError):
+        event = json.loads(line)
+        if event.get("event") == TRAINING_ENDED and isinstance(event.get("step"), int):
+            return int(event["step"])
+    return None
 
 
 def _row(line: str) -> Row:

@@ -18,6 +18,7 @@ from primus_maxtext import checkpoints, contradictions, device, own_file
 from primus_maxtext.continuation import changeable, continue_earlier
 from primus_maxtext.hyperparameters import hyperparameters
 from primus_maxtext.layout import UNKNOWN, Layout, check_layout
+from primus_maxtext.own_settings import SETTINGS
 from primus_maxtext.schema import Schema, schema_for
 from primus_maxtext.settings import Settings
 from primus_maxtext.text import TAKEN, Data
@@ -142,6 +143,7 @@ class _Resolution:
             layout=layout.shown(),
             tokens_per_step=batch * settings["max_target_length"],
             defaults={name: option.default for name, option in settings.options.items()},
+            own=tuple(one.name for one in SETTINGS),
             continues=os.path.dirname(os.path.dirname(source)),
             changeable=changeable(settings),
         )

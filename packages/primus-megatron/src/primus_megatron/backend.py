@@ -168,6 +168,7 @@ class _Resolution:
             layout={**layout.sizes(), "expert": settings["expert_model_parallel_size"]},
             tokens_per_step=self.sequences(layout) * settings["seq_length"],
             defaults={name: option.default for name, option in settings.options.items()},
+            own=tuple(one.name for one in SETTINGS),
             continues=source,
             changeable=CHANGEABLE,
         )

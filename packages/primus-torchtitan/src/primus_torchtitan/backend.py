@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from primus_torchtitan.hyperparameters import data_type, hyperparameters
 from primus_torchtitan.layout import Layout, check_layout, metrics_rank
 from primus_torchtitan.model import Model as Resolved
 from primus_torchtitan.model import resolve_model
+from primus_torchtitan.own_settings import SETTINGS
 from primus_torchtitan.schema import Schema, schema_for
 from primus_torchtitan.settings import Settings
 from primus_torchtitan.text import TAKEN, Text, apply_text, resolve_text
@@ -158,6 +160,7 @@ class _Resolution:
             layout=asdict(layout),
             tokens_per_step=self.global_batch(layout.data) * settings["training.seq_len"],
             defaults={name: option.default for name, option in settings.options.items()},
+            own=tuple(one.name for one in SETTINGS),
             continues=source,
             changeable=CHANGEABLE,
         )
@@ -240,9 +243,25 @@ class _Resolution:
             needed += [Requirement("module", "wandb", "pip install wandb, or set metrics.enable_wandb: false"), WANDB]
         if "." in self.model.family:
             needed.append(Requirement("module", self.model.family.split(".")[0], "install the model's package"))
+        needed += self.checkpoints()
         if self.text:
             return (*needed, Requirement("module", "tokenizers", _INSTALL), *self.text.requires())
         return (*needed, *self.files())
+
+    def checkpoints(self) -> list[Requirement]:
+        """The one that training begins with, if the folder has none to continue from; and a folder that was named."""
+        if not self.settings["checkpoint.enable"]:
+            return []
+        folder = os.path.join(self.call.place.directory, self.settings["checkpoint.folder"])
+        found = []
+        if os.path.isabs(self.settings["checkpoint.folder"]):
+            found.append(Requirement("folder", folder, "set checkpoint.folder to a folder that you may write in"))
+        path = self.settings["checkpoint.initial_load_path"]
+        if path and "://" not in path and not glob.glob(f"{glob.escape(folder)}/step-*"):
+            found.append(
+                Requirement("file", path, "correct checkpoint.initial_load_path: it is one checkpoint (step-N)")
+            )
+        return found
 
     def files(self) -> list[Requirement]:
         cwd = self.call.facts.cwd

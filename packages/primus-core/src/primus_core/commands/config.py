@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from primus_core.arguments import Parser, parse_segment
+from primus_core.tasks.train import add_which_run
 
 __all__ = ["parser", "run"]
 
@@ -95,6 +96,7 @@ def _parser() -> Parser:
         _add_machine(action)
     for action in (show, validate):
         action.usage = f"{action.prog} FILE [key=value | --key value ...] [options]"
+        add_which_run(action)
         action.rest_to("overrides")
     for action in (listing, show, diff, system):
         action.add_argument("--json", action="store_true", help="as JSON")

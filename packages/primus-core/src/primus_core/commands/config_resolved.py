@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from primus_core import facts as machine
 from primus_core import plain_json, planner, requirements
+from primus_core.arguments import flags_of
 from primus_core.config import files, templates
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.config.recipes import GPUS_PER_NODE, Template, leaves
@@ -26,7 +27,7 @@ from primus_core.machine.devices import memory_of
 from primus_core.plan import Distributed, Plan, RunPlace
 from primus_core.plugins import Catalogue
 from primus_core.request import Layer, Request
-from primus_core.runs.continuation import NEW
+from primus_core.runs.continuation import CONTINUE, NEW
 from primus_core.secrets import redact, refuse_secrets, secret_values, without_secrets
 from primus_core.tasks import train
 from primus_core.tasks.train import Resolved
@@ -56,7 +57,7 @@ _Rows = dict[str, _Row]
 
 def show(args: argparse.Namespace) -> int:
     """The experiment as it is written, with what it extends; or `--resolved`."""
-    refuse_secrets(args.overrides)  # first: no other error shall quote one
+    _refuse_misplaced(args)
     if args.resolved:
         rows = _rows(_resolved(args.file, args, args.overrides)[0])
         data: Any = {key: {"value": row.value, "origin": row.origin} for key, row in rows.items()}
@@ -69,6 +70,7 @@ def show(args: argparse.Namespace) -> int:
 
 def validate(args: argparse.Namespace) -> int:
     """One line on what it would be. What a launch would refuse is an error, in the same words: it is planned."""
+    _refuse_misplaced(args)
     facts = _machine(args.file, args)[0]
     try:
         whole = _planned(args, facts)
@@ -90,9 +92,24 @@ def validate(args: argparse.Namespace) -> int:
     return 0
 
 
-def _planned(args: argparse.Namespace, facts: Facts, *options: str) -> Plan:
+def _refuse_misplaced(args: argparse.Namespace) -> None:
+    """Options that only a launch has: a setting of the framework is never called so."""
+    refuse_secrets(args.overrides)  # first: no other error shall quote one
+    direct = Catalogue.here(HostRoot(), args.layer).runtime("direct")
+    options = flags_of(planner.runtime_parser(direct, ""))
+    for word in args.overrides:
+        if (flag := word.partition("=")[0]) in options:
+            raise RequestError(
+                f"'{flag}' is not known here",
+                why="it is an option of a launch, and this starts nothing",
+                fix=f"leave it out; `primus config {args.action} --help` has what may stand here",
+            )
+
+
+def _planned(args: argparse.Namespace, facts: Facts, *, anew: bool = False) -> Plan:
     """The plan of a launch on the machine of `facts`."""
-    task = ("train", _STAGE, "--config", args.file, *options, *args.overrides)
+    which = [NEW] * (anew or args.anew) or [CONTINUE] * args.always
+    task = ("train", _STAGE, "--config", args.file, *which, *args.overrides)
     host = HostRoot()
     return planner.plan(
         Request((Layer("direct", ()),), task), host, Catalogue.here(host, args.layer), (), facts=facts
@@ -120,7 +137,7 @@ def _name_machines(error: PrimusError, args: argparse.Namespace, facts: Facts) -
 def _mistakes(args: argparse.Namespace, facts: Facts) -> set[str]:
     """The errors of a new run on the machine of `facts`: those about an earlier run are not about the machine."""
     try:
-        _planned(args, facts, NEW)
+        _planned(args, facts, anew=True)
     except PrimusError as error:
         return {str(one) for one in error.each()}
     return set()
@@ -237,7 +254,7 @@ def _rows(found: Resolved) -> _Rows:
     version = planned.config.get("framework_version", "")
     default = f"default of {framework} {version}".rstrip()
     rows |= {
-        name: _Row(value, default, default=True)
+        name: _Row(value, "default of Primus" if name in planned.own else default, default=True)
         for name, value in sorted(planned.defaults.items())
         if name not in more and name not in rows
     }

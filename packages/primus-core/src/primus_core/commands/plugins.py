@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from primus_core.arguments import Parser, parse_segment
-from primus_core.errors import PrimusError
+from primus_core.errors import PrimusError, RequestError
 from primus_core.host import HostRoot
 from primus_core.plugins import Catalogue, Plugin
 
@@ -26,7 +26,7 @@ def parser() -> Parser:
 
 
 def run(words: Sequence[str], layer: str) -> int:
-    """List every plugin with its state; a broken one is one line."""
+    """List every plugin with its status; a broken one is one line."""
     args = parse_segment(parser(), words)
     catalogue = Catalogue.here(HostRoot(), layer)
     rows = [_row(plugin, catalogue) for plugin in sorted(catalogue.plugins, key=lambda p: (p.kind, p.name, p.source))]
@@ -34,7 +34,7 @@ def run(words: Sequence[str], layer: str) -> int:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
         return 0
     for row in rows:
-        sys.stdout.write(f"{row['kind']:<11} {row['name']:<20} {row['source']:<30} {row['state']}\n")
+        sys.stdout.write(f"{row['kind']:<11} {row['name']:<20} {row['source']:<30} {row['status']}\n")
     return 0
 
 
@@ -42,12 +42,14 @@ def _row(plugin: Plugin, catalogue: Catalogue) -> dict[str, str]:
     row = {"kind": plugin.kind, "name": plugin.name, "source": plugin.source, "target": plugin.target}
     twins = [p.source for p in catalogue.of(plugin.kind) if p.name == plugin.name and p is not plugin]
     if twins:
-        return {**row, "state": f"broken: {' and '.join(twins)} has the name too"}
+        return {**row, "status": f"broken: {' and '.join(twins)} has the name too"}
     if plugin.kind not in ("tasks", "runtimes", "backends", "hooks", "checks", "benchmarks", "comparisons"):
-        return {**row, "state": "ok"}  # data, nothing to load
+        return {**row, "status": "ok"}  # data, nothing to load
     try:
         plugin.load()
     except PrimusError as error:
-        reason = (error.why or error.what).splitlines()[0]
-        return {**row, "state": f"broken: {reason}"}
-    return {**row, "state": "ok"}
+        # What is wrong in a person's file stands in `what`, with its line; why a package cannot be loaded, in `why`.
+        what = error.what if isinstance(error, RequestError) or not error.why else ""
+        reason = ": ".join(text.splitlines()[0] for text in (what, error.why) if text)
+        return {**row, "status": f"broken: {reason}"}
+    return {**row, "status": "ok"}

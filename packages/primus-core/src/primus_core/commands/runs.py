@@ -187,12 +187,20 @@ def _files_below(folder: str) -> list[str]:
     return sorted(path for path in found if not path.endswith(".partial"))  # of a run that was killed
 
 
+_TO_COME = {
+    "pending": "its first node will write it",
+    "submitted": "its first node will write it",
+    "running": "it is being written",
+}
+"""Where a run of this status has no snapshot yet."""
+
+
 def _snapshot(directory: str, state: str) -> dict[str, Any]:
     try:
         load(directory)
     except Damaged as error:
-        if state in ("pending", "submitted") and not os.path.exists(f"{directory}/{MANIFEST}"):
-            return {"whole": False, "problem": "its first node will write it", "why": ""}
+        if state in _TO_COME and not os.path.exists(f"{directory}/{MANIFEST}"):
+            return {"whole": False, "problem": _TO_COME[state], "why": ""}
         return {"whole": False, "problem": error.what, "why": error.why}
     return {"whole": True, "problem": "", "why": ""}
 

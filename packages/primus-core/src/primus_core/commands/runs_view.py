@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,11 +84,18 @@ def loss(value: float | None) -> str:
 
 def page(run: Mapping[str, Any]) -> str:
     """All that is known of one run."""
-    lines = [f"{label:<10} {cell(text)}" for label, text in _facts(run) if text]
+    lines = [line for label, text in _facts(run) if text for line in _labelled(label, text)]
     variables = [f"  {cell(v['name'])}={cell(v.get('value'))}  ({_origin(v)})" for v in run["environment"]]
     configs = [f"  {cell(path)}" for path in run["configs"]]
     lines += ["", "environment that Primus set", *variables] if variables else []
     return "\n".join(lines + (["", "config", *configs] if configs else []))
+
+
+def _labelled(label: str, text: str) -> Iterable[str]:
+    """A fact; a further line of it, such as what to do about a failure, stands below."""
+    first, *more = str(text).split("\n")
+    yield f"{label:<10} {cell(first)}"
+    yield from (f"{'':<10} {cell(line)}" for line in more)
 
 
 def _origin(variable: Mapping[str, Any]) -> str:
@@ -119,9 +127,15 @@ def _facts(run: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     for path, what in run["files_changed"].items():
         yield "changed", f"{path}: {what} after it was submitted; the run used it as it was"
     for differs in run["plan_differs"]:
-        yield "planned", f"{differs['key']}: {differs['submitted']} at submission, {differs['here']} on the node"
+        submitted, here = (_value(differs[when]) for when in ("submitted", "here"))
+        yield "planned", f"{differs['key']}: {submitted} at submission, {here} on the node"
     yield "metrics", _metrics(run["metrics"])
     yield "snapshot", "whole" if snapshot["whole"] else _joined("; ", snapshot["problem"], snapshot["why"])
+
+
+def _value(value: Any) -> str:
+    """As the console of the launch says it."""
+    return "not set" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
 def _joined(separator: str, *parts: Any) -> str:

@@ -259,7 +259,8 @@ def _read(path: str, environ: Environ, mistakes: Mistakes) -> Document:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except FileNotFoundError:
-        raise ConfigError("no such file", where=path, fix="check the path: it is relative to where you stand") from None
+        fix = "check the path" if os.path.isabs(path) else "check the path: it is relative to where you stand"
+        raise ConfigError("no such file", where=path, fix=fix) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("the file cannot be read", where=path, why=str(error)) from None
     reader = _toml if path.endswith(".toml") else _yaml

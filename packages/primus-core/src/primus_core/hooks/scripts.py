@@ -13,13 +13,14 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from primus_core import submission, variables
 from primus_core.config.system import FILE, SystemConfig
 from primus_core.environment import refused
-from primus_core.errors import Mistakes, RequestError, suggestion
+from primus_core.errors import Mistakes, PrimusError, RequestError, suggestion
 from primus_core.facts import Facts
 from primus_core.flag_lists import FLAG_LISTS
 from primus_core.plan import Step, StepKind, Variable
@@ -32,6 +33,7 @@ __all__ = [
     "found",
     "hook_files",
     "hook_folders",
+    "naming",
     "parse_line",
     "patch_files",
     "saved_as",
@@ -61,6 +63,27 @@ class Spoken(NamedTuple):
         both = enumerate((*self.environment, *other.environment))
         said = {(v.name, number if v.name in FLAG_LISTS else 0): v for number, v in both}
         return Spoken(tuple(said.values()), self.words + other.words, self.skip or other.skip)
+
+
+@contextmanager
+def naming(speakers: Mapping[str, Sequence[str]]) -> Iterator[None]:
+    """What is wrong with the words that scripts said is theirs, and not the command line's; by the step's name."""
+    try:
+        yield
+    except PrimusError as error:
+        said = {
+            f"command line: {flag} {value}": f"{step}: extra.{flag.removeprefix('--')}={value}"
+            for step, words in speakers.items()
+            for flag, value in zip(words[::2], words[1::2], strict=True)
+        }
+
+        def told(text: str) -> str:
+            for typed, line in said.items():
+                text = text.replace(typed, line)
+            return text
+
+        error.retold(told)
+        raise
 
 
 class Malformed(NamedTuple):

@@ -34,6 +34,7 @@ class Attempts:
 
     def __init__(self, record: Record, events: Events, most: int) -> None:
         self.record, self.events, self.most = record, events, most
+        self._lines_before = 0
         if self.made and "ended" not in self.made[-1]:
             self.made[-1] |= {"ended": None, "last_step": self._last_step(), "what": _UNTOLD, "ended_by_others": True}
 
@@ -47,17 +48,20 @@ class Attempts:
         """Why there shall be no further one; empty: it may be."""
         count = fruitless(self.made)
         enough = self.most and count >= self.most
-        return f"{count} attempts in a row brought no new step" if enough else ""
+        restarts = "restart" if count == 1 else f"{count} restarts in a row"
+        return f"{restarts} brought no new step" if enough else ""
 
     def begin(self) -> None:
         """The next one starts: what the ranks of the last one said of its end is kept apart."""
         if self.made:
             failure.set_aside(self.record.directory, len(self.made))
+        self._lines_before = len(self._rows())
         self.made.append({"started": time.time()})
 
     def end(self, exit_code: int, what: str, *, by_others: bool = False, **known: Any) -> None:
         """It ended so."""
-        ended = {"ended": time.time(), "exit_code": exit_code, "last_step": self._last_step(), "what": what}
+        step = None if exit_code else summary.ended_at(self.record.directory)
+        ended = {"ended": time.time(), "exit_code": exit_code, "last_step": step or self._last_step(), "what": what}
         self.made[-1] |= {**ended, **known, **({"ended_by_others": True} if by_others else {})}
 
     def announce(self) -> str:
@@ -70,5 +74,11 @@ class Attempts:
         return f"attempt {number} ended with exit code {last['exit_code']}{at}: starting again"
 
     def _last_step(self) -> int | None:
-        """The highest step that any of them has reached."""
-        return max((row["step"] for row in summary.read(f"{self.record.directory}/metrics.jsonl")), default=None)
+        """The highest step that the latest of them has reached; of one of an earlier job, that any has reached.
+
+        By its lines, not by their times: the rank that writes them may have another clock.
+        """
+        return max((row["step"] for row in self._rows()[self._lines_before :]), default=None)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return summary.read(f"{self.record.directory}/metrics.jsonl")

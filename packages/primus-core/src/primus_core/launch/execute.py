@@ -209,7 +209,7 @@ class _Run:
 
     def _scripts(self) -> tuple[Ended, Step | None]:
         """Hooks and patches, one after the other; the plan with what they said is the one that goes on."""
-        spoken, known = Spoken(), self.mask.secrets
+        spoken, known, speakers = Spoken(), self.mask.secrets, dict[str, tuple[str, ...]]()
         try:
             for step in self.plan.steps:
                 if not step.script:
@@ -223,12 +223,13 @@ class _Run:
                 if said.skip:
                     self.skipped = f"{said.skip} ({step.name})"
                     return Ended(0), None
-                spoken = spoken.and_then(said)
+                spoken, speakers[step.name] = spoken.and_then(said), said.words
                 options = (v for v in self.plan.environment if v.origin.startswith("--env"))
                 fixed = {v.name for v in options} - FLAG_LISTS
                 self.environ = over(self.environ, (v for v in said.environment if v.name not in fixed))
             if spoken != Spoken():
-                self._take(self.replan(spoken))
+                with scripts.naming(speakers):
+                    self._take(self.replan(spoken))
             return Ended(0), None
         finally:
             if spoken != Spoken() or self.mask.secrets != known:  # a secret may stand in what was saved before it
@@ -242,7 +243,7 @@ class _Run:
             self.mask.add(tuple(spelt(scripts.secrets_in(text))))
             spoken = scripts.parse_line(text, step.script)
             if isinstance(spoken, Malformed):
-                self._note(f"{step.name}: '{redact(spoken.text, self.mask.secrets)}' was not understood: {spoken.why}")
+                self._note(f"{step.name}: '{redact(spoken.text, self.mask.secrets)}' was ignored: {spoken.why}")
                 self.events.emit("malformed_line", step=step.name, why=spoken.why)
             elif spoken:
                 said.append(spoken)
@@ -386,7 +387,7 @@ class _Run:
             process = failure.of_process(ended.exit_code, self.facts.hostname, node, rank, log)
         if self._is_lone and not ended.signal:
             failure.leave_record(self.directory, process)
-        first = failure.first_failure(self.directory, self._launch_log(), node) or process
+        first = failure.first_failure(self.directory, self._launch_log(), node, self.facts.hostname) or process
         if ended.exit_code and step and step.kind in BEFORE_RANKS:  # none has started; the error names the node
             said = first.what.partition(": ")[2].partition("\n")[0] if first else ""
             what = said or f"{step.kind}: ended with exit code {ended.exit_code}"

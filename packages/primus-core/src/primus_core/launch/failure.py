@@ -73,13 +73,16 @@ def set_aside(run_dir: str, attempt: int) -> None:
         os.makedirs(folder, exist_ok=True)
 
 
-def _signalled(launch_log: str, node_rank: int) -> list[Failure]:
-    """Ranks that a signal ended: they could leave no record. The one that torchrun saw first comes first."""
+def _signalled(launch_log: str, node_rank: int, here: str) -> list[Failure]:
+    """Ranks that a signal ended: they could leave no record. The one that torchrun saw first comes first.
+
+    They are of this node; what torchrun calls it is the name that goes with its address, which may be localhost.
+    """
     others, _, root = launch_log.partition(_ROOT_CAUSE)
     found = []
     for host, rank, code in _ROW.findall(root) + _ROW.findall(others):
         if int(code) < 0:
-            found.append(_ended_by(-int(code), int(rank), host, node_rank))
+            found.append(_ended_by(-int(code), int(rank), here or host, node_rank))
     return found
 
 
@@ -135,13 +138,13 @@ def leave_record(run_dir: str, failure: Failure | None) -> None:
             write_atomically(path, json.dumps({**record, "message": "", "traceback": ""}, indent=1))
 
 
-def first_failure(run_dir: str, launch_log: str, node_rank: int = 0) -> Failure | None:
+def first_failure(run_dir: str, launch_log: str, node_rank: int = 0, here: str = "") -> Failure | None:
     """The failure that came first, as far as can be known; None: no rank said anything.
 
     A rank that was killed or crashed comes before all that raised: exceptions such as a closed connection follow
-    from its end. Among exceptions the earliest counts.
+    from its end. Among exceptions the earliest counts. `here`: the name of this node.
     """
-    signalled, recorded = _signalled(launch_log, node_rank), _recorded(run_dir)
+    signalled, recorded = _signalled(launch_log, node_rank, here), _recorded(run_dir)
     own = [failure for failure in (*signalled, *recorded) if failure.exit_code - 128 in OWN_SIGNALS]
     candidates = own or recorded or signalled
     return candidates[0] if candidates else None

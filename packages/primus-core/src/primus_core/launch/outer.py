@@ -33,8 +33,8 @@ from primus_core.secrets import redact, values_in
 __all__ = ["execute_outer"]
 
 _SWALLOWED = "what was asked for never began"
-_OF_NODES = ("gpu_model", "world_size", "first_failure", "job_id", "step_id")
-"""What only the nodes know."""
+_OF_NODES = ("gpu_model", "world_size", "first_failure", "job_id", "step_id", "continues")
+"""What only the nodes know, or know for sure."""
 _DIFFERS = "plan_differs"
 _SCHEDULERS = ("srun", "sbatch")
 """Programs that many clusters have, each in its own version, and some in a look-alike's."""

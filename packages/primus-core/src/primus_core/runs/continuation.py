@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, RequestError
 from primus_core.facts import Facts
-from primus_core.plan import BACKEND_CONFIG, Distributed, RunPlace
+from primus_core.plan import BACKEND_CONFIG, EXPERIMENT, Distributed, RunPlace
 from primus_core.runs import lease
 from primus_core.runs.comparison import differing, dotted, flatten
 from primus_core.runs.rundir import COMPLETED, runs_of
@@ -61,6 +61,8 @@ class Start(NamedTuple):
     """What the framework does where a setting is missing."""
     written: Document = Document()
     """The settings as the person wrote them, with their places."""
+    machine_known: bool = True
+    """Whether the nodes are known. Before Slurm has chosen them, what follows from their devices is a guess."""
 
 
 class Earlier:
@@ -194,7 +196,10 @@ def refuse_changes(run: str, start: Start) -> None:
 
 
 def changes(run: str, start: Start) -> list[Changed]:
-    """The settings that matter and that `start` has otherwise than the earlier `run`."""
+    """The settings that matter and that `start` has otherwise than the earlier `run`.
+
+    Where the nodes are not known yet, only those that somebody wrote, now or then: the nodes compare the others.
+    """
     recorded = (_json(f"{run}/plan.json").get("place") or {}).get("directory") or run  # it may lie elsewhere now
     there = _material(_json(f"{run}/{BACKEND_CONFIG}"), recorded, start)
     here = _material(start.config, start.directory, start)
@@ -202,7 +207,16 @@ def changes(run: str, start: Start) -> list[Changed]:
     for name, before, after in differing(there, here):
         shown, where = _written(name, start.written.marks)
         found.setdefault((shown.rpartition(".")[2], after), Changed(shown, before, after, where))
-    return list(found.values())
+    then = () if start.machine_known else _leaves_written(run)
+    return [one for one in found.values() if start.machine_known or one.where or one.name.rpartition(".")[2] in then]
+
+
+def _leaves_written(run: str) -> set[str]:
+    """The last parts of the names that stand in the experiment of `run`, its command line included."""
+    import yaml  # not where a launch continues nothing
+
+    with open(f"{run}/{EXPERIMENT}", encoding="utf-8") as file:  # it is whole: its checksum was looked at
+        return {str(path[-1]) for path in flatten(yaml.safe_load(file)) if path}
 
 
 def _material(config: Mapping[str, Any], directory: str, start: Start) -> dict[str, Any]:

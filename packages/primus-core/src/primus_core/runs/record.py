@@ -21,7 +21,7 @@ __all__ = ["Record"]
 
 _RESERVED_BYTES = 64 * 1024
 _GOING = ("preparing", "started")
-_OF_SUBMITTER = ("command", "submitted", "cluster")
+_OF_SUBMITTER = ("command", "submitted", "cluster", "continues")
 """What the metadata says of who submitted a job."""
 
 
@@ -158,7 +158,9 @@ class Record:
     def end(self, status: str, exit_code: int, **fields: Any) -> str:
         """Record how it ended, with the last step; why that could not be written, or nothing."""
         rows = summary.read(f"{self.directory}/metrics.jsonl")
-        last = {"last_step": rows[-1]["step"], "last_loss": rows[-1]["loss"]} if rows else {}
+        last: dict[str, Any] = {"last_step": rows[-1]["step"], "last_loss": rows[-1]["loss"]} if rows else {}
+        if not exit_code and (step := summary.ended_at(self.directory)):
+            last["last_step"] = step
         said = {"status": status, "exit_code": exit_code, "ended": time.time(), **last, **fields}
         try:
             try:

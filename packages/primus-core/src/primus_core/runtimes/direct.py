@@ -126,7 +126,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < 86400:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds from 0 to 86400")
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds above 0 and below 86400")
     return value
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -16,7 +16,7 @@ from primus_core.arguments import Parser
 from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError, MachineError, Mistakes, RequestError, suggestion
-from primus_core.plan import BACKEND_CONFIG, PlannedFile, Requirement, RunPlace, Variable, Worker
+from primus_core.plan import BACKEND_CONFIG, EXPERIMENT, PlannedFile, Requirement, RunPlace, Variable, Worker
 from primus_core.runs import continuation
 from primus_core.secrets import is_secret_setting
 
@@ -46,16 +46,7 @@ class Train:
         parser.add_argument("stage", metavar="STAGE", help="what to train: pretrain (more where the backend has them)")
         parser.add_argument("--config", metavar="FILE", help="the experiment, YAML or TOML")
         parser.add_argument("--replay", metavar="RUN", help="a run directory: start that run again, as it was")
-        which = parser.add_mutually_exclusive_group()
-        which.add_argument(
-            continuation.CONTINUE,
-            dest="always",
-            action="store_true",
-            help="continue the newest unfinished run of the experiment, also with other settings",
-        )
-        which.add_argument(
-            continuation.NEW, dest="anew", action="store_true", help="begin anew: continue no earlier run"
-        )
+        add_which_run(parser)
         parser.add_argument("--check", action="store_true", help="with --replay: only say what equals and what differs")
         parser.add_argument(
             "--force", action="store_true", help="with --replay: start it although it cannot be the same"
@@ -67,7 +58,7 @@ class Train:
     def plan(self, call: TaskCall) -> TaskPlan:
         """Read the experiment, let the backend translate it, and plan the run."""
         if not call.args.config:
-            raise RequestError("--config is missing", fix="train pretrain --config FILE, or --replay RUN")
+            raise _no_config(call.args.overrides)
         return _without_mistakes(call, _Planning.plan)
 
 
@@ -229,7 +220,9 @@ class _Planning:
     def _continuation(self, earlier: Earlier, planned: BackendPlan, settings: Document) -> tuple[str, ...]:
         """The plan's notes, if it continues what may be continued, or nothing."""
         config, place, always = planned.config, earlier.place, getattr(self.args, "always", False)
-        start = continuation.Start(config, place.directory, planned.changeable, planned.defaults, settings)
+        start = continuation.Start(
+            config, place.directory, planned.changeable, planned.defaults, settings, earlier.facts.host.is_known
+        )
         if planned.continues:
             continuation.require_whole(planned.continues)
         elif always:
@@ -341,7 +334,7 @@ def _files(
     }
     return (
         PlannedFile(BACKEND_CONFIG, json.dumps(planned.config, indent=1, sort_keys=True)),
-        PlannedFile("config/primus_config.yaml", _yaml(whole)),
+        PlannedFile(EXPERIMENT, _yaml(whole)),
         PlannedFile("config/model_config.yaml", _yaml(model)),
         PlannedFile("config/data_config.yaml", _yaml({**planned.data, **data})),
     )
@@ -359,6 +352,27 @@ def _label(given: str | Mapping[str, Any], settings: Any) -> str:
         return os.path.splitext(os.path.basename(given))[0] if given.startswith("./") else given
     named = settings if isinstance(settings, Mapping) else {}
     return str(next((named[key] for key in ("name", "flavor", "family") if named.get(key)), ""))
+
+
+def _no_config(settings: Sequence[str]) -> RequestError:
+    """The error where no experiment is named; a misspelt option would be a setting of it."""
+    options = ("--config", "--replay")
+    near = {word: suggestion(word.partition("=")[0], options) for word in settings if word.startswith("--")}
+    why = next((f"'{word}' would be a setting of the experiment" for word in near if near[word]), "")
+    fix = next(filter(None, near.values()), "train pretrain --config FILE, or --replay RUN")
+    return RequestError("--config is missing", why=why, fix=fix)
+
+
+def add_which_run(parser: Parser) -> None:
+    """`--continue` and `--new`: what the person decides about an earlier run."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        continuation.CONTINUE,
+        dest="always",
+        action="store_true",
+        help="continue the newest unfinished run of the experiment, also with other settings",
+    )
+    which.add_argument(continuation.NEW, dest="anew", action="store_true", help="begin anew: continue no earlier run")
 
 
 def _without_secrets(data: Mapping[str, Any], path: Path, settings: Document, mistakes: Mistakes) -> dict[str, Any]:

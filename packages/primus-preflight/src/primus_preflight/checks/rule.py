@@ -64,6 +64,12 @@ class Rule:
         return any((self.explicit, *(own.get("explicit") for own in self.models.values())))
 
     @property
+    def remedy(self) -> str:
+        """The fix, with what is expected here: pasted, it brings that about."""
+        fix = self.fix.replace("ALLOWED", self.allowed[-1]) if self.allowed else self.fix
+        return fix if self.floor is None else fix.replace("FLOOR", f"{self.floor:.12g}")
+
+    @property
     def is_set(self) -> bool:
         """Whether anything is expected. Of a model that nobody has told about, nothing may be."""
         return self.floor is not None or self.limit is not None or bool(self.allowed)
@@ -129,7 +135,7 @@ class Rule:
             source=self.source,
             why=why,
             # What passes here may yet be worse than on other nodes.
-            fix="" if status == "pass" and not self.compare else _filled(self.fix, self.check, subject),
+            fix="" if status == "pass" and not self.compare else _filled(self.remedy, self.check, subject),
             compare=self.compare,
             severity=self.severity,
             share=self.share,

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from primus_core.errors import ConfigError, suggestion
+from primus_core.errors import ConfigError, Mistakes, suggestion
 from primus_preflight.checks.rule import BOUNDS, Rule
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def packaged() -> Mapping[str, Rule]:
 def fix_of(check: str) -> str:
     """What to do where a comparison finds fault with what passed on its node: such a finding carries no fix."""
     rule = packaged().get(check)
-    return (rule and rule.fix) or _FIX.format(check)
+    return (rule and rule.remedy) or _FIX.format(check)
 
 
 def _rule(name: str, row: Mapping[str, Any]) -> Rule:
@@ -60,7 +60,7 @@ def with_site(checks: Sequence[Check], path: str, environ: Mapping[str, str]) ->
     """The checks under the thresholds in a site's file.
 
     Raises:
-        ConfigError: it cannot be read, or a key in it means nothing.
+        ConfigError: it cannot be read, or a key in it means nothing: all such keys.
     """
     from primus_core.config import files  # yaml, which only a site's file needs
 
@@ -69,13 +69,19 @@ def with_site(checks: Sequence[Check], path: str, environ: Mapping[str, str]) ->
     document = files.read(path, environ)
     said = {f"{group}.{name}": row for group, rows in _tables(document).items() for name, row in rows.items()}
     rules = {check.name: check.rule for check in checks}
+    mistakes = Mistakes()
     for name, row in said.items():
-        place = _place(name)
-        if name not in rules:
-            fix = suggestion(name, rules) or f"{_LIST} names them"
-            raise ConfigError(f"no check is called '{name}'", where=document.where(place), fix=fix)
-        _check_row(document, place, row, rules[name])
+        with mistakes:
+            _check_known(document, name, rules)
+            _check_row(document, _place(name), row, rules[name], mistakes)
+    mistakes.refuse()
     return tuple(replace(check, rule=_over(check.rule, said.get(check.name, {}), path)) for check in checks)
+
+
+def _check_known(document: Document, name: str, rules: Mapping[str, Rule]) -> None:
+    if name not in rules:
+        fix = suggestion(name, rules) or f"{_LIST} names them"
+        raise ConfigError(f"no check is called '{name}'", where=document.where(_place(name)), fix=fix)
 
 
 def _place(name: str) -> tuple[str, ...]:
@@ -92,7 +98,7 @@ def _tables(document: Document) -> Mapping[str, Mapping[str, Any]]:
     return document.data
 
 
-def _check_row(document: Document, place: tuple[str, ...], row: Any, rule: Rule) -> None:
+def _check_row(document: Document, place: tuple[str, ...], row: Any, rule: Rule, mistakes: Mistakes) -> None:
     """Whether the check of this rule can use the row, so that nothing is taken without effect."""
     if not isinstance(row, Mapping):
         raise ConfigError(
@@ -100,20 +106,26 @@ def _check_row(document: Document, place: tuple[str, ...], row: Any, rule: Rule)
         )
     takes = tuple(key for key in rule.takes if key != "models" or "models" not in place)
     for key, value in row.items():
-        where = document.where((*place, key))
-        if key not in takes:
-            raise ConfigError(
-                f"{key!r} is no key of a threshold of {rule.check}",
-                where=where,
-                why=f"it takes {', '.join(takes)}",
-                fix=suggestion(key, takes) or f"{_LIST} names the checks: another one may be meant",
-            )
-        if not _fits(key, value):
-            unit = f", in {rule.unit}" * (key in ("floor", "limit") and bool(rule.unit))
-            raise ConfigError(f"{key} = {value!r}", where=where, fix=f"write {_VALUES[key]}{unit}")
-    for model, own in row.get("models", {}).items():
-        _check_model(document, (*place, "models", model))
-        _check_row(document, (*place, "models", model), own, rule)
+        with mistakes:
+            _check_key(document.where((*place, key)), key, value, rule, takes)
+    models = row.get("models", {})
+    for model, own in models.items() if isinstance(models, Mapping) and "models" in takes else ():
+        with mistakes:
+            _check_model(document, (*place, "models", model))
+            _check_row(document, (*place, "models", model), own, rule, mistakes)
+
+
+def _check_key(where: str, key: str, value: Any, rule: Rule, takes: Sequence[str]) -> None:
+    if key not in takes:
+        raise ConfigError(
+            f"{key!r} is no key of a threshold of {rule.check}",
+            where=where,
+            why=f"it takes {', '.join(takes)}",
+            fix=suggestion(key, takes) or f"{_LIST} names the checks: another one may be meant",
+        )
+    if not _fits(key, value):
+        unit = f", in {rule.unit}" * (key in ("floor", "limit") and bool(rule.unit))
+        raise ConfigError(f"{key} = {value!r}", where=where, fix=f"write {_VALUES[key]}{unit}")
 
 
 def _fits(key: str, value: Any) -> bool:

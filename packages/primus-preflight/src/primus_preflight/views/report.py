@@ -35,6 +35,12 @@ class Row:
     hosts: dict[str, None] = field(default_factory=dict)
     subjects: dict[str, None] = field(default_factory=dict)
 
+    @property
+    def fix(self) -> str:
+        """As the first of the nodes has it; a list of nodes that it gives to Slurm names all."""
+        first = next(iter(self.hosts), "")
+        return self.finding.fix.replace(f"--exclude={first}", f"--exclude={','.join(self.hosts)}")
+
 
 def rows(cluster: Cluster) -> list[Row]:
     """The same finding of many devices and nodes is one row."""
@@ -106,15 +112,18 @@ def as_text(cluster: Cluster, width: int = 120, *, brief: bool = False) -> str:
     return "\n".join([*lines, *wrapped, *about, *verdict])
 
 
+def _wrapped(text: str, width: int) -> str:
+    """Names, which may have hyphens, stay whole: the commands in a fix are pasted."""
+    return textwrap.fill(text, width, initial_indent=" " * 8, subsequent_indent=" " * 13, break_on_hyphens=False)
+
+
 def _row_lines(row: Row, width: int, *, several: bool) -> list[str]:
     one, subjects = row.finding, listed(row.subjects)
     lines = [f"{one.status.upper():8}{one.check}{f'  {subjects}' * bool(subjects)}"]
-    facts = [("", _measured(one) + f" ({one.source})" * bool(one.source)), ("why: ", one.why), ("fix: ", one.fix)]
+    facts = [("", _measured(one) + f" ({one.source})" * bool(one.source)), ("why: ", one.why), ("fix: ", row.fix)]
     facts += [("on:  ", listed(row.hosts))] if several else []
     for label, text in facts:
-        lines += (
-            [textwrap.fill(f"{label}{text}", width, initial_indent=" " * 8, subsequent_indent=" " * 13)] if text else []
-        )
+        lines += [_wrapped(f"{label}{text}", width)] if text else []
     return lines
 
 
@@ -142,7 +151,7 @@ def _markdown_row(row: Row) -> str:
         expected(one),
         one.source,
         one.why,
-        one.fix,
+        row.fix,
     ]
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 

@@ -18,6 +18,7 @@ from primus_bench.gemm_problem import Problem
 from primus_bench.measure import Summary, WarmUp
 from primus_core import plain_json
 from primus_core.errors import MachineError
+from primus_core.files import create, staged
 
 __all__ = ["Report", "Result", "as_csv", "as_json", "as_markdown", "as_table", "prepare", "write"]
 
@@ -189,10 +190,10 @@ def write(path: str, report: Report) -> None:
         MachineError: it cannot be written.
     """
     target = os.path.realpath(path)
-    stage = f"{target}.{os.getpid()}.part"
+    stage = staged(target)
     text = _FORMATS[os.path.splitext(path)[1].lower()](report)
     try:
-        with open(stage, "w", encoding="utf-8", newline="") as file:
+        with open(stage, "w", encoding="utf-8", newline="", opener=create) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -1,14 +1,64 @@
-"""Files appear whole or not at all."""
+"""Files appear whole or not at all, and none is written or read through a stranger's link."""
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
+from contextlib import suppress
 
-__all__ = ["FULL", "link_atomically", "write_atomically"]
+__all__ = ["FULL", "create", "link_atomically", "open_to_append", "read_regular", "staged", "write_atomically"]
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a file system, or of a person's share of it, that takes no more."""
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST = 1 << 26
+
+
+def staged(path: str) -> str:
+    """Where to write what will be `path`: of this process alone, and a name that nobody can have prepared."""
+    return f"{path}.{os.uname().nodename}.{os.getpid()}.{os.urandom(4).hex()}.partial"
+
+
+def create(path: str, flags: int = _NEW, mode: int = 0o666) -> int:
+    """For `open(..., opener=create)`: a new file; what is there already, a link too, is an error."""
+    del flags  # `open` would cut off what is there
+    return os.open(path, _NEW, mode)
+
+
+def open_to_append(path: str, mode: int = 0o644) -> int:
+    """The descriptor of a file to append to. A link is followed if the person or root made it; no FIFO is waited for.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW, mode)
+    except OSError as error:
+        if error.errno != errno.ELOOP or os.lstat(path).st_uid not in (0, os.geteuid()):
+            raise
+        descriptor = os.open(path, flags, mode)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def read_regular(path: str, limit: int = _MOST) -> bytes:
+    """What a file says, at most `limit` bytes. Without the layers of `open`, which a list of thousands would feel.
+
+    Raises:
+        OSError: it cannot be read, or it is a link or no regular file, whoever put it there.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", path)
+        parts = [os.read(descriptor, min(1 << 16, limit))]
+        while parts[-1] and (limit := limit - len(parts[-1])):
+            parts.append(os.read(descriptor, min(1 << 16, limit)))
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
 
 
 def write_atomically(path: str, text: str, *, durable: bool = True, mode: int = 0) -> None:
@@ -16,34 +66,31 @@ def write_atomically(path: str, text: str, *, durable: bool = True, mode: int = 
 
     Without a `mode` it has that of every new file.
     """
-    staged = _staged(path)
+    stage = staged(path)
     try:
-        with open(staged, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        with open(stage, "w", encoding="utf-8", errors="surrogateescape", newline="", opener=create) as file:
             if mode:
                 os.fchmod(file.fileno(), mode)
             file.write(text)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        os.replace(staged, path)
+        os.replace(stage, path)
     except BaseException:
-        if os.path.exists(staged):
-            os.unlink(staged)
+        with suppress(OSError):
+            os.unlink(stage)
         raise
 
 
 def link_atomically(target: str, path: str) -> bool:
-    """Point the symbolic link `path` at `target`. False: something that is no link stands there, and stays."""
+    """Point the symbolic link `path` at `target`. False: something that is no link, or not ours, stays there."""
     if os.path.lexists(path) and not os.path.islink(path):
         return False
-    staged = _staged(path)
-    if os.path.lexists(staged):  # of a process that was killed here; in containers pids come again
-        os.unlink(staged)
-    os.symlink(target, staged)
-    os.replace(staged, path)
+    stage = staged(path)
+    os.symlink(target, stage)
+    try:
+        os.replace(stage, path)
+    except PermissionError:  # in a sticky folder, another user has put something there
+        os.unlink(stage)
+        return False
     return True
-
-
-def _staged(path: str) -> str:
-    """Of this process alone: nodes share a folder, and in containers all may have the same process id."""
-    return f"{path}.{os.uname().nodename}.{os.getpid()}.partial"

@@ -107,7 +107,7 @@ def disk_is_full(directory: str) -> str:
     """The error for a file system that takes no more below `directory`; empty: it does."""
     probe = f"{directory}/.space.{os.uname().nodename}.{os.getpid()}"
     try:
-        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             os.write(descriptor, b"\0" * _PROBE_BYTES)
             os.fsync(descriptor)

@@ -188,7 +188,7 @@ class _Run:
     def _greet(self) -> None:
         place = self.plan.place
         if place.link and not place.joined and not link_atomically(os.path.basename(self.directory), place.link):
-            self._note(f"{place.link} is no link, so it does not point at this run")
+            self._note(f"{place.link} is no link of yours, so it does not point at this run")
         self.events.emit("run_started", task=self.plan.task, world_size=self.plan.distributed.world_size)
         if not place.outer:  # that one has said it
             self._say(f"primus: run {short(self.directory)}\n")

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from primus_core.errors import RequestError
+from primus_core.files import create, staged
 from primus_core.host import HostRoot
 
 __all__ = ["DEAD_AFTER_S", "EVERY_S", "FOLDER", "Held", "Lease", "look", "process_start"]
@@ -130,9 +131,9 @@ def process_start(pid: object, host: HostRoot) -> int:
 
 def _now(folder: str) -> float:
     """The time by the clock that stamps the files in `folder`; by this host's own where nothing can be written."""
-    path = f"{folder}/.{os.uname().nodename}.{os.getpid()}.now"
+    path = staged(f"{folder}/.now")
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = create(path, mode=0o600)
         try:
             os.utime(path)  # the server's time, where a server keeps the files
             return os.stat(path).st_mtime
@@ -221,23 +222,23 @@ def _is_earlier_start(owner: Mapping[str, Any], job: Mapping[str, str]) -> bool:
 
 def _create(path: str, text: str) -> bool:
     """Create the file with this text, if no other process has. A hard link is exclusive on NFS, too."""
-    staged = f"{path}.{os.uname().nodename}.{os.getpid()}.partial"
-    with open(staged, "w", encoding="utf-8", errors="surrogateescape") as file:
+    stage = staged(path)
+    with open(stage, "w", encoding="utf-8", errors="surrogateescape", opener=create) as file:
         file.write(text)
     try:
-        os.link(staged, path)
+        os.link(stage, path)
     except FileExistsError:
         return False
     except OSError:  # the answer of a server got lost, or the file system has no links
-        return os.stat(staged).st_nlink == 2 or _create_plainly(path, text)
+        return os.stat(stage).st_nlink == 2 or _create_plainly(path, text)
     finally:
-        os.unlink(staged)
+        os.unlink(stage)
     return True
 
 
 def _create_plainly(path: str, text: str) -> bool:
     try:
-        with open(path, "x", encoding="utf-8", errors="surrogateescape") as file:
+        with open(path, "w", encoding="utf-8", errors="surrogateescape", opener=create) as file:
             file.write(text)
     except FileExistsError:
         return False

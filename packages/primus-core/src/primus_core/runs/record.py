@@ -11,7 +11,7 @@ from typing import Any
 from primus_core import plain_json, summary
 from primus_core.errors import MachineError, RunDirectoryTaken
 from primus_core.facts import Facts
-from primus_core.files import FULL, write_atomically
+from primus_core.files import FULL, create, write_atomically
 from primus_core.plan import Plan
 from primus_core.runs.lease import Lease
 from primus_core.runs.saved import metadata
@@ -73,7 +73,9 @@ class Record:
 
     def _reserve(self) -> None:
         """Keep space for the last words: they must be written on a disk that is full by then."""
-        with open(self._space, "wb") as file:
+        with suppress(FileNotFoundError):  # of an earlier attempt
+            os.unlink(self._space)
+        with open(self._space, "wb", opener=create) as file:
             file.write(b"reserved for metadata.json".ljust(_RESERVED_BYTES))
 
     @property

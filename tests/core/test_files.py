@@ -150,5 +150,5 @@ def test_what_is_no_regular_file_is_not_read_and_not_waited_for(tmp_path: Path) 
     os.mkfifo(tmp_path / "fifo")
     os.symlink("file", tmp_path / "link")
     for name in ("fifo", "link"):
-        with pytest.raises(OSError, match="regular file|symbolic links"):
+        with pytest.raises(OSError, match=r"regular file|symbolic links"):
             read_regular(str(tmp_path / name))

@@ -7,7 +7,17 @@ import os
 import stat
 from contextlib import suppress
 
-__all__ = ["FULL", "create", "link_atomically", "open_to_append", "read_regular", "staged", "write_atomically"]
+__all__ = [
+    "FULL",
+    "create",
+    "link_atomically",
+    "open_to_append",
+    "read_below",
+    "read_regular",
+    "regular",
+    "staged",
+    "write_atomically",
+]
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a file system, or of a person's share of it, that takes no more."""
@@ -43,13 +53,33 @@ def open_to_append(path: str, mode: int = 0o644) -> int:
     return descriptor
 
 
-def read_regular(path: str, limit: int = _MOST) -> bytes:
+def regular(path: str, flags: int) -> int:
+    """For `open(..., opener=regular)`: a file of a run directory, whoever owns that: no FIFO is waited for, and no link
+    is followed that neither the person nor root made.
+
+    Raises:
+        OSError: it is such a link, or no regular file.
+    """
+    flags |= os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno != errno.ELOOP or os.lstat(path).st_uid not in (0, os.geteuid()):
+            raise
+        descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    return descriptor
+
+
+def read_regular(path: str, limit: int = _MOST, *, folder: int | None = None) -> bytes:
     """What a file says, at most `limit` bytes. Without the layers of `open`, which a list of thousands would feel.
 
     Raises:
         OSError: it cannot be read, or it is a link or no regular file, whoever put it there.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", path)
@@ -59,6 +89,24 @@ def read_regular(path: str, limit: int = _MOST) -> bytes:
     finally:
         os.close(descriptor)
     return b"".join(parts)
+
+
+def read_below(folder: str, path: str, limit: int = _MOST) -> bytes:
+    """The same for a `path` in a folder of somebody else's, which may hold links that lead out of it.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or a part of its path is a link.
+    """
+    *parts, name = path.split("/")
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(folder, flags & ~os.O_NOFOLLOW)
+    try:
+        for part in parts:
+            above, descriptor = descriptor, os.open(part, flags, dir_fd=descriptor)
+            os.close(above)
+        return read_regular(name, limit, folder=descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_atomically(path: str, text: str, *, durable: bool = True, mode: int = 0) -> None:

@@ -143,6 +143,7 @@ class _Resolution:
             tokens_per_step=batch * settings["max_target_length"],
             defaults={name: option.default for name, option in settings.options.items()},
             continues=os.path.dirname(os.path.dirname(source)),
+            loads=(*([source] if source else []), *(folder.name for folder in self.folders() if folder.kind == "file")),
             changeable=changeable(settings),
         )
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import RequestError
+from primus_core.files import regular
 from primus_core.host import HostRoot
 from primus_core.runs.listing import resolve, workspace
 from primus_core.runs.saved import GOING, state
@@ -199,7 +200,7 @@ class _Tail:
     def show(self) -> bool:
         """Print what has come; whether there was any. Of several logs whole lines, so that none breaks another's."""
         try:
-            with open(self.path, "rb") as file:
+            with open(self.path, "rb", opener=regular) as file:
                 if os.fstat(file.fileno()).st_size < self._offset:  # a job that begins again may empty its log
                     self._offset = 0
                 file.seek(self._offset)

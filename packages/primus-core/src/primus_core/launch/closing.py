@@ -12,7 +12,7 @@ from errno import errorcode
 
 from primus_core import summary
 from primus_core.events import CHECKPOINT_SAVED, FILE
-from primus_core.files import FULL
+from primus_core.files import FULL, regular
 from primus_core.launch import failure
 from primus_core.plan import SECRET, Plan, Step
 from primus_core.runs.rundir import COMPLETED, short
@@ -96,7 +96,7 @@ def _last_checkpoint(directory: str) -> int:
     rows = summary.read(f"{directory}/metrics.jsonl")
     end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
     try:
-        with open(f"{directory}/{FILE}", encoding="utf-8", errors="replace") as file:
+        with open(f"{directory}/{FILE}", encoding="utf-8", errors="replace", opener=regular) as file:
             steps = [json.loads(line).get("step") for line in file if f'"{CHECKPOINT_SAVED}"' in line]
     except (OSError, ValueError, AttributeError):
         return 0

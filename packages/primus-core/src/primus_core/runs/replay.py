@@ -108,6 +108,7 @@ class _Preparation:
             metrics_rank=old.metrics_rank,
             framework=old.framework,
             model=old.model,
+            loads=tuple(map(self.moved, old.loads)),
         )
 
     def config(self) -> tuple[Any, dict[str, str]]:

@@ -52,15 +52,16 @@ class Held(NamedTuple):
         """Whether nothing else can be the case: the process is seen, or has just given a sign of life."""
         return self.here or (self.alive and abs(self.silent_s) < FRESH_S)
 
-    def proves(self, host: HostRoot) -> bool:
+    def proves(self, directory: str, host: HostRoot) -> bool:
         """Whether the process that it names is certainly the owner's: seen here, alive, and of whoever wrote the lease.
 
         A stranger could write down any process. A file system that maps users may show the person as somebody else;
-        that lease then counts for the person's own processes alone, where they trust the folder by name.
+        that lease then counts for the person's own processes, where they trust the folder by name.
         """
-        uid = process_uid(self.owner.get("pid"), host)
-        own = uid == os.geteuid() and self.uid not in trust.of(host.environ).uids
-        return self.here and self.alive and (uid == self.uid or own)
+        if not (self.here and self.alive):
+            return False
+        uid = process_uid(self.owner["pid"], host)
+        return uid == self.uid or (uid == os.geteuid() and trust.of(host.environ).is_named(directory))
 
     def whose(self) -> str:
         """Who the owner is, in words."""

@@ -162,7 +162,7 @@ def process_here(directory: str, host: HostRoot) -> int:
     What `metadata.json` says is no proof: numbers come again, after a reboot and in each namespace.
     """
     held = lease.look(directory, host)
-    return held.owner["pid"] if held and held.proves(host) else 0
+    return held.owner["pid"] if held and held.proves(directory, host) else 0
 
 
 def is_alive(known: Mapping[str, Any], host: HostRoot) -> bool:

@@ -95,7 +95,7 @@ def cache(environ: Mapping[str, str]) -> str:
 def of_python(cwd: str, environ: Mapping[str, str]) -> tuple[Variable, ...]:
     """What keeps `python -m` from taking modules from the folder where one stands, if others can put some there."""
     why = trust.of(environ).doubt(cwd)
-    reason = f"no modules from {cwd}: {why}; to use them: {trust.command(cwd)}"
+    reason = f"Python takes no modules from {cwd}: {why}; to use them: {trust.command(cwd)}"
     return (Variable("PYTHONSAFEPATH", "1", "trust", reason),) if why else ()
 
 

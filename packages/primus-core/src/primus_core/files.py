@@ -10,6 +10,7 @@ from contextlib import suppress
 __all__ = [
     "FULL",
     "create",
+    "is_own_link",
     "link_atomically",
     "open_to_append",
     "read_below",
@@ -36,6 +37,14 @@ def create(path: str, flags: int = _NEW, mode: int = 0o666) -> int:
     return os.open(path, _NEW, mode)
 
 
+def is_own_link(path: str) -> bool:
+    """Whether a symbolic link lies there that the person or root made."""
+    try:
+        return os.path.islink(path) and os.lstat(path).st_uid in (0, os.geteuid())
+    except OSError:
+        return False
+
+
 def open_to_append(path: str, mode: int = 0o644) -> int:
     """The descriptor of a file to append to. A link is followed if the person or root made it; no FIFO is waited for.
 
@@ -46,7 +55,7 @@ def open_to_append(path: str, mode: int = 0o644) -> int:
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW, mode)
     except OSError as error:
-        if error.errno != errno.ELOOP or os.lstat(path).st_uid not in (0, os.geteuid()):
+        if error.errno != errno.ELOOP or not is_own_link(path):
             raise
         descriptor = os.open(path, flags, mode)
     os.set_blocking(descriptor, True)
@@ -64,7 +73,7 @@ def regular(path: str, flags: int) -> int:
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW)
     except OSError as error:
-        if error.errno != errno.ELOOP or os.lstat(path).st_uid not in (0, os.geteuid()):
+        if error.errno != errno.ELOOP or not is_own_link(path):
             raise
         descriptor = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

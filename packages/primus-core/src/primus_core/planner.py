@@ -325,7 +325,7 @@ class _Planning:
             files=task.files,
             requires=tuple(dict.fromkeys((*task.requires, *planned.requires))),
             config=task.config,
-            notes=task.notes,
+            notes=(*task.notes, *self.modules_here()),
             next_steps=task.next_steps,
             metrics_rank=task.metrics_rank,
             python=self.facts.python,
@@ -341,6 +341,13 @@ class _Planning:
             started_by=parent_of(self.facts.environ),
         )
         return self.with_hooks(_with_options(result, self.args, self.facts), kept)
+
+    def modules_here(self) -> tuple[str, ...]:
+        """What a person must know whose own modules lie where others can put some, too."""
+        cwd = self.facts.cwd
+        found = environment.of_python(cwd, self.facts.host.environ)
+        has_modules = found and any(name.endswith(".py") for name in self.facts.host.names(cwd))
+        return tuple(variable.why for variable in found) if has_modules else ()
 
     def loaded(self, task: TaskPlan, kept: Replay | None) -> tuple[str, ...]:
         """What the worker loads. A pickle runs code, so it must be trusted wherever it can be seen."""

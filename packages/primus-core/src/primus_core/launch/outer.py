@@ -39,6 +39,7 @@ _DIFFERS = "plan_differs"
 _SCHEDULERS = ("srun", "sbatch")
 """Programs that many clusters have, each in its own version, and some in a look-alike's."""
 _HEARD_LINES = 200
+_OTHERS_WRITE = 0o022
 _WITHDRAWN = "srun: Job has been cancelled"
 
 
@@ -115,6 +116,8 @@ class _Outer:
         for file in self.plan.files:
             if redact(file.text, self.mask.secrets) != file.text:
                 raise RequestError(f"{file.path} would hold the value of a secret", fix="pass its name: --env NAME")
+        before = os.umask(_OTHERS_WRITE)
+        os.umask(before | _OTHERS_WRITE)  # the job believes it only if nobody else can write to it
         try:
             for file in (own, *self.plan.files):
                 path = f"{self.directory}/{file.path}"
@@ -122,9 +125,11 @@ class _Outer:
                 if file.is_link:
                     link_atomically(file.source, path)
                 else:
-                    write_atomically(path, file.text, mode=file.mode if file.source else 0)
+                    write_atomically(path, file.text, mode=file.mode & ~_OTHERS_WRITE if file.source else 0)
         except OSError as error:
             raise unwritable(self.directory, error) from None
+        finally:
+            os.umask(before)
 
     def _steps(self) -> Ended:
         ended = Ended(0)

@@ -20,7 +20,7 @@ from primus_core.runs.saved import Saved, parse_name
 
 __all__ = ["Replay", "prepare"]
 
-_PLANNED_HERE = frozenset({"direct", "network", "primus", "--numa"})
+_PLANNED_HERE = frozenset({"direct", "network", "primus", "trust", "--numa"})
 """Origins of variables that say where the ranks stand and how this machine reaches others: never restored."""
 _PLACEMENT = frozenset({"NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT"}) | {
     *(variables.RUN_DIR, variables.PARENT),

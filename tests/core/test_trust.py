@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,11 +21,14 @@ from tests.core.test_lease import OTHER_HOST, OTHER_NAMESPACE, PRIMUS, became, r
 
 from primus_core import trust
 from primus_core.errors import RequestError
+from primus_core.host import HostRoot
+from primus_core.runs.lease import Lease, process_start
 from primus_core.trust import Trust
 
 STRANGER = 54321
 """An account that has no name here."""
 SHARED = {"shared": 0o777, "sticky": 0o1777, "group-writable": 0o2775}
+PERSON = 54322
 MARK = "a stranger was here"
 PLUGIN = f"""
 from primus_core import hookimpl, register_task
@@ -272,6 +279,7 @@ def test_files_of_a_strangers_run_lead_nowhere_and_hold_nobody_up(primus: Run, h
     for words in ("runs list", f"runs show {run}", f"replay {run} --check", f"logs {run}", f"stop {run}"):
         done = primus(*words.split(), timeout=60)
         assert "private text" not in done.stdout + done.stderr, words
+        assert "bug" not in done.stderr, words
 
 
 @needs_root
@@ -291,6 +299,61 @@ def test_stop_signals_no_process_that_a_stranger_names(primus: Run, home: Path, 
         assert bystander.poll() is None
         assert primus("stop", "mine").returncode == 0
         assert bystander.wait(timeout=60) == 143
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A sticky folder that every account reaches, as pytest's own are not."""
+    with tempfile.TemporaryDirectory(prefix="primus-test-") as folder:
+        Path(folder).chmod(0o1777)
+        yield Path(folder)
+
+
+def as_person(clean_environ: dict[str, str], program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """What a program prints that gives up root when all is imported: the interpreter may be readable to root alone."""
+    before = f"""
+import grp, os, pwd, sys, primus_core.secrets
+from primus_core import cli, trust
+from primus_core.commands import stop
+cli.main(["stop", "nothing"])
+cli.main(["runs", "show", "nothing"])
+os.setgroups([])
+os.setgid({PERSON})
+os.setuid({PERSON})
+"""
+    command = [sys.executable, "-c", before + program, *words]
+    return subprocess.run(command, env=clean_environ, text=True, capture_output=True, timeout=120, check=False)
+
+
+@needs_root
+def test_a_person_believes_their_own_files_and_roots(clean_environ: dict[str, str], public: Path) -> None:
+    for name, uid in {"own": PERSON, "root": 0, "theirs": STRANGER}.items():
+        (public / name).mkdir()
+        (public / name / "a").write_text("")
+        give(public / name, uid)
+    os.symlink("own/a", public / "link")
+    give(public / "link")
+    program = "print([bool(trust.of({}).doubt(path)) for path in sys.argv[1:]])"
+    done = as_person(clean_environ, program, *(f"{public}/{name}" for name in ("own/a", "root/a", "theirs/a", "link")))
+    assert done.stdout.endswith("[False, False, True, True]\n"), done.stderr
+
+
+@needs_root
+def test_a_person_stops_none_of_their_processes_that_a_stranger_names(
+    clean_environ: dict[str, str], public: Path
+) -> None:
+    with subprocess.Popen(["sleep", "600"], user=PERSON, group=PERSON, extra_groups=[]) as bystander:
+        planted = make(public, "x_2030_01_01_000000", metadata={"status": "started", "pid": bystander.pid})
+        Lease.take(str(planted), HostRoot(), user="x", job={})
+        became(planted, 1, pid=bystander.pid, began=process_start(bystander.pid, HostRoot()))
+        give(planted)
+        stop = "sys.exit(cli.main(['stop', sys.argv[1], '--timeout', '1']))"
+        done = as_person(clean_environ, stop, str(planted))
+        assert (done.returncode, "is not trusted" in done.stderr) == (2, True), done.stderr
+        assert bystander.poll() is None
+        give(planted, PERSON)
+        done = as_person(clean_environ, stop, str(planted))
+        assert bystander.wait(timeout=60) == -signal.SIGTERM, done.stderr
 
 
 class running_mine:  # noqa: N801  # it is used as a function
@@ -401,6 +464,35 @@ def test_ones_own_files_give_no_refusal(primus: Run, training: Path, umask: int)
         assert primus("replay", str(run), cwd=training).returncode == 0
     finally:
         os.umask(before)
+
+
+@needs_root
+def test_ones_own_run_in_a_teams_folder_is_continued(primus: Run, training: Path) -> None:
+    """Everything that is made there belongs to the team's group, which may write to it."""
+    os.chown(training, 0, STRANGER)
+    training.chmod(0o2775)
+    before = os.umask(0o002)
+    try:
+        assert primus(*TRAIN, "steps=4", cwd=training).returncode == 0
+        run = (training / "output/small").resolve()
+        (run / "metadata.json").write_text(json.dumps({**metadata(run), "status": "failed"}))
+        done = primus(*TRAIN, cwd=training)
+    finally:
+        os.umask(before)
+    assert done.returncode == 0, done.stderr
+    assert f"continues {run.name}" in done.stderr or metadata((training / "output/small").resolve())["continues"]
+
+
+@needs_root
+def test_root_in_a_container_over_a_persons_files_is_refused_nothing(primus: Run, home: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "run").mkdir(parents=True)
+    planted(work)
+    give(work)
+    outer = {"PRIMUS_RUN_DIR": f"{work}/run", "PRIMUS_OUTER": "container", "PRIMUS_RUN_ID": "run"}
+    done = primus("direct", "--single", "--", "theirs", env=outer, cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout.count(MARK), "trust" in done.stderr) == (3, False), done.stderr
 
 
 @needs_root

@@ -73,8 +73,10 @@ def regular(path: str, flags: int) -> int:
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW)
     except OSError as error:
-        if error.errno != errno.ELOOP or not is_own_link(path):
+        if error.errno != errno.ELOOP:
             raise
+        if not is_own_link(path):
+            raise OSError(errno.ELOOP, "it is a link of another user", path) from None
         descriptor = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

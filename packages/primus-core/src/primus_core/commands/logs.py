@@ -196,6 +196,12 @@ class _Tail:
     def __init__(self, path: str, prefix: str = "") -> None:
         self.path, self.prefix = path, prefix.encode()
         self._offset = 0
+        self._skipped = False
+
+    def _skip(self, error: OSError) -> None:
+        if not self._skipped:
+            self._skipped = True
+            sys.stderr.write(f"primus: skipped {self.path}: {error.strerror}\n")
 
     def show(self) -> bool:
         """Print what has come; whether there was any. Of several logs whole lines, so that none breaks another's."""
@@ -206,6 +212,9 @@ class _Tail:
                 file.seek(self._offset)
                 data = file.read(_PIECE)
         except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._skip(error)
             return False
         if self.prefix and (end := data.rfind(b"\n") + 1):
             data = data[:end]

@@ -25,7 +25,7 @@ from primus_core.launch.streams import Mask
 from primus_core.launch.supervise import Ended, Signals, Watch, supervise
 from primus_core.plan import Plan, PlannedFile, Step
 from primus_core.runs import snapshot
-from primus_core.runs.record import Record, unwritable
+from primus_core.runs.record import OTHERS_WRITE, Record, unwritable
 from primus_core.runs.rundir import COMPLETED, short
 from primus_core.runs.saved import metadata
 from primus_core.secrets import redact, values_in
@@ -39,7 +39,6 @@ _DIFFERS = "plan_differs"
 _SCHEDULERS = ("srun", "sbatch")
 """Programs that many clusters have, each in its own version, and some in a look-alike's."""
 _HEARD_LINES = 200
-_OTHERS_WRITE = 0o022
 _WITHDRAWN = "srun: Job has been cancelled"
 
 
@@ -116,8 +115,6 @@ class _Outer:
         for file in self.plan.files:
             if redact(file.text, self.mask.secrets) != file.text:
                 raise RequestError(f"{file.path} would hold the value of a secret", fix="pass its name: --env NAME")
-        before = os.umask(_OTHERS_WRITE)
-        os.umask(before | _OTHERS_WRITE)  # the job believes it only if nobody else can write to it
         try:
             for file in (own, *self.plan.files):
                 path = f"{self.directory}/{file.path}"
@@ -125,11 +122,9 @@ class _Outer:
                 if file.is_link:
                     link_atomically(file.source, path)
                 else:
-                    write_atomically(path, file.text, mode=file.mode & ~_OTHERS_WRITE if file.source else 0)
+                    write_atomically(path, file.text, mode=file.mode & ~OTHERS_WRITE if file.source else 0)
         except OSError as error:
             raise unwritable(self.directory, error) from None
-        finally:
-            os.umask(before)
 
     def _steps(self) -> Ended:
         ended = Ended(0)

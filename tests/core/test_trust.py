@@ -525,6 +525,38 @@ def test_a_list_of_trusted_folders_is_only_believed_if_it_is_ones_own(tmp_path: 
 
 
 @needs_root
+@pytest.mark.parametrize(
+    ("mode", "group", "why"),
+    [
+        (0o664, 0, ""),  # root's private group
+        (0o664, STRANGER, f"its group (gid {STRANGER}) can write to it"),
+        (0o644, STRANGER, ""),
+        (0o646, 0, "everybody can write to it"),
+        (0o444, 0, ""),
+    ],
+)
+def test_what_others_can_write_to_is_not_believed(tmp_path: Path, mode: int, group: int, why: str) -> None:
+    path = tmp_path / "file"
+    path.write_text("")
+    os.chown(path, 0, group)
+    path.chmod(mode)
+    assert trust.of({}).doubt(str(path)) == why
+
+
+@needs_root
+def test_a_folder_whose_name_would_move_the_cursor_is_named_all_the_same(
+    primus: Run, home: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "x\x1b[2K"
+    folder.mkdir()
+    (folder / "primus.yaml").write_text("workspace: x\n")
+    give(folder / "primus.yaml")
+    said = primus("runs", "list", cwd=folder).stderr
+    assert "skipped ./primus.yaml" in said
+    assert "\x1b" not in said
+
+
+@needs_root
 @pytest.mark.parametrize("kind", ["file", "link", "link in the path"])
 def test_what_a_strangers_link_leads_to_is_not_believed(tmp_path: Path, kind: str) -> None:
     (tmp_path / "mine").mkdir()

@@ -72,14 +72,19 @@ class Trust:
 
     def doubt_place(self, path: str) -> str:
         """The same for a file that a program opens by its path, later: nobody else may put another in its place."""
-        folder = os.path.dirname(os.path.abspath(path))
+        whole = os.path.abspath(path)
+        folders = dict.fromkeys((os.path.dirname(whole), os.path.dirname(os.path.realpath(whole))))
+        why = self.doubt(path) or next(filter(None, map(self._replaced, folders)), "")
+        return "" if why and self.is_named(path) else why
+
+    def _replaced(self, folder: str) -> str:
+        """Who else can replace what lies in a folder; in a sticky one, only its owner can."""
         try:
             found = os.stat(folder)
         except OSError:
-            return self.doubt(path)
-        kept = found.st_mode & stat.S_ISVTX
-        replaced = self._stranger(found, folder) or ("" if kept else _writers(found, folder))
-        return self.doubt(path) or ("" if replaced and self.is_named(path) else replaced)
+            return ""
+        sticky = found.st_mode & stat.S_ISVTX
+        return self._stranger(found, folder) or ("" if sticky else _writers(found, folder))
 
     def doubt_tree(self, path: str) -> str:
         """The same for a folder that is loaded as a whole: the first thing in it that is not believed."""
@@ -87,14 +92,19 @@ class Trust:
             return why
         waiting = [path]
         while waiting:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    is_link = entry.is_symlink()
-                    if why := self.doubt(entry.path) if is_link else self._of_file(entry.stat(follow_symlinks=False)):
-                        return f"{entry.path}: {why}"
-                    if not is_link and entry.is_dir():
-                        waiting.append(entry.path)
+            for entry in _entries(waiting.pop()):
+                is_link = entry.is_symlink()
+                if why := self.doubt(entry.path) if is_link else self._of_entry(entry):
+                    return f"{entry.path}: {why}"
+                if not is_link and entry.is_dir():
+                    waiting.append(entry.path)
         return ""
+
+    def _of_entry(self, entry: os.DirEntry[str]) -> str:
+        try:
+            return self._of_file(entry.stat(follow_symlinks=False))
+        except FileNotFoundError:  # a run that goes on removes its old checkpoints
+            return ""
 
     def _of_file(self, found: os.stat_result, what: str = "it") -> str:
         return self._stranger(found, what) or _writers(found, what)
@@ -184,7 +194,7 @@ def say(path: str, why: str, shown: str = "") -> None:
 @cache
 def _say(line: str) -> None:
     try:
-        sys.stderr.write(line)
+        sys.stderr.write("".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in line))
     except OSError:  # nobody reads
         pass
 
@@ -244,6 +254,15 @@ def _overflow_uid() -> int:
             return int(file.read(16))
     except (OSError, ValueError):
         return 65534
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    """What a folder holds; nothing where it cannot be read, from which nothing can be loaded."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
 
 
 def _links(path: str) -> Iterator[str]:

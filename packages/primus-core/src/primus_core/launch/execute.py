@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from primus_core import requirements, submission, summary, variables
+from primus_core import requirements, submission, summary, trust, variables
 from primus_core.errors import MachineError, PrimusError
 from primus_core.events import FILE, Events
 from primus_core.facts import Facts
@@ -235,6 +235,7 @@ class _Run:
                 self._snapshot()
 
     def _script(self, step: Step) -> tuple[Ended, Spoken]:
+        trust.of(self.facts.host.environ).require(step.script, "the script")  # planned a while ago: still the same?
         said: list[Spoken] = []
 
         def listen(line: bytes) -> None:

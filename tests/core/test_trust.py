@@ -388,6 +388,9 @@ def test_stop_signals_no_process_that_is_not_provably_the_runs(
         assert process.poll() is None
         assert done.returncode in (0, 3), done.stderr
         (run / "lease/1.json").write_text(kept)
+        (run / "lease/1.json").chmod(0o666)
+        done = primus("stop", str(run), "--timeout", "1", cwd=project)
+        assert (done.returncode, process.poll()) in ((2, None), (3, None)), done.stderr
         (run / "lease/1.json").rename(run / "lease-1.json")
         done = primus("stop", str(run), "--timeout", "1", cwd=project)
         assert done.returncode == 3

@@ -16,7 +16,20 @@ from functools import cache, cached_property
 from primus_core import variables
 from primus_core.errors import RequestError
 
-__all__ = ["Trust", "account", "command", "fix", "named", "named_file", "of", "owner", "refused", "say", "with_name"]
+__all__ = [
+    "Trust",
+    "account",
+    "command",
+    "fix",
+    "named",
+    "named_file",
+    "of",
+    "owner",
+    "refused",
+    "say",
+    "with_name",
+    "writers",
+]
 
 _MAX_LINKS = 40  # as the kernel: more is a circle
 _MAX_NAMES = 1 << 20
@@ -84,7 +97,7 @@ class Trust:
         except OSError:
             return ""
         sticky = found.st_mode & stat.S_ISVTX
-        return self._stranger(found, folder) or ("" if sticky else _writers(found, folder))
+        return self._stranger(found, folder) or ("" if sticky else writers(found, folder))
 
     def doubt_tree(self, path: str) -> str:
         """The same for a folder that is loaded as a whole: the first thing in it that is not believed."""
@@ -107,7 +120,7 @@ class Trust:
             return ""
 
     def _of_file(self, found: os.stat_result, what: str = "it") -> str:
-        return self._stranger(found, what) or _writers(found, what)
+        return self._stranger(found, what) or writers(found, what)
 
     def _stranger(self, found: os.stat_result, what: str) -> str:
         return "" if found.st_uid in self.uids else f"{what} belongs to {owner(found.st_uid)}"
@@ -216,7 +229,7 @@ def account(uid: int) -> str:
         return str(uid)
 
 
-def _writers(found: os.stat_result, what: str) -> str:
+def writers(found: os.stat_result, what: str = "it") -> str:
     """Who else can write to it, in words; a person's private group is the person."""
     if found.st_mode & stat.S_IWOTH:
         return f"everybody can write to {what}"
@@ -299,8 +312,8 @@ def named(environ: Mapping[str, str]) -> tuple[str, ...]:
     with open(descriptor, encoding="utf-8", errors="surrogateescape") as file:
         found = os.fstat(descriptor)
         is_own = found.st_uid in (0, os.geteuid()) or str(found.st_uid) == environ.get("SUDO_UID")
-        if not (is_own and stat.S_ISREG(found.st_mode)) or _writers(found, path):
-            say(path, _writers(found, "it") or "it is not yours")
+        if not (is_own and stat.S_ISREG(found.st_mode)) or writers(found, path):
+            say(path, writers(found, "it") or "it is not yours")
             return ()
         lines = file.read(_MAX_NAMES).split("\n")
     return tuple(line for line in lines if line.startswith("/"))

@@ -46,6 +46,8 @@ class Held(NamedTuple):
     """Seconds since the owner's latest sign of life, by the clock of the file system."""
     uid: int = -1
     """Whose file it is: whoever wrote it says all the rest."""
+    writers: str = ""
+    """Who else could have written it, in words."""
 
     @property
     def is_certain(self) -> bool:
@@ -58,7 +60,7 @@ class Held(NamedTuple):
         A stranger could write down any process. A file system that maps users may show the person as somebody else;
         that lease then counts for the person's own processes, where they trust the folder by name.
         """
-        if not (self.here and self.alive):
+        if not (self.here and self.alive) or self.writers:
             return False
         uid = process_uid(self.owner["pid"], host)
         return uid == self.uid or (uid == os.geteuid() and trust.of(host.environ).is_named(directory))
@@ -110,7 +112,7 @@ def _held(directory: str, number: int, host: HostRoot) -> Held | None:
     owner, me = _parsed(text), _identity(host)
     if owner and _same_machine(owner, me):
         alive = owner["began"] == process_start(owner["pid"], host)
-        return Held(owner, alive, here=True, silent_s=0.0, uid=found.st_uid)
+        return Held(owner, alive, here=True, silent_s=0.0, uid=found.st_uid, writers=trust.writers(found))
     silent = _now(f"{directory}/{FOLDER}") - renewed
     alive = abs(silent) < DEAD_AFTER_S  # no life is in the future
     return Held(owner, alive, here=False, silent_s=silent, uid=found.st_uid)

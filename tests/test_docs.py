@@ -51,6 +51,7 @@ def test_a_documented_command_works(command: str, folder: Path, clean_environ: d
             pytest.skip(f"primus-{name} needs Python 3.12: hatch run {name}:test")
     planned = STARTS.sub(r"primus \1 --dry-run ", command.split("#", maxsplit=1)[0])
     environ = {**clean_environ, "PATH": f"{Path(sys.executable).parent}:{clean_environ['PATH']}"}
+    environ["XDG_CONFIG_HOME"] = str(folder / "settings")
     result = subprocess.run(["bash", "-euo", "pipefail", "-c", planned], env=environ, cwd=folder, text=True,
                             capture_output=True, check=False, timeout=120)  # fmt: skip
     assert result.returncode == 0, result.stderr

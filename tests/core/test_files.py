@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,14 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 
-from primus_core.files import link_atomically, write_atomically
+from primus_core.files import (
+    create,
+    link_atomically,
+    open_to_append,
+    read_regular,
+    staged,
+    write_atomically,
+)
 
 
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
@@ -82,8 +90,10 @@ write_atomically(sys.argv[1], "text", durable=sys.argv[2] == "True")
         check=True,
     )
     pid, *calls = done.stdout.splitlines()
-    staged = f"a.{os.uname().nodename}.{pid}.partial"
-    assert calls == [f"sync {staged} 4"] * durable + [f"rename {staged}"]
+    staged = rf"a\.{re.escape(os.uname().nodename)}\.{pid}\.[0-9a-f]{{8}}\.partial"
+    assert len(calls) == durable + 1
+    assert all(re.fullmatch(f"sync {staged} 4" if "sync" in call else f"rename {staged}", call) for call in calls)
+    assert calls[-1].startswith("rename")
     assert (tmp_path / "a").read_text() == "text"
 
 
@@ -108,11 +118,37 @@ def test_what_is_no_link_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "newest").is_dir()
 
 
-def test_what_a_killed_process_of_the_same_id_left_is_in_nobodys_way(tmp_path: Path) -> None:
-    link = tmp_path / "newest"
-    mine = f"{os.uname().nodename}.{os.getpid()}.partial"
-    os.symlink("stale", f"{link}.{mine}")
-    (tmp_path / f"a.{mine}").write_text("stale")
-    assert link_atomically("run_1", str(link))
+def test_nobody_can_prepare_the_name_under_which_a_file_is_written(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    names = {os.path.basename(staged(str(tmp_path / "a"))) for _ in range(100)}
+    assert len(names) == 100
+    os.symlink(victim, tmp_path / "a.partial")
+    for opener in (create, lambda path, _: create(path)):
+        with pytest.raises(FileExistsError), open(tmp_path / "a.partial", "w", opener=opener):
+            pass
     write_atomically(str(tmp_path / "a"), "x")
-    assert sorted(os.listdir(tmp_path)) == ["a", "newest"]
+    assert victim.read_text() == "mine"
+    assert sorted(os.listdir(tmp_path)) == ["a", "a.partial", "victim"]
+
+
+def test_a_log_goes_through_a_link_of_ones_own_and_through_no_strangers(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("")
+    os.symlink("log", tmp_path / "own")
+    os.write(descriptor := open_to_append(str(tmp_path / "own")), b"x")
+    os.close(descriptor)
+    assert (tmp_path / "log").read_text() == "x"
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(OSError, match="No such device"):
+        open_to_append(str(tmp_path / "fifo"))
+
+
+def test_what_is_no_regular_file_is_not_read_and_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    assert read_regular(str(tmp_path / "file")) == b"text"
+    assert read_regular(str(tmp_path / "file"), 2) == b"te"
+    os.mkfifo(tmp_path / "fifo")
+    os.symlink("file", tmp_path / "link")
+    for name in ("fifo", "link"):
+        with pytest.raises(OSError, match=r"regular file|symbolic links"):
+            read_regular(str(tmp_path / name))

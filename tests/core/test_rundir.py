@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 
@@ -148,16 +147,14 @@ def test_a_run_that_may_go_on_elsewhere_is_not_continued_nor_what_came_before_it
     assert found(tmp_path) == []
 
 
-def test_another_users_run_is_passed_over_and_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("planted", ["", "metadata.json"], ids=["the run", "a file in it"])
+def test_what_others_can_write_to_is_passed_over_and_named(tmp_path: Path, planted: str) -> None:
     run(tmp_path, "small_2026_01_01_000000", "failed", "checkpoints/1")
-    somebody = Path("/")
-    if not os.getuid():
-        somebody = tmp_path / "somebody's"
-        somebody.mkdir()
-        os.chown(somebody, 12345, 12345)
-    runs = earlier(tmp_path, RunPlace("x", str(somebody), str(tmp_path / "small"), joined=True))
+    (tmp_path / "small_2026_01_01_000000" / planted).chmod(0o777)
+    runs = earlier(tmp_path, RunPlace("x", str(tmp_path / "x"), str(tmp_path / "small")))
     assert runs.files("checkpoints/*") == ()
-    assert runs.notes == ["does not continue small_2026_01_01_000000: it is another user's run"]
+    [note] = runs.notes
+    assert note.startswith("does not continue small_2026_01_01_000000: everybody can write to it; to trust it: primus")
 
 
 def test_a_job_that_begins_again_does_not_look_at_runs_that_were_started_after_it(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def test_the_list_as_json_has_stable_names(primus: Primus, output: Path) -> None
             "host": "node1",
             "job_id": "",
             "reason": "",
+            "owner": "",
         }
     ]
 
@@ -293,7 +294,7 @@ def test_a_view_as_json_has_the_same(primus: Primus, output: Path) -> None:
     assert list(data) == [
         *("run_id", "directory", "status", "reason", "exit_code", "job_id", "cluster", "scheduler"),
         *("command", "task", "runtime", "framework", "model"),
-        *("primus_version", "host", "user", "cwd", "started", "ended", "duration_s", "parent"),
+        *("primus_version", "host", "user", "cwd", "started", "ended", "duration_s", "owner", "parent"),
         *("started_by", "continues", "gpu_model", "nnodes"),
         *("gpus_per_node", "world_size", "one_per_node", "code", "files_changed", "plan_differs"),
         *("environment", "configs", "metrics", "first_failure"),

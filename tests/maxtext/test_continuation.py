@@ -46,6 +46,7 @@ def test_the_newest_whole_checkpoint_of_an_unfinished_run_is_taken(resolve: Reso
     checkpoint(run, 11, whole=False)
     plan = resolve(SAVES, previous=earlier(resolve, run))
     assert plan.config["continue_from"] == str(run / "checkpoints/10")
+    assert plan.loads == (f"{run}/checkpoints/10",)
     assert f"continues from step 11 of {run.name}" in plan.notes
 
 
@@ -61,6 +62,7 @@ def test_what_nobody_asked_for_is_not_continued(resolve: Resolve, tmp_path: Path
     checkpoint(tmp_path / "earlier", made)
     plan = resolve(text, previous=earlier(resolve, tmp_path / "earlier"))
     assert (plan.config["continue_from"], plan.continues) == ("", "")
+    assert plan.loads == (("/there/items",) if "/there" in text else ())
     assert [told for told in plan.notes if "continue" in told] == []
 
 

@@ -139,6 +139,16 @@ def test_a_checkpoint_that_cannot_be_loaded_is_refused(
     assert fix in caught.value.fix
 
 
+def test_what_megatron_loads_and_the_checkout_it_comes_from_must_be_trusted(resolve: Resolve, tmp_path: Path) -> None:
+    kept = checkpoint(tmp_path / "kept", 2, 4)
+    shared = checkpoint(tmp_path / "shared", 8)
+    tracker = "latest_checkpointed_iteration.txt"
+    assert resolve(tiny(load="kept", ckpt_step=2)).loads == (f"{kept}/{tracker}", f"{kept}/iter_0000002")
+    found = resolve(tiny(load="kept", save="shared")).loads
+    assert found == (f"{kept}/{tracker}", f"{kept}/iter_0000004", f"{shared}/{tracker}", f"{shared}/iter_0000008")
+    assert resolve(tiny()).loads == ()
+
+
 def test_a_folder_to_save_in_and_load_from_may_be_new(resolve: Resolve, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     assert resolve(tiny(load="kept", save="kept")).config["settings"]["load"] == str(tmp_path / "kept")

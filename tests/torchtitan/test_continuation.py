@@ -46,6 +46,7 @@ def test_the_newest_complete_checkpoint_is_taken(resolve: Resolve, tmp_path: Pat
     plan = resolve(TEXT, previous=previous)
     assert settings(plan)["checkpoint.initial_load_path"] == str(run / "checkpoints" / "step-20")
     assert settings(plan)["checkpoint.initial_load_model_only"] is False
+    assert plan.loads == (f"{run}/checkpoints/step-20",)
     assert "continues from step 20 of exp_2026_01_01_000000" in plan.notes
 
 
@@ -115,6 +116,15 @@ def test_a_checkpoint_that_a_person_names_is_taken(resolve: Resolve, tmp_path: P
     text = TEXT.replace("enable: true", "enable: true, initial_load_path: mine/step-5")
     plan = resolve(text, previous=earlier_run(resolve, tmp_path / "r", TEXT, {10: "x"}))
     assert settings(plan)["checkpoint.initial_load_path"] == str(tmp_path / "mine" / "step-5")
+    assert plan.loads == (f"{tmp_path}/mine/step-5",)
+
+
+def test_a_checkpoint_that_torchtitan_finds_itself_in_a_folder_of_several_runs_must_be_trusted(
+    resolve: Resolve, tmp_path: Path
+) -> None:
+    earlier_run(resolve, tmp_path / "r", TEXT, {10: "x", 20: "x"})
+    plan = resolve(TEXT.replace("enable: true", f"enable: true, folder: {tmp_path}/r/checkpoints"))
+    assert plan.loads == (f"{tmp_path}/r/checkpoints/step-20",)
 
 
 def test_continuation_can_be_switched_off(resolve: Resolve, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from primus_bench.gemm_problem import Problem
 from primus_bench.measure import Summary, WarmUp
 from primus_core import plain_json
 from primus_core.errors import MachineError
+from primus_core.files import create, is_own_link, staged
 
 __all__ = ["Report", "Result", "as_csv", "as_json", "as_markdown", "as_table", "prepare", "write"]
 
@@ -188,11 +189,11 @@ def write(path: str, report: Report) -> None:
     Raises:
         MachineError: it cannot be written.
     """
-    target = os.path.realpath(path)
-    stage = f"{target}.{os.getpid()}.part"
+    target = os.path.realpath(path) if is_own_link(path) else path
+    stage = staged(target)
     text = _FORMATS[os.path.splitext(path)[1].lower()](report)
     try:
-        with open(stage, "w", encoding="utf-8", newline="") as file:
+        with open(stage, "w", encoding="utf-8", newline="", opener=create) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

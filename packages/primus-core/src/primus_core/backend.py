@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from primus_core.config.document import Document, Path
 from primus_core.distributed import hides_gpus
 from primus_core.facts import Facts
+from primus_core.files import regular
 from primus_core.metrics import OnNonFinite
 from primus_core.plan import BACKEND_CONFIG, Distributed, Requirement, RunPlace, Step, Variable, Worker
 
@@ -53,7 +54,7 @@ class BackendCall:
         import json
 
         try:
-            with open(f"{self.place.directory}/{BACKEND_CONFIG}", encoding="utf-8") as file:
+            with open(f"{self.place.directory}/{BACKEND_CONFIG}", encoding="utf-8", opener=regular) as file:
                 return dict(json.load(file))
         except (OSError, ValueError):
             return {}
@@ -102,6 +103,9 @@ class BackendPlan:
     """Those of the settings that the backend adds to the framework's: their defaults are Primus's."""
     continues: str = ""
     """The run directory, one of those that `BackendCall.previous` looks in, whose checkpoint it starts from."""
+    loads: tuple[str, ...] = ()
+    """Checkpoints, files or folders, that the framework loads or may load, and code that it takes from a
+    folder. Reading a pickle runs what is in it: the launch is refused unless they are trusted (`primus_core.trust`)."""
     changeable: tuple[str, ...] = ()
     """Settings that a continued run may have otherwise, beside `continuation.CHANGEABLE`: patterns of names such as
     `checkpoint.*`. Any other difference is refused, unless the person says `--continue`.

@@ -135,7 +135,7 @@ def _complete(words: list[str]) -> int:
     return answer(words, MANAGEMENT)
 
 
-MANAGEMENT = ("plugins", "completion", "env", "runs", "logs", "stop", "replay", "config", "hooks", "models")
+MANAGEMENT = ("plugins", "completion", "env", "runs", "logs", "stop", "replay", "config", "hooks", "models", "trust")
 """Commands that need no runtime: modules of `primus_core.commands`."""
 
 

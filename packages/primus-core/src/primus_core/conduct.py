@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
-from primus_core import planner, requirements
+from primus_core import planner, requirements, trust
 from primus_core.contracts import OuterRuntime
 from primus_core.errors import RequestError, RunDirectoryTaken
 from primus_core.host import HostRoot
@@ -26,6 +28,9 @@ def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tup
         planned = _plan(asked, host, catalogue, command)
         if not (planned.switches.dry_run or planned.switches.check):
             _refuse_to_run(planned)
+        if believing := _believing(planned, host):
+            host = believing
+            continue
         if planned.replay and (not planned.inner or planned.switches.check):
             from primus_core.runs import replay_report
 
@@ -56,6 +61,41 @@ def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tup
             )
         except RunDirectoryTaken:  # another run began in this very second: the next plan takes the next name
             continue
+
+
+def _believing(planned: planner.Planned, host: HostRoot) -> HostRoot | None:
+    """Before a run is replayed that is not believed: the machine as seen by somebody who does, for this command.
+
+    Raises:
+        RequestError: nobody says that it is to be believed.
+    """
+    if not planned.replay or planned.switches.dry_run or planned.switches.check:
+        return None  # reading is not believing
+    directory = planned.replay.saved.directory
+    if not (why := planned.replay.saved.doubt(trust.of(host.environ))):
+        return None
+    handed = os.pathsep not in directory  # else no variable can name it
+    if not (handed and (planned.switches.trust or _agrees(planned, host, f"{directory}: {why}"))):
+        raise RequestError(
+            f"the run {directory} is not trusted",
+            why=why,
+            fix=f"look at what it would run: add --dry-run; to start it: add --trust\nor {trust.fix(directory)}",
+        )
+    return replace(host, environ=trust.with_name(host.environ, directory))
+
+
+def _agrees(planned: planner.Planned, host: HostRoot, why: str) -> bool:
+    """Show what would run, and ask. A batch job has nobody to ask."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    from primus_core.secrets import redact, values_in
+    from primus_core.show import script
+
+    text = redact(script(planned.plan), values_in(planned.plan, host.environ))
+    sys.stderr.write("".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text))
+    sys.stderr.write(f"primus: {why}\nprimus: start this? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _plan(asked: Request, host: HostRoot, catalogue: Catalogue, command: tuple[str, ...]) -> planner.Planned:

@@ -82,6 +82,8 @@ class TaskPlan:
     """Files that were read to plan this (`TaskCall.file`). A container shows them inside, a submission copies them."""
     continues: str = ""
     """The directory of the earlier run that it continues; empty: none."""
+    loads: tuple[str, ...] = ()
+    """Checkpoints and code, files or folders, that the worker loads: the planner refuses what is not trusted."""
 
 
 class Task(Protocol):

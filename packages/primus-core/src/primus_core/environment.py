@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from primus_core import flag_lists, submission, variables
+from primus_core import flag_lists, submission, trust, variables
 from primus_core.errors import ConfigError, Mistakes, RequestError
 from primus_core.plan import Variable
 from primus_core.secrets import is_secret_name, looks_secret
@@ -27,6 +27,7 @@ __all__ = [
     "from_options",
     "of_experiment",
     "of_person",
+    "of_python",
     "refused",
     "resolve",
 ]
@@ -46,6 +47,7 @@ OWNED = frozenset(
             variables.RESTARTED,
             variables.HOME,
             variables.SUBMITTED,
+            variables.TRUSTED,
             variables.IMAGE,
             variables.CACHE,
             variables.CARRIED,
@@ -90,6 +92,13 @@ def cache(environ: Mapping[str, str]) -> str:
     return environ.get(variables.CACHE) or os.path.join(home, "primus")
 
 
+def of_python(cwd: str, environ: Mapping[str, str]) -> tuple[Variable, ...]:
+    """What keeps `python -m` from taking modules from the folder where one stands, if others can put some there."""
+    why = trust.of(environ).doubt(cwd)
+    reason = f"Python takes no modules from {cwd}: {why}; to use them: {trust.command(cwd)}"
+    return (Variable("PYTHONSAFEPATH", "1", "trust", reason),) if why else ()
+
+
 def refused(name: str) -> str:
     """Why a run's variable of this name cannot be set by an option, an experiment or a hook; empty: it can."""
     if name in OWNED:
@@ -120,7 +129,8 @@ def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Va
 
 def _file(path: str, environ: Mapping[str, str]) -> Iterable[Variable]:
     try:
-        with open(submission.path(path, environ), encoding="utf-8", errors="surrogateescape") as file:
+        opener = trust.of(environ).opener
+        with open(submission.path(path, environ), encoding="utf-8", errors="surrogateescape", opener=opener) as file:
             lines = file.read().split("\n")
     except OSError as error:
         raise RequestError(f"--env {path}: the file cannot be read", why=str(error.strerror)) from None

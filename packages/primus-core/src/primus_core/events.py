@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from primus_core import plain_json
+from primus_core.files import open_to_append
 
 __all__ = ["CHECKPOINT_SAVED", "FILE", "TRAINING_ENDED", "Events", "checkpoint_saved"]
 
@@ -37,7 +38,7 @@ class Events:
             pass
 
     def _append(self, line: str) -> None:
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_to_append(self._path)
         try:
             os.write(descriptor, f"{line}\n".encode())
         finally:

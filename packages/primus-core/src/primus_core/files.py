@@ -1,14 +1,123 @@
-"""Files appear whole or not at all."""
+"""Files appear whole or not at all, and none is written or read through a stranger's link."""
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
+from contextlib import suppress
 
-__all__ = ["FULL", "link_atomically", "write_atomically"]
+__all__ = [
+    "FULL",
+    "create",
+    "is_own_link",
+    "link_atomically",
+    "open_to_append",
+    "read_below",
+    "read_regular",
+    "regular",
+    "staged",
+    "write_atomically",
+]
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a file system, or of a person's share of it, that takes no more."""
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST = 1 << 26
+
+
+def staged(path: str) -> str:
+    """Where to write what will be `path`: of this process alone, and a name that nobody can have prepared."""
+    return f"{path}.{os.uname().nodename}.{os.getpid()}.{os.urandom(4).hex()}.partial"
+
+
+def create(path: str, flags: int = _NEW, mode: int = 0o666) -> int:
+    """For `open(..., opener=create)`: a new file; what is there already, a link too, is an error."""
+    del flags  # `open` would cut off what is there
+    return os.open(path, _NEW, mode)
+
+
+def is_own_link(path: str) -> bool:
+    """Whether a symbolic link lies there that the person or root made."""
+    try:
+        return os.path.islink(path) and os.lstat(path).st_uid in (0, os.geteuid())
+    except OSError:
+        return False
+
+
+def open_to_append(path: str, mode: int = 0o644) -> int:
+    """The descriptor of a file to append to. A link is followed if the person or root made it; no FIFO is waited for.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW, mode)
+    except OSError as error:
+        if error.errno != errno.ELOOP or not is_own_link(path):
+            raise
+        descriptor = os.open(path, flags, mode)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def regular(path: str, flags: int) -> int:
+    """For `open(..., opener=regular)`: a file of a run directory, whoever owns that: no FIFO is waited for, and no link
+    is followed that neither the person nor root made.
+
+    Raises:
+        OSError: it is such a link, or no regular file.
+    """
+    flags |= os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        if not is_own_link(path):
+            raise OSError(errno.ELOOP, "it is a link of another user", path) from None
+        descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    return descriptor
+
+
+def read_regular(path: str, limit: int = _MOST, *, folder: int | None = None) -> bytes:
+    """What a file says, at most `limit` bytes. Without the layers of `open`, which a list of thousands would feel.
+
+    Raises:
+        OSError: it cannot be read, or it is a link or no regular file, whoever put it there.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", path)
+        parts = [os.read(descriptor, min(1 << 16, limit))]
+        while parts[-1] and (limit := limit - len(parts[-1])):
+            parts.append(os.read(descriptor, min(1 << 16, limit)))
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
+
+
+def read_below(folder: str, path: str, limit: int = _MOST) -> bytes:
+    """The same for a `path` in a folder of somebody else's, which may hold links that lead out of it.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or a part of its path is a link.
+    """
+    *parts, name = path.split("/")
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(folder, flags & ~os.O_NOFOLLOW)
+    try:
+        for part in parts:
+            above, descriptor = descriptor, os.open(part, flags, dir_fd=descriptor)
+            os.close(above)
+        return read_regular(name, limit, folder=descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_atomically(path: str, text: str, *, durable: bool = True, mode: int = 0) -> None:
@@ -16,34 +125,31 @@ def write_atomically(path: str, text: str, *, durable: bool = True, mode: int = 
 
     Without a `mode` it has that of every new file.
     """
-    staged = _staged(path)
+    stage = staged(path)
     try:
-        with open(staged, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        with open(stage, "w", encoding="utf-8", errors="surrogateescape", newline="", opener=create) as file:
             if mode:
                 os.fchmod(file.fileno(), mode)
             file.write(text)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        os.replace(staged, path)
+        os.replace(stage, path)
     except BaseException:
-        if os.path.exists(staged):
-            os.unlink(staged)
+        with suppress(OSError):
+            os.unlink(stage)
         raise
 
 
 def link_atomically(target: str, path: str) -> bool:
-    """Point the symbolic link `path` at `target`. False: something that is no link stands there, and stays."""
+    """Point the symbolic link `path` at `target`. False: something that is no link, or not ours, stays there."""
     if os.path.lexists(path) and not os.path.islink(path):
         return False
-    staged = _staged(path)
-    if os.path.lexists(staged):  # of a process that was killed here; in containers pids come again
-        os.unlink(staged)
-    os.symlink(target, staged)
-    os.replace(staged, path)
+    stage = staged(path)
+    os.symlink(target, stage)
+    try:
+        os.replace(stage, path)
+    except PermissionError:  # in a sticky folder, another user has put something there
+        os.unlink(stage)
+        return False
     return True
-
-
-def _staged(path: str) -> str:
-    """Of this process alone: nodes share a folder, and in containers all may have the same process id."""
-    return f"{path}.{os.uname().nodename}.{os.getpid()}.partial"

@@ -23,6 +23,7 @@ commands:
   hooks             what runs around a launch: list
   config            experiments and their templates: list, new, show, validate, diff; primus.yaml files: system
   models            facts, parameters and FLOPs of known models: list, show, check
+  trust             which folders of others you trust: their files are run and loaded
   plugins           what is installed, and whether it loads
   completion        complete words in bash, zsh or fish
 """

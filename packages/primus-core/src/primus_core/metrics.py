@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from primus_core import plain_json
+from primus_core.files import open_to_append
 
 __all__ = ["Metrics", "OnNonFinite", "Validation", "append", "is_step", "log_line", "tell"]
 
@@ -83,7 +84,7 @@ def tell(metrics: Metrics | Validation, file: str = "") -> None:
 def append(path: str, metrics: Metrics | Validation) -> None:
     """Add one line to `path`. A single O_APPEND write: a killed process leaves whole lines only."""
     line = plain_json.dumps(asdict(metrics)) + "\n"
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    descriptor = open_to_append(path)
     try:
         os.write(descriptor, line.encode())
     finally:

@@ -237,6 +237,8 @@ class Plan:
     """How many times in a row the worker may be started again without reaching a step that it had not reached."""
     hang_timeout_s: float = 0.0
     """A worker that says nothing for so many seconds is ended as one that hangs; 0: it may be silent for ever."""
+    loads: tuple[str, ...] = ()
+    """Checkpoints and code, files or folders, that its worker loads, and that must be trusted (`trust`)."""
     inner: tuple[str, ...] = ()
     """The command line of the layer inside, without `primus`; empty: this is the innermost, whose steps are ranks."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from primus_core import environment, metadata, preflight, submission, variables
+from primus_core import environment, metadata, preflight, submission, trust, variables
 from primus_core.arguments import Parser, flags_of, parse_segment
 from primus_core.config.system import EXTRA, apply_defaults
 from primus_core.contracts import OuterRuntime, Runtime, RuntimeCall, RuntimePlan, Task, TaskCall, TaskPlan
@@ -239,6 +239,8 @@ class _Planning:
             return (), ("the nodes are not known yet: what their GPUs and networks need is planned on each of them",)
         from primus_core.machine.defaults import of_machine
 
+        if self.profile_file:
+            self.trust.require(self.profile_file, "the profile")
         options: tuple[Variable, ...] = ()
         with Mistakes():  # `environment` says them
             options = environment.from_options(getattr(self.args, "env", []), self.facts.environ)
@@ -265,7 +267,7 @@ class _Planning:
         action = [word for word in words[:1] if not word.startswith("-")]
         patches = [] if self.in_hook else [*self.system.patches]
         patches += [submission.path(path, self.facts.environ) for path in getattr(self.args, "patch", [])]
-        found = script_files.found(self.folders(task.folder), patches, (*name.split(), *action), cwd)
+        found = script_files.found(self.folders(task.folder), patches, (*name.split(), *action), cwd, self.trust)
         return tuple(
             script_files.step(
                 kind,
@@ -274,9 +276,15 @@ class _Planning:
                 python=self.facts.python,
                 cwd=cwd,
                 timeout_s=self.system.hook_timeout_s,
+                alone=bool(self.trust.doubt(os.path.dirname(path))),
             )
             for kind, path in found
         )
+
+    @property
+    def trust(self) -> trust.Trust:
+        """What the person believes, whose environment no option and no replayed run has changed."""
+        return trust.of(self.facts.host.environ)
 
     @property
     def in_hook(self) -> bool:
@@ -318,7 +326,7 @@ class _Planning:
             files=task.files,
             requires=tuple(dict.fromkeys((*task.requires, *planned.requires))),
             config=task.config,
-            notes=task.notes,
+            notes=(*task.notes, *self.modules_here()),
             next_steps=task.next_steps,
             metrics_rank=task.metrics_rank,
             python=self.facts.python,
@@ -330,9 +338,28 @@ class _Planning:
             preflight=self.preflight(name, kept),
             max_restarts=self.max_restarts(place_in_job),
             continues=task.continues,
+            loads=self.loaded(task, kept),
             started_by=parent_of(self.facts.environ),
         )
         return self.with_hooks(_with_options(result, self.args, self.facts), kept)
+
+    def modules_here(self) -> tuple[str, ...]:
+        """What a person must know whose own modules lie where others can put some, too."""
+        cwd = self.facts.cwd
+        found = environment.of_python(cwd, self.facts.host.environ)
+        has_modules = found and any(name.endswith(".py") for name in self.facts.host.names(cwd))
+        return tuple(variable.why for variable in found) if has_modules else ()
+
+    def loaded(self, task: TaskPlan, kept: Replay | None) -> tuple[str, ...]:
+        """What the worker loads. A pickle runs code, so it must be trusted wherever it can be seen."""
+        if kept and kept.saved.doubt(self.trust):  # before it starts, the person is asked about all of it
+            return task.loads
+        mistakes = Mistakes()
+        for path in task.loads:
+            with mistakes:
+                self.trust.require_loadable(path)
+        mistakes.refuse()
+        return task.loads
 
     def environment(self, task: TaskPlan, planned: RuntimePlan, kept: Replay | None) -> tuple[Variable, ...]:
         # A restored list of flags is the whole of it: the person's own flags would come on top.
@@ -345,6 +372,7 @@ class _Planning:
             Variable(variables.PARENT, task.place.directory, "primus", "the parent of what a rank or a hook starts"),
             Variable(variables.METRICS_FILE, f"{task.place.directory}/metrics.jsonl", "primus", "step metrics go here"),
             *self.config_file(),
+            *environment.of_python(self.facts.cwd, self.facts.host.environ),
         )
         return environment.resolve(
             caller,
@@ -425,6 +453,7 @@ def switches_of(args: argparse.Namespace, request: Request, task_args: argparse.
         assume_host=args.assume_host,
         check=request.check or getattr(task_args, "check", False),
         force=request.force or getattr(task_args, "force", False),
+        trust=request.trust or getattr(task_args, "trust", False),
     )
 
 

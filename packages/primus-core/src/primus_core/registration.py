@@ -20,12 +20,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from primus_core import variables
+from primus_core import trust, variables
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError
+from primus_core.host import HostRoot
 from primus_core.plan import Requirement, Worker
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def parsed(path: str) -> ast.Module:
         ConfigError: the file is no Python.
     """
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=trust.of(HostRoot().environ).opener) as file:
             return ast.parse(file.read(), path)
     except (OSError, SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
@@ -125,10 +126,14 @@ def _first_line(function: ast.FunctionDef) -> str:
 
 
 class _Loader(SourceFileLoader):
-    """Leaves no bytecode: a dry run writes nothing, and in a repository it would be taken for a change of the code."""
+    """Runs only what is trusted, and neither leaves nor takes bytecode: a dry run writes nothing, in a repository that
+    would be taken for a change of the code, and it may be another file's.
+    """
 
-    def set_data(self, path: str, data: object, *, _mode: int = 0o666) -> None:
-        pass
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        with open(path, "rb", opener=trust.of(HostRoot().environ).opener) as file:
+            return compile(file.read(), path, "exec", dont_inherit=True)
 
 
 def module(path: str) -> ModuleType:

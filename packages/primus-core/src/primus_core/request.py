@@ -38,6 +38,8 @@ class Request(NamedTuple):
     """Only say whether the replay could be the same run."""
     force: bool = False
     """Replay it all the same."""
+    trust: bool = False
+    """Believe the run that is replayed, whoever wrote it."""
 
     @property
     def task_segment(self) -> int:

@@ -15,8 +15,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from primus_core import variables
+from primus_core import trust, variables
 from primus_core.errors import MachineError, RequestError
+from primus_core.files import regular
+from primus_core.host import HostRoot
 
 __all__ = ["FOLDER", "SCHEMA", "Submission", "checksum", "of", "original", "path"]
 
@@ -29,6 +31,9 @@ class Submission:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
+        believed = trust.of(HostRoot().environ)
+        for name in ("", "/submission.json", "/files"):
+            believed.require(f"{directory}{name}", "what was submitted,")
         try:
             self.known = _json(f"{directory}/submission.json")
         except (OSError, ValueError) as error:
@@ -118,5 +123,5 @@ def checksum(path: str) -> str:
 def _json(path: str) -> dict[str, Any]:
     import json
 
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", opener=regular) as file:
         return dict(json.load(file))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from primus_core.events import FILE, TRAINING_ENDED
+from primus_core.files import regular
 
 __all__ = ["ended_at", "last_step", "read", "render", "stream"]
 
@@ -22,7 +23,7 @@ def read(path: str) -> list[Row]:
 def stream(path: str) -> Iterator[Row]:
     """The same, one after the other: a long run has more of them than one would keep."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace", opener=regular) as file:
             yield from filter(None, (_row(line) for line in file if line.endswith("\n")))
     except OSError:
         return

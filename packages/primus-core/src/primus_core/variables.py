@@ -35,6 +35,8 @@ run finds that one's directory there instead (`nesting`).
 RUN_DIR = "PRIMUS_RUN_DIR"
 """The run directory. Set by an outer layer, it makes the inner ones join its run."""
 RUN_ID = "PRIMUS_RUN_ID"
+TRUSTED = "PRIMUS_TRUSTED"
+"""Folders and files, separated by `:`, that the layer around this one believes, or that a person trusts (`trust`)."""
 SUBMITTED = "PRIMUS_SUBMITTED"
 """The folder with what was submitted (`submission`): a job reads it instead of the files that it was planned from."""
 STREAMS = "PRIMUS_STREAMS"

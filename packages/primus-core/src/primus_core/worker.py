@@ -8,10 +8,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from primus_core import variables
+from primus_core import trust, variables
 from primus_core.secrets import is_secret_name
 
-__all__ = ["metrics_file", "rank", "resolved", "run_directory"]
+__all__ = ["metrics_file", "rank", "require_trusted", "resolved", "run_directory"]
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 
@@ -36,6 +36,16 @@ def resolved() -> dict[str, Any]:
     text = (run_directory() / "config" / "backend_config.json").read_text(encoding="utf-8")
     found: dict[str, Any] = _filled(json.loads(text))
     return found
+
+
+def require_trusted(*paths: str) -> None:
+    """Refuse to load a checkpoint that was not there when the run was planned, and is not trusted.
+
+    Raises:
+        RequestError: it is not.
+    """
+    for path in paths:
+        trust.of(os.environ).require_loadable(path)
 
 
 def _filled(value: Any) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from primus_core import environment, metadata, preflight, submission, variables
+from primus_core import environment, metadata, preflight, submission, trust, variables
 from primus_core.arguments import parse_segment
 from primus_core.config.system import apply_defaults
 from primus_core.contracts import Elsewhere, OuterCall, OuterPlan, OuterRuntime
@@ -66,7 +66,7 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
         facts = facts._replace(host=host, environ=host.environ, hostname=host.hostname())
     copies = _copies(runtime, inner, facts)
     submitted = _submitted(copies, inner.plan.place, host.environ)
-    own = (*submitted, *options, *_joining(runtime, inner.plan, host))
+    own = (*submitted, *options, *_joining(runtime, inner.plan, host, (*inner.reads, *inner.plan.loads)))
     words = _words(inner_request)
     reads, writes, restarts = inner.reads, inner.writes, inner.plan.max_restarts
     wrapped = runtime.wrap(OuterCall(args, facts, inner.plan.place, words, reads, writes, own, restarts))
@@ -108,7 +108,7 @@ def _laid(options: Sequence[Variable], host: HostRoot) -> tuple[Variable, ...]:
     return tuple(replace(v, value=environ[v.name]) if v.name in FLAG_LISTS else v for v in options)
 
 
-def _joining(runtime: OuterRuntime, inner: Plan, host: HostRoot) -> tuple[Variable, ...]:
+def _joining(runtime: OuterRuntime, inner: Plan, host: HostRoot, reads: Sequence[str]) -> tuple[Variable, ...]:
     """What makes the layers inside parts of this run."""
     return (
         Variable(variables.RUN_DIR, inner.place.directory, "primus", "where this run keeps its files"),
@@ -119,6 +119,8 @@ def _joining(runtime: OuterRuntime, inner: Plan, host: HostRoot) -> tuple[Variab
         *_home(host),
         *_config(host),
         *_restarted(runtime),
+        *environment.of_python(host.cwd(), host.environ),
+        *_trusted(() if isinstance(runtime, Elsewhere) else reads, host),
     )
 
 
@@ -145,6 +147,7 @@ def _around(inner: Plan, runtime: str, wrapped: OuterPlan, own: Sequence[Variabl
         parent=inner.parent,
         continues=inner.continues,
         started_by=inner.started_by,
+        loads=inner.loads,
         max_restarts=wrapped.max_restarts,
         inner=words,
     )
@@ -155,6 +158,14 @@ def _restarted(runtime: OuterRuntime) -> tuple[Variable, ...]:
     why = "starts the ranks of all nodes again"
     found = Variable(variables.RESTARTED, runtime.name, "primus", why)
     return (found,) if isinstance(runtime, Elsewhere) else ()
+
+
+def _trusted(reads: Sequence[str], host: HostRoot) -> tuple[Variable, ...]:
+    """What is believed here, for the layers inside: there, files may seem to have another owner."""
+    believed = trust.of(host.environ)
+    handed = dict.fromkeys((*believed.names, *(path for path in reads if not believed.doubt(path))))
+    value = os.pathsep.join(path for path in handed if os.pathsep not in path)
+    return (Variable(variables.TRUSTED, value, "primus", "what was believed outside"),) if value else ()
 
 
 def _parent(host: HostRoot) -> tuple[Variable, ...]:

@@ -145,6 +145,7 @@ class _Resolution:
             defaults={name: option.default for name, option in settings.options.items()},
             own=tuple(one.name for one in SETTINGS),
             continues=os.path.dirname(os.path.dirname(source)),
+            loads=(*([source] if source else []), *(folder.name for folder in self.folders() if folder.kind == "file")),
             changeable=changeable(settings),
         )
 

@@ -14,7 +14,7 @@ from primus_core.config.document import Document
 from primus_core.errors import ConfigError, MachineError, Mistakes
 from primus_core.plan import Requirement, Step, Variable, Worker
 from primus_core.work import Work, planned
-from primus_megatron.checkpoints import TRACKER, fault, newest_whole
+from primus_megatron.checkpoints import TRACKER, fault, loaded, newest_whole
 from primus_megatron.continuation import CHANGEABLE, CHECKPOINTS, continue_earlier, on_replay
 from primus_megatron.device import Adaptation, adapt, cpu_variables
 from primus_megatron.hyperparameters import data_type, hyperparameters
@@ -170,6 +170,7 @@ class _Resolution:
             defaults={name: option.default for name, option in settings.options.items()},
             own=tuple(one.name for one in SETTINGS),
             continues=source,
+            loads=self.loads(),
             changeable=CHANGEABLE,
         )
 
@@ -292,6 +293,15 @@ class _Resolution:
             whole = newest_whole(folder)[0]
             fix = f"the newest that is whole: ckpt_step={whole}" if whole else f"correct '{name}', or remove it"
             raise MachineError(f"{settings.where(name)}: '{name}: {folder}' cannot be loaded", why=why, fix=fix)
+
+    def loads(self) -> tuple[str, ...]:
+        """The checkpoints that Megatron will load or may continue from, and the checkout whose code it is."""
+        settings = self.settings
+        folders = {settings[name]: settings["ckpt_step"] if name == "load" else None for name in reversed(_LOADED)}
+        if settings["save"] and settings["auto_continue_train"] and (found := newest_whole(settings["save"])[0]):
+            folders[settings["save"]] = found
+        code = [self.megatron.code] if self.megatron.checkout else []
+        return (*code, *(path for folder, step in folders.items() if folder for path in loaded(folder, step)))
 
     def fixed_layout(self) -> list[int] | None:
         """What a run must have in common with one whose checkpoint it loads; None: Megatron reshards."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from primus_core.files import write_atomically
 
-__all__ = ["SIZES", "TRACKER", "CheckpointWatch", "fault", "is_whole", "newest", "newest_whole"]
+__all__ = ["SIZES", "TRACKER", "CheckpointWatch", "fault", "is_whole", "loaded", "newest", "newest_whole"]
 
 SIZES = "primus_sizes.json"
 """In a checkpoint's folder: the size of each of its files, by path. What has no such list was never whole."""
@@ -69,6 +69,12 @@ def newest(folder: str) -> int | None:
     """The iteration that Megatron would load from `folder`; None: none."""
     name = _newest(folder)
     return iteration_of(name) if _ITERATION.fullmatch(name) else None
+
+
+def loaded(folder: str, step: int | None) -> tuple[str, ...]:
+    """What Megatron reads to load the checkpoint of `step` (None: the newest) from `folder`."""
+    name = f"iter_{step:07d}" if step else _newest(folder)
+    return tuple(os.path.join(folder, part) for part in (TRACKER, name) if part)
 
 
 class CheckpointWatch:

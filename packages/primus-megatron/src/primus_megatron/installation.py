@@ -28,6 +28,11 @@ class Installation:
     known: bool = True
     """Whether the plan is for this machine and its packages. What another has, or a container, nobody can ask."""
 
+    @property
+    def code(self) -> str:
+        """A file of the checkout, which stands for all of them."""
+        return os.path.join(self.checkout, _INFO)
+
     def has(self, module: str) -> bool:
         """Whether a module is there, as far as is known."""
         return not self.known or find_spec(module) is not None

@@ -15,7 +15,7 @@ from primus_core.errors import MachineError
 from primus_core.events import checkpoint_saved
 from primus_core.recorder import Recorder
 from primus_core.step_clock import StepClock
-from primus_megatron.checkpoints import CheckpointWatch, newest_whole
+from primus_megatron.checkpoints import CheckpointWatch, loaded, newest_whole
 from primus_megatron.continuation import as_resumed
 
 __all__ = ["main"]
@@ -39,6 +39,7 @@ def _resume(resolved: dict[str, Any]) -> None:
     iteration, cut = newest_whole(settings["save"])
     if iteration is None:
         return
+    worker.require_trusted(*loaded(settings["save"], iteration))
     settings |= {"load": settings["save"], "ckpt_step": iteration}
     for name, value in as_resumed(settings).items():
         settings[name] = value

@@ -18,7 +18,7 @@ from primus_core.metadata import version_of
 from primus_core.plan import Requirement, Variable, Worker
 from primus_core.work import Work, planned
 from primus_torchtitan import earlier_names
-from primus_torchtitan.continuation import CHANGEABLE, continue_earlier, on_replay
+from primus_torchtitan.continuation import CHANGEABLE, continue_earlier, loads, on_replay
 from primus_torchtitan.hyperparameters import data_type, hyperparameters
 from primus_torchtitan.layout import Layout, check_layout, metrics_rank
 from primus_torchtitan.model import Model as Resolved
@@ -162,6 +162,7 @@ class _Resolution:
             defaults={name: option.default for name, option in settings.options.items()},
             own=tuple(one.name for one in SETTINGS),
             continues=source,
+            loads=loads(settings),
             changeable=CHANGEABLE,
         )
 

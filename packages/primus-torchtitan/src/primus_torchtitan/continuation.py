@@ -13,7 +13,7 @@ from primus_core.backend import BackendCall
 from primus_torchtitan.checkpoints import is_whole, resume_from
 from primus_torchtitan.settings import Settings
 
-__all__ = ["CHANGEABLE", "continue_earlier", "on_replay"]
+__all__ = ["CHANGEABLE", "continue_earlier", "loads", "on_replay"]
 
 _OWN = "checkpoints"
 """In the run directory."""
@@ -59,6 +59,17 @@ def on_replay(settings: Settings, call: BackendCall) -> dict[str, Any]:
         return {"settings": found, "folders": [folder], "files": []}
     start = os.path.join(folder, f"step-{step}")
     return {"settings": {**found, **_begin_with(start)}, "folders": [folder], "files": [start]}
+
+
+def loads(settings: Settings) -> tuple[str, ...]:
+    """The checkpoint that training begins with, and the one that TorchTitan finds in a folder that runs share."""
+    folder, start = settings["checkpoint.folder"], settings["checkpoint.initial_load_path"]
+    if not settings["checkpoint.enable"]:
+        return ()
+    step = settings["checkpoint.load_step"] if settings["checkpoint.load_step"] != -1 else None
+    step = resume_from(folder)[0] if step is None and os.path.isabs(folder) else step
+    shared = [os.path.join(folder, f"step-{step}")] if os.path.isabs(folder) and step is not None else []
+    return (*shared, *([start] if start and "://" not in start else []))
 
 
 def _begin_with(checkpoint: str) -> dict[str, Any]:

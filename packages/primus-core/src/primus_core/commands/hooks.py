@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from primus_core import facts as machine
+from primus_core import trust
 from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import RequestError
 from primus_core.hooks import scripts
@@ -48,11 +49,12 @@ def run(words: Sequence[str], layer: str) -> int:
         _, name, rest = catalogue.task(args.task)
         args.task = [*name.split(), *rest]
     beside = os.path.dirname(args.config) or "." if args.config else ""
+    believed = trust.of(host.environ)
     folders = scripts.hook_folders(facts, catalogue.system, beside, args.hooks)
-    found = scripts.hook_files(folders, args.task)  # refuses a folder that is not there
+    found = scripts.hook_files(folders, args.task, believed)  # refuses a folder that is not there
     found = found if args.task else _all(folders)
     rows = [{"kind": "hook", "runs": path, "from": "once per node, before the ranks"} for path in found]
-    patches = scripts.patch_files([*catalogue.system.patches, *args.patch], facts.cwd)
+    patches = scripts.patch_files([*catalogue.system.patches, *args.patch], facts.cwd, believed)
     rows += [{"kind": "patch", "runs": path, "from": "once per node, after the hooks"} for path in patches]
     rows += [{"kind": "python", "runs": p.target, "from": p.source} for p in catalogue.of("hooks")]
     if args.json:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import RequestError
+from primus_core.files import regular
 from primus_core.host import HostRoot
 from primus_core.runs.listing import resolve, workspace
 from primus_core.runs.saved import GOING, state
@@ -195,16 +196,25 @@ class _Tail:
     def __init__(self, path: str, prefix: str = "") -> None:
         self.path, self.prefix = path, prefix.encode()
         self._offset = 0
+        self._skipped = False
+
+    def _skip(self, error: OSError) -> None:
+        if not self._skipped:
+            self._skipped = True
+            sys.stderr.write(f"primus: skipped {self.path}: {error.strerror}\n")
 
     def show(self) -> bool:
         """Print what has come; whether there was any. Of several logs whole lines, so that none breaks another's."""
         try:
-            with open(self.path, "rb") as file:
+            with open(self.path, "rb", opener=regular) as file:
                 if os.fstat(file.fileno()).st_size < self._offset:  # a job that begins again may empty its log
                     self._offset = 0
                 file.seek(self._offset)
                 data = file.read(_PIECE)
         except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._skip(error)
             return False
         if self.prefix and (end := data.rfind(b"\n") + 1):
             data = data[:end]

@@ -28,12 +28,12 @@ nothing starts and the exit code is 3."""
 def parser() -> Parser:
     """The command's parser."""
     parser = Parser(prog="primus replay", epilog=_EPILOG, description="Start a saved run again.")
-    parser.usage = (
-        "primus replay RUN [--check] [--force] [--dry-run] [--json] [runtime [options] [-- runtime [options]]]"
-    )
+    switches = "[--check] [--force] [--trust] [--dry-run] [--json]"
+    parser.usage = f"primus replay RUN {switches} [runtime [options] [-- runtime [options]]]"
     parser.add_argument("run", metavar="RUN", help="a run directory, a run's name, or an experiment's (its newest run)")
     parser.add_argument("--check", action="store_true", help="only say what equals and what differs")
     parser.add_argument("--force", action="store_true", help="start it although it cannot be the same run")
+    parser.add_argument("--trust", action="store_true", help="believe it for this once, although it is another user's")
     parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
     parser.add_argument("--json", action="store_true", help="with --check or --dry-run: as JSON")
     parser.add_argument("--assume-host", metavar="FILE", default="", help="with --check or --dry-run: on that machine")
@@ -53,7 +53,7 @@ def run(words: Sequence[str], layer: str) -> int:
     first = layers[0]._replace(words=(*switches, *layers[0].words))
     asked = Request(
         (first, *layers[1:]), ("replay",), debug="--debug" in front, config=layer,
-        replay=directory, check=args.check, force=args.force,
+        replay=directory, check=args.check, force=args.force, trust=args.trust,
     )  # fmt: skip
     return carry_out(asked, host, catalogue, ("primus", *front, "replay", *behind))
 

@@ -14,6 +14,7 @@ from primus_core import plain_json
 from primus_core.arguments import Parser, parse_segment
 from primus_core.commands.runs_view import cell, listing, page
 from primus_core.errors import RequestError
+from primus_core.files import regular
 from primus_core.host import HostRoot
 from primus_core.runs.listing import Run, find, last_metrics, of_standing, resolve, workspace
 from primus_core.runs.saved import MANIFEST, STATES, Damaged, load
@@ -36,8 +37,8 @@ _LIST_EPILOG = """examples:
 
 status: completed, failed, interrupted; stopped (by a hook); skipped (a script had nothing to launch); running;
 pending (its job waits in the queue); lost (its process or its job is gone, and it never said how it ended); started (on
-another host, by an earlier Primus), submitted (to a scheduler): not known from here; unwatched (started from the script
-of a dry run); incomplete (ended before it began); unknown (not written by Primus)"""
+another host, without a recent sign of life), submitted (to a scheduler): not known from here; unwatched (started from
+the script of a dry run); incomplete (ended before it began); unknown (not written by Primus)"""
 _SHOW_EPILOG = """examples:
   primus runs show latest
   primus runs show quickstart --json"""
@@ -125,6 +126,8 @@ def _show(args: Namespace, host: HostRoot) -> tuple[Any, Any]:
     return _description(resolve(args.run, workspace(args.workspace, host, args.layer), host), host), page
 
 
+_MOST = 1 << 26
+"""No file of a run is longer that is read as a whole."""
 _KNOWN = ("task", "runtime", "framework", "model", "primus_version", "host", "user", "cwd", "started", "ended")
 
 
@@ -146,6 +149,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "command": list(redact_words(map(str, _list_of(words)))),
         **{name: known.get(name, plan.get(name)) for name in _KNOWN},
         "duration_s": listed.duration_s,
+        "owner": listed.owner,
         "parent": listed.parent or plan.get("parent") or "",
         "started_by": _mapping(known.get("started_by")).get("run_id") or "",
         "continues": listed.continues,
@@ -168,8 +172,8 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
 
 def _json(path: str) -> dict[str, Any]:
     try:
-        with open(path, encoding="utf-8") as file:
-            return _mapping(json.load(file))
+        with open(path, encoding="utf-8", opener=regular) as file:
+            return _mapping(json.loads(file.read(_MOST)))
     except (OSError, ValueError, RecursionError):
         return {}
 

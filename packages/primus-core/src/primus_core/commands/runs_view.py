@@ -13,13 +13,13 @@ __all__ = ["cell", "duration", "listing", "loss", "page", "table"]
 _MEANING = {
     "lost": "it never said how it ended, and its process or its job is gone",
     "submitted": "its scheduler has it, and does not say here how it stands",
-    "started": "on another host, without a lease: from here one cannot tell whether it still runs",
+    "started": "on another host or in another container: from here one cannot tell whether it still runs",
     "unwatched": "started from the script of a dry run: Primus did not watch it, and does not know how it ended",
     "incomplete": "it was ended before its first process began",
     "unknown": "its metadata.json says nothing that this Primus knows",
 }
 _COLUMNS = ("run", "status", "task", "model", "backend", "started", "duration", "step", "loss")
-_FURTHER = {"job": "job_id", "continues": "continues", "parent": "parent"}
+_FURTHER = {"owner": "owner", "job": "job_id", "continues": "continues", "parent": "parent"}
 """Columns that are left out where no run has anything in them."""
 
 
@@ -114,6 +114,7 @@ def _facts(run: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     yield "directory", run["directory"]
     yield "job", _joined(" ", run["job_id"], _with("on cluster", run["cluster"]), _scheduler(run["scheduler"]))
     yield "command", shlex.join(run["command"])
+    yield "owner", run["owner"]
     yield "started", _joined(" ", _clock(run["started"]), _with("by", run["user"]), _with("on", run["host"]))
     yield "ended", _clock(run["ended"])
     yield "duration", duration(run["duration_s"])

@@ -10,13 +10,13 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from primus_core import plain_json, scheduler
+from primus_core import plain_json, scheduler, trust
 from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import MachineError
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.launch import slurm_stop
-from primus_core.runs.lease import process_start
+from primus_core.runs.lease import FOLDER, look, process_start
 from primus_core.runs.listing import resolve, workspace
 from primus_core.runs.saved import GOING, metadata, process_here, state
 from primus_core.runs.standing import Standing, standing
@@ -57,14 +57,24 @@ def run(words: Sequence[str], layer: str) -> int:
     args = parse_segment(parser(), words)
     host = HostRoot()
     directory = resolve(args.run, workspace(args.workspace, host, layer), host)
+    why = _doubt(directory, host)
+    if why and os.geteuid():
+        raise trust.refused(directory, why, "the run")
     stands = standing(directory, host)
     if stands.state not in GOING:
         sys.stderr.write(f"primus: {directory} does not run: it is {stands.state}\n")
         return 0
-    _wait(directory, _target(directory, stands, host), args.timeout)
-    _say_so(directory)
+    _wait(directory, _target(directory, stands, host, why), args.timeout)
+    if not why:
+        _say_so(directory)
     sys.stderr.write(f"primus: {directory}: {state(directory, host)}\n")
     return 0
+
+
+def _doubt(directory: str, host: HostRoot) -> str:
+    """Why what the run says of itself is not believed. An operator, root, may still end a process that is the run's."""
+    believed = trust.of(host.environ)
+    return next(filter(None, (believed.doubt(f"{directory}/{name}") for name in ("", "metadata.json", FOLDER))), "")
 
 
 class _Target(Protocol):
@@ -96,9 +106,11 @@ def _wait(directory: str, target: _Target, timeout_s: float) -> None:
         time.sleep(_POLL_S)
 
 
-def _target(directory: str, stands: Standing, host: HostRoot) -> _Target:
-    if pid := process_here(metadata(directory), directory, host):
+def _target(directory: str, stands: Standing, host: HostRoot, why: str) -> _Target:
+    if pid := process_here(directory, host):
         return _Process(directory, pid, host)
+    if why:
+        raise trust.refused(directory, why, "the run")
     if not stands.job:
         raise _out_of_reach(directory, stands, host)
     if stands.job.is_of(stands.known) is None:
@@ -125,6 +137,12 @@ def _out_of_reach(directory: str, stands: Standing, host: HostRoot) -> MachineEr
             f"{directory} was submitted as job {number}, and Slurm does not answer here",
             fix=f"where it does: primus stop {shlex.quote(os.path.abspath(directory))}",
         )
+    if where == host.hostname() and not look(directory, host):
+        return MachineError(
+            f"{directory} has no lease that proves which process is its own",
+            why=f"its metadata names process {stands.known.get('pid')}, which may be another one by now",
+            fix=f"look at it; if it is the run's: kill {stands.known.get('pid')}",
+        )
     if where == host.hostname():
         return MachineError(
             f"{directory} runs in another container or process namespace of {where}",
@@ -139,10 +157,12 @@ class _Process:
     """The run's own process, on this host."""
 
     def __init__(self, directory: str, pid: int, host: HostRoot) -> None:
-        self.pid, self.host = pid, host
-        self.began = process_start(pid, host)
+        self.pid, self.host, self.began = pid, host, -1
         try:
-            os.kill(pid, signal.SIGTERM)
+            handle = _handle(pid)
+            if pid == process_here(directory, host):  # still: the handle is of this process, whoever gets its number
+                self.began = process_start(pid, host)
+                _terminate(pid, handle)
         except ProcessLookupError:  # it ended in this very moment
             pass
         except PermissionError:
@@ -157,6 +177,24 @@ class _Process:
 
     def by_force(self) -> str:
         return f"kill -9 {self.pid}"
+
+
+def _handle(pid: int) -> int:
+    """A descriptor that stands for the process; -1: the kernel (before Linux 5.3) has none."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except OSError:
+        return -1
+
+
+def _terminate(pid: int, handle: int) -> None:
+    if handle < 0:
+        os.kill(pid, signal.SIGTERM)
+        return
+    signal.pidfd_send_signal(handle, signal.SIGTERM)
+    os.close(handle)
 
 
 class _Job:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from pydantic import Field, ValidationError
 
+from primus_core import trust
 from primus_core.config import files
 from primus_core.config.document import REFUSED, Document, Path, at, dotted
 from primus_core.config.overrides import is_alone
@@ -209,6 +210,7 @@ class _Presets:
                 raise _escape(name, where)
             if not os.path.isfile(path):
                 raise ConfigError(f"there is no file '{name}' beside the experiment", where=where)
+            trust.of(self.environ).require(path, "the preset")
             return path
         if not _PRESET.fullmatch(name):
             raise _escape(name, where)

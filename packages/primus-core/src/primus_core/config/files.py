@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import yaml
 
-from primus_core import submission
+from primus_core import submission, trust
 from primus_core.config.document import REFUSED, Document, Path, at
 from primus_core.config.interpolation import interpolate
 from primus_core.errors import AlreadyRefused, ConfigError, Mistakes
@@ -318,6 +318,7 @@ def _base(
             why=f"looked for {target}",
             fix="check the path: it is relative to this file",
         )
+    trust.of(environ).require(target, "the base file")
     if (real := os.path.realpath(target)) in chain:
         circle = " → ".join(os.path.basename(p) for p in (*chain[chain.index(real) :], real))
         raise ConfigError("the files extend one another in a circle", where=where, why=circle, fix="cut this one")

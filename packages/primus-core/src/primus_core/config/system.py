@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from primus_core import submission, variables
+from primus_core import submission, trust, variables
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.config.option_defaults import apply_defaults
 from primus_core.errors import Mistakes
@@ -168,9 +168,12 @@ def _layer(name: str, path: str, environ: Mapping[str, str], *, required: bool) 
     source = submitted.copy(path) if submitted else path
     if not required and not (source and os.path.lexists(source)):
         return Layer(name, path, None)
+    if not required and (why := trust.of(environ).doubt(source)):  # the person names the other one themselves
+        trust.say(source, why, name)
+        return Layer(name, path, None)
     from primus_core.config import files  # YAML: 20 ms that a folder without the file saves
 
-    return Layer(name, path, _Checked(files.read(source, environ), path, _home(environ), submitted).document())
+    return Layer(name, path, _Checked(files.read(source, environ), path, environ, submitted).document())
 
 
 def _home(environ: Mapping[str, str]) -> str:
@@ -203,9 +206,11 @@ def _shown(path: Path, value: Any) -> str:
 class _Checked:
     """One file, every key of it checked, paths made whole."""
 
-    def __init__(self, source: Document, path: str, home: str, submitted: submission.Submission | None) -> None:
-        self.source, self.folder, self.home = source, os.path.dirname(path), home
-        self.submitted = submitted
+    def __init__(
+        self, source: Document, path: str, environ: Mapping[str, str], submitted: submission.Submission | None
+    ) -> None:
+        self.source, self.folder, self.home = source, os.path.dirname(path), _home(environ)
+        self.submitted, self.trust = submitted, trust.of(environ)
         self.mistakes = Mistakes()
 
     def document(self) -> Document:
@@ -313,4 +318,6 @@ class _Checked:
                 why=f"looked for {os.path.normpath(os.path.join(self.folder, shown[1:-1]))}",
                 fix="check the path: it is relative to this file",
             )
+        if kind != "path" and (why := self.trust.doubt(whole)):
+            self._fail(path, f"the {kind} {_shown(path, text)} is not trusted", why=why, fix=trust.fix(whole))
         return whole

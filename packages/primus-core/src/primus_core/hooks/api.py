@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from primus_core.errors import ConfigError
+from primus_core.files import open_to_append
 from primus_core.hooks.data import HOOKS, HookPlugin, RunInfo, Stop
 from primus_core.hooks.process import HookProcess
 from primus_core.launch.streams import Mask
@@ -187,7 +188,7 @@ class _Log:
         prefix = f"[{source}] ".encode()
         self._kept += b"".join(prefix + line.rstrip(b"\n") + b"\n" for line in data.splitlines(keepends=True))
         try:
-            with open(self._path, "ab") as file:
+            with open(open_to_append(self._path), "ab") as file:
                 file.write(self._kept)
         except OSError:
             self._kept = self._kept[-_KEPT:]

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from primus_core import submission, variables
+from primus_core import submission, trust, variables
 from primus_core.config.system import FILE, SystemConfig
 from primus_core.environment import refused
 from primus_core.errors import Mistakes, PrimusError, RequestError, suggestion
@@ -25,6 +25,7 @@ from primus_core.facts import Facts
 from primus_core.flag_lists import FLAG_LISTS
 from primus_core.plan import Step, StepKind, Variable
 from primus_core.secrets import is_maskable, is_secret_name, is_secret_setting, looks_secret
+from primus_core.trust import Trust
 
 __all__ = [
     "NOT_APPLICABLE",
@@ -149,32 +150,45 @@ def hook_folders(facts: Facts, system: SystemConfig, beside: str, given: Sequenc
     whole = [here(folder) for folder in given]
     if variables.IN_HOOK in facts.environ:  # it would start itself without end
         return whole
-    implied, asked = ([path] if os.path.isdir(path) else [] for path in (project, request))
+    implied, asked = ([path] if _may_hold_hooks(path, facts) else [] for path in (project, request))
     return [*implied, *system.hook_folders, *asked, *whole]
 
 
-def hook_files(folders: Iterable[str], task: Sequence[str]) -> list[str]:
+def _may_hold_hooks(folder: str, facts: Facts) -> bool:
+    """Whether a folder is there, which nobody named. One that others can write to may hold none: all in it counts."""
+    if not os.path.isdir(folder):
+        return False
+    if why := trust.of(facts.host.environ).doubt(folder):
+        trust.say(folder, why, f"the hooks in {folder}")
+    return not why
+
+
+def hook_files(folders: Iterable[str], task: Sequence[str], believed: Trust) -> list[str]:
     """The hooks for `task` (its name and action) in `folders`: general ones first, in each folder by bytes.
 
     Raises:
-        RequestError: one of the folders is none, or a script in it is no file.
+        RequestError: one of the folders is none, a script in it is no file, or either is not `believed`.
     """
     found: dict[str, str] = {}  # by real path: a folder may be reached in two ways
     named = list(itertools.takewhile(_is_folder_name, task))
     mistakes = Mistakes()
     for folder in folders:
         with mistakes:
-            for path in _hooks_in(folder, named):
+            for path in _hooks_in(folder, named, believed):
                 found.setdefault(os.path.realpath(path), path)
     mistakes.refuse()
     return list(found.values())
 
 
-def _hooks_in(folder: str, task: Sequence[str]) -> Iterator[str]:
+def _hooks_in(folder: str, task: Sequence[str], believed: Trust) -> Iterator[str]:
     if not os.path.isdir(folder):
         raise _no_folder(folder)
     for depth in range(len(task) + 1):
-        yield from _scripts_in(os.path.join(folder, *task[:depth]))
+        place = os.path.join(folder, *task[:depth])
+        believed.require(place, "the folder of hooks")
+        for path in _scripts_in(place):
+            believed.require(path, "the hook")
+            yield path
 
 
 def _no_folder(path: str) -> RequestError:
@@ -205,16 +219,19 @@ def _scripts_in(folder: str) -> list[str]:
     return paths
 
 
-def patch_files(paths: Sequence[str], cwd: str) -> list[str]:
+def patch_files(paths: Sequence[str], cwd: str, believed: Trust) -> list[str]:
     """The patches as whole paths.
 
     Raises:
-        RequestError: one is missing, or neither a bash nor a Python file by its suffix.
+        RequestError: one is missing, neither a bash nor a Python file by its suffix, or not `believed`.
     """
     found, mistakes = [], Mistakes()
     for given in paths:
         with mistakes:
-            found.append(_patch_file(given, cwd))
+            path = _patch_file(given, cwd)
+            if why := believed.doubt_place(path):
+                raise trust.refused(path, why, "the patch")
+            found.append(path)
     mistakes.refuse()
     return found
 
@@ -233,7 +250,9 @@ def _names_in(folder: str) -> list[str]:
     return os.listdir(folder) if os.path.isdir(folder) else []
 
 
-def found(folders: Iterable[str], patches: Sequence[str], task: Sequence[str], cwd: str) -> list[tuple[StepKind, str]]:
+def found(
+    folders: Iterable[str], patches: Sequence[str], task: Sequence[str], cwd: str, believed: Trust
+) -> list[tuple[StepKind, str]]:
     """Hooks, then patches.
 
     Raises:
@@ -242,16 +261,18 @@ def found(folders: Iterable[str], patches: Sequence[str], task: Sequence[str], c
     mistakes = Mistakes()
     scripts: list[tuple[StepKind, str]] = []
     with mistakes:
-        scripts += [("hook", path) for path in hook_files(folders, task)]
+        scripts += [("hook", path) for path in hook_files(folders, task, believed)]
     with mistakes:
-        scripts += [("patch", path) for path in patch_files(patches, cwd)]
+        scripts += [("patch", path) for path in patch_files(patches, cwd, believed)]
     mistakes.refuse()
     return scripts
 
 
-def step(kind: StepKind, path: str, words: Sequence[str], *, python: str, cwd: str, timeout_s: float) -> Step:
-    """The step that runs a script, with the task's words as its arguments."""
-    command = (python, "-u") if path.endswith(".py") else ("bash",)
+def step(
+    kind: StepKind, path: str, words: Sequence[str], *, python: str, cwd: str, timeout_s: float, alone: bool = False
+) -> Step:
+    """The step that runs a script, with the task's words as its arguments. `alone`: without the modules beside it."""
+    command = (python, "-u", *(["-P"] if alone else [])) if path.endswith(".py") else ("bash",)
     name = f"{kind} {os.path.relpath(submission.original(path), cwd)}"
     return Step(name, (*command, path, *words), cwd, kind=kind, script=path, timeout_s=timeout_s)
 

@@ -12,7 +12,7 @@ from errno import errorcode
 
 from primus_core import summary
 from primus_core.events import CHECKPOINT_SAVED, FILE
-from primus_core.files import FULL
+from primus_core.files import FULL, regular
 from primus_core.launch import failure
 from primus_core.plan import SECRET, Plan, Step
 from primus_core.runs.rundir import COMPLETED, short
@@ -96,7 +96,7 @@ def _last_checkpoint(directory: str) -> int:
     rows = summary.read(f"{directory}/metrics.jsonl")
     end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
     try:
-        with open(f"{directory}/{FILE}", encoding="utf-8", errors="replace") as file:
+        with open(f"{directory}/{FILE}", encoding="utf-8", errors="replace", opener=regular) as file:
             steps = [json.loads(line).get("step") for line in file if f'"{CHECKPOINT_SAVED}"' in line]
     except (OSError, ValueError, AttributeError):
         return 0
@@ -107,7 +107,7 @@ def disk_is_full(directory: str) -> str:
     """The error for a file system that takes no more below `directory`; empty: it does."""
     probe = f"{directory}/.space.{os.uname().nodename}.{os.getpid()}"
     try:
-        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             os.write(descriptor, b"\0" * _PROBE_BYTES)
             os.fsync(descriptor)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from primus_core.files import open_to_append
+
 __all__ = ["append", "say"]
 
 
@@ -19,7 +21,7 @@ def say(text: str) -> None:
 def append(path: str, text: str) -> None:
     """Write `text` behind what the file has."""
     try:
-        with open(path, "a", encoding="utf-8") as file:
+        with open(open_to_append(path), "a", encoding="utf-8") as file:
             file.write(text)
     except OSError:  # a log that cannot be written ends no run
         pass

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from primus_core import requirements, submission, summary, variables
+from primus_core import requirements, submission, summary, trust, variables
 from primus_core.errors import MachineError, PrimusError
 from primus_core.events import FILE, Events
 from primus_core.facts import Facts
@@ -188,7 +188,7 @@ class _Run:
     def _greet(self) -> None:
         place = self.plan.place
         if place.link and not place.joined and not link_atomically(os.path.basename(self.directory), place.link):
-            self._note(f"{place.link} is no link, so it does not point at this run")
+            self._note(f"{place.link} is no link of yours, so it does not point at this run")
         self.events.emit("run_started", task=self.plan.task, world_size=self.plan.distributed.world_size)
         if not place.outer:  # that one has said it
             self._say(f"primus: run {short(self.directory)}\n")
@@ -236,6 +236,7 @@ class _Run:
                 self._snapshot()
 
     def _script(self, step: Step) -> tuple[Ended, Spoken]:
+        trust.of(self.facts.host.environ).require(step.script, "the script")  # planned a while ago: still the same?
         said: list[Spoken] = []
 
         def listen(line: bytes) -> None:

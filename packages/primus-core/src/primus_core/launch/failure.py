@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from primus_core.files import write_atomically
+from primus_core.files import regular, write_atomically
 from primus_core.rank import FAILURES
 
 __all__ = ["OWN_SIGNALS", "Failure", "first_failure", "last_words", "leave_record", "of_process", "report", "set_aside"]
@@ -48,7 +48,7 @@ class Failure:
 def _recorded(run_dir: str) -> list[Failure]:
     found = []
     for path in glob.glob(f"{glob.escape(run_dir)}/{FAILURES}/rank_*.json"):
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=regular) as file:
             data: dict[str, Any] = json.load(file)
         what = f"{data['type']}: {data['message']}" if data["message"] else data["type"]
         found.append(
@@ -108,7 +108,7 @@ def of_process(exit_code: int, host: str, node_rank: int, rank: int | None, log:
 
 def _last_line(log: str) -> str:
     try:
-        with open(log, "rb") as file:
+        with open(log, "rb", opener=regular) as file:
             file.seek(max(os.path.getsize(log) - _LINE, 0))
             return file.read().decode(errors="replace").strip().rpartition("\n")[2]
     except OSError:
@@ -153,7 +153,7 @@ def first_failure(run_dir: str, launch_log: str, node_rank: int = 0, here: str =
 def last_words(log: str) -> str:
     """The last line of the file `log` that speaks of an error, or the last one; empty: it says nothing."""
     try:
-        with open(log, encoding="utf-8", errors="replace") as file:
+        with open(log, encoding="utf-8", errors="replace", opener=regular) as file:
             lines = file.read().strip().splitlines() or [""]
     except OSError:
         return ""

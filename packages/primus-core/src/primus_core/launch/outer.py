@@ -25,7 +25,7 @@ from primus_core.launch.streams import Mask
 from primus_core.launch.supervise import Ended, Signals, Watch, supervise
 from primus_core.plan import Plan, PlannedFile, Step
 from primus_core.runs import snapshot
-from primus_core.runs.record import Record, unwritable
+from primus_core.runs.record import OTHERS_WRITE, Record, unwritable
 from primus_core.runs.rundir import COMPLETED, short
 from primus_core.runs.saved import metadata
 from primus_core.secrets import redact, values_in
@@ -122,7 +122,7 @@ class _Outer:
                 if file.is_link:
                     link_atomically(file.source, path)
                 else:
-                    write_atomically(path, file.text, mode=file.mode if file.source else 0)
+                    write_atomically(path, file.text, mode=file.mode & ~OTHERS_WRITE if file.source else 0)
         except OSError as error:
             raise unwritable(self.directory, error) from None
 

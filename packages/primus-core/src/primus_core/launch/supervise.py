@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from primus_core import variables
+from primus_core.files import open_to_append
 from primus_core.launch.keeper import COMMANDS, become_subreaper, clean_up, descendants, end_all, keep
 from primus_core.launch.outlet import Outlet
 from primus_core.launch.streams import Channel, Mask, RankPipes, shown
@@ -108,7 +109,7 @@ class Watch:
         if name not in self._files:
             path = name if os.path.isabs(name) else f"{self.log_dir}/{name}"
             try:
-                self._files[name] = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                self._files[name] = open_to_append(path)
             except OSError:  # no log is better than no run
                 self._files[name] = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         return self._files[name]

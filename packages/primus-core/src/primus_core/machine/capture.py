@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from primus_core import facts, metadata
 from primus_core.errors import RequestError
+from primus_core.files import create, staged
 from primus_core.host import ABOUT, HostRoot
 from primus_core.machine import system_info
 from primus_core.machine.anonymous import HOSTNAME, anonymise
@@ -197,15 +198,15 @@ def _plain(path: str) -> str:
 
 
 def _write_archive(path: str, texts: Mapping[str, str], folders: Iterable[str]) -> None:
-    staged = f"{path}.{os.getpid()}.partial"
+    stage = staged(path)
     try:
-        with open(staged, "wb") as file:
+        with open(stage, "wb", opener=create) as file:
             # No time and no name in the header: both would change the bytes.
             with gzip.GzipFile("", "wb", mtime=0, fileobj=file) as packed:
                 packed.write(_archive(texts, folders))
             file.flush()
             os.fsync(file.fileno())
-        os.replace(staged, path)
+        os.replace(stage, path)
     except OSError as error:
         raise RequestError(
             f"{path}: the capture cannot be written",
@@ -213,8 +214,8 @@ def _write_archive(path: str, texts: Mapping[str, str], folders: Iterable[str]) 
             fix="name a file in a folder that exists and in which you may write",
         ) from None
     finally:
-        if os.path.exists(staged):
-            os.unlink(staged)
+        if os.path.exists(stage):
+            os.unlink(stage)
 
 
 def _archive(texts: Mapping[str, str], folders: Iterable[str]) -> bytes:

@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from primus_core import trust
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, RequestError
 from primus_core.facts import Facts
+from primus_core.files import regular
 from primus_core.plan import BACKEND_CONFIG, EXPERIMENT, Distributed, RunPlace
 from primus_core.runs import lease
 from primus_core.runs.comparison import differing, dotted, flatten
@@ -25,6 +27,8 @@ from primus_core.runs.saved import MANIFEST, Damaged, load, metadata, state_of
 __all__ = ["CHANGEABLE", "Changed", "Earlier", "Start", "changes", "refuse_changes", "require_whole"]
 
 CONTINUE, NEW = "--continue", "--new"
+_READ = ("metadata.json", "plan.json", MANIFEST, BACKEND_CONFIG, lease.FOLDER)
+"""What of an earlier run is read before its checkpoint."""
 
 CHANGEABLE = (
     *("framework_version", "checkout", "device", "metrics_rank", "data_parallel", "on_replay", "on_non_finite"),
@@ -93,8 +97,9 @@ class Earlier:
 
     def _runs(self) -> Iterator[str]:
         for directory in runs_of(self.place):
-            if not self._is_ours(directory):
-                self.notes.append(f"does not continue {os.path.basename(directory)}: it is another user's run")
+            if why := self._doubt(directory):
+                name = os.path.basename(directory)
+                self.notes.append(f"does not continue {name}: {why}; to trust it: {trust.command(directory)}")
                 continue
             known = metadata(directory)
             if known.get("status") == COMPLETED:
@@ -109,13 +114,11 @@ class Earlier:
             if began:
                 yield directory
 
-    def _is_ours(self, directory: str) -> bool:
-        """Whether the run belongs to this user; in a container, to the user of the run that it joins."""
-        try:
-            mine = os.stat(self.place.directory).st_uid if self.place.joined else os.getuid()
-            return os.stat(directory).st_uid == mine
-        except OSError:
-            return False
+    def _doubt(self, directory: str) -> str:
+        """Why the run is not believed: its directory, and what is read of it."""
+        believed = trust.of(self.facts.host.environ)
+        found = (believed.doubt(f"{directory}/{name}".rstrip("/")) for name in ("", *_READ))
+        return next(filter(None, found), "")
 
     def _is_node_of_this_launch(self, directory: str, known: Mapping[str, Any]) -> bool:
         """Whether it is another node's part of the launch that this node belongs to, where each has its own run."""
@@ -252,7 +255,7 @@ def _written(name: str, places: Mapping[Any, str]) -> tuple[str, str]:
 
 def _json(path: str) -> dict[str, Any]:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=regular) as file:
             data = json.load(file)
     except (OSError, ValueError, RecursionError):
         return {}

@@ -15,14 +15,18 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from primus_core import trust
 from primus_core.errors import RequestError
+from primus_core.files import create, regular, staged
 from primus_core.host import HostRoot
 
-__all__ = ["DEAD_AFTER_S", "EVERY_S", "FOLDER", "Held", "Lease", "look", "process_start"]
+__all__ = ["DEAD_AFTER_S", "EVERY_S", "FOLDER", "FRESH_S", "Held", "Lease", "look", "process_start", "process_uid"]
 
 FOLDER = "lease"
 EVERY_S = 10.0
 """So often an owner gives a sign of life."""
+FRESH_S = 45.0
+"""Where its process cannot be seen, an owner certainly lives that has given a sign since."""
 DEAD_AFTER_S = 180.0
 """An owner on another host is taken for dead after so long without one."""
 _SUFFIX = ".json"
@@ -40,6 +44,26 @@ class Held(NamedTuple):
     """The owner's process can be seen from here, so that `alive` is certain."""
     silent_s: float
     """Seconds since the owner's latest sign of life, by the clock of the file system."""
+    uid: int = -1
+    """Whose file it is: whoever wrote it says all the rest."""
+    writers: str = ""
+    """Who else could have written it, in words."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether nothing else can be the case: the process is seen, or has just given a sign of life."""
+        return self.here or (self.alive and abs(self.silent_s) < FRESH_S)
+
+    def proves(self, directory: str, host: HostRoot) -> bool:
+        """Whether the process that it names is certainly the owner's: seen here, alive, and of whoever wrote the lease.
+
+        A stranger could write down any process. A file system that maps users may show the person as somebody else;
+        that lease then counts for the person's own processes, where they trust the folder by name.
+        """
+        if not (self.here and self.alive) or self.writers:
+            return False
+        uid = process_uid(self.owner["pid"], host)
+        return uid == self.uid or (uid == os.geteuid() and trust.of(host.environ).is_named(directory))
 
     def whose(self) -> str:
         """Who the owner is, in words."""
@@ -78,17 +102,20 @@ def _path(directory: str, number: int) -> str:
 def _held(directory: str, number: int, host: HostRoot) -> Held | None:
     path = _path(directory, number)
     try:
-        with open(path, "rb") as file:  # opening it makes a client of NFS ask for the file's time
-            text, renewed = file.read(1 << 16), os.fstat(file.fileno()).st_mtime
+        with open(path, "rb", opener=regular) as file:  # opening it makes a client of NFS ask for the file's time
+            text, found = file.read(1 << 16), os.fstat(file.fileno())
     except OSError:
         return None
+    renewed = found.st_mtime
     if renewed < 1:
         return None
     owner, me = _parsed(text), _identity(host)
     if owner and _same_machine(owner, me):
-        return Held(owner, owner["began"] == process_start(owner["pid"], host), here=True, silent_s=0.0)
+        alive = owner["began"] == process_start(owner["pid"], host)
+        return Held(owner, alive, here=True, silent_s=0.0, uid=found.st_uid, writers=trust.writers(found))
     silent = _now(f"{directory}/{FOLDER}") - renewed
-    return Held(owner, abs(silent) < DEAD_AFTER_S, here=False, silent_s=silent)  # no life is in the future
+    alive = abs(silent) < DEAD_AFTER_S  # no life is in the future
+    return Held(owner, alive, here=False, silent_s=silent, uid=found.st_uid)
 
 
 def _parsed(text: bytes) -> Mapping[str, Any]:
@@ -128,11 +155,18 @@ def process_start(pid: object, host: HostRoot) -> int:
     return int(fields[19]) if len(fields) >= 20 and fields[0] not in "ZX" else -1
 
 
+def process_uid(pid: object, host: HostRoot) -> int:
+    """The real user of a process; -1: there is none."""
+    text = (host.text(f"/proc/{pid}/status") or "") if isinstance(pid, int) else ""
+    line = next((line for line in text.split("\n") if line.startswith("Uid:")), "")
+    return int(line.split()[1]) if line else -1
+
+
 def _now(folder: str) -> float:
     """The time by the clock that stamps the files in `folder`; by this host's own where nothing can be written."""
-    path = f"{folder}/.{os.uname().nodename}.{os.getpid()}.now"
+    path = staged(f"{folder}/.now")
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = create(path, mode=0o600)
         try:
             os.utime(path)  # the server's time, where a server keeps the files
             return os.stat(path).st_mtime
@@ -221,23 +255,23 @@ def _is_earlier_start(owner: Mapping[str, Any], job: Mapping[str, str]) -> bool:
 
 def _create(path: str, text: str) -> bool:
     """Create the file with this text, if no other process has. A hard link is exclusive on NFS, too."""
-    staged = f"{path}.{os.uname().nodename}.{os.getpid()}.partial"
-    with open(staged, "w", encoding="utf-8", errors="surrogateescape") as file:
+    stage = staged(path)
+    with open(stage, "w", encoding="utf-8", errors="surrogateescape", opener=create) as file:
         file.write(text)
     try:
-        os.link(staged, path)
+        os.link(stage, path)
     except FileExistsError:
         return False
     except OSError:  # the answer of a server got lost, or the file system has no links
-        return os.stat(staged).st_nlink == 2 or _create_plainly(path, text)
+        return os.stat(stage).st_nlink == 2 or _create_plainly(path, text)
     finally:
-        os.unlink(staged)
+        os.unlink(stage)
     return True
 
 
 def _create_plainly(path: str, text: str) -> bool:
     try:
-        with open(path, "x", encoding="utf-8", errors="surrogateescape") as file:
+        with open(path, "w", encoding="utf-8", errors="surrogateescape", opener=create) as file:
             file.write(text)
     except FileExistsError:
         return False

@@ -8,11 +8,15 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from primus_core import trust
 from primus_core.errors import RequestError, suggestion
+from primus_core.files import regular
 from primus_core.host import HostRoot
 from primus_core.metrics import is_step
+from primus_core.runs import lease
 from primus_core.runs.saved import Name, is_run, metadata, parse_name
 from primus_core.runs.standing import Standing, standings
+from primus_core.scheduler import Job
 
 __all__ = ["LATEST", "Run", "find", "last_metrics", "of_standing", "resolve", "workspace"]
 
@@ -45,7 +49,9 @@ class Run(NamedTuple):
     job_id: str = ""
     """Its scheduler's number for it."""
     reason: str = ""
-    """Why its job waits, in the scheduler's words."""
+    """Why its job waits, in the scheduler's words; why its status is unknown."""
+    owner: str = ""
+    """Whose directory it is, where it is another user's."""
 
 
 def workspace(asked: str | None, host: HostRoot, layer: str = "") -> str:
@@ -121,8 +127,25 @@ def of_standing(directory: str, stands: Standing, host: HostRoot) -> Run:
         continues=_other(known, "continues"),
         host=_text(known.get("host")),
         job_id=_text(known.get("job_id")) or (job.number if job else ""),
-        reason=job.reason if job and state == "pending" else "",
+        reason=_reason(state, directory, job, host),
+        owner=_stranger(directory),
     )
+
+
+def _reason(state: str, directory: str, job: Job | None, host: HostRoot) -> str:
+    """Why its job waits, or why nobody knows here whether it runs."""
+    held = lease.look(directory, host) if state == "started" else None
+    unknown = f"unknown from here: {held.sign_of_life()}" if held else ""
+    return unknown or (job.reason if job and state == "pending" else "")
+
+
+def _stranger(directory: str) -> str:
+    """The name of the account that a directory belongs to; empty: it is the person's own."""
+    try:
+        uid = os.stat(directory).st_uid
+    except OSError:
+        return ""
+    return "" if uid == os.geteuid() else trust.account(uid)
 
 
 def _other(known: Mapping[str, Any], relation: str) -> str:
@@ -153,7 +176,7 @@ def last_metrics(directory: str) -> dict[str, Any]:
 
 def _tail(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular) as file:
             file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))
             return file.read()
     except OSError:
@@ -177,8 +200,8 @@ def resolve(name_or_path: str, workspace: str, host: HostRoot) -> str:
         candidates += [os.path.join(host.cwd(), name_or_path)]
     else:
         candidates = []
-    for path in map(_followed, candidates):
-        if is_run(path):
+    for path in (_followed(candidate, host) for candidate in candidates):
+        if path and is_run(path):
             return path
     raise _unknown(name_or_path, workspace, base)
 
@@ -189,10 +212,13 @@ def _of_experiment(base: str, exp_name: str) -> list[str]:
     return [os.path.join(base, name) for name in runs[:1]]
 
 
-def _followed(path: str) -> str:
+def _followed(path: str, host: HostRoot) -> str:
     """The path, absolute; that of the run where it is the link to an experiment's newest."""
     path = os.path.abspath(path)
     if os.path.islink(path) and not parse_name(os.path.basename(path)):
+        if os.lstat(path).st_uid not in trust.of(host.environ).uids:  # it could lead to any run
+            trust.say(path, f"the link belongs to {trust.owner(os.lstat(path).st_uid)}", f"the link {path}")
+            return ""
         return os.path.abspath(os.path.join(os.path.dirname(path), os.readlink(path)))
     return path
 

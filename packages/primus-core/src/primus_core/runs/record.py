@@ -11,15 +11,17 @@ from typing import Any
 from primus_core import plain_json, summary
 from primus_core.errors import MachineError, RunDirectoryTaken
 from primus_core.facts import Facts
-from primus_core.files import FULL, write_atomically
+from primus_core.files import FULL, create, write_atomically
 from primus_core.plan import Plan
 from primus_core.runs.lease import Lease
 from primus_core.runs.saved import metadata
 from primus_core.runs.snapshot import part_of
 
-__all__ = ["Record"]
+__all__ = ["OTHERS_WRITE", "Record", "unwritable"]
 
 _RESERVED_BYTES = 64 * 1024
+OTHERS_WRITE = 0o022
+"""The bits of a file's mode by which others may change it."""
 _GOING = ("preparing", "started")
 _OF_SUBMITTER = ("command", "submitted", "cluster", "continues")
 """What the metadata says of who submitted a job."""
@@ -45,7 +47,8 @@ class Record:
         """What makes this process the owner of the run, or of a node's part of it; a layer inside has none."""
 
     def make(self) -> None:
-        """The directory, marked as being prepared.
+        """The directory, marked as being prepared. From here on, nothing that the run writes is for others to write to:
+        what they can change is not believed later, and in a team's folder that would be every checkpoint.
 
         Raises:
             RunDirectoryTaken: it is there already, and is not ours to join.
@@ -54,6 +57,7 @@ class Record:
         """
         try:
             os.makedirs(os.path.dirname(self.directory), exist_ok=True)
+            os.umask(os.umask(OTHERS_WRITE) | OTHERS_WRITE)
             try:
                 os.mkdir(self.directory)
             except FileExistsError:
@@ -73,7 +77,9 @@ class Record:
 
     def _reserve(self) -> None:
         """Keep space for the last words: they must be written on a disk that is full by then."""
-        with open(self._space, "wb") as file:
+        with suppress(FileNotFoundError):  # of an earlier attempt
+            os.unlink(self._space)
+        with open(self._space, "wb", opener=create) as file:
             file.write(b"reserved for metadata.json".ljust(_RESERVED_BYTES))
 
     @property

@@ -20,7 +20,7 @@ from primus_core.runs.saved import Saved, parse_name
 
 __all__ = ["Replay", "prepare"]
 
-_PLANNED_HERE = frozenset({"direct", "network", "primus", "--numa"})
+_PLANNED_HERE = frozenset({"direct", "network", "primus", "trust", "--numa"})
 """Origins of variables that say where the ranks stand and how this machine reaches others: never restored."""
 _PLACEMENT = frozenset({"NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT"}) | {
     *(variables.RUN_DIR, variables.PARENT),
@@ -108,6 +108,7 @@ class _Preparation:
             metrics_rank=old.metrics_rank,
             framework=old.framework,
             model=old.model,
+            loads=tuple(map(self.moved, old.loads)),
         )
 
     def config(self) -> tuple[Any, dict[str, str]]:

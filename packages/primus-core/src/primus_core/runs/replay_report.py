@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from primus_core.errors import MachineError
 from primus_core.facts import Facts
+from primus_core.files import regular
 from primus_core.host import HostRoot
 from primus_core.plan import SECRET, Plan, Requirement
 from primus_core.planner import Planned
@@ -134,7 +135,7 @@ def _texts(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _text_of(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(path, encoding="utf-8", errors="replace", opener=regular) as file:
         return file.read()
 
 

@@ -13,10 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from primus_core.errors import MachineError, RequestError
+from primus_core.files import read_below, read_regular
 from primus_core.runs import lease
 
 if TYPE_CHECKING:
     from primus_core.host import HostRoot
+    from primus_core.trust import Trust
 
 __all__ = [
     "ENDED",
@@ -64,6 +66,8 @@ _NEEDED = ("plan.json", _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE)
 _PATCH = "code/diff.patch"
 _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._+-]*)_(\d{4}_\d{2}_\d{2}_\d{6})(?:_(\d+))?")
 _HEADER = re.compile(rb"^diff --git (.*)$", re.M)
+_METADATA_BYTES = 1 << 24
+"""No run writes so much about itself."""
 _CLOCK_SLACK_S = 60
 """A process seems to have started so much after its run only if it is another one, whatever clocks were set."""
 
@@ -99,6 +103,11 @@ class Saved(NamedTuple):
     files: Mapping[str, str] = {}
     """The sha256 of every file of the snapshot, by path."""
 
+    def doubt(self, believed: Trust) -> str:
+        """Why what the snapshot says is not believed; empty: it is."""
+        paths = (f"{self.directory}/{name}" for name in ("", MANIFEST, *self.files))
+        return next(filter(None, map(believed.doubt, paths)), "")
+
 
 def parse_name(name: str) -> Name | None:
     """The parts of a run directory's name; None for another folder's."""
@@ -109,22 +118,10 @@ def parse_name(name: str) -> Name | None:
 def metadata(directory: str) -> dict[str, Any]:
     """A run's `metadata.json`; empty where it cannot be read."""
     try:
-        data = json.loads(_bytes(f"{directory}/metadata.json"))
+        data = json.loads(read_regular(f"{directory}/metadata.json", _METADATA_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
-
-
-def _bytes(path: str) -> bytes:
-    """A file's bytes, without the layers of `open`, which a list of thousands of runs would feel."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        parts = [os.read(descriptor, 1 << 16)]
-        while len(parts[-1]) == 1 << 16:
-            parts.append(os.read(descriptor, 1 << 16))
-    finally:
-        os.close(descriptor)
-    return b"".join(parts)
 
 
 def is_run(directory: str) -> bool:
@@ -151,7 +148,7 @@ def state_of(known: Mapping[str, Any], directory: str, host: HostRoot) -> str:
     held = lease.look(directory, host) if status in ("preparing", "started") else None
     here = known.get("host") == host.hostname()
     if held.alive if held else here and status in ("preparing", "started") and is_alive(known, host):
-        return "running"
+        return "running" if held is None or held.is_certain else "started"
     if not os.path.exists(f"{directory}/{MANIFEST}"):
         return "incomplete" if status in ("preparing", "started", None) else "unknown"
     if status not in ("preparing", "started"):
@@ -159,11 +156,13 @@ def state_of(known: Mapping[str, Any], directory: str, host: HostRoot) -> str:
     return "lost" if here or held else "started"
 
 
-def process_here(known: Mapping[str, Any], directory: str, host: HostRoot) -> int:
-    """The number of the process that owns a run, if it runs where it can be seen and signalled; 0: it does not."""
-    if held := lease.look(directory, host):
-        return held.owner["pid"] if held.here and held.alive else 0
-    return known["pid"] if known.get("host") == host.hostname() and is_alive(known, host) else 0
+def process_here(directory: str, host: HostRoot) -> int:
+    """The number of the process that certainly is the run's, where it can be seen and signalled; 0: there is none.
+
+    What `metadata.json` says is no proof: numbers come again, after a reboot and in each namespace.
+    """
+    held = lease.look(directory, host)
+    return held.owner["pid"] if held and held.proves(directory, host) else 0
 
 
 def is_alive(known: Mapping[str, Any], host: HostRoot) -> bool:
@@ -277,7 +276,7 @@ class _Reader:
 
     def read(self, path: str) -> bytes:
         try:
-            return _bytes(f"{self.directory}/{path}")
+            return read_below(self.directory, path)
         except FileNotFoundError:
             raise Damaged(
                 f"{self.run}: {path} is missing",

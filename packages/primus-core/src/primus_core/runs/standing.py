@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from primus_core import scheduler
+from primus_core.files import regular
 from primus_core.host import HostRoot
 from primus_core.runs.saved import ENDED, metadata, process_here, state_of
 from primus_core.scheduler import Job
@@ -73,7 +74,7 @@ def _stands(known: dict[str, Any], directory: str, host: HostRoot, job: Job | No
     if job and job.is_of(known) is False:
         job = Job(job.number, scheduler.FORGOTTEN)
     state = state_of(known, directory, host)
-    if job and state == "running" and not process_here(known, directory, host):
+    if job and state == "running" and not process_here(directory, host):
         state = "started"  # its scheduler knows of its end before its lease runs out
     return Standing(refined(state, known, job) if job else state, known, job)
 
@@ -91,7 +92,7 @@ def _job_of(known: Mapping[str, Any], directory: str, host: HostRoot) -> str:
     if state != "running":
         return ""
     if _number(known):  # `primus stop` needs the job of a process that it cannot reach
-        return "" if process_here(known, directory, host) else _number(known)
+        return "" if process_here(directory, host) else _number(known)
     return _job_of_nodes(known, directory)
 
 
@@ -103,7 +104,7 @@ def _job_of_nodes(known: Mapping[str, Any], directory: str) -> str:
         if number := _number(metadata(path)):
             return number
     try:
-        with open(f"{directory}/logs/slurm.log", encoding="utf-8", errors="replace") as file:
+        with open(f"{directory}/logs/slurm.log", encoding="utf-8", errors="replace", opener=regular) as file:
             queued = _QUEUED.search(file.read(_HEAD_BYTES))
     except OSError:
         return ""

@@ -51,6 +51,9 @@ class Train:
         parser.add_argument(
             "--force", action="store_true", help="with --replay: start it although it cannot be the same"
         )
+        parser.add_argument(
+            "--trust", action="store_true", help="with --replay: believe another user's run for this once"
+        )
         parser.usage = f"{parser.prog} STAGE --config FILE [key=value | --key value ...]  |  STAGE --replay RUN"
         parser.rest_to("overrides")
         parser.first_words = ("pretrain",)
@@ -314,6 +317,7 @@ class _Planning:
             folder=self.folder,
             reads=self._reads(settings),
             continues=planned.continues,
+            loads=planned.loads,
         )
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from primus_core.facts import Facts
-from primus_core.files import write_atomically
+from primus_core.files import regular, write_atomically
 from primus_core.machine.network import interface_to
 from primus_preflight.meeting import exchange, schedule
 from primus_preflight.meeting.exchange import Measured, Silent
@@ -338,7 +338,7 @@ class _Search:
         try:
             if os.path.basename(_file("", rank)) not in os.listdir(self.folder):
                 return None
-            with open(_file(self.folder, rank), encoding="utf-8") as file:
+            with open(_file(self.folder, rank), encoding="utf-8", opener=regular) as file:
                 return Card(**json.load(file))
         except (OSError, ValueError, TypeError):
             return None

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from primus_core.files import write_atomically
+from primus_core.files import regular, write_atomically
 from primus_preflight.checks import program
 
 __all__ = ["main"]
@@ -81,7 +81,7 @@ def _port(path: str, patience_s: float) -> int:
         if time.monotonic() > deadline:
             raise SystemExit("rank 0 did not say where it listens")
         time.sleep(0.1)
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", opener=regular) as file:
         return int(json.load(file)["port"])
 
 

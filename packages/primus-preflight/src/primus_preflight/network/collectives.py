@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from primus_core.facts import Facts
-from primus_core.files import write_atomically
+from primus_core.files import regular, write_atomically
 from primus_preflight.checks import processes
 from primus_preflight.checks.check import Check, Node
 from primus_preflight.checks.findings import Finding
@@ -201,7 +201,7 @@ def _told(here: Here) -> dict[str, Any]:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=regular) as file:
             found = json.load(file)
     except (OSError, ValueError):
         return {}

@@ -105,15 +105,25 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
 
 
 def _joined(parser: Parser, words: Sequence[str]) -> list[str]:
-    """The same; an option that may stand alone takes the next word only where that is one of its values."""
+    """The same; an option that may stand alone takes the next word only where that can be one of its values."""
     optional = {flag: action for action in parser.actions() for flag in action.option_strings if action.nargs == "?"}
     rest, found = list(words), []
     while rest:
         word = rest.pop(0)
         if action := optional.get(word):
-            word = f"{word}={rest.pop(0) if rest and rest[0] in (action.choices or ()) else action.const}"
+            word = f"{word}={rest.pop(0) if rest and _can_be(rest[0], action, parser) else action.const}"
         found.append(word)
     return found
+
+
+def _can_be(word: str, action: argparse.Action, parser: Parser) -> bool:
+    """Whether `word` can be the value of an option that may stand alone: one of its choices; where it has none,
+    anything but an option or a choice of an argument that stands by itself.
+    """
+    if action.choices is not None:
+        return word in action.choices
+    places = (other.choices or () for other in parser.actions() if not other.option_strings)
+    return not word.startswith("-") and not any(word in choices for choices in places)
 
 
 def _name_segment(parser: Parser, segment: str) -> None:

@@ -153,6 +153,8 @@ class OuterCall(NamedTuple):
     """What the inner layers must find in their environment, beside what the person has in theirs."""
     max_restarts: int = 0
     """What the layer inside was told of restarts."""
+    framework: str = ""
+    """The backend of the task inside, where it has one."""
 
 
 class OuterPlan(NamedTuple):

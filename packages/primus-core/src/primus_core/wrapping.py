@@ -69,7 +69,8 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     own = (*submitted, *options, *_joining(runtime, inner.plan, host))
     words = _words(inner_request)
     reads, writes, restarts = inner.reads, inner.writes, inner.plan.max_restarts
-    wrapped = runtime.wrap(OuterCall(args, facts, inner.plan.place, words, reads, writes, own, restarts))
+    framework = inner.plan.framework
+    wrapped = runtime.wrap(OuterCall(args, facts, inner.plan.place, words, reads, writes, own, restarts, framework))
     wrapped = wrapped._replace(files=(*wrapped.files, *copies))
     result = _around(inner.plan, runtime.name, wrapped, own, words)
     return inner._replace(plan=result, facts=facts, switches=_switches(args, request, inner), inner=inner)

@@ -67,7 +67,9 @@ class Train:
     def plan(self, call: TaskCall) -> TaskPlan:
         """Read the experiment, let the backend translate it, and plan the run."""
         if not call.args.config:
-            raise RequestError("--config is missing", fix="train pretrain --config FILE, or --replay RUN")
+            from primus_core.config import similar
+
+            raise similar.missing_option(call.args.overrides, call.command, call.facts.environ)
         return _without_mistakes(call, _Planning.plan)
 
 
@@ -125,6 +127,10 @@ class _Planning:
         config = config if config.startswith(files.TEMPLATE) else call.file(config)
         self.folder = "." if config.startswith(files.TEMPLATE) else os.path.dirname(config) or "."
         environ = call.facts.environ
+        if not (config.startswith(files.TEMPLATE) or os.path.exists(config)):
+            from primus_core.config import similar
+
+            raise similar.missing_file(self.args.config, call.command, environ)
         self.command_line = overrides.parse(self.args.overrides, environ, mistakes)
         self.document = files.read_extended(config, environ, mistakes=mistakes)
         self._shorten_command_line()

@@ -45,6 +45,7 @@ OWNED = frozenset(
             variables.OUTER,
             variables.RESTARTED,
             variables.HOME,
+            variables.PLUGINS,
             variables.SUBMITTED,
             variables.IMAGE,
             variables.CACHE,

@@ -114,7 +114,7 @@ def _without(backend: str, where: str) -> ConfigError:
 
 
 def _without_model(backend: str, model: str, meant: str, where: str) -> ConfigError:
-    """The error for a model that the backend has no template for: why, where the backend cannot build it, and which has."""
+    """The error for a model without a template: why, where the backend cannot build it, and which backend has one."""
     error = _unknown(f"the model '{model}' with {backend}", model, _files()[backend], where)
     if refused := _refused(backend, meant):
         error.why = f"{refused.what}: {refused.why}"

@@ -19,7 +19,6 @@ _SUFFIXES = (".yaml", ".yml", ".toml")
 _FORMER = {
     "EXP": "--config names the experiment",
     "BACKEND": "`framework:` in the experiment names the backend",
-    "BACKEND_PATH": "the backend is the installed package",
     "DATA_PATH": "the experiment names its data",
     "DOCKER_IMAGE": "`primus container --image` names the image",
 }

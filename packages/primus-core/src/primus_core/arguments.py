@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
+from primus_core import former
 from primus_core.errors import RequestError, suggestion
 
 __all__ = ["Parser", "duration", "flags_of", "parse_segment", "whole_number"]
@@ -52,7 +53,8 @@ class Parser(argparse.ArgumentParser):
         """Called by argparse for whatever it cannot parse."""
         what = f"{self.segment}: {message}" if self.segment else message
         choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        near = suggestion(choice[1], re.findall(r"[^', ]+", choice[2])) if choice else ""
+        known = re.findall(r"[^', ]+", choice[2]) if choice else []
+        near = (former.instead(self.prog, choice[1]) or suggestion(choice[1], known)) if choice else ""
         raise RequestError(what, fix=near or f"see `{self.prog} --help`")
 
     def actions(self) -> list[argparse.Action]:
@@ -99,7 +101,9 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
     if parser.rest:
         setattr(args, parser.rest, [*unknown, *rest])
     elif unknown:
-        hint = suggestion(unknown[0].split("=", 1)[0], flags_of(parser)) if unknown[0].startswith("-") else ""
+        flag = unknown[0].split("=", 1)[0]
+        hint = former.instead(parser.prog, flag)
+        hint = hint or (suggestion(flag, flags_of(parser)) if flag.startswith("-") else "")
         raise RequestError(f"{where}'{unknown[0]}' is not known here", fix=hint or f"see `{parser.prog} --help`")
     return args
 

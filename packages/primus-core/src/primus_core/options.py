@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
+from primus_core import former
 from primus_core.config.document import Document, Path, dotted
 from primus_core.config.overrides import is_alone, lacks_value
 from primus_core.errors import ConfigError, Mistakes, nearest, suggestion
@@ -131,6 +132,8 @@ def _unknown(path: Path, document: Document, options: Mapping[str, Option], fram
     meant = _near(prefix, str(path[-1]), beside, options)
     known = f"known in '{prefix[:-1]}': {', '.join(sorted(beside))}" if prefix else ""
     what = f"{framework} has no setting '{dotted(path)}'"
+    if instead := former.instead("train", dotted(path)):
+        return ConfigError(what, where=document.where(path), fix=instead), ""
     fix = f"did you mean '{meant}'?" if meant else "remove it"
     return ConfigError(what, where=document.where(path), why="" if meant else known, fix=fix), meant
 

@@ -144,7 +144,7 @@ def main(words: Sequence[str]) -> int:
         sys.stderr.write("primus: SKIP_TRAIN=1: nothing is started\n")
         return 0
     sys.stderr.flush()
-    _become(found, environ)
+    return _become(found, environ)
 
 
 def _become(found: Forwarded, environ: Mapping[str, str]) -> NoReturn:

@@ -52,7 +52,7 @@ def missing_option(overrides: Sequence[str], command: Sequence[str], environ: Ma
         near = [said if os.path.isfile(said) else nearest_file(said), nearest_template(said, environ)]
     else:
         near = [*_experiments(".")][:1]
-    fix = _meant([*filter(None, near)], [word for word in command if word != given])
+    fix = _meant([*filter(None, near)], [word for word in command if word not in ("--exp", given)])
     fix = fix or ["train pretrain --config FILE, or train pretrain --config template:BACKEND/MODEL/GPU"]
     return RequestError("--config is missing", why=_former(environ), fix="\n".join([*fix, _LIST, _AGAIN]))
 

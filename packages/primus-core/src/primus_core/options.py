@@ -162,9 +162,9 @@ def _typed(option: Option, value: Any, where: str) -> Any:
     _refuse_infinite(option, value, where)
     if wrong_bool or not isinstance(value, accepted):
         given = f"{value!r} is {type(value).__name__}"
-        raise ConfigError(
-            f"'{option.name}' takes {_wanted(option)}: {given}", where=where, fix=f"the default is {option.default!r}"
-        )
+        switch = option.type == "bool" and isinstance(value, int) and value in (0, 1)
+        fix = f"write {'true' if value else 'false'}" if switch else f"the default is {option.default!r}"
+        raise ConfigError(f"'{option.name}' takes {_wanted(option)}: {given}", where=where, fix=fix)
     _check_range(option, value, where)
     for item in value if isinstance(value, list) else [value]:
         if option.choices and item not in option.choices:

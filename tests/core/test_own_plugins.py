@@ -101,5 +101,7 @@ def test_a_container_and_a_job_have_them_too(primus: Run, own: Path, env: dict[s
     assert any(f"{own}/mine.py" in word for word in argv), "it is seen inside"
     told = {v["name"]: v["value"] for v in json.loads(planned.stdout)["environment"]}
     assert told["PRIMUS_PLUGINS"] == str(own)
+    job = primus("slurm", "--dry-run", "--json", "sbatch", "--", "mine", env=env, cwd=own.parents[3] / "work")
+    assert any(f["path"].endswith(f"{own}/mine.py") for f in json.loads(job.stdout)["files"]), "a job has a copy"
     inside = {"HOME": "/nowhere", "PRIMUS_PLUGINS": str(own), "PRIMUS_OUTER": "container"}
     assert primus("plugins", env=inside).stdout.count("mine") >= 1

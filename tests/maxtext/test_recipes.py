@@ -24,8 +24,8 @@ from primus_maxtext.translation import lacks
 
 FAMILIES = ("llama2", "llama3", "llama4", "qwen3", "mixtral")
 ALSO = ("deepseek_v2_lite", "llama4_scout_17B16E", "gemma4_26B", "gemma4_31B")
-GEMMA4 = {"gemma4_26B": 25.2e9, "gemma4_31B": 30.7e9}
-"""Parameters as published: the catalogue has no words for these layers, and MaxText builds them by its own names."""
+GEMMA4 = {"gemma4_26B": 26e9, "gemma4_31B": 31e9}
+"""Parameters as their names say: the catalogue has no words for these layers, and MaxText builds them by its own names."""
 EXAMPLES = sorted((ROOT / "examples/maxtext/configs").glob("*/*.yaml"))
 
 # What MaxText checks itself when it reads its configuration, on as many devices as a node has. Batches are left out.

@@ -58,7 +58,8 @@ def with_runtimes(words: Sequence[str]) -> str:
 
     slurm -N 2 -- --image IMAGE -- --env A=1 -- train ...
     """
-    named, rest = [], list(words)
+    named: list[list[str]] = []
+    rest = list(words)
     while rest and rest[0] != "--" and (rest[0] in _RUNTIMES or rest[0].startswith("-")):
         end = rest.index("--") if "--" in rest else len(rest)
         named.append(_with_runtime(rest[:end], {segment[0] for segment in named}) if named else rest[:end])

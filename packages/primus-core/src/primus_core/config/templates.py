@@ -153,7 +153,8 @@ def _meant(model: str) -> str:
     """The catalogue's name for an alias."""
     from primus_core.models import catalogue  # a dozen files, for the rare name that is none of a file's
 
-    return next((m.name for m in catalogue.load().values() if model in m.facts.aliases), model)
+    wanted = model.lower()
+    return next((m.name for m in catalogue.load().values() if wanted in map(str.lower, m.facts.aliases)), model)
 
 
 @cache

@@ -22,6 +22,7 @@ from primus_torchtitan.hyperparameters import data_type, hyperparameters
 from primus_torchtitan.layout import Layout, check_layout, metrics_rank
 from primus_torchtitan.model import Model as Resolved
 from primus_torchtitan.model import resolve_model
+from primus_torchtitan.own_settings import SETTINGS
 from primus_torchtitan.schema import Schema, schema_for
 from primus_torchtitan.settings import Settings
 from primus_torchtitan.text import TAKEN, Text, apply_text, resolve_text
@@ -119,6 +120,8 @@ class _Resolution:
         with settings.mistakes:
             settings.needs(self.requires(), self.call)
         settings.refuse()
+        if unused := [row.name for row in SETTINGS if row.becomes == "-" and settings[row.name]]:
+            self.notes.append(f"without effect, since they are of AMD's Primus: {', '.join(unused)}")
         rank = metrics_rank(layout, settings["parallelism.pipeline_parallel_schedule"])
         architecture = self.architecture()
         resolved: dict[str, Any] = {

@@ -32,13 +32,14 @@ ALL = [pytest.param(c, id=f"{page.name}: {c}") for page in PAGES for c in dict.f
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the examples and the task that docs/plugins.md shows."""
+    """A folder with the examples, a program, and the task that docs/plugins.md shows."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "assets/hf/Llama-3.1-8B").mkdir(parents=True)  # where a page's reader has downloaded a tokenizer to
     blocks = (ROOT / "docs/plugins.md").read_text(encoding="utf-8")
     source = re.search(r"((?:^ {4}.*\n|^\n)+?)(?=^\S)", blocks[blocks.index("    from primus_core import") :], re.M)
     assert source
     (tmp_path / "my_tasks.py").write_text(re.sub(r"^ {4}", "", source[1], flags=re.M), encoding="utf-8")
+    (tmp_path / "train.py").write_text("print('a program of the reader')\n", encoding="utf-8")
     (tmp_path / "primus.yaml").write_text("plugins: [./my_tasks.py]\n", encoding="utf-8")
     return tmp_path
 

@@ -15,8 +15,9 @@ from tests.core import machines
 
 from primus_core import variables
 from primus_core.machine import capture as machine_capture
-from primus_core.runtimes import container
+from primus_core.runtimes import container, images
 from primus_core.runtimes.mounts import Mount, mounts
+from primus_core.testing import facts_of
 
 TASK = ("--", "behave", "exit", "0")
 TOKEN = "hf_" + "a1B2c3D4" * 4
@@ -410,3 +411,51 @@ def capture(folder: Path, tree: machines.Tree) -> Path:
     path = folder / "node.tar.gz"
     machine_capture.write(there, str(path))
     return path
+
+
+@pytest.mark.parametrize(
+    ("gpu", "image"),
+    [
+        (machines.amd("MI300X"), "docker.io/rocm/primus:v26.5"),
+        (machines.nvidia("H100 SXM"), "nvcr.io/nvidia/pytorch:26.02-py3"),
+    ],
+    ids=["amd", "nvidia"],
+)
+def test_without_an_image_it_is_the_one_that_the_vendor_of_the_gpus_publishes_and_said(
+    primus: Run, project: Path, tmp_path: Path, gpu: machines.Tree, image: str
+) -> None:
+    there = str(capture(tmp_path, gpu))
+    words = ("container", "--dry-run", "--assume-host", there)
+    shown = primus(*words, *TASK, cwd=project)
+    assert shown.returncode == 0, shown.stderr
+    assert re.search(rf"^# note +image {image}, the default for \w+ GPUs", shown.stdout, re.M)
+    assert f" {image} sh -c" in shown.stdout
+    inside = primus(*words, "--engine", "apptainer", *TASK, cwd=project).stdout
+    assert f" docker://{image} sh -c" in inside
+    config(project, "container: {image: mine:1}\n")
+    own = primus(*words, *TASK, cwd=project).stdout
+    assert " mine:1 sh -c" in own
+    assert image not in own
+
+
+def test_a_framework_may_have_an_image_of_its_own_and_the_page_lists_them_all() -> None:
+    page = (ROOT / "docs/container.md").read_text(encoding="utf-8")
+    for framework in ("maxtext", "megatron"):
+        chosen = images.chosen("", facts_of(gpus=8), framework)
+        assert ("jax" in chosen.image) == (framework == "maxtext")
+        assert f"| `{chosen.image}` |" in page
+
+
+def test_without_an_image_and_a_gpu_it_is_refused_with_what_to_type(primus: Run, project: Path) -> None:
+    refused = primus("container", "--dry-run", *TASK, cwd=project)
+    assert refused.returncode == 2
+    assert "primus container --image IMAGE -- ..." in refused.stderr
+    assert "without a container: primus direct -- ..." in refused.stderr
+
+
+def test_before_the_nodes_are_known_no_image_is_chosen_for_them(primus: Run, project: Path) -> None:
+    words = ("slurm", "--dry-run", "srun", "-N2", "--", "container", *TASK)
+    shown = primus(*words, cwd=project)
+    assert shown.returncode == 0, shown.stderr
+    assert "each node takes the default for its GPUs" in shown.stdout
+    assert "--image" not in shown.stdout

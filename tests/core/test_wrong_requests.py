@@ -47,8 +47,8 @@ COMMANDS = {
     "a misspelt --config": (TRAIN.replace("--config", "--confg"), "--config is missing", "did you mean '--config'?"),
     "a task without dashes": (
         "direct train pretrain",
-        "segment 1 (direct): 'train' is not known",
-        "put `--` before the task",
+        "there is no `--` before 'train'",
+        "primus direct -- train pretrain",
     ),
     "a misspelt option before a word": (
         "runs --workspcae out list",

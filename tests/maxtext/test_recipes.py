@@ -22,8 +22,10 @@ from primus_core.models import catalogue
 from primus_core.models.arithmetic import parameters
 from primus_maxtext.translation import lacks
 
-FAMILIES = ("llama2", "llama3", "qwen3", "mixtral")
-ALSO = ("deepseek_v2_lite",)
+FAMILIES = ("llama2", "llama3", "llama4", "qwen3", "mixtral")
+ALSO = ("deepseek_v2_lite", "llama4_scout_17B16E", "gemma4_26B", "gemma4_31B")
+GEMMA4 = {"gemma4_26B": 26e9, "gemma4_31B": 31e9}
+"""Parameters as their names say: the catalogue has no words for these layers, and MaxText builds them by its own names."""
 EXAMPLES = sorted((ROOT / "examples/maxtext/configs").glob("*/*.yaml"))
 
 # What MaxText checks itself when it reads its configuration, on as many devices as a node has. Batches are left out.
@@ -65,7 +67,8 @@ def test_its_machine_can_hold_a_model(template: Template) -> None:
     settings = template.settings.data
     assert settings["weight_dtype"] == "bfloat16"
     nodes = template.nodes if settings.get("dcn_fsdp_parallelism") == -1 else 1
-    assert templates.fits(template, 8 * parameters(catalogue.load()[template.model].facts).total / (8 * nodes))
+    count = GEMMA4.get(template.model) or parameters(catalogue.load()[template.model].facts).total
+    assert templates.fits(template, 8 * count / (8 * nodes))
 
 
 @pytest.mark.slow
@@ -79,7 +82,7 @@ def test_a_template_plans_on_its_machine_and_maxtext_takes_it(
         for template in (t for t in templates.of("maxtext") if t.gpu == gpu and t.is_usual):
             plan = templates.planned(template, tree, capsys)
             assert plan["config"]["data_parallel"] == 8 * template.nodes
-            assert plan["config"]["flops_per_token"]
+            assert bool(plan["config"]["flops_per_token"]) == (template.model not in GEMMA4)
             plans.append({**plan["config"]["settings"], "run_name": template.name})
     environ = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     done = subprocess.run([sys.executable, "-c", CHECK], input=json.dumps(plans), env=environ, capture_output=True,
@@ -94,7 +97,7 @@ def test_a_template_in_another_precision_is_valid(capsys: pytest.CaptureFixture[
     for template in others:
         assert main(["config", "validate", template.name]) == 0, template.name
         assert template.settings.data["quantization"] == eight_bits[template.gpu]
-    assert len(capsys.readouterr().out.splitlines()) == len(others) > 0
+    assert capsys.readouterr().out.count(" is valid: ") == len(others) > 0
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")

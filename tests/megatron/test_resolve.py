@@ -198,3 +198,25 @@ def test_a_checkpoint_of_another_model_or_layout_is_not_continued_by_itself(reso
         plan(tensor_model_parallel_size=2)
     (folder / "x.distcp").write_text("")
     assert (plan().continues, [note for note in plan().notes if "earlier" in note]) == ("", [])
+
+
+def test_what_chooses_kernels_of_amds_primus_is_said_and_changes_nothing(resolve: Resolve) -> None:
+    kernels = {"use_turbo_deepep": True, "turbo_deepep_num_cu": 64, "turbo_sync_free_moe_stage": 1,
+               "moe_use_legacy_grouped_gemm": True, "no_fp8_weight_transpose_cache": True}  # fmt: skip
+    plain, with_them = (resolve(tiny(**more), ranks=2, gpus=2) for more in ({}, kernels))
+    assert with_them.config["settings"] == plain.config["settings"]
+    [note] = [note for note in with_them.notes if "kernels of AMD's Primus" in note]
+    assert [name for name in kernels if name not in note] == []
+    assert not [note for note in resolve(tiny(use_turbo_deepep=False)).notes if "kernels of AMD" in note]
+
+
+def test_what_of_them_would_change_a_result_is_refused(resolve: Resolve) -> None:
+    assert "'enable_turbo_attention_float8' cannot be True" in refused(resolve, enable_turbo_attention_float8=True)
+    resolve(tiny(enable_turbo_attention_float8=False))
+
+
+def test_a_training_on_gpus_in_float32_is_said(resolve: Resolve) -> None:
+    said = "it trains in float32: neither bf16 nor fp16 is set"
+    assert said in resolve(tiny(bf16=False), ranks=1, gpus=1).notes
+    assert said not in resolve(tiny(bf16=True), ranks=1, gpus=1).notes
+    assert said not in resolve(tiny(bf16=False)).notes

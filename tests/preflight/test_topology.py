@@ -384,6 +384,17 @@ def test_the_command_prints_and_draws(primus: Run, tmp_path: Path) -> None:
     assert "NUMA node" in here.stdout
 
 
+@pytest.mark.parametrize("words", [("topology", "--visualize"), ("--visualize", "topology", "--json")])
+def test_a_picture_that_nobody_named_is_in_the_run_directory(
+    primus: Run, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = primus("direct", "--", "analyze", *words)
+    assert done.returncode == 0, done.stderr
+    [drawn] = tmp_path.glob("output/analyze_*/topology.svg")
+    assert f"picture: {drawn.relative_to(tmp_path)}" in done.stderr
+    assert ET.parse(drawn).getroot().tag.endswith("svg")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests import templates
 
+from primus_core.cli import main
 from primus_core.config.recipes import Template
 from primus_core.models import catalogue
 from primus_core.models.arithmetic import parameters
@@ -36,3 +37,11 @@ def test_every_llama_qwen3_deepseek_and_gpt_oss_that_torchtitan_builds_has_one_f
     assert {(t.model, t.gpu) for t in templates.of("torchtitan")} == {
         (m, gpu) for m in models for gpu in templates.GPUS
     }
+
+
+def test_a_model_that_torchtitan_cannot_build_is_refused_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "new", "llama4_17Bx16E", "--backend", "torchtitan", "--gpu", "MI300X"]) == 2
+    said = capsys.readouterr().err
+    assert "no template for the model 'llama4_17Bx16E' with torchtitan" in said
+    assert "TorchTitan cannot build llama4_scout_17B16E" in said
+    assert "another backend" in said

@@ -208,3 +208,14 @@ def test_with_pipeline_parallelism_the_last_stages_first_rank_reports(resolve: R
 def test_a_third_partys_module_is_a_family(resolve: Resolve) -> None:
     text = "model: {family: my_models.llama, flavor: tiny}\ndataloader: {dataset: c4}"
     assert ("module", "my_models") in [(need.kind, need.name) for need in resolve(text).requires]
+
+
+def test_what_chooses_kernels_of_amds_primus_is_said_and_fp8_by_them_is_refused(resolve: Resolve) -> None:
+    model = "model: {family: llama3, flavor: 8B}\n"
+    kernels = "primus_turbo: {enable_primus_turbo: true, use_turbo_attention: true, enable_attention_float8: false}\n"
+    plain, with_them = resolve(model, ranks=2, gpus=2), resolve(model + kernels, ranks=2, gpus=2)
+    assert with_them.config["settings"] == plain.config["settings"]
+    [note] = [note for note in with_them.notes if "of AMD's Primus" in note]
+    assert note.endswith(": primus_turbo.enable_primus_turbo, primus_turbo.use_turbo_attention")
+    with pytest.raises(ConfigError, match=r"'primus_turbo\.use_turbo_float8_linear' cannot be True"):
+        resolve(model + "primus_turbo: {use_turbo_float8_linear: true}\n")

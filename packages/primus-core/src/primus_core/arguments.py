@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
+from primus_core import former
 from primus_core.errors import RequestError, suggestion
 
 __all__ = ["Parser", "duration", "flags_of", "parse_segment", "whole_number"]
@@ -52,7 +53,8 @@ class Parser(argparse.ArgumentParser):
         """Called by argparse for whatever it cannot parse."""
         what = f"{self.segment}: {message}" if self.segment else message
         choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        near = suggestion(choice[1], re.findall(r"[^', ]+", choice[2])) if choice else ""
+        known = re.findall(r"[^', ]+", choice[2]) if choice else []
+        near = (former.instead(self.prog, choice[1]) or suggestion(choice[1], known)) if choice else ""
         raise RequestError(what, fix=near or self._missing(message) or f"see `{self.prog} --help`")
 
     def _missing(self, message: str) -> str:
@@ -116,6 +118,7 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
         _refuse_misspelt(parser, unknown[:1])
         is_task = "-- <task>" in (parser.usage or "") and not unknown[0].startswith("-")
         fix = f"put `--` before the task; see `{parser.prog} --help`" if is_task else f"see `{parser.prog} --help`"
+        fix = former.instead(parser.prog, unknown[0].split("=", 1)[0]) or fix
         raise RequestError(f"{where}'{unknown[0]}' is not known here", fix=fix)
     return args
 
@@ -133,15 +136,25 @@ def _refuse_misspelt(parser: Parser, words: Sequence[str]) -> None:
 
 
 def _joined(parser: Parser, words: Sequence[str]) -> list[str]:
-    """The same; an option that may stand alone takes the next word only where that is one of its values."""
+    """The same; an option that may stand alone takes the next word only where that can be one of its values."""
     optional = {flag: action for action in parser.actions() for flag in action.option_strings if action.nargs == "?"}
     rest, found = list(words), []
     while rest:
         word = rest.pop(0)
         if action := optional.get(word):
-            word = f"{word}={rest.pop(0) if rest and rest[0] in (action.choices or ()) else action.const}"
+            word = f"{word}={rest.pop(0) if rest and _can_be(rest[0], action, parser) else action.const}"
         found.append(word)
     return found
+
+
+def _can_be(word: str, action: argparse.Action, parser: Parser) -> bool:
+    """Whether `word` can be the value of an option that may stand alone: one of its choices; where it has none,
+    anything but an option or a choice of an argument that stands by itself.
+    """
+    if action.choices is not None:
+        return word in action.choices
+    places = (other.choices or () for other in parser.actions() if not other.option_strings)
+    return not word.startswith("-") and not any(word in choices for choices in places)
 
 
 def _name_segment(parser: Parser, segment: str) -> None:

@@ -195,6 +195,8 @@ def _help(asked: "Request", catalogue: "Catalogue") -> str:
             return parser.format_help()
     task, name, rest = catalogue.task(asked.task)
     parser = task_parser(task, name)
+    if parser.split_rest and not {"-h", "--help"} & set(parser.split_rest(parser, rest)[0]):
+        return ""  # it is a word of the program that the task runs
     parser.description = catalogue.find("tasks", name).summary()
     return parser.below(rest).format_help()
 

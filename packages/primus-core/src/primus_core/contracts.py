@@ -50,6 +50,8 @@ class TaskCall(NamedTuple):
     """The installed plugins and the system config, with every layer that the command line names."""
     elsewhere: bool = False
     """The worker runs where other things are installed (in a container): what is missing here may be there."""
+    command: tuple[str, ...] = ()
+    """The whole command as it was typed, `primus` first, for messages; empty: it is not known."""
 
     def file(self, path: str) -> str:
         """The file to read for `path`, a file that `TaskPlan.reads` names: in a submitted job, the copy of it."""
@@ -155,6 +157,8 @@ class OuterCall(NamedTuple):
     """What the inner layers must find in their environment, beside what the person has in theirs."""
     max_restarts: int = 0
     """What the layer inside was told of restarts."""
+    framework: str = ""
+    """The backend of the task inside, where it has one."""
 
 
 class OuterPlan(NamedTuple):

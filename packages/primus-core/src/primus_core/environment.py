@@ -46,6 +46,7 @@ OWNED = frozenset(
             variables.OUTER,
             variables.RESTARTED,
             variables.HOME,
+            variables.PLUGINS,
             variables.SUBMITTED,
             variables.TRUSTED,
             variables.IMAGE,

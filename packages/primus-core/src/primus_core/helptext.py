@@ -57,9 +57,11 @@ def _row(name: str, summary: str, source: str) -> str:
 
 
 def _dropped_in() -> str:
-    """Tasks of the files that a `primus.yaml` names; only where there is one."""
-    home = os.path.join(os.environ.get("HOME", ""), ".primus.yaml")  # noqa: TID251  # a look, before anything is loaded
-    if not (os.path.exists("primus.yaml") or os.path.exists(home)):
+    """Tasks of the files that a `primus.yaml` names, and of a person's own; only where there are any."""
+    environ = os.environ  # noqa: TID251  # a look, before anything is loaded
+    home = environ.get("HOME", "")
+    own = environ.get("PRIMUS_PLUGINS") or f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/primus/plugins"
+    if not any(map(os.path.exists, ("primus.yaml", f"{home}/.primus.yaml", own))):
         return ""
     from primus_core.host import HostRoot
     from primus_core.plugins import Catalogue

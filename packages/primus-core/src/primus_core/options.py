@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
+from primus_core import former
 from primus_core.config.document import Document, Path, dotted
 from primus_core.config.overrides import is_alone, lacks_value
 from primus_core.errors import ConfigError, Mistakes, nearest, suggestion
@@ -131,6 +132,8 @@ def _unknown(path: Path, document: Document, options: Mapping[str, Option], fram
     meant = _near(prefix, str(path[-1]), beside, options)
     known = f"known in '{prefix[:-1]}': {', '.join(sorted(beside))}" if prefix else ""
     what = f"{framework} has no setting '{dotted(path)}'"
+    if instead := former.instead("train", dotted(path)):
+        return ConfigError(what, where=document.where(path), fix=instead), ""
     fix = f"did you mean '{meant}'?" if meant else "remove it"
     return ConfigError(what, where=document.where(path), why="" if meant else known, fix=fix), meant
 
@@ -159,9 +162,9 @@ def _typed(option: Option, value: Any, where: str) -> Any:
     _refuse_infinite(option, value, where)
     if wrong_bool or not isinstance(value, accepted):
         given = f"{value!r} is {type(value).__name__}"
-        raise ConfigError(
-            f"'{option.name}' takes {_wanted(option)}: {given}", where=where, fix=f"the default is {option.default!r}"
-        )
+        switch = option.type == "bool" and isinstance(value, int) and value in (0, 1)
+        fix = f"write {'true' if value else 'false'}" if switch else f"the default is {option.default!r}"
+        raise ConfigError(f"'{option.name}' takes {_wanted(option)}: {given}", where=where, fix=fix)
     _check_range(option, value, where)
     for item in value if isinstance(value, list) else [value]:
         if option.choices and item not in option.choices:

@@ -152,7 +152,8 @@ class _Planning:
         place_in_job, task_plan = _UNKNOWN_PLACE, _UNKNOWN_TASK
         with mistakes:
             place_in_job = self.runtime.distributed(self.args, self.facts)
-        call = TaskCall(words, task_args, self.facts, place_in_job, self.place, self.catalogue, self.elsewhere)
+        typed = redact_words(command)
+        call = TaskCall(words, task_args, self.facts, place_in_job, self.place, self.catalogue, self.elsewhere, typed)
         with mistakes:
             task_plan = task.plan(call)
         with mistakes:

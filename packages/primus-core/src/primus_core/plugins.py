@@ -1,7 +1,7 @@
 """Finds plugins and loads the one that is asked for; a broken one is a message with its package's name.
 
-Plugins are entry points of installed packages (ours join the same way), and the files that a project's
-`primus.yaml` names under `plugins:`.
+Plugins are entry points of installed packages (ours join the same way), the files that a project's `primus.yaml` names
+under `plugins:`, and those in a person's own folder (`config.own_plugins`).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _installed() -> Iterator[Plugin]:
         )
 
 
-def _dropped_in(paths: Iterable[str]) -> Iterator[Plugin]:
+def _dropped_in(paths: Iterable[str], system: SystemConfig) -> Iterator[Plugin]:
     from primus_core import registration  # they read the files as text: only where a project names some
     from primus_core.hooks import files as hook_files
 
@@ -148,11 +148,13 @@ class Catalogue:
     def __init__(self, system: SystemConfig) -> None:
         self.system = system
         files = system.plugin_files
-        self.plugins = [*_installed(), *(_dropped_in(files) if files else ())]
+        self.plugins = [*_installed(), *(_dropped_in(files, system) if files else ())]
 
     @classmethod
     def here(cls, host: HostRoot, extra: str = "") -> Catalogue:
-        """The plugins of this environment and of the files that the system config names (`extra`: its last layer)."""
+        """The plugins of this environment, of the files that the system config names (`extra`: its last layer), and of
+        the person's own folder.
+        """
         return cls(load(host, extra))
 
     def of(self, kind: str) -> list[Plugin]:
@@ -215,6 +217,9 @@ class Catalogue:
         """
         if not (plugins := self.of("hooks")):
             return ()
+        for plugin in plugins:
+            if plugin.is_broken:
+                plugin.load()  # says why
         from primus_core import registration
         from primus_core.hooks import files as hook_files
         from primus_core.hooks.data import HookPlugin

@@ -23,7 +23,7 @@ from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from primus_core import trust, variables
+from primus_core import subparsers, trust, variables
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import ConfigError
 from primus_core.host import HostRoot
@@ -59,6 +59,8 @@ class FunctionTask:
     function: Function
     path: str
     epilog: str = ""
+    check: Callable[[Sequence[str]], object] | None = None
+    """Refuses wrong words before anything starts, where it is known which are right."""
 
     def add_arguments(self, parser: Parser) -> None:
         """All words belong to the function."""
@@ -67,6 +69,8 @@ class FunctionTask:
 
     def plan(self, call: TaskCall) -> TaskPlan:
         """Run the function in a worker: on every rank, or in one process, as its scope says."""
+        if self.check:
+            self.check(call.words)
         args = (self.path, self.name, *call.words)
         launcher = "torchrun" if self.scope == "rank" else "single"
         return TaskPlan(
@@ -106,7 +110,8 @@ def parsed(path: str) -> ast.Module:
 def declared(tree: ast.Module) -> list[tuple[str, str]]:
     """The (name, help) of each task in a file's tree."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return [(name, _first_line(f)) for f in functions for d in f.decorator_list if (name := _registered(d))]
+    found = [(name, _first_line(f)) for f in functions for d in f.decorator_list if (name := _registered(d))]
+    return found + subparsers.declared(tree)
 
 
 def _registered(decorator: ast.expr) -> str:
@@ -151,15 +156,30 @@ def module(path: str) -> ModuleType:
 def load(path: str) -> dict[str, FunctionTask]:
     """Run the file and return its tasks by name. Whatever it raises comes through."""
     tasks: dict[str, FunctionTask] = {}
-    for value in vars(module(path)).values():
+    made = module(path)
+    for value in vars(made).values():
         if marked := getattr(value, "__primus_task__", None):
-            tasks[marked[0]] = FunctionTask(marked[0], marked[1], value, path)
+            name, scope, *adapted = marked
+            tasks[name] = FunctionTask(name, scope, adapted[0] if adapted else value, path)
+    for name, _ in subparsers.declared(parsed(path)):
+        if found := subparsers.of(made, name):
+            tasks[name] = _of_subparsers(found, path)
     return tasks
+
+
+def _of_subparsers(found: subparsers.Subcommand, path: str) -> FunctionTask:
+    def run(call: WorkerCall) -> int:
+        found.run(call.words)
+        return 0
+
+    return FunctionTask(found.name, "rank", run, path, epilog=found.help(), check=found.parse)
 
 
 def _main(words: Sequence[str]) -> int:
     """Worker: `python -m primus_core.rank primus_core.registration FILE TASK [WORDS]`."""
     path, name, *rest = words
+    if sys.path[0] in ("", os.getcwd()):  # as where the run was planned: a folder here hides no installed package
+        sys.path.append(sys.path.pop(0))
     environ: dict[str, Any] = dict(os.environ)
     call = WorkerCall(
         words=tuple(rest),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from primus_core import former
 from primus_core.errors import RequestError, suggestion
 
 __all__ = ["Layer", "Request", "config_of", "global_words", "no_task", "parse"]
@@ -63,7 +64,7 @@ def parse(words: Sequence[str], runtimes: Collection[str], tasks: Collection[str
         if head is None:
             raise _nothing(number, bool(layers), bool(rest), tasks)
         if head not in runtimes:
-            _require_task(head, number, bool(layers), runtimes, tasks, rest)
+            _require_task(head, number, bool(layers), runtimes, tasks, rest, words)
             return Request(tuple(layers), tuple(rest), "--dry-run" in flags, "--debug" in flags, config)
         layers.append(Layer(head, tuple(rest[1:end]), number))
         if end == len(rest):
@@ -117,7 +118,13 @@ def _nothing(number: int, nested: bool, dashes: bool, tasks: Collection[str]) ->
 
 
 def _require_task(
-    head: str, number: int, nested: bool, runtimes: Collection[str], tasks: Collection[str], rest: Sequence[str]
+    head: str,
+    number: int,
+    nested: bool,
+    runtimes: Collection[str],
+    tasks: Collection[str],
+    rest: Sequence[str],
+    words: Sequence[str],
 ) -> None:
     if head in tasks and nested:
         return
@@ -130,11 +137,17 @@ def _require_task(
         what = (
             f"'{head}' is not an option of primus itself" if number == 1 else f"segment {number} begins with '{head}'"
         )
-        raise RequestError(what, why="a segment begins with a runtime or a task", fix="see `primus --help`")
+        why = "a segment begins with a runtime or a task"
+        meant = (former.as_program(words) or former.with_runtimes(words)) if nested else ""
+        fix = f"did you mean: {meant}" if meant else "see `primus --help`"
+        raise RequestError(what, why=why, fix=fix)
     known = sorted(tasks) if nested else sorted(runtimes)
     kind = "task" if nested else "runtime"
     raise RequestError(
         f"segment {number}: no {kind} is called '{head}'",
         why=f"known: {', '.join(known) or 'none'}",
-        fix=suggestion(head, [*runtimes, *tasks]) or "see `primus --help`, and `primus plugins` for what is installed",
+        fix=(nested and former.as_program(words))
+        or former.instead("primus", head)
+        or suggestion(head, [*runtimes, *tasks])
+        or "see `primus --help`, and `primus plugins` for what is installed",
     )

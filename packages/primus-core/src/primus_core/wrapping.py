@@ -15,6 +15,7 @@ from typing import cast
 
 from primus_core import environment, metadata, preflight, submission, trust, variables
 from primus_core.arguments import parse_segment
+from primus_core.config import own_plugins
 from primus_core.config.system import apply_defaults
 from primus_core.contracts import Elsewhere, OuterCall, OuterPlan, OuterRuntime
 from primus_core.errors import RequestError
@@ -69,7 +70,8 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     own = (*submitted, *options, *_joining(runtime, inner.plan, host, (*inner.reads, *inner.plan.loads)))
     words = _words(inner_request)
     reads, writes, restarts = inner.reads, inner.writes, inner.plan.max_restarts
-    wrapped = runtime.wrap(OuterCall(args, facts, inner.plan.place, words, reads, writes, own, restarts))
+    framework = inner.plan.framework
+    wrapped = runtime.wrap(OuterCall(args, facts, inner.plan.place, words, reads, writes, own, restarts, framework))
     wrapped = wrapped._replace(files=(*wrapped.files, *copies))
     result = _around(inner.plan, runtime.name, wrapped, own, words)
     return inner._replace(plan=result, facts=facts, switches=_switches(args, request, inner), inner=inner)
@@ -117,6 +119,7 @@ def _joining(runtime: OuterRuntime, inner: Plan, host: HostRoot, reads: Sequence
         *_parent(host),
         Variable(variables.CACHE, environment.cache(host.environ), "primus", "what can be made again, made once"),
         *_home(host),
+        *_plugins(host),
         *_config(host),
         *_restarted(runtime),
         *environment.of_python(host.cwd(), host.environ),
@@ -176,6 +179,13 @@ def _parent(host: HostRoot) -> tuple[Variable, ...]:
 def _home(host: HostRoot) -> tuple[Variable, ...]:
     home = host.environ.get(variables.HOME) or host.environ.get("HOME")
     return (Variable(variables.HOME, home, "primus", "where ~/.primus.yaml is"),) if home else ()
+
+
+def _plugins(host: HostRoot) -> tuple[Variable, ...]:
+    """Where the person's own plugin files are, for a layer with another home."""
+    folder = own_plugins.folder(host.environ)
+    found = Variable(variables.PLUGINS, folder, "primus", "your own plugin files")
+    return (found,) if os.path.isdir(folder) else ()
 
 
 def _config(host: HostRoot) -> tuple[Variable, ...]:

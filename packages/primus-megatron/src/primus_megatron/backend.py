@@ -20,7 +20,7 @@ from primus_megatron.device import Adaptation, adapt, cpu_variables
 from primus_megatron.hyperparameters import data_type, hyperparameters
 from primus_megatron.installation import SETTING, Installation, importable_version, installation
 from primus_megatron.layout import Layout, check_layout
-from primus_megatron.own_settings import SETTINGS
+from primus_megatron.own_settings import SETTINGS, SPEED
 from primus_megatron.schedule import check_schedule
 from primus_megatron.schema import Schema, schema_for
 from primus_megatron.settings import Settings
@@ -241,9 +241,12 @@ class _Resolution:
         settings = self.settings
         if settings["norm_epsilon"] is not None:
             settings.default("layernorm_epsilon", settings["norm_epsilon"])
-        without_effect = [row.name for row in SETTINGS if row.becomes == "-" and row.name in settings]
-        if without_effect:
-            self.notes.append(f"without effect, since logs and metrics are Primus's: {', '.join(without_effect)}")
+        unused = [row for row in SETTINGS if row.becomes == "-" and row.name in settings and settings[row.name]]
+        for why, is_speed in (("logs and metrics are Primus's", False), ("they choose kernels of AMD's Primus", True)):
+            if names := [row.name for row in unused if (row.meaning == SPEED) is is_speed]:
+                self.notes.append(f"without effect, since {why}: {', '.join(names)}")
+        if self.device == "gpu" and not (settings["bf16"] or settings["fp16"]):
+            self.notes.append("it trains in float32: neither bf16 nor fp16 is set")
 
     def writers(self) -> None:
         """TensorBoard, and Weights & Biases, which Megatron tells only what it writes for TensorBoard."""

@@ -18,6 +18,8 @@ CHECKPOINTS = "checkpoints"
 """In the run directory, where `save` does not say otherwise."""
 CHANGEABLE = (
     *("own.auto_continue_train", "own.backend_path", "own.disable_*", "own.stderr_sink_level", "own.log_avg_*"),
+    *("own.use_turbo_gemm", "own.use_turbo_rms_norm", "own.use_turbo_permute_padding", "own.use_turbo_deepep"),
+    *("own.turbo_*", "own.moe_use_*", "own.no_fp8_weight_transpose_cache"),
     *("ckpt_*", "*_checkpoint*", "*save*", "override_opt_param_scheduler"),
     *("exit_*", "log_*", "logging_level", "timing_*", "eval_interval", "eval_iters", "data_cache_path"),
     *("profile*", "recompute_*", "distributed_timeout_minutes", "manual_gc*", "tensor_model_parallel_size"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from primus_core.settings import Own
 from primus_core.text_data import rows
 
-__all__ = ["DATA", "SETTINGS"]
+__all__ = ["DATA", "SETTINGS", "SPEED"]
 
 
+SPEED = "accepted but ignored: of the kernels of AMD's Primus; it changes the speed and no result"
 _FREQUENCIES = "the frequencies of its rotary embedding, where its code has a constant"
 
 SETTINGS = (
@@ -31,6 +32,19 @@ SETTINGS = (
         "the layers' `core_attention`"),
     Own("use_turbo_grouped_mlp", "bool", False, "its experts; needs enable_primus_turbo",
         "refused for a model with experts: not connected yet"),
+    Own("use_turbo_grouped_gemm", "bool", False, "another name of use_turbo_grouped_mlp", "as that"),
+    Own("enable_turbo_attention_float8", "bool", False, "its attention in FP8, which is not connected", "false alone",
+        (False,)),
+    Own("use_turbo_gemm", "bool", False, SPEED, "-"),
+    Own("use_turbo_rms_norm", "bool", False, SPEED, "-"),
+    Own("use_turbo_permute_padding", "bool", False, SPEED, "-"),
+    Own("use_turbo_deepep", "bool", False, SPEED, "-"),
+    Own("turbo_deepep_num_cu", "int", None, SPEED, "-"),
+    Own("turbo_deepep_use_comm_stream", "bool", False, SPEED, "-"),
+    Own("turbo_sync_free_moe_stage", "int", 0, SPEED, "-"),
+    Own("moe_use_fused_router_with_aux_score", "bool", False, SPEED, "-"),
+    Own("moe_use_legacy_grouped_gemm", "bool", False, SPEED, "-"),
+    Own("no_fp8_weight_transpose_cache", "bool", False, SPEED, "-"),
     Own("stderr_sink_level", "str", None, "accepted but ignored: every rank's stderr is whole in its log", "-"),
     Own("log_avg_skip_iterations", "int", None, "accepted but ignored: metrics.jsonl has every step", "-"),
     Own("log_avg_reset_interval", "int", None, "accepted but ignored: metrics.jsonl has every step", "-"),

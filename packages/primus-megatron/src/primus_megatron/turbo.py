@@ -10,6 +10,8 @@ from primus_megatron.settings import Settings
 __all__ = ["check_turbo", "with_turbo_attention"]
 
 _PACKAGE = "primus_turbo"
+_EXPERTS = ("use_turbo_grouped_mlp", "use_turbo_grouped_gemm")
+"""Two names of one setting, of which AMD's Primus has the second one now."""
 _LACKS = {
     "attention_dropout": "drops nothing out",
     "context_parallel_size": "is connected for whole sequences only",
@@ -25,7 +27,7 @@ def check_turbo(settings: Settings) -> tuple[list[Requirement], list[str]]:
     Raises:
         ConfigError: it cannot do what is asked.
     """
-    asked = [name for name in ("use_turbo_attention", "use_turbo_grouped_mlp") if settings[name]]
+    asked = [name for name in ("use_turbo_attention", *_EXPERTS) if settings[name]]
     if not settings["enable_primus_turbo"]:
         for name in asked:
             raise settings.error(name, f"'{name}' needs enable_primus_turbo: true")
@@ -33,14 +35,11 @@ def check_turbo(settings: Settings) -> tuple[list[Requirement], list[str]]:
     notes = []
     if settings["use_turbo_attention"]:
         _check_attention(settings)
-    if settings["use_turbo_grouped_mlp"]:
+    for name in (name for name in _EXPERTS if settings[name]):
         if settings["num_experts"]:
-            raise settings.error(
-                "use_turbo_grouped_mlp",
-                "Primus-Turbo's experts are not connected to Megatron's yet",
-                fix="set use_turbo_grouped_mlp: false",
-            )
-        notes.append("use_turbo_grouped_mlp is without effect: the model has no experts")
+            what = "Primus-Turbo's experts are not connected to Megatron's yet"
+            raise settings.error(name, what, fix=f"set {name}: false")
+        notes.append(f"{name} is without effect: the model has no experts")
     return [Requirement("module", _PACKAGE, "install Primus-Turbo, or set enable_primus_turbo: false")], notes
 
 

@@ -11,8 +11,10 @@ from primus_core.errors import RequestError
 from primus_core.plan import Worker
 from primus_preflight import paths
 
-__all__ = ["ANALYZE", "declare"]
+__all__ = ["ANALYZE", "PICTURE", "declare"]
 
+PICTURE = "<run>/topology.svg"
+"""What `--visualize` alone means: a file in the run directory, which the worker knows."""
 _PICTURES = (".svg", ".html")
 _ACTIONS = ("topology",)
 
@@ -24,6 +26,7 @@ class Analyze:
     scope: Scope = "node"
     epilog = """examples:
   primus direct -- analyze topology
+  primus direct -- analyze topology --visualize
   primus direct -- analyze topology --visualize node.svg
   primus direct -- analyze topology --assume-host node.tar.gz --json"""
 
@@ -51,15 +54,15 @@ def _validate(args: argparse.Namespace, call: TaskCall) -> None:
         from primus_core.machine import capture
 
         capture.read(args.assume_host, call.facts.host)
-    if args.visualize and not call.distributed.node_rank:
+    if args.visualize not in (None, PICTURE) and not call.distributed.node_rank:
         paths.check_output("--visualize", args.visualize)
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The options; the worker's are the same."""
     parser.add_argument("action", nargs="?", choices=_ACTIONS, help="what to look at")
-    parser.add_argument("--visualize", type=_picture, metavar="FILE",
-                        help=f"draw it there, too ({', '.join(_PICTURES)})")  # fmt: skip
+    parser.add_argument("--visualize", type=_picture, nargs="?", const=PICTURE, metavar="FILE",
+                        help=f"draw it there, too ({', '.join(_PICTURES)}; default: {PICTURE})")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--assume-host", default="", metavar="FILE", help="a captured machine instead of this one")
     parser.add_argument("--node-rank", type=int, default=0, help=argparse.SUPPRESS)

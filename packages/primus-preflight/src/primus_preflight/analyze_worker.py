@@ -5,17 +5,18 @@ It runs alone too: `python -m primus_preflight.analyze_worker topology`
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 
-from primus_core import facts
+from primus_core import facts, variables
+from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import MachineError
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
 from primus_core.machine import capture
 from primus_preflight import analyze
+from primus_preflight.analyze import PICTURE
 from primus_preflight.machine import topology
 from primus_preflight.views import picture, tree
 
@@ -28,17 +29,23 @@ def main(words: Sequence[str]) -> int:
     Raises:
         PrimusError: the captured machine cannot be read, or the picture cannot be written.
     """
-    parser = argparse.ArgumentParser(prog="python -m primus_preflight.analyze_worker", allow_abbrev=False)
+    parser = Parser(prog="python -m primus_preflight.analyze_worker")
     analyze.declare(parser)
-    args = parser.parse_args(words)
+    args = parse_segment(parser, words)
     if args.node_rank:
         return 0
     here = HostRoot()
     found = topology.read(facts.read(capture.read(args.assume_host, here) if args.assume_host else here))
     print(tree.as_json(found) if args.json else tree.as_text(found), flush=True)
     if args.visualize:
-        _draw(args.visualize, found)
+        _draw(_file(args.visualize, here), found)
     return 0
+
+
+def _file(path: str, here: HostRoot) -> str:
+    """Where the picture goes; one that nobody named into the run directory, or here where there is none."""
+    name = os.path.basename(path)
+    return os.path.relpath(os.path.join(here.environ.get(variables.RUN_DIR, ""), name)) if path == PICTURE else path
 
 
 def _draw(path: str, found: topology.Topology) -> None:

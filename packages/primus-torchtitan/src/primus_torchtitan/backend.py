@@ -125,6 +125,8 @@ class _Resolution:
         with settings.mistakes:
             settings.needs(self.requires(), self.call)
         settings.refuse()
+        if unused := [row.name for row in SETTINGS if row.becomes == "-" and settings[row.name]]:
+            self.notes.append(f"without effect, since they are of AMD's Primus: {', '.join(unused)}")
         rank = metrics_rank(layout, settings["parallelism.pipeline_parallel_schedule"])
         architecture = self.architecture()
         resolved: dict[str, Any] = {

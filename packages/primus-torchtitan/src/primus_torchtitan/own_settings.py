@@ -10,6 +10,10 @@ __all__ = ["DATA", "MODEL", "SETTINGS"]
 _ADAM = "`optimizer.param_groups[0].optimizer_kwargs`"
 _POLICIES = ("none", "selective", "full", "memory_budget")
 
+_LOGS = "accepted but ignored: every rank's output is whole in its log"
+_KERNELS = "accepted but ignored: AMD's kernels are not connected to TorchTitan; they change the speed and no result"
+_OTHER = "false alone: AMD's kernels, which would do it, are not connected to TorchTitan"
+
 SETTINGS = (
     Own("auto_continue_train", "bool", True, "continue from the newest checkpoint of an earlier, unfinished run",
         "`checkpoint.initial_load_path`, all of the training state"),
@@ -25,6 +29,12 @@ SETTINGS = (
     Own("loss.kind", "str", "chunked_cross_entropy", "whether the logits of a sequence exist all at once",
         "the class of `loss`: ChunkedLossWrapper around CrossEntropyLoss, or the latter alone",
         ("chunked_cross_entropy", "cross_entropy")),
+    Own("training.mock_data", "bool", False, "false alone: TorchTitan has no made-up tokens", "-", (False,)),
+    *(Own(name, "str", None, _LOGS, "-") for name in ("sink_level", "file_sink_level", "stderr_sink_level")),
+    *(Own(f"primus_turbo.{name}", "bool", False, _KERNELS, "-")
+      for name in ("enable_primus_turbo", "use_turbo_attention", "use_turbo_grouped_mm", "use_classic_attention")),
+    *(Own(f"primus_turbo.{name}", "bool", False, _OTHER, "-", (False,))
+      for name in ("enable_attention_float8", "use_moe_fp8", "use_turbo_float8_linear", "use_turbo_mx_linear")),
 )  # fmt: skip
 """Beside TorchTitan's own, at the top of a module's settings."""
 

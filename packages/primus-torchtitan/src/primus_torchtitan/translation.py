@@ -65,6 +65,8 @@ _LACKS = (
 
 def lacks(model: Model) -> list[str]:
     """What of the model TorchTitan does not have."""
+    if model.family == "llama4":
+        return ["the layers of Llama 4, which TorchTitan had up to 0.2"]
     if model.facts.moe:
         return [] if model.name in FLAVORS else ["experts, and TorchTitan no flavor of it"]
     return [lack.what for lack in _LACKS if lack.has(model.facts)]

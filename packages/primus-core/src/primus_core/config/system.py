@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from primus_core import submission, trust, variables
+from primus_core.config import own_plugins
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.config.option_defaults import apply_defaults
 from primus_core.errors import Mistakes
@@ -43,6 +44,9 @@ PREFLIGHT = "preflight"
 _SHAPES = {"files": "a list of paths", "folders": "a list of paths", "file": "a path", "path": "a path"}
 
 
+_NOTHING: Mapping[str, str] = {}
+
+
 class Layer(NamedTuple):
     """One place where settings may stand, and what it says."""
 
@@ -65,8 +69,8 @@ class Setting(NamedTuple):
 class SystemConfig:
     """The layers, weakest first, and what they come to. All paths are absolute."""
 
-    def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
-        self.layers = layers
+    def __init__(self, layers: tuple[Layer, ...] = (), environ: Mapping[str, str] = _NOTHING) -> None:
+        self.layers, self.environ, self.own_plugins = layers, environ, own_plugins.files(environ)
         self._own = _merged(layer.document for layer in layers)
 
     @cached_property
@@ -97,8 +101,8 @@ class SystemConfig:
 
     @property
     def plugin_files(self) -> tuple[str, ...]:
-        """Files with tasks and hooks."""
-        return self._paths("plugins")
+        """Files with tasks and hooks: those that the layers name, and those in the person's own folder."""
+        return tuple(dict.fromkeys((*self._paths("plugins"), *self.own_plugins)))
 
     @property
     def hook_folders(self) -> tuple[str, ...]:
@@ -160,7 +164,7 @@ def load(host: HostRoot, extra: str = "") -> SystemConfig:
     if extra:
         path = os.path.join(host.cwd(), os.path.expanduser(extra))
         layers.append(_layer(EXTRA, path, host.environ, required=True))
-    return SystemConfig(tuple(layers))
+    return SystemConfig(tuple(layers), host.environ)
 
 
 def _layer(name: str, path: str, environ: Mapping[str, str], *, required: bool) -> Layer:

@@ -17,7 +17,7 @@ from primus_core.config import files
 from primus_core.config.document import Document
 from primus_core.config.recipes import MODULE, Template, read
 from primus_core.data_folders import Folder
-from primus_core.errors import ConfigError, Mistakes, suggestion
+from primus_core.errors import ConfigError, Mistakes, RequestError, suggestion
 
 __all__ = ["document", "extended", "find", "folders", "known"]
 
@@ -54,7 +54,7 @@ def find(name: str, where: str = "") -> Template:
         raise _without(backend, where)
     meant = model if model in models else _meant(model)
     if meant not in models:
-        raise _unknown(f"the model '{model}' with {backend}", model, models, where)
+        raise _without_model(backend, model, meant, where)
     templates = {template.variant: template for template in read(backend, meant, *models[meant])}
     if gpu not in templates:
         raise _unknown(f"{meant} with {backend} on '{gpu}'", gpu, templates, where)
@@ -113,6 +113,36 @@ def _without(backend: str, where: str) -> ConfigError:
     return ConfigError(missing.what, where=where, why=missing.why, fix=missing.fix)
 
 
+def _without_model(backend: str, model: str, meant: str, where: str) -> ConfigError:
+    """The error for a model without a template: why, where the backend cannot build it, and which backend has one."""
+    error = _unknown(f"the model '{model}' with {backend}", model, _files()[backend], where)
+    if refused := _refused(backend, meant):
+        error.why = f"{refused.what}: {refused.why}"
+    if others := [f"{files.TEMPLATE}{name}/{meant}/GPU" for name, models in _files().items() if meant in models]:
+        error.fix = f"another backend has one: {', '.join(others)}"
+    elif refused:
+        error.fix = refused.fix
+    return error
+
+
+def _refused(backend: str, model: str) -> RequestError | None:
+    """What the backend says of a model of the catalogue that it cannot build."""
+    from primus_core.host import HostRoot
+    from primus_core.models import catalogue
+    from primus_core.plugins import Catalogue
+
+    facts, catalogued = catalogue.load().get(model), Catalogue.here(HostRoot())
+    if facts is None or backend not in catalogued.names("backends"):
+        return None
+    translate = getattr(catalogued.backend(backend), "translate", None)
+    try:
+        if translate:
+            translate(facts)
+    except RequestError as error:
+        return error
+    return None
+
+
 def _unknown(what: str, name: str, choices: Iterable[str], where: str) -> ConfigError:
     near = suggestion(name, choices)
     why = f"known: {', '.join(sorted(choices)) or 'none'}"
@@ -123,7 +153,8 @@ def _meant(model: str) -> str:
     """The catalogue's name for an alias."""
     from primus_core.models import catalogue  # a dozen files, for the rare name that is none of a file's
 
-    return next((m.name for m in catalogue.load().values() if model in m.facts.aliases), model)
+    wanted = model.lower()
+    return next((m.name for m in catalogue.load().values() if wanted in map(str.lower, m.facts.aliases)), model)
 
 
 @cache

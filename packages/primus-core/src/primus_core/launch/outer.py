@@ -185,6 +185,8 @@ class _Outer:
             link_atomically(os.path.basename(self.directory), place.link)
         said = f"primus: {self.plan.runtime}: {self.main.argv[0]}\n"
         say(said if place.joined else f"primus: run {short(self.directory)}\n{said}")
+        for note in self.plan.notes if not self.plan.distributed.node_rank else ():
+            say(f"primus: note: {note}\n")
 
     def _look_at_submission(self) -> None:
         """Say which files have changed since the job was submitted; it runs with their copies.

@@ -18,7 +18,7 @@ from primus_core.contracts import OuterCall, OuterPlan
 from primus_core.errors import RequestError
 from primus_core.facts import Facts
 from primus_core.plan import Requirement, RunPlace, Step
-from primus_core.runtimes import apptainer
+from primus_core.runtimes import apptainer, images
 from primus_core.runtimes.mounts import Mount, given, is_below, mounts, own_python, shortest, volume, with_targets
 
 __all__ = ["CONTAINER", "FORWARDED", "LABEL", "LABEL_DIRECTORY", "LABEL_HOST", "container_name"]
@@ -88,7 +88,9 @@ Options that are not listed go to the engine as they are (`--cpus 16`, `--pids-l
     def add_arguments(self, parser: Parser) -> None:
         """Options of this runtime; what it does not know is the engine's."""
         several = {"action": "append", "default": [], "metavar": "VALUE"}
-        parser.add_argument("--image", metavar="IMAGE", default="", help="the image to run")
+        parser.add_argument(
+            "--image", metavar="IMAGE", default="", help="the image to run (default: by the GPUs' vendor)"
+        )
         parser.add_argument("--engine", choices=(*ENGINES, "auto"), default="auto", help="default: the first one found")
         parser.add_argument(
             "--mount", action="append", default=[], metavar="PATH[:DST][:ro]", help="show a path inside (repeatable)"
@@ -124,15 +126,16 @@ Options that are not listed go to the engine as they are (`--cpus 16`, `--pids-l
             raise RequestError(
                 "--clean stands alone: it runs no task", fix="primus container --clean, and then the task"
             )
-        _require_runnable(args, facts.cwd)
+        image, note = images.chosen(args.image, facts, call.framework)
+        _require_runnable(args, image, facts.cwd)
         engine = self.engine_of(args, facts.environ)
         name = args.name or container_name(place, facts)
         lock = f"{place.directory}/layers/{name}.lock"
         told = {v.name: v.value for v in call.variables if _OF_ENGINE.fullmatch(v.name) and not v.secret}
         words = _with_apptainer if engine in apptainer.ENGINES else _with_docker
         argv = (
-            *words(call, engine, name, {variables.ATTENDED: lock, variables.IMAGE: args.image, **told}),
-            args.image,
+            *words(call, engine, name, {variables.ATTENDED: lock, variables.IMAGE: image, **told}),
+            f"docker://{image}" if note and engine in apptainer.ENGINES else image,
             *("sh", "-c", _ENTRY, "primus", str(variables.PROTOCOL), args.primus, *_carried(facts)),
             *call.inner,
         )
@@ -145,7 +148,10 @@ Options that are not listed go to the engine as they are (`--cpus 16`, `--pids-l
         fix = "install podman or docker, or run without a container: primus direct -- ..."
         missing = tuple(folder for folder in call.writes if not os.path.isdir(folder))
         made = [Step("folders", ("mkdir", "-p", "--", *missing), facts.cwd)] if missing else []
-        return OuterPlan((*made, step), requires=(Requirement("command", engine, fix),), told=frozenset(told))
+        notes = (note,) if note else ()
+        return OuterPlan(
+            (*made, step), requires=(Requirement("command", engine, fix),), notes=notes, told=frozenset(told)
+        )
 
     def engine_of(self, args: argparse.Namespace, environ: Mapping[str, str]) -> str:
         """The engine that the options name, or the first one that is here."""
@@ -198,14 +204,9 @@ def container_name(place: RunPlace, facts: Facts) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", f"primus-{place.run_id}-{node}")
 
 
-def _require_runnable(args: argparse.Namespace, cwd: str) -> None:
-    if not args.image:
-        raise RequestError(
-            "--image is missing",
-            fix="primus container --image IMAGE -- ..., or `container: {image: IMAGE}` in primus.yaml",
-        )
-    if args.image.startswith("-") or not args.image.isprintable():
-        raise RequestError(f"--image {args.image!r} is no image", fix="name one, as registry/name:tag")
+def _require_runnable(args: argparse.Namespace, image: str, cwd: str) -> None:
+    if image.startswith("-") or not image.isprintable():
+        raise RequestError(f"--image {image!r} is no image", fix="name one, as registry/name:tag")
     if args.name and not _NAME.fullmatch(args.name):
         raise RequestError(
             f"--name {args.name!r} cannot be a container's name",

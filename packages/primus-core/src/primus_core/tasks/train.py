@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -61,7 +61,9 @@ class Train:
     def plan(self, call: TaskCall) -> TaskPlan:
         """Read the experiment, let the backend translate it, and plan the run."""
         if not call.args.config:
-            raise _no_config(call.args.overrides)
+            from primus_core.config import similar
+
+            raise similar.missing_option(call.args.overrides, call.command, call.facts.environ)
         return _without_mistakes(call, _Planning.plan)
 
 
@@ -119,6 +121,10 @@ class _Planning:
         config = config if config.startswith(files.TEMPLATE) else call.file(config)
         self.folder = "." if config.startswith(files.TEMPLATE) else os.path.dirname(config) or "."
         environ = call.facts.environ
+        if not (config.startswith(files.TEMPLATE) or os.path.exists(config)):
+            from primus_core.config import similar
+
+            raise similar.missing_file(self.args.config, call.command, environ)
         self.command_line = overrides.parse(self.args.overrides, environ, mistakes)
         self.document = files.read_extended(config, environ, mistakes=mistakes)
         self._shorten_command_line()
@@ -356,15 +362,6 @@ def _label(given: str | Mapping[str, Any], settings: Any) -> str:
         return os.path.splitext(os.path.basename(given))[0] if given.startswith("./") else given
     named = settings if isinstance(settings, Mapping) else {}
     return str(next((named[key] for key in ("name", "flavor", "family") if named.get(key)), ""))
-
-
-def _no_config(settings: Sequence[str]) -> RequestError:
-    """The error where no experiment is named; a misspelt option would be a setting of it."""
-    options = ("--config", "--replay")
-    near = {word: suggestion(word.partition("=")[0], options) for word in settings if word.startswith("--")}
-    why = next((f"'{word}' would be a setting of the experiment" for word in near if near[word]), "")
-    fix = next(filter(None, near.values()), "train pretrain --config FILE, or --replay RUN")
-    return RequestError("--config is missing", why=why, fix=fix)
 
 
 def add_which_run(parser: Parser) -> None:

@@ -1,0 +1,52 @@
+"""Run a Python file on every rank, as torchrun would.
+
+primus direct -- run train.py --lr 3e-4
+"""
+
+from __future__ import annotations
+
+import os
+
+from primus_core.arguments import Parser
+from primus_core.contracts import Scope, TaskCall, TaskPlan
+from primus_core.errors import RequestError
+from primus_core.plan import Requirement, Worker
+
+__all__ = ["RUN"]
+
+
+class Run:
+    """Task `run`."""
+
+    name = "run"
+    scope: Scope = "rank"
+    epilog = """examples:
+  primus direct -- run train.py --lr 3e-4
+  primus direct --single -- run prepare.py
+  primus slurm srun -N 2 -- run train.py --config my.json
+
+Everything behind FILE is the file's own, byte for byte."""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """`run FILE [words]`."""
+        parser.usage = f"{parser.prog} FILE [words of the file]"
+        parser.add_argument("file", metavar="FILE", help="a Python file; each rank runs it as its main program")
+        parser.rest_to("words", checked=False, split=lambda _, words: (words[:1], words[1:]))
+
+    def plan(self, call: TaskCall) -> TaskPlan:
+        """The file in a worker, on every rank."""
+        path = os.path.join(call.facts.cwd, call.file(call.args.file))
+        if not call.elsewhere and not os.path.isfile(path):
+            fix = "check the path: it is relative to where you stand"
+            raise RequestError(f"there is no file {call.args.file}", why=f"looked for {path}", fix=fix)
+        name = os.path.splitext(os.path.basename(path))[0]
+        return TaskPlan(
+            place=call.place("output", name),
+            worker=Worker("primus.run_worker", (path, *call.args.words), "torchrun"),
+            requires=(Requirement("file", path, "put the file back, or name another"),),
+            folder=os.path.dirname(path),
+            reads=(path,),
+        )
+
+
+RUN = Run()

@@ -1,0 +1,55 @@
+"""The task `run`: any Python file, as torchrun or python would run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run
+
+pytestmark = pytest.mark.whole
+
+PROGRAM = """
+import os, sys
+import helper
+print(__name__, os.environ["RANK"], os.environ["WORLD_SIZE"], sys.argv[1:], helper.NAME, flush=True)
+sys.exit(9 if "--die" in sys.argv else 0)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    folder = tmp_path / "src"
+    folder.mkdir()
+    (folder / "train.py").write_text(PROGRAM)
+    (folder / "helper.py").write_text("NAME = 'beside it'\n")
+    return "src/train.py"
+
+
+@pytest.mark.torch
+def test_each_rank_runs_the_file_as_its_main_program_with_its_words_as_they_are(
+    primus: Run, program: str, tmp_path: Path
+) -> None:
+    words = ("--lr", "3 e", "--", "-x", "--help")
+    done = primus("direct", "--", "run", program, *words, env={"GPUS_PER_NODE": "2"})
+    assert done.returncode == 0, done.stderr
+    [run] = tmp_path.glob("output/train_*")
+    for rank in (0, 1):
+        said = (run / f"logs/rank_{rank}.log").read_text()
+        assert f"__main__ {rank} 2 {[*words]!r} beside it" in said
+
+
+def test_its_exit_code_is_the_commands(primus: Run, program: str) -> None:
+    assert primus("direct", "--single", "--", "run", program, "--die").returncode == 9
+
+
+def test_its_own_help_is_its_own(primus: Run, program: str) -> None:
+    assert "['--help']" in primus("direct", "--single", "--", "run", program, "--help").stdout
+    assert "primus direct -- run train.py --lr 3e-4" in primus("direct", "--", "run", "--help").stdout
+
+
+def test_a_file_that_is_not_there_is_refused(primus: Run, program: str, tmp_path: Path) -> None:
+    refused = primus("direct", "--", "run", "src/tarin.py")
+    assert refused.returncode == 2
+    assert f"looked for {tmp_path}/src/tarin.py" in refused.stderr
+    assert not (tmp_path / "output").exists()

@@ -44,6 +44,12 @@ def test_a_word_that_has_another_name_here_is_answered_with_it(primus: Run, type
     assert said in refused.stderr
 
 
+def test_a_suggested_command_shows_no_secret(primus: Run) -> None:
+    refused = primus("slurm", "-N", "2", "--", "--env", "WANDB_API_KEY=0123456789abcdef", "--", "train", "pretrain")
+    assert "did you mean: primus slurm -N 2 -- direct --env 'WANDB_API_KEY=<secret>' -- train" in refused.stderr
+    assert "0123456789abcdef" not in refused.stderr
+
+
 @given(st.lists(st.sampled_from(["--", "-x", "--image", "slurm", "container", "direct", "run", "a b"])))
 def test_completing_a_command_drops_no_word_and_is_done_once(words: list[str]) -> None:
     made = shlex.split(former.with_runtimes(words))[1:]

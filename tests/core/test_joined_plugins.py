@@ -107,6 +107,17 @@ def test_a_dropped_in_file_that_raises_is_a_message_for_its_own_task_only(primus
     assert "Traceback" not in result.stderr
 
 
+def test_a_file_that_needs_a_module_of_amds_primus_says_where_it_is(primus: Run, project: Path) -> None:
+    (project / "primus.yaml").write_text("plugins: [old.py]\n")
+    (project / "old.py").write_text(
+        "from primus.cli.gone import register_subcommand\n@register_subcommand('old')\ndef old(args, rest): ...\n"
+    )
+    result = primus("direct", "--", "old", cwd=project)
+    assert result.returncode == 3
+    assert "No module named 'primus" in result.stderr
+    assert "pip install packages/primus" in result.stderr
+
+
 @pytest.mark.whole
 def test_two_packages_with_one_name_are_an_error_that_names_both(primus: Run, third_party: str, tmp_path: Path) -> None:
     twin = tmp_path / "site" / "twin-9.9.dist-info"

@@ -93,4 +93,6 @@ def as_program(words: Sequence[str]) -> str:
 def _command(*words: str) -> str:
     import shlex
 
-    return shlex.join(["primus", *words])
+    from primus_core.secrets import redact_words
+
+    return shlex.join(["primus", *redact_words(words)])

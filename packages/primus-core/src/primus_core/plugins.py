@@ -71,8 +71,19 @@ class Plugin(NamedTuple):
             raise MachineError(
                 f"the plugin '{self.name}' of {self.source} cannot be loaded",
                 why=f"{type(error).__name__}: {error}",
-                fix="reinstall or remove it; `primus plugins` lists the state of all",
+                fix=_FORMER if _is_former(error) else "reinstall or remove it; `primus plugins` lists the state of all",
             ) from error
+
+
+_FORMER = (
+    "`primus.cli.registry` is in the package primus of this repository: pip install packages/primus (PyPI's is another "
+    "project); other modules of AMD's Primus are found where PYTHONPATH has its checkout"
+)
+
+
+def _is_former(error: Exception) -> bool:
+    """Whether a module of AMD's Primus is missing."""
+    return isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "primus"
 
 
 def _entry_loader(entry: metadata.EntryPoint) -> Callable[[], Any]:

@@ -89,6 +89,8 @@ def test_a_replay_leaves_a_folder_of_checkpoints_that_runs_share_as_it_is(
     assert losses(new) == losses(continued), "it begins where that run began, though the folder has a later checkpoint"
     assert checksums(shared) == saved
     assert (new / "checkpoints/step-8").is_dir()
+    said = primus("replay", str(continued), "--check", env=THEN, cwd=project).stdout
+    assert f"note      config: settings.checkpoint.folder: {shared} → checkpoints" in said
 
 
 def test_the_saved_settings_give_the_same_plan(primus: Run, run: Path, project: Path) -> None:

@@ -53,7 +53,9 @@ def report(plan: Plan, facts: Facts, replay: Replay) -> Report:
     """Compare the saved run with `plan`, its replay on the machine of `facts`. Runs git to see the code."""
     here = _here(plan, facts, replay.saved)
     differences = compare(replay.saved, here)
-    rows = [Row(severity(d, replay.saved, here), *d) for d in differences]
+    own = ((replay.saved.plan.get("config") or {}).get("on_replay") or {}).get("settings", ())
+    moved = {f"settings.{name}" for name in own}  # what each replay of such a run gets instead
+    rows = [Row("note" if d.name in moved else severity(d, replay.saved, here), *d) for d in differences]
     rows += _missing(plan, replay, here.environment)
     equal = [_counted("plan", _essence(replay.saved.plan) == _essence(here.plan))]
     for category, size in _sizes(replay.saved).items():

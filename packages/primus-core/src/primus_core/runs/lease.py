@@ -50,6 +50,8 @@ class Held(NamedTuple):
 
     def sign_of_life(self) -> str:
         """What is known of the owner's life, in words."""
+        if not self.owner:
+            return f"its lease cannot be read, and was written {max(self.silent_s, 0):.0f} s ago"
         if self.here:
             return "its process is running" if self.alive else "its process has ended"
         where = "it runs on another host or in another container"
@@ -78,7 +80,7 @@ def _path(directory: str, number: int) -> str:
 def _held(directory: str, number: int, host: HostRoot) -> Held | None:
     path = _path(directory, number)
     try:
-        with open(path, "rb") as file:  # opening it makes a client of NFS ask for the file's time
+        with open(path, "rb", opener=_at_once) as file:  # opening it makes a client of NFS ask for the file's time
             text, renewed = file.read(1 << 16), os.fstat(file.fileno()).st_mtime
     except OSError:
         return None
@@ -89,6 +91,11 @@ def _held(directory: str, number: int, host: HostRoot) -> Held | None:
         return Held(owner, owner["began"] == process_start(owner["pid"], host), here=True, silent_s=0.0)
     silent = _now(f"{directory}/{FOLDER}") - renewed
     return Held(owner, abs(silent) < DEAD_AFTER_S, here=False, silent_s=silent)  # no life is in the future
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open it without waiting: a pipe of that name would wait for somebody who writes, deaf to every signal."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _parsed(text: bytes) -> Mapping[str, Any]:
@@ -174,7 +181,8 @@ class Lease:
         if _highest(self.directory) > self.number:
             return True
         try:
-            with open(_path(self.directory, self.number), encoding="utf-8", errors="surrogateescape") as file:
+            path = _path(self.directory, self.number)
+            with open(path, encoding="utf-8", errors="surrogateescape", opener=_at_once) as file:
                 return file.read() != self.text
         except FileNotFoundError:  # somebody removed it; whoever starts next shall find it
             return not self._restored()

@@ -161,3 +161,20 @@ def test_what_a_python_hook_leaves_running_is_ended_and_named(primus: Run, folde
     done = primus("direct", "--single", "--", "steps", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "note: the hooks of hook.py left 'sleep 543 (pid " in done.stderr
+
+
+@pytest.mark.parametrize("moment", ["on_failure", "after_run"])
+def test_a_hook_that_would_end_a_run_which_is_over_is_told_so(primus: Run, tmp_path: Path, moment: str) -> None:
+    (tmp_path / "primus.yaml").write_text("plugins: [./tasks.py, ./hook.py]\n", encoding="utf-8")
+    (tmp_path / "tasks.py").write_text(
+        "from primus_core import register_task\n\n@register_task('fail')\ndef fail(call):\n    'Fail.'\n    return 4\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "hook.py").write_text(
+        "from primus_core import hookimpl\nfrom primus_core.hookspecs import StopRun\n\n"
+        f"@hookimpl\ndef {moment}(run):\n    raise StopRun('too late', exit_code=0)\n",
+        encoding="utf-8",
+    )
+    done = primus("direct", "--single", "--", "fail", cwd=tmp_path)
+    assert done.returncode == 4
+    assert f"note: StopRun in {moment} of hook.py changes nothing, the run is over: too late" in done.stderr

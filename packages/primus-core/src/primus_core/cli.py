@@ -55,6 +55,7 @@ def _print_no_more() -> None:
 
 
 def _explain(error: Exception, words: list[str]) -> int:
+    from primus_core import variables
     from primus_core.errors import PrimusError
     from primus_core.secrets import redact, secret_values
 
@@ -65,6 +66,10 @@ def _explain(error: Exception, words: list[str]) -> int:
     if not isinstance(error, PrimusError):
         sys.stderr.write("primus: this is a bug in Primus; please report it with the lines below\n")
         raise error
+    if os.environ.get(variables.SUBMITTED):
+        from primus_core.runs import record
+
+        error = record.refused(os.environ, error, dry_run="--dry-run" in words)
     several = error.each()
     text = "".join(f"primus: error: {one}\n" for one in several)
     text += f"primus: {len(several)} errors\n" if len(several) > 1 else ""

@@ -464,3 +464,28 @@ def test_spare_nodes_that_cannot_be_are_refused(primus: Run, project: Path, word
     assert result.returncode == 2
     assert "--spare-nodes" in result.stderr
     assert not (project / "output").exists()
+
+
+REFUSED_BY_ONE = """#!/bin/sh
+for word; do case $word in PRIMUS_RUN_DIR=*) run=${word#*=} ;; esac; done
+mkdir -p "$run/nodes/1"
+echo '{"runtime": "direct", "status": "failed", "exit_code": 143, "ended": 50,
+       "first_failure": {"rank": -1, "what": "rendezvous: ended with exit code 143"}}' > "$run/nodes/1/metadata.json"
+echo "primus: error: MASTER_ADDR is 'nowhere', but node rank 0 is node1" >&2
+echo "srun: error: node1: task 0: Exited with exit code 2" >&2
+exit 143
+"""
+
+
+def test_a_node_that_refuses_comes_before_those_that_srun_ends_because_of_it(primus: Run, project: Path) -> None:
+    (project / "bin").mkdir()
+    (project / "bin/srun").write_text(REFUSED_BY_ONE, encoding="utf-8")
+    (project / "bin/srun").chmod(0o755)
+    done = primus(
+        *("slurm", "srun", "-N2", "--", "analyze", "topology"),
+        cwd=project,
+        env={"PATH": f"{project}/bin:/usr/bin:/bin"},
+    )
+    assert done.returncode == 2, done.stderr
+    [known] = [json.loads(path.read_text(encoding="utf-8")) for path in project.glob("output/*_*/metadata.json")]
+    assert known["first_failure"]["what"] == "node1: MASTER_ADDR is 'nowhere', but node rank 0 is node1"

@@ -140,3 +140,14 @@ def test_a_run_with_a_checkpoint_that_did_not_end_well_says_how_to_continue_it(
     again = shlex.join(["primus", "direct", "--", *TRAIN])
     assert f"{again}    # continues from step 40\n" in done.stderr
     assert known(folder / "output", "count")["status"] == word
+
+
+def test_a_run_that_finds_no_space_for_its_directory_is_told_to_free_some(
+    primus: Run, folder: Path, small_disk: Path
+) -> None:
+    size = os.statvfs(small_disk)
+    (small_disk / "taken").write_bytes(b"x" * (size.f_bavail * size.f_frsize))
+    done = primus("direct", "--single", "--", "fill", "0", cwd=folder)
+    assert done.returncode == 3
+    assert "No space left on device" in done.stderr
+    assert "fix: free space there" in done.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run
+from tests.lab import countdown
 
 EXPERIMENT = """\
 exp_name: down
@@ -141,3 +142,18 @@ def test_a_broken_backend_does_not_stop_a_file_that_is_not_its_own(
                     env={"PYTHONPATH": f"{third_party}:{site}"})  # fmt: skip
     assert result.returncode == 2
     assert "odd.yaml:2: unknown key 'something'" in result.stderr
+
+
+def test_a_bug_in_a_backend_is_told_with_its_package(primus: Run, tmp_path: Path) -> None:
+    (tmp_path / "down.yaml").write_text(EXPERIMENT)
+    site = countdown.install(tmp_path / "site")
+    (tmp_path / "site/plain_countdown.py").write_text("class Backend:\n    stages = 1 / 0\n")
+    loaded = primus("direct", "--", "train", "pretrain", "--config", "down.yaml", env={"PYTHONPATH": site})
+    assert loaded.returncode == 3
+    assert "the plugin 'countdown' of plain-countdown 1.0 cannot be loaded" in loaded.stderr
+    text = "from acme_primus.countdown import Countdown\n\n\nclass Broken(Countdown):\n    def resolve(self, call):\n"
+    (tmp_path / "site/plain_countdown.py").write_text(f"{text}        return 1 / 0\n\n\nBACKEND = Broken()\n")
+    ran = primus("direct", "--", "train", "pretrain", "--config", "down.yaml", env={"PYTHONPATH": site})
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("primus: this is a bug in plain-countdown 1.0; please report it")
+    assert "ZeroDivisionError" in ran.stderr

@@ -245,3 +245,15 @@ def test_each_node_that_joins_a_directory_owns_its_part(primus: Run, project: Pa
         assert done.returncode == 0, done.stderr
     assert (run / "lease/1.json").exists()
     assert (run / "nodes/1/lease/1.json").exists()
+
+
+def test_a_pipe_in_place_of_a_lease_makes_nobody_wait(tmp_path: Path) -> None:
+    first = take(tmp_path)
+    os.mkfifo(tmp_path / "lease/2.json")
+    assert first.is_lost()
+    with pytest.raises(RequestError, match="is in use"):
+        take(tmp_path)
+    (tmp_path / "lease/1.json").unlink()
+    os.mkfifo(tmp_path / "lease/1.json")
+    (tmp_path / "lease/2.json").unlink()
+    assert first.is_lost(), "somebody put something else in its place"

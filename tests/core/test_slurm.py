@@ -304,6 +304,10 @@ def test_without_slurm_a_run_is_refused_and_nothing_is_made(primus: Run, project
         (["srun", "-n2"], "--ntasks=2 cannot be used here"),
         (["srun", "-N2", "--ntasks-per-gpu=1"], "--ntasks-per-gpu=1 cannot be used here"),
         (["sbatch", "--wrap", "x"], "--wrap cannot be used here"),
+        (["srun", "-N2", "--version"], "--version cannot be used here"),
+        (["sbatch", "-V"], "--version cannot be used here"),
+        (["sbatch", "--test-only"], "--test-only cannot be used here"),
+        (["srun", "--usa"], "--usage cannot be used here"),
         (["sbatch", "-o", "b\\s/%j.log"], "a backslash is a sign of its own"),
         (["-N1", ":", "-N2"], "':' is not understood"),
     ],
@@ -318,7 +322,11 @@ def test_what_cannot_be_meant_is_refused(primus: Run, project: Path, words: list
     ("environ", "words", "said"),
     [
         ({"NNODES": "2"}, ["srun"], "NNODES is '2', but 1 node of the job will work"),
+        ({"NNODES": "0"}, ["srun"], "fix: unset NNODES\n"),
         ({"NNODES": "2"}, ["sbatch", "-N", "4"], "NNODES is '2', but 4 nodes of the job will work"),
+        ({"SLURM_NTASKS": "8"}, ["srun", "-N2"], "SLURM_NTASKS is set, to '8', and cannot be used here"),
+        ({"SLURM_NPROCS": "4"}, ["srun", "-N2"], "SLURM_NPROCS is set, to '4', and cannot be used here"),
+        ({"SLURM_NTASKS_PER_GPU": "1"}, ["srun"], "SLURM_NTASKS_PER_GPU is set, to '1', and cannot be used here"),
         ({"SBATCH_ARRAY_INX": "1-4"}, ["sbatch"], "SBATCH_ARRAY_INX is set, to '1-4', and cannot be used here"),
     ],
 )
@@ -336,6 +344,7 @@ def test_one_task_on_each_node_and_as_many_nodes_as_the_variable_says_are_no_con
 ) -> None:
     task = ("--", "analyze", "topology")
     plan = plan_of(primus, project, "srun", "-N2", "-n2", "--ntasks-per-node=1", *task, env={"NNODES": "2"})
+    plan_of(primus, project, "srun", "-N2", *task, env={"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "4"})
     assert plan["distributed"]["nnodes"] == 2
     plan_of(primus, project, "sbatch", "-N2", "--ntasks-per-node=8", *task)
 
@@ -455,3 +464,28 @@ def test_spare_nodes_that_cannot_be_are_refused(primus: Run, project: Path, word
     assert result.returncode == 2
     assert "--spare-nodes" in result.stderr
     assert not (project / "output").exists()
+
+
+REFUSED_BY_ONE = """#!/bin/sh
+for word; do case $word in PRIMUS_RUN_DIR=*) run=${word#*=} ;; esac; done
+mkdir -p "$run/nodes/1"
+echo '{"runtime": "direct", "status": "failed", "exit_code": 143, "ended": 50,
+       "first_failure": {"rank": -1, "what": "rendezvous: ended with exit code 143"}}' > "$run/nodes/1/metadata.json"
+echo "primus: error: MASTER_ADDR is 'nowhere', but node rank 0 is node1" >&2
+echo "srun: error: node1: task 0: Exited with exit code 2" >&2
+exit 143
+"""
+
+
+def test_a_node_that_refuses_comes_before_those_that_srun_ends_because_of_it(primus: Run, project: Path) -> None:
+    (project / "bin").mkdir()
+    (project / "bin/srun").write_text(REFUSED_BY_ONE, encoding="utf-8")
+    (project / "bin/srun").chmod(0o755)
+    done = primus(
+        *("slurm", "srun", "-N2", "--", "analyze", "topology"),
+        cwd=project,
+        env={"PATH": f"{project}/bin:/usr/bin:/bin"},
+    )
+    assert done.returncode == 2, done.stderr
+    [known] = [json.loads(path.read_text(encoding="utf-8")) for path in project.glob("output/*_*/metadata.json")]
+    assert known["first_failure"]["what"] == "node1: MASTER_ADDR is 'nowhere', but node rank 0 is node1"

@@ -203,3 +203,69 @@ def test_a_job_whose_copies_are_gone_says_so(job: Job, primus: Run) -> None:
     assert done.returncode == 3
     assert "does not hold what was submitted" in done.stderr
     assert "submit the run again" in done.stderr
+    known = json.loads((job.run / "metadata.json").read_text(encoding="utf-8"))
+    assert (known["status"], known["exit_code"]) == ("failed", 3)
+    assert "does not hold what was submitted" in known["first_failure"]["what"]
+
+
+def test_what_lies_around_a_script_is_found_in_the_job(job: Job) -> None:
+    job.write("tools/lib.sh", "x=1\n")
+    job.write("hooks/train/01_own.sh", 'source "$(dirname "$0")/../../tools/lib.sh"\n')
+    job.write("site_patches/fix.sh", 'source "$(dirname "$0")/words.sh"\n')
+    job.write("site_patches/words.sh", "true\n")
+    job.write("hooks/preflight/notes.txt", "a\n")
+    (job.folder / "hooks/pretrain").mkdir()
+    job.submit("direct", "--patch", "site_patches/fix.sh", "--", "train", "pretrain", "--config", "exp.yaml")
+    job.write("hooks/pretrain/09_late.sh", "exit 9\n")
+    job.write("hooks/train/pretrain/09_late.sh", "exit 9\n")
+    hook, patch = [Path(step["script"]) for step in job.planned()["steps"] if step["script"]]
+    assert (hook.parent / "../../tools/lib.sh").read_text(encoding="utf-8") == "x=1\n"
+    assert (patch.parent / "words.sh").is_file()
+    assert hook.is_relative_to(job.run)
+    assert patch.is_relative_to(job.run)
+
+
+def test_a_file_that_was_reached_through_a_link_is_read_as_it_was_submitted(job: Job) -> None:
+    job.write("real/base.yaml", "modules: {pre_trainer: {overrides: {loss.kind: steep}}}\n")
+    job.write("sub/exp.yaml", f"extends: ../link/base.yaml\n{countdown.EXPERIMENT}")
+    (job.folder / "link").symlink_to("real")
+    job.submit("train", "pretrain", "--config", "./sub/exp.yaml")
+    (job.folder / "link").unlink()
+    (job.folder / "real/base.yaml").unlink()
+    assert job.planned()["config"]["loss.kind"] == "steep"
+
+
+def test_a_copy_that_is_gone_is_not_replaced_by_the_file_as_it_is_now(job: Job, primus: Run) -> None:
+    job.submit()
+    copy = job.run / f"submitted/files{job.folder}/exp.yaml"
+    copy.unlink()
+    exported, words = job.script()
+    done = primus(*words, cwd=job.folder, env={**job.environ, **exported})
+    assert (done.returncode, done.stdout) == (3, "")
+    assert f"the submitted copy of {job.folder}/exp.yaml was removed" in done.stderr
+
+
+def test_the_record_says_why_a_job_could_not_be_planned(job: Job, primus: Run) -> None:
+    job.submit()
+    text = countdown.EXPERIMENT.replace("steps: 2", "stesp: 2")
+    (job.run / f"submitted/files{job.folder}/exp.yaml").write_text(text, encoding="utf-8")
+    exported, words = job.script()
+    done = primus("slurm", "srun", "--", *words, cwd=job.folder, env={**job.environ, **exported})
+    assert done.returncode == 2
+    assert f"error: {job.folder}/exp.yaml:8: countdown has no setting 'stesp'" in done.stderr, "its own name"
+    known = json.loads((job.run / "metadata.json").read_text(encoding="utf-8"))
+    assert (known["status"], known["exit_code"]) == ("failed", 2)
+    assert "stesp" in known["first_failure"]["what"]
+
+
+def test_a_copy_that_was_edited_is_not_run(job: Job, primus: Run) -> None:
+    job.write("hooks/01_own.sh", "true\n")
+    job.submit()
+    (job.run / f"submitted/files{job.folder}/hooks/01_own.sh").write_text("false\n", encoding="utf-8")
+    (job.folder / "bin/srun").symlink_to("sbatch")
+    exported, words = job.script()
+    done = primus("slurm", "srun", "--", *words, cwd=job.folder, env={**job.environ, **exported})
+    assert done.returncode == 3
+    assert f"the submitted copy of {job.folder}/hooks/01_own.sh was changed" in done.stderr
+    known = json.loads((job.run / "metadata.json").read_text(encoding="utf-8"))
+    assert (known["status"], known["exit_code"]) == ("failed", 3)

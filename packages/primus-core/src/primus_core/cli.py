@@ -55,6 +55,7 @@ def _print_no_more() -> None:
 
 
 def _explain(error: Exception, words: list[str]) -> int:
+    from primus_core import variables
     from primus_core.errors import PrimusError
     from primus_core.secrets import redact, secret_values
 
@@ -63,8 +64,12 @@ def _explain(error: Exception, words: list[str]) -> int:
         sys.stderr.write(f"primus: error: the output cannot be written\n  why: {error.strerror}\n")
         return 3
     if not isinstance(error, PrimusError):
-        sys.stderr.write("primus: this is a bug in Primus; please report it with the lines below\n")
+        sys.stderr.write(f"primus: this is a bug in {_origin(error)}; please report it with the lines below\n")
         raise error
+    if os.environ.get(variables.SUBMITTED):
+        from primus_core.runs import record
+
+        error = record.refused(os.environ, error, dry_run="--dry-run" in words)
     several = error.each()
     text = "".join(f"primus: error: {one}\n" for one in several)
     text += f"primus: {len(several)} errors\n" if len(several) > 1 else ""
@@ -74,6 +79,20 @@ def _explain(error: Exception, words: list[str]) -> int:
         text = "".join(traceback.format_exception(error)) + text
     sys.stderr.write(redact(text, secret_values(os.environ)))
     return error.exit_code
+
+
+def _origin(error: Exception) -> str:
+    """The package in which an error arose: Primus, or that of a plugin."""
+    from primus_core import metadata
+
+    entries = [entry for entry in metadata.entry_points() if entry.package != "primus-core"]
+    packages = {entry.module.partition(".")[0]: f"{entry.package} {entry.version}" for entry in entries}
+    names, at = [], error.__traceback__
+    while at:
+        names.append(str(at.tb_frame.f_globals.get("__name__")).partition(".")[0])
+        at = at.tb_next
+    innermost = next((name for name in reversed(names) if name == "primus_core" or name in packages), "")
+    return packages.get(innermost, "Primus")
 
 
 def _main(words: list[str]) -> int:

@@ -182,13 +182,12 @@ class _Planning:
         inputs = self.there(files, (step.script for step in scripts))
         folders = self.there(self.folders(task.folder))
         needed = (requirement.name for requirement in task.requires if requirement.kind == "file")
-        reads = self.there(needed, folders, inputs)
-        return planned._replace(reads=reads, inputs=inputs, hook_folders=folders)
+        reads = dict.fromkeys(map(_whole, self.there(needed, folders, inputs)))
+        return planned._replace(reads=tuple(reads), inputs=inputs, hook_folders=folders)
 
     def there(self, *paths: Iterable[str]) -> tuple[str, ...]:
-        """Those of `paths` that exist, as whole paths."""
-        named = (path for some in paths for path in some if path)
-        whole = (_whole(os.path.join(self.facts.cwd, os.path.expanduser(path))) for path in named)
+        """Those of `paths` that exist, from the root on."""
+        whole = (submission.absolute(path, self.facts.cwd) for some in paths for path in some if path)
         return tuple(dict.fromkeys(filter(os.path.exists, whole)))
 
     def place(self, workspace: str, exp_name: str) -> RunPlace:
@@ -418,8 +417,8 @@ class _Planning:
 
 
 def _whole(path: str) -> str:
-    """`path` without needless parts: behind a link, `..` is not what its letters say."""
-    return os.path.realpath(path) if ".." in path.split("/") else os.path.normpath(path)
+    """`path` without `..`: behind a link, it is not what its letters say."""
+    return os.path.realpath(path) if ".." in path.split("/") else path
 
 
 def _with_options(result: Plan, args: argparse.Namespace, facts: Facts) -> Plan:

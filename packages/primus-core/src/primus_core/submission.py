@@ -20,7 +20,7 @@ from primus_core.errors import MachineError, RequestError
 from primus_core.files import regular
 from primus_core.host import HostRoot
 
-__all__ = ["FOLDER", "SCHEMA", "Submission", "checksum", "of", "original", "path"]
+__all__ = ["FOLDER", "SCHEMA", "Submission", "absolute", "checksum", "of", "original", "path"]
 
 FOLDER = "submitted"
 SCHEMA = 1
@@ -46,25 +46,35 @@ class Submission:
 
     def copy(self, path: str) -> str:
         """Where the copy of `path` is, if there is one. A relative path is relative to where it was submitted."""
-        given = os.path.join(self.known["cwd"], os.path.expanduser(path))
-        behind = ".." in given.split("/")  # behind a link, it is not what its letters say
-        whole = "" if behind else self.known["real"].get(os.path.normpath(given), "")
-        whole = whole or os.path.realpath(given)
+        given = absolute(path, self.known["cwd"])
+        whole = self.known["real"].get(given) or os.path.realpath(given)
         return whole if whole.startswith(f"{self.directory}/") else f"{self.directory}/files{whole}"
 
     def path(self, path: str) -> str:
-        """The file to read for `path`: its copy, or itself where it was not copied."""
+        """The file to read for `path`: its copy, or itself where it was not copied.
+
+        Raises:
+            MachineError: the copy is gone. The file itself may be another one by now.
+        """
         copy = self.copy(path)
-        return copy if os.path.exists(copy) else path
+        if os.path.exists(copy):
+            return copy
+        if self.known["files"].get(original(copy), {}).get("copied"):
+            raise _spoilt(copy, "removed")
+        return path
 
     def changed(self) -> dict[str, str]:
         """What became of the files since they were submitted: `changed` or `removed` by path.
 
         Raises:
             RequestError: one of them was not copied, since it holds a secret.
+            MachineError: a copy is not what was submitted.
         """
         found = {}
         for path, entry in self.known["files"].items():
+            copy = f"{self.directory}/files{path}"
+            if entry["copied"] and (copied := checksum(copy)) != entry["sha256"]:
+                raise _spoilt(copy, "changed" if copied else "removed")
             now = checksum(path)
             if now != entry["sha256"]:
                 found[path] = "changed" if now else "removed"
@@ -107,6 +117,20 @@ def original(path: str) -> str:
     """What a copy is the copy of, by its path alone; another path is itself."""
     _, is_copy, rest = path.partition(f"/{FOLDER}/files/")
     return f"/{rest}" if is_copy else path
+
+
+def absolute(path: str, cwd: str) -> str:
+    """`path` from the root on. A `..` stays: behind a link, it is not what its letters say."""
+    parts = os.path.join(cwd, os.path.expanduser(path)).split("/")
+    return f"/{'/'.join(part for part in parts if part not in ('', '.'))}"
+
+
+def _spoilt(copy: str, what: str) -> MachineError:
+    return MachineError(
+        f"the submitted copy of {original(copy)} was {what}",
+        why=f"the job runs what was submitted: the copies in {copy.removesuffix(original(copy))}",
+        fix="restore the copy and requeue the job, or submit the run again",
+    )
 
 
 def checksum(path: str) -> str:

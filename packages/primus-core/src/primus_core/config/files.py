@@ -310,7 +310,7 @@ def _base(
 ) -> Document:
     if base.startswith(TEMPLATE):
         return _template(base, where)
-    target = submission.path(os.path.join(os.path.dirname(path), base), environ)
+    target = submission.path(os.path.join(os.path.dirname(submission.original(path)), base), environ)
     if not os.path.isfile(target):
         raise ConfigError(
             f"extends '{base}', which is no file",

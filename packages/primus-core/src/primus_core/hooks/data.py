@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["HOOKS", "FailureInfo", "HookPlugin", "Result", "RunInfo", "StepMetrics", "Stop", "StopRun", "saved_as"]
+__all__ = [
+    "AFTER_THE_END",
+    "HOOKS",
+    "FailureInfo",
+    "HookPlugin",
+    "Result",
+    "RunInfo",
+    "StepMetrics",
+    "Stop",
+    "StopRun",
+    "saved_as",
+]
 
 HOOKS: Mapping[str, tuple[str, ...]] = {
     "before_launch": ("run",),
@@ -20,6 +31,9 @@ HOOKS: Mapping[str, tuple[str, ...]] = {
     "after_run": ("run", "result"),
 }
 """Each hook and its arguments, as in `hookspecs` (a test holds the two equal)."""
+
+AFTER_THE_END = ("on_failure", "after_run")
+"""Hooks that are called when nothing of the run is left to be ended."""
 
 StepMetrics = Mapping[str, Any]
 """One line of `metrics.jsonl`: the fields of `primus_core.metrics.Metrics`, and what else a backend writes.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from primus_core import plain_json
-from primus_core.hooks.data import HookPlugin, RunInfo, Stop
+from primus_core.hooks.data import AFTER_THE_END, HookPlugin, RunInfo, Stop
 from primus_core.launch.keeper import descendants
 from primus_core.launch.streams import Channel, Mask
 
@@ -180,11 +180,18 @@ class HookProcess:
                 self._say(f"note: the hooks of {self.plugin.source} left '{command}' running; it was ended with them")
         elif self._owed:
             hook = self._owed.popleft().hook
-            if "stop" in answer and not self.stop:
-                why = f"{answer['stop'] or 'no reason given'} ({hook} of {self.plugin.source})"
-                self.stop = Stop(why, int(answer["exit_code"]))
+            if "stop" in answer:
+                self._stopped(hook, answer)
             if error := answer.get("error"):
                 self._failed(hook, error)
+
+    def _stopped(self, hook: str, answer: Mapping[str, Any]) -> None:
+        """It asks for the run's end; of a run that is over, that is only said."""
+        reason = answer["stop"] or "no reason given"
+        if hook in AFTER_THE_END:
+            self._say(f"note: StopRun in {hook} of {self.plugin.source} changes nothing, the run is over: {reason}")
+        elif not self.stop:
+            self.stop = Stop(f"{reason} ({hook} of {self.plugin.source})", int(answer["exit_code"]))
 
     def _failed(self, hook: str, error: str) -> None:
         """Say it once for each kind: a hook that fails at every step would fill the console."""

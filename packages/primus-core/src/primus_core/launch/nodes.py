@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ _EVERY_S = 5.0
 _MARGIN_S = 10.0
 """So much longer than its own grace a node may take after another one failed."""
 _PATIENCE_S = 20.0
+_TOLD = 128 + signal.SIGTERM
 
 # What srun and slurmstepd print (slurm/src/srun/libsrun/launch.c, src/slurmd/slurmstepd/req.c).
 _LOST = re.compile(r"Node failure on (\S+)")
@@ -77,6 +79,11 @@ class _Node(NamedTuple):
     def is_ending(self) -> bool:
         """Whether it was told to end, and has not yet."""
         return "signal" in self.known and "ended" not in self.known
+
+    @property
+    def failed_itself(self) -> bool:
+        """Whether it failed otherwise than by the signal with which srun ends the others."""
+        return self.known.get("status") == "failed" and self.known.get("exit_code") != _TOLD
 
     @property
     def failure(self) -> Mapping[str, Any]:
@@ -174,7 +181,7 @@ class Nodes:
             return found
         names = dict.fromkeys(_LOST.findall(said))
         silent = [node for node in nodes if node.is_silent]
-        if (refused := _refusal(said)).what and not any(node.known.get("status") == "failed" for node in nodes):
+        if (refused := _refusal(said)).what and not any(node.failed_itself for node in nodes):
             return refused
         if names or silent:
             return self._lost([*names, *(node.name for node in silent if node.name not in names)], nodes)

@@ -193,13 +193,14 @@ class _Outer:
 
         Raises:
             RequestError: one that is not copied has changed.
+            MachineError: a copy has.
         """
         submitted = submission.of(self.facts.host.environ)
         if not submitted or self.plan.place.outer:
             return
         try:
             changed = submitted.changed()
-        except RequestError as error:
+        except (RequestError, MachineError) as error:
             self.record.end("failed", error.exit_code, first_failure={"rank": -1, "what": error.what})
             raise
         for path, what in changed.items():
@@ -236,6 +237,8 @@ class _Outer:
         known = {name: first[name] for name in _OF_NODES if name in first}
         known |= next(({_DIFFERS: said[_DIFFERS]} for said in inside if _DIFFERS in said), {})  # node 0 says it
         if asked := _asked(inside):
+            if (first.get("ended") or 0) >= (asked.get("ended") or 0):
+                known.pop("first_failure", None)  # it follows from the stop
             self.record.end(asked["status"], asked["exit_code"], **known, reason=asked.get("reason"))
             return ended.exit_code if self.plan.place.outer else int(asked["exit_code"])  # further out, others must end
         told = ended.signal or verdict.by_others or (not inside and _WITHDRAWN in self._words())

@@ -74,6 +74,8 @@ class Held(NamedTuple):
 
     def sign_of_life(self) -> str:
         """What is known of the owner's life, in words."""
+        if not self.owner:
+            return f"its lease cannot be read, and was written {max(self.silent_s, 0):.0f} s ago"
         if self.here:
             return "its process is running" if self.alive else "its process has ended"
         where = "it runs on another host or in another container"
@@ -208,7 +210,8 @@ class Lease:
         if _highest(self.directory) > self.number:
             return True
         try:
-            with open(_path(self.directory, self.number), encoding="utf-8", errors="surrogateescape") as file:
+            path = _path(self.directory, self.number)
+            with open(path, encoding="utf-8", errors="surrogateescape", opener=regular) as file:
                 return file.read() != self.text
         except FileNotFoundError:  # somebody removed it; whoever starts next shall find it
             return not self._restored()

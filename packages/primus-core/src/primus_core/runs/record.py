@@ -8,18 +8,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from primus_core import plain_json, summary
-from primus_core.errors import MachineError, RunDirectoryTaken
+from primus_core import plain_json, summary, variables
+from primus_core.errors import MachineError, PrimusError, RunDirectoryTaken
 from primus_core.facts import Facts
 from primus_core.files import FULL, create, write_atomically
 from primus_core.plan import Plan
 from primus_core.runs.lease import Lease
 from primus_core.runs.saved import metadata
 from primus_core.runs.snapshot import part_of
+from primus_core.secrets import redact, secret_values
 
-__all__ = ["OTHERS_WRITE", "Record", "unwritable"]
+__all__ = ["OTHERS_WRITE", "Record", "refused", "unwritable"]
 
 _RESERVED_BYTES = 64 * 1024
+_OTHER_WORKSPACE = "give a `workspace:` where you may write"
 OTHERS_WRITE = 0o022
 """The bits of a file's mode by which others may change it."""
 _GOING = ("preparing", "started")
@@ -189,8 +191,23 @@ def unwritable(directory: str, error: OSError) -> MachineError:
     return MachineError(
         f"the run directory {directory} cannot be written",
         why=f"{error.strerror}: {error.filename or directory}",
-        fix="give a `workspace:` where you may write",
+        fix="free space there, or give another `workspace:`" if error.errno in FULL else _OTHER_WORKSPACE,
     )
+
+
+def refused(environ: Mapping[str, str], error: PrimusError, *, dry_run: bool = False) -> PrimusError:
+    """What ends a submitted job before it is planned: the run's record says so, and files have their own names."""
+    copies, directory = environ[variables.SUBMITTED], environ.get(variables.RUN_DIR, "")
+    hidden = secret_values(environ)
+    error = error.retold(lambda text: redact(text.replace(f"{copies}/files/", "/"), hidden))
+    known = metadata(directory)
+    if dry_run or environ.get(variables.OUTER) or known.get("status") != "submitted":  # of a node, others tell
+        return error
+    ended = {"status": "failed", "exit_code": error.exit_code, "ended": time.time()}
+    ended["first_failure"] = {"rank": -1, "what": error.each()[0].what}
+    with suppress(OSError):
+        write_atomically(f"{directory}/metadata.json", plain_json.dumps({**known, **ended}, indent=1))
+    return error
 
 
 def _run(directory: str) -> dict[str, str] | None:

@@ -22,6 +22,8 @@ _EMPTY = ".submitted"
 """Stands in the copy of each folder of hooks: one that was empty at submission is known to have been."""
 _BESIDE_BYTES = 1 << 20
 """Of the files beside hooks, so much is copied."""
+_MOST_LINKS = 1000
+"""The entries of a larger folder around a script are not linked."""
 _PRIVATE_KEY = "PRIVATE KEY-----"
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -48,26 +50,30 @@ def files(
         "schema": submission.SCHEMA,
         "primus_version": plan.primus_version,
         "cwd": facts.cwd,
-        "real": _real([*inputs, *scripts, *folders]),
+        "real": _real([*inputs, *scripts, *folders], facts.cwd),
         "variables": _referred(settings, facts.host.environ),
         "files": {
             file.source: {"sha256": submission.checksum(file.source), "copied": not file.is_link} for file in copies
         },
     }
     taken = {file.source for file in copies}
+    beside = [file for file in _beside(plan, secrets) if file.source not in taken]
+    looked_in = (*folders, os.path.expanduser("~"))  # what they get later is not of this submission
+    taken |= {file.source for file in beside} | set(map(os.path.realpath, looked_in))
     empty = [PlannedFile(f"{_COPIES}{os.path.realpath(folder)}/{_EMPTY}", "") for folder in folders]
     return (
         *copies,
-        *(file for file in _beside(plan, secrets) if file.source not in taken),
+        *beside,
+        *_around(plan, os.path.realpath(facts.cwd), taken),
         *empty,
         PlannedFile(f"{submission.FOLDER}/planned.json", json.dumps(_compared(plan), indent=1)),
         PlannedFile(f"{submission.FOLDER}/submission.json", json.dumps(known, indent=1)),
     )
 
 
-def _real(paths: Sequence[str]) -> dict[str, str]:
+def _real(paths: Sequence[str], cwd: str) -> dict[str, str]:
     """Where links lead, by path: they may lead elsewhere when the job begins."""
-    whole = {os.path.normpath(path): os.path.realpath(path) for path in paths}
+    whole = {submission.absolute(path, cwd): os.path.realpath(path) for path in paths}
     return {path: real for path, real in whole.items() if path != real}
 
 
@@ -141,6 +147,31 @@ def _beside(plan: Plan, secrets: Sequence[str]) -> Iterator[PlannedFile]:
                 is_private = not about.st_mode & 0o077
                 is_copied = left >= 0 and not is_private and os.access(entry.path, os.R_OK)
                 yield _copy(os.path.realpath(entry.path), secrets) if is_copied else _link(entry.path)
+
+
+def _around(plan: Plan, cwd: str, taken: set[str]) -> Iterator[PlannedFile]:
+    """Links to what else is in the folders around scripts: a script finds its helpers by its own path (`$0`)."""
+    steps = [step for step in plan.steps if step.script]
+    words = {word for step in steps for word in step.argv}  # folders of these names may get hooks later
+    copied = {above for path in taken for above in (path, *_above(path))}
+    for folder in dict.fromkeys(folder for step in steps for folder in _near(os.path.realpath(step.script), cwd)):
+        names = sorted(os.listdir(folder)) if os.access(folder, os.R_OK) else []
+        if len(names) <= _MOST_LINKS:
+            paths = (os.path.join(folder, name) for name in names if name not in words)
+            yield from (_link(path) for path in paths if path not in copied)
+
+
+def _near(script: str, cwd: str) -> list[str]:
+    """The folders around a script, up to where the command was typed; its own and the one above, at least."""
+    folders = list(_above(script))[:-1]  # not the root
+    return folders[: folders.index(cwd) + 1] if cwd in folders else folders[:2]
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders that `path` lies in, from the innermost to the root."""
+    while (folder := os.path.dirname(path)) != path:
+        yield folder
+        path = folder
 
 
 def _text(path: str) -> str:

@@ -36,15 +36,20 @@ _WARNING_S = 60
 earlier still (`man sbatch`, --signal).
 """
 _FIX = "run this where Slurm's commands are, or without Slurm: primus direct -- ..."
+_NOTHING = ("Slurm starts nothing then, and there would be no run", "give it to srun or sbatch without Primus")
 _REFUSED = {
+    **dict.fromkeys(("test-only", "version", "usage", "help"), _NOTHING),
     "array": ("every element of an array would be the same run, in the same run directory", "submit them one by one"),
     "wrap": ("the job script is Primus's", "leave it out"),
     "multi-prog": ("Primus is the program", "leave it out"),
 }
 _PARSABLE = "--parsable"
 """Look-alikes of sbatch do not know it, and submit without it."""
+_COUNT = re.compile("[1-9][0-9]{0,8}")
 _REFUSALS = (1, 126, 127, 255)
 """Exit codes of srun and sbatch that are Slurm's, where no task has begun."""
+# Options by srun's variables (`SLURM_NPROCS`); others give way to Primus's own options.
+_OF_TASKS = {"NTASKS": "ntasks", "NPROCS": "ntasks", "NTASKS_PER_GPU": "ntasks-per-gpu"}
 _TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-core", "ntasks-per-socket", "ntasks-per-tres")
 _OF_STEPS = frozenset({variables.OUTER, variables.RESTARTED})
 """What only the nodes of a step shall find in their environment: the job script starts the layer that these name."""
@@ -157,12 +162,15 @@ def _refuse_several_tasks(asked: _Asked) -> None:
     told = asked.told
     nodes, certain = _nodes(told, asked.environ if asked.in_job else {})
     fits = {"ntasks-per-node": "1", "ntasks": str(nodes) if certain else ""}
+    why = "srun starts one Primus on each node, and that starts the node's ranks"
     if name := next((name for name in _TASKS if name in told and told[name] != fits.get(name)), ""):
-        raise RequestError(
-            f"--{name}={told[name]} cannot be used here",
-            why="srun starts one Primus on each node, and that starts the node's ranks",
-            fix="ask for nodes (-N 2), and set GPUS_PER_NODE where not all GPUs of a node shall be used",
-        )
+        fix = "ask for nodes (-N 2), and set GPUS_PER_NODE where not all GPUs of a node shall be used"
+        raise RequestError(f"--{name}={told[name]} cannot be used here", why=why, fix=fix)
+    for end, name in _OF_TASKS.items():
+        value = asked.environ.get(f"SLURM_{end}", "")
+        if value and not asked.in_job and name not in told and value != fits.get(name):
+            said = f"SLURM_{end} is set, to '{value}', and cannot be used here"
+            raise RequestError(said, why=f"srun takes it as --{name}; {why}", fix=f"unset SLURM_{end}")
 
 
 def _refuse_other_count(environ: Mapping[str, str], nodes: int, *, certain: bool) -> None:
@@ -172,7 +180,7 @@ def _refuse_other_count(environ: Mapping[str, str], nodes: int, *, certain: bool
         raise RequestError(
             f"NNODES is '{wanted}', but {counted(nodes, 'node')} of the job will work",
             why="the nodes of a job wait for each other, and NNODES says how many there are",
-            fix=f"unset NNODES, or ask for as many nodes: -N {wanted}" if wanted.isdecimal() else "unset NNODES",
+            fix=f"unset NNODES, or ask for as many nodes: -N {wanted}" if _COUNT.fullmatch(wanted) else "unset NNODES",
         )
 
 
@@ -206,8 +214,7 @@ class _Asked:
 
 
 def _variable(word: str) -> str:
-    name = word[2:].partition("=")[0]
-    return _ENVIRONMENT.get(name) or name.upper().replace("-", "_")
+    return _ENVIRONMENT.get(_name(word)) or _name(word).upper().replace("-", "_")
 
 
 def _split(parser: Parser, words: Sequence[str]) -> tuple[list[str], Sequence[str]]:
@@ -377,7 +384,7 @@ def _nodes(told: Mapping[str, str], environ: Mapping[str, str]) -> tuple[int, bo
     if (hosts := told.get("nodelist", "")) and "/" not in hosts:
         return max(nodelist.host_count(hosts), 1), True
     inherited = environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES", "")
-    return (int(inherited), True) if re.fullmatch("[1-9][0-9]{0,8}", inherited) else (1, not set(_TASKS) & told.keys())
+    return (int(inherited), True) if _COUNT.fullmatch(inherited) else (1, not set(_TASKS) & told.keys())
 
 
 def _gpus_per_node(told: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ file is ever replaced or removed while somebody may decide by it. A file of the 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -32,6 +33,9 @@ DEAD_AFTER_S = 180.0
 _SUFFIX = ".json"
 _FIELDS = ("host", "boot", "namespace", "pid", "began")
 """What tells one process from all others."""
+
+_NO_FILE = (errno.EINVAL, errno.ELOOP, errno.EISDIR, errno.ENXIO)
+"""What opening says where something else stands in a lease's place."""
 
 
 class Held(NamedTuple):
@@ -106,8 +110,10 @@ def _held(directory: str, number: int, host: HostRoot) -> Held | None:
     try:
         with open(path, "rb", opener=regular) as file:  # opening it makes a client of NFS ask for the file's time
             text, found = file.read(1 << 16), os.fstat(file.fileno())
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError:  # somebody put it there; whose run it is, nobody can say
+        text, found = b"", os.lstat(path)
     renewed = found.st_mtime
     if renewed < 1:
         return None
@@ -215,8 +221,8 @@ class Lease:
                 return file.read() != self.text
         except FileNotFoundError:  # somebody removed it; whoever starts next shall find it
             return not self._restored()
-        except OSError:
-            return False
+        except OSError as error:
+            return error.errno in _NO_FILE  # or the file system is away: the run goes on
 
     def _restored(self) -> bool:
         try:

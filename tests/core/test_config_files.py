@@ -125,6 +125,14 @@ def test_a_duplicate_key_is_refused_with_both_lines(tmp_path: Path) -> None:
     assert f"{tmp_path}/x.yaml:2" in error.why
 
 
+def test_a_variable_within_braces_is_named_as_what_yaml_cannot_read(tmp_path: Path) -> None:
+    for text in ("a: {b: ${LR:5.0}}\n", "a: 1\nb: [1, ${LR}, {c: ${D:2}}]\n"):
+        error = refused(tmp_path, text)
+        assert "this is not YAML" in error.what
+        assert error.fix.startswith("${...} cannot stand within { } or [ ]")
+    assert refused(tmp_path, "a: 1\n b: 2\n").fix == ""
+
+
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [

@@ -107,13 +107,13 @@ def refuse_wrong_master(facts: Facts, place: Distributed, environ: Mapping[str, 
     found = facts.host.addresses(place.master_addr)
     if addr == node or any(map(facts.host.is_own, found)) or not (found or nodes):
         return
-    leads = f"it leads to {', '.join(found)}" if found else "its address is not known"
+    leads = f"leads to {', '.join(found)}, which is no address of {node}" if found else "cannot be resolved there"
     outside = f", and '{addr}' is none of its nodes" if addr.split(".")[0] not in hosts(nodes) else ""
     job = f"; the job runs on {nodes}{outside}" if nodes else ""
     by_hand = f"set MASTER_ADDR={node}, or start node rank 0 on {addr}; if it is forwarded: --rendezvous-timeout 0"
     raise RequestError(
         f"MASTER_ADDR is '{addr}', but node rank 0 is {node}",
-        why=f"the ranks meet on node rank 0, and {leads}, which is no address of {node}{job}",
+        why=f"the ranks meet on node rank 0, and '{addr}' {leads}{job}",
         fix=f"unset MASTER_ADDR: Slurm says it; or set MASTER_ADDR={node}" if nodes else by_hand,
     )
 

@@ -160,13 +160,20 @@ class _Convert:
         yield from own
 
 
+_BARE_VARIABLE = re.compile(r"[{[].*?[:,[] *\$\{")
+_OWN_LINE = "${...} cannot stand within { } or [ ]: write its key and value on a line of their own"
+
+
 def _yaml(text: str, path: str, environ: Environ, mistakes: Mistakes) -> Document:
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else path
-        raise ConfigError("this is not YAML", where=where, why=getattr(error, "problem", None) or str(error)) from None
+        near = "\n".join(text.splitlines()[max(mark.line - 1, 0) : mark.line + 1]) if mark else ""
+        fix = _OWN_LINE if _BARE_VARIABLE.search(near) else ""
+        why = getattr(error, "problem", None) or str(error)
+        raise ConfigError("this is not YAML", where=where, why=why, fix=fix) from None
     marks: dict[Path, str] = {(): path}
     reader = _Convert(path=path, environ=environ)
     try:

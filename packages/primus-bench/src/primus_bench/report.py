@@ -18,6 +18,7 @@ from primus_bench.gemm_problem import Problem
 from primus_bench.measure import Summary, WarmUp
 from primus_core import plain_json
 from primus_core.errors import MachineError
+from primus_core.secrets import redact
 
 __all__ = ["Report", "Result", "as_csv", "as_json", "as_markdown", "as_table", "prepare", "write"]
 
@@ -190,7 +191,7 @@ def write(path: str, report: Report) -> None:
     """
     target = os.path.realpath(path)
     stage = f"{target}.{os.getpid()}.part"
-    text = _FORMATS[os.path.splitext(path)[1].lower()](report)
+    text = redact(_FORMATS[os.path.splitext(path)[1].lower()](report))
     try:
         with open(stage, "w", encoding="utf-8", newline="") as file:
             file.write(text)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import os
 
-__all__ = ["FULL", "link_atomically", "write_atomically"]
+__all__ = ["FULL", "PRIVATE", "PRIVATE_FOLDER", "link_atomically", "write_atomically"]
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a file system, or of a person's share of it, that takes no more."""
+PRIVATE, PRIVATE_FOLDER = 0o600, 0o700
+"""The modes of what holds a person's environment or code."""
 
 
 def write_atomically(path: str, text: str, *, durable: bool = True, mode: int = 0) -> None:

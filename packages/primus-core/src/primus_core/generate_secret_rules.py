@@ -3,7 +3,7 @@
     python -m primus_core.generate_secret_rules gitleaks.toml COMMIT > data/secrets/gitleaks.json
 
 The input is `config/gitleaks.toml` of https://github.com/gitleaks/gitleaks (MIT, see `data/secrets/LICENSE-gitleaks`).
-Its expressions are Go's: this writes them for Python. Rules that do not fit are left out; the output says which and why.
+Its expressions are Go's: this writes them for Python. The output names the rules that are left out, and why.
 """
 
 from __future__ import annotations
@@ -86,9 +86,8 @@ def main(argv: list[str]) -> int:
     kept = [translated(rule) for rule in rules if rule["id"] not in left_out]
     lines = ",\n".join(f"  {json.dumps(rule)}" for rule in kept)
     head = {"source": "https://github.com/gitleaks/gitleaks", "commit": argv[1], "licence": "MIT, see LICENSE-gitleaks"}
-    sys.stdout.write(
-        f'{{\n "origin": {json.dumps(head)},\n "left_out": {json.dumps(left_out, indent=2)},\n "rules": [\n{lines}\n ]\n}}\n'
-    )
+    why = json.dumps(left_out, indent=2)
+    sys.stdout.write(f'{{\n "origin": {json.dumps(head)},\n "left_out": {why},\n "rules": [\n{lines}\n ]\n}}\n')
     return 0
 
 

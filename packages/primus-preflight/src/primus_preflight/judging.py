@@ -15,6 +15,7 @@ from functools import partial
 from primus_core.errors import MachineError, PrimusError
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
+from primus_core.secrets import redact
 from primus_core.wording import counted
 from primus_preflight.checks.check import Level
 from primus_preflight.paths import text_of
@@ -165,7 +166,7 @@ def _write(outputs: Sequence[str], folder: str, found: Cluster) -> list[MachineE
 
 def _write_report(path: str, found: Cluster) -> None:
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    write_atomically(path, _FORMATS[os.path.splitext(path)[1].lower()](found))
+    write_atomically(path, redact(_FORMATS[os.path.splitext(path)[1].lower()](found)))
 
 
 def _verdict(found: Cluster) -> PrimusError:

@@ -16,7 +16,7 @@ from primus_core import requirements, scheduler, submission
 from primus_core.errors import MachineError, RequestError
 from primus_core.events import FILE, Events
 from primus_core.facts import Facts
-from primus_core.files import link_atomically, write_atomically
+from primus_core.files import PRIVATE, PRIVATE_FOLDER, link_atomically, write_atomically
 from primus_core.launch.attendance import held
 from primus_core.launch.console import say
 from primus_core.launch.failure import last_words
@@ -118,11 +118,11 @@ class _Outer:
         try:
             for file in (own, *self.plan.files):
                 path = f"{self.directory}/{file.path}"
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+                os.makedirs(os.path.dirname(path), mode=PRIVATE_FOLDER, exist_ok=True)
                 if file.is_link:
                     link_atomically(file.source, path)
                 else:
-                    write_atomically(path, file.text, mode=file.mode if file.source else 0)
+                    write_atomically(path, file.text, mode=PRIVATE | (file.mode & 0o100))
         except OSError as error:
             raise unwritable(self.directory, error) from None
 

@@ -24,6 +24,7 @@ from primus_core.errors import RequestError
 from primus_core.host import ABOUT, HostRoot
 from primus_core.machine import system_info
 from primus_core.machine.anonymous import HOSTNAME, anonymise
+from primus_core.secrets import redact
 
 __all__ = ["SCHEMA", "CapturedHost", "read", "write"]
 
@@ -223,7 +224,7 @@ def _archive(texts: Mapping[str, str], folders: Iterable[str]) -> bytes:
         for folder in sorted(folders):
             archive.addfile(_member(folder, tarfile.DIRTYPE))
         for name, text in sorted(texts.items()):
-            data = text.encode()
+            data = redact(text).encode()
             archive.addfile(_member(name, tarfile.REGTYPE, len(data)), io.BytesIO(data))
     return packed.getvalue()
 

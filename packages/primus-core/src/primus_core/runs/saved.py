@@ -284,6 +284,9 @@ class _Reader:
                 why="it was removed after the run had begun",
                 fix="restore it from a copy, or use another run",
             ) from None
+        except PermissionError as error:
+            fix = f"its owner can let you read it: chmod -R g+rX {self.directory}"
+            raise Damaged(f"{self.run}: {path} cannot be read", why=str(error.strerror), fix=fix) from None
         except OSError as error:
             raise Damaged(f"{self.run}: {path} cannot be read", why=str(error.strerror)) from None
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from primus_core import metadata
 from primus_core.facts import Facts
-from primus_core.files import write_atomically
+from primus_core.files import PRIVATE, PRIVATE_FOLDER, write_atomically
 from primus_core.hooks import scripts
 from primus_core.hooks.data import saved_as
 from primus_core.machine import system_info
@@ -88,9 +88,11 @@ def _known_code(directory: str) -> repository.Code | None:
 
 
 def _write(path: str, text: str) -> dict[str, object]:
-    """Not flushed to disk one by one: if the machine loses power, the checksum tells."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    write_atomically(path, text, durable=False)
+    """For its owner alone: it holds the environment, or code. Not flushed to disk one by one: if the machine loses
+    power, the checksum tells.
+    """
+    os.makedirs(os.path.dirname(path), mode=PRIVATE_FOLDER, exist_ok=True)
+    write_atomically(path, text, durable=False, mode=PRIVATE)
     data = text.encode("utf-8", "surrogateescape")
     return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 

@@ -12,6 +12,7 @@ from typing import Any
 from primus_core import plain_json
 from primus_core.errors import RequestError
 from primus_core.files import write_atomically
+from primus_core.secrets import redact
 from primus_preflight.checks import findings
 from primus_preflight.checks.findings import Finding
 from primus_preflight.paths import text_of
@@ -77,7 +78,7 @@ def write(folder: str, report: NodeReport) -> str:
     """Write the report into `folder`; its path."""
     path = os.path.join(folder, f"{report.host}.json")
     os.makedirs(folder, exist_ok=True)
-    write_atomically(path, plain_json.dumps(report.to_dict(), indent=1) + "\n")
+    write_atomically(path, redact(plain_json.dumps(report.to_dict(), indent=1)) + "\n")
     return path
 
 

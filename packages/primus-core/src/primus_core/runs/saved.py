@@ -319,11 +319,12 @@ class _Reader:
     def config(self, path: str, texts: Mapping[str, bytes]) -> Any:
         if path.endswith(".json"):
             return self.json(path, texts)
-        import yaml
+        from primus_core.config.files import parse_saved
+        from primus_core.errors import ConfigError
 
         try:
-            return yaml.load(texts[path], getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # both are safe
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            return parse_saved(texts[path].decode(), path)
+        except (ConfigError, ValueError) as error:
             self.damaged(path, f"it is no YAML: {error}")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
+from primus_core import plain_json
 from primus_core.hooks.data import HookPlugin
 
 __all__ = [
@@ -268,14 +269,12 @@ def load(text: str) -> Plan:
     Raises:
         ConfigError: it is no plan, or one of another schema.
     """
-    import json
-
     from pydantic import TypeAdapter  # 80 ms that only a loaded plan pays
 
     from primus_core.errors import ConfigError
 
     try:
-        data = json.loads(text)
+        data = plain_json.loads(text)
         schema = data["schema"] if isinstance(data, dict) else None
         if isinstance(schema, int) and schema != SCHEMA:  # first: another schema has other fields, too
             raise ConfigError(f"plan schema {schema} is not {SCHEMA}", fix="use the Primus version that wrote it")

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from primus_core import variables
+from primus_core import plain_json, variables
 from primus_core.errors import MachineError, RequestError
 
 __all__ = ["FOLDER", "SCHEMA", "Submission", "checksum", "of", "original", "path"]
@@ -116,7 +116,6 @@ def checksum(path: str) -> str:
 
 
 def _json(path: str) -> dict[str, Any]:
-    import json
 
     with open(path, encoding="utf-8") as file:
-        return dict(json.load(file))
+        return dict(plain_json.loads(file.read()))

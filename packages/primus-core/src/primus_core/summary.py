@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from primus_core import plain_json
 
 __all__ = ["last_step", "read", "render", "stream"]
 
@@ -31,7 +32,7 @@ def _row(line: str) -> Row:
     A loss that is not finite is null.
     """
     try:
-        row = json.loads(line)
+        row = plain_json.loads(line)
         return row if {"step", "steps", "loss"} <= row.keys() and isinstance(row["loss"], int | float | None) else {}
     except (ValueError, AttributeError):
         return {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import sys
 import time
@@ -12,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from primus_core import plain_json
 from primus_core.errors import MachineError, PrimusError
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
@@ -133,7 +133,7 @@ def _outcome(
 def _command(run_dir: str) -> Sequence[str]:
     """As it was typed, with secrets masked: the run's record has it. A worker that was started alone is its own."""
     try:
-        return [str(word) for word in json.loads(text_of(os.path.join(run_dir, "metadata.json")))["command"]]
+        return [str(word) for word in plain_json.loads(text_of(os.path.join(run_dir, "metadata.json")))["command"]]
     except (OSError, ValueError, KeyError, TypeError):
         return sys.orig_argv
 

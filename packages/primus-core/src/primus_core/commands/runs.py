@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from argparse import ArgumentTypeError, Namespace
@@ -169,7 +168,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
 def _json(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
-            return _mapping(json.load(file))
+            return _mapping(plain_json.loads(file.read()))
     except (OSError, ValueError, RecursionError):
         return {}
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from primus_core import plain_json
 from primus_core.files import write_atomically
 from primus_core.rank import FAILURES
 
@@ -49,7 +50,7 @@ def _recorded(run_dir: str) -> list[Failure]:
     found = []
     for path in glob.glob(f"{glob.escape(run_dir)}/{FAILURES}/rank_*.json"):
         with open(path, encoding="utf-8") as file:
-            data: dict[str, Any] = json.load(file)
+            data: dict[str, Any] = plain_json.loads(file.read())
         what = f"{data['type']}: {data['message']}" if data["message"] else data["type"]
         found.append(
             Failure(

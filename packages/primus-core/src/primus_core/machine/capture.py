@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from primus_core import facts, metadata
+from primus_core import facts, metadata, plain_json
 from primus_core.errors import RequestError
 from primus_core.host import ABOUT, HostRoot
 from primus_core.machine import system_info
@@ -272,7 +272,7 @@ def _unpacked(path: str) -> bytes:
 
 def _check(path: str, text: str) -> None:
     try:
-        about = json.loads(text)
+        about = plain_json.loads(text)
         schema = about["schema"]
     except (ValueError, KeyError, TypeError, RecursionError):
         _refuse(path, f"there is no {ABOUT} in it, or no valid one")

@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
-from primus_core import metadata
+from primus_core import metadata, plain_json
 from primus_core.facts import Facts
 from primus_core.files import PRIVATE, PRIVATE_FOLDER, write_atomically
 from primus_core.hooks import scripts
@@ -81,7 +81,7 @@ def _known_code(directory: str) -> repository.Code | None:
     """What the outermost layer wrote down."""
     try:
         return repository.Code(
-            json.loads(_text_of(f"{directory}/code/code.json")), _text_of(f"{directory}/code/diff.patch")
+            plain_json.loads(_text_of(f"{directory}/code/code.json")), _text_of(f"{directory}/code/diff.patch")
         )
     except (OSError, ValueError):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -151,7 +150,7 @@ def _read(path: str, keep: Keep) -> NodeReport | Unread | None:
     """The same; None: something else that is whole, as a report on all nodes."""
     host = _host(path)
     try:
-        data = json.loads(text_of(path))
+        data = plain_json.loads(text_of(path))
         if isinstance(data, dict) and data and not _OWN & data.keys():
             return None
         if data["schema"] != SCHEMA:

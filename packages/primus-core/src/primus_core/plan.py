@@ -206,6 +206,8 @@ class Plan:
     """Seconds between the forwarded signal and SIGKILL."""
     log_file: str = ""
     """A further copy of the console's text; empty: none."""
+    log_limit: int = 0
+    """Bytes that the log of a rank may have: its beginning and its end are kept; 0: no limit."""
     python: str = ""
     """The interpreter in the steps. A replay elsewhere has its own in its place."""
     worker: Worker | None = None

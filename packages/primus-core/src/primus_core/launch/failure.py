@@ -15,6 +15,7 @@ from typing import Any
 
 from primus_core import plain_json
 from primus_core.files import write_atomically
+from primus_core.launch.capped_log import parts
 from primus_core.rank import FAILURES
 
 __all__ = ["OWN_SIGNALS", "Failure", "first_failure", "last_words", "leave_record", "of_process", "report", "set_aside"]
@@ -106,6 +107,7 @@ def of_process(exit_code: int, host: str, node_rank: int, rank: int | None, log:
 
 def _last_line(log: str) -> str:
     try:
+        log = parts(log)[-1]
         with open(log, "rb") as file:
             file.seek(max(os.path.getsize(log) - _LINE, 0))
             return file.read().decode(errors="replace").strip().rpartition("\n")[2]

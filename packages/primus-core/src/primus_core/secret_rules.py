@@ -38,7 +38,8 @@ END_KEY = re.compile(rb"-----END[ A-Z0-9_-]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 """... its last one."""
 _LONGEST_KEY = 32 << 10
 _KEY_LINES = re.compile(rb"(?:\r?\n[+ -]?[\s>#|\"']*[A-Za-z0-9+/=:,. -]{16,120}[\"',\\]*)*")
-_IN_KEY = re.compile(rb"(?:(?<=\n)[+ -])?[^\s\"',\\<](?:[^\n\"'\\]*[^\s\"',\\])?")
+_KEY_LINE = re.compile(rb"[+ -]?[\s\"'>#|]*(?:\\+[nr])*(.*?)(?:\\+[nr]|[\"',\s\\])*$")
+"""What is around a line of a key: the sign of a diff, quotes, ends of lines as JSON writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class Rules:
                 self._harmless.add(word)
 
     def _around(self, text: bytes, lower: bytes, start: int, end: int) -> Iterator[Span]:
-        first = max(start - _BEFORE, text.rfind(b"\n", 0, start) + 1)
+        first = max(start - _BEFORE, text.rfind(b"\n", 0, start), 0)  # with the end of the line before: some ask for it
         last = text.find(b"\n", end)
         last = min(end + _FARTHEST, len(text) if last < 0 else last)
         near = lower[first : min(end + _BEHIND, last)]
@@ -163,9 +164,12 @@ class Rules:
         for begin in BEGIN_KEY.finditer(text):
             end = END_KEY.search(text, begin.end(), begin.end() + _LONGEST_KEY)
             last = end.start() if end else _end_of_lines(text, begin.end())
-            for part in _IN_KEY.finditer(text, begin.end(), last):
-                shift = part[0][:1] in b"+- " and text[part.start() - 1 : part.start()] == b"\n"
-                yield part.start() + shift, part.end()
+            at = begin.end()
+            for line in text[at:last].split(b"\n"):
+                found = _KEY_LINE.match(line)
+                if found and found[1]:
+                    yield at + found.start(1), at + found.end(1)
+                at += len(line) + 1
 
 
 def _end_of_lines(text: bytes, start: int) -> int:

@@ -68,6 +68,11 @@ class PrivateKeys:
     def __init__(self) -> None:
         self._left = 0
 
+    @property
+    def inside(self) -> bool:
+        """Whether the next line is one of a key."""
+        return bool(self._left)
+
     def __call__(self, lines: bytes) -> bytes:
         if not self._left and b"PRIVATE KEY" not in lines:
             return lines
@@ -126,6 +131,8 @@ class Channel:
         """Hand on an unfinished line (a progress bar), less an end that may be the beginning of a secret."""
         if self.tap:
             return  # a script's line is read whole, or the secret in it would be told too late
+        if self.keys.inside:
+            return
         keep = self.mask.begun(self._rest)
         ready, self._rest = self._rest[: len(self._rest) - keep], self._rest[len(self._rest) - keep :]
         if ready:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import Run, wait_until
 from tests.core.repositories import commit, git
 
 from primus_core.runs import repository
@@ -209,3 +209,16 @@ def test_a_filter_whose_name_cannot_be_disabled_is_named(tmp_path: Path, program
     assert "the filter 'a=b'" in code.summary["error"]
     assert code.summary["commit"]
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_run_whose_changes_are_unknown_says_so(primus: Run, tmp_path: Path, program: Path) -> None:
+    folder = planted(tmp_path / "project", program)
+    git(folder, "config", "filter.a=b.clean", str(program))
+    (folder / "tasks.py").write_text("from primus_core import register_task\n@register_task('x')\ndef x(call): pass\n")
+    (folder / "primus.yaml").write_text("plugins: [./tasks.py]\n")
+    done = primus("direct", "--single", "--", "x", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "the code that runs is not recorded: the filter 'a=b'" in done.stderr
+    shown = primus("runs", "show", "x", cwd=folder).stdout
+    assert git(folder, "rev-parse", "HEAD")[:12] in shown
+    assert "not recorded: the filter 'a=b'" in " ".join(shown.split())

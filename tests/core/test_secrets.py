@@ -74,6 +74,16 @@ SHAPES = [
         "AUTHORIZATION",
         "AZURE_STORAGE_CONNECTION_STRING",
         "VAULT_SECRET_ID",
+        "DB_PW",
+        "API_BEARER",
+        "SESSION_COOKIE",
+        "GPG_PASSPHRASE",
+        "AWS_CREDENTIAL",
+        "SLACK_WEBHOOK",
+        "SLACK_WEBHOOK_URL",
+        "WIFI_PSK",
+        "SERVICE_JWT",
+        "LOGIN_PASSCODE",
     ],
 )
 def test_a_variable_whose_name_says_so_holds_a_secret(name: str) -> None:
@@ -85,7 +95,18 @@ ORDINARY = [
     *("PASSES", "COMPASS", "BYPASS", "NUM_PASSES", "FORWARD_PASS", "XAUTHORITY", "MAX_TOKENS", "TRAIN_TOKENS"),
     *("SORT_KEY", "SORT_KEYS", "TEXT_KEY", "SSH_PUBLIC_KEY", "EOS_TOKEN", "AWS_ACCESS_KEY_ID", "HF_TOKEN_PATH"),
     *("AWS_WEB_IDENTITY_TOKEN_FILE", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "GIT_ASKPASS", "SSH_ASKPASS"),
-    *("NCCL_IB_HCA", "LESSKEY", "FILE_PAT", "AUTHOR", "KEYS", "PATTERN", "KRB5CCNAME", "XDG_SESSION_ID"),
+    *(
+        "NCCL_IB_HCA",
+        "LESSKEY",
+        "FILE_PAT",
+        "PW_ITERATIONS",
+        "SLURM_PWR",
+        "AUTHOR",
+        "KEYS",
+        "PATTERN",
+        "KRB5CCNAME",
+        "XDG_SESSION_ID",
+    ),
 ]
 
 
@@ -123,6 +144,9 @@ def test_a_secrets_name_may_be_a_plural_have_a_number_or_say_more(
         "accessToken",
         "hf_tokens",
         "X-Api-Key",
+        "db_pw",
+        "session_cookie",
+        "slack-webhook-url",
     ],
 )
 def test_a_config_key_may_hold_a_secret(key: str) -> None:

@@ -29,8 +29,11 @@ _PATCH_LIMIT = 32 << 20
 _TIME_LIMIT_S = 20.0
 """For all questions together."""
 # Files and folders that people keep secrets in; the latter kinds of names also code has that deals with secrets.
-_SENSITIVE = (".env", ".env.*", "*.pem", "*.key", ".netrc", "*.kubeconfig")
-_SENSITIVE_UNLESS_CODE = ("id_rsa*", "id_ed25519*", "*credentials*")
+_SENSITIVE = (
+    *(".env", ".env.*", "*.pem", "*.key", ".netrc", "*.kubeconfig", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.ppk"),
+    *(".npmrc", ".pypirc", ".git-credentials", ".htpasswd", ".pgpass", ".dockercfg", ".vault-token"),
+)
+_SENSITIVE_UNLESS_CODE = ("id_rsa*", "id_ed25519*", "id_ecdsa*", "id_dsa*", "*credentials*")
 _CODE_SUFFIXES = (
     *(".py", ".pyi", ".ipynb", ".sh", ".md", ".rst"),
     *(".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hip", ".hpp"),

@@ -14,8 +14,7 @@ from tests.core.secret_kinds import KINDS, PRIVATE_KEY, found_in
 
 from primus_core.events import Events
 from primus_core.machine import capture
-from primus_core.runs import snapshot
-from primus_core.secrets import redact
+from primus_core.secrets import looks_secret, redact
 
 TASKS = """
 import os, sys
@@ -137,7 +136,7 @@ def test_every_kind_is_refused_as_a_word_and_hidden_in_events_and_environments(k
     Events(str(tmp_path / "events.jsonl"), run="x").emit("told", what=text, deep={"a": [text]})
     assert secret not in (tmp_path / "events.jsonl").read_text()
     assert json.loads((tmp_path / "events.jsonl").read_text())["run"] == "x"
-    assert snapshot.looks_secret(text)
+    assert looks_secret(text)
 
 
 @pytest.mark.parametrize(
@@ -154,3 +153,20 @@ def test_no_kind_is_in_a_capture_of_a_machine() -> None:
     packed = capture._archive({f"proc/{number}": text for number, (text, _) in enumerate(KINDS.values())}, ())
     assert not found_in(packed.decode(errors="replace"))
     assert b"<secret>" in packed
+
+
+def test_the_record_of_a_run_has_no_secret_of_the_path_to_it(primus: Run, project: Path) -> None:
+    folder = project.rename(project.with_name(TOKEN))
+    result = primus("direct", "--single", "--", "behave", "exit", "0", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    text = ((folder / "output/behave").resolve() / "metadata.json").read_text()
+    assert not found_in(text)
+    assert "/<secret>" in json.loads(text)["cwd"]
+
+
+def test_a_known_value_within_another_variable_is_not_explained(primus: Run, tmp_path: Path) -> None:
+    env = {"HF_TOKEN": "planted-4d-value", "NCCL_DEBUG_FILE": "/tmp/planted-4d-value.log"}
+    result = primus("env", "explain", "NCCL_DEBUG_FILE", cwd=tmp_path, env=env)
+    assert "NCCL_DEBUG_FILE" in result.stdout
+    assert "/tmp/<secret>.log" in result.stdout
+    assert "planted-4d" not in result.stdout + result.stderr

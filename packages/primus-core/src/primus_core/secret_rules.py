@@ -6,11 +6,9 @@ Most of a log holds none, and must cost little: a pattern is tried only around a
 from __future__ import annotations
 
 import functools
-import json
 import math
 import os
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -180,6 +178,9 @@ def _end_of_lines(text: bytes, start: int) -> int:
 @functools.cache
 def rules() -> Rules:
     """Those of `data/secrets/`."""
+    import json
+    import tomllib  # only a text that is filtered needs both
+
     folder = f"{os.path.dirname(__file__)}/data/secrets"
     with open(f"{folder}/own.toml", "rb") as own, open(f"{folder}/gitleaks.json", "rb") as gitleaks:
         rows = [*tomllib.load(own)["rules"], *json.load(gitleaks)["rules"]]

@@ -92,8 +92,8 @@ def test_no_kind_leaves_by_any_road_of_a_run_and_what_holds_code_is_private(prim
     assert "<secret>.txt" in seen[f"{run}/code/code.json"], "the file whose name is a secret"
     for folder in ("env", "code", "config/hooks"):
         assert stat.S_IMODE((run / folder).stat().st_mode) == 0o700, folder
-        for path in (run / folder).iterdir():
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+        for file in (run / folder).iterdir():
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
     assert stat.S_IMODE((run / "plan.json").stat().st_mode) == 0o600
     for command in (
         ("runs", "show", "leak", "--json"),

@@ -95,8 +95,8 @@ def read(cwd: str, environ: Mapping[str, str], *, leave_out: Sequence[str] = (),
     except (GitError, OSError) as error:
         if not root and "not a git repository" in str(error):
             return Code({"root": ""})
-        kept = "; commit and root are, and uncommitted changes are not" if summary["commit"] else ""
-        return Code({**summary, "error": f"{error}{kept}"})
+        missing = ["uncommitted changes"] if summary["commit"] else ["commit", "uncommitted changes"]
+        return Code({**summary, "error": str(error), "missing": missing})
     return Code(summary, patch)
 
 

@@ -61,7 +61,8 @@ def write(plan: Plan, facts: Facts, environ: Mapping[str, str], secrets: Sequenc
     own = {path.removeprefix(part): found for path, found in checksums.items() if path.startswith(part)}
     write_atomically(manifest, json.dumps({"schema": saved.SCHEMA, "files": own}, indent=1))
     error = str(code.summary.get("error", ""))
-    return f"the code that runs is not recorded: {error}" if error else ""
+    but = "; its commit is" if code.summary.get("commit") else ""
+    return f"the code that runs is not recorded: {error}{but}" if error else ""
 
 
 def write_code(plan: Plan, facts: Facts, secrets: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.core.secret_kinds import PRIVATE_KEY, found_in
+from tests.core.secret_kinds import KINDS, PRIVATE_KEY, found_in
 
 from primus_core.launch.streams import Channel, Mask, RankPipes, shown
 
@@ -79,6 +79,16 @@ def test_a_line_without_an_end_does_not_wait_for_one_and_is_masked_too(pipe: tup
     got = heard(pipe, chunks)
     assert got[0] == (b"x" * 40_000 + b"y" * 30_000, False)
     assert joined(got) == b"x" * 40_000 + b"y" * 30_000 + b"<secret>z"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_of_secret_is_masked_wherever_a_pause_cuts_it(pipe: tuple[int, int], kind: str) -> None:
+    text, secret = KINDS[kind]
+    whole = f"a line: {text} \n".encode()
+    for at in range(10, len(whole), max(len(whole) // 12, 1)):
+        said = joined(heard(pipe, [whole[:at], whole[at:]], idle=True)).decode()
+        assert secret not in said, at
+        assert "<secret>" in said, at
 
 
 @pytest.mark.parametrize("idle", [False, True])

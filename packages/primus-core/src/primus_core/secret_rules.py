@@ -27,6 +27,7 @@ _REMEMBERED = 20_000
 _DIGITS = b"0123456789"
 _PLAIN_WORD = re.compile(rb"(?=[^A-Za-z]*[A-Za-z])(?:[A-Za-z]+|\d+)(?:[_~-]+(?:[A-Za-z]+|\d+))*[_~-]*")
 """`tokens_per_second`, `shard-00001-of-00099`: of what is random, letters and digits are mixed."""
+_UNFINISHED = re.compile(rb"(?<![A-Za-z0-9_~+/.=:@?&;-])[A-Za-z0-9_~+/.=:@?&;-]{1,4096}\Z")
 _LINE = 2000
 """A longer line is not remembered."""
 
@@ -104,6 +105,14 @@ class Rules:
                 parts += [text[at:start], marker]
             at = max(at, end)
         return b"".join([*parts, text[at:]])
+
+    def begun(self, line: bytes) -> int:
+        """How many bytes at the end of an unfinished line may turn out to be a secret when the rest has come."""
+        end = line[-_FARTHEST:].lower()
+        if any(len(one) > 2 and one in end for known in self._by_keyword.values() for one in (b"-----begin", *known)):
+            return len(end)
+        found = _UNFINISHED.search(line)
+        return len(found[0]) if found else 0
 
     def words(self, text: bytes) -> Iterator[Span]:
         """Tokens that show by their shape, alone or beside the name of who gives them out."""

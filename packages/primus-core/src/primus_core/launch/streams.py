@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from primus_core.plan import SECRET
-from primus_core.secret_rules import BEGIN_KEY, END_KEY
+from primus_core.secret_rules import BEGIN_KEY, END_KEY, rules
 from primus_core.secrets import is_secret_name, redact_bytes
 
 __all__ = ["Channel", "Mask", "PrivateKeys", "RankPipes", "shown"]
@@ -56,7 +56,8 @@ class Mask:
 
     def begun(self, text: bytes) -> int:
         """How many bytes at the end of `text` may be the beginning of a secret."""
-        return max((n for s in self.encoded for n in range(1, len(s)) if text.endswith(s[:n])), default=0)
+        known = max((n for s in self.encoded for n in range(1, len(s)) if text.endswith(s[:n])), default=0)
+        return max(known, rules().begun(text))
 
 
 class PrivateKeys:

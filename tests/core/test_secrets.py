@@ -466,6 +466,8 @@ def test_ordinary_code_is_kept_byte_for_byte(text: str) -> None:
         ("run: HF_TOKEN=abcdefgh", "abcdefgh"),
         ("args: --token=abcdefgh", "abcdefgh"),
         ("HF_TOKEN=abcdefgh==", "abcdefgh=="),
+        ("db_pw: abcd123", "abcd123"),
+        ("session_cookie = abcd123", "abcd123"),
     ],
 )
 def test_a_literal_that_is_assigned_to_a_secrets_name_is_masked_and_nothing_around_it(text: str, secret: str) -> None:

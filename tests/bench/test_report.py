@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.core.secret_kinds import KINDS
 
 from primus_bench.accuracy import Accuracy
 from primus_bench.device import Device
@@ -127,3 +128,11 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="cannot write"):
         write(str(tmp_path / "r.md"), report())
     assert os.listdir(tmp_path) == ["r.md"]
+
+
+def test_a_secret_that_a_name_holds_is_in_no_report(tmp_path: Path) -> None:
+    text, secret = KINDS["github"]
+    for name in ("r.md", "r.csv", "r.json"):
+        write(str(tmp_path / name), report(matrix=text))
+        assert secret not in (tmp_path / name).read_text()
+        assert "<secret>" in (tmp_path / name).read_text()

@@ -99,7 +99,7 @@ def _files(folder: Path) -> dict[str, tuple[bool, bytes]]:
 
 
 @pytest.mark.parametrize(
-    "name", [".env", "srv.key", "conf/credentials.json", "conf/.aws/credentials", "ID_RSA", "é.pem"]
+    "name", [".env", "srv.key", "conf/credentials.json", "conf/.aws/credentials", "ID_RSA", "é.pem", "a.p12", ".npmrc"]
 )
 @pytest.mark.parametrize("tracked", [True, False])
 def test_a_changed_file_that_may_hold_secrets_is_named_with_its_checksum(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.core.secret_kinds import KINDS, PRIVATE_KEY, found_in
 
 from primus_core.launch.streams import Channel, Mask, RankPipes, shown
 
@@ -78,6 +79,34 @@ def test_a_line_without_an_end_does_not_wait_for_one_and_is_masked_too(pipe: tup
     got = heard(pipe, chunks)
     assert got[0] == (b"x" * 40_000 + b"y" * 30_000, False)
     assert joined(got) == b"x" * 40_000 + b"y" * 30_000 + b"<secret>z"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_of_secret_is_masked_wherever_a_pause_cuts_it(pipe: tuple[int, int], kind: str) -> None:
+    text, secret = KINDS[kind]
+    whole = f"a line: {text} \n".encode()
+    for at in range(10, len(whole), max(len(whole) // 12, 1)):
+        said = joined(heard(pipe, [whole[:at], whole[at:]], idle=True)).decode()
+        assert secret not in said, at
+        assert "<secret>" in said, at
+
+
+@pytest.mark.parametrize("idle", [False, True])
+@pytest.mark.parametrize("size", [1, 7, 65, 10_000])
+def test_a_private_key_is_masked_line_by_line_however_it_comes(pipe: tuple[int, int], size: int, idle: bool) -> None:
+    text = f"before\n{PRIVATE_KEY}\nbehind\n".encode()
+    whole = text.index(b"KEY-----\n") + 9  # the first line in one piece, which tells
+    chunks = [text[:whole], *(text[at : at + size] for at in range(whole, len(text), size))]
+    said = joined(heard(pipe, chunks, idle=idle)).decode()
+    assert not found_in(said)
+    begin, end = PRIVATE_KEY.splitlines()[0], PRIVATE_KEY.splitlines()[-1]
+    assert said == "\n".join(["before", begin, *["<secret>"] * 4, end, "behind", ""])
+
+
+def test_what_only_begins_like_a_private_key_hides_no_more_than_some_lines(pipe: tuple[int, int]) -> None:
+    begin = PRIVATE_KEY.splitlines()[0].encode()
+    said = joined(heard(pipe, [begin + b"\n", *[b"line\n"] * 500]))
+    assert said.count(b"line\n") == 100
 
 
 def test_bytes_that_are_no_text_pass_unchanged(pipe: tuple[int, int]) -> None:

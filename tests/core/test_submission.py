@@ -166,7 +166,7 @@ def test_files_beside_a_hook_keep_their_modes_and_private_ones_are_only_linked(j
     (job.folder / "hooks/key").chmod(0o600)
     job.submit()
     copies = Path(next(step["script"] for step in job.planned()["steps"] if step["script"])).parent
-    assert (copies / "tool").stat().st_mode & 0o777 == 0o755
+    assert (copies / "tool").stat().st_mode & 0o777 == 0o700, "for its owner alone, who may run it as before"
     assert (copies / "key").is_symlink()
 
 

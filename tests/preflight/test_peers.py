@@ -8,11 +8,13 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
 
+from primus_preflight.meeting.door import ASK, WELCOME, Door
 from primus_preflight.meeting.exchange import follow
 from primus_preflight.meeting.peers import Card, Meeting, Place, meet
 
@@ -156,3 +158,52 @@ def test_a_card_that_leads_nowhere_is_given_up_soon(tmp_path: Path) -> None:
     assert time.monotonic() - began < 120
     assert (one.measured, one.came) == (None, True)
     assert "Connection refused" in one.why
+
+
+def test_slow_callers_are_dropped_and_hold_nobody_up() -> None:
+    """Hundreds of callers say their greeting byte by byte; a node that is expected gets in at once."""
+    door = Door(Card(0, "n0", HERE))
+    address = (HERE, door.card.port)
+    slow = [socket.create_connection(address, 20) for _ in range(40)]
+    silent = socket.create_connection(address, 20)
+    try:
+        over = threading.Event()
+
+        def trickle() -> None:
+            while not over.wait(0.1):
+                for link in slow:
+                    with suppress(OSError):
+                        link.send(b"x")
+
+        began = time.monotonic()
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(trickle)
+            try:
+                ours = json.dumps({"token": door.card.token, "rank": 1, "why": ASK}).encode() + b"\n"
+                assert call(door.card, ours) == WELCOME
+                for link in (silent, *slow):
+                    assert _is_closed(link)
+            finally:
+                over.set()
+        assert time.monotonic() - began > 1.5, "they had their time"
+    finally:
+        for link in (silent, *slow):
+            link.close()
+        door.close()
+
+
+def test_a_greeting_without_end_is_dropped_by_its_size() -> None:
+    door = Door(Card(0, "n0", HERE))
+    try:
+        assert call(door.card, b"[" * 100_000) == b""
+        assert call(door.card, b"[" * 400 + b"\n") == b""
+    finally:
+        door.close()
+
+
+def _is_closed(link: socket.socket) -> bool:
+    link.settimeout(20)
+    try:
+        return link.recv(1) == b""
+    except ConnectionResetError:
+        return True

@@ -19,6 +19,7 @@ from primus_bench.measure import Summary, WarmUp
 from primus_core import plain_json
 from primus_core.errors import MachineError
 from primus_core.files import create, is_own_link, staged
+from primus_core.secrets import redact
 
 __all__ = ["Report", "Result", "as_csv", "as_json", "as_markdown", "as_table", "prepare", "write"]
 
@@ -191,7 +192,7 @@ def write(path: str, report: Report) -> None:
     """
     target = os.path.realpath(path) if is_own_link(path) else path
     stage = staged(target)
-    text = _FORMATS[os.path.splitext(path)[1].lower()](report)
+    text = redact(_FORMATS[os.path.splitext(path)[1].lower()](report))
     try:
         with open(stage, "w", encoding="utf-8", newline="", opener=create) as file:
             file.write(text)

@@ -11,7 +11,9 @@ from typing import Any, NoReturn
 from primus_core import former
 from primus_core.errors import RequestError, suggestion
 
-__all__ = ["Parser", "duration", "flags_of", "parse_segment", "whole_number"]
+__all__ = ["Parser", "duration", "flags_of", "parse_segment", "size", "whole_number"]
+
+_SMALLEST = 4096
 
 Split = Callable[["Parser", Sequence[str]], tuple[Sequence[str], Sequence[str]]]
 """Words that are the parser's own, and the rest."""
@@ -177,6 +179,22 @@ def duration(text: str) -> float:
     if not text or not found or seconds > 7 * 86400:
         raise argparse.ArgumentTypeError(f"'{text}' is no duration such as 30s, 10m or 1h30m, of a week at most")
     return seconds
+
+
+def size(text: str) -> int:
+    """For `type=`: bytes, of `500MB`, `2GiB` or a number of bytes; 0: no limit.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none of them, or too small to hold anything.
+    """
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,3})?)(?:([kKMGT])(i?)B?|B)?", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' is no size such as 500MB or 2GiB")
+    unit = (1024 if found[3] else 1000) ** " kMGT".index((found[2] or " ").replace("K", "k"))
+    count = int(float(found[1]) * unit)
+    if 0 < count < _SMALLEST:
+        raise argparse.ArgumentTypeError(f"'{text}' is too small: {_SMALLEST} bytes at least")
+    return count
 
 
 def whole_number(text: str) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from primus_core import plain_json
 from primus_core.config.document import Document, Path
 from primus_core.distributed import hides_gpus
 from primus_core.facts import Facts
@@ -51,11 +52,9 @@ class BackendCall:
 
     def earlier(self) -> Mapping[str, Any]:
         """What an earlier attempt of this very run planned (`BackendPlan.config`); empty: this is the first."""
-        import json
-
         try:
             with open(f"{self.place.directory}/{BACKEND_CONFIG}", encoding="utf-8", opener=regular) as file:
-                return dict(json.load(file))
+                return dict(plain_json.loads(file.read()))
         except (OSError, ValueError):
             return {}
 

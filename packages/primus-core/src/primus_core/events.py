@@ -31,7 +31,9 @@ class Events:
 
     def emit(self, event: str, **fields: Any) -> None:
         """Add one event."""
-        line = plain_json.dumps({"time": round(time.time(), 3), "event": event, **self._always, **fields})
+        from primus_core.secrets import redact  # loaded where something is said
+
+        line = redact(plain_json.dumps({"time": round(time.time(), 3), "event": event, **self._always, **fields}))
         try:
             self._append(line)
         except OSError:  # a full disk must not end a run that trains

@@ -9,6 +9,8 @@ from contextlib import suppress
 
 __all__ = [
     "FULL",
+    "PRIVATE",
+    "PRIVATE_FOLDER",
     "create",
     "is_own_link",
     "link_atomically",
@@ -22,6 +24,8 @@ __all__ = [
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a file system, or of a person's share of it, that takes no more."""
+PRIVATE, PRIVATE_FOLDER = 0o600, 0o700
+"""The modes of what holds a person's environment or code."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST = 1 << 26
 

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-__all__ = ["dumps"]
+__all__ = ["dumps", "loads"]
 
 
 def dumps(value: Any, **options: Any) -> str:
@@ -15,6 +15,18 @@ def dumps(value: Any, **options: Any) -> str:
         return json.dumps(value, allow_nan=False, **options)
     except ValueError:  # seldom: looking first would cost each time
         return json.dumps(_finite(value), allow_nan=False, **options)
+
+
+def loads(text: str | bytes) -> Any:
+    """The value that JSON text says.
+
+    Raises:
+        ValueError: it is no JSON, or brackets are nested so deeply that nobody meant it.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _finite(value: Any) -> Any:

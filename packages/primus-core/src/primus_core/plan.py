@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
+from primus_core import plain_json
 from primus_core.hooks.data import HookPlugin
 
 __all__ = [
@@ -208,6 +209,8 @@ class Plan:
     """Seconds between the forwarded signal and SIGKILL."""
     log_file: str = ""
     """A further copy of the console's text; empty: none."""
+    log_limit: int = 0
+    """Bytes that the log of a rank may have: its beginning and its end are kept; 0: no limit."""
     python: str = ""
     """The interpreter in the steps. A replay elsewhere has its own in its place."""
     worker: Worker | None = None
@@ -273,14 +276,12 @@ def load(text: str) -> Plan:
     Raises:
         ConfigError: it is no plan, or one of another schema.
     """
-    import json
-
     from pydantic import TypeAdapter  # 80 ms that only a loaded plan pays
 
     from primus_core.errors import ConfigError
 
     try:
-        data = json.loads(text)
+        data = plain_json.loads(text)
         schema = data["schema"] if isinstance(data, dict) else None
         if isinstance(schema, int) and schema != SCHEMA:  # first: another schema has other fields, too
             raise ConfigError(f"plan schema {schema} is not {SCHEMA}", fix="use the Primus version that wrote it")

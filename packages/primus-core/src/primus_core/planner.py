@@ -428,6 +428,7 @@ def _with_options(result: Plan, args: argparse.Namespace, facts: Facts) -> Plan:
         result,
         worker=replace(worker, launcher="single") if worker and getattr(args, "single", False) else worker,
         log_file=_log_file(getattr(args, "log_file", ""), facts),
+        log_limit=getattr(args, "log_limit", result.log_limit),
         grace_period_s=getattr(args, "grace_period", result.grace_period_s),
         hang_timeout_s=getattr(args, "hang_timeout", result.hang_timeout_s),
     )

@@ -9,13 +9,35 @@ __all__ = ["is_secret_key", "is_secret_name"]
 _ALWAYS = frozenset(
     {
         *("SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CRED", "CREDS", "APIKEY", "AUTHORIZATION"),
-        *("CONNSTR", "CONNECTIONSTRING"),
+        *(
+            "CONNSTR",
+            "CONNECTIONSTRING",
+            "BEARER",
+            "COOKIE",
+            "COOKIES",
+            "PASSCODE",
+            "HTPASSWD",
+            "JWT",
+            "WEBHOOK",
+            "PSK",
+        ),
     }
 )
 # Two words run into one: PGPASSWORD, SSHPASS, NPM_AUTHTOKEN, `accessKey`; and several of them.
 _JOINED = (
     *("SECRET", "PASSWORD", "PASSWD", "APIKEY", "SECRETKEY", "PRIVATEKEY", "ACCESSKEY", "ACCOUNTKEY", "AUTHKEY"),
-    *("DBPASS", "SSHPASS", "SMTPPASS", "AUTHTOKEN", "ACCESSTOKEN", "APITOKEN", "HFTOKEN", "REFRESHTOKEN"),
+    *(
+        "DBPASS",
+        "SSHPASS",
+        "SMTPPASS",
+        "PGPASS",
+        "MYPASS",
+        "AUTHTOKEN",
+        "ACCESSTOKEN",
+        "APITOKEN",
+        "HFTOKEN",
+        "REFRESHTOKEN",
+    ),
 )
 _ENDINGS = (*_JOINED, *(f"{word}S" for word in (*_JOINED, "PASSPHRASE", "CREDENTIAL")))
 # A last word by which the name is about a secret, and the value only says where it is, or how many.
@@ -59,7 +81,7 @@ _PATTERNS = frozenset({"FILE", "NAME", "GLOB", "INCLUDE", "EXCLUDE", "MATCH", "S
 def is_secret_name(name: str) -> bool:
     """Whether an environment variable's name says that its value is a secret (`HF_TOKEN`, `WANDB_API_KEY_2`)."""
     words = _words(name)
-    if not words or words[-1] in _ABOUT:
+    if _is_about(words):
         return False
     before, last = {*words[:-1]}, words[-1]
     return (
@@ -74,7 +96,7 @@ def is_secret_name(name: str) -> bool:
 def is_secret_key(name: str) -> bool:
     """The same for a key of a config: `api_key` and `hf_token`, but not `text_key`, `token_dispatcher`, `eos_token`."""
     words = _words(name)
-    if not words or words[-1] in _ABOUT:
+    if _is_about(words):
         return False
     return (
         _is_secret(words)
@@ -82,6 +104,11 @@ def is_secret_key(name: str) -> bool:
         or (words[-1] == "PAT" and bool(_ISSUERS & {*words}))
         or words[-2:] == ["BASIC", "AUTH"]
     )
+
+
+def _is_about(words: list[str]) -> bool:
+    """Whether the value only says where a secret is, or how many; who knows a webhook's address may write to it."""
+    return not words or (words[-1] in _ABOUT and not (words[-1] in ("URL", "URI") and "WEBHOOK" in words))
 
 
 def _words(name: str) -> list[str]:
@@ -101,6 +128,7 @@ def _is_secret(words: list[str]) -> bool:
         or any(word.endswith(_ENDINGS) for word in words)
         or _opens(words)
         or ("TOKENS" in found and bool(_ISSUERS & found) and not _TEXT_TOKENS & found)
+        or words[-1] == "PW"
         or (words[-1] == "PASS" and not _COMPUTED_PASSES & found)
         or words[-2:] == ["CONNECTION", "STRING"]
     )

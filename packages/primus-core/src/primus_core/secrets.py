@@ -8,6 +8,7 @@ from typing import Any
 
 from primus_core.plan import SECRET, Plan
 from primus_core.secret_names import is_secret_key, is_secret_name
+from primus_core.secret_rules import rules
 
 __all__ = [
     "is_maskable",
@@ -17,6 +18,7 @@ __all__ = [
     "looks_secret",
     "quoted",
     "redact",
+    "redact_bytes",
     "redact_text",
     "redact_words",
     "refuse_secrets",
@@ -26,30 +28,6 @@ __all__ = [
     "without_secrets",
 ]
 
-# A value may be a secret by its shape: Hugging Face, GitHub, GitLab, OpenAI/Anthropic, Slack, AWS, JWT.
-_SHAPES = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{20,}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-[\w-]{20,}"
-    r"|xox[abposr]-[\w-]{10,}|AKIA[A-Z0-9]{16}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,})"
-)
-# ... or by what it follows, which is kept: what a text must hold for it, and the pattern, compiled where one does.
-_FOLLOWING = (
-    # A token as a URL's user, told from a person's name by its digits; then any URL's password.
-    (
-        "://",
-        r"(https?://)((?=[A-Za-z_-]*[0-9])(?:(?=[a-z0-9_-]*[A-Z])[A-Za-z0-9_-]{8,}|[A-Za-z0-9_-]{16,}))(?=(?::[^/\s@]*)?@)",
-    ),
-    ("://", r"(://[^/\s:@]*:)([^/\s@]+)(?=@)"),
-    (
-        "horization",
-        r"""([Aa]uthorization\\*["']?[^\S\n]*[:=][^\S\n]*\\*["']?(?i:bearer|basic|token)[^\S\n]+)([^\s"'$`{}<>,;()\\]{6,})""",
-    ),
-    ("earer", r"([Bb]earer[^\S\n]+)((?=[^\s0-9]*[0-9])[A-Za-z0-9_.~+/=-]{12,})"),
-    ("Key=", r"""((?:Account|Access)Key=)([^\s;"'<]{6,})"""),
-)
-MAY_HIDE_SECRET = re.compile(
-    rb"://|hf_|gh[opsur]_|github_pat_|glpat-|sk-|xox|AKIA|eyJ|horization|Bearer|bearer|AccountKey=|AccessKey="
-)
-"""Found in every text that `redact` could change without knowing a value: a cheap look before it."""
 # What stands where a secret could, and is none: a switch, a count, a path; `/+f3..` may be the base64 of anything.
 _PLAIN = (
     r"(?i:true|false|yes|no|on|off|none|null)|[+-]?(?=.?\d)[\d.,_]{1,15}(?:e[+-]?\d+)?[kKmMbBtT%]?"
@@ -88,8 +66,9 @@ def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
     """
     secrets = [(name, value) for name, value in environ.items() if is_secret_name(name)]
     found = {part for name, value in secrets for part in (value, *value.splitlines(), *_items(name, value))}
-    whole = "\n".join(environ.values())
-    found |= {match[2] for near, pattern in _FOLLOWING if near in whole for match in re.finditer(pattern, whole)}
+    whole = "\n".join(environ.values()).encode("utf-8", "surrogatepass")
+    spans = (*rules().keys(whole), *rules().in_lines(whole))
+    found |= {whole[start:end].decode("utf-8", "surrogatepass") for start, end in spans}
     return tuple(sorted(spelt(value for value in found if is_maskable(value)), key=len, reverse=True))
 
 
@@ -128,11 +107,16 @@ def redact(text: str, values: Iterable[str] = ()) -> str:
     """`text` with known secret `values`, and what shows by its shape that it is one, replaced by `<secret>`."""
     for value in values:
         text = text.replace(value, SECRET)
-    text = _SHAPES.sub(SECRET, text)
-    for near, pattern in _FOLLOWING:
-        if near in text:
-            text = re.sub(pattern, rf"\1{SECRET}", text)
-    return text
+    data = text.encode("utf-8", "surrogatepass")
+    masked = redact_bytes(data)
+    return text if masked is data else masked.decode("utf-8", "surrogatepass")
+
+
+def redact_bytes(text: bytes, values: Iterable[bytes] = ()) -> bytes:
+    """The same for the bytes that a program prints; the very `text` where there is nothing to hide."""
+    for value in values:
+        text = text.replace(value, SECRET.encode())
+    return rules().masked(text, SECRET.encode())
 
 
 # `HF_TOKEN=abc`, `api_key: "abc"`: a name that says so, and a literal value up to the end of its line, word or quotes.

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from primus_core import trust, variables
+from primus_core import plain_json, trust, variables
 from primus_core.errors import MachineError, RequestError
 from primus_core.files import regular
 from primus_core.host import HostRoot
@@ -145,7 +145,6 @@ def checksum(path: str) -> str:
 
 
 def _json(path: str) -> dict[str, Any]:
-    import json
 
     with open(path, encoding="utf-8", opener=regular) as file:
-        return dict(json.load(file))
+        return dict(plain_json.loads(file.read()))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from primus_core import plain_json
 from primus_core.events import FILE, TRAINING_ENDED
 from primus_core.files import regular
 
@@ -33,7 +33,7 @@ def ended_at(directory: str) -> int | None:
     """The step with which the latest training of a run ended well; its lines may end before. None: none ended well."""
     found = None
     try:
-        with open(f"{directory}/{FILE}", encoding="utf-8", errors="replace") as file:
+        with open(f"{directory}/{FILE}", encoding="utf-8", errors="replace", opener=regular) as file:
             for line in file:
                 if TRAINING_ENDED in line:
                     found = _step(line) or found
@@ -44,7 +44,7 @@ def ended_at(directory: str) -> int | None:
 
 def _step(line: str) -> int | None:
     with contextlib.suppress(ValueError, AttributeError):
-        event = json.loads(line)
+        event = plain_json.loads(line)
         if event.get("event") == TRAINING_ENDED and isinstance(event.get("step"), int):
             return int(event["step"])
     return None
@@ -56,7 +56,7 @@ def _row(line: str) -> Row:
     A loss that is not finite is null.
     """
     try:
-        row = json.loads(line)
+        row = plain_json.loads(line)
         return row if {"step", "steps", "loss"} <= row.keys() and isinstance(row["loss"], int | float | None) else {}
     except (ValueError, AttributeError):
         return {}

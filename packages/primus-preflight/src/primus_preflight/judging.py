@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import sys
 import time
@@ -12,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from primus_core import plain_json
 from primus_core.errors import MachineError, PrimusError
 from primus_core.files import write_atomically
 from primus_core.host import HostRoot
+from primus_core.secrets import redact
 from primus_core.wording import counted
 from primus_preflight.checks.check import Level
 from primus_preflight.paths import text_of
@@ -132,7 +133,7 @@ def _outcome(
 def _command(run_dir: str) -> Sequence[str]:
     """As it was typed, with secrets masked: the run's record has it. A worker that was started alone is its own."""
     try:
-        return [str(word) for word in json.loads(text_of(os.path.join(run_dir, "metadata.json")))["command"]]
+        return [str(word) for word in plain_json.loads(text_of(os.path.join(run_dir, "metadata.json")))["command"]]
     except (OSError, ValueError, KeyError, TypeError):
         return sys.orig_argv
 
@@ -165,7 +166,7 @@ def _write(outputs: Sequence[str], folder: str, found: Cluster) -> list[MachineE
 
 def _write_report(path: str, found: Cluster) -> None:
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    write_atomically(path, _FORMATS[os.path.splitext(path)[1].lower()](found))
+    write_atomically(path, redact(_FORMATS[os.path.splitext(path)[1].lower()](found)))
 
 
 def _verdict(found: Cluster) -> PrimusError:

@@ -10,6 +10,9 @@ from primus_core.errors import RequestError
 
 __all__ = ["check_output", "text_of"]
 
+_LONGEST = 64 << 20
+"""A report of thousands of findings has a few."""
+
 
 def text_of(path: str) -> str:
     """What a regular file says.
@@ -22,7 +25,10 @@ def text_of(path: str) -> str:
     with open(descriptor, encoding="utf-8") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", path)
-        return file.read()
+        text = file.read(_LONGEST + 1)
+        if len(text) > _LONGEST:
+            raise OSError(errno.EFBIG, f"it is larger than {_LONGEST >> 20} MiB", path)
+        return text
 
 
 def check_output(option: str, path: str) -> None:

@@ -15,6 +15,7 @@ from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import RequestError
 from primus_core.files import regular
 from primus_core.host import HostRoot
+from primus_core.launch.capped_log import parts
 from primus_core.runs.listing import resolve, workspace
 from primus_core.runs.saved import GOING, state
 from primus_core.runs.standing import Standing, standing
@@ -155,14 +156,17 @@ class _Ranks:
     def __init__(self, directory: str, ranks: Sequence[int]) -> None:
         self.directory, self.ranks = directory, ranks
         several = len(ranks) > 1
-        self.found = [_Tail(f"{directory}/logs/rank_{rank}.log", f"[rank{rank}] " if several else "") for rank in ranks]
+        self.logs = {rank: f"{directory}/logs/rank_{rank}.log" for rank in ranks}
+        self.found = [
+            _Tail(path, f"[rank{rank}] " if several else "") for rank, log in self.logs.items() for path in parts(log)
+        ]
 
     def tails(self) -> Iterable[_Tail]:
         return self.found
 
     def require(self, host: HostRoot) -> None:
         """Refuse a rank without a log."""
-        missing = [rank for rank, tail in zip(self.ranks, self.found, strict=True) if not os.path.exists(tail.path)]
+        missing = [rank for rank, log in self.logs.items() if not os.path.exists(log)]
         if not missing:
             return
         known, stands = sorted(_known_ranks(self.directory)), standing(self.directory, host)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from argparse import ArgumentTypeError, Namespace
@@ -173,7 +172,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
 def _json(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8", opener=regular) as file:
-            return _mapping(json.loads(file.read(_MOST)))
+            return _mapping(plain_json.loads(file.read(_MOST)))
     except (OSError, ValueError, RecursionError):
         return {}
 

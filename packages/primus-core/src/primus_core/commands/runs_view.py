@@ -178,7 +178,7 @@ def _code(code: Mapping[str, Any]) -> str:
         return _with("not recorded:", code.get("error"))
     commit = _joined(" ", str(code.get("commit") or "no commit")[:12], _with("on", code.get("branch")))
     changes = ", with uncommitted changes (code/diff.patch)" if code.get("dirty") else ""
-    return f"{commit}{changes}, in {code['root']}"
+    return f"{commit}{changes}, in {code['root']}{_with('; not recorded:', code.get('error'))}"
 
 
 def _metrics(row: Mapping[str, Any]) -> str:

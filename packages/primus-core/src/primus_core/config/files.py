@@ -11,11 +11,12 @@ from typing import Any, cast
 import yaml
 
 from primus_core import submission, trust
+from primus_core.config import bounds
 from primus_core.config.document import REFUSED, Document, Path, at
 from primus_core.config.interpolation import interpolate
 from primus_core.errors import AlreadyRefused, ConfigError, Mistakes
 
-__all__ = ["TEMPLATE", "bases", "parse_value", "read", "read_extended"]
+__all__ = ["TEMPLATE", "bases", "parse_saved", "parse_value", "read", "read_extended"]
 
 TEMPLATE = "template:"
 """What the name of a template begins with, where else a path stands."""
@@ -64,6 +65,8 @@ def parse_value(text: str) -> Any:
     `1e-5` is a float, `[1, 2]` a list, and anything that is no YAML stays the string that it is.
     """
     try:
+        if bounds.deep_line(text):
+            return text
         node = yaml.compose(text, Loader=_Loader)
         if node is not None and not _is_whole(node, text):
             return text
@@ -71,6 +74,17 @@ def parse_value(text: str) -> Any:
     except (yaml.YAMLError, ConfigError, RecursionError):
         return text
     return text if data is None and text.lstrip().startswith("#") else data
+
+
+def parse_saved(text: str, path: str) -> Any:
+    """What a file of a run says, by the same rules, with nothing filled in.
+
+    Raises:
+        ConfigError: it is no YAML, or more than a configuration may be.
+    """
+    marks: dict[Path, str] = {}
+    node = _composed(text, path)
+    return None if node is None else _Convert(path=path, environ={}, raw=True).whole(node, marks)
 
 
 def _is_whole(node: yaml.Node, text: str) -> bool:
@@ -90,6 +104,9 @@ class _Convert:
     def __init__(self, *, path: str, environ: Environ, raw: bool = False) -> None:
         self.path, self.environ, self.raw = path, environ, raw
         self.mistakes = Mistakes()
+        self.count = 0
+        self.around: list[int] = []
+        """The collections around the value in hand."""
 
     def whole(self, node: yaml.Node, marks: dict[Path, str]) -> Any:
         """All of it.
@@ -107,11 +124,25 @@ class _Convert:
     def value(self, node: yaml.Node, path: Path, marks: dict[Path, str]) -> Any:
         if node.tag.removeprefix(_TAG) not in _KINDS:
             raise ConfigError(f"unknown tag '{node.tag}'", where=self.place(node), fix="write the value without it")
-        if isinstance(node, yaml.MappingNode):
-            return self.mapping(node, path, marks)
-        if isinstance(node, yaml.SequenceNode):
+        self.counted(node)
+        if not isinstance(node, yaml.CollectionNode):
+            return self.scalar(cast("yaml.ScalarNode", node))
+        if id(node) in self.around:
+            raise ConfigError("an alias refers to itself", where=self.place(node), fix="write it out")
+        if len(self.around) >= bounds.DEPTH:
+            raise ConfigError("the file is nested too deeply", where=self.place(node), why=bounds.TOO_DEEP)
+        self.around.append(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self.mapping(node, path, marks)
             return [self.value(item, (*path, i), marks) for i, item in enumerate(node.value)]
-        return self.scalar(cast("yaml.ScalarNode", node))
+        finally:
+            self.around.pop()
+
+    def counted(self, node: yaml.Node) -> None:
+        self.count += 1
+        if self.count > bounds.MAX_VALUES:
+            raise bounds.too_many(self.place(node))
 
     def scalar(self, node: yaml.ScalarNode) -> Any:
         if not self.raw and "${" in node.value:
@@ -125,6 +156,8 @@ class _Convert:
     def mapping(self, node: yaml.MappingNode, path: Path, marks: dict[Path, str]) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for key_node, value_node in self.pairs(node):
+            if self.count > bounds.MAX_VALUES:
+                break
             with self.mistakes:
                 key = self.key(key_node, path, data, marks)
                 data[key] = REFUSED  # stays, if the value cannot be read
@@ -147,6 +180,7 @@ class _Convert:
 
     def pairs(self, node: yaml.MappingNode) -> Iterator[tuple[yaml.Node, yaml.Node]]:
         """The pairs of a mapping; those of `<<` first, less what the mapping or an earlier source says itself."""
+        self.counted(node)
         own = [pair for pair in node.value if not pair[0].tag.endswith(":merge")]
         said = {str(key.value) for key, _ in own}
         for key, value in node.value:
@@ -164,9 +198,11 @@ _BARE_VARIABLE = re.compile(r"[{[].*?[:,[] *\$\{")
 _OWN_LINE = "${...} cannot stand within { } or [ ]: write its key and value on a line of their own"
 
 
-def _yaml(text: str, path: str, environ: Environ, mistakes: Mistakes) -> Document:
+def _composed(text: str, path: str) -> yaml.Node | None:
     try:
-        node = yaml.compose(text, Loader=_Loader)
+        if line := bounds.deep_line(text):
+            raise ConfigError("the file is nested too deeply", where=f"{path}:{line}", why=bounds.TOO_DEEP)
+        return yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else path
@@ -174,6 +210,10 @@ def _yaml(text: str, path: str, environ: Environ, mistakes: Mistakes) -> Documen
         fix = _OWN_LINE if _BARE_VARIABLE.search(near) else ""
         why = getattr(error, "problem", None) or str(error)
         raise ConfigError("this is not YAML", where=where, why=why, fix=fix) from None
+
+
+def _yaml(text: str, path: str, environ: Environ, mistakes: Mistakes) -> Document:
+    node = _composed(text, path)
     marks: dict[Path, str] = {(): path}
     reader = _Convert(path=path, environ=environ)
     try:
@@ -193,12 +233,18 @@ def _document(data: Any, marks: dict[Path, str], path: str) -> Document:
 def _toml(text: str, path: str, environ: Environ, mistakes: Mistakes) -> Document:
     import tomllib  # TOML files are the rarer kind
 
+    if number := bounds.deep_key_line(text):
+        raise ConfigError("the file is nested too deeply", where=f"{path}:{number}", why=bounds.TOO_DEEP)
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
         where = f"{path}:{line[1]}" if line else path
         raise ConfigError("this is not TOML", where=where, why=str(error)) from None
+    except RecursionError:
+        number = max(enumerate(text.split("\n"), 1), key=lambda line: line[1].count("[") + line[1].count("{"))[0]
+        raise ConfigError("the file is nested too deeply", where=f"{path}:{number}", why=bounds.TOO_DEEP) from None
+    bounds.check_depth(data, f"{path}:1")
     marks = {(): path, **_toml_marks(text, path, data)}
 
     def fill(value: Any, here: Path) -> Any:
@@ -263,8 +309,7 @@ def read(path: str, environ: Environ, mistakes: Mistakes | None = None) -> Docum
 
 def _read(path: str, environ: Environ, mistakes: Mistakes) -> Document:
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = bounds.text_of(path)
     except FileNotFoundError:
         fix = "check the path" if os.path.isabs(path) else "check the path: it is relative to where you stand"
         raise ConfigError("no such file", where=path, fix=fix) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shlex
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from errno import errorcode
 
-from primus_core import summary
+from primus_core import plain_json, summary
 from primus_core.events import CHECKPOINT_SAVED, FILE
 from primus_core.files import FULL, regular
 from primus_core.launch import failure
@@ -97,7 +96,7 @@ def _last_checkpoint(directory: str) -> int:
     end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
     try:
         with open(f"{directory}/{FILE}", encoding="utf-8", errors="replace", opener=regular) as file:
-            steps = [json.loads(line).get("step") for line in file if f'"{CHECKPOINT_SAVED}"' in line]
+            steps = [plain_json.loads(line).get("step") for line in file if f'"{CHECKPOINT_SAVED}"' in line]
     except (OSError, ValueError, AttributeError):
         return 0
     return max((step for step in steps if isinstance(step, int) and step < end), default=0)

@@ -326,6 +326,7 @@ class _Run:
             progress=f"{self.directory}/metrics.jsonl",
             metrics_rank=plan.metrics_rank,
             log_file=plan.log_file,
+            log_limit=plan.log_limit,
             show_launcher=self.debug,
             on_signal=self._signalled,
             on_line=listen,

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from primus_core import plain_json
 from primus_core.files import regular, write_atomically
+from primus_core.launch.capped_log import parts
 from primus_core.rank import FAILURES
 
 __all__ = ["OWN_SIGNALS", "Failure", "first_failure", "last_words", "leave_record", "of_process", "report", "set_aside"]
@@ -49,7 +51,7 @@ def _recorded(run_dir: str) -> list[Failure]:
     found = []
     for path in glob.glob(f"{glob.escape(run_dir)}/{FAILURES}/rank_*.json"):
         with open(path, encoding="utf-8", opener=regular) as file:
-            data: dict[str, Any] = json.load(file)
+            data: dict[str, Any] = plain_json.loads(file.read())
         what = f"{data['type']}: {data['message']}" if data["message"] else data["type"]
         found.append(
             Failure(
@@ -108,6 +110,7 @@ def of_process(exit_code: int, host: str, node_rank: int, rank: int | None, log:
 
 def _last_line(log: str) -> str:
     try:
+        log = parts(log)[-1]
         with open(log, "rb", opener=regular) as file:
             file.seek(max(os.path.getsize(log) - _LINE, 0))
             return file.read().decode(errors="replace").strip().rpartition("\n")[2]

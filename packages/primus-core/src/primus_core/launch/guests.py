@@ -18,6 +18,8 @@ __all__ = ["LISTED", "Guests", "Refused"]
 LISTED = 16
 """So many ranks at most are listed."""
 _LOOK_S, _TELL_EVERY_S, _GOODBYE_S = 0.2, 5.0, 2.0
+_GREETING_S = 2.0
+"""Whoever has not said who it is after so long is none of ours, however many pieces came."""
 
 
 @dataclass(slots=True)
@@ -27,6 +29,7 @@ class _Guest:
     rank: int = -1
     """-1: it has not said who it is."""
     host: str = ""
+    came: float = field(default_factory=time.monotonic)
 
     def tell(self, **said: object) -> None:
         try:
@@ -75,6 +78,9 @@ class Guests:
                 self._accept()
             else:
                 self._read(key.data)
+        for guest in [key.data for key in self.selector.get_map().values() if key.data]:
+            if guest.rank < 0 and time.monotonic() > guest.came + _GREETING_S:
+                self._leave(guest)
         if time.monotonic() - self.told > _TELL_EVERY_S:
             self.told = time.monotonic()
             for guest in self.guests.values():

@@ -5,7 +5,6 @@ python -m primus_core.launch.leftovers ENGINE NAME RUN-ID
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from primus_core import plain_json
 from primus_core.errors import MachineError
 from primus_core.host import HostRoot
 from primus_core.runtimes import apptainer
@@ -64,7 +64,7 @@ def _ours(engine: str, environ: Mapping[str, str]) -> Iterator[Container]:
     form = "{{.Names}}\t{{.State}}"
     for line in _ask(engine, environ, "ps", "--all", "--filter", f"label={LABEL}", "--format", form).splitlines():
         name, _, state = line.partition("\t")
-        labels = json.loads(_ask(engine, environ, "inspect", "--format", "{{json .Config.Labels}}", name))
+        labels = plain_json.loads(_ask(engine, environ, "inspect", "--format", "{{json .Config.Labels}}", name))
         yield Container(name, labels[LABEL], labels.get(LABEL_HOST, ""), labels.get(LABEL_DIRECTORY, ""), state)
 
 

@@ -16,7 +16,7 @@ from primus_core import requirements, scheduler, submission
 from primus_core.errors import MachineError, RequestError
 from primus_core.events import FILE, Events
 from primus_core.facts import Facts
-from primus_core.files import link_atomically, write_atomically
+from primus_core.files import PRIVATE, PRIVATE_FOLDER, link_atomically, write_atomically
 from primus_core.launch.attendance import held
 from primus_core.launch.console import say
 from primus_core.launch.failure import last_words
@@ -25,7 +25,7 @@ from primus_core.launch.streams import Mask
 from primus_core.launch.supervise import Ended, Signals, Watch, supervise
 from primus_core.plan import Plan, PlannedFile, Step
 from primus_core.runs import snapshot
-from primus_core.runs.record import OTHERS_WRITE, Record, unwritable
+from primus_core.runs.record import Record, unwritable
 from primus_core.runs.rundir import COMPLETED, short
 from primus_core.runs.saved import metadata
 from primus_core.secrets import redact, values_in
@@ -118,11 +118,11 @@ class _Outer:
         try:
             for file in (own, *self.plan.files):
                 path = f"{self.directory}/{file.path}"
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+                os.makedirs(os.path.dirname(path), mode=PRIVATE_FOLDER, exist_ok=True)
                 if file.is_link:
                     link_atomically(file.source, path)
                 else:
-                    write_atomically(path, file.text, mode=file.mode & ~OTHERS_WRITE if file.source else 0)
+                    write_atomically(path, file.text, mode=PRIVATE | (file.mode & 0o100))
         except OSError as error:
             raise unwritable(self.directory, error) from None
 

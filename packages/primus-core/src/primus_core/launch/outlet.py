@@ -6,6 +6,7 @@ import os
 import select
 import threading
 from collections import deque
+from contextlib import suppress
 
 __all__ = ["Outlet"]
 
@@ -16,7 +17,7 @@ class Outlet(threading.Thread):
     def __init__(self, *, limit: int) -> None:
         super().__init__(daemon=True)
         self._limit = limit
-        self._queue: deque[tuple[int, bytes]] = deque()
+        self._queue: deque[tuple[int, bytes | None]] = deque()
         self._size = 0
         self._ready = threading.Condition()
         self._closing = False
@@ -34,6 +35,12 @@ class Outlet(threading.Thread):
             self._size += len(data)
             self._ready.notify()
 
+    def empty(self, descriptor: int) -> None:
+        """Queue that the file behind `descriptor` loses what it has, once all before this is written."""
+        with self._ready:
+            self._queue.append((descriptor, None))
+            self._ready.notify()
+
     def run(self) -> None:
         """The thread."""
         while True:
@@ -43,6 +50,10 @@ class Outlet(threading.Thread):
                 if not self._queue:
                     return
                 descriptor, data = self._queue.popleft()
+            if data is None:
+                with suppress(OSError):
+                    os.ftruncate(descriptor, 0)
+                continue
             self._write(descriptor, data)
             with self._ready:
                 self._size -= len(data)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from primus_core.plan import SECRET
-from primus_core.secrets import MAY_HIDE_SECRET, is_secret_name, redact
+from primus_core.secret_rules import BEGIN_KEY, END_KEY, rules
+from primus_core.secrets import is_secret_name, redact_bytes
 
-__all__ = ["Channel", "Mask", "RankPipes", "shown"]
+__all__ = ["Channel", "Mask", "PrivateKeys", "RankPipes", "shown"]
 
 _PIPE_SIZE = 1 << 20
 _LONGEST_LINE = 1 << 16
@@ -51,13 +52,42 @@ class Mask:
     def __call__(self, text: bytes) -> bytes:
         if b"env." in text:
             text = _TRACED.sub(_untraced, text)
-        if not MAY_HIDE_SECRET.search(text) and not any(secret in text for secret in self.encoded):
-            return text  # the common case pays for nothing else
-        return redact(text.decode("utf-8", "surrogateescape"), self.secrets).encode("utf-8", "surrogateescape")
+        return redact_bytes(text, self.encoded)
 
     def begun(self, text: bytes) -> int:
         """How many bytes at the end of `text` may be the beginning of a secret."""
-        return max((n for s in self.encoded for n in range(1, len(s)) if text.endswith(s[:n])), default=0)
+        known = max((n for s in self.encoded for n in range(1, len(s)) if text.endswith(s[:n])), default=0)
+        return max(known, rules().begun(text))
+
+
+class PrivateKeys:
+    """Hides private keys in what one process prints: their lines come one by one."""
+
+    _LONGEST = 400
+    """After so many lines, what seemed to be one is none."""
+
+    def __init__(self) -> None:
+        self._left = 0
+
+    @property
+    def inside(self) -> bool:
+        """Whether the next line is one of a key."""
+        return bool(self._left)
+
+    def __call__(self, lines: bytes) -> bytes:
+        if not self._left and b"PRIVATE KEY" not in lines:
+            return lines
+        return b"".join(map(self._line, lines.splitlines(keepends=True)))
+
+    def _line(self, line: bytes) -> bytes:
+        inside, self._left = self._left, max(self._left - 1, 0)
+        if END_KEY.search(line):
+            self._left = 0
+        elif BEGIN_KEY.search(line):
+            self._left = self._LONGEST
+        elif inside:
+            return SECRET.encode() + line[len(line.rstrip(b"\r\n")) :]
+        return line
 
 
 @dataclass(slots=True)
@@ -71,6 +101,7 @@ class Channel:
     mask: Mask
     sink: Callable[[bytes, bool], None]
     tap: Callable[[bytes], None] | None = None
+    keys: PrivateKeys = field(default_factory=PrivateKeys)
     _rest: bytes = field(default=b"")
 
     def read(self) -> bool:
@@ -95,12 +126,14 @@ class Channel:
         if self.tap:
             for line in lines.splitlines():
                 self.tap(line)
-        self.sink(self.mask(lines), True)
+        self.sink(self.mask(self.keys(lines)), True)
 
     def flush(self) -> None:
         """Hand on an unfinished line (a progress bar), less an end that may be the beginning of a secret."""
         if self.tap:
             return  # a script's line is read whole, or the secret in it would be told too late
+        if self.keys.inside:
+            return
         keep = self.mask.begun(self._rest)
         ready, self._rest = self._rest[: len(self._rest) - keep], self._rest[len(self._rest) - keep :]
         if ready:

@@ -13,6 +13,7 @@ from types import FrameType
 
 from primus_core import variables
 from primus_core.files import open_to_append
+from primus_core.launch.capped_log import CappedLog
 from primus_core.launch.keeper import COMMANDS, become_subreaper, clean_up, descendants, end_all, keep
 from primus_core.launch.outlet import Outlet
 from primus_core.launch.streams import Channel, Mask, RankPipes, shown
@@ -89,6 +90,8 @@ class Watch:
     """A file in which another node may say something for it."""
     metrics_rank: int = 0
     log_file: str = ""
+    log_limit: int = 0
+    """Bytes that a rank's log, and `log_file`, may have; 0: as many as come."""
     show_launcher: bool = False
     """Also show the launcher's own text (torchrun's) on the console."""
     pass_through: bool = False
@@ -143,6 +146,7 @@ class _Supervisor:
         # Threads only from here on: forking a process that has some is not safe.
         self.files, self.console = Outlet(limit=_FILE_BUFFER), Outlet(limit=_CONSOLE_BUFFER)
         self.channels: dict[int, Channel] = {}
+        self.logs: dict[str, CappedLog] = {}
         self.forwarded = 0
         self.kill_at = float("inf")
         self.ends_at = time.monotonic() + step.timeout_s if step.timeout_s else float("inf")
@@ -180,16 +184,21 @@ class _Supervisor:
         if not self.pipes or self.watch.show_launcher:
             self._show(2, data)
 
+    def _log(self, name: str) -> CappedLog:
+        if name not in self.logs:
+            self.logs[name] = CappedLog(self.files, self.watch.file, name, self.watch.log_limit)
+        return self.logs[name]
+
     def _inner_text(self, data: bytes, whole: bool) -> None:  # the run's logs have it
         self._show(1, data)
 
     def _rank_sink(self, rank: int, console: int) -> Callable[[bytes, bool], None]:
-        log = self.watch.file(f"rank_{rank}.log")
+        log = self._log(f"rank_{rank}.log")
         if rank == 0 and (teller := self.watch.metrics_rank) and console == 1:
-            self.files.put(log, b"primus: rank %d prints the steps and their loss: rank_%d.log\n" % (teller, teller))
+            log.put(b"primus: rank %d prints the steps and their loss: rank_%d.log\n" % (teller, teller))
 
         def sink(data: bytes, whole: bool) -> None:
-            self.files.put(log, data)
+            log.put(data)
             lines = data.splitlines(keepends=True)
             heard = [line for line in lines if shown(rank, line, self.watch.metrics_rank)]
             if rank == 0:
@@ -203,7 +212,7 @@ class _Supervisor:
         if data:
             self.console.put(descriptor, data)
             if self.watch.log_file:
-                self.files.put(self.watch.file(self.watch.log_file), data)
+                self._log(self.watch.log_file).put(data)
 
     def _loop(self) -> bytes:
         """What the keeper said of the end; empty: it died without a word."""

@@ -19,12 +19,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from primus_core import facts, metadata
+from primus_core import facts, metadata, plain_json
 from primus_core.errors import RequestError
 from primus_core.files import create, staged
 from primus_core.host import ABOUT, HostRoot
 from primus_core.machine import system_info
 from primus_core.machine.anonymous import HOSTNAME, anonymise
+from primus_core.secrets import redact
 
 __all__ = ["SCHEMA", "CapturedHost", "read", "write"]
 
@@ -224,7 +225,7 @@ def _archive(texts: Mapping[str, str], folders: Iterable[str]) -> bytes:
         for folder in sorted(folders):
             archive.addfile(_member(folder, tarfile.DIRTYPE))
         for name, text in sorted(texts.items()):
-            data = text.encode()
+            data = redact(text).encode()
             archive.addfile(_member(name, tarfile.REGTYPE, len(data)), io.BytesIO(data))
     return packed.getvalue()
 
@@ -272,7 +273,7 @@ def _unpacked(path: str) -> bytes:
 
 def _check(path: str, text: str) -> None:
     try:
-        about = json.loads(text)
+        about = plain_json.loads(text)
         schema = about["schema"]
     except (ValueError, KeyError, TypeError, RecursionError):
         _refuse(path, f"there is no {ABOUT} in it, or no valid one")

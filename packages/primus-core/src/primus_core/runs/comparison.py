@@ -330,12 +330,16 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 def _code(run: Saved) -> dict[str, str]:
     return {
         "commit": run.code.get("commit") or NONE,
-        "uncommitted changes": _uncommitted(run.code) if run.code.get("dirty") else NONE,
+        "uncommitted changes": _uncommitted(run.code),
     }
 
 
 def _uncommitted(code: Mapping[str, Any]) -> str:
     """Checksum and names: two sets of changes to the same files are two."""
+    if error := code.get("error"):
+        return f"unknown: {error}"
+    if not code.get("dirty"):
+        return NONE
     names = [*(code.get("changed") or ()), *(f"{left['path']} (left out)" for left in code.get("omitted") or ())]
     more = f", {len(names) - 3} more" if len(names) > 3 else ""
     return f"{str(code.get('patch_sha256') or '')[:12]} {', '.join(names[:3])}{more}".strip()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from primus_core import trust
+from primus_core import plain_json, trust
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, RequestError
 from primus_core.facts import Facts
@@ -230,7 +230,7 @@ def _material(config: Mapping[str, Any], directory: str, start: Start) -> dict[s
     text = json.dumps(config)
     for own, mark in ((directory, "<run>"), (os.path.basename(directory), "<id>")):
         text = re.sub(rf"{re.escape(json.dumps(own)[1:-1])}(?![\w+-])", mark, text)
-    resolved = json.loads(text)
+    resolved = plain_json.loads(text)
     settings = resolved.pop("settings", None) or {}
     named = {dotted(path): value for path, value in flatten({**resolved, **settings}).items()}
     patterns = (*CHANGEABLE, *start.changeable)
@@ -256,7 +256,7 @@ def _written(name: str, places: Mapping[Any, str]) -> tuple[str, str]:
 def _json(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8", opener=regular) as file:
-            data = json.load(file)
+            data = plain_json.loads(file.read())
     except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from primus_core import trust
+from primus_core import plain_json, trust
 from primus_core.errors import RequestError
 from primus_core.files import create, regular, staged
 from primus_core.host import HostRoot
@@ -128,7 +128,7 @@ def _held(directory: str, number: int, host: HostRoot) -> Held | None:
 
 def _parsed(text: bytes) -> Mapping[str, Any]:
     try:
-        data = json.loads(text)
+        data = plain_json.loads(text)
     except (ValueError, RecursionError):
         return {}
     whole = isinstance(data, dict) and all(name in data for name in _FIELDS)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from primus_core import trust
+from primus_core import plain_json, trust
 from primus_core.errors import RequestError, suggestion
 from primus_core.files import regular
 from primus_core.host import HostRoot
@@ -166,7 +165,7 @@ def last_metrics(directory: str) -> dict[str, Any]:
     """The newest step in a run's `metrics.jsonl`; empty where there is none. Reads the file's end only."""
     for line in reversed(_tail(f"{directory}/metrics.jsonl").split(b"\n")[:-1]):
         try:
-            row = json.loads(line)
+            row = plain_json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(row, dict) and isinstance(row.get("step"), int) and is_step(row):

@@ -16,7 +16,7 @@ from primus_core.plan import Plan
 from primus_core.runs.lease import Lease
 from primus_core.runs.saved import metadata
 from primus_core.runs.snapshot import part_of
-from primus_core.secrets import redact, secret_values
+from primus_core.secrets import redact, secret_values, values_in
 
 __all__ = ["OTHERS_WRITE", "Record", "refused", "unwritable"]
 
@@ -34,6 +34,7 @@ class Record:
 
     def __init__(self, plan: Plan, facts: Facts) -> None:
         self.plan, self.facts = plan, facts
+        self.secrets = values_in(plan, plan.environ(facts.host.environ))
         self.directory = plan.place.directory
         self.part = part_of(plan)
         # The outermost layer keeps the run's own; what it does not know, it finds in those of the nodes.
@@ -154,7 +155,9 @@ class Record:
             **self.kept,
             **fields,
         }
-        write_atomically(f"{self.directory}/{self.own}metadata.json", plain_json.dumps(data, indent=1))
+        write_atomically(
+            f"{self.directory}/{self.own}metadata.json", redact(plain_json.dumps(data, indent=1), self.secrets)
+        )
 
     def note(self, status: str = "started", **fields: Any) -> None:
         """The same while the run goes on; where it cannot be written, it does so without."""

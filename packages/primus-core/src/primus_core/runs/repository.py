@@ -10,37 +10,39 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from primus_core.runs.git import Git, GitError, head_of, words_of
 from primus_core.secrets import redact_text
 
 __all__ = ["Code", "read"]
 
 _FILE_LIMIT = 1 << 20
 """An untracked file of more bytes is named and left out."""
+_FILES_LIMIT = 1000
+"""So many untracked files are taken, code first; of the others their number is said."""
 _PATCH_LIMIT = 32 << 20
 _TIME_LIMIT_S = 20.0
+"""For all questions together."""
 # Files and folders that people keep secrets in; the latter kinds of names also code has that deals with secrets.
-_SENSITIVE = (".env", ".env.*", "*.pem", "*.key", ".netrc", "*.kubeconfig")
-_SENSITIVE_UNLESS_CODE = ("id_rsa*", "id_ed25519*", "*credentials*")
+_SENSITIVE = (
+    *(".env", ".env.*", "*.pem", "*.key", ".netrc", "*.kubeconfig", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.ppk"),
+    *(".npmrc", ".pypirc", ".git-credentials", ".htpasswd", ".pgpass", ".dockercfg", ".vault-token"),
+)
+_SENSITIVE_UNLESS_CODE = ("id_rsa*", "id_ed25519*", "id_ecdsa*", "id_dsa*", "*credentials*")
 _CODE_SUFFIXES = (
     *(".py", ".pyi", ".ipynb", ".sh", ".md", ".rst"),
     *(".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hip", ".hpp"),
 )
-_QUIET = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
 _PLAIN = (  # whatever the person's configuration says of patches: `git apply` must take this one
     *("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
-    *("--no-renames", "--submodule=short", "--ignore-submodules=none"),
+    *("--no-renames", "--submodule=short", "--ignore-submodules=dirty"),
 )
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # git's name for a tree without files
-
-
-# A submodule's section of a patch: its commit before, where it had one, and now; `-dirty`: it is changed itself.
-_DIRTY = re.compile(r"^(?:-Subproject commit (\w+)\n)?\+Subproject commit (\w+)-dirty$", re.M)
 
 
 class Code(NamedTuple):
@@ -81,100 +83,113 @@ class _Changes(NamedTuple):
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest() if text else ""
 
 
-class _GitError(Exception):
-    """git did not answer; the text says why."""
-
-
 def read(cwd: str, environ: Mapping[str, str], *, leave_out: Sequence[str] = (), secrets: Sequence[str] = ()) -> Code:
-    """The repository around `cwd`, less the folders `leave_out`, where runs are kept. It raises nothing."""
+    """The repository around `cwd`, less the folders `leave_out`, where runs are kept. It raises nothing, and what was
+    answered before git failed is kept.
+    """
+    root, commit, branch = ("", "", "") if environ.get("GIT_DIR") else head_of(cwd)
+    git = Git(cwd, environ, time.monotonic() + _TIME_LIMIT_S)
+    summary: dict[str, Any] = {"root": root, "commit": commit, "branch": branch, "dirty": False, "error": ""}
     try:
-        return _Reader(cwd, environ, leave_out, secrets).read()
-    except (_GitError, OSError) as error:
-        return Code({"root": "", "error": str(error)})
+        patch = _fill(summary, git, leave_out, secrets)
+    except (GitError, OSError) as error:
+        if not root and "not a git repository" in str(error):
+            return Code({"root": ""})
+        missing = ["uncommitted changes"] if summary["commit"] else ["commit", "uncommitted changes"]
+        return Code({**summary, "error": str(error), "missing": missing})
+    return Code(summary, patch)
+
+
+def _fill(summary: dict[str, Any], git: Git, leave_out: Sequence[str], secrets: Sequence[str]) -> str:
+    """Ask git for what `summary` says, one after the other; the patch."""
+    git.cwd = summary["root"] = git("rev-parse", "--show-toplevel").decode(errors="surrogateescape").rstrip("\n")
+    summary["commit"], summary["branch"] = _head(git)
+    changes = _Reader(git, leave_out, secrets).changes(summary["commit"] or _EMPTY_TREE)
+    summary |= {
+        "dirty": bool(changes.sections or changes.omitted),
+        "patch_sha256": changes.checksum(),
+        "untracked": changes.untracked,
+        "omitted": changes.omitted,
+        "redacted": changes.redacted,
+    }
+    return "".join(changes.sections)
+
+
+def _head(git: Git) -> tuple[str, str]:
+    try:
+        commit, branch = git("rev-parse", "HEAD", "--abbrev-ref", "HEAD").decode().split("\n")[:2]
+    except GitError as error:
+        if "did not answer" in str(error):
+            raise
+        return "", ""  # a repository without a commit
+    return commit, branch
 
 
 class _Reader:
     """Reads one repository; `prefix` is where it lies in the one around it, if it is a submodule."""
 
-    def __init__(
-        self, cwd: str, environ: Mapping[str, str], leave_out: Sequence[str], secrets: Sequence[str], prefix: str = ""
-    ) -> None:
-        self.environ = {**environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    def __init__(self, git: Git, leave_out: Sequence[str], secrets: Sequence[str], prefix: str = "") -> None:
+        self.git, self.root, self.prefix = git, git.cwd, prefix
+        self.secrets, self.leave_out = secrets, leave_out
         self.index: Mapping[str, str] = {}
-        self.root = self.cwd = cwd
-        self.secrets, self.leave_out, self.prefix = secrets, leave_out, prefix
-
-    def read(self) -> Code:
-        try:
-            self.root = self.git("rev-parse", "--show-toplevel").decode(errors="surrogateescape").strip()
-        except _GitError as error:
-            if "not a git repository" in str(error):
-                return Code({"root": ""})
-            raise
-        self.cwd = self.root
-        commit, branch = self.head()
-        changes = self.changes(commit or _EMPTY_TREE)
-        summary = {
-            "root": self.root,
-            "commit": commit,
-            "branch": branch,
-            "dirty": bool(changes.sections or changes.omitted),
-            "patch_sha256": changes.checksum(),
-            "untracked": changes.untracked,
-            "omitted": changes.omitted,
-            "redacted": changes.redacted,
-            "error": "",
-        }
-        return Code(summary, "".join(changes.sections))
-
-    def head(self) -> tuple[str, str]:
-        try:
-            commit, branch = self.git("rev-parse", "HEAD", "--abbrev-ref", "HEAD").decode().split("\n")[:2]
-        except _GitError:  # a repository without a commit
-            return "", ""
-        return commit, branch
 
     def changes(self, base: str) -> _Changes:
+        self.git.disable_filters()
         untracked, omitted = self.untracked()
         changes = _Changes([], untracked, omitted, [])
         with self.index_with(untracked, base):
-            patch = self.diff(base, *self.included())
+            filtered = self.filtered(base)
+            omitted += [_left(name, f"{self.root}/{name}", "a filter of git changes it") for name in filtered]
+            without = [f":(exclude,top,literal){name}" for name in filtered]
+            patch = self.diff(base, *self.included(), *without)
             if len(patch) > _PATCH_LIMIT:
                 why = f"more than {_PATCH_LIMIT >> 20} MiB"
                 omitted.append({"path": "diff.patch", "why": why, "sha256": hashlib.sha256(patch).hexdigest()})
                 return changes
-            submodules = self.sort(patch, changes, base)
-        for path in submodules:
+            self.sort(patch, changes, base)
+        for path in self.submodules():
             self.add_submodule(path, changes)
         return changes
 
-    def sort(self, patch: bytes, changes: _Changes, base: str) -> list[str]:
-        """Add what a patch holds to `changes`. The submodules that are changed themselves remain to be read."""
-        bare, submodules = [], []
+    def filtered(self, base: str) -> list[str]:
+        """Changed files whose content would pass through a filter, which is not run: git LFS, mostly."""
+        if not self.git.filters:
+            return []
+        options = ("--name-only", "--ignore-submodules=all", "--no-renames", "-z")
+        names = self.git("diff", *options, base, "--", *self.included(), environ=self.index)
+        said = self.git("check-attr", "-z", "--stdin", "filter", given=names, environ=self.index)
+        fields = said.decode(errors="surrogateescape").split("\0")
+        known = set(self.git.filters)
+        return [path for path, value in zip(fields[::3], fields[2::3], strict=False) if value in known]
+
+    def submodules(self) -> list[str]:
+        """The submodules that are checked out."""
+        rows = self.git("ls-files", "--stage", "-z").decode(errors="surrogateescape").split("\0")
+        paths = [row.partition("\t")[2] for row in rows if row.startswith("160000 ")]
+        return [path for path in paths if os.path.lexists(os.path.join(self.root, path, ".git"))]
+
+    def sort(self, patch: bytes, changes: _Changes, base: str) -> None:
+        """Add what a patch holds to `changes`."""
+        bare = []
         for path, section in self.sections(patch):
-            folder = os.path.join(self.root, path)
             if _is_sensitive(path):
-                changes.omitted.append(_hidden(path, folder))
-            elif (dirty := _DIRTY.search(section)) and os.path.isdir(folder):
-                submodules.append(path)
-                if dirty[1] != dirty[2]:
-                    changes.sections.append(section.replace("-dirty\n", "\n"))
+                changes.omitted.append(_left(path, os.path.join(self.root, path), "may hold secrets"))
             elif " " in _masked(section, redacted := redact_text(section, self.secrets)):  # it would not apply
                 bare.append(f":(top,literal){path}")
             else:
                 changes.add_file(path, section, redacted)
         for path, section in self.sections(self.diff(base, *bare, context=0)) if bare else ():
             changes.add_file(path, section, redact_text(section, self.secrets))
-        return submodules
 
     def add_submodule(self, path: str, changes: _Changes) -> None:
         """Add what the submodule at `path` has on top of the commit that it is at."""
-        environ = {k: v for k, v in self.environ.items() if k not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")}
-        folder = os.path.join(self.root, path)
-        inner = _Reader(folder, environ, self.leave_out, self.secrets, f"{self.prefix}{path}/")
+        own = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+        environ = {name: value for name, value in self.git.environ.items() if name not in own}
+        git = Git(os.path.join(self.root, path), environ, self.git.ends)
+        inner = _Reader(git, self.leave_out, self.secrets, f"{self.prefix}{path}/")
         try:
             changes.add(path, inner.changes("HEAD"))
-        except (_GitError, OSError) as error:
+        except (GitError, OSError) as error:
             changes.omitted.append({"path": f"{path}/", "why": f"a submodule with uncommitted changes: {error}"})
 
     def included(self) -> list[str]:
@@ -186,22 +201,30 @@ class _Reader:
     def untracked(self) -> tuple[list[str], list[dict[str, str]]]:
         """Untracked files that the patch takes, and those that it does not, with the reason."""
         text = self.git("ls-files", "--others", "--exclude-standard", "-z", "--", *self.included())
-        taken, omitted = [], []
-        for name in filter(None, text.decode(errors="surrogateescape").split("\0")):
+        names = [name for name in text.decode(errors="surrogateescape").split("\0") if name]
+        if len(names) > _FILES_LIMIT:
+            names.sort(key=lambda name: (not name.lower().endswith(_CODE_SUFFIXES), name.count("/"), name))
+        taken, omitted, room = [], _others(names[_FILES_LIMIT:]), _PATCH_LIMIT
+        for name in names[:_FILES_LIMIT]:
             path = os.path.join(self.root, name)
+            size = 0 if name.endswith("/") or os.path.islink(path) else os.path.getsize(path)
             if name.endswith("/"):
                 omitted.append({"path": name, "why": "a repository of its own"})
-            elif not os.path.islink(path) and (size := os.path.getsize(path)) > _FILE_LIMIT:
+            elif size > _FILE_LIMIT:
                 omitted.append({"path": name, "why": f"{size} bytes: more than {_FILE_LIMIT >> 20} MiB"})
             elif _is_sensitive(name):
-                omitted.append(_hidden(name, path))
+                omitted.append(_left(name, path, "may hold secrets"))
+            elif size > room:
+                omitted.append(_left(name, path, f"more than {_PATCH_LIMIT >> 20} MiB with the files before it"))
             else:
                 taken.append(name)
-        return taken, omitted
+                room -= size
+        return sorted(taken), omitted
 
     def diff(self, base: str, *pathspecs: str, context: int = 3) -> bytes:
         prefixes = (f"--src-prefix=a/{self.prefix}", f"--dst-prefix=b/{self.prefix}")
-        return self.git("diff", *_PLAIN, *prefixes, f"--unified={context}", base, "--", *pathspecs)
+        options = (*_PLAIN, *prefixes, f"--unified={context}")
+        return self.git("diff", *options, base, "--", *pathspecs, environ=self.index)
 
     def sections(self, patch: bytes) -> Iterator[tuple[str, str]]:
         """The path of each file in a patch, and what the patch says of it."""
@@ -218,9 +241,10 @@ class _Reader:
         with tempfile.TemporaryDirectory(prefix="primus-") as folder:
             self.index = self.index_for(folder)
             if not os.path.exists(f"{folder}/index"):
-                self.git("read-tree", base)
-            names = "\0".join(untracked).encode(errors="surrogateescape")
-            self.git("add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul", given=names)
+                self.git("read-tree", base, environ=self.index)
+            options = ("--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul")
+            literal = {**self.index, "GIT_LITERAL_PATHSPECS": "1"}
+            self.git("add", *options, given=words_of(untracked), environ=literal)
             yield
             self.index = {}
 
@@ -230,8 +254,8 @@ class _Reader:
         New objects go to `folder`, too: the person's repository may be one that only others may write.
         """
         index, objects = self.git("rev-parse", "--git-path", "index", "--git-path", "objects").decode().splitlines()
-        own = os.path.join(self.cwd, index)
-        known = (os.path.join(self.cwd, objects), self.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES"))
+        own = os.path.join(self.root, index)
+        known = (os.path.join(self.root, objects), self.git.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES"))
         os.mkdir(f"{folder}/objects")
         if os.path.exists(own):
             shutil.copy2(own, f"{folder}/index")  # by its time git knows which files it must look into
@@ -240,26 +264,6 @@ class _Reader:
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(filter(None, known)),
             "GIT_INDEX_FILE": f"{folder}/index",
         }
-
-    def git(self, *words: str, given: bytes = b"") -> bytes:
-        literal = {"GIT_LITERAL_PATHSPECS": "1"} if given else {}
-        try:
-            done = subprocess.run(
-                [*_QUIET, *words],
-                cwd=self.cwd,
-                env={**self.environ, **self.index, **literal},
-                input=given,
-                capture_output=True,
-                timeout=_TIME_LIMIT_S,
-                check=False,
-            )
-        except FileNotFoundError:
-            raise _GitError("git is not installed") from None
-        except subprocess.TimeoutExpired:
-            raise _GitError(f"git {words[0]} took more than {_TIME_LIMIT_S:g} s") from None
-        if done.returncode:
-            raise _GitError(done.stderr.decode(errors="replace").strip() or f"git {words[0]} failed")
-        return done.stdout
 
 
 def _path(section: str) -> str:
@@ -277,8 +281,20 @@ def _is_sensitive(path: str) -> bool:
     return any(fnmatchcase(part, pattern) for part in path.lower().split("/") for pattern in patterns)
 
 
-def _hidden(name: str, path: str) -> dict[str, str]:
-    return {"path": name, "why": "may hold secrets", "sha256": _sha256(path)}
+def _left(name: str, path: str, why: str) -> dict[str, str]:
+    return {"path": name, "why": why, "sha256": _sha256(path)}
+
+
+def _others(names: Sequence[str]) -> list[dict[str, str]]:
+    """Files beyond the limit, by the folder at the top: how many, and whether they are the same ones at a replay."""
+    folders: dict[str, list[str]] = {}
+    for name in names:
+        folders.setdefault(name.partition("/")[0] + "/" if "/" in name else "./", []).append(name)
+    why = f"untracked files: more than {_FILES_LIMIT}"
+    return [
+        {"path": folder, "why": f"{len(those)} {why}", "sha256": hashlib.sha256(words_of(those)).hexdigest()}
+        for folder, those in folders.items()
+    ]
 
 
 def _sha256(path: str) -> str:

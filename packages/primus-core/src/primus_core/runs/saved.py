@@ -283,6 +283,9 @@ class _Reader:
                 why="it was removed after the run had begun",
                 fix="restore it from a copy, or use another run",
             ) from None
+        except PermissionError as error:
+            fix = f"its owner can let you read it: chmod -R g+rX {self.directory}"
+            raise Damaged(f"{self.run}: {path} cannot be read", why=str(error.strerror), fix=fix) from None
         except OSError as error:
             raise Damaged(f"{self.run}: {path} cannot be read", why=str(error.strerror)) from None
 
@@ -315,11 +318,12 @@ class _Reader:
     def config(self, path: str, texts: Mapping[str, bytes]) -> Any:
         if path.endswith(".json"):
             return self.json(path, texts)
-        import yaml
+        from primus_core.config.files import parse_saved
+        from primus_core.errors import ConfigError
 
         try:
-            return yaml.load(texts[path], getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # both are safe
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            return parse_saved(texts[path].decode(), path)
+        except (ConfigError, ValueError) as error:
             self.damaged(path, f"it is no YAML: {error}")
 
 

@@ -12,9 +12,9 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
-from primus_core import metadata
+from primus_core import metadata, plain_json
 from primus_core.facts import Facts
-from primus_core.files import write_atomically
+from primus_core.files import PRIVATE, PRIVATE_FOLDER, write_atomically
 from primus_core.hooks import scripts
 from primus_core.hooks.data import saved_as
 from primus_core.machine import system_info
@@ -61,7 +61,8 @@ def write(plan: Plan, facts: Facts, environ: Mapping[str, str], secrets: Sequenc
     own = {path.removeprefix(part): found for path, found in checksums.items() if path.startswith(part)}
     write_atomically(manifest, json.dumps({"schema": saved.SCHEMA, "files": own}, indent=1))
     error = str(code.summary.get("error", ""))
-    return f"the code that runs is not recorded: {error}" if error else ""
+    but = "; its commit is" if code.summary.get("commit") else ""
+    return f"the code that runs is not recorded: {error}{but}" if error else ""
 
 
 def write_code(plan: Plan, facts: Facts, secrets: Sequence[str]) -> None:
@@ -81,16 +82,18 @@ def _known_code(directory: str) -> repository.Code | None:
     """What the outermost layer wrote down."""
     try:
         return repository.Code(
-            json.loads(_text_of(f"{directory}/code/code.json")), _text_of(f"{directory}/code/diff.patch")
+            plain_json.loads(_text_of(f"{directory}/code/code.json")), _text_of(f"{directory}/code/diff.patch")
         )
     except (OSError, ValueError):
         return None
 
 
 def _write(path: str, text: str) -> dict[str, object]:
-    """Not flushed to disk one by one: if the machine loses power, the checksum tells."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    write_atomically(path, text, durable=False)
+    """For its owner alone: it holds the environment, or code. Not flushed to disk one by one: if the machine loses
+    power, the checksum tells.
+    """
+    os.makedirs(os.path.dirname(path), mode=PRIVATE_FOLDER, exist_ok=True)
+    write_atomically(path, text, durable=False, mode=PRIVATE)
     data = text.encode("utf-8", "surrogateescape")
     return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 

@@ -11,7 +11,7 @@ import argparse
 from dataclasses import replace
 
 from primus_core import distributed, environment, variables
-from primus_core.arguments import Parser, duration, whole_number
+from primus_core.arguments import Parser, duration, size, whole_number
 from primus_core.contracts import RuntimeCall, RuntimePlan
 from primus_core.facts import Facts
 from primus_core.plan import Distributed, Requirement, Step, Variable, Worker
@@ -82,6 +82,13 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
             default=600.0,
             metavar="DURATION",
             help="how long nodes wait for each other: 30s, 10m; 0: they start without meeting first (default 10m)",
+        )
+        parser.add_argument(
+            "--log-limit",
+            type=size,
+            default=0,
+            metavar="SIZE",
+            help="limit each rank's log to SIZE (2GiB), keeping its beginning and its end (default: no limit)",
         )
         parser.add_argument("--log-file", metavar="FILE", default="", help="also write the console's text to FILE")
         parser.add_argument(

@@ -5,7 +5,6 @@ A process that does not end is a result, too: what else is measured is not lost,
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from primus_core import plain_json
 from primus_core.facts import Gpu
 from primus_core.host import HostRoot
 from primus_preflight.checks import processes
@@ -152,7 +152,7 @@ def _measured(gpus: Sequence[Gpu], texts: Sequence[Sequence[Mapping[str, Any]]])
 def _lines(text: str) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
         try:
-            said = json.loads(line)
+            said = plain_json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(said, dict):

@@ -6,7 +6,6 @@ A node that is not there costs the others one time limit: all partners are calle
 
 from __future__ import annotations
 
-import hmac
 import json
 import os
 import secrets
@@ -19,10 +18,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from primus_core import plain_json
 from primus_core.facts import Facts
 from primus_core.files import regular, write_atomically
 from primus_core.machine.network import interface_to
 from primus_preflight.meeting import exchange, schedule
+from primus_preflight.meeting.card import Card, family
+from primus_preflight.meeting.door import ASK, LINK, WELCOME, Door
 from primus_preflight.meeting.exchange import Measured, Silent
 
 __all__ = ["FOLDER", "Card", "Here", "Meeting", "Met", "Place", "card", "meet"]
@@ -31,26 +33,8 @@ FOLDER = "peers"
 REACH_S = 8.0
 """Who has said where it listens, and does not answer for so long, cannot be reached."""
 _HELLO_S = 3.0
+"""So long a node that let us in before may take to say that it is still there."""
 _LOOK_S = 0.1, 1.0
-_SHORT = 512
-_WELCOME = b"w"
-_LINK, _ASK = "link", "ask"
-"""Why somebody calls: to measure, or to ask whether one is still there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """What a node says of itself, in a file that only this user can read."""
-
-    rank: int
-    host: str
-    address: str
-    port: int = 0
-    token: str = ""
-    """Who shows it has read the file."""
-    interface: str = ""
-    gbps: float = 0.0
-    """What the interface says it can do, Gbit/s; 0: it does not say."""
 
 
 class Place(NamedTuple):
@@ -133,92 +117,12 @@ def _source(address: str) -> str:
     """From which of our addresses the kernel would send there. Nothing is sent."""
     if not address:
         return ""
-    with socket.socket(_family(address), socket.SOCK_DGRAM) as asking:
+    with socket.socket(family(address), socket.SOCK_DGRAM) as asking:
         try:
             asking.connect((address, 9))
         except OSError:
             return ""
         return str(asking.getsockname()[0])
-
-
-def _family(address: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in address else socket.AF_INET
-
-
-class _Door:
-    """Listens, lets in who has read our card, and keeps their connections by rank."""
-
-    def __init__(self, mine: Card) -> None:
-        self._socket = socket.create_server((mine.address, 0), family=_family(mine.address), backlog=128)
-        self.card = Card(
-            mine.rank, mine.host, mine.address, self._socket.getsockname()[1], secrets.token_hex(16), mine.interface,
-            mine.gbps,
-        )  # fmt: skip
-        self._links: dict[int, socket.socket] = {}
-        self._changed = threading.Condition()
-        self._greeters = ThreadPoolExecutor(4, "preflight-greet")
-        self._thread = threading.Thread(target=self._listen, name="preflight-listen", daemon=True)
-        self._thread.start()
-
-    def _listen(self) -> None:
-        while True:
-            try:
-                link, _ = self._socket.accept()
-                self._greeters.submit(self._greet, link)
-            except (OSError, RuntimeError):  # closed
-                return
-
-    def _greet(self, link: socket.socket) -> None:
-        try:
-            link.settimeout(_HELLO_S)
-            rank, why = self._known(_line(link))
-            link.sendall(_WELCOME)
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):  # nobody of ours
-            link.close()
-            return
-        if why == _ASK:
-            link.close()
-            return
-        with self._changed:
-            if earlier := self._links.pop(rank, None):
-                earlier.close()
-            self._links[rank] = link
-            self._changed.notify_all()
-
-    def _known(self, said: bytes) -> tuple[int, str]:
-        data = json.loads(said)
-        if not hmac.compare_digest(str(data["token"]).encode(), self.card.token.encode()):
-            raise ValueError("another token")
-        return int(data["rank"]), str(data["why"])
-
-    def caller(self, rank: int, seconds: float) -> socket.socket | None:
-        """The connection that `rank` opened, waiting so long for it."""
-        with self._changed:
-            self._changed.wait_for(lambda: rank in self._links, seconds)
-            return self._links.get(rank)
-
-    def close(self) -> None:
-        """Stop listening; whatever was let in is closed."""
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, which a plain close does not
-        except OSError:
-            pass
-        self._socket.close()
-        self._thread.join(_HELLO_S)
-        self._greeters.shutdown(cancel_futures=True)
-        for link in self._links.values():
-            link.close()
-
-
-def _line(link: socket.socket) -> bytes:
-    """What a caller says first: one short line."""
-    said = b""
-    while not said.endswith(b"\n") and len(said) < _SHORT:
-        more = link.recv(_SHORT)
-        if not more:
-            break
-        said += more
-    return said
 
 
 def _call(mine: Card, other: Card, why: str, seconds: float) -> socket.socket:
@@ -231,7 +135,7 @@ def _call(mine: Card, other: Card, why: str, seconds: float) -> socket.socket:
     try:
         link.settimeout(seconds)
         link.sendall(json.dumps({"token": other.token, "rank": mine.rank, "why": why}).encode() + b"\n")
-        if link.recv(1) != _WELCOME:
+        if link.recv(1) != WELCOME:
             raise ConnectionRefusedError(None, "it did not let us in")
     except BaseException:
         link.close()
@@ -264,8 +168,8 @@ def meet(mine: Card, place: Place) -> Meeting:
 
 
 @contextmanager
-def _open_door(mine: Card, folder: str) -> Iterator[_Door]:
-    door = _Door(mine)
+def _open_door(mine: Card, folder: str) -> Iterator[Door]:
+    door = Door(mine)
     path = _file(folder, mine.rank)
     try:
         write_atomically(path, json.dumps({name: getattr(door.card, name) for name in Card.__slots__}), durable=False)
@@ -291,7 +195,7 @@ class _Partner:
 class _Search:
     """Looks for all partners at once. Who has the lower rank calls."""
 
-    def __init__(self, door: _Door, folder: str, deadline: float) -> None:
+    def __init__(self, door: Door, folder: str, deadline: float) -> None:
         self.door, self.folder, self.deadline = door, folder, deadline
         self._over = threading.Event()
 
@@ -327,7 +231,7 @@ class _Search:
             return self.door.caller(found.rank, pause), ""
         if found.card:
             try:
-                return _call(self.door.card, found.card, _LINK, left), ""
+                return _call(self.door.card, found.card, LINK, left), ""
             except OSError as error:
                 found.why = f"{found.card.address} port {found.card.port}: {error.strerror or 'no answer in time'}"
         self._over.wait(pause)
@@ -339,7 +243,7 @@ class _Search:
             if os.path.basename(_file("", rank)) not in os.listdir(self.folder):
                 return None
             with open(_file(self.folder, rank), encoding="utf-8", opener=regular) as file:
-                return Card(**json.load(file))
+                return Card(**plain_json.loads(file.read()))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -354,7 +258,7 @@ def _measured(mine: Card, one: _Partner, end: float) -> Met:
 
     def is_alive() -> bool:
         try:
-            _call(mine, other, _ASK, _HELLO_S).close()
+            _call(mine, other, ASK, _HELLO_S).close()
         except OSError:
             return False
         return time.monotonic() < end

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from primus_core import plain_json
 from primus_core.files import regular, write_atomically
 from primus_preflight.checks import program
 
@@ -82,7 +83,7 @@ def _port(path: str, patience_s: float) -> int:
             raise SystemExit("rank 0 did not say where it listens")
         time.sleep(0.1)
     with open(path, encoding="utf-8", opener=regular) as file:
-        return int(json.load(file)["port"])
+        return int(plain_json.loads(file.read())["port"])
 
 
 def _measured(device: Any, size: int, world: int) -> dict[str, object]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from primus_core import plain_json
 from primus_core.facts import Facts
 from primus_core.files import regular, write_atomically
 from primus_preflight.checks import processes
@@ -127,7 +128,7 @@ def _said(text: str) -> Mapping[str, Any]:
     """Their one line, the last; libraries may have said others."""
     for line in reversed(text.splitlines()):
         try:
-            found = json.loads(line)
+            found = plain_json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(found, dict):
@@ -202,7 +203,7 @@ def _told(here: Here) -> dict[str, Any]:
 def _read(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8", opener=regular) as file:
-            found = json.load(file)
+            found = plain_json.loads(file.read())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
+from primus_core import plain_json
 from primus_core.errors import MachineError, PrimusError
 from primus_core.files import write_atomically
 from primus_preflight.paths import text_of
@@ -123,7 +124,7 @@ def follow(folder: str, own: NodeReport, wait_s: float) -> int:
 
 def _read(folder: str) -> Verdict | None:
     try:
-        data = json.loads(text_of(os.path.join(folder, _FILE)))
+        data = plain_json.loads(text_of(os.path.join(folder, _FILE)))
         return Verdict(int(data["exit_code"]), str(data["what"]), dict(data["judged"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -131,7 +132,7 @@ def _read(folder: str) -> Verdict | None:
 
 def _time(folder: str, host: str) -> float | None:
     try:
-        found: float = json.loads(text_of(os.path.join(folder, f"{host}.json")))["time"]
+        found: float = plain_json.loads(text_of(os.path.join(folder, f"{host}.json")))["time"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return found

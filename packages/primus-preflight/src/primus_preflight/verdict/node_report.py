@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 from primus_core import plain_json
 from primus_core.errors import RequestError
 from primus_core.files import write_atomically
+from primus_core.secrets import redact
 from primus_preflight.checks import findings
 from primus_preflight.checks.findings import Finding
 from primus_preflight.paths import text_of
@@ -77,7 +77,7 @@ def write(folder: str, report: NodeReport) -> str:
     """Write the report into `folder`; its path."""
     path = os.path.join(folder, f"{report.host}.json")
     os.makedirs(folder, exist_ok=True)
-    write_atomically(path, plain_json.dumps(report.to_dict(), indent=1) + "\n")
+    write_atomically(path, redact(plain_json.dumps(report.to_dict(), indent=1)) + "\n")
     return path
 
 
@@ -150,7 +150,7 @@ def _read(path: str, keep: Keep) -> NodeReport | Unread | None:
     """The same; None: something else that is whole, as a report on all nodes."""
     host = _host(path)
     try:
-        data = json.loads(text_of(path))
+        data = plain_json.loads(text_of(path))
         if isinstance(data, dict) and data and not _OWN & data.keys():
             return None
         if data["schema"] != SCHEMA:

@@ -1,0 +1,86 @@
+"""How large a configuration file may be, how deep, and how many values its aliases may stand for."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import Any
+
+import yaml
+
+from primus_core.errors import ConfigError
+
+__all__ = ["DEPTH", "MAX_VALUES", "TOO_DEEP", "check_depth", "deep_key_line", "deep_line", "text_of", "too_many"]
+
+_SIZE = 1 << 20
+DEPTH = 100
+"""Values may stand so many levels below the top."""
+MAX_VALUES = 20_000
+"""A file may hold so many, those behind aliases counted each time."""
+TOO_DEEP = f"more than {DEPTH} levels of lists and mappings in each other"
+_MAY_BE_DEEP = re.compile(rf"^[ \t?-]{{{DEPTH}}}", re.M)
+_DEEP_KEY = re.compile(rf"(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{DEPTH}}}")
+
+
+def text_of(path: str) -> str:
+    """What the file says.
+
+    Raises:
+        ConfigError: it is larger than a configuration.
+        OSError, UnicodeDecodeError: it cannot be read.
+    """
+    with open(path, encoding="utf-8") as file:
+        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        text = file.read(_SIZE + 1)
+    if len(text) > _SIZE:
+        size = f"{os.path.getsize(path)} bytes" if regular else "no end in sight"
+        raise ConfigError("the file is too large", where=f"{path}:1", why=f"{size}: more than {_SIZE >> 20} MiB")
+    return text
+
+
+def deep_line(text: str) -> int:
+    """The line on which YAML is nested too deeply; 0: nowhere. The parser itself would go as deep as the text does."""
+    if text.count("[") + text.count("{") < DEPTH and not _MAY_BE_DEEP.search(text):
+        return 0
+    depth = 0
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH:
+            return event.start_mark.line + 1 if event.start_mark else 1
+    return 0
+
+
+def deep_key_line(text: str) -> int:
+    """The line of a TOML key with too many parts (`a.b.c`), for which the parser would need gigabytes; 0: nowhere."""
+    found = _DEEP_KEY.search(text)
+    return text.count("\n", 0, found.start()) + 1 if found else 0
+
+
+def check_depth(data: Any, where: str) -> None:
+    """Refuse data that is nested too deeply.
+
+    Raises:
+        ConfigError: it is.
+    """
+    level = [data]
+    for _ in range(DEPTH + 1):
+        level = [
+            below
+            for value in level
+            if isinstance(value, dict | list)
+            for below in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not level:
+            return
+    raise ConfigError("the file is nested too deeply", where=where, why=TOO_DEEP)
+
+
+def too_many(where: str) -> ConfigError:
+    """The error for a file that stands for more than anybody means."""
+    return ConfigError(
+        "the file holds too many values",
+        where=where,
+        why=f"with what its aliases (`*name`) stand for, more than {MAX_VALUES}",
+        fix="write out what you need of them",
+    )

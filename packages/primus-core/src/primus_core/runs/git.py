@@ -1,0 +1,156 @@
+"""Asks git about a repository without running anybody's program, with one deadline for all questions.
+
+A repository's own configuration names programs: hooks, filters, a file monitor, transports. Whoever can write it could
+run them as the person who starts a run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+__all__ = ["Git", "GitError", "head_of", "words_of"]
+
+_SILENT = (
+    *("core.fsmonitor=false", "core.hooksPath=/dev/null", "core.quotePath=false", "core.pager=cat"),
+    *("core.sshCommand=false", "core.gitProxy=", "credential.helper=", "protocol.allow=never"),
+    *("submodule.recurse=false", "diff.external=", "gpg.program=false"),
+)
+_NO_TRANSPORT = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+_OF_FILTERS = ("clean=", "smudge=", "process=", "required=false")
+_KILLED_S = 2.0
+"""So long a killed git's output is waited for."""
+
+
+class GitError(Exception):
+    """git did not answer; the text says why."""
+
+
+class Git:
+    """git in the folder `cwd`, until `ends` by the monotonic clock."""
+
+    def __init__(self, cwd: str, environ: Mapping[str, str], ends: float) -> None:
+        self.cwd, self.ends = cwd, ends
+        self.environ = {**environ, **_NO_TRANSPORT}
+        self._options: tuple[str, ...] = tuple(word for setting in _SILENT for word in ("-c", setting))
+        self.filters: tuple[str, ...] = ()
+        """The filters that the configuration knows. None of them is run."""
+
+    def disable_filters(self) -> None:
+        """Find the filters, whose names are the repository's own, and turn each off, before git looks at a file."""
+        try:
+            text = self("config", "-z", "--name-only", "--get-regexp", r"^filter\.").decode(errors="surrogateescape")
+        except GitError as error:
+            if str(error) != "git config failed":  # that is how it says that there are none
+                raise
+            return
+        names = {name.removeprefix("filter.").rpartition(".")[0] for name in text.split("\0") if name}
+        self.filters = tuple(sorted(name for name in names if name))
+        for name in self.filters:
+            if "=" in name:
+                raise GitError(f"the filter '{name}' in git's configuration cannot be turned off")
+            self._options += tuple(word for key in _OF_FILTERS for word in ("-c", f"filter.{name}.{key}"))
+
+    def __call__(self, *words: str, given: bytes = b"", environ: Mapping[str, str] | None = None) -> bytes:
+        """What git answers.
+
+        Raises:
+            GitError: it says no, or nothing before the deadline.
+        """
+        try:
+            process = subprocess.Popen(
+                ["git", "--no-optional-locks", "--no-pager", *self._options, *words],
+                cwd=self.cwd,
+                env={**self.environ, **(environ or {})},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise GitError("git is not installed") from None
+        try:
+            answer, said = process.communicate(given, timeout=max(self.ends - time.monotonic(), 0.01))
+        except subprocess.TimeoutExpired:
+            raise GitError(f"git {words[0]} did not answer in time") from None
+        finally:
+            _end(process)
+        if process.returncode:
+            raise GitError(said.decode(errors="replace").strip() or f"git {words[0]} failed")
+        return answer
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Nothing of it is left: neither git, nor what it started."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=_KILLED_S)
+        process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream:
+            stream.close()
+
+
+def head_of(folder: str) -> tuple[str, str, str]:
+    """Root, commit and branch of the repository around `folder`, as its files say: git may hang. Empty: unknown."""
+    root = os.path.realpath(folder)
+    while not os.path.lexists(f"{root}/.git"):
+        if root == os.path.dirname(root):
+            return "", "", ""
+        root = os.path.dirname(root)
+    try:
+        place = _place(root)
+        return root, *_commit(place)
+    except (OSError, ValueError):
+        return root, "", ""
+
+
+def _place(root: str) -> str:
+    """The folder with HEAD: of a worktree or a submodule, `.git` is a file that names it."""
+    place = f"{root}/.git"
+    if os.path.isdir(place):
+        return place
+    return os.path.join(root, _line(place).removeprefix("gitdir:").strip())
+
+
+def _commit(place: str) -> tuple[str, str]:
+    head = _line(f"{place}/HEAD")
+    if not head.startswith("ref:"):
+        return (head, "HEAD") if _is_commit(head) else ("", "")
+    name = head.removeprefix("ref:").strip()
+    shared = os.path.join(place, _line(f"{place}/commondir")) if os.path.exists(f"{place}/commondir") else place
+    branch = name.removeprefix("refs/heads/")
+    for folder in (place, shared):
+        with suppress(OSError):
+            if _is_commit(commit := _line(f"{folder}/{name}")):
+                return commit, branch
+    with suppress(OSError), open(f"{shared}/packed-refs", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            commit, _, packed = line.rstrip("\n").partition(" ")
+            if packed == name and _is_commit(commit):
+                return commit, branch
+    return "", branch
+
+
+def _line(path: str) -> str:
+    """A file's first line. Opening a pipe that somebody put there would wait."""
+    if not os.path.isfile(path):
+        raise FileNotFoundError(path)
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.readline(4096).strip()
+
+
+def _is_commit(text: str) -> bool:
+    return bool(re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", text))
+
+
+def words_of(names: Sequence[str]) -> bytes:
+    """Paths as git reads them with `-z`."""
+    return "\0".join(names).encode(errors="surrogateescape")

@@ -130,7 +130,7 @@ def test_each_level_has_help_with_examples(primus: Run) -> None:
 @pytest.mark.whole
 def test_plugins_lists_what_is_installed_also_as_json(primus: Run) -> None:
     rows = json.loads(primus("plugins", "--json").stdout)
-    assert {"kind": "runtimes", "name": "direct", "state": "ok"}.items() <= next(
+    assert {"kind": "runtimes", "name": "direct", "status": "ok"}.items() <= next(
         r for r in rows if r["name"] == "direct"
     ).items()
     assert re.search(r"^tasks +train +primus-core \S+ +ok$", primus("plugins").stdout, re.M)

@@ -386,6 +386,13 @@ def test_a_value_is_known_as_programs_and_urls_write_it_too(value: str) -> None:
     assert value in spelt([value])
 
 
+def test_the_ways_to_write_a_value_are_whole() -> None:
+    assert spelt(['\u00e9"\n']) == {
+        *('\u00e9"\n', '\u00e9"\\n', '\\xc3\\xa9"\\n', "%C3%A9%22%0A"),
+        *('\\u00e9\\"\\n', '\u00e9\\"\\n', '\\\\u00e9\\\\\\"\\\\n', '\\u00e9\\\\\\"\\\\n'),
+    }
+
+
 def test_of_a_secret_that_is_a_plain_word_one_spelling_is_enough() -> None:
     assert spelt(["hf-abc_123.x~y"]) == {"hf-abc_123.x~y"}
 
@@ -417,6 +424,7 @@ def test_of_a_secret_that_is_a_plain_word_one_spelling_is_enough() -> None:
         "HF_TOKEN=\nNEXT=abcdef123",
         "index 4b825dc642cb6eb9a060e54bf8d69288fbee4904..8f2c1d9 100644",
         "text_key: description_v1_2024",
+        "db_pw: abcd-ef12 was the one before",
         'curl -H "Authorization: Bearer $HF_TOKEN" -u "$ME:$PASSWORD" x',
         "curl -u me:${PASSWORD} --password $PW --token=$(cat x)",
         "docker run -u 1000:1000 -u jenkins:docker x",
@@ -467,6 +475,7 @@ def test_ordinary_code_is_kept_byte_for_byte(text: str) -> None:
         ("args: --token=abcdefgh", "abcdefgh"),
         ("HF_TOKEN=abcdefgh==", "abcdefgh=="),
         ("db_pw: abcd123", "abcd123"),
+        ("db_pw: abcd-ef1", "abcd-ef1"),
         ("session_cookie = abcd123", "abcd123"),
     ],
 )

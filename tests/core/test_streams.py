@@ -81,6 +81,21 @@ def test_a_line_without_an_end_does_not_wait_for_one_and_is_masked_too(pipe: tup
     assert joined(got) == b"x" * 40_000 + b"y" * 30_000 + b"<secret>z"
 
 
+def test_a_line_of_just_the_longest_size_still_waits_for_its_end(pipe: tuple[int, int]) -> None:
+    got = heard(pipe, [b"%" * 32_768, b"%" * 32_768, b"%\n"])
+    assert got == [(b"%" * 65_537 + b"\n", True)]
+
+
+def test_a_scripts_line_of_just_the_longest_size_is_heard_whole(pipe: tuple[int, int]) -> None:
+    said: list[bytes] = []
+    channel = Channel(pipe[0], Mask(()), lambda data, whole: None, said.append)
+    for chunk in (b"%" * 32_768, b"%" * 32_768, b"%\n"):
+        os.write(pipe[1], chunk)
+        while channel.read():
+            pass
+    assert said == [b"%" * 65_537]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_of_secret_is_masked_wherever_a_pause_cuts_it(pipe: tuple[int, int], kind: str) -> None:
     text, secret = KINDS[kind]

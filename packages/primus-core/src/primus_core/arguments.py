@@ -131,8 +131,8 @@ def _refuse_misspelt(parser: Parser, words: Sequence[str]) -> None:
     known = flags_of(below)
     for word in () if below.rest else words:
         flag = word.partition("=")[0]
-        near = suggestion(flag, known) if flag.startswith("-") and flag not in known else ""
-        if near:
+        unknown = flag.startswith("-") and flag not in known
+        if near := (former.instead(below.prog, flag) or suggestion(flag, known)) if unknown else "":
             where = f"{below.segment}: " if below.segment else ""
             raise RequestError(f"{where}'{word}' is not known here", fix=near)
 

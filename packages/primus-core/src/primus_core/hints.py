@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from primus_core import former
 from primus_core.errors import RequestError, nearest
 from primus_core.secrets import redact_words
 
@@ -98,6 +99,8 @@ def instead(words: Sequence[str], known: Known, refused: str) -> RequestError | 
 
 def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestError | None:
     what = f"primus has no command '{head}'"
+    if meant := former.instead("primus", head):
+        return RequestError(what, fix=meant)
     if _begins_training(head):
         why = "a task needs a runtime to run in"
         return RequestError(what, why=why, fix=_command(["direct"], [head, *rest], known))

@@ -20,6 +20,7 @@ from primus_core.facts import Facts
 from primus_core.plan import Requirement, RunPlace, Step
 from primus_core.runtimes import apptainer, images
 from primus_core.runtimes.mounts import Mount, given, is_below, mounts, own_python, shortest, volume, with_targets
+from primus_core.secrets import refuse_secrets
 
 __all__ = ["CONTAINER", "FORWARDED", "LABEL", "LABEL_DIRECTORY", "LABEL_HOST", "container_name"]
 
@@ -126,6 +127,7 @@ Options that are not listed go to the engine as they are (`--cpus 16`, `--pids-l
             raise RequestError(
                 "--clean stands alone: it runs no task", fix="primus container --clean, and then the task"
             )
+        refuse_secrets(args.engine_flags, fix="pass its name: --env NAME takes the value from your environment")
         image, note = images.chosen(args.image, facts, call.framework)
         _require_runnable(args, image, facts.cwd)
         engine = self.engine_of(args, facts.environ)

@@ -44,7 +44,7 @@ class Trust:
 
     @cached_property
     def uids(self) -> frozenset[int]:
-        """The person's own and root's; for root, those of who became root; in an inner layer, those of the run's owner."""
+        """The person's and root's; as root, those of whoever became root; in an inner layer, the run owner's."""
         own = os.geteuid()
         return frozenset({0, own, *(self._behind_root() if own == 0 else ()), *self._of_run()})
 

@@ -505,6 +505,10 @@ def test_root_believes_the_person_who_called_sudo_and_what_an_outer_layer_believ
     give(path)
     assert trust.of({}).doubt(str(path)) == f"it belongs to uid {STRANGER}"
     assert not trust.of({"SUDO_UID": str(STRANGER)}).doubt(str(path))
+    (tmp_path / "home").mkdir()
+    assert trust.of({"HOME": f"{tmp_path}/home"}).doubt(str(path))
+    give(tmp_path / "home")
+    assert not Trust({"HOME": f"{tmp_path}/home"}).doubt(str(path)), "root has the person's home"
     assert not trust.of({"PRIMUS_TRUSTED": f"/elsewhere:{tmp_path}"}).doubt(str(path))
     run = tmp_path / "run"
     run.mkdir()

@@ -44,21 +44,22 @@ class Trust:
 
     @cached_property
     def uids(self) -> frozenset[int]:
-        """The person's own, root's; under sudo, the caller's; inside a run's outer layer, whose that run is."""
+        """The person's and root's; as root, those of whoever became root; in an inner layer, the run owner's."""
         own = os.geteuid()
-        caller = self.environ.get("SUDO_UID", "") if own == 0 else ""
-        return frozenset({0, own, *([int(caller)] if caller.isdecimal() else []), *self._of_run()})
+        return frozenset({0, own, *(self._behind_root() if own == 0 else ()), *self._of_run()})
+
+    def _behind_root(self) -> Iterator[int]:
+        """Who called sudo, or whose home root has: in a container, root is often a person over their own files."""
+        if (caller := self.environ.get("SUDO_UID", "")).isdecimal():
+            yield int(caller)
+        if home := self.environ.get("HOME"):
+            yield from _owner_of(home)
 
     def _of_run(self) -> Iterator[int]:
         """The owner of the run directory that an outer layer made, as the person outside is called in here."""
         directory = self.environ.get(variables.RUN_DIR)
         if directory and variables.OUTER in self.environ:
-            try:
-                uid = os.stat(directory).st_uid
-            except OSError:
-                return
-            if uid != _overflow_uid():
-                yield uid
+            yield from _owner_of(directory)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -260,6 +261,16 @@ def _group(gid: int) -> str:
         return f"gid {gid}"
 
 
+def _owner_of(folder: str) -> Iterator[int]:
+    """The owner of a folder; nobody, where it is not there or its owner has no number here."""
+    try:
+        uid = os.stat(folder).st_uid
+    except OSError:
+        return
+    if uid != _overflow_uid():
+        yield uid
+
+
 def _overflow_uid() -> int:
     """Whoever has no number here is shown as this one: it is nobody in particular."""
     try:
@@ -311,7 +322,7 @@ def named(environ: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     with open(descriptor, encoding="utf-8", errors="surrogateescape") as file:
         found = os.fstat(descriptor)
-        is_own = found.st_uid in (0, os.geteuid()) or str(found.st_uid) == environ.get("SUDO_UID")
+        is_own = found.st_uid in of(environ).uids
         if not (is_own and stat.S_ISREG(found.st_mode)) or writers(found, path):
             say(path, writers(found, "it") or "it is not yours")
             return ()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["EntryPoint", "entry_points", "module_summaries", "packages", "places", "version_of"]
+__all__ = ["EntryPoint", "entry_points", "module_summaries", "once", "packages", "places", "version_of"]
 
 
 class EntryPoint:
@@ -34,17 +34,17 @@ def _package_of(folder: str) -> tuple[str, str]:
     return name.replace("_", "-").lower(), version
 
 
-def _once(read: "Callable[[], T]") -> "Callable[[], T]":
+def once(read: "Callable[[], T]") -> "Callable[[], T]":
     """`read` that a process does once for its `sys.path`. (`functools.cache` would load ten modules for `--help`.)"""
     known: dict[tuple[str, ...], T] = {}
 
-    def once() -> "T":
+    def known_or_read() -> "T":
         path = tuple(sys.path)
         if path not in known:
             known[path] = read()
         return known[path]
 
-    return once
+    return known_or_read
 
 
 def places() -> list[str]:
@@ -53,7 +53,7 @@ def places() -> list[str]:
     return [place or "." for place in sys.path if place not in (library, f"{library}/lib-dynload")]
 
 
-@_once
+@once
 def _listed() -> dict[str, list[str]]:
     """What is in each of them, sorted."""
     return {place: _names(place) for place in places()}
@@ -88,7 +88,7 @@ def _read(path: str, size: int = 1 << 16) -> str:
         os.close(descriptor)
 
 
-@_once
+@once
 def _texts() -> list[tuple[str, str]]:
     """Each package's folder and `entry_points.txt`: a launch asks for plugins, then for folders of data."""
     return [(folder, _read(f"{folder}/entry_points.txt")) for folder in _folders()]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from functools import cache
 
 from primus_core import data_folders, metadata
 from primus_core.config import files
@@ -157,7 +156,7 @@ def _meant(model: str) -> str:
     return next((m.name for m in catalogue.load().values() if wanted in map(str.lower, m.facts.aliases)), model)
 
 
-@cache
+@metadata.once
 def _files() -> Mapping[str, Mapping[str, tuple[str, str]]]:
     """The file of each model and its package, by backend."""
     found: dict[str, dict[str, tuple[str, str]]] = {}

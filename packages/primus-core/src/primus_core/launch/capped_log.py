@@ -27,7 +27,12 @@ class CappedLog:
 
     def put(self, data: bytes) -> None:
         """Queue `data` behind what there is."""
-        if self._limit and self._sizes[self._part] + len(data) > self._room:
+        while self._limit and len(data) > (free := self._room - self._sizes[self._part]):
+            end = data.rfind(b"\n", 0, max(free, 0)) + 1
+            if not end and self._sizes[self._part] < _FEWEST // 2:
+                end = free  # a line longer than the file
+            self._write(data[:end])
+            data = data[end:]
             self._turn()
         self._write(data)
 
@@ -36,6 +41,8 @@ class CappedLog:
         return max(self._limit // (4 if self._part else 2), _FEWEST)
 
     def _write(self, data: bytes) -> None:
+        if not data:
+            return
         self._sizes[self._part] += len(data)
         self._outlet.put(self._opened(self._file), data)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 
 from primus_core import data_folders
 from primus_core.data_folders import Folder
 from primus_core.errors import ConfigError, RequestError, suggestion
+from primus_core.metadata import once
 from primus_core.models.architecture import Model
 from primus_core.models.files import SUFFIXES, read
 
@@ -51,7 +51,7 @@ def _only(path: str, models: Sequence[Model]) -> Model:
     raise RequestError(f"{path} has {len(models)} models", why=names, fix=fix)
 
 
-@cache
+@once
 def _of_packages() -> tuple[Model, ...]:
     folders = (Folder(os.path.normpath(_FOLDER), "Primus"), *dict.fromkeys(data_folders.installed("primus.models")))
     return tuple(model for folder in folders for model in _in_folder(folder))

@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 __all__ = ["BEGIN_KEY", "END_KEY", "Rule", "Rules", "rules"]
@@ -24,6 +24,7 @@ _LETTERS = bytes(ord("x" if letter in _WORD else " ") for letter in range(256))
 _BEFORE, _BEHIND, _FARTHEST = 90, 60, 4096
 """How far around a long word a keyword is looked for, and how far a token may reach."""
 _REMEMBERED = 20_000
+_FEW = 16
 _DIGITS = b"0123456789"
 _PLAIN_WORD = re.compile(rb"(?=[^A-Za-z]*[A-Za-z])(?:[A-Za-z]+|\d+)(?:[_~-]+(?:[A-Za-z]+|\d+))*[_~-]*")
 """`tokens_per_second`, `shard-00001-of-00099`: of what is random, letters and digits are mixed."""
@@ -117,32 +118,31 @@ class Rules:
     def words(self, text: bytes) -> Iterator[Span]:
         """Tokens that show by their shape, alone or beside the name of who gives them out."""
         letters, at, lower = text.translate(_LETTERS), 0, b""
+        present: Collection[bytes] = ()  # of hundreds, most texts have none or a few
         while (start := letters.find(b"x" * _SHORTEST, at)) >= 0:
             at = letters.find(b" ", start)
             at = len(text) if at < 0 else at
             word = text[start:at].translate(None, _DIGITS)
             if word in self._harmless:
                 continue
-            lower = lower or text.lower()
-            found = list(self._around(text, lower, start, at))
+            if not lower:
+                lower = text.lower()
+                present = _those_in(lower, self._by_keyword["word"])
+            found = list(self._around(text, lower, start, at, present)) if present else []
             yield from found
             if not found and _PLAIN_WORD.fullmatch(text, start, at):
                 if len(self._harmless) >= _REMEMBERED:
                     self._harmless.clear()
                 self._harmless.add(word)
 
-    def _around(self, text: bytes, lower: bytes, start: int, end: int) -> Iterator[Span]:
+    def _around(self, text: bytes, lower: bytes, start: int, end: int, keywords: Collection[bytes]) -> Iterator[Span]:
         first = max(start - _BEFORE, text.rfind(b"\n", 0, start), 0)  # with the end of the line before: some ask for it
         last = text.find(b"\n", end)
         last = min(end + _FARTHEST, len(text) if last < 0 else last)
         near = lower[first : min(end + _BEHIND, last)]
-        for rule in self._asked("word", near):
-            yield from rule.spans(text, first, last)
-
-    def _asked(self, scope: str, text: bytes) -> list[Rule]:
-        """The rules with a keyword in `text`, which is in lower case."""
-        known = self._by_keyword[scope]
-        return [rule for keyword in [one for one in known if one in text] for rule in known[keyword]]
+        for keyword in _those_in(near, keywords):
+            for rule in self._by_keyword["word"][keyword]:
+                yield from rule.spans(text, first, last)
 
     def in_lines(self, text: bytes) -> Iterator[Span]:
         """Secrets that follow something: a scheme, the name of a header, `password=`."""
@@ -156,7 +156,8 @@ class Rules:
             start += len(line) + 1
 
     def _in_line(self, text: bytes, plain: bytes, start: int, end: int) -> Iterator[Span]:
-        asked = self._asked("line", plain)
+        known = self._by_keyword["line"]
+        asked = [rule for keyword in _those_in(plain, known) for rule in known[keyword]]
         for rule in dict.fromkeys(asked):
             yield from rule.spans(text, start, end)
         if not asked and len(plain) <= _LINE:
@@ -177,6 +178,24 @@ class Rules:
                 if found and found[1]:
                     yield at + found.start(1), at + found.end(1)
                 at += len(line) + 1
+
+
+def _those_in(text: bytes, keywords: Collection[bytes]) -> list[bytes]:
+    """The keywords in `text`, which is in lower case."""
+    if len(keywords) > _FEW:  # most have a pair of letters that the text lacks, which costs less to see
+        pairs = {*_in_twos(text), *_in_twos(text[1:])}
+        keywords = [one for one in keywords if _pairs(one) <= pairs]
+    return [one for one in keywords if one in text]
+
+
+@functools.cache
+def _pairs(keyword: bytes) -> frozenset[int]:
+    return frozenset((*_in_twos(keyword), *_in_twos(keyword[1:])))
+
+
+def _in_twos(text: bytes) -> memoryview:
+    """Two letters each, as a number."""
+    return memoryview(text)[: len(text) // 2 * 2].cast("H")
 
 
 def _end_of_lines(text: bytes, start: int) -> int:

@@ -32,6 +32,7 @@ FILES = {
     "merges-itself.yaml": ("a: &a {<<: *a}\n", "an alias refers to itself"),
     "lists.toml": (f"d = {'[' * 100_000}{']' * 100_000}\n", DEEP),
     "keys.toml": (f"{'.'.join(['a'] * 50_000)} = 1\n", DEEP),
+    "keys.yaml": ("? \n" * 20_000, "duplicate key"),
     "large.yaml": (f"#{'x' * (3 << 20)}\n", "too large"),
 }
 

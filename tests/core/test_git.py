@@ -22,10 +22,13 @@ SETTINGS = (
     *("core.fsmonitor", "core.pager", "pager.diff", "core.sshCommand", "core.gitProxy", "core.editor", "core.askPass"),
     *("credential.helper", "diff.external", "diff.planted.command", "diff.planted.textconv", "gpg.program"),
     *("filter.planted.clean", "filter.planted.smudge", "filter.planted.process", "filter.odd name.clean"),
+    "filter..clean",  # a filter without a name
     *("merge.planted.driver", "uploadpack.packObjectsHook", "core.alternateRefsCommand", "sequence.editor"),
     *("interactive.diffFilter", "remote.origin.uploadpack", "trailer.planted.command", "gc.recentObjectsHook"),
 )
-ATTRIBUTES = '*.py filter=planted diff=planted merge=planted\n*.txt filter="odd name"\n*.md filter=included\n'
+ATTRIBUTES = (
+    '*.py filter=planted diff=planted merge=planted\n*.txt filter="odd name"\n*.md filter=included\n*.rst filter=\n'
+)
 
 
 @pytest.fixture
@@ -41,11 +44,11 @@ def planted(folder: Path, program: Path) -> Path:
     """A repository with one commit and changes, whose configuration names the program wherever it can."""
     folder.mkdir()
     git(folder, "init", "--quiet", "--initial-branch", "main")
-    for name in ("train.py", "notes.txt", "read.md", "plain.c"):
+    for name in ("train.py", "notes.txt", "read.md", "nameless.rst", "plain.c"):
         (folder / name).write_text("x = 1\n")
     commit(folder)
     plant(folder, Path(git(folder, "rev-parse", "--absolute-git-dir").strip()), program)
-    for name in ("train.py", "notes.txt", "read.md", "plain.c", "new.py", "new.c"):
+    for name in ("train.py", "notes.txt", "read.md", "nameless.rst", "plain.c", "new.py", "new.c"):
         (folder / name).write_text("x = 2\n")
     return folder
 
@@ -93,7 +96,7 @@ def test_no_program_of_a_repository_or_its_submodules_runs(tmp_path: Path, progr
     known = git(folder, "rev-parse", "HEAD").strip()
     plant(folder / "parts/one", folder / ".git/modules/parts/one", program)
     plant(folder, folder / ".git", program)
-    for path in ("plain.c", "new.c", "new.py", "parts/one/train.py", "parts/one/new.c"):
+    for path in ("plain.c", "new.c", "new.py", "new.rst", "parts/one/train.py", "parts/one/new.c"):
         (folder / path).write_text("x = 2\n")
     (tmp_path / "ran").unlink(missing_ok=True)
 

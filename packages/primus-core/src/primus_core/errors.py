@@ -117,6 +117,7 @@ class Mistakes:
 
     def __init__(self) -> None:
         self.found: list[PrimusError] = []
+        self._texts: set[str] = set()
 
     def __enter__(self) -> None:
         """What follows may raise."""
@@ -133,8 +134,10 @@ class Mistakes:
 
     def add(self, *errors: PrimusError) -> None:
         """Keep them; what was found twice is one."""
-        known = {str(error) for error in self.found}
-        self.found += [one for error in errors for one in error.each() if str(one) not in known]
+        for one in (one for error in errors for one in error.each()):
+            if (text := str(one)) not in self._texts:
+                self._texts.add(text)
+                self.found.append(one)
 
     def refuse(self) -> None:
         """Raise what was found, if anything was.

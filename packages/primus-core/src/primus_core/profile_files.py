@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from primus_core import flag_lists
@@ -48,8 +48,8 @@ class Profile(NamedTuple):
     rows: tuple[Row, ...] = ()
 
 
-def read(path: str, origin: str = "") -> Profile:
-    """The profile in a file.
+def read(path: str, origin: str = "", opener: Callable[[str, int], int] | None = None) -> Profile:
+    """The profile in a file. `opener`: as `open` takes it.
 
     Raises:
         ConfigError: it cannot be read, or something in it is wrong.
@@ -57,7 +57,7 @@ def read(path: str, origin: str = "") -> Profile:
     import tomllib
 
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=opener) as file:
             data = tomllib.load(file)
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError("this profile cannot be read", where=path, why=_reason(error)) from None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from primus_core import data_folders
+from primus_core import data_folders, trust
 from primus_core.data_folders import Folder
 from primus_core.errors import ConfigError, suggestion
 from primus_core.facts import Facts, Gpu
@@ -76,7 +76,8 @@ def select(
         ConfigError: a profile that is wrong, unknown, or there twice.
     """
     theirs = _theirs(folders) if facts.gpus or profile_file else {}  # a broken package is no trouble without a GPU
-    mine = read(profile_file, f"profile {profile_file}") if profile_file else None
+    opener = trust.of(facts.host.environ).opener
+    mine = read(profile_file, f"profile {profile_file}", opener) if profile_file else None
     if mine and mine.extends:  # it says what it stands on, whatever GPU is here
         return (*_chain(mine.extends, theirs, mine), mine), ()
     name, notes = _name(facts, theirs)

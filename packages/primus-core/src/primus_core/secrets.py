@@ -121,7 +121,7 @@ def redact_bytes(text: bytes, values: Iterable[bytes] = ()) -> bytes:
 
 # `HF_TOKEN=abc`, `api_key: "abc"`: a name that says so, and a literal value up to the end of its line, word or quotes.
 _ASSIGNED = (
-    r"""(?<!\w)([A-Za-z_][\w-]*)(["']?\]?[^\S\n]*[:=][^\S\n]*)"""
+    r"""(?<!\w)([A-Za-z_][\w-]*)(["']?\]?[^\S\n]*[:=][^\S\n]*|["'][^\S\n]*,[^\S\n]*(?=["']))"""
     r"""(?:(["'])([^"'\s]{6,})\3|((?!--)[\w+/~.-]{6,}={0,2})(?:(?=["')]*\s*$)|(?=(["'\s;]))))"""
 )
 _FLAG = r"""(?<![\w-])(--([A-Za-z][\w-]*)(=|[^\S\n]+))(["']?)([^\s"'`;|&()]{6,})\4"""
@@ -138,7 +138,7 @@ def redact_text(text: str, values: Iterable[str] = ()) -> str:
 def _without_literal(match: re.Match[str]) -> str:
     name, between, quote, literal, bare, end = match.groups()
     if literal:
-        found = _is_literal_secret(name, literal)
+        found = _is_literal_secret(name, literal) and ("," not in between or _has_digit(literal))  # no list of names
     else:  # in the midst of a line, `NAME=value command` is a shell's, and much else is prose
         found = _is_bare_secret(name, bare) and (
             not end or (_has_digit(bare) and (end in "\"'" or (name.isupper() and between == "=")))
@@ -156,7 +156,7 @@ def _without_argument(match: re.Match[str]) -> str:
 
 
 def _without_password(match: re.Match[str]) -> str:
-    """`curl -u me:Abc123`, but not `docker run -u jenkins:docker`."""
+    """The password of `curl -u`, but not `docker run -u jenkins:docker`."""
     told = any(c.isdigit() or c.isupper() for c in match[2]) and is_maskable(match[2])
     return f"{match[1]}{SECRET}" if told else match[0]
 

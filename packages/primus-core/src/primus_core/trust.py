@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 
-from primus_core import variables
+from primus_core import access_lists, variables
 from primus_core.errors import RequestError
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "account",
     "command",
     "fix",
+    "links",
     "named",
     "named_file",
     "of",
@@ -75,13 +76,13 @@ class Trust:
     def doubt(self, path: str) -> str:
         """Why what lies at `path` is not believed; empty: it is, or it is not there."""
         try:
-            why = self._of_links(path) or self._of_file(os.stat(path))
+            why = self._of_links(path) or self._of_file(os.stat(path), path)
         except OSError:
             return ""
         return "" if why and self.is_named(path) else why
 
     def _of_links(self, path: str) -> str:
-        strangers = ((link, self._stranger(os.lstat(link), f"the link {link}")) for link in _links(path))
+        strangers = ((link, self._stranger(os.lstat(link), f"the link {link}")) for link in links(path))
         return next((why for link, why in strangers if why and not self.is_named(os.path.dirname(link))), "")
 
     def doubt_place(self, path: str) -> str:
@@ -98,7 +99,7 @@ class Trust:
         except OSError:
             return ""
         sticky = found.st_mode & stat.S_ISVTX
-        return self._stranger(found, folder) or ("" if sticky else writers(found, folder))
+        return self._stranger(found, folder) or ("" if sticky else writers(found, folder, folder))
 
     def doubt_tree(self, path: str) -> str:
         """The same for a folder that is loaded as a whole: the first thing in it that is not believed."""
@@ -116,12 +117,12 @@ class Trust:
 
     def _of_entry(self, entry: os.DirEntry[str]) -> str:
         try:
-            return self._of_file(entry.stat(follow_symlinks=False))
+            return self._of_file(entry.stat(follow_symlinks=False), entry.path)
         except FileNotFoundError:  # a run that goes on removes its old checkpoints
             return ""
 
-    def _of_file(self, found: os.stat_result, what: str = "it") -> str:
-        return self._stranger(found, what) or writers(found, what)
+    def _of_file(self, found: os.stat_result, file: str | int) -> str:
+        return self._stranger(found, "it") or writers(found, file)
 
     def _stranger(self, found: os.stat_result, what: str) -> str:
         return "" if found.st_uid in self.uids else f"{what} belongs to {owner(found.st_uid)}"
@@ -153,7 +154,7 @@ class Trust:
         self.require(path)
         descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
         found = os.fstat(descriptor)
-        why = self._of_file(found)
+        why = self._of_file(found, descriptor)
         if why and not self.is_named(path):
             os.close(descriptor)
             raise refused(path, why)
@@ -230,13 +231,24 @@ def account(uid: int) -> str:
         return str(uid)
 
 
-def writers(found: os.stat_result, what: str = "it") -> str:
-    """Who else can write to it, in words; a person's private group is the person."""
+def writers(found: os.stat_result, file: str | int, what: str = "it") -> str:
+    """Who else can write to a file, in words; a person's private group is the person."""
     if found.st_mode & stat.S_IWOTH:
         return f"everybody can write to {what}"
-    if found.st_mode & stat.S_IWGRP and not _is_private(found.st_gid, found.st_uid):
+    if not found.st_mode & stat.S_IWGRP:
+        return ""
+    if not _is_private(found.st_gid, found.st_uid):
         return f"its group ({_group(found.st_gid)}) can write to {what}"
-    return ""
+    return next((f"{who} can write to {what}" for who in _listed(found, file)), "")
+
+
+def _listed(found: os.stat_result, file: str | int) -> Iterator[str]:
+    """The others that the file's access control list lets write, in words."""
+    for entry in access_lists.writers(file):
+        if entry.tag == access_lists.USER and entry.number not in (0, os.geteuid(), found.st_uid):
+            yield owner(entry.number)
+        if entry.tag == access_lists.GROUP and not _is_private(entry.number, found.st_uid):
+            yield f"the group {_group(entry.number)}"
 
 
 @cache
@@ -289,7 +301,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _links(path: str) -> Iterator[str]:
+def links(path: str) -> Iterator[str]:
     """The symbolic links that lead to what lies at `path`, in their order."""
     rest = os.path.abspath(path).split("/")[:0:-1]
     folder, count = "/", 0
@@ -323,8 +335,9 @@ def named(environ: Mapping[str, str]) -> tuple[str, ...]:
     with open(descriptor, encoding="utf-8", errors="surrogateescape") as file:
         found = os.fstat(descriptor)
         is_own = found.st_uid in of(environ).uids
-        if not (is_own and stat.S_ISREG(found.st_mode)) or writers(found, path):
-            say(path, writers(found, "it") or "it is not yours")
+        others = writers(found, descriptor)
+        if not (is_own and stat.S_ISREG(found.st_mode)) or others:
+            say(path, others or "it is not yours")
             return ()
         lines = file.read(_MAX_NAMES).split("\n")
     return tuple(line for line in lines if line.startswith("/"))

@@ -33,8 +33,9 @@ def rank() -> int:
 
 def resolved() -> dict[str, Any]:
     """What the backend planned (`BackendPlan.config`), with `${SECRET}` filled in: plan and files hold references."""
-    text = (run_directory() / "config" / "backend_config.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = _filled(json.loads(text))
+    path = run_directory() / "config" / "backend_config.json"
+    with open(path, encoding="utf-8", opener=trust.of(os.environ).opener) as file:
+        found: dict[str, Any] = _filled(json.loads(file.read()))
     return found
 
 

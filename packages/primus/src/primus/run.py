@@ -9,6 +9,7 @@ import os
 
 from primus_core.arguments import Parser
 from primus_core.contracts import Scope, TaskCall, TaskPlan
+from primus_core.environment import of_python
 from primus_core.errors import RequestError
 from primus_core.plan import Requirement, Worker
 
@@ -46,7 +47,20 @@ Everything behind FILE is the file's own, byte for byte."""
             requires=(Requirement("file", path, "put the file back, or name another"),),
             folder=os.path.dirname(path),
             reads=(path,),
+            loads=(path,),
+            notes=_modules_beside(path, call),
         )
+
+
+def _modules_beside(path: str, call: TaskCall) -> tuple[str, ...]:
+    """What a person must know whose own modules lie beside the file, where others can put some, too."""
+    folder = os.path.dirname(path)
+    if call.elsewhere or os.path.realpath(folder) == os.path.realpath(
+        call.facts.cwd
+    ):  # of that folder, all runs say it
+        return ()
+    found = of_python(folder, call.facts.host.environ)
+    return tuple(v.why for v in found) if any(name.endswith(".py") for name in call.facts.host.names(folder)) else ()
 
 
 RUN = Run()

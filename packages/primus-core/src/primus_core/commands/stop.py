@@ -137,7 +137,8 @@ def _out_of_reach(directory: str, stands: Standing, host: HostRoot) -> MachineEr
             f"{directory} was submitted as job {number}, and Slurm does not answer here",
             fix=f"where it does: primus stop {shlex.quote(os.path.abspath(directory))}",
         )
-    if where == host.hostname() and not look(directory, host):
+    held = look(directory, host)
+    if where == host.hostname() and (not held or held.here):
         return MachineError(
             f"{directory} has no lease that proves which process is its own",
             why=f"its metadata names process {stands.known.get('pid')}, which may be another one by now",

@@ -5,13 +5,24 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Callable
 from typing import Any
 
 import yaml
 
 from primus_core.errors import ConfigError
 
-__all__ = ["DEPTH", "MAX_VALUES", "TOO_DEEP", "check_depth", "deep_key_line", "deep_line", "text_of", "too_many"]
+__all__ = [
+    "DEPTH",
+    "MAX_VALUES",
+    "TOO_DEEP",
+    "Opener",
+    "check_depth",
+    "deep_key_line",
+    "deep_line",
+    "text_of",
+    "too_many",
+]
 
 _SIZE = 1 << 20
 DEPTH = 100
@@ -23,14 +34,17 @@ _MAY_BE_DEEP = re.compile(rf"^[ \t?-]{{{DEPTH}}}", re.M)
 _DEEP_KEY = re.compile(rf"(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{DEPTH}}}")
 
 
-def text_of(path: str) -> str:
-    """What the file says.
+Opener = Callable[[str, int], int]
+
+
+def text_of(path: str, opener: Opener | None = None) -> str:
+    """What the file says. `opener`: as `open` takes it.
 
     Raises:
         ConfigError: it is larger than a configuration.
         OSError, UnicodeDecodeError: it cannot be read.
     """
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", opener=opener) as file:
         regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         text = file.read(_SIZE + 1)
     if len(text) > _SIZE:

@@ -290,16 +290,19 @@ def _toml_marks(text: str, path: str, data: dict[str, Any]) -> dict[Path, str]:
     return marks
 
 
-def read(path: str, environ: Environ, mistakes: Mistakes | None = None) -> Document:
+def read(
+    path: str, environ: Environ, mistakes: Mistakes | None = None, opener: bounds.Opener | None = None
+) -> Document:
     """The document in the YAML or TOML file `path`, with `${VAR}` and `${VAR:default}` filled in from `environ`.
 
-    With `mistakes`, those of single values go there, and the values are `REFUSED`.
+    With `mistakes`, those of single values go there, and the values are `REFUSED`. `opener`, as `open` takes it, says
+    whether the file is believed: it was looked at before, and may be another one by now.
 
     Raises:
         ConfigError: the file is missing or unreadable, is malformed, repeats a key, or needs an unset variable.
     """
     found = Mistakes()
-    document = _read(path, environ, found)
+    document = _read(path, environ, found, opener)
     if mistakes is None:
         found.refuse()
     else:
@@ -307,9 +310,9 @@ def read(path: str, environ: Environ, mistakes: Mistakes | None = None) -> Docum
     return document
 
 
-def _read(path: str, environ: Environ, mistakes: Mistakes) -> Document:
+def _read(path: str, environ: Environ, mistakes: Mistakes, opener: bounds.Opener | None) -> Document:
     try:
-        text = bounds.text_of(path)
+        text = bounds.text_of(path, opener)
     except FileNotFoundError:
         fix = "check the path" if os.path.isabs(path) else "check the path: it is relative to where you stand"
         raise ConfigError("no such file", where=path, fix=fix) from None
@@ -336,7 +339,11 @@ def bases(document: Document) -> list[str]:
 
 
 def read_extended(
-    path: str, environ: Environ, chain: tuple[str, ...] = (), mistakes: Mistakes | None = None
+    path: str,
+    environ: Environ,
+    chain: tuple[str, ...] = (),
+    mistakes: Mistakes | None = None,
+    opener: bounds.Opener | None = None,
 ) -> Document:
     """`read`, merged over the files that its `extends:` names (paths relative to it; a later one wins).
 
@@ -348,7 +355,7 @@ def read_extended(
     if path.startswith(TEMPLATE):
         return _template(path)
     chain = (*chain, os.path.realpath(path))
-    document = read(path, environ, mistakes)
+    document = read(path, environ, mistakes, opener)
     where = document.where(("extends",))
     result = Document({}, {})
     for base in bases(document):
@@ -370,11 +377,12 @@ def _base(
             why=f"looked for {target}",
             fix="check the path: it is relative to this file",
         )
-    trust.of(environ).require(target, "the base file")
+    believed = trust.of(environ)
+    believed.require(target, "the base file")
     if (real := os.path.realpath(target)) in chain:
         circle = " → ".join(os.path.basename(p) for p in (*chain[chain.index(real) :], real))
         raise ConfigError("the files extend one another in a circle", where=where, why=circle, fix="cut this one")
-    return read_extended(target, environ, chain, mistakes)
+    return read_extended(target, environ, chain, mistakes, believed.opener)
 
 
 def _template(name: str, where: str = "") -> Document:

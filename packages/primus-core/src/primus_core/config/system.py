@@ -172,12 +172,14 @@ def _layer(name: str, path: str, environ: Mapping[str, str], *, required: bool) 
     source = submitted.copy(path) if submitted else path
     if not required and not (source and os.path.lexists(source)):
         return Layer(name, path, None)
-    if not required and (why := trust.of(environ).doubt(source)):  # the person names the other one themselves
+    believed = trust.of(environ)
+    if not required and (why := believed.doubt(source)):  # the person names the other one themselves
         trust.say(source, why, name)
         return Layer(name, path, None)
     from primus_core.config import files  # YAML: 20 ms that a folder without the file saves
 
-    return Layer(name, path, _Checked(files.read(source, environ), path, environ, submitted).document())
+    document = files.read(source, environ, opener=None if required else believed.opener)
+    return Layer(name, path, _Checked(document, path, environ, submitted).document())
 
 
 def _home(environ: Mapping[str, str]) -> str:

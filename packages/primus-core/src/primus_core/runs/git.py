@@ -49,8 +49,8 @@ class Git:
             if str(error) != "git config failed":  # that is how it says that there are none
                 raise
             return
-        names = {name.removeprefix("filter.").rpartition(".")[0] for name in text.split("\0") if name}
-        self.filters = tuple(sorted(name for name in names if name))
+        names = {name.removeprefix("filter.").rpartition(".")[0] for name in text.split("\0") if name.count(".") > 1}
+        self.filters = tuple(sorted(names))  # one may have no name at all: `[filter ""]`
         for name in self.filters:
             if "=" in name:
                 raise GitError(f"the filter '{name}' in git's configuration cannot be turned off")

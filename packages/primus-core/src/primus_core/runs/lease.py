@@ -64,10 +64,18 @@ class Held(NamedTuple):
         A stranger could write down any process. A file system that maps users may show the person as somebody else;
         that lease then counts for the person's own processes, where they trust the folder by name.
         """
-        if not (self.here and self.alive) or self.writers:
+        if not (self.here and self.alive) or self.writers or self._is_of_another(directory):
             return False
         uid = process_uid(self.owner["pid"], host)
         return uid == self.uid or (uid == os.geteuid() and trust.of(host.environ).is_named(directory))
+
+    def _is_of_another(self, directory: str) -> bool:
+        """Whether the lease is another run's: a stranger's link leads to it, or its directory was put in this place."""
+        try:
+            makers = {os.lstat(link).st_uid for link in trust.links(f"{directory}/{FOLDER}")}
+        except OSError:
+            return True
+        return bool(makers - {0, self.uid, os.geteuid()}) or self.owner.get("run", _name(directory)) != _name(directory)
 
     def whose(self) -> str:
         """Who the owner is, in words."""
@@ -92,6 +100,10 @@ def look(directory: str, host: HostRoot) -> Held | None:
     return _held(directory, number, host) if number else None
 
 
+def _name(directory: str) -> str:
+    return os.path.basename(os.path.realpath(directory))
+
+
 def _highest(directory: str) -> int:
     try:
         names = os.listdir(f"{directory}/{FOLDER}")
@@ -110,17 +122,18 @@ def _held(directory: str, number: int, host: HostRoot) -> Held | None:
     try:
         with open(path, "rb", opener=regular) as file:  # opening it makes a client of NFS ask for the file's time
             text, found = file.read(1 << 16), os.fstat(file.fileno())
+            others = trust.writers(found, file.fileno())
     except FileNotFoundError:
         return None
     except OSError:  # somebody put it there; whose run it is, nobody can say
-        text, found = b"", os.lstat(path)
+        text, found, others = b"", os.lstat(path), ""
     renewed = found.st_mtime
     if renewed < 1:
         return None
     owner, me = _parsed(text), _identity(host)
     if owner and _same_machine(owner, me):
         alive = owner["began"] == process_start(owner["pid"], host)
-        return Held(owner, alive, here=True, silent_s=0.0, uid=found.st_uid, writers=trust.writers(found))
+        return Held(owner, alive, here=True, silent_s=0.0, uid=found.st_uid, writers=others)
     silent = _now(f"{directory}/{FOLDER}") - renewed
     alive = abs(silent) < DEAD_AFTER_S  # no life is in the future
     return Held(owner, alive, here=False, silent_s=silent, uid=found.st_uid)
@@ -202,7 +215,7 @@ class Lease:
             OSError: it cannot be written.
         """
         os.makedirs(f"{directory}/{FOLDER}", exist_ok=True)
-        text = json.dumps({**_identity(host), "user": user, "since": time.time(), **job})
+        text = json.dumps({**_identity(host), "run": _name(directory), "user": user, "since": time.time(), **job})
         while True:
             number = _highest(directory)
             held = _held(directory, number, host) if number else None

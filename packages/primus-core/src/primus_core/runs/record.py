@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from primus_core import plain_json, summary, variables
+from primus_core.access_lists import keep_to_owner
 from primus_core.errors import MachineError, PrimusError, RunDirectoryTaken
 from primus_core.facts import Facts
 from primus_core.files import FULL, create, write_atomically
@@ -63,6 +64,7 @@ class Record:
             os.umask(os.umask(OTHERS_WRITE) | OTHERS_WRITE)
             try:
                 os.mkdir(self.directory)
+                keep_to_owner(self.directory)
             except FileExistsError:
                 if not self.plan.place.joined:
                     raise RunDirectoryTaken(self.directory) from None

@@ -65,6 +65,10 @@ ANSWERS = {
     "direct -- run exp.yaml": "primus direct -- train pretrain --config exp.yaml",
     "direct -- train.py --lr 1": "primus direct -- run train.py --lr 1",
     "direct train.py": "primus direct -- run train.py",
+    "direct python train.py": "primus direct -- run train.py",
+    "direct -- torchrun --nnodes 2 train.py a": "primus direct -- run train.py a",
+    "run --single exp.yaml": "primus direct --single -- train pretrain --config exp.yaml",
+    "slurm -N 2 --config exp.yaml -- train pretrain": "primus slurm -N 2 -- train pretrain --config exp.yaml",
     "direct exp.yaml steps=1": "primus direct -- train pretrain --config exp.yaml steps=1",
     "direct --config exp.yaml": "primus direct -- train pretrain --config exp.yaml",
     "direct --config exp.yaml -- train pretrain a=1": "primus direct -- train pretrain a=1 --config exp.yaml",
@@ -134,6 +138,31 @@ def test_a_missing_word_is_named_with_what_it_may_be(
 @pytest.mark.parametrize("word", ["checkpoint", "monitor", "clean"])
 def test_a_word_that_is_hardly_alike_is_no_misspelling(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert told([word], capsys).startswith("see `primus --help`")
+
+
+@pytest.mark.parametrize(
+    ("words", "whole"),
+    [
+        ("direct --log_file=r.log -- bench gemm", "primus direct --log-file=r.log -- bench gemm"),
+        ("direct -- preflight --perf-test", "primus direct -- preflight --level perf"),
+        ("diret -- bench gemm", "primus direct -- bench gemm"),
+        ("direct -- bnech gemm -M 8", "primus direct -- bench gemm -M 8"),
+        ("direct -- bench gem -M 8", "primus direct -- bench gemm -M 8"),
+        ("direct -- bench gemm -M 8 --dry-run", "primus --dry-run direct -- bench gemm -M 8"),
+        ("runs list --statsu running", "primus runs list --status running"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_whole_command(
+    words: str, whole: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == 2
+    assert capsys.readouterr().err.splitlines()[-1].strip() == whole
+
+
+def test_the_words_of_torchrun_have_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        told(["direct", "--nproc_per_node", "2", "--", "bench", "gemm"], capsys) == "GPUS_PER_NODE=N before the command"
+    )
 
 
 def test_nothing_is_written_or_started(primus: Run, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from primus_core import former
 from primus_core.errors import RequestError, nearest
 from primus_core.secrets import redact_words
 
-__all__ = ["HINTS", "RUNTIMES", "Hint", "Known", "instead", "typed"]
+__all__ = ["HINTS", "RUNTIMES", "Hint", "Known", "instead", "retyped", "typed"]
 
 _FILES = (".yaml", ".yml", ".toml")
 _PROGRAM = ".py"
@@ -98,6 +98,31 @@ def typed(words: Sequence[str]) -> str:
     return shlex.join(redact_words(words))
 
 
+_WRONG = (
+    re.compile(r"'([^']+)' (?:is not known here|stands in the wrong segment)"),
+    re.compile(r"(?:is called|has no stage|invalid choice:) '([^']+)'"),
+    re.compile(r"there is no file (\S+)"),
+)
+_RIGHT = re.compile(r"did you mean '([^']+)'\?|(--[a-z]+(?:[ -][a-z]+)*)")
+_SWITCHES = ("--dry-run", "--debug")
+
+
+def retyped(words: Sequence[str], refused: str, fix: str) -> str:
+    """`fix`, and below it the whole command, where the fix is one word in another's place."""
+    wrong = next((word for pattern in _WRONG for word in pattern.findall(refused)), "")
+    places = [at for at, word in enumerate(words) if word.partition("=")[0] == wrong.partition("=")[0]]
+    if len(places) != 1:
+        return fix
+    before, word, after = words[: places[0]], words[places[0]], words[places[0] + 1 :]
+    if wrong in _SWITCHES:
+        return f"put {wrong} before the `--`\nprimus {typed([wrong, *before, *after])}"
+    if not (right := _RIGHT.fullmatch(fix)):
+        return fix
+    new = (right[1] or right[2]).split()
+    _, equals, value = word.partition("=")
+    return f"{fix}\nprimus {typed([*before, *new[:-1], f'{new[-1]}{equals}{value}', *after])}"
+
+
 def instead(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
     """The answer to `words`, which were refused with the message `refused`; None: nobody can tell what they mean."""
     words = list(words)
@@ -123,12 +148,14 @@ def _means_runtime(words: Sequence[str], known: Known) -> bool:
 
 
 def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestError | None:
-    what = f"primus has no command '{head}'"
+    what = f"'{head}' is a task for Python files" if head in known.tasks else f"primus has no command '{head}'"
     if former_one := former.instead("primus", head):
         return RequestError(what, fix=former_one)
     if meant := _as_task(what, head, rest, known):
         return meant
     near = nearest(head, [*known.runtimes, *known.tasks, *known.commands])
+    if near in known.tasks and not _hint(head):
+        return RequestError(what, fix=f"did you mean: {_command(['direct'], [near, *rest], known)}")
     if near in known.commands and not _hint(head):
         return RequestError(what, fix=f"did you mean `primus {typed([near, *rest])}`?")
     if hint := _hint(head if near else nearest(head, [word for hint in HINTS for word in hint.words], _ALIKE)):
@@ -177,8 +204,8 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: str) -> Request
         what, why, task = f"'{task[0]}' is no task", _TRAINS, _training(task)
     elif task[:1] == ["run"] and task[1:] and task[1].endswith(_FILES):
         what, why, task = f"'{task[1]}' is no Python file", f"`run` runs one; {_TRAINS}", _training(task[1:])
-    elif task and task[0].endswith(_PROGRAM) and "run" in known.tasks:
-        what, why, task = f"'{task[0]}' is no task", "`run` starts a Python file on every rank", ["run", *task]
+    elif task and _begins_program(task, 0, known):
+        what, why, task = f"'{task[0]}' is no task", "`run` starts a Python file on every rank", _program(task)
     elif _staged(task) != task and ("STAGE" in refused or any(map(_is_file, task[1:2]))):
         what, why, task = "the task `train` needs a stage", _TRAINS, _staged(task)
     else:
@@ -190,11 +217,7 @@ def _misplaced_config(words: Sequence[str], known: Known, refused: str) -> Reque
     """The answer to `--config FILE` among the options of a runtime; None: it does not stand there."""
     at = next((at for at, word in enumerate(words[:-1]) if word == "--config"), len(words))
     begin = max((index for index, word in enumerate(words) if word == "--"), default=-1) + 1
-    if (
-        at >= begin
-        or words[begin : begin + 1] != ["train"]
-        or not {"'--config'", f"'{words[at + 1]}'"} & {*_quoted(refused)}
-    ):
+    if at >= begin or words[begin : begin + 1] != ["train"] or not ("--config" in refused or words[at + 1] in refused):
         return None
     task = [*_staged([*words[begin:]]), "--config", words[at + 1]]
     return RequestError(
@@ -202,10 +225,6 @@ def _misplaced_config(words: Sequence[str], known: Known, refused: str) -> Reque
         why="the experiment is an option of the task `train`",
         fix=f"primus {typed([*known.front, *words[:at], *words[at + 2 : begin], *task])}",
     )
-
-
-def _quoted(text: str) -> list[str]:
-    return re.findall(r"'[^']+'", text)
 
 
 def _filled(hint: Hint, rest: Sequence[str]) -> str:
@@ -222,28 +241,33 @@ def _command(runtime: Sequence[str], rest: Sequence[str], known: Known) -> str:
     own = rest and rest[0] in known.runtimes
     words = [*(() if own else runtime), *(rest[1:] if rest and rest[0] == "--" else rest)]
     if _task_at(words, known.tasks) == len(words):
-        words = _with_task([*words, *([] if any(map(_begins, words)) else ["--config", "FILE"])], known)
+        says = any(_begins_training(word) or word.endswith(_PROGRAM) for word in words)
+        words = _with_task([*words, *(() if says else ("--config", "FILE"))], known, guess=True)
     return f"primus {typed([*known.front, *_staged(_dashed(words, known))])}"
 
 
-def _with_task(words: Sequence[str], known: Known) -> list[str]:
-    """`words`; where no task stands among them, the task before the experiment, stage or program that does."""
-    begin = next((i for i, word in enumerate(words) if _begins(word) and not _may_be_value(words, i)), len(words))
+def _with_task(words: Sequence[str], known: Known, *, guess: bool = False) -> list[str]:
+    """`words`; where no task stands among them, the task before the experiment, stage or program that does.
+
+    `guess`: also where that may be the value of an option.
+    """
+    places = [at for at in range(len(words)) if _begins_training(words[at]) or _begins_program(words, at, known)]
+    certain = [at for at in places if not _may_be_value(words, at)]
+    begin = next(iter([*certain, *(places if guess else ())]), len(words))
     if begin == len(words) or _task_at(words, known.tasks) < len(words):
         return list(words)
-    program = words[begin].endswith(_PROGRAM)
-    if program and "run" not in known.tasks:
-        return list(words)
-    task = ["run", *words[begin:]] if program else _training(words[begin:])
-    return [*words[:begin], *(["--"] if words[begin - 1 : begin] != ["--"] else []), *task]
+    task = _program(words[begin:]) if _begins_program(words, begin, known) else _training(words[begin:])
+    return [*words[:begin], *(["--"] if [*words[begin - 1 : begin]] != ["--"] else []), *task]
 
 
 def _is_file(word: str) -> bool:
     return word.endswith(_FILES)
 
 
-def _begins(word: str) -> bool:
-    return _begins_training(word) or word.endswith(_PROGRAM)
+def _begins_program(words: Sequence[str], at: int, known: Known) -> bool:
+    """Whether a Python file stands there, or the launcher of others before one; without the task `run`: never."""
+    launched = words[at] in _LAUNCHERS and any(word.endswith(_PROGRAM) for word in words[at:])
+    return "run" in known.tasks and (words[at].endswith(_PROGRAM) or launched)
 
 
 def _program(words: Sequence[str]) -> list[str]:

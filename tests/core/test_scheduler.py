@@ -71,6 +71,7 @@ VERSIONS = {
     "echo slurm 20.11.9-1 >&2": {"flavour": "slurm", "version": "20.11.9-1"},
     "echo welcome; echo slurm 25.05.0-0rc1": {"flavour": "slurm", "version": "25.05.0-0rc1"},
     "echo srun for the cloud": {"flavour": "srun for the cloud", "version": ""},
+    "echo srun: error: no controller >&2; exit 1": {"flavour": "unknown", "version": ""},
     "exit 2": {"flavour": "unknown", "version": ""},
 }
 

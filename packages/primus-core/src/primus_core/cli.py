@@ -74,7 +74,7 @@ def _explain(error: Exception, words: list[str]) -> int:
     if len(several) == 1 and error.exit_code == 2:
         from primus_core import hints
 
-        error.fix = hints.retyped(words, error.what, error.fix)
+        error.fix = hints.retyped(words, f"{error.what}\n{error.why}", error.fix)
     text = "".join(f"primus: error: {one}\n" for one in several)
     text += f"primus: {len(several)} errors\n" if len(several) > 1 else ""
     if "--debug" in words:

@@ -102,6 +102,7 @@ _WRONG = (
     re.compile(r"'([^']+)' (?:is not known here|stands in the wrong segment)"),
     re.compile(r"(?:is called|has no stage|invalid choice:) '([^']+)'"),
     re.compile(r"there is no file (\S+)"),
+    re.compile(r"'(--[^']+)' would be a setting"),
 )
 _RIGHT = re.compile(r"did you mean '([^']+)'\?|(--[a-z]+(?:[ -][a-z]+)*)")
 _SWITCHES = ("--dry-run", "--debug")

@@ -150,6 +150,7 @@ def test_a_word_that_is_hardly_alike_is_no_misspelling(word: str, capsys: pytest
         ("direct -- bench gem -M 8", "primus direct -- bench gemm -M 8"),
         ("direct -- bench gemm -M 8 --dry-run", "primus --dry-run direct -- bench gemm -M 8"),
         ("direct -- train pretrain --confg x.yaml", "primus direct -- train pretrain --config x.yaml"),
+        ("slurm -N 2 srun -- bench gemm -M 8", "fix: primus slurm srun -N 2 -- bench gemm -M 8"),
         ("runs list --statsu running", "primus runs list --status running"),
     ],
 )

@@ -99,7 +99,7 @@ def typed(words: Sequence[str]) -> str:
 
 
 _WRONG = (
-    re.compile(r"'([^']+)' (?:is not known here|stands in the wrong segment)"),
+    re.compile(r"'([^']+)' (?:is not known here|stands in the wrong segment|stands behind options)"),
     re.compile(r"(?:is called|has no stage|invalid choice:) '([^']+)'"),
     re.compile(r"there is no file (\S+)"),
     re.compile(r"'(--[^']+)' would be a setting"),
@@ -115,6 +115,9 @@ def retyped(words: Sequence[str], refused: str, fix: str) -> str:
     if len(places) != 1:
         return fix
     before, word, after = words[: places[0]], words[places[0]], words[places[0] + 1 :]
+    if "stands behind options" in refused and before[-1:] != ["slurm"] and "slurm" in before:
+        at = before.index("slurm") + 1
+        return f"primus {typed([*before[:at], wrong, *before[at:], *after])}"
     if wrong in _SWITCHES:
         return f"put {wrong} before the `--`\nprimus {typed([wrong, *before, *after])}"
     if not (right := _RIGHT.fullmatch(fix)):

@@ -127,6 +127,7 @@ def _without_addresses(text: str) -> str:
     return " ".join(word for word in text.split() if not word.startswith("0x"))
 
 
+@pytest.mark.slow
 def test_a_program_that_hangs_is_ended_and_said_with_what_it_wrote(run: Forks) -> None:
     code = "import os, time; print(os.getpid(), flush=True); time.sleep(600 * int(os.environ['ME']))"
     with pytest.raises(AssertionError, match=r"did not end in 4 s: \[1\](?s:.*)exit code -9\n\d+") as caught:

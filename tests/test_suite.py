@@ -164,6 +164,7 @@ def pytest_in(folder: Path, tests: str, **environ: str) -> subprocess.CompletedP
     )
 
 
+@pytest.mark.slow
 def test_a_test_beyond_its_cpu_seconds_fails_the_run_and_is_named(tmp_path: Path) -> None:
     done = pytest_in(tmp_path, "def test_burn(): burn(0.7)\ndef test_light(): pass\n")
     assert done.returncode == 1
@@ -171,12 +172,14 @@ def test_a_test_beyond_its_cpu_seconds_fails_the_run_and_is_named(tmp_path: Path
     assert "test_light" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_file_beyond_its_cpu_seconds_fails_and_a_listed_test_does_not(tmp_path: Path) -> None:
     done = pytest_in(tmp_path, "def test_known(): burn(0.9)\n")
     assert done.returncode == 1
     assert [line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("COST")] == ["COST test_it.py"]
 
 
+@pytest.mark.slow
 def test_in_a_complete_run_a_skip_for_a_reason_that_is_not_listed_fails(tmp_path: Path) -> None:
     tests = "@pytest.mark.skip(reason='{}')\ndef test_it(): ...\n"
     assert pytest_in(tmp_path, tests.format("no GPU"), PRIMUS_TEST_COMPLETE="1").returncode == 0
@@ -192,6 +195,7 @@ def test_in_a_complete_run_a_skip_for_a_reason_that_is_not_listed_fails(tmp_path
     assert pytest_in(tmp_path, failing, PRIMUS_TEST_COMPLETE="1").returncode == 1
 
 
+@pytest.mark.slow
 def test_a_reason_does_not_count_in_the_part_that_is_there_to_run_the_test(tmp_path: Path) -> None:
     tests = "@pytest.mark.skip(reason='no GPU')\ndef test_it(): ...\n"
     environ = {"PRIMUS_TEST_COMPLETE": "1", "PRIMUS_TEST_PART": "gpu"}

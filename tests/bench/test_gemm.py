@@ -34,6 +34,7 @@ def test_the_table_is_printed_and_says_what_was_measured(capsys: pytest.CaptureF
     assert all(line.startswith(alive) for line in shown.err.splitlines()), "no more than signs of life"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
 def test_every_type_is_measured_on_a_cpu(capsys: pytest.CaptureFixture[str], dtype: str) -> None:
     words = ["-M", "64", "--dtype", dtype, "--trans-a", "--device", "cpu", "--duration", "0.05"]
@@ -44,6 +45,7 @@ def test_every_type_is_measured_on_a_cpu(capsys: pytest.CaptureFixture[str], dty
     assert row["rows_checked"] == 64
 
 
+@pytest.mark.slow
 def test_the_buffers_in_rotation_exceed_the_last_level_cache(capsys: pytest.CaptureFixture[str]) -> None:
     found = measured(capsys, *QUICK)
     [row] = found["results"]
@@ -52,6 +54,7 @@ def test_the_buffers_in_rotation_exceed_the_last_level_cache(capsys: pytest.Capt
     assert found["notes"] == [] or "steady" in str(found["notes"])
 
 
+@pytest.mark.slow
 def test_results_are_written_where_they_were_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = [tmp_path / "new" / name for name in ("r.md", "r.csv", "r.json")]
     printed = measured(capsys, *QUICK, *(f"--output={name}" for name in names))
@@ -60,6 +63,7 @@ def test_results_are_written_where_they_were_asked_for(tmp_path: Path, capsys: p
     assert names[1].read_text(encoding="utf-8").startswith("engine,")
 
 
+@pytest.mark.slow
 def test_every_matrix_of_a_model_is_measured_with_all_its_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

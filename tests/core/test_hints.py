@@ -37,6 +37,11 @@ ANSWERS = {
     "run -- train --config exp.yaml": "primus direct -- train pretrain --config exp.yaml",
     "run --single bench gemm": "primus direct --single -- bench gemm",
     "run slurm srun -N 2 bench gemm": "primus slurm srun -N 2 -- bench gemm",
+    "run train.py --lr 1": "primus direct -- run train.py --lr 1",
+    "train.py --lr 1": "primus direct -- run train.py --lr 1",
+    "torchrun --nproc-per-node 8 train.py --lr 1": "primus direct -- run train.py --lr 1",
+    "accelerate launch train.py": "primus direct -- run train.py",
+    "mpirun": "primus direct -- run train.py",
     "exp.yaml": "primus direct -- train pretrain --config exp.yaml",
     "pretrain --config x": "primus direct -- train pretrain --config x",
     "--dry-run run exp.yaml": "primus --dry-run direct -- train pretrain --config exp.yaml",
@@ -55,6 +60,20 @@ ANSWERS = {
     "direct -- pretrain --config x": "primus direct -- train pretrain --config x",
     "direct -- exp.yaml": "primus direct -- train pretrain --config exp.yaml",
     "direct -- train --config x": "primus direct -- train pretrain --config x",
+    "train exp.yaml": "primus direct -- train pretrain --config exp.yaml",
+    "direct -- train exp.yaml steps=1": "primus direct -- train pretrain --config exp.yaml steps=1",
+    "direct -- run exp.yaml": "primus direct -- train pretrain --config exp.yaml",
+    "direct -- train.py --lr 1": "primus direct -- run train.py --lr 1",
+    "direct train.py": "primus direct -- run train.py",
+    "direct python train.py": "primus direct -- run train.py",
+    "direct -- torchrun --nnodes 2 train.py a": "primus direct -- run train.py a",
+    "run --single exp.yaml": "primus direct --single -- train pretrain --config exp.yaml",
+    "slurm -N 2 --config exp.yaml -- train pretrain": "primus slurm -N 2 -- train pretrain --config exp.yaml",
+    "direct exp.yaml steps=1": "primus direct -- train pretrain --config exp.yaml steps=1",
+    "direct --config exp.yaml": "primus direct -- train pretrain --config exp.yaml",
+    "direct --config exp.yaml -- train pretrain a=1": "primus direct -- train pretrain a=1 --config exp.yaml",
+    "slurm sbatch -N 2 exp.yaml": "primus slurm sbatch -N 2 -- train pretrain --config exp.yaml",
+    "container --image I exp.yaml": "primus container --image I -- train pretrain --config exp.yaml",
 }  # fmt: skip
 
 
@@ -97,6 +116,11 @@ def test_a_legal_value_that_looks_like_a_task_is_no_forgotten_dash() -> None:
     assert instead(words, KNOWN, "segment 2 (bench): anything else") is None
 
 
+@pytest.mark.parametrize("words", ["direct -- nothing a.py", "direct -- nothing a.yaml", "direct --nothing -- train"])
+def test_what_nobody_can_tell_is_not_guessed(words: str) -> None:
+    assert instead(words.split(), KNOWN, "segment 1 (direct): '--nothing' is not known here") is None
+
+
 def test_a_secret_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hunter2" not in told(["train", "--config", "x", "--env", "DB_PASSWORD=hunter2"], capsys)
 
@@ -109,6 +133,38 @@ def test_a_missing_word_is_named_with_what_it_may_be(
     words: str, way_out: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert way_out in told(words.split(), capsys)
+
+
+@pytest.mark.parametrize("word", ["checkpoint", "monitor", "clean"])
+def test_a_word_that_is_hardly_alike_is_no_misspelling(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told([word], capsys).startswith("see `primus --help`")
+
+
+@pytest.mark.parametrize(
+    ("words", "whole"),
+    [
+        ("direct --log_file=r.log -- bench gemm", "primus direct --log-file=r.log -- bench gemm"),
+        ("direct -- preflight --perf-test", "primus direct -- preflight --level perf"),
+        ("diret -- bench gemm", "primus direct -- bench gemm"),
+        ("direct -- bnech gemm -M 8", "primus direct -- bench gemm -M 8"),
+        ("direct -- bench gem -M 8", "primus direct -- bench gemm -M 8"),
+        ("direct -- bench gemm -M 8 --dry-run", "primus --dry-run direct -- bench gemm -M 8"),
+        ("direct -- train pretrain --confg x.yaml", "primus direct -- train pretrain --config x.yaml"),
+        ("slurm -N 2 srun -- bench gemm -M 8", "fix: primus slurm srun -N 2 -- bench gemm -M 8"),
+        ("runs list --statsu running", "primus runs list --status running"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_whole_command(
+    words: str, whole: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == 2
+    assert capsys.readouterr().err.splitlines()[-1].strip() == whole
+
+
+def test_the_words_of_torchrun_have_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        told(["direct", "--nproc_per_node", "2", "--", "bench", "gemm"], capsys) == "GPUS_PER_NODE=N before the command"
+    )
 
 
 def test_nothing_is_written_or_started(primus: Run, tmp_path: Path) -> None:

@@ -64,6 +64,18 @@ def test_several_ranks_are_told_apart(primus: Run, project: Path) -> None:
     assert "write 3, or 0-3,7" in primus("logs", "x", "--rank", "3-1", cwd=project).stderr
 
 
+@pytest.mark.parametrize("follow", [(), ("--follow",)])
+def test_a_run_that_ended_before_its_ranks_began_is_no_empty_log(
+    primus: Run, project: Path, follow: tuple[str, ...]
+) -> None:
+    run = project / "output/x_2026_01_01_000000"
+    run.mkdir(parents=True)
+    (run / "metadata.json").write_text('{"status": "failed"}')
+    told = primus("logs", "x", *follow, cwd=project)
+    assert told.returncode == 2
+    assert f"fix: primus runs show {run}" in told.stderr
+
+
 def test_what_hooks_and_the_launcher_said_is_apart(primus: Run, project: Path) -> None:
     (project / "hooks").mkdir()
     (project / "hooks/1.sh").write_text("echo from the hook\n")

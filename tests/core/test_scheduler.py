@@ -71,6 +71,7 @@ VERSIONS = {
     "echo slurm 20.11.9-1 >&2": {"flavour": "slurm", "version": "20.11.9-1"},
     "echo welcome; echo slurm 25.05.0-0rc1": {"flavour": "slurm", "version": "25.05.0-0rc1"},
     "echo srun for the cloud": {"flavour": "srun for the cloud", "version": ""},
+    "echo srun: error: no controller >&2; exit 1": {"flavour": "unknown", "version": ""},
     "exit 2": {"flavour": "unknown", "version": ""},
 }
 
@@ -180,6 +181,7 @@ def test_a_run_of_another_cluster_is_asked_about_there(primus: Primus, tmp_path:
     assert sorted("--clusters=west" in question for question in asked(fake)) == [False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["sleep 100\nexit 0", "echo 'Unable to contact slurm controller' >&2; exit 1"])
 def test_a_controller_that_is_down_leaves_what_the_runs_say(script: str, primus: Primus, tmp_path: Path) -> None:
     for n in range(3):

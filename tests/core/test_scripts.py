@@ -193,6 +193,7 @@ def test_for_training_extra_is_a_setting(primus: Run, third_party: str, stage: P
     assert len((run / "metrics.jsonl").read_text().splitlines()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_a_setting_of_a_real_framework_can_come_from_a_hook(primus: Run, stage: Path) -> None:
     quick = Path(__file__).resolve().parents[2] / "examples/quickstart.yaml"

@@ -212,6 +212,7 @@ def leaks(text: str, *which: str) -> list[str]:
     return [name for name in which or PLANTED if any(form in text for form in forms[name])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("tell",), ("tell", "fail")])
 def test_secrets_planted_everywhere_are_found_nowhere(
     primus: Run, clean_environ: dict[str, str], planted: Path, words: tuple[str, ...]

@@ -44,6 +44,23 @@ def test_a_misspelt_experiment_is_answered_with_the_whole_command_which_works(
     assert primus(*shlex.split(command)[1:], env=env).returncode == 0
 
 
+def test_an_experiment_in_another_folder_is_found_by_its_name_and_a_folder_is_called_one(
+    primus: Run, experiments: Path, third_party: str
+) -> None:
+    env = {"PYTHONPATH": third_party}
+    refused = primus("direct", "--", "train", "pretrain", "--config", "countdown.yaml", env=env)
+    assert meant(refused.stderr)[0] == "primus direct -- train pretrain --config examples/countdown.yaml"
+    refused = primus("direct", "--", "train", "pretrain", "--config", "examples", env=env)
+    assert "examples: it is a folder\n  fix: name a file in it" in refused.stderr
+
+
+def test_an_experiment_in_the_place_of_a_system_config_is_one_error(primus: Run, experiments: Path) -> None:
+    refused = primus("--config", "examples/countdown.yaml", "direct", "--", "train", "pretrain")
+    assert refused.returncode == 2
+    assert refused.stderr.count("error") == 1
+    assert "fix: primus direct -- train pretrain --config examples/countdown.yaml" in refused.stderr
+
+
 def test_a_forgotten_option_is_answered_with_the_experiment_that_is_there(
     primus: Run, experiments: Path, third_party: str
 ) -> None:

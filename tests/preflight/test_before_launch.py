@@ -215,6 +215,7 @@ def test_no_node_starts_ranks_beside_one_that_is_not_fit(
     assert (tmp_path / "output/both/preflight/failing_nodes.txt").read_text() == f"n{sick}\n"
 
 
+@pytest.mark.slow
 def test_fit_nodes_start_and_what_they_said_then_counts_for_no_later_launch(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
@@ -229,6 +230,7 @@ def test_fit_nodes_start_and_what_they_said_then_counts_for_no_later_launch(
         assert '"RANK"' not in alone.stdout
 
 
+@pytest.mark.slow
 def test_what_a_node_said_to_an_earlier_preflight_in_the_folder_counts_for_no_later_one(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
@@ -241,6 +243,7 @@ def test_what_a_node_said_to_an_earlier_preflight_in_the_folder_counts_for_no_la
         assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
 
 
+@pytest.mark.slow
 def test_what_nodes_said_to_a_launch_whose_node_0_was_killed_counts_for_no_later_one(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:

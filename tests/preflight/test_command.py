@@ -294,6 +294,7 @@ def test_a_capture_of_this_machine_takes_along_what_checks_read(primus: Run, tmp
     assert {found["host.memory"], found["host.shm"], found["host.nofile"]} <= {"pass", "warn", "fail"}
 
 
+@pytest.mark.slow
 def test_node_0_waits_for_the_others_judges_all_and_names_who_did_not_come(
     clean_environ: dict[str, str], tmp_path: Path
 ) -> None:

@@ -145,6 +145,7 @@ cuda:7) {GEMM};;
 esac"""
 
 
+@pytest.mark.slow
 def test_a_process_that_hangs_crashes_or_babbles_is_a_result_and_takes_no_other_along(
     clean_environ: dict[str, str],
 ) -> None:

@@ -53,3 +53,15 @@ def test_a_file_that_is_not_there_is_refused(primus: Run, program: str, tmp_path
     assert refused.returncode == 2
     assert f"looked for {tmp_path}/src/tarin.py" in refused.stderr
     assert not (tmp_path / "output").exists()
+
+
+def test_a_misspelt_file_is_answered_with_the_nearest_and_an_experiment_with_what_trains_it(
+    primus: Run, program: str, tmp_path: Path
+) -> None:
+    near = program.replace("train", "tarin")
+    assert f"did you mean '{program}'?" in primus("direct", "--", "run", near).stderr
+    (tmp_path / "exp.yaml").write_text("modules: {}")
+    refused = primus("direct", "--", "run", "exp.yaml", "steps=1")
+    assert "'exp.yaml' is no Python file" in refused.stderr
+    assert "fix: primus direct -- train pretrain --config exp.yaml steps=1" in refused.stderr
+    assert not (tmp_path / "output").exists()

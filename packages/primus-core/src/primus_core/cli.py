@@ -71,6 +71,10 @@ def _explain(error: Exception, words: list[str]) -> int:
 
         error = record.refused(os.environ, error, dry_run="--dry-run" in words)
     several = error.each()
+    if len(several) == 1 and error.exit_code == 2:
+        from primus_core import hints
+
+        error.fix = hints.retyped(words, f"{error.what}\n{error.why}", error.fix)
     text = "".join(f"primus: error: {one}\n" for one in several)
     text += f"primus: {len(several)} errors\n" if len(several) > 1 else ""
     if "--debug" in words:

@@ -171,11 +171,11 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return f"did you mean '{near}'?" if near else ""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word nearest to `word`, or an empty string."""
+def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str:
+    """The known word nearest to `word`, or an empty string where none is so much `alike`."""
     import difflib  # only an error needs it
 
     names = sorted(set(known))
     folded = {name.lower().replace("-", "_"): name for name in names}
-    near = difflib.get_close_matches(word.lower().replace("-", "_"), list(folded), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word.lower().replace("-", "_"), list(folded), n=1, cutoff=alike)
     return folded[near[0]] if near else ""

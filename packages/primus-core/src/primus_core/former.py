@@ -1,4 +1,4 @@
-"""What is called otherwise here than in AMD's Primus (docs/coming-from.md): looked up when a word is not known."""
+"""What AMD's Primus and torchrun call otherwise (docs/coming-from.md): looked up when a word is not known."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 __all__ = ["as_program", "instead", "with_runtimes"]
 
 _NO_PROGRAM = "there is none yet; a program of yours: primus direct -- run FILE [words]"
+_TORCHRUN = {
+    "--nproc-per-node": "GPUS_PER_NODE=N before the command",
+    "--nnodes": "NNODES=N before the command, or: primus slurm srun -N 2 -- ...",
+    "--node-rank": "NODE_RANK=N before the command",
+    "--master-addr": "MASTER_ADDR=HOST before the command",
+    "--master-port": "MASTER_PORT=N before the command",
+}
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "primus": {
         "deps": "nothing is to be synchronized: backends are packages, as primus-megatron; see `primus plugins`",
@@ -17,6 +24,8 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
     "direct": {
         "--script": "primus direct -- run FILE [words]",
         "--silent": "leave it out; `primus logs RUN` has all of the text, and > FILE keeps it off the terminal",
+        **_TORCHRUN,
+        **{f"--{flag[2:].replace('-', '_')}": instead for flag, instead in _TORCHRUN.items()},
     },
     "preflight": {
         "--quick": "leave it out: --level quick is the default",

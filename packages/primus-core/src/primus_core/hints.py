@@ -5,6 +5,7 @@ Loaded only when a command line is refused.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Sequence
 from itertools import pairwise
@@ -14,10 +15,15 @@ from primus_core import former
 from primus_core.errors import RequestError, nearest
 from primus_core.secrets import redact_words
 
-__all__ = ["HINTS", "RUNTIMES", "Hint", "Known", "instead", "typed"]
+__all__ = ["HINTS", "RUNTIMES", "Hint", "Known", "instead", "retyped", "typed"]
 
 _FILES = (".yaml", ".yml", ".toml")
+_PROGRAM = ".py"
 _STAGE = "pretrain"
+_ALIKE = 0.75
+"""How alike a word must be to one of another tool: `torchrun` is no misspelt `rerun`."""
+_TRAINS = "`train pretrain` trains"
+_LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "deepspeed", "accelerate", "python", "python3")
 
 
 class Hint(NamedTuple):
@@ -37,8 +43,14 @@ class Hint(NamedTuple):
 
 
 _RESUME = "the command that started a run, typed again, continues it from its newest checkpoint"
-_SAVED = 'primus direct -- train pretrain --config "$(primus runs path {})/config/primus_config.yaml"'
 _NEW = "primus config new {} --backend torchtitan --gpu MI300X -o exp.yaml"
+
+
+def _saved(run: str) -> str:
+    """The command that continues a run from its own copy of the experiment. A run that never began has none."""
+    words = f'primus direct -- train pretrain --config "$(primus runs path {run})/config/primus_config.yaml"'
+    return f"{words}\nor type the command of that run: primus runs show {run}"
+
 
 HINTS = (
     Hint(("status", "state"), "`runs` knows the status of each run", "primus runs list", "primus runs show {run}"),
@@ -50,7 +62,7 @@ HINTS = (
          "primus logs latest --follow", "primus logs {run} --follow"),
     Hint(("kill", "cancel", "scancel"), "`stop` stops a running job", "primus stop latest", "primus stop {run}"),
     Hint(("rerun", "repeat"), "`replay` starts a run again, as it was", "primus replay latest", "primus replay {run}"),
-    Hint(("resume", "continue", "restart"), _RESUME, _SAVED.format("latest"), _SAVED.format("{run}"),
+    Hint(("resume", "continue", "restart"), _RESUME, _saved("latest"), _saved("{run}"),
          "primus direct -- {training}"),
     Hint(("init", "new", "create", "template", "templates"), "an experiment is a file, made from a template",
          f"primus config list\nthen, for one of its models: {_NEW.format('MODEL')}",
@@ -86,32 +98,86 @@ def typed(words: Sequence[str]) -> str:
     return shlex.join(redact_words(words))
 
 
+_WRONG = (
+    re.compile(r"'([^']+)' (?:is not known here|stands in the wrong segment|stands behind options)"),
+    re.compile(r"(?:is called|has no stage|invalid choice:) '([^']+)'"),
+    re.compile(r"there is no file (\S+)"),
+    re.compile(r"'(--[^']+)' would be a setting"),
+)
+_RIGHT = re.compile(r"did you mean '([^']+)'\?|(--[a-z]+(?:[ -][a-z]+)*)")
+_SWITCHES = ("--dry-run", "--debug")
+
+
+def retyped(words: Sequence[str], refused: str, fix: str) -> str:
+    """`fix`, and below it the whole command, where the fix is one word in another's place."""
+    wrong = next((word for pattern in _WRONG for word in pattern.findall(refused)), "")
+    places = [at for at, word in enumerate(words) if word.partition("=")[0] == wrong.partition("=")[0]]
+    if len(places) != 1:
+        return fix
+    before, word, after = words[: places[0]], words[places[0]], words[places[0] + 1 :]
+    if "stands behind options" in refused and before[-1:] != ["slurm"] and "slurm" in before:
+        at = before.index("slurm") + 1
+        return f"primus {typed([*before[:at], wrong, *before[at:], *after])}"
+    if wrong in _SWITCHES:
+        return f"put {wrong} before the `--`\nprimus {typed([wrong, *before, *after])}"
+    if not (right := _RIGHT.fullmatch(fix)):
+        return fix
+    new = (right[1] or right[2]).split()
+    _, equals, value = word.partition("=")
+    return f"{fix}\nprimus {typed([*before, *new[:-1], f'{new[-1]}{equals}{value}', *after])}"
+
+
 def instead(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
     """The answer to `words`, which were refused with the message `refused`; None: nobody can tell what they mean."""
+    words = list(words)
     if not words or words[0].startswith("-"):
         return None
-    if words[0] in known.tasks:
+    if words[0] in known.tasks and not _means_runtime(words, known):
         return RequestError(refused, fix=_command(["direct"], words, known))
     if words[0] in known.runtimes:
-        return _forgotten_dashes(words, known, refused) or _forgotten_task(words, known, refused)
+        return (
+            _forgotten_dashes(words, known, refused)
+            or _forgotten_task(words, known, refused)
+            or _misplaced_config(words, known, refused)
+        )
     return _unknown_command(words[0], words[1:], known)
 
 
+def _means_runtime(words: Sequence[str], known: Known) -> bool:
+    """Whether `run`, a task, stands where other tools have a runtime: before an experiment, options, or a runtime."""
+    after = words[1] if len(words) > 1 else "-"
+    return words[0] in RUNTIMES and (
+        after.startswith("-") or _begins_training(after) or after in known.runtimes or after in known.tasks
+    )
+
+
 def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestError | None:
-    what = f"primus has no command '{head}'"
-    if meant := former.instead("primus", head):
-        return RequestError(what, fix=meant)
+    what = f"'{head}' is a task for Python files" if head in known.tasks else f"primus has no command '{head}'"
+    if former_one := former.instead("primus", head):
+        return RequestError(what, fix=former_one)
+    if meant := _as_task(what, head, rest, known):
+        return meant
+    near = nearest(head, [*known.runtimes, *known.tasks, *known.commands])
+    if near in known.tasks and not _hint(head):
+        return RequestError(what, fix=f"did you mean: {_command(['direct'], [near, *rest], known)}")
+    if near in known.commands and not _hint(head):
+        return RequestError(what, fix=f"did you mean `primus {typed([near, *rest])}`?")
+    if hint := _hint(head if near else nearest(head, [word for hint in HINTS for word in hint.words], _ALIKE)):
+        return RequestError(what, why=hint.why, fix=_filled(hint, rest))
+    return None
+
+
+def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> RequestError | None:
+    """The answer to a task without its runtime, or behind the launcher of others."""
     if _begins_training(head):
         why = "a task needs a runtime to run in"
         return RequestError(what, why=why, fix=_command(["direct"], [head, *rest], known))
+    if "run" in known.tasks and (head in _LAUNCHERS or head.endswith(_PROGRAM)):
+        why = "the task `run` starts a Python file on every rank; GPUS_PER_NODE=N before it says how many on a node"
+        return RequestError(what, why=why, fix=_command(["direct"], _program([head, *rest]), known))
     if runtime := RUNTIMES.get(head):
         why = f"the runtime for that is `{runtime[0]}`; `--` and a task follow its options"
         return RequestError(what, why=why, fix=_command(runtime, rest, known))
-    near = nearest(head, [*known.runtimes, *known.tasks, *known.commands])
-    if near in known.commands and not _hint(head):
-        return RequestError(what, fix=f"did you mean `primus {typed([near, *rest])}`?")
-    if hint := _hint(head if near else nearest(head, [word for hint in HINTS for word in hint.words])):
-        return RequestError(what, why=hint.why, fix=_filled(hint, rest))
     return None
 
 
@@ -121,8 +187,9 @@ def _hint(word: str) -> Hint | None:
 
 def _forgotten_dashes(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
     """The answer to runtimes whose options a task or another runtime follows without `--`; None: none does."""
-    complete = _dashed(words, known)
-    missing = next((old for old, new in zip(words, complete, strict=False) if old != new), "")
+    segment = words[len(words) - words[::-1].index("--") if "--" in words else 0 :]
+    complete = _dashed(_with_task(words, known) if segment and segment[0] in known.runtimes else words, known)
+    missing = next((old for old, new in zip(words, complete, strict=False) if old != new and new == "--"), "")
     has_task = any(word in known.tasks and before == "--" for before, word in pairwise(words))
     if not missing or (has_task and f"'{missing}'" not in refused):
         return None
@@ -138,13 +205,29 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: str) -> Request
     begin = max((index for index, word in enumerate(words) if word == "--"), default=len(words)) + 1
     task = list(words[begin:])
     if task and _begins_training(task[0]):
-        what, task = f"'{task[0]}' is no task", _training(task)
-    elif "STAGE" in refused and _staged(task) != task:
-        what, task = "the task `train` needs a stage", _staged(task)
+        what, why, task = f"'{task[0]}' is no task", _TRAINS, _training(task)
+    elif task[:1] == ["run"] and task[1:] and task[1].endswith(_FILES):
+        what, why, task = f"'{task[1]}' is no Python file", f"`run` runs one; {_TRAINS}", _training(task[1:])
+    elif task and _begins_program(task, 0, known):
+        what, why, task = f"'{task[0]}' is no task", "`run` starts a Python file on every rank", _program(task)
+    elif _staged(task) != task and ("STAGE" in refused or any(map(_is_file, task[1:2]))):
+        what, why, task = "the task `train` needs a stage", _TRAINS, _staged(task)
     else:
         return None
+    return RequestError(what, why=why, fix=f"primus {typed([*known.front, *words[:begin], *task])}")
+
+
+def _misplaced_config(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
+    """The answer to `--config FILE` among the options of a runtime; None: it does not stand there."""
+    at = next((at for at, word in enumerate(words[:-1]) if word == "--config"), len(words))
+    begin = max((index for index, word in enumerate(words) if word == "--"), default=-1) + 1
+    if at >= begin or words[begin : begin + 1] != ["train"] or not ("--config" in refused or words[at + 1] in refused):
+        return None
+    task = [*_staged([*words[begin:]]), "--config", words[at + 1]]
     return RequestError(
-        what, why="`train pretrain` trains", fix=f"primus {typed([*known.front, *words[:begin], *task])}"
+        "--config stands in the wrong segment",
+        why="the experiment is an option of the task `train`",
+        fix=f"primus {typed([*known.front, *words[:at], *words[at + 2 : begin], *task])}",
     )
 
 
@@ -162,9 +245,39 @@ def _command(runtime: Sequence[str], rest: Sequence[str], known: Known) -> str:
     own = rest and rest[0] in known.runtimes
     words = [*(() if own else runtime), *(rest[1:] if rest and rest[0] == "--" else rest)]
     if _task_at(words, known.tasks) == len(words):
-        begin = next((i for i, word in enumerate(words) if _begins_training(word)), len(words))
-        words = [*words[:begin], *(["--"] if words[begin - 1] != "--" else []), *_training(words[begin:])]
+        says = any(_begins_training(word) or word.endswith(_PROGRAM) for word in words)
+        words = _with_task([*words, *(() if says else ("--config", "FILE"))], known, guess=True)
     return f"primus {typed([*known.front, *_staged(_dashed(words, known))])}"
+
+
+def _with_task(words: Sequence[str], known: Known, *, guess: bool = False) -> list[str]:
+    """`words`; where no task stands among them, the task before the experiment, stage or program that does.
+
+    `guess`: also where that may be the value of an option.
+    """
+    places = [at for at in range(len(words)) if _begins_training(words[at]) or _begins_program(words, at, known)]
+    certain = [at for at in places if not _may_be_value(words, at)]
+    begin = next(iter([*certain, *(places if guess else ())]), len(words))
+    if begin == len(words) or _task_at(words, known.tasks) < len(words):
+        return list(words)
+    task = _program(words[begin:]) if _begins_program(words, begin, known) else _training(words[begin:])
+    return [*words[:begin], *(["--"] if [*words[begin - 1 : begin]] != ["--"] else []), *task]
+
+
+def _is_file(word: str) -> bool:
+    return word.endswith(_FILES)
+
+
+def _begins_program(words: Sequence[str], at: int, known: Known) -> bool:
+    """Whether a Python file stands there, or the launcher of others before one; without the task `run`: never."""
+    launched = words[at] in _LAUNCHERS and any(word.endswith(_PROGRAM) for word in words[at:])
+    return "run" in known.tasks and (words[at].endswith(_PROGRAM) or launched)
+
+
+def _program(words: Sequence[str]) -> list[str]:
+    """The task `run` for what a launcher of others was to start."""
+    begin = next((at for at, word in enumerate(words) if word.endswith(_PROGRAM)), len(words))
+    return ["run", *(words[begin:] or ["train.py"])]
 
 
 def _begins_training(word: str) -> bool:
@@ -182,8 +295,9 @@ def _training(rest: Sequence[str]) -> list[str]:
 def _staged(words: list[str]) -> list[str]:
     """`words`; behind the task `train`, its stage, where none stands there."""
     at = next((at for at, word in enumerate(words, 1) if word == "train" and words[: at - 1][-1:] in ([], ["--"])), 0)
-    lacks = at and (at == len(words) or words[at].startswith("-"))
-    return [*words[:at], *([_STAGE] if lacks else []), *words[at:]]
+    if not at or (at < len(words) and not words[at].startswith("-") and not words[at].endswith(_FILES)):
+        return words
+    return [*words[:at], *_training(words[at:] if at < len(words) else [_STAGE])[1:]]
 
 
 def _dashed(words: Sequence[str], known: Known) -> list[str]:

@@ -141,7 +141,7 @@ class _Planning:
         task, name, words = self.catalogue.task(self.request.task)
         if not (self.first and self.first.replay):  # the settings of a replay are those of its snapshot
             words = (*words, *self.spoken.words)
-        refuse_secrets(words)  # first: no other error shall quote one
+        refuse_secrets(words, "" if name == "train" else "export it for the task to read")  # first: errors quote
         words = (*preflight.settings(task, self.system), *words) if name == preflight.TASK else words
         sub = task_parser(task, name, segment_name(self.request.task_segment, name))
         task_args = parse_segment(sub, words, elsewhere=set(flags_of(self.parser)) - set(flags_of(sub)))

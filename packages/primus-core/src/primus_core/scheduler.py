@@ -154,13 +154,16 @@ def job_in(lines: Iterable[str]) -> tuple[str, str]:
 
 
 def version(program: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """What `srun --version` says: `{"flavour": "slurm", "version": "23.11.4"}`. A look-alike may say anything."""
+    """What `srun --version` says: `{"flavour": "slurm", "version": "23.11.4"}`. A look-alike may say anything.
+    One that fails says nothing of itself: its error is no flavour.
+    """
     said = run([program, "--version"], environ)
     lines = (said.out or said.errors).splitlines() if said else []
     for line in lines:
         if match := re.fullmatch(r"([\w-]+) v?([0-9]+\.[0-9][\w.+-]*)", line.strip()):
             return {"flavour": match[1], "version": match[2]}
-    return {"flavour": lines[0].strip()[:80] if lines else "unknown", "version": ""}
+    answered = said and not said.exit_code and lines
+    return {"flavour": lines[0].strip()[:80] if answered else "unknown", "version": ""}
 
 
 def run(words: Sequence[str], environ: Mapping[str, str], patience_s: float = _PATIENCE_S) -> Said | None:

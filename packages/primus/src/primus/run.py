@@ -10,10 +10,12 @@ import os
 from primus_core.arguments import Parser
 from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.environment import of_python
-from primus_core.errors import RequestError
+from primus_core.errors import RequestError, nearest
 from primus_core.plan import Requirement, Worker
 
 __all__ = ["RUN"]
+
+_EXPERIMENTS = (".yaml", ".yml", ".toml")
 
 
 class Run:
@@ -37,8 +39,11 @@ Everything behind FILE is the file's own, byte for byte."""
     def plan(self, call: TaskCall) -> TaskPlan:
         """The file in a worker, on every rank."""
         path = os.path.join(call.facts.cwd, call.file(call.args.file))
+        if path.endswith(_EXPERIMENTS):
+            fix = f"-- train pretrain --config {call.args.file}"
+            raise RequestError(f"'{call.args.file}' is no Python file", why="`run` runs one", fix=fix)
         if not call.elsewhere and not os.path.isfile(path):
-            fix = "check the path: it is relative to where you stand"
+            fix = _beside(path, call.args.file) or "check the path: it is relative to where you stand"
             raise RequestError(f"there is no file {call.args.file}", why=f"looked for {path}", fix=fix)
         name = os.path.splitext(os.path.basename(path))[0]
         return TaskPlan(
@@ -55,12 +60,18 @@ Everything behind FILE is the file's own, byte for byte."""
 def _modules_beside(path: str, call: TaskCall) -> tuple[str, ...]:
     """What a person must know whose own modules lie beside the file, where others can put some, too."""
     folder = os.path.dirname(path)
-    if call.elsewhere or os.path.realpath(folder) == os.path.realpath(
-        call.facts.cwd
-    ):  # of that folder, all runs say it
+    if call.elsewhere or os.path.samefile(folder, call.facts.cwd):  # of that folder, all runs say it
         return ()
     found = of_python(folder, call.facts.host.environ)
     return tuple(v.why for v in found) if any(name.endswith(".py") for name in call.facts.host.names(folder)) else ()
+
+
+def _beside(path: str, named: str) -> str:
+    """`did you mean` the Python file in that folder whose name is nearest to it."""
+    folder, name = os.path.split(path)
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    near = nearest(name, [one for one in names if one.endswith(".py")])
+    return f"did you mean '{os.path.join(os.path.dirname(named), near)}'?" if near else ""
 
 
 RUN = Run()

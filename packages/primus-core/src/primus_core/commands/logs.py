@@ -6,6 +6,7 @@ import glob
 import os
 import re
 import select
+import shlex
 import sys
 import time
 from argparse import ArgumentTypeError
@@ -68,14 +69,18 @@ def run(words: Sequence[str], layer: str) -> int:
     if not args.follow:
         logs.require(host)
     run = _Run(directory, host)
+    silent = True
     while True:
         going = args.follow and run.goes_on()  # asked first: what comes after it is read once more
         said = [tail.show() for tail in logs.tails()]
+        silent = silent and not any(said)
         if not going and not any(said):
             break
         sys.stdout.flush()
         if going and not any(said):
             _pause()
+    if args.follow and silent:  # else a run that ended before its ranks began would say nothing at all
+        logs.require(host)
     return 0
 
 
@@ -171,10 +176,14 @@ class _Ranks:
             return
         known, stands = sorted(_known_ranks(self.directory)), standing(self.directory, host)
         why = f"it has {_spans(known)}" if known else "no rank of it has begun"
-        fix = "name one of them, or see --launch"
+        fix = f"primus logs {shlex.quote(self.directory)} --rank {known[0]}" if known else _why_it_ended(self.directory)
         if not known and stands.state in ("pending", "submitted"):
             why, fix = f"{why}: {_what_for(stands)}", "wait for them with --follow"
         raise RequestError(f"there is no log of rank {missing[0]} in {self.directory}", why=why, fix=fix)
+
+
+def _why_it_ended(directory: str) -> str:
+    return f"primus runs show {shlex.quote(directory)}"
 
 
 def _known_ranks(directory: str) -> Iterator[int]:

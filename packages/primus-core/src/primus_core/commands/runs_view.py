@@ -148,7 +148,8 @@ def _with(word: str, value: Any) -> str:
 
 
 def _scheduler(known: Mapping[str, Any]) -> str:
-    return f"({_joined(' ', known.get('flavour'), known.get('version'))})" if known else ""
+    said = known.get("flavour", "unknown") != "unknown"
+    return f"({_joined(' ', known['flavour'], known.get('version'))})" if said else ""
 
 
 def _failure(failure: Mapping[str, Any]) -> str:

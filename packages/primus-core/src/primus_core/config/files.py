@@ -316,6 +316,8 @@ def _read(path: str, environ: Environ, mistakes: Mistakes, opener: bounds.Opener
     except FileNotFoundError:
         fix = "check the path" if os.path.isabs(path) else "check the path: it is relative to where you stand"
         raise ConfigError("no such file", where=path, fix=fix) from None
+    except IsADirectoryError:
+        raise ConfigError("it is a folder", where=path, fix="name a file in it") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("the file cannot be read", where=path, why=str(error)) from None
     reader = _toml if path.endswith(".toml") else _yaml

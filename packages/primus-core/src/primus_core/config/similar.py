@@ -73,8 +73,9 @@ def nearest_file(path: str) -> str:
     folder = os.path.dirname(wanted)
     beside = [os.path.join(folder, name) for name in _listed(folder or ".")]
     found = difflib.get_close_matches(wanted, beside, n=1, cutoff=_CUTOFF)
-    below = () if found or os.path.isabs(wanted) else _experiments(".")
-    return (found or difflib.get_close_matches(wanted, below, n=1, cutoff=_CUTOFF) or [""])[0]
+    below = [] if found or os.path.isabs(wanted) else [*_experiments(".")]
+    same = [path for path in below if os.path.basename(path) == os.path.basename(wanted)][:1]
+    return (found or difflib.get_close_matches(wanted, below, n=1, cutoff=_CUTOFF) or same or [""])[0]
 
 
 def nearest_template(text: str, environ: Mapping[str, str]) -> str:

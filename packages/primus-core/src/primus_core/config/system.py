@@ -220,6 +220,8 @@ class _Checked:
         self.mistakes = Mistakes()
 
     def document(self) -> Document:
+        if "modules" in self.source.data:
+            self._no_experiment()
         data: dict[str, Any] = {}
         marks = dict(self.source.marks)
         for key, value in self.source.data.items():
@@ -239,6 +241,16 @@ class _Checked:
             with self.mistakes:
                 found[name] = self._value((key, name), below)
         return found
+
+    def _no_experiment(self) -> NoReturn:
+        """Refuse `primus --config exp.yaml ...`: one would get an error for each of its keys."""
+        import shlex
+
+        file = self.source.where(("modules",)).rpartition(":")[0]
+        fix = f"primus direct -- train pretrain --config {shlex.quote(os.path.relpath(file))}"
+        self._fail(
+            ("modules",), "this is an experiment, and no system config", why="the task `train` reads it", fix=fix
+        )
 
     def _fail(self, path: Path, what: str, *, why: str = "", fix: str = "") -> NoReturn:
         from primus_core.errors import ConfigError

@@ -209,17 +209,17 @@ _WITHOUT_SNAPSHOT = {
     "submitted": ("its job has not begun: the first node writes the snapshot", "wait for the job"),
     "unwatched": (
         "it was started from the script of a dry run: Primus did not watch it",
-        "start it without --dry-run: `primus runs show` has the command line",
+        "start it without --dry-run: `primus runs show {run}` has the command line",
     ),
 }
 """Why a run with this status has none, and what to do."""
 _REMOVED = (
     f"it ended before it began, {MANIFEST} was removed, or an earlier version of Primus made it",
-    "`primus runs show` shows what there is",
+    "`primus runs show {run}` shows what there is",
 )
 _CUT_OFF = (
     f"{MANIFEST}, which is written last, is not there: the launch was ended while it was being written",
-    "start it again with its command line, which `primus runs show` shows as far as it was written",
+    "start it again with its command line, which `primus runs show {run}` shows as far as it was written",
 )
 
 
@@ -269,7 +269,7 @@ class _Reader:
     def incomplete(self) -> Damaged:
         status = metadata(self.directory).get("status")
         why, fix = _WITHOUT_SNAPSHOT.get(str(status), _REMOVED if status in ENDED else _CUT_OFF)
-        return Damaged(f"{self.run} has no whole snapshot", why=why, fix=fix)
+        return Damaged(f"{self.run} has no whole snapshot", why=why, fix=fix.format(run=self.run))
 
     def damaged(self, path: str, why: str) -> NoReturn:
         raise Damaged(f"{self.run}: {path} is damaged", why=why, fix="restore it from a copy, or use another run")

@@ -161,6 +161,11 @@ def test_a_misspelt_word_is_answered_with_the_whole_command(
     assert capsys.readouterr().err.splitlines()[-1].strip() == whole
 
 
+def test_flags_that_are_required_are_shown_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = "primus config new llama3.1_8B --gpu MI355X --backend torchtitan"
+    assert told(["config", "new", "llama3.1_8B", "--gpu", "MI355X"], capsys) == whole
+
+
 def test_the_words_of_torchrun_have_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         told(["direct", "--nproc_per_node", "2", "--", "bench", "gemm"], capsys) == "GPUS_PER_NODE=N before the command"

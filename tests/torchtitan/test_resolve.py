@@ -175,6 +175,13 @@ def test_without_data_the_files_that_training_reads_are_required(resolve: Resolv
     assert files[0].endswith("/assets/llama")
 
 
+def test_a_tokenizer_that_the_catalogue_knows_is_named_with_the_command_that_brings_it(resolve: Resolve) -> None:
+    folder = "assets/hf/Llama-3.1-8B"
+    plan = resolve(f"model: {{family: llama3, flavor: 8B, hf_assets_path: {folder}}}\ndataloader: {{dataset: c4}}")
+    [need] = [need for need in plan.requires if need.kind == "file"]
+    assert f"hf download meta-llama/Llama-3.1-8B --include '*token*' --local-dir {folder}\n" in need.fix
+
+
 def test_a_machine_without_gpu_trains_in_float32_and_compiles_no_masks(resolve: Resolve) -> None:
     plan = resolve(ranks=2)
     variables = {variable.name: variable.value for variable in plan.environment}

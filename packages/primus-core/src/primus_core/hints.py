@@ -105,11 +105,15 @@ _WRONG = (
     re.compile(r"'(--[^']+)' would be a setting"),
 )
 _RIGHT = re.compile(r"did you mean '([^']+)'\?|(--[a-z]+(?:[ -][a-z]+)*)")
+_NEW_FLAGS = {"--backend": "torchtitan", "--gpu": "MI300X"}
+"""What `primus config new` requires, with an example of each."""
 _SWITCHES = ("--dry-run", "--debug")
 
 
 def retyped(words: Sequence[str], refused: str, fix: str) -> str:
     """`fix`, and below it the whole command, where the fix is one word in another's place."""
+    if lacks := [flag for flag in _NEW_FLAGS if "are required: -" in refused and flag in refused]:
+        return f"primus {typed(words)} {' '.join(f'{flag} {_NEW_FLAGS[flag]}' for flag in lacks)}\n{fix}"
     wrong = next((word for pattern in _WRONG for word in pattern.findall(refused)), "")
     places = [at for at, word in enumerate(words) if word.partition("=")[0] == wrong.partition("=")[0]]
     if len(places) != 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -269,13 +270,26 @@ class _Resolution:
     def files(self) -> list[Requirement]:
         cwd = self.call.facts.cwd
         assets = os.path.join(cwd, self.settings["hf_assets_path"])
-        fix = f"download the tokenizer of {self.model.name} into it, or set hf_assets_path"
-        found = [Requirement("file", assets, fix)]
+        found = [Requirement("file", assets, _download(assets, self.settings["hf_assets_path"], self.model.name))]
         dataset, path = self.settings["dataloader.dataset"], self.settings["dataloader.dataset_path"]
         if dataset == "c4_test" and not path:
             path = "tests/assets/c4_test"  # TorchTitan's default, which only its source tree has
         fix = "set dataloader.dataset_path, or data.text: python-stdlib to train on text that is here"
         return [*found, Requirement("file", os.path.join(cwd, path), fix)] if path else found
+
+
+def _download(path: str, named: str, model: str) -> str:
+    """How the tokenizer of a model comes into its folder: the command, where the catalogue knows the repository."""
+    or_set = "or set hf_assets_path"
+    if os.path.exists(path):  # nothing to be done: spare the catalogue
+        return f"put it back, {or_set}"
+    from primus_core.models import catalogue
+
+    name = os.path.basename(os.path.normpath(path))
+    repository = next((one.facts.hf for one in catalogue.load().values() if one.facts.hf.endswith(f"/{name}")), "")
+    if not repository:
+        return f"download the tokenizer of {model} into it, {or_set}"
+    return f"hf download {repository} --include '*token*' --local-dir {shlex.quote(named)}\n{or_set}"
 
 
 def _without(document: Document, sections: tuple[str, ...]) -> Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -12,7 +13,7 @@ import pytest
 from tests.conftest import Run
 from tests.core.test_direct import run_of
 from tests.core.test_lease import running
-from tests.core.test_trust import MARK, OWN, STRANGER, give, home, needs_root
+from tests.core.test_trust import MARK, OWN, STRANGER, give, home, needs_root, public
 
 from primus_core import trust, worker
 from primus_core.config import files
@@ -20,7 +21,7 @@ from primus_core.errors import RequestError
 from primus_core.host import HostRoot
 from primus_core.runs.saved import process_here
 
-__all__ = ["home"]
+__all__ = ["home", "public"]
 
 LIST = [(1, 7, -1), (2, 7, STRANGER), (4, 0, -1), (16, 7, -1), (32, 0, -1)]
 """Owner, a stranger, group, mask, everybody: as `setfacl -d -m u:STRANGER:rwx` writes it."""
@@ -102,15 +103,23 @@ def test_a_file_that_was_replaced_after_it_was_looked_at_is_not_read(
 
 @needs_root
 def test_a_worker_reads_no_settings_from_a_directory_in_place_of_its_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    public: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PRIMUS_RUN_DIR", str(tmp_path))
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config/backend_config.json").write_text('{"steps": 1}')
+    run = public / "run"
+    run.mkdir()
+    monkeypatch.setenv("PRIMUS_RUN_DIR", str(run))
+    (run / "config").mkdir()
+    (run / "config/backend_config.json").write_text('{"steps": 1}')
     assert worker.resolved() == {"steps": 1}
-    give(tmp_path / "config")
+    give(run)
     with pytest.raises(RequestError, match="is not trusted"):
         worker.resolved()
+    libc = ctypes.CDLL(None)
+    libc.setfsuid(STRANGER)  # as on a file system that shows the person as somebody else
+    try:
+        assert worker.resolved() == {"steps": 1}
+    finally:
+        libc.setfsuid(0)
 
 
 @needs_root

@@ -207,3 +207,15 @@ def _is_closed(link: socket.socket) -> bool:
         return link.recv(1) == b""
     except ConnectionResetError:
         return True
+
+
+@pytest.mark.parametrize("rank", ["1e999", "-1e999", "NaN", '"one"', "[]", "{}", "null"])
+def test_a_greeting_that_makes_no_sense_closes_no_door(rank: str) -> None:
+    door = Door(Card(0, "n0", HERE))
+    try:
+        for said, answer in ((rank, b""), ("1", WELCOME)):
+            with socket.create_connection((HERE, door.card.port), 10) as link:
+                link.sendall(f'{{"token": "{door.card.token}", "rank": {said}, "why": "{ASK}"}}\n'.encode())
+                assert link.recv(1) == answer
+    finally:
+        door.close()

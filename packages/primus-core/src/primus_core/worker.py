@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from primus_core import trust, variables
+from primus_core.errors import RequestError
+from primus_core.files import regular
 from primus_core.secrets import is_secret_name
 
 __all__ = ["metrics_file", "rank", "require_trusted", "resolved", "run_directory"]
@@ -34,9 +37,35 @@ def rank() -> int:
 def resolved() -> dict[str, Any]:
     """What the backend planned (`BackendPlan.config`), with `${SECRET}` filled in: plan and files hold references."""
     path = run_directory() / "config" / "backend_config.json"
-    with open(path, encoding="utf-8", opener=trust.of(os.environ).opener) as file:
+    with open(path, encoding="utf-8", opener=_of_run) as file:
         found: dict[str, Any] = _filled(json.loads(file.read()))
     return found
+
+
+def _of_run(path: str, flags: int) -> int:
+    """Open a file of the run: the person's own, also where a file system shows them as somebody else.
+
+    Raises:
+        RequestError: it is another's, in the place of the run's.
+    """
+    try:
+        return trust.of(os.environ).opener(path, flags)
+    except RequestError:
+        descriptor = regular(path, flags)
+        found = os.fstat(descriptor)
+        if found.st_uid == _shown_as(os.path.dirname(path)) and not trust.writers(found, descriptor):
+            return descriptor
+        os.close(descriptor)
+        raise
+
+
+def _shown_as(folder: str) -> int:
+    """To whom a file belongs that this process makes there; -1: it can make none."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            return os.fstat(file.fileno()).st_uid
+    except OSError:
+        return -1
 
 
 def require_trusted(*paths: str) -> None:

@@ -99,7 +99,7 @@ class Door:
             greeting.link.sendall(WELCOME)
         except BlockingIOError:
             return
-        except (OSError, ValueError, KeyError, TypeError):  # nobody of ours
+        except (OSError, ArithmeticError, ValueError, KeyError, TypeError):  # nobody of ours
             self._drop(selector, greeting)
             return
         if why == ASK:

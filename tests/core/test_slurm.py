@@ -296,7 +296,7 @@ def test_without_slurm_a_run_is_refused_and_nothing_is_made(primus: Run, project
     ("words", "said"),
     [
         (["srnu", "-N2"], "did you mean 'srun'"),
-        (["-N2", "sbatch"], "begin with it"),
+        (["-N2", "sbatch"], "primus slurm sbatch -N2 -- analyze topology"),
         (["-N2", "-J"], "-J takes a value"),
         (["sbatch", "--array=1-4"], "--array cannot be used here"),
         (["srun", "-N2", "--ntasks-per-node=2"], "--ntasks-per-node=2 cannot be used here"),

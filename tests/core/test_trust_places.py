@@ -67,6 +67,7 @@ def test_what_a_run_writes_is_for_nobody_else_to_write_to_despite_an_access_list
     assert not any(trust.of({}).doubt(str(path)) for path in found)
 
 
+@pytest.mark.torch
 @needs_root
 def test_a_program_of_a_strangers_is_not_run_and_modules_beside_ones_own_are_not_taken(
     primus: Run, home: Path, tmp_path: Path

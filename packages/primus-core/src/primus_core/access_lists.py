@@ -10,13 +10,14 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from primus_core.files import OTHERS_WRITE
+
 __all__ = ["GROUP", "USER", "Entry", "keep_to_owner", "writers"]
 
 _OF_FILE, _OF_NEW_FILES = "system.posix_acl_access", "system.posix_acl_default"
 _OWNER, USER, _OWN_GROUP, GROUP, _MASK = 1, 2, 4, 8, 16
 _WRITE = 2
 _HEAD, _ENTRY = struct.Struct("<I"), struct.Struct("<HHI")
-_OTHERS_WRITE = 0o022
 
 
 class Entry(NamedTuple):
@@ -53,8 +54,8 @@ def keep_to_owner(folder: str) -> None:
         OSError: it cannot be changed.
     """
     mode = os.stat(folder).st_mode & 0o7777
-    if mode & _OTHERS_WRITE:  # despite the umask
-        os.chmod(folder, mode & ~_OTHERS_WRITE)
+    if mode & OTHERS_WRITE:  # despite the umask
+        os.chmod(folder, mode & ~OTHERS_WRITE)
     if found := _entries(folder, _OF_NEW_FILES):
         rows = (
             entry if entry.tag == _OWNER else entry._replace(permissions=entry.permissions & ~_WRITE) for entry in found

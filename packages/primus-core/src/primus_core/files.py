@@ -9,6 +9,7 @@ from contextlib import suppress
 
 __all__ = [
     "FULL",
+    "OTHERS_WRITE",
     "PRIVATE",
     "PRIVATE_FOLDER",
     "create",
@@ -26,6 +27,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a file system, or of a person's share of it, that takes no more."""
 PRIVATE, PRIVATE_FOLDER = 0o600, 0o700
 """The modes of what holds a person's environment or code."""
+OTHERS_WRITE = 0o022
+"""The bits of a file's mode by which others may change it."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST = 1 << 26
 

@@ -12,19 +12,17 @@ from primus_core import plain_json, summary, variables
 from primus_core.access_lists import keep_to_owner
 from primus_core.errors import MachineError, PrimusError, RunDirectoryTaken
 from primus_core.facts import Facts
-from primus_core.files import FULL, create, write_atomically
+from primus_core.files import FULL, OTHERS_WRITE, create, write_atomically
 from primus_core.plan import Plan
 from primus_core.runs.lease import Lease
 from primus_core.runs.saved import metadata
 from primus_core.runs.snapshot import part_of
 from primus_core.secrets import redact, secret_values, values_in
 
-__all__ = ["OTHERS_WRITE", "Record", "refused", "unwritable"]
+__all__ = ["Record", "refused", "unwritable"]
 
 _RESERVED_BYTES = 64 * 1024
 _OTHER_WORKSPACE = "give a `workspace:` where you may write"
-OTHERS_WRITE = 0o022
-"""The bits of a file's mode by which others may change it."""
 _GOING = ("preparing", "started")
 _OF_SUBMITTER = ("command", "submitted", "cluster", "continues")
 """What the metadata says of who submitted a job."""

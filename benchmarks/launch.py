@@ -19,8 +19,8 @@ from benchmarks.ratio import Row, paired
 PROGRAM = "import time\nprint('began', time.time(), flush=True)\n"
 # The smallest task there is: it runs that program on every rank.
 TASK = '''"""Run the program."""
-from primus_core.contracts import TaskPlan
-from primus_core.plan import Worker
+from primus_core.plugins.contracts import TaskPlan
+from primus_core.plan.plan import Worker
 
 
 class Task:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 def main(run: Path) -> None:
     """What CPUs need to run Megatron at all and the functions that a script around it must bring, then its loop."""
-    from primus_core import versions
+    from primus_core.installed import versions
     from primus_megatron import patches
     from primus_megatron.loop import pretrain
     from primus_megatron.model import model_provider

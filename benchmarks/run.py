@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that `benc
 
 from benchmarks import latency, launch, maxtext_run, megatron_run, preflight, runs, throughput
 from benchmarks.ratio import Row
-from primus_core.metadata import version_of
+from primus_core.installed.packages import version_of
 
 SUITES = {
     "latency": (latency.rows, "primus-core"),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from primus_core.cli import main
+from primus_core.cli.main import main
 
 VALIDATE, DRY_RUN, LAUNCH = "config validate", "dry run", "launch"
 _SET_BY_MACHINES = ("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "WANDB_API_KEY", "WANDB_MODE")

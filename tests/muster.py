@@ -9,8 +9,8 @@ __all__ = ["write"]
 _MODULE = '''
 """Say where each node's process stands."""
 import atexit, json, os, signal, sys, time
-from primus_core.contracts import TaskPlan
-from primus_core.plan import Worker
+from primus_core.plugins.contracts import TaskPlan
+from primus_core.plan.plan import Worker
 
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NNODES", "NODE_RANK", "GPUS_PER_NODE",
          "JAX_COORDINATOR_IP", "JAX_COORDINATOR_PORT", "XLA_FLAGS")

@@ -6,13 +6,13 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
-from primus_core import facts
-from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.config import files
-from primus_core.facts import Gpu
-from primus_core.metrics import OnNonFinite
-from primus_core.plan import Distributed, RunPlace
+from primus_core.journal.metrics import OnNonFinite
+from primus_core.machine import facts
+from primus_core.machine.facts import Gpu
+from primus_core.plan.plan import Distributed, RunPlace
 from primus_core.runs.continuation import Start, changes
+from primus_core.training.backend import Backend, BackendCall, BackendPlan
 
 Resolve = Callable[..., BackendPlan]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.conftest import plain_environ
 
-from primus_core import summary
+from primus_core.journal import summary
 
 TASK = ("--", "train", "pretrain", "--config", "exp.yaml")
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.core import machines
 
-from primus_core.cli import main
-from primus_core.config import templates
-from primus_core.config.recipes import Template
-from primus_core.gpus import by_name
+from primus_core.cli.main import main
+from primus_core.machine.gpus import by_name
+from primus_core.templates import catalogue
+from primus_core.templates.recipe import Template
 
 HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NNODES", "GPUS_PER_NODE")
 GPUS = ("MI300X", "MI325X", "MI355X")
@@ -20,7 +20,7 @@ GPUS = ("MI300X", "MI325X", "MI355X")
 
 def of(backend: str) -> list[Template]:
     """The templates of one backend; none where its package is missing."""
-    return [template for template in templates.known() if template.backend == backend]
+    return [template for template in catalogue.known() if template.backend == backend]
 
 
 def machine(gpu: str, folder: Path) -> str:

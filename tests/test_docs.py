@@ -12,7 +12,7 @@ import pytest
 from tests import readme
 from tests.conftest import ROOT, Run
 
-from primus_core.metadata import version_of
+from primus_core.installed.packages import version_of
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"^ {4}((?:[A-Z_]+=\S+ )*primus .*)$", re.M)

@@ -12,7 +12,7 @@ import pytest
 from tests import mutate
 from tests.conftest import ROOT
 
-FILES = "primus-core/src/primus_core/files.py"
+FILES = "primus-core/src/primus_core/files/atomic.py"
 OUTLET = "tests/core/test_outlet.py"
 
 
@@ -43,26 +43,26 @@ def test_every_mutant_is_another_program(tmp_path: Path) -> None:
 def test_a_mutation_is_killed_or_has_survived_and_the_checkout_stays_as_it_is(
     clean_environ: dict[str, str], tmp_path: Path
 ) -> None:
-    before = (ROOT / "packages/primus-core/src/primus_core/launch/outlet.py").read_bytes()
+    before = (ROOT / "packages/primus-core/src/primus_core/process/outlet.py").read_bytes()
     mutation = f"""
 [tests]
 [[known]]
-file = "primus-core/src/primus_core/launch/outlet.py"
+file = "primus-core/src/primus_core/process/outlet.py"
 old = "daemon=True"
 new = "daemon=False"
 tests = ["{OUTLET}::test_text_arrives_whole_and_in_order"]
 [[known]]
-file = "primus-core/src/primus_core/launch/outlet.py"
+file = "primus-core/src/primus_core/process/outlet.py"
 old = "self._queue.append((descriptor, data))"
 new = "pass"
 tests = ["{OUTLET}::test_text_arrives_whole_and_in_order"]
 """
     code, said = tried(clean_environ, tmp_path, mutation, "", "--known")
     assert code == 1
-    assert "1/2 survived: primus_core/launch/outlet.py:" in said
+    assert "1/2 survived: primus_core/process/outlet.py:" in said
     assert f"2/2 killed by {OUTLET}::test_text_arrives_whole_and_in_order" in said
     assert "daemon=True → daemon=False\n2 mutations" in said.partition("survived, not listed: ")[2]
-    assert (ROOT / "packages/primus-core/src/primus_core/launch/outlet.py").read_bytes() == before
+    assert (ROOT / "packages/primus-core/src/primus_core/process/outlet.py").read_bytes() == before
 
 
 def test_an_entry_whose_mutation_is_gone_is_refused(clean_environ: dict[str, str], tmp_path: Path) -> None:

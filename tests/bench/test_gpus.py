@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from primus_core import gpus
-from primus_core.gpus import GpuModel
+from primus_core.machine import gpus
+from primus_core.machine.gpus import GpuModel
 
 
 @pytest.mark.parametrize(

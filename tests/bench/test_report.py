@@ -16,8 +16,8 @@ from primus_bench.device import Device
 from primus_bench.gemm_problem import Problem
 from primus_bench.measure import Summary, WarmUp
 from primus_bench.report import Report, Result, as_csv, as_json, as_markdown, as_table, prepare, write
-from primus_core import gpus
 from primus_core.errors import MachineError
+from primus_core.machine import gpus
 
 pytestmark = pytest.mark.torch
 

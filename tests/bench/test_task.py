@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from primus_bench import gemm_options
 from primus_bench.gemm_problem import DTYPES
 from primus_bench.task import BENCH
-from primus_core.arguments import Parser, parse_segment
-from primus_core.contracts import TaskCall, TaskPlan
 from primus_core.errors import RequestError
-from primus_core.facts import Facts, Gpu
-from primus_core.host import HostRoot
-from primus_core.plan import Distributed, RunPlace
-from primus_core.plugins import Catalogue
+from primus_core.machine.facts import Facts, Gpu
+from primus_core.machine.host import HostRoot
+from primus_core.plan.plan import Distributed, RunPlace
+from primus_core.plugins.catalogue import Catalogue
+from primus_core.plugins.contracts import TaskCall, TaskPlan
+from primus_core.request.arguments import Parser, parse_segment
 
 FILE_NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 A_GPU = Gpu("amd", "0000:05:00.0", 0x74A1)

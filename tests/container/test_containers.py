@@ -17,7 +17,7 @@ from tests.container.conftest import DOCKER, Start, both_engines, gone
 from tests.lab import images
 from tests.lab.containers import IMAGE, Engine
 
-from primus_core.launch.keeper import descendants
+from primus_core.process.keeper import descendants
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from primus_core.launch.attendance import Attendance, held
+from primus_core.execute.attendance import Attendance, held
 
 HOLD = (
     "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print('held', flush=True); time.sleep(600)"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run
 
-from primus_core.arguments import size
+from primus_core.request.arguments import size
 
 TALK = """
 from primus_core import register_task

@@ -70,8 +70,8 @@ def loaded(code: str, environ: dict[str, str], cwd: Path) -> set[str]:
 @pytest.mark.whole
 def test_help_and_version_import_nothing_but_themselves(clean_environ: dict[str, str], tmp_path: Path) -> None:
     for flag, modules in (("--help", {"helptext", "metadata"}), ("--version", {"metadata"})):
-        code = f"from primus_core.cli import main; main(['{flag}'])"
-        needed = {"errno", "primus_core", "primus_core.cli", *(f"primus_core.{module}" for module in modules)}
+        code = f"from primus_core.cli.main import main; main(['{flag}'])"
+        needed = {"errno", "primus_core", "primus_core.cli.main", *(f"primus_core.{module}" for module in modules)}
         assert loaded(code, clean_environ, tmp_path) <= needed, flag
 
 
@@ -79,7 +79,7 @@ def test_help_and_version_import_nothing_but_themselves(clean_environ: dict[str,
 def test_a_launch_loads_nothing_that_only_its_end_or_an_experiment_needs(
     clean_environ: dict[str, str], tmp_path: Path
 ) -> None:
-    code = "import primus_core.launch.execute, primus_core.planner, primus_core.profiles"
+    code = "import primus_core.execute.execute, primus_core.planning.planner, primus_core.environment.profiles"
     heavy = {"importlib.metadata", "numpy", "pluggy", "pydantic", "statistics", "torch", "yaml"}
     assert not heavy & loaded(code, clean_environ, tmp_path)
 
@@ -90,7 +90,7 @@ def test_a_plan_reads_the_metadata_of_each_package_once(clean_environ: dict[str,
 import sys
 opened = []
 sys.addaudithook(lambda event, args: event == "open" and opened.append(args[0]))
-from primus_core.cli import main
+from primus_core.cli.main import main
 assert main(["direct", "--dry-run", "--assume-host", sys.argv[1], "--", "analyze", "topology"]) == 0
 print(*(path for path in opened if str(path).endswith("entry_points.txt")), sep="\n", file=sys.stderr)
 """

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run
 
-from primus_core import plain_json
 from primus_core.config.bounds import DEPTH
 from primus_core.config.files import parse_value, read
 from primus_core.errors import PrimusError
+from primus_core.files import plain_json
 
 LEVELS = range(1, 12)
 ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

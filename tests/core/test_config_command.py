@@ -10,7 +10,7 @@ import yaml
 from tests.conftest import Run
 from tests.core import machines
 
-from primus_core.gpus import load
+from primus_core.machine.gpus import load
 
 NAME = "template:countdown/acme_2B/MI300X"
 OTHER = "template:countdown/acme_2B/MI355X"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 SUITE = """
 from acme_primus.countdown import COUNTDOWN, Countdown
-from primus_core.backend import BackendPlan
-from primus_core.plan import Worker
+from primus_core.training.backend import BackendPlan
+from primus_core.plan.plan import Worker
 from primus_core.testing import BackendConformance
 
 class TestCountdown(BackendConformance):

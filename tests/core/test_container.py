@@ -15,8 +15,8 @@ from tests.core import machines
 
 from primus_core import variables
 from primus_core.machine import capture as machine_capture
-from primus_core.runtimes import container, images
-from primus_core.runtimes.mounts import Mount, mounts
+from primus_core.runtimes.container import images, runtime
+from primus_core.runtimes.container.mounts import Mount, mounts
 from primus_core.testing import facts_of
 
 TASK = ("--", "behave", "exit", "0")
@@ -251,7 +251,7 @@ def test_a_dry_run_shows_each_hop_and_needs_no_engine(primus: Run, project: Path
     outer, inner = result.stdout.split("# --- inside container, there:\n")
     assert " podman run --rm --name primus-" in outer
     assert "direct --env A=1 -- behave exit 0" in outer
-    assert " -m primus_core.rank " in inner
+    assert " -m primus_core.programs.rank " in inner
     assert all(line.startswith("#") for line in inner.splitlines())
     assert not (project / "output").exists()
 
@@ -300,8 +300,8 @@ def test_files_belong_to_a_person_who_is_not_root(
 ) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     monkeypatch.setattr(os, "getgid", lambda: 1001)
-    assert container._user("", engine) == [user, ("env", "HOME=/tmp")]
-    assert container._user("7:8", engine) == [("user", "7:8")]
+    assert runtime._user("", engine) == [user, ("env", "HOME=/tmp")]
+    assert runtime._user("7:8", engine) == [("user", "7:8")]
 
 
 AWKWARD = ("a b", "it's", 'say "x"', "$(touch x)", "`touch x`", "a;touch x", "*", "--", "a\nb", "ü")
@@ -384,8 +384,8 @@ def test_variables_are_forwarded_by_a_documented_list(argv: Planned) -> None:
 
 def test_the_documentation_lists_what_is_forwarded() -> None:
     page = re.sub(r"[`,();]", " ", (ROOT / "docs/container.md").read_text(encoding="utf-8")).split()
-    proxies = {name for name in container.FORWARDED if "proxy" in name.lower()}
-    assert set(container.FORWARDED) - proxies <= set(page)
+    proxies = {name for name in runtime.FORWARDED if "proxy" in name.lower()}
+    assert set(runtime.FORWARDED) - proxies <= set(page)
 
 
 def test_folders_that_forwarded_variables_name_are_seen_inside(argv: Planned, tmp_path: Path) -> None:

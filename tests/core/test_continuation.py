@@ -20,11 +20,11 @@ BACKEND = '''
 """A backend that saves after each step, and whose loss tells all that it was made from."""
 import json, os, sys, time
 from pathlib import Path
-from primus_core import options, worker
-from primus_core.backend import BackendPlan
+from primus_core.training import options, worker
+from primus_core.training.backend import BackendPlan
 from primus_core.config.document import Document
-from primus_core.metrics import Metrics, append
-from primus_core.plan import Worker
+from primus_core.journal.metrics import Metrics, append
+from primus_core.plan.plan import Worker
 
 OPTIONS = {
     "steps": options.Option("steps", "int", 5), "lr": options.Option("lr", "float", 1.0),

@@ -18,7 +18,7 @@ TRAIN = ("train", "pretrain", "--config", "exp.yaml")
 FILL = """
 import os, sys
 from primus_core import register_task
-from primus_core.events import checkpoint_saved
+from primus_core.journal.events import checkpoint_saved
 
 @register_task("fill")
 def fill(call):
@@ -119,7 +119,7 @@ def test_a_run_with_a_checkpoint_that_did_not_end_well_says_how_to_continue_it(
     primus: Run, folder: Path, environ: dict[str, str], code: int, word: str
 ) -> None:
     (folder / "hook.py").write_text(
-        "import os, signal\nfrom primus_core import hookimpl\nfrom primus_core.events import checkpoint_saved\n\n\n"
+        "import os, signal\nfrom primus_core import hookimpl\nfrom primus_core.journal.events import checkpoint_saved\n\n\n"
         "@hookimpl\ndef after_launch(run):\n    checkpoint_saved(run.directory, step=40, path='x')\n"
         "    checkpoint_saved(run.directory, step=90, path='y')\n"
         "    with open(run.directory + '/metrics.jsonl', 'a') as file:\n"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primus_core.environment import from_options, of_experiment, resolve
+from primus_core.environment.resolve import from_options, of_experiment, resolve
 from primus_core.errors import ConfigError, RequestError
-from primus_core.plan import Variable
+from primus_core.plan.plan import Variable
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True)
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from primus_core.config import experiment, files, overrides
+from primus_core.config import files
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
+from primus_core.training import experiment, overrides
 
 GOOD = """\
 exp_name: small

@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from tests.core import machines
 from tests.core.machines import AMD, KFD, NVIDIA, PCI
 
-from primus_core import facts, gpus
+from primus_core.environment.of_machine import Defaults, of_machine
 from primus_core.errors import RequestError
-from primus_core.facts import Facts, Gpu
-from primus_core.host import HostRoot, number, numbered
-from primus_core.machine import capture
-from primus_core.machine.defaults import Defaults, of_machine
-from primus_core.plan import Distributed
+from primus_core.machine import capture, facts, gpus
+from primus_core.machine.facts import Facts, Gpu
+from primus_core.machine.host import HostRoot, number, numbered
+from primus_core.plan.plan import Distributed
 
 CAPTURES = Path(__file__).with_name("captures")
 

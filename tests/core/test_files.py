@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 
-from primus_core.files import (
+from primus_core.files.atomic import (
     create,
     link_atomically,
     open_to_append,
@@ -46,7 +46,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
 def test_a_writer_that_is_killed_leaves_a_whole_file(tmp_path: Path, clean_environ: dict[str, str]) -> None:
     path = tmp_path / "a"
     code = (
-        "import sys, itertools; from primus_core.files import write_atomically\n"
+        "import sys, itertools; from primus_core.files.atomic import write_atomically\n"
         "for n in itertools.count(): write_atomically(sys.argv[1], str(n % 10) * 3_000_000)"
     )
     writer = subprocess.Popen([sys.executable, "-c", code, str(path)], env=clean_environ)
@@ -66,7 +66,7 @@ def test_a_durable_file_is_on_disk_before_it_has_its_name(
 ) -> None:
     code = """
 import os, sys
-from primus_core.files import write_atomically
+from primus_core.files.atomic import write_atomically
 
 fsync, replace = os.fsync, os.replace
 

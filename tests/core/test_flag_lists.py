@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests import muster
 from tests.conftest import Run
 
-from primus_core.environment import resolve
-from primus_core.flag_lists import name_of, over, together, words
-from primus_core.plan import Variable
+from primus_core.environment.flag_lists import name_of, over, together, words
+from primus_core.environment.resolve import resolve
+from primus_core.plan.plan import Variable
 
 plain = st.from_regex(r"[A-Za-z0-9_.,/+-]{0,4}", fullmatch=True)
 quoted = st.one_of(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import Run
 
-from primus_core import former
+from primus_core.request import former
 
 HERE = "-- train pretrain --config exp.yaml"
 WHOLE = {

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.conftest import Run
 
-from primus_core.arguments import parse_segment
-from primus_core.cli import MANAGEMENT, main
-from primus_core.hints import HINTS, RUNTIMES, Known, instead
-from primus_core.request import parse
+from primus_core.cli.hints import HINTS, RUNTIMES, Known, instead
+from primus_core.cli.main import MANAGEMENT, main
+from primus_core.request.arguments import parse_segment
+from primus_core.request.request import parse
 
 KNOWN = Known({"direct", "container", "slurm"}, {"train", "bench", "analyze", "preflight"}, MANAGEMENT)
 SAVED = 'primus direct -- train pretrain --config "$(primus runs path {})/config/primus_config.yaml"'

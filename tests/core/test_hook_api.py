@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 from tests.conftest import Run, wait_until
 
-from primus_core import hookspecs
 from primus_core.errors import ConfigError
 from primus_core.hooks import files as hook_files
+from primus_core.hooks import specs as hookspecs
 from primus_core.hooks.api import HookProcesses
 from primus_core.hooks.data import HOOKS, FailureInfo, HookPlugin, Result, RunInfo
 from primus_core.hooks.follow import Follower
-from primus_core.launch.streams import Mask
+from primus_core.process.streams import Mask
 
 RUN = RunInfo("exp_1", "/runs/exp_1", "train", "torchtitan", "llama", ("primus", "direct"), 2, 1, 4, 8, "node1",
               {"steps": 3})  # fmt: skip
@@ -181,7 +181,7 @@ def test_a_hook_may_stop_the_launch_with_a_reason(stage: Stage) -> None:
     plugin = stage.file(
         "stop.py",
         """
-        from primus_core.hookspecs import StopRun
+        from primus_core.hooks.specs import StopRun
         @hookimpl
         def before_launch(run): raise StopRun("the queue is closed")
         @hookimpl
@@ -330,7 +330,7 @@ def test_a_hook_that_nothing_could_call_is_refused(text: str, why: str) -> None:
 
 def test_hooks_are_found_in_the_text_below_conditions_too() -> None:
     text = """
-import primus_core.hookspecs as h
+import primus_core.hooks.specs as h
 try:
     @h.hookimpl(trylast=True)
     def on_step(run, metrics, unit="s"): ...
@@ -432,7 +432,7 @@ SUPERVISOR = """
 import sys, time
 from primus_core.hooks.api import HookProcesses
 from primus_core.hooks.data import HookPlugin, RunInfo
-from primus_core.launch.streams import Mask
+from primus_core.process.streams import Mask
 import os
 run = RunInfo("r", "/r", "train", "", "", (), 1, 0, 1, 1, "h", {})
 hooks = HookProcesses([HookPlugin("a.py", sys.argv[1], True)], run, timeout_s=100, environ=dict(os.environ),
@@ -498,7 +498,7 @@ def test_a_package_of_another_team_is_called(third_party: str, stage: Stage) -> 
 
 @pytest.mark.whole
 def test_pluggy_is_not_imported_by_the_supervisors_side() -> None:
-    code = "import sys, primus_core.hooks.api, primus_core.hooks.files, primus_core.plugins; print('pluggy' in sys.modules)"
+    code = "import sys, primus_core.hooks.api, primus_core.hooks.files, primus_core.plugins.catalogue; print('pluggy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 

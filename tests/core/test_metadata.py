@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from primus_core import metadata
-from primus_core.metadata import docstring_line
+from primus_core.installed import packages
+from primus_core.installed.packages import docstring_line
 
 REPORT = """
 import json, sys
-from primus_core import metadata
+from primus_core.installed import packages
 sys.path[:0] = sys.argv[2:]
 points = [
     [e.group, e.name, e.module, e.attribute, e.package, e.version]
-    for e in metadata.entry_points("acme.")
+    for e in packages.entry_points("acme.")
 ]
 print(json.dumps({"points": points, "version": metadata.version_of("acme-tools"),
                   "summaries": list(metadata.module_summaries(sys.argv[1].split(",")).values())}))
@@ -41,7 +41,7 @@ def report(
     environ: dict[str, str], *places: Path, modules: str = "acme", extra: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """What an interpreter with these folders on its path finds; `extra` goes on the path at run time."""
-    core = str(Path(metadata.__file__).parent.parent)
+    core = str(Path(packages.__file__).parent.parent)
     environ = {**environ, "PYTHONPATH": os.pathsep.join([*map(str, places), core])}
     result = subprocess.run(
         [sys.executable, "-c", REPORT, modules, *extra],
@@ -130,8 +130,8 @@ def test_only_what_stands_first_is_a_docstring(source: str, line: str) -> None:
 def test_what_is_installed_here_is_what_importlib_finds() -> None:
     installed = [entry for package in importlib.metadata.distributions() for entry in package.entry_points]
     expected = {(entry.group, entry.name, entry.value) for entry in installed if entry.group.startswith("primus.")}
-    found = {(e.group, e.name, ":".join(filter(None, (e.module, e.attribute)))) for e in metadata.entry_points()}
+    found = {(e.group, e.name, ":".join(filter(None, (e.module, e.attribute)))) for e in packages.entry_points()}
     assert found == expected
-    assert ("primus.runtimes", "direct", "primus_core.runtimes.direct:DIRECT") in found
-    assert metadata.version_of("primus_core") == importlib.metadata.version("primus-core")
-    assert metadata.version_of("no-such-package") == ""
+    assert ("primus.runtimes", "direct", "primus_core.runtimes.direct.runtime:DIRECT") in found
+    assert packages.version_of("primus_core") == importlib.metadata.version("primus-core")
+    assert packages.version_of("no-such-package") == ""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from primus_core.launch.outlet import Outlet
+from primus_core.process.outlet import Outlet
 
 
 @pytest.fixture

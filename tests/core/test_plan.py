@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from primus_core.errors import ConfigError
-from primus_core.plan import (
+from primus_core.plan.plan import (
     SCHEMA,
     SECRET,
     Distributed,

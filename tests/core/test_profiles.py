@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from tests.core.machines import amd, base, nvidia, port, write
 
-from primus_core import facts, gpus, profiles
-from primus_core.environment import resolve
+from primus_core.environment import profiles
+from primus_core.environment.profile_files import Profile, read
+from primus_core.environment.profiles import Folder
+from primus_core.environment.resolve import resolve
 from primus_core.errors import ConfigError
-from primus_core.facts import Facts
-from primus_core.plan import Variable
-from primus_core.profile_files import Profile, read
-from primus_core.profiles import Folder
+from primus_core.machine import facts, gpus
+from primus_core.machine.facts import Facts
+from primus_core.plan.plan import Variable
 
 FOLDER = Path(profiles.__file__).parent / "data" / "profiles"
 BUILT_IN = {path.stem: read(str(path)) for path in sorted(FOLDER.glob("*.toml"))}

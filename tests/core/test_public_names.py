@@ -8,14 +8,14 @@ import pytest
 
 PUBLIC = {
     "primus_core": ["hookimpl", "register_subcommand", "register_task"],
-    "primus_core.backend": ["WANDB", "Backend", "BackendCall", "BackendPlan"],
-    "primus_core.contracts": [
+    "primus_core.training.backend": ["WANDB", "Backend", "BackendCall", "BackendPlan"],
+    "primus_core.plugins.contracts": [
         *("Elsewhere", "OuterCall", "OuterPlan", "OuterRuntime", "Runtime", "RuntimeCall", "RuntimePlan"),
         *("Scope", "Task", "TaskCall", "TaskPlan"),
     ],
     "primus_core.hooks.follow": ["Follower"],
-    "primus_core.hookspecs": ["FailureInfo", "Result", "RunInfo", "StepMetrics", "StopRun", "hookimpl", "hookspec"],
-    "primus_core.metrics": ["Metrics", "OnNonFinite", "Validation", "append", "is_step", "log_line", "tell"],
+    "primus_core.hooks.specs": ["FailureInfo", "Result", "RunInfo", "StepMetrics", "StopRun", "hookimpl", "hookspec"],
+    "primus_core.journal.metrics": ["Metrics", "OnNonFinite", "Validation", "append", "is_step", "log_line", "tell"],
     "primus_core.models.architecture": [
         *("Architecture", "Entry", "LatentAttention", "Mixture", "Model", "RopeScaling", "Wrong", "impossible"),
     ],
@@ -23,10 +23,10 @@ PUBLIC = {
         *("Counts", "Matrix", "expert_layers", "flops_per_token", "full_attention_layers", "matrices", "parameters"),
     ],
     "primus_core.models.catalogue": ["find", "load"],
-    "primus_core.options": ["Checked", "Option", "check", "examine", "load"],
-    "primus_core.recorder": ["IN_A_ROW", "Recorder", "Step", "print_line"],
-    "primus_core.step_clock": ["Lap", "StepClock"],
-    "primus_core.work": ["Work", "planned"],
+    "primus_core.training.options": ["Checked", "Option", "check", "examine", "load"],
+    "primus_core.training.recorder": ["IN_A_ROW", "Recorder", "Step", "print_line"],
+    "primus_core.training.step_clock": ["Lap", "StepClock"],
+    "primus_core.training.work": ["Work", "planned"],
     "primus_core.testing": ["BackendConformance", "document_of", "facts_of", "resolve"],
 }
 

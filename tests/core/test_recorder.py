@@ -11,9 +11,9 @@ import pytest
 from tests.core.test_step_clock import Time
 
 from primus_core.errors import TrainingError
-from primus_core.recorder import Recorder, Step
-from primus_core.step_clock import StepClock
-from primus_core.work import Work
+from primus_core.training.recorder import Recorder, Step
+from primus_core.training.step_clock import StepClock
+from primus_core.training.work import Work
 
 NAN, INF = math.nan, math.inf
 

@@ -19,8 +19,8 @@ from tests import muster
 from tests.conftest import Run, free_port, wait_until
 from tests.lab import hosts, slurm
 
-from primus_core.arguments import duration
-from primus_core.launch.meeting import messages
+from primus_core.execute.meeting import messages
+from primus_core.request.arguments import duration
 
 LINE = re.compile(r"^primus: rendezvous: (.*); waiting for (\d+) s, gives up after .*", re.M)
 

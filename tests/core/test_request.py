@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primus_core.arguments import Parser, flags_of, parse_segment
 from primus_core.errors import RequestError
-from primus_core.request import Layer, Request, parse
+from primus_core.request.arguments import Parser, flags_of, parse_segment
+from primus_core.request.request import Layer, Request, parse
 
 RUNTIMES = {"direct", "container", "slurm"}
 TASKS = {"train", "bench", "analyze"}

@@ -10,13 +10,13 @@ import pytest
 from tests.conftest import Run
 from tests.core.test_direct import metadata, run_of
 
-from primus_core.launch.attempts import fruitless
+from primus_core.execute.attempts import fruitless
 
 TASKS = '''
 """Trains on paper: each start goes on from the last step, and fails where the words say."""
 import json, os, pathlib, time
 from primus_core import register_task
-from primus_core.metrics import Metrics, append
+from primus_core.journal.metrics import Metrics, append
 
 @register_task("steps")
 def steps(call):

@@ -14,7 +14,7 @@ from tests.conftest import Run as Primus
 from tests.core.run_directories import STARTED, make
 from tests.core.test_direct import metadata, run_of
 
-from primus_core.scheduler import Job, job_in, version
+from primus_core.runtimes.slurm.queries import Job, job_in, version
 
 BANNER = """
 -----------------------------------------------------------------

@@ -12,15 +12,15 @@ from tests.conftest import Run
 from tests.core.repositories import commit, git
 from tests.core.secret_kinds import KINDS, PRIVATE_KEY, found_in
 
-from primus_core.events import Events
+from primus_core.journal.events import Events
 from primus_core.machine import capture
-from primus_core.secrets import looks_secret, redact
+from primus_core.secrets.redaction import looks_secret, redact
 
 TASKS = """
 import os, sys
 from pathlib import Path
 from primus_core import register_task
-from primus_core.events import Events
+from primus_core.journal.events import Events
 
 @register_task("leak")
 def leak(call):

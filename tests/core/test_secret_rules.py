@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import ROOT
 
-from primus_core.generate_secret_rules import translated
-from primus_core.secret_rules import Rules, rules
-from primus_core.secrets import redact, redact_text
+from primus_core.secrets.generate import translated
+from primus_core.secrets.redaction import redact, redact_text
+from primus_core.secrets.rules import Rules, rules
 
 DATA = ROOT / "packages/primus-core/src/primus_core/data/secrets"
 EXAMPLES = {

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primus_core.errors import RequestError
-from primus_core.secrets import (
+from primus_core.secrets.redaction import (
     is_maskable,
     is_secret_key,
     is_secret_name,

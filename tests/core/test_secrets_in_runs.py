@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run
 
-from primus_core.launch.keeper import descendants
+from primus_core.process.keeper import descendants
 
 VALUE = "secret-5f1c9a77e0"
 

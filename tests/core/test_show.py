@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from primus_core.plan import SCHEMA, Distributed, Plan, PlannedFile, Requirement, RunPlace, Step, Variable
-from primus_core.show import script
+from primus_core.plan.plan import SCHEMA, Distributed, Plan, PlannedFile, Requirement, RunPlace, Step, Variable
+from primus_core.plan.show import script
 
 PRINTER = f"""\
 #!{sys.executable}

@@ -186,7 +186,7 @@ def test_killing_the_keeper_ends_the_run_and_its_python_hooks_hear_of_it(start: 
     (project / "primus.yaml").write_text("plugins: [./my_tasks.py, ./listens.py]\n")
     (project / "listens.py").write_text(LISTENS)
     process = start("--", "behave", "family")
-    hooks = b"primus_core.hooks.host"
+    hooks = b"primus_core.hooks.plugin_process"
     [keeper] = [pid for pid in children(process.pid) if hooks not in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(keeper, signal.SIGKILL)
     code, stderr = ended(process)

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from tests import muster
 from tests.conftest import Run
 
-from primus_core.launch.slurm_follow import exit_code
-from primus_core.launch.slurm_stop import command as stop_command
-from primus_core.runtimes.slurm_flags import Options
-from primus_core.scheduler import Job, fields
+from primus_core.runtimes.slurm.flags import Options
+from primus_core.runtimes.slurm.follow import exit_code
+from primus_core.runtimes.slurm.queries import Job, fields
+from primus_core.runtimes.slurm.stop import command as stop_command
 
 NASTY = ["a b", "it's", '"double"', "$(touch x)", "`touch x`", "*", "a;b|c&d", "\\", "é", "-N9", "--nodes=9", "#x"]
 ENV = "/usr/bin/env"

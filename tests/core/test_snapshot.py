@@ -17,7 +17,7 @@ from tests.conftest import Run
 from tests.core.repositories import commit, git, tree
 from tests.core.test_direct import metadata, run_of
 
-from primus_core import metadata as installed
+from primus_core.installed import packages as installed
 from primus_core.runs.saved import Saved, load
 
 TASKS = '''
@@ -99,7 +99,7 @@ def test_the_manifest_holds_every_file_with_its_checksum(primus: Run, workplace:
 
 
 def test_a_machine_without_gpus_says_none(primus: Run, workplace: Path) -> None:
-    from primus_core import facts
+    from primus_core.machine import facts
 
     if facts.read().gpus:
         pytest.skip("this machine has GPUs")
@@ -113,9 +113,10 @@ def test_a_machine_without_gpus_says_none(primus: Run, workplace: Path) -> None:
 def test_a_machine_with_gpus_is_described(primus: Run, workplace: Path) -> None:
     from tests.core import machines
 
-    from primus_core import facts, planner
-    from primus_core.plugins import Catalogue
-    from primus_core.request import Layer, Request
+    from primus_core.machine import facts
+    from primus_core.planning import planner
+    from primus_core.plugins.catalogue import Catalogue
+    from primus_core.request.request import Layer, Request
     from primus_core.runs import snapshot
 
     host = machines.write(workplace / "node", machines.base(), machines.amd("MI300X"))

@@ -13,7 +13,7 @@ from tests.conftest import Run
 TASKS = """
 import os, signal, sys, time
 from primus_core import register_task
-from primus_core.metrics import Metrics, append
+from primus_core.journal.metrics import Metrics, append
 
 @register_task("steps")
 def steps(call):
@@ -28,7 +28,7 @@ def steps(call):
 """
 HOOK = """
 from primus_core import hookimpl
-from primus_core.hookspecs import StopRun
+from primus_core.hooks.specs import StopRun
 
 @hookimpl
 def {moment}:
@@ -196,7 +196,7 @@ def test_a_hook_that_would_end_a_run_which_is_over_is_told_so(primus: Run, tmp_p
         encoding="utf-8",
     )
     (tmp_path / "hook.py").write_text(
-        "from primus_core import hookimpl\nfrom primus_core.hookspecs import StopRun\n\n"
+        "from primus_core import hookimpl\nfrom primus_core.hooks.specs import StopRun\n\n"
         f"@hookimpl\ndef {moment}(run):\n    raise StopRun('too late', exit_code=0)\n",
         encoding="utf-8",
     )

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.core.secret_kinds import KINDS, PRIVATE_KEY, found_in
 
-from primus_core.launch.streams import Channel, Mask, RankPipes, shown
+from primus_core.process.streams import Channel, Mask, RankPipes, shown
 
 SECRET = "hunter2-and-more"
 

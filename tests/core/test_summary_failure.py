@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primus_core import summary
-from primus_core.launch import failure
-from primus_core.metrics import Metrics, Validation, append, is_step, log_line
+from primus_core.journal import summary
+from primus_core.journal.metrics import Metrics, Validation, append, is_step, log_line
+from primus_core.process import failure
 from primus_core.runs.listing import last_metrics
 
 # As torch 2.13 prints it when rank 0 is killed, rank 1 crashes and rank 2 is ended by torchrun.

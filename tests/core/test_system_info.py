@@ -8,8 +8,7 @@ from pathlib import Path
 from tests.core import machines
 from tests.core.machines import port
 
-from primus_core import facts
-from primus_core.machine import system_info
+from primus_core.machine import facts, system_info
 
 
 def test_a_machine_is_described_in_full(tmp_path: Path) -> None:

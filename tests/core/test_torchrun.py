@@ -18,7 +18,7 @@ from tests.conftest import Run, all_gone, free_port, wait_until
 from tests.core.test_direct import metadata, run_of
 from tests.core.test_signals import children, ended
 
-from primus_core.launch.keeper import descendants
+from primus_core.process.keeper import descendants
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 TWO = {"GPUS_PER_NODE": "2"}

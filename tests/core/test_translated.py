@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from primus_core.backend import Backend
-from primus_core.config import experiment, files
+from primus_core.config import files
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, RequestError
 from primus_core.models.architecture import Model
-from primus_core.models.translated import Translated
+from primus_core.training import experiment
+from primus_core.training.backend import Backend
+from primus_core.training.translated import Translated
 
 EXPERIMENT = """exp_name: x
 modules:

@@ -19,11 +19,11 @@ from tests.core.test_continuation import BACKEND, EXPERIMENT, TRAIN
 from tests.core.test_direct import metadata, run_of
 from tests.core.test_lease import OTHER_HOST, OTHER_NAMESPACE, PRIMUS, became, running
 
-from primus_core import trust
 from primus_core.errors import RequestError
-from primus_core.host import HostRoot
+from primus_core.files import trust
+from primus_core.files.trust import Trust
+from primus_core.machine.host import HostRoot
 from primus_core.runs.lease import Lease, process_start
-from primus_core.trust import Trust
 
 STRANGER = 54321
 """An account that has no name here."""
@@ -255,7 +255,7 @@ def test_on_a_terminal_one_sees_what_would_run_and_is_asked(
     shown = ""
     while "[y/N]" not in shown:
         shown += os.read(leader, 65536).decode()
-    assert "primus_core.registration" in shown
+    assert "primus_core.plugins.dropped_in" in shown
     os.write(leader, f"{answer}\n".encode())
     assert process.stdout
     ran = "mine ran" in process.stdout.read()
@@ -312,8 +312,9 @@ def public() -> Iterator[Path]:
 def as_person(clean_environ: dict[str, str], program: str, *words: str) -> subprocess.CompletedProcess[str]:
     """What a program prints that gives up root when all is imported: the interpreter may be readable to root alone."""
     before = f"""
-import grp, os, pwd, sys, primus_core.secrets
-from primus_core import cli, trust
+import grp, os, pwd, sys, primus_core.secrets.redaction
+from primus_core.cli import main as cli
+from primus_core.files import trust
 from primus_core.commands import stop
 cli.main(["stop", "nothing"])
 cli.main(["runs", "show", "nothing"])

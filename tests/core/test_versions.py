@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from primus_core import schemas, versions
+from primus_core.installed import versions
+from primus_core.training import schemas
 
 
 def test_a_release_candidate_comes_before_its_release_and_before_later_ones() -> None:

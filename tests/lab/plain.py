@@ -10,8 +10,8 @@ _MODULE = """
 import os, sys
 from types import SimpleNamespace
 from {name}_task import {name}
-from primus_core.contracts import TaskPlan
-from primus_core.plan import Worker
+from primus_core.plugins.contracts import TaskPlan
+from primus_core.plan.plan import Worker
 
 class Task:
     name, scope, epilog = "{name}", "rank", ""

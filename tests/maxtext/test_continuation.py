@@ -178,7 +178,7 @@ def by_step(run: Path) -> dict[int, float]:
 
 def worker_of(run: Path) -> int:
     """The process that trains in this directory."""
-    program, place = b"primus_core.rank\0primus_maxtext.worker", f"PRIMUS_RUN_DIR={run}\0".encode()
+    program, place = b"primus_core.programs.rank\0primus_maxtext.worker", f"PRIMUS_RUN_DIR={run}\0".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended
             if program in (folder / "cmdline").read_bytes() and place in (folder / "environ").read_bytes():

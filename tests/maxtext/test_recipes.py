@@ -15,11 +15,11 @@ pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: 
 from tests import templates
 from tests.conftest import ROOT
 
-from primus_core.cli import main
-from primus_core.config.recipes import Template
-from primus_core.metadata import version_of
+from primus_core.cli.main import main
+from primus_core.installed.packages import version_of
 from primus_core.models import catalogue
 from primus_core.models.arithmetic import parameters
+from primus_core.templates.recipe import Template
 from primus_maxtext.translation import lacks
 
 FAMILIES = ("llama2", "llama3", "llama4", "qwen3", "mixtral")

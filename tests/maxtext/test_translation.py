@@ -17,13 +17,13 @@ pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: 
 from tests.conftest import ROOT, Run
 from tests.maxtext.conftest import EXPERIMENT
 
-from primus_core import options
 from primus_core.config.document import Document
 from primus_core.errors import RequestError
-from primus_core.metadata import version_of
+from primus_core.installed.packages import version_of
 from primus_core.models import catalogue
 from primus_core.models.arithmetic import parameters
 from primus_core.testing import resolve
+from primus_core.training import options
 from primus_maxtext.backend import MAXTEXT
 from primus_maxtext.schema import Schema, load, shipped
 from primus_maxtext.translation import lacks, translate

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tests.megatron.conftest import MODEL, tiny
 from tests.planning import Resolve
 
-from primus_core.backend import BackendPlan
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
 from primus_core.models import catalogue
 from primus_core.models.architecture import Architecture, Model
 from primus_core.models.arithmetic import flops_per_token, parameters
 from primus_core.testing import resolve as resolve_on
+from primus_core.training.backend import BackendPlan
 from primus_megatron.architecture import architecture
 from primus_megatron.backend import MEGATRON
 from primus_megatron.own_settings import SETTINGS

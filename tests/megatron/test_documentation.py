@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 from tests.planning import Resolve
 
 from primus_core.config import files
-from primus_core.settings import as_markdown
+from primus_core.training.settings import as_markdown
 from primus_megatron.backend import MEGATRON
 from primus_megatron.own_settings import DATA, SETTINGS
 

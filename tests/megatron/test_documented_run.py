@@ -13,8 +13,8 @@ pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12
 from tests.conftest import ROOT, Run, checksums
 from tests.core.machines import amd, base, write
 
-from primus_core import summary
-from primus_core.indexed import IndexedWriter
+from primus_core.journal import summary
+from primus_core.training.indexed import IndexedWriter
 from primus_megatron.installation import importable_version
 
 EXPERIMENT = ROOT / "examples/megatron/configs/MI300X/llama3.1_8B-fineweb-pretrain.yaml"

@@ -15,8 +15,8 @@ from tests.megatron.conftest import tiny
 from tests.planning import Resolve
 
 from primus_core.errors import ConfigError, MachineError
-from primus_core.indexed import IndexedWriter
-from primus_core.metadata import version_of
+from primus_core.installed.packages import version_of
+from primus_core.training.indexed import IndexedWriter
 
 CPU = {"CUDA_VISIBLE_DEVICES": "", "GPUS_PER_NODE": "1"}
 ON_FILES = {"mock_data": None, "tokenizer_type": "NullTokenizer"}

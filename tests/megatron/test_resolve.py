@@ -13,9 +13,9 @@ pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12
 from tests.megatron.conftest import MODEL, SETTINGS, tiny
 from tests.planning import Resolve, changed
 
-from primus_core.backend import BackendPlan
 from primus_core.errors import ConfigError
 from primus_core.testing import BackendConformance
+from primus_core.training.backend import BackendPlan
 from primus_megatron.backend import MEGATRON
 
 

@@ -16,8 +16,8 @@ pytest.importorskip("megatron.training", reason="megatron-core is not installed"
 from tests.conftest import ROOT, Run, wait_until
 from tests.megatron.conftest import Row, losses
 
-from primus_core import summary
-from primus_core.indexed import IndexedWriter
+from primus_core.journal import summary
+from primus_core.training.indexed import IndexedWriter
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

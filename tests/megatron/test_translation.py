@@ -16,7 +16,7 @@ from tests.megatron.conftest import Python, Train, losses, tiny
 from tests.planning import Resolve
 
 from primus_core.errors import RequestError
-from primus_core.metadata import version_of
+from primus_core.installed.packages import version_of
 from primus_core.models import catalogue
 from primus_core.models.architecture import Model
 from primus_core.models.arithmetic import parameters

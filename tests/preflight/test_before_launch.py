@@ -16,11 +16,11 @@ import pytest
 from tests import muster
 from tests.conftest import ROOT, Run
 
-from primus_core import planner
 from primus_core.errors import MachineError, RequestError
-from primus_core.host import HostRoot
-from primus_core.plugins import Catalogue
-from primus_core.request import parse
+from primus_core.machine.host import HostRoot
+from primus_core.planning import planner
+from primus_core.plugins.catalogue import Catalogue
+from primus_core.request.request import parse
 from primus_preflight.checks.findings import Finding
 from primus_preflight.verdict import gate, health, node_report
 from primus_preflight.verdict.gate import Verdict
@@ -150,7 +150,7 @@ def test_a_dry_run_shows_the_step_and_the_plan_keeps_what_was_asked(
     done = primus("direct", "--dry-run", "--preflight", "--", "muster", env=site)
     steps = [line for line in done.stdout.splitlines() if line.startswith("# step: ")]
     assert steps == ["# step: preflight", "# step: worker, 1 rank"]
-    words = "-m primus_core.rank primus_preflight.worker '--only=rack.*' --wait=1 --level=quick --gate=stop"
+    words = "-m primus_core.programs.rank primus_preflight.worker '--only=rack.*' --wait=1 --level=quick --gate=stop"
     assert f"{words} --node-rank 0 --nodes 1\n" in done.stdout
     assert not (tmp_path / "output").exists()
     assert planned(primus("direct", "--dry-run", "--json", "--preflight", "--", "muster", env=site))["preflight"] == (

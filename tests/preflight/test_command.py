@@ -15,7 +15,7 @@ from tests.conftest import Run
 from tests.core.machines import PCI
 from tests.preflight import nodes
 
-from primus_core import facts
+from primus_core.machine import facts
 from primus_preflight.checks import thresholds
 from primus_preflight.checks.check import Node
 from primus_preflight.network import collectives

@@ -13,7 +13,8 @@ from tests.core.machines import IB, KFD, PCI
 from tests.preflight import nodes
 from tests.preflight.nodes import ADDRESSES, Tree
 
-from primus_core import facts, metadata
+from primus_core.installed import packages
+from primus_core.machine import facts
 from primus_preflight.checks import thresholds
 from primus_preflight.checks.check import Check, Node
 from primus_preflight.checks.findings import verdict
@@ -165,7 +166,7 @@ def test_every_report_says_when_by_which_command_at_which_level_and_by_which_ver
     done = primus(*asked, *(word for name in outputs for word in ("--output", name)))
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "report.json").read_text())
-    version = metadata.version_of("primus-preflight")
+    version = packages.version_of("primus-preflight")
     assert (report["level"], report["version"]) == ("quick", version)
     assert report["command"].endswith(f"{' '.join(asked)} --output report.json --output report.html --output mine.md")
     written = dt.datetime.fromisoformat(report["date"])

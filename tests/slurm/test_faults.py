@@ -24,7 +24,7 @@ STEPS = '''
 """Trains on paper: rank 0 writes a step at a time, and each start goes on from the last one."""
 import os, pathlib, time
 from primus_core import register_task
-from primus_core.metrics import Metrics, append
+from primus_core.journal.metrics import Metrics, append
 
 @register_task("steps", scope="rank")
 def steps(call):
@@ -277,7 +277,7 @@ def test_a_crash_loop_on_two_nodes_stops_itself(lab: Lab) -> None:
 
 @pytest.mark.parametrize(
     ("module", "reason", "codes"),
-    [("primus_core.rank", "ended by SIGKILL", {137}), ("primus_core", "was killed", {1})],
+    [("primus_core.programs.rank", "ended by SIGKILL", {137}), ("primus_core", "was killed", {1})],
     ids=["rank", "supervisor"],
 )
 def test_what_is_killed_on_a_node_is_named(lab: Lab, module: str, reason: str, codes: set[int]) -> None:

@@ -181,7 +181,7 @@ def test_a_secret_reaches_the_task_and_nothing_that_others_see(
     run = run_of(folder)
     wait_until(lambda: len(list(run.glob("token_*"))) == 2)
     seen = [_command_line(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    assert any(b"primus_core.rank" in line for line in seen)
+    assert any(b"primus_core.programs.rank" in line for line in seen)
     assert not any(token.encode() in line for line in seen)
     assert token not in cluster.run("scontrol", "show", "job", job)
     (run / "seen").touch()

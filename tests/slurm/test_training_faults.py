@@ -36,7 +36,7 @@ def test_a_killed_rank_and_a_preemption_change_no_loss(lab: Lab) -> None:
     job = project("slurm", "--max-restarts", "2", "sbatch", "-N2", *task).stdout.strip()
     wait_until(lambda: reached(project) >= 6, every=0.02)
     node = json.loads((project.newest / "nodes/1/metadata.json").read_text())["host"]
-    os.kill(host_pid(node, "primus_core.rank", project.newest), signal.SIGKILL)
+    os.kill(host_pid(node, "primus_core.programs.rank", project.newest), signal.SIGKILL)
     wait_until(lambda: len(known(project)["attempts"]) == 2)
     begun = reached(project)
     wait_until(lambda: reached(project) > begun, every=0.02)

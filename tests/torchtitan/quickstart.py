@@ -23,7 +23,7 @@ HOLD = """
 import os
 if os.environ.get("RANK") == "0":
     import time
-    import primus_core.metrics as metrics
+    import primus_core.journal.metrics as metrics
     line = metrics.log_line
     def hold(row):
         try:

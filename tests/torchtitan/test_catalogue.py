@@ -12,7 +12,7 @@ from tests.planning import Resolve
 from tests.torchtitan.conftest import Program
 
 from primus_core.errors import RequestError
-from primus_core.metadata import version_of
+from primus_core.installed.packages import version_of
 from primus_core.models import catalogue
 from primus_core.models.architecture import Architecture, Model
 from primus_core.models.arithmetic import flops_per_token, parameters

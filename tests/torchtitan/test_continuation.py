@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.planning import changed
 
-from primus_core.backend import BackendPlan
 from primus_core.errors import ConfigError
+from primus_core.training.backend import BackendPlan
 
 Resolve = Callable[..., BackendPlan]
 

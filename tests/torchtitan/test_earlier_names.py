@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from primus_core.backend import BackendPlan
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
+from primus_core.training.backend import BackendPlan
 from primus_torchtitan.backend import TORCHTITAN
 from primus_torchtitan.earlier_names import moved, translate
 from primus_torchtitan.own_settings import MODEL, SETTINGS

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests import templates
 
-from primus_core.cli import main
-from primus_core.config.recipes import Template
+from primus_core.cli.main import main
 from primus_core.models import catalogue
 from primus_core.models.arithmetic import parameters
+from primus_core.templates.recipe import Template
 from primus_torchtitan.translation import lacks
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from primus_core.backend import Backend, BackendPlan
 from primus_core.errors import ConfigError
+from primus_core.training.backend import Backend, BackendPlan
 from primus_torchtitan.backend import TORCHTITAN
 
 Resolve = Callable[..., BackendPlan]

@@ -92,7 +92,7 @@ def test_a_rank_that_raises_at_step_3_is_the_first_failure(primus: Run, tmp_path
     (tmp_path / "sitecustomize.py").write_text(
         "import os\n"
         "if os.environ.get('RANK') == '1':\n"
-        "    import primus_core.metrics as metrics\n"
+        "    import primus_core.journal.metrics as metrics\n"
         "    line = metrics.log_line\n"
         "    def fail(row):\n"
         "        if row.step == 3:\n"
@@ -115,7 +115,7 @@ def test_a_dry_run_needs_no_framework_and_no_tool(primus: Run, clean_environ: di
     code = (
         "import sys\n"
         "for name in ('torch', 'torchtitan', 'triton', 'tokenizers', 'numpy'): sys.modules[name] = None\n"
-        "from primus_core.cli import main; raise SystemExit(main(sys.argv[1:]))"
+        "from primus_core.cli.main import main; raise SystemExit(main(sys.argv[1:]))"
     )
     result = subprocess.run([sys.executable, "-c", code, *train(dry=True)], env={**clean_environ, "PATH": ""},
                             cwd=tmp_path, text=True, capture_output=True, check=False)  # fmt: skip

@@ -16,8 +16,8 @@ from tests.forkserver import Ended, ForkServer, torchrun
 from tests.tensorboard import scalars
 from tests.torchtitan.conftest import Program
 
-from primus_core.backend import BackendPlan
-from primus_core.metrics import OnNonFinite
+from primus_core.journal.metrics import OnNonFinite
+from primus_core.training.backend import BackendPlan
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.slow]

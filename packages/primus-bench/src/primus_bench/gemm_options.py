@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from primus_bench.gemm_problem import DTYPES, Problem
-from primus_core.contracts import TaskCall, TaskPlan
 from primus_core.errors import RequestError
-from primus_core.plan import Requirement, Worker
+from primus_core.plan.plan import Requirement, Worker
+from primus_core.plugins.contracts import TaskCall, TaskPlan
 
 __all__ = ["DEVICES", "ENGINES", "EPILOG", "SUFFIXES", "Settings", "declare", "plan", "settle"]
 

@@ -16,10 +16,10 @@ from primus_bench.accuracy import Accuracy
 from primus_bench.device import Device
 from primus_bench.gemm_problem import Problem
 from primus_bench.measure import Summary, WarmUp
-from primus_core import plain_json
 from primus_core.errors import MachineError
-from primus_core.files import create, is_own_link, staged
-from primus_core.secrets import redact
+from primus_core.files import plain_json
+from primus_core.files.atomic import create, is_own_link, staged
+from primus_core.secrets.redaction import redact
 
 __all__ = ["Report", "Result", "as_csv", "as_json", "as_markdown", "as_table", "prepare", "write"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from primus_bench import gemm_options
-from primus_core.contracts import Scope, TaskCall, TaskPlan
+from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 
 __all__ = ["BENCH", "BENCHMARKS", "Bench", "Benchmark"]
 

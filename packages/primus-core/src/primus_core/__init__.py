@@ -7,20 +7,20 @@ TYPE_CHECKING = False  # `typing` costs a quarter of `primus --version`; type ch
 if TYPE_CHECKING:
     from typing import Any
 
-    from primus_core.hookspecs import hookimpl
-    from primus_core.registration import register_task
-    from primus_core.registration import register_task as register_subcommand
+    from primus_core.hooks.specs import hookimpl
+    from primus_core.plugins.dropped_in import register_task
+    from primus_core.plugins.dropped_in import register_task as register_subcommand
 
 __all__ = ["hookimpl", "register_subcommand", "register_task"]
 
 
 def __getattr__(name: str) -> "Any":
     if name == "hookimpl":
-        from primus_core.hookspecs import hookimpl
+        from primus_core.hooks.specs import hookimpl
 
         return hookimpl
     if name in __all__:
-        from primus_core.registration import register_task
+        from primus_core.plugins.dropped_in import register_task
 
         return register_task
     raise AttributeError(f"module 'primus_core' has no attribute '{name}'")

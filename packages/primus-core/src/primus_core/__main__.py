@@ -1,5 +1,5 @@
 """`python -m primus_core`: the same as `primus`."""
 
-from primus_core.cli import main
+from primus_core.cli.main import main
 
 raise SystemExit(main())

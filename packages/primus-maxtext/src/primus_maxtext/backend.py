@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from primus_core.backend import BackendCall, BackendPlan
 from primus_core.config.document import Document
 from primus_core.errors import Mistakes
-from primus_core.metadata import version_of
-from primus_core.plan import Requirement, Step, Worker
-from primus_core.work import Work, planned
+from primus_core.installed.packages import version_of
+from primus_core.plan.plan import Requirement, Step, Worker
+from primus_core.training.backend import BackendCall, BackendPlan
+from primus_core.training.work import Work, planned
 from primus_maxtext import checkpoints, contradictions, device, own_file
 from primus_maxtext.continuation import changeable, continue_earlier
 from primus_maxtext.hyperparameters import hyperparameters

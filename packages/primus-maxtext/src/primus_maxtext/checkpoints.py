@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from primus_core import variables
-from primus_core.backend import BackendCall
 from primus_core.errors import MachineError
-from primus_core.files import write_atomically
+from primus_core.files.atomic import write_atomically
+from primus_core.training.backend import BackendCall
 
 __all__ = [
     "COMMITTED",

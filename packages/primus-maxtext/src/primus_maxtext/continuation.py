@@ -6,7 +6,7 @@ import glob
 import os
 from pathlib import Path
 
-from primus_core.backend import BackendCall
+from primus_core.training.backend import BackendCall
 from primus_maxtext.checkpoints import COMMITTED, FOLDER, is_whole
 from primus_maxtext.settings import Settings
 

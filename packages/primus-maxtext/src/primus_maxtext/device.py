@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from primus_core import environment
-from primus_core.backend import WANDB, BackendCall
+from primus_core.environment import resolve
 from primus_core.errors import RequestError
-from primus_core.plan import Requirement, Variable
+from primus_core.plan.plan import Requirement, Variable
+from primus_core.training.backend import WANDB, BackendCall
 from primus_maxtext.settings import Settings
 
 __all__ = ["adapt", "dtype", "refuse_variables", "requires", "variables"]
@@ -42,7 +42,7 @@ def adapt(settings: Settings, call: BackendCall, device: str) -> tuple[str, ...]
     """
     settings.default("log_config", False)  # it is in config/backend_config.json
     settings.default("enable_tensorboard", False)
-    settings.default("jax_cache_dir", os.path.join(environment.cache(call.facts.environ), "jax"))
+    settings.default("jax_cache_dir", os.path.join(resolve.cache(call.facts.environ), "jax"))
     if settings["enable_checkpointing"]:
         settings.default("enable_autocheckpoint", True)  # a job that is told to end saves first
         settings.default("save_checkpoint_on_start", False)  # there is nothing in it yet

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from primus_core.errors import ConfigError
-from primus_core.plan import Distributed
+from primus_core.plan.plan import Distributed
 from primus_maxtext.settings import Settings
 
 __all__ = ["UNKNOWN", "Layout", "check_layout"]

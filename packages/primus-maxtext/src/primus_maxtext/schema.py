@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from primus_core import options, schemas, versions
 from primus_core.errors import MachineError
-from primus_core.options import Option
+from primus_core.installed import versions
+from primus_core.training import options, schemas
+from primus_core.training.options import Option
 
 __all__ = ["Schema", "load", "schema_for", "shipped"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from primus_core import settings
 from primus_core.config.document import Document, Path
 from primus_core.errors import ConfigError, Mistakes, suggestion
-from primus_core.options import Option
+from primus_core.training import settings
+from primus_core.training.options import Option
 from primus_maxtext.own_settings import SETTINGS
 from primus_maxtext.schema import Schema
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from primus_core.recorder import Recorder, Step
-from primus_core.step_clock import Lap
+from primus_core.training.recorder import Recorder, Step
+from primus_core.training.step_clock import Lap
 
 __all__ = ["StepRecorder"]
 

@@ -6,14 +6,14 @@ import glob
 import os
 from typing import Any
 
-from primus_core import text_data
-from primus_core.backend import BackendCall
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, MachineError
-from primus_core.indexed import fault, largest
-from primus_core.plan import Requirement, Step
-from primus_core.settings import own_section
-from primus_core.text_data import Text
+from primus_core.plan.plan import Requirement, Step
+from primus_core.training import text_data
+from primus_core.training.backend import BackendCall
+from primus_core.training.indexed import fault, largest
+from primus_core.training.settings import own_section
+from primus_core.training.text_data import Text
 from primus_maxtext.own_settings import DATA
 from primus_maxtext.settings import Settings
 

@@ -1,6 +1,6 @@
 """Trains: MaxText's own loop, with the resolved settings in the run directory.
 
-Started on every node as `python -m primus_core.rank primus_maxtext.worker`.
+Started on every node as `python -m primus_core.programs.rank primus_maxtext.worker`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from primus_core import worker
 from primus_core.errors import MachineError
-from primus_core.events import checkpoint_saved
-from primus_core.recorder import Recorder
+from primus_core.journal.events import checkpoint_saved
+from primus_core.training import worker
+from primus_core.training.recorder import Recorder
 from primus_maxtext.checkpoints import (
     FOLDER,
     CheckpointWatch,

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from primus_core import versions
-from primus_core.backend import WANDB, BackendCall, BackendPlan
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, MachineError, Mistakes
-from primus_core.plan import Requirement, Step, Variable, Worker
-from primus_core.work import Work, planned
+from primus_core.installed import versions
+from primus_core.plan.plan import Requirement, Step, Variable, Worker
+from primus_core.training.backend import WANDB, BackendCall, BackendPlan
+from primus_core.training.work import Work, planned
 from primus_megatron.checkpoints import TRACKER, fault, loaded, newest_whole
 from primus_megatron.continuation import CHANGEABLE, CHECKPOINTS, continue_earlier, on_replay
 from primus_megatron.device import Adaptation, adapt, cpu_variables

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable
 
-from primus_core.files import write_atomically
+from primus_core.files.atomic import write_atomically
 
 __all__ = ["SIZES", "TRACKER", "CheckpointWatch", "fault", "is_whole", "loaded", "newest", "newest_whole"]
 

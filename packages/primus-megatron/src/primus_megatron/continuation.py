@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from primus_core.backend import BackendCall
+from primus_core.training.backend import BackendCall
 from primus_megatron.checkpoints import SIZES, is_whole, iteration_of, newest, newest_whole
 from primus_megatron.settings import Settings
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from primus_core.backend import BackendCall
 from primus_core.errors import MachineError
-from primus_core.plan import Requirement, Variable
+from primus_core.plan.plan import Requirement, Variable
+from primus_core.training.backend import BackendCall
 from primus_megatron.installation import Installation
 from primus_megatron.settings import Settings
 

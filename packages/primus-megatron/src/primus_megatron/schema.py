@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from primus_core import schemas, versions
 from primus_core.errors import MachineError
-from primus_core.options import Option
+from primus_core.installed import versions
+from primus_core.training import schemas
+from primus_core.training.options import Option
 from primus_megatron.installation import Installation
 
 __all__ = ["Schema", "load", "place", "schema_for", "shipped"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from primus_core import settings
 from primus_core.config.document import Document, Path
 from primus_core.errors import ConfigError
+from primus_core.training import settings
 from primus_megatron.own_settings import SETTINGS
 from primus_megatron.schema import Schema
 

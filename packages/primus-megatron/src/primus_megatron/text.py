@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from primus_core import text_data
-from primus_core.backend import BackendCall
 from primus_core.config.document import Document
 from primus_core.errors import MachineError
-from primus_core.indexed import fault
-from primus_core.plan import Requirement, Step
-from primus_core.text_data import Text
+from primus_core.plan.plan import Requirement, Step
+from primus_core.training import text_data
+from primus_core.training.backend import BackendCall
+from primus_core.training.indexed import fault
+from primus_core.training.text_data import Text
 from primus_megatron.own_settings import DATA
 from primus_megatron.settings import Settings
 from primus_megatron.vocabulary import use_null_tokenizer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from primus_core.plan import Requirement
+from primus_core.plan.plan import Requirement
 from primus_megatron.settings import Settings
 
 __all__ = ["check_turbo", "with_turbo_attention"]

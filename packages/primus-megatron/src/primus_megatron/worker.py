@@ -1,6 +1,6 @@
 """Trains: Megatron's own loop, with the resolved settings in the run directory.
 
-Started on every rank as `python -m primus_core.rank primus_megatron.worker`.
+Started on every rank as `python -m primus_core.programs.rank primus_megatron.worker`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from primus_core import worker
 from primus_core.errors import MachineError
-from primus_core.events import checkpoint_saved
-from primus_core.recorder import Recorder
-from primus_core.step_clock import StepClock
+from primus_core.journal.events import checkpoint_saved
+from primus_core.training import worker
+from primus_core.training.recorder import Recorder
+from primus_core.training.step_clock import StepClock
 from primus_megatron.checkpoints import CheckpointWatch, loaded, newest_whole
 from primus_megatron.continuation import as_resumed
 
@@ -70,7 +70,7 @@ def _adapt(planned: str) -> None:
 
 
 def _train(resolved: dict[str, Any]) -> None:
-    from primus_core import versions
+    from primus_core.installed import versions
     from primus_megatron.installation import importable_version
     from primus_megatron.loop import pretrain
     from primus_megatron.model import model_provider

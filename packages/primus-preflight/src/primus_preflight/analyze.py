@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 
-from primus_core.arguments import Parser
-from primus_core.contracts import Scope, TaskCall, TaskPlan
 from primus_core.errors import RequestError
-from primus_core.plan import Worker
+from primus_core.plan.plan import Worker
+from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
+from primus_core.request.arguments import Parser
 from primus_preflight import paths
 
 __all__ = ["ANALYZE", "PICTURE", "declare"]

@@ -9,12 +9,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from primus_core import facts, variables
-from primus_core.arguments import Parser, parse_segment
+from primus_core import variables
 from primus_core.errors import MachineError
-from primus_core.files import write_atomically
-from primus_core.host import HostRoot
-from primus_core.machine import capture
+from primus_core.files.atomic import write_atomically
+from primus_core.machine import capture, facts
+from primus_core.machine.host import HostRoot
+from primus_core.request.arguments import Parser, parse_segment
 from primus_preflight import analyze
 from primus_preflight.analyze import PICTURE
 from primus_preflight.machine import topology

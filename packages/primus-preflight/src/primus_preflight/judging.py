@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from primus_core import plain_json
 from primus_core.errors import MachineError, PrimusError
-from primus_core.files import write_atomically
-from primus_core.host import HostRoot
-from primus_core.secrets import redact
-from primus_core.wording import counted
+from primus_core.files import plain_json
+from primus_core.files.atomic import write_atomically
+from primus_core.machine.host import HostRoot
+from primus_core.secrets.redaction import redact
+from primus_core.units import counted
 from primus_preflight.checks.check import Level
 from primus_preflight.paths import text_of
 from primus_preflight.verdict import clocks, cluster, gate, history, node_report, provenance

@@ -10,13 +10,13 @@ import os
 from collections.abc import Sequence
 
 from primus_core import variables
-from primus_core.arguments import Parser, whole_number
-from primus_core.contracts import Scope, TaskCall, TaskPlan
-from primus_core.distributed import hides_gpus
+from primus_core.environment.placement import hides_gpus
 from primus_core.errors import RequestError
-from primus_core.facts import Facts
-from primus_core.plan import Worker
-from primus_core.plugins import Catalogue
+from primus_core.machine.facts import Facts
+from primus_core.plan.plan import Worker
+from primus_core.plugins.catalogue import Catalogue
+from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
+from primus_core.request.arguments import Parser, whole_number
 from primus_preflight import paths
 from primus_preflight.checks import catalogue, thresholds
 from primus_preflight.checks.check import GROUPS, LEVELS, Check, Level

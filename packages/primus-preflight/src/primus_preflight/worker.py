@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
-from primus_core import facts, variables, worker
+from primus_core import variables
 from primus_core.errors import MachineError, PrimusError
-from primus_core.facts import Facts
-from primus_core.host import HostRoot
-from primus_core.machine import capture
-from primus_core.plugins import Catalogue
-from primus_core.wording import counted
+from primus_core.machine import capture, facts
+from primus_core.machine.facts import Facts
+from primus_core.machine.host import HostRoot
+from primus_core.plugins.catalogue import Catalogue
+from primus_core.training import worker
+from primus_core.units import counted
 from primus_preflight import judging, progress, task
 from primus_preflight.checks.check import Check, Node
 from primus_preflight.checks.findings import Finding

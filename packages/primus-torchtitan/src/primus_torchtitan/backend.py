@@ -11,13 +11,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from primus_core import versions
-from primus_core.backend import WANDB, BackendCall, BackendPlan
 from primus_core.config.document import Document
 from primus_core.errors import AlreadyRefused, Mistakes
-from primus_core.metadata import version_of
-from primus_core.plan import Requirement, Variable, Worker
-from primus_core.work import Work, planned
+from primus_core.installed import versions
+from primus_core.installed.packages import version_of
+from primus_core.plan.plan import Requirement, Variable, Worker
+from primus_core.training.backend import WANDB, BackendCall, BackendPlan
+from primus_core.training.work import Work, planned
 from primus_torchtitan import earlier_names
 from primus_torchtitan.continuation import CHANGEABLE, continue_earlier, loads, on_replay
 from primus_torchtitan.hyperparameters import data_type, hyperparameters

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from primus_core.backend import BackendCall
+from primus_core.training.backend import BackendCall
 from primus_torchtitan.checkpoints import is_whole, resume_from
 from primus_torchtitan.settings import Settings
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from primus_core.hyperparameters import Hyperparameters
 from primus_core.models.architecture import Architecture
+from primus_core.training.hyperparameters import Hyperparameters
 from primus_torchtitan.settings import Settings
 
 __all__ = ["data_type", "hyperparameters"]

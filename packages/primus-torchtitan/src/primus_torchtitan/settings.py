@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from primus_core import settings
 from primus_core.config.document import Document, Path
+from primus_core.training import settings
 from primus_torchtitan.own_settings import SETTINGS
 from primus_torchtitan.schema import Schema
 

@@ -6,13 +6,13 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from primus_core import environment
-from primus_core.backend import BackendCall
 from primus_core.config.document import Document
+from primus_core.environment import resolve
 from primus_core.errors import ConfigError
-from primus_core.plan import Requirement, Step
-from primus_core.settings import own_section
-from primus_core.text_files import STDLIB
+from primus_core.plan.plan import Requirement, Step
+from primus_core.training.backend import BackendCall
+from primus_core.training.settings import own_section
+from primus_core.training.text_files import STDLIB
 from primus_torchtitan.model import Model
 from primus_torchtitan.own_settings import DATA
 from primus_torchtitan.settings import Settings
@@ -56,7 +56,7 @@ def resolve_text(document: Document, call: BackendCall) -> Text | None:
             fix=f"set `data.text` to {STDLIB}, or to a folder of text files",
         )
     source = given["text"] if given["text"] == STDLIB else os.path.join(call.facts.cwd, given["text"])
-    cache = given.get("cache") or os.path.join(environment.cache(call.facts.environ), "data")
+    cache = given.get("cache") or os.path.join(resolve.cache(call.facts.environ), "data")
     return Text(
         source=source,
         vocab_size=given.get("vocab_size"),

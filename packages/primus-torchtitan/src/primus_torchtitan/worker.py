@@ -1,15 +1,15 @@
 """Trains: TorchTitan's own trainer, built from the resolved settings in the run directory.
 
-Started on every rank as `python -m primus_core.rank primus_torchtitan.worker`.
+Started on every rank as `python -m primus_core.programs.rank primus_torchtitan.worker`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from primus_core import worker
 from primus_core.errors import MachineError
-from primus_core.events import checkpoint_saved
+from primus_core.journal.events import checkpoint_saved
+from primus_core.training import worker
 from primus_torchtitan.checkpoints import CheckpointWatch, resume_from
 
 __all__ = ["main"]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 
-from primus_core.arguments import Parser
-from primus_core.contracts import Scope, TaskCall, TaskPlan
-from primus_core.environment import of_python
+from primus_core.environment.resolve import of_python
 from primus_core.errors import RequestError, nearest
-from primus_core.plan import Requirement, Worker
+from primus_core.plan.plan import Requirement, Worker
+from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
+from primus_core.request.arguments import Parser
 
 __all__ = ["RUN"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from primus_core.arguments import Parser, parse_segment
-from primus_core.completion import SCRIPTS
+from primus_core.cli.completion import SCRIPTS
+from primus_core.request.arguments import Parser, parse_segment
 
 __all__ = ["parser", "run"]
 

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from importlib import import_module
 
-from primus_core.arguments import Parser, parse_segment
-from primus_core.tasks.train import add_which_run
+from primus_core.request.arguments import Parser, parse_segment
+from primus_core.training.task import add_which_run
 
 __all__ = ["parser", "run"]
 
@@ -46,9 +46,9 @@ _EXPERIMENT = "an experiment, YAML or TOML, or template:BACKEND/MODEL/GPU"
 
 def parser() -> Parser:
     """The command's parser, with what may be named for completion."""
-    from primus_core.config import templates
+    from primus_core.templates import catalogue
 
-    whole, known = _parser(), templates.known()
+    whole, known = _parser(), catalogue.known()
     actions = whole.subcommands()
     actions["new"].first_words = tuple(dict.fromkeys(template.model for template in known))
     for action in actions["new"].actions():

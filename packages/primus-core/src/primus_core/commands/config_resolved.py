@@ -11,27 +11,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from primus_core import facts as machine
-from primus_core import plain_json, planner, requirements
-from primus_core.arguments import flags_of
-from primus_core.config import files, templates
+from primus_core.config import files
 from primus_core.config.document import Document, Path, at, dotted
-from primus_core.config.recipes import GPUS_PER_NODE, Template, leaves
-from primus_core.contracts import TaskCall
-from primus_core.distributed import VISIBLE, hides_gpus
-from primus_core.distributed import resolve as place_in_job
+from primus_core.environment.placement import VISIBLE, hides_gpus
+from primus_core.environment.placement import resolve as place_in_job
 from primus_core.errors import Mistakes, PrimusError, RequestError
-from primus_core.facts import Facts, Gpu
-from primus_core.host import UNREAD, HostRoot
+from primus_core.execute import requirements
+from primus_core.files import plain_json
+from primus_core.machine import facts as machine
 from primus_core.machine.devices import memory_of
-from primus_core.plan import Distributed, Plan, RunPlace
-from primus_core.plugins import Catalogue
-from primus_core.request import Layer, Request
+from primus_core.machine.facts import Facts, Gpu
+from primus_core.machine.host import UNREAD, HostRoot
+from primus_core.plan.plan import Distributed, Plan, RunPlace
+from primus_core.planning import planner
+from primus_core.plugins.catalogue import Catalogue
+from primus_core.plugins.contracts import TaskCall
+from primus_core.request.arguments import flags_of
+from primus_core.request.request import Layer, Request
 from primus_core.runs.continuation import CONTINUE, NEW
-from primus_core.secrets import redact, refuse_secrets, secret_values, without_secrets
-from primus_core.tasks import train
-from primus_core.tasks.train import Resolved
-from primus_core.wording import counted
+from primus_core.secrets.redaction import redact, refuse_secrets, secret_values, without_secrets
+from primus_core.templates import catalogue
+from primus_core.templates.recipe import GPUS_PER_NODE, Template, leaves
+from primus_core.training import task as train
+from primus_core.training.task import Resolved
+from primus_core.units import counted
 
 __all__ = ["diff", "show", "validate"]
 
@@ -186,7 +189,7 @@ def _written(args: argparse.Namespace) -> Document:
     environ = HostRoot().environ
     document = files.read_extended(args.file, environ)
     if not args.overrides:
-        templates.extended(args.file, environ)
+        catalogue.extended(args.file, environ)
         return document
     facts = machine.read(HostRoot())
     words = argparse.Namespace(config=args.file, overrides=args.overrides, stage=_STAGE)
@@ -200,7 +203,7 @@ def _machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
     found: tuple[Template, ...] = ()
     if not (args.assume_host or args.gpu):
         with Mistakes():  # they are found again when it is planned
-            found = templates.extended(path, facts.environ)
+            found = catalogue.extended(path, facts.environ)
     template = found[-1] if found else None
     model = args.gpu or (template.gpu if template else "")
     nodes = args.nodes or (template.nodes if template else None)
@@ -225,8 +228,8 @@ def _host(args: argparse.Namespace) -> HostRoot:
 
 
 def _gpus(name: str, count: int) -> tuple[Gpu, ...]:
-    from primus_core import gpus
     from primus_core.errors import suggestion
+    from primus_core.machine import gpus
 
     model = gpus.by_name(name)
     if not model:

@@ -11,9 +11,9 @@ from typing import Any
 
 from primus_core.config import system as system_config
 from primus_core.config.system import Layer, Setting, SystemConfig
-from primus_core.host import HostRoot
-from primus_core.plugins import Catalogue
-from primus_core.secrets import redact, secret_values, without_secrets
+from primus_core.machine.host import HostRoot
+from primus_core.plugins.catalogue import Catalogue
+from primus_core.secrets.redaction import redact, secret_values, without_secrets
 
 __all__ = ["run"]
 
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_options(config: SystemConfig) -> None:
     """Each runtime's section against its options; a launch checks only the one that it uses."""
-    from primus_core.planner import runtime_parser
+    from primus_core.planning.planner import runtime_parser
 
     catalogue = Catalogue(config)
     for name in catalogue.names("runtimes"):

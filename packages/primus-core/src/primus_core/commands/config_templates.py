@@ -10,11 +10,11 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from primus_core import files
-from primus_core.config import templates
 from primus_core.config.files import TEMPLATE
-from primus_core.config.recipes import GPUS_PER_NODE, MODULE, Template
 from primus_core.errors import RequestError
+from primus_core.files import atomic
+from primus_core.templates import catalogue
+from primus_core.templates.recipe import GPUS_PER_NODE, MODULE, Template
 
 __all__ = ["list", "new"]
 
@@ -24,7 +24,7 @@ _SETTINGS = 6
 
 def list(args: argparse.Namespace) -> int:  # noqa: A001  # the command's name
     """A table, or JSON."""
-    found = [template for template in templates.known() if _has(template, args.words)]
+    found = [template for template in catalogue.known() if _has(template, args.words)]
     if args.json:
         sys.stdout.write(json.dumps([_row(template) for template in found], indent=1, ensure_ascii=False) + "\n")
         return 0
@@ -70,9 +70,9 @@ def _row(template: Template) -> dict[str, Any]:
 def new(args: argparse.Namespace) -> int:
     """Write it, unless a file of that name is there."""
     name = f"{TEMPLATE}{args.backend}/{args.model}/{args.gpu}"
-    template = templates.find(name)
+    template = catalogue.find(name)
     if args.precision not in ("", template.precision):
-        template = templates.find(f"{name}-{args.precision}")
+        template = catalogue.find(f"{name}-{args.precision}")
     text = _experiment(template, args.output or f"{template.model}-pretrain.yaml")
     if not args.output:
         sys.stdout.write(text)
@@ -80,7 +80,7 @@ def new(args: argparse.Namespace) -> int:
     if os.path.lexists(args.output):
         raise RequestError(f"{args.output} is there already", fix="name another file, or remove that one")
     try:
-        files.write_atomically(args.output, text)
+        atomic.write_atomically(args.output, text)
     except OSError as error:
         raise RequestError(f"{args.output} cannot be written", why=error.strerror or str(error)) from None
     sys.stdout.write(f"wrote {args.output}\n")

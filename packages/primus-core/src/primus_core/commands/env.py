@@ -9,17 +9,17 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from primus_core import distributed, environment
-from primus_core.arguments import Parser, parse_segment
 from primus_core.commands.env_view import listing, machine, named_rows, rows, table
+from primus_core.environment import placement, resolve
+from primus_core.environment.of_machine import of_machine
+from primus_core.environment.profile_files import Profile
 from primus_core.errors import PrimusError, RequestError, suggestion
-from primus_core.facts import Facts, read
-from primus_core.host import HostRoot
-from primus_core.machine.defaults import of_machine
-from primus_core.plan import Variable
-from primus_core.plugins import Catalogue
-from primus_core.profile_files import Profile
-from primus_core.secrets import redact, secret_values
+from primus_core.machine.facts import Facts, read
+from primus_core.machine.host import HostRoot
+from primus_core.plan.plan import Variable
+from primus_core.plugins.catalogue import Catalogue
+from primus_core.request.arguments import Parser, parse_segment
+from primus_core.secrets.redaction import redact, secret_values
 
 __all__ = ["parser", "run"]
 
@@ -159,15 +159,15 @@ def _find(args: Namespace, here: HostRoot, *, families: bool = False) -> _Found:
     """The layers of a run's environment, as planning lays them, as far as no task is needed to know them."""
     facts = read(_assumed(args.assume_host, here) if args.assume_host else here)
     catalogue = Catalogue.here(here, args.layer)
-    options = environment.from_options(args.env, facts.environ)
+    options = resolve.from_options(args.env, facts.environ)
     environ = {**facts.environ, **{variable.name: variable.value for variable in options}}
     framework, given = _experiment(args.config, environ)
     framework = _known(args.framework or framework, catalogue)
-    place, forced = distributed.resolve(facts, environ)
+    place, forced = placement.resolve(facts, environ)
     file = args.profile or catalogue.system.profile
     seen = {**{variable.name: variable.value for variable in given}, **environ}
     found = of_machine(facts, place, framework=framework, profile_file=file, environ=seen)
-    variables = environment.resolve(
+    variables = resolve.resolve(
         facts.environ, low=(*found.variables, *given), forced=forced, options=options, families=families
     )
     return _Found(facts, found.chain, environ, variables, found.notes)
@@ -183,12 +183,12 @@ def _experiment(path: str, environ: Mapping[str, str]) -> tuple[str, tuple[Varia
     """The framework of an experiment, and what its `env:` sets."""
     if not path:
         return "", ()
-    from primus_core.config import experiment as experiments
     from primus_core.config import files
+    from primus_core.training import experiment as experiments
 
     document = files.read_extended(path, environ)
     experiment = experiments.parse(document)
-    given = environment.of_experiment(experiment.env, environ, lambda name: document.where(("env", name)))
+    given = resolve.of_experiment(experiment.env, environ, lambda name: document.where(("env", name)))
     frameworks = {module.framework for module in experiment.modules.values()}
     if len(frameworks) == 1:
         return frameworks.pop(), given

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from primus_core.environment import of_person
+from primus_core.environment.profile_files import Profile
+from primus_core.environment.resolve import of_person
 from primus_core.errors import suggestion
-from primus_core.facts import Facts, Gpu
-from primus_core.plan import SECRET, Variable
-from primus_core.profile_files import Profile
-from primus_core.show import one_line
-from primus_core.wording import counted
+from primus_core.machine.facts import Facts, Gpu
+from primus_core.plan.plan import SECRET, Variable
+from primus_core.plan.show import one_line
+from primus_core.units import counted
 
 __all__ = ["listing", "machine", "named_rows", "rows", "table"]
 

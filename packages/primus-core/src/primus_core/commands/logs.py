@@ -12,14 +12,14 @@ import time
 from argparse import ArgumentTypeError
 from collections.abc import Iterable, Iterator, Sequence
 
-from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import RequestError
-from primus_core.files import regular
-from primus_core.host import HostRoot
-from primus_core.launch.capped_log import parts
+from primus_core.files.atomic import regular
+from primus_core.machine.host import HostRoot
+from primus_core.process.capped_log import parts
+from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.listing import resolve, workspace
 from primus_core.runs.saved import GOING, state
-from primus_core.runs.standing import Standing, standing
+from primus_core.runs.status import Standing, standing
 
 __all__ = ["parser", "run"]
 

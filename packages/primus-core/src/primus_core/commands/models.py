@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from primus_core import plain_json
-from primus_core.arguments import Parser, parse_segment
 from primus_core.config import system
-from primus_core.host import HostRoot
+from primus_core.files import plain_json
+from primus_core.machine.host import HostRoot
+from primus_core.request.arguments import Parser, parse_segment
 
 if TYPE_CHECKING:
     from primus_core.models.architecture import Model

@@ -6,10 +6,10 @@ import json
 import sys
 from collections.abc import Sequence
 
-from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import PrimusError, RequestError
-from primus_core.host import HostRoot
-from primus_core.plugins import Catalogue, Plugin
+from primus_core.machine.host import HostRoot
+from primus_core.plugins.catalogue import Catalogue, Plugin
+from primus_core.request.arguments import Parser, parse_segment
 
 __all__ = ["parser", "run"]
 

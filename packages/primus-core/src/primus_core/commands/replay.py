@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from primus_core.arguments import Parser, parse_segment
-from primus_core.conduct import carry_out
 from primus_core.errors import RequestError, suggestion
-from primus_core.host import HostRoot
-from primus_core.plugins import Catalogue
-from primus_core.request import Layer, Request, global_words
+from primus_core.machine.host import HostRoot
+from primus_core.planning.carry_out import carry_out
+from primus_core.plugins.catalogue import Catalogue
+from primus_core.request.arguments import Parser, parse_segment
+from primus_core.request.request import Layer, Request, global_words
 from primus_core.runs import listing as runs
 
 __all__ = ["parser", "run"]

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from primus_core import plain_json
-from primus_core.arguments import Parser, parse_segment
 from primus_core.commands.runs_view import cell, listing, page
 from primus_core.errors import RequestError
-from primus_core.files import regular
-from primus_core.host import HostRoot
+from primus_core.files import plain_json
+from primus_core.files.atomic import regular
+from primus_core.machine.host import HostRoot
+from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.listing import Run, find, last_metrics, of_standing, resolve, workspace
 from primus_core.runs.saved import MANIFEST, STATES, Damaged, load
-from primus_core.runs.standing import standing
-from primus_core.secrets import redact, redact_words, secret_values
+from primus_core.runs.status import standing
+from primus_core.secrets.redaction import redact, redact_words, secret_values
 
 __all__ = ["parser", "run"]
 

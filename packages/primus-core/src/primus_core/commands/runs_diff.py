@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from primus_core.commands.runs_view import cell, duration, loss, table
-from primus_core.host import HostRoot
-from primus_core.launch.console import say
-from primus_core.plugins import Catalogue
+from primus_core.machine.host import HostRoot
+from primus_core.plugins.catalogue import Catalogue
+from primus_core.process.console import say
 from primus_core.runs import curves
 from primus_core.runs.comparison import Difference, agreed, compare, is_one_framework
 from primus_core.runs.curves import Curve
 from primus_core.runs.listing import of_standing
 from primus_core.runs.saved import Saved
-from primus_core.runs.standing import standing
+from primus_core.runs.status import standing
 
 __all__ = ["data", "text"]
 

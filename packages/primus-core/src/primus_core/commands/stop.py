@@ -10,17 +10,17 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from primus_core import plain_json, scheduler, trust
-from primus_core.arguments import Parser, parse_segment
 from primus_core.errors import MachineError
-from primus_core.files import write_atomically
-from primus_core.host import HostRoot
-from primus_core.launch import slurm_stop
+from primus_core.files import plain_json, trust
+from primus_core.files.atomic import write_atomically
+from primus_core.machine.host import HostRoot
+from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.lease import FOLDER, look, process_start
 from primus_core.runs.listing import resolve, workspace
 from primus_core.runs.saved import GOING, metadata, process_here, state
-from primus_core.runs.standing import Standing, standing
-from primus_core.scheduler import Job
+from primus_core.runs.status import Standing, standing
+from primus_core.runtimes.slurm import queries, stop
+from primus_core.runtimes.slurm.queries import Job
 
 __all__ = ["parser", "run"]
 
@@ -121,7 +121,7 @@ def _target(directory: str, stands: Standing, host: HostRoot, why: str) -> _Targ
         )
     if stands.known.get("submitted") or stands.job.waits:
         return _Job(directory, stands.job, host)
-    if step := slurm_stop.step_of(directory):
+    if step := stop.step_of(directory):
         return _Step(directory, stands.job, host, step)
     raise _out_of_reach(directory, stands, host)
 
@@ -227,8 +227,8 @@ class _Job:
     def _asked(self) -> Job:
         """The job as it stands now; as it stood, where the scheduler does not answer."""
         known = metadata(self.directory)  # not by `standing`: of a run that says it is completed, that asks no more
-        job = scheduler.look(self.job.number, self.host.environ, _cluster(self.directory))
-        return Job(job.number, scheduler.FORGOTTEN) if job and job.is_of(known) is False else job or self.job
+        job = queries.look(self.job.number, self.host.environ, _cluster(self.directory))
+        return Job(job.number, queries.FORGOTTEN) if job and job.is_of(known) is False else job or self.job
 
     def _is_there(self) -> bool:
         return not self.job.is_over
@@ -242,7 +242,7 @@ class _Job:
             self._cancel(self.job.number, flags.get(self.job.state, ()))
 
     def _cancel(self, target: str, flags: Sequence[str]) -> None:
-        why = scheduler.cancel(target, flags, self.host.environ, _cluster(self.directory))
+        why = queries.cancel(target, flags, self.host.environ, _cluster(self.directory))
         self.job = self._asked()
         if why and self._is_there():
             raise MachineError(
@@ -264,7 +264,7 @@ class _Step(_Job):
         self.step, self.there = step, True
 
     def _look(self) -> None:
-        self.there = scheduler.has_step(self.step, self.host.environ, _cluster(self.directory))
+        self.there = queries.has_step(self.step, self.host.environ, _cluster(self.directory))
         if self.there and not self.told:
             self.told.add(self.job.state)
             self._cancel(self.step, ("--signal=TERM",))

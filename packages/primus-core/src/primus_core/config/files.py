@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import yaml
 
-from primus_core import submission, trust
-from primus_core.config import bounds
+from primus_core.config import bounds, submission
 from primus_core.config.document import REFUSED, Document, Path, at
 from primus_core.config.interpolation import interpolate
 from primus_core.errors import AlreadyRefused, ConfigError, Mistakes
+from primus_core.files import trust
 
 __all__ = ["TEMPLATE", "bases", "parse_saved", "parse_value", "read", "read_extended"]
 
@@ -388,6 +388,6 @@ def _base(
 
 
 def _template(name: str, where: str = "") -> Document:
-    from primus_core.config import templates  # pydantic, and a search for folders: only where one is named
+    from primus_core.templates import catalogue  # pydantic, and a search for folders: only where one is named
 
-    return templates.document(name, where)
+    return catalogue.document(name, where)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from primus_core.errors import ConfigError
-from primus_core.secrets import is_secret_name
+from primus_core.secrets.redaction import is_secret_name
 
 __all__ = ["interpolate"]
 

@@ -13,8 +13,8 @@ from primus_core.errors import Mistakes
 if TYPE_CHECKING:
     import argparse
 
-    from primus_core.arguments import Parser
     from primus_core.config.document import Document
+    from primus_core.request.arguments import Parser
 
 __all__ = ["apply_defaults", "in_words"]
 
@@ -90,7 +90,7 @@ class _Setting:
 
     def shown(self, value: Any) -> str:
         """A value as an error may quote it."""
-        from primus_core.secrets import quoted
+        from primus_core.secrets.redaction import quoted
 
         return quoted(value, self.key)
 

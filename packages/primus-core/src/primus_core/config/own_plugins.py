@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from primus_core import submission, variables
+from primus_core import variables
+from primus_core.config import submission
 
 __all__ = ["files", "folder"]
 

@@ -12,14 +12,15 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from primus_core import submission, trust, variables
-from primus_core.config import own_plugins
+from primus_core import variables
+from primus_core.config import own_plugins, submission
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.config.option_defaults import apply_defaults
 from primus_core.errors import Mistakes
+from primus_core.files import trust
 
 if TYPE_CHECKING:
-    from primus_core.host import HostRoot
+    from primus_core.machine.host import HostRoot
 
 __all__ = ["EXTRA", "FILE", "PREFLIGHT", "Layer", "Setting", "SystemConfig", "apply_defaults", "load"]
 
@@ -40,7 +41,7 @@ _KEYS: Mapping[Path, str] = {
     ("hooks", "event_timeout_s"): "seconds",
 }
 PREFLIGHT = "preflight"
-"""The task that runs before others (`primus_core.preflight`); its options stand here as a runtime's do."""
+"""The task that runs before others (`planning.preflight_step`); its options stand here as a runtime's do."""
 _SHAPES = {"files": "a list of paths", "folders": "a list of paths", "file": "a path", "path": "a path"}
 
 
@@ -204,7 +205,7 @@ def _leaves(data: Mapping[str, Any], before: Path = ()) -> Iterator[Path]:
 
 def _shown(path: Path, value: Any) -> str:
     """A value as an error may quote it."""
-    from primus_core.secrets import quoted  # only an error needs it
+    from primus_core.secrets.redaction import quoted  # only an error needs it
 
     return quoted(value, str(path[-1]))
 
@@ -265,9 +266,9 @@ class _Checked:
 
     @cached_property
     def _runtimes(self) -> set[str]:
-        from primus_core import metadata
+        from primus_core.installed import packages
 
-        return {entry.name for entry in metadata.entry_points("primus.runtimes")} | {PREFLIGHT}
+        return {entry.name for entry in packages.entry_points("primus.runtimes")} | {PREFLIGHT}
 
     def _require_runtime(self, key: str) -> None:
         if key not in self._runtimes:

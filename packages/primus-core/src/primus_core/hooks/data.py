@@ -1,6 +1,6 @@
 """What the Python hooks are told, as plain data: it crosses a pipe as JSON between supervisor and hook process.
 
-The hooks themselves stand in `primus_core.hookspecs`. This module knows nothing of pluggy, since the supervisor and
+The hooks themselves stand in `primus_core.hooks.specs`. This module knows nothing of pluggy, since the supervisor and
 planning, which need the names here, must not pay for it.
 """
 
@@ -36,7 +36,7 @@ AFTER_THE_END = ("on_failure", "after_run")
 """Hooks that are called when nothing of the run is left to be ended."""
 
 StepMetrics = Mapping[str, Any]
-"""One line of `metrics.jsonl`: the fields of `primus_core.metrics.Metrics`, and what else a backend writes.
+"""One line of `metrics.jsonl`: the fields of `primus_core.journal.metrics.Metrics`, and what else a backend writes.
 
 `loss` is None where it is not finite.
 """

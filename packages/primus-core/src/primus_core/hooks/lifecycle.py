@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from primus_core import events
 from primus_core.hooks.api import HookProcesses
 from primus_core.hooks.data import FailureInfo, Result, RunInfo, Stop
 from primus_core.hooks.follow import Follower
-from primus_core.launch.failure import Failure
-from primus_core.launch.streams import Mask
-from primus_core.metrics import is_step
-from primus_core.plan import Plan
+from primus_core.journal import events
+from primus_core.journal.metrics import is_step
+from primus_core.plan.plan import Plan
+from primus_core.process.failure import Failure
+from primus_core.process.streams import Mask
 
 __all__ = ["Lifecycle"]
 

@@ -11,10 +11,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from primus_core import plain_json
+from primus_core.files import plain_json
 from primus_core.hooks.data import AFTER_THE_END, HookPlugin, RunInfo, Stop
-from primus_core.launch.keeper import descendants
-from primus_core.launch.streams import Channel, Mask
+from primus_core.process.keeper import descendants
+from primus_core.process.streams import Channel, Mask
 
 __all__ = ["LOAD_LIMIT_S", "HookProcess"]
 
@@ -283,7 +283,7 @@ def _spawn(plugin: HookPlugin, environ: Mapping[str, str]) -> tuple[int, int, in
     answers, theirs_answers = os.pipe()
     output, theirs_output = os.pipe()
     kind = "file" if plugin.is_file else "module"
-    argv = [sys.executable, "-m", "primus_core.hooks.host", str(os.getpid()), kind, plugin.target]
+    argv = [sys.executable, "-m", "primus_core.hooks.plugin_process", str(os.getpid()), kind, plugin.target]
     actions = [(os.POSIX_SPAWN_DUP2, end, i) for i, end in enumerate((theirs, theirs_answers, theirs_output))]
     try:
         defaults = set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}

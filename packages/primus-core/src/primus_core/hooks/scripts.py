@@ -17,15 +17,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from primus_core import submission, trust, variables
+from primus_core import variables
+from primus_core.config import submission
 from primus_core.config.system import FILE, SystemConfig
-from primus_core.environment import refused
+from primus_core.environment.flag_lists import FLAG_LISTS
+from primus_core.environment.resolve import refused
 from primus_core.errors import Mistakes, PrimusError, RequestError, suggestion
-from primus_core.facts import Facts
-from primus_core.flag_lists import FLAG_LISTS
-from primus_core.plan import Step, StepKind, Variable
-from primus_core.secrets import is_maskable, is_secret_name, is_secret_setting, looks_secret
-from primus_core.trust import Trust
+from primus_core.files import trust
+from primus_core.files.trust import Trust
+from primus_core.machine.facts import Facts
+from primus_core.plan.plan import Step, StepKind, Variable
+from primus_core.secrets.redaction import is_maskable, is_secret_name, is_secret_setting, looks_secret
 
 __all__ = [
     "NOT_APPLICABLE",

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from primus_core import variables
-from primus_core.host import HostRoot, numbered
 from primus_core.machine.devices import (
     PCI,
     Devices,
@@ -23,10 +22,11 @@ from primus_core.machine.devices import (
     number,
     said_model,
 )
+from primus_core.machine.host import HostRoot, numbered
 from primus_core.machine.nearest import numa_beside
 
 if TYPE_CHECKING:
-    from primus_core.gpus import GpuModel
+    from primus_core.machine.gpus import GpuModel
 
 __all__ = ["read"]
 

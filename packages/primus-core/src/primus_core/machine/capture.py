@@ -19,13 +19,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from primus_core import facts, metadata, plain_json
 from primus_core.errors import RequestError
-from primus_core.files import create, staged
-from primus_core.host import ABOUT, HostRoot
-from primus_core.machine import system_info
+from primus_core.files import plain_json
+from primus_core.files.atomic import create, staged
+from primus_core.installed import packages
+from primus_core.machine import facts, system_info
 from primus_core.machine.anonymous import HOSTNAME, anonymise
-from primus_core.secrets import redact
+from primus_core.machine.host import ABOUT, HostRoot
+from primus_core.secrets.redaction import redact
 
 __all__ = ["SCHEMA", "CapturedHost", "read", "write"]
 
@@ -120,7 +121,7 @@ def write(host: HostRoot, path: str, reads: Iterable[str] = ()) -> None:
     folders = {name.rstrip("/") for name in files.keys() - texts.keys()}
     about = {
         "schema": SCHEMA,
-        "primus_version": metadata.version_of("primus-core"),
+        "primus_version": packages.version_of("primus-core"),
         "hostname": HOSTNAME,
         "cpu_count": found.cpu_count,
         **_answers(recorder),

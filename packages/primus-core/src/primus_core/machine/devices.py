@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from primus_core import variables
-from primus_core.host import HostRoot, number
-from primus_core.wording import counted
+from primus_core.machine.host import HostRoot, number
+from primus_core.units import counted
 
 if TYPE_CHECKING:
-    from primus_core.gpus import GpuModel
+    from primus_core.machine.gpus import GpuModel
 
 __all__ = [
     "PCI",
@@ -83,14 +83,14 @@ def numa_node(host: HostRoot, address: str) -> int:
 
 def model_of(vendor: str, device_id: int) -> GpuModel | None:
     """The model by its PCI ids."""
-    from primus_core import gpus  # reads a table: only where there is a GPU
+    from primus_core.machine import gpus  # reads a table: only where there is a GPU
 
     return gpus.by_pci_id(_VENDORS[vendor], device_id)
 
 
 def said_model(vendor: str, environ: Mapping[str, str]) -> GpuModel | None:
     """The model that the person says, where it is one of this vendor: what a GPU is taken for that nobody knows."""
-    from primus_core import gpus
+    from primus_core.machine import gpus
 
     model = gpus.by_name(environ.get(variables.GPU_MODEL, ""))
     return model if model and model.vendor == vendor else None
@@ -122,7 +122,7 @@ def _addresses(devices: Sequence[Gpu]) -> str:
 
 def _said_vendor(said: str) -> str:
     """The vendor that the person's word means, by its name or by that of a model."""
-    from primus_core import gpus
+    from primus_core.machine import gpus
 
     model = gpus.by_name(said)
     word = said.strip().lower()
@@ -146,7 +146,7 @@ def _said(said: str, devices: Sequence[Gpu]) -> tuple[str, tuple[str, ...]]:
 
     A word that Primus does not know may be the name of a profile that a package brings: `said.check` looks there.
     """
-    from primus_core import gpus
+    from primus_core.machine import gpus
 
     if said.lower() == "none":
         return "", ()
@@ -177,7 +177,7 @@ def _mixed(devices: Sequence[Gpu]) -> tuple[str, ...]:
 
 def absent(host: HostRoot, devices: Sequence[Gpu], vendor: str) -> tuple[str, ...]:
     """Addresses of GPUs on the PCI bus that the driver does not list: those of known models and of the models here."""
-    from primus_core import gpus
+    from primus_core.machine import gpus
 
     known = {device for model in gpus.load() if model.vendor == vendor for device in model.pci_devices}
     known |= {gpu.device_id for gpu in devices} - {0}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from primus_core.host import HostRoot
 from primus_core.machine.devices import (
     PCI,
     Devices,
@@ -17,10 +16,11 @@ from primus_core.machine.devices import (
     number,
     said_model,
 )
+from primus_core.machine.host import HostRoot
 from primus_core.machine.nearest import numa_beside
 
 if TYPE_CHECKING:
-    from primus_core.gpus import GpuModel
+    from primus_core.machine.gpus import GpuModel
 
 __all__ = ["read"]
 
@@ -54,7 +54,7 @@ def _device(host: HostRoot, name: str, index: int) -> Gpu:
 
 def _model(host: HostRoot, name: str, device_id: int) -> GpuModel | None:
     """By its PCI id. The driver's name decides only where no id can be read: one name may stand for several models."""
-    from primus_core import gpus
+    from primus_core.machine import gpus
 
     known = model_of("nvidia", device_id)
     if not device_id:

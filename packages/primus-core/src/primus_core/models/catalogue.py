@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from primus_core import data_folders
-from primus_core.data_folders import Folder
 from primus_core.errors import ConfigError, RequestError, suggestion
-from primus_core.metadata import once
+from primus_core.installed import data_folders
+from primus_core.installed.data_folders import Folder
+from primus_core.installed.packages import once
 from primus_core.models.architecture import Model
 from primus_core.models.files import SUFFIXES, read
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from primus_core import variables
-from primus_core.environment import FAMILIES, OF_SYSTEM, belongs_to_session
-from primus_core.hyperparameters import NAMES
-from primus_core.plan import SECRET
+from primus_core.environment.resolve import FAMILIES, OF_SYSTEM, belongs_to_session
+from primus_core.plan.plan import SECRET
 from primus_core.runs.saved import Saved
+from primus_core.training.hyperparameters import NAMES
 
 __all__ = [
     "NONE", "SEVERITY", "Category", "Difference", "Severity", "agreed", "compare", "differing", "dotted", "flatten",
@@ -180,7 +180,7 @@ def _common(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _hyperparameters(run: Saved) -> dict[str, Any]:
-    """Those that the backend knew of the run (`primus_core.hyperparameters`)."""
+    """Those that the backend knew of the run (`primus_core.training.hyperparameters`)."""
     backend = run.configs.get("backend_config")
     found = backend.get(_NEUTRAL) if isinstance(backend, Mapping) else None
     known = found if isinstance(found, Mapping) else {}

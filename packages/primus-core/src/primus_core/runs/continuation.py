@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from primus_core import plain_json, trust
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, RequestError
-from primus_core.facts import Facts
-from primus_core.files import regular
-from primus_core.plan import BACKEND_CONFIG, EXPERIMENT, Distributed, RunPlace
+from primus_core.files import plain_json, trust
+from primus_core.files.atomic import regular
+from primus_core.machine.facts import Facts
+from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, Distributed, RunPlace
 from primus_core.runs import lease
 from primus_core.runs.comparison import differing, dotted, flatten
 from primus_core.runs.rundir import COMPLETED, runs_of

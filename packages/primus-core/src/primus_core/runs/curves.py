@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple
 
-from primus_core import summary
+from primus_core.journal import summary
 
 __all__ = ["Curve", "Point", "read", "side_by_side"]
 

@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from primus_core import plain_json, trust
 from primus_core.errors import RequestError, suggestion
-from primus_core.files import regular
-from primus_core.host import HostRoot
-from primus_core.metrics import is_step
+from primus_core.files import plain_json, trust
+from primus_core.files.atomic import regular
+from primus_core.journal.metrics import is_step
+from primus_core.machine.host import HostRoot
 from primus_core.runs import lease
 from primus_core.runs.saved import Name, is_run, metadata, parse_name
-from primus_core.runs.standing import Standing, standings
-from primus_core.scheduler import Job
+from primus_core.runs.status import Standing, standings
+from primus_core.runtimes.slurm.queries import Job
 
 __all__ = ["LATEST", "Run", "find", "last_metrics", "of_standing", "resolve", "workspace"]
 

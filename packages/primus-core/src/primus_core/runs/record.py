@@ -8,16 +8,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from primus_core import plain_json, summary, variables
-from primus_core.access_lists import keep_to_owner
+from primus_core import variables
 from primus_core.errors import MachineError, PrimusError, RunDirectoryTaken
-from primus_core.facts import Facts
-from primus_core.files import FULL, OTHERS_WRITE, create, write_atomically
-from primus_core.plan import Plan
+from primus_core.files import plain_json
+from primus_core.files.access_lists import keep_to_owner
+from primus_core.files.atomic import FULL, OTHERS_WRITE, create, write_atomically
+from primus_core.journal import summary
+from primus_core.machine.facts import Facts
+from primus_core.plan.plan import Plan
 from primus_core.runs.lease import Lease
 from primus_core.runs.saved import metadata
 from primus_core.runs.snapshot import part_of
-from primus_core.secrets import redact, secret_values, values_in
+from primus_core.secrets.redaction import redact, secret_values, values_in
 
 __all__ = ["Record", "refused", "unwritable"]
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from primus_core import variables
-from primus_core.contracts import TaskPlan
-from primus_core.distributed import MAX_GPUS_PER_NODE, node_count
-from primus_core.environment import FAMILIES, belongs_to_session
+from primus_core.environment.placement import MAX_GPUS_PER_NODE, node_count
+from primus_core.environment.resolve import FAMILIES, belongs_to_session
 from primus_core.errors import ConfigError, MachineError
-from primus_core.facts import Facts
 from primus_core.hooks import data, scripts
-from primus_core.plan import BACKEND_CONFIG, SECRET, Plan, Requirement, RunPlace, Step, Variable, load
+from primus_core.machine.facts import Facts
+from primus_core.plan.plan import BACKEND_CONFIG, SECRET, Plan, Requirement, RunPlace, Step, Variable, load
+from primus_core.plugins.contracts import TaskPlan
 from primus_core.runs.saved import Saved, parse_name
 
 __all__ = ["Replay", "prepare"]

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from primus_core.runs.git import Git, GitError, head_of, words_of
-from primus_core.secrets import redact_text
+from primus_core.secrets.redaction import redact_text
 
 __all__ = ["Code", "read"]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from primus_core import variables
 from primus_core.errors import RequestError
-from primus_core.facts import Facts
-from primus_core.plan import RunPlace
+from primus_core.machine.facts import Facts
+from primus_core.plan.plan import RunPlace
 
 __all__ = ["COMPLETED", "place", "runs_of", "short"]
 

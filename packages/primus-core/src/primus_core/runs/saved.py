@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from primus_core.errors import MachineError, RequestError
-from primus_core.files import read_below, read_regular
+from primus_core.files.atomic import read_below, read_regular
 from primus_core.runs import lease
 
 if TYPE_CHECKING:
-    from primus_core.host import HostRoot
-    from primus_core.trust import Trust
+    from primus_core.files.trust import Trust
+    from primus_core.machine.host import HostRoot
 
 __all__ = [
     "ENDED",

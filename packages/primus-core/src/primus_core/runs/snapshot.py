@@ -12,15 +12,16 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
-from primus_core import metadata, plain_json
-from primus_core.facts import Facts
-from primus_core.files import PRIVATE, PRIVATE_FOLDER, write_atomically
+from primus_core.files import plain_json
+from primus_core.files.atomic import PRIVATE, PRIVATE_FOLDER, write_atomically
 from primus_core.hooks import scripts
 from primus_core.hooks.data import saved_as
+from primus_core.installed import packages as metadata
 from primus_core.machine import system_info
-from primus_core.plan import SECRET, Plan
+from primus_core.machine.facts import Facts
+from primus_core.plan.plan import SECRET, Plan
 from primus_core.runs import repository, saved
-from primus_core.secrets import is_secret_name, looks_secret, redact, redact_text
+from primus_core.secrets.redaction import is_secret_name, looks_secret, redact, redact_text
 
 __all__ = ["environment", "part_of", "write", "write_code"]
 

@@ -21,14 +21,14 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from primus_core import hyperparameters
-from primus_core.backend import Backend, BackendCall, BackendPlan
 from primus_core.config import files
 from primus_core.config.document import Document, Path
 from primus_core.errors import ConfigError, RequestError
-from primus_core.facts import Facts, Gpu
-from primus_core.host import HostRoot
-from primus_core.plan import Distributed, RunPlace
+from primus_core.machine.facts import Facts, Gpu
+from primus_core.machine.host import HostRoot
+from primus_core.plan.plan import Distributed, RunPlace
+from primus_core.training import hyperparameters
+from primus_core.training.backend import Backend, BackendCall, BackendPlan
 
 if TYPE_CHECKING:
     from primus_core.models.architecture import Model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from primus_core.patches import Patch
+from primus_core.training.patches import Patch
 
 __all__ = ["PATCH"]
 

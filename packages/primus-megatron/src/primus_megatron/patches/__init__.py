@@ -5,7 +5,7 @@ Each says why it exists, when it is needed, and for which versions; a test fails
 
 from __future__ import annotations
 
-from primus_core.patches import Patch, apply_needed
+from primus_core.training.patches import Patch, apply_needed
 from primus_megatron.installation import importable_version
 from primus_megatron.patches import (
     chosen_optimizer_state,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from primus_core.errors import MachineError, RequestError, suggestion
-from primus_core.plugins import Catalogue, Plugin
+from primus_core.plugins.catalogue import Catalogue, Plugin
 from primus_preflight.checks.check import LEVELS, Check, Level
 
 __all__ = ["chosen", "gather"]

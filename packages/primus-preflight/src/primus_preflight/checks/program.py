@@ -9,8 +9,8 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from primus_core import plain_json
-from primus_core.wording import counted
+from primus_core.files import plain_json
+from primus_core.units import counted
 from primus_preflight.checks import processes
 
 __all__ = ["run", "say"]

@@ -141,7 +141,7 @@ def _fits(key: str, value: Any) -> bool:
 
 
 def _check_model(document: Document, place: tuple[str, ...]) -> None:
-    from primus_core import gpus
+    from primus_core.machine import gpus
 
     known = [model.name for model in gpus.load()]
     if place[-1] not in known:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import wraps
 
-from primus_core.facts import Gpu
+from primus_core.machine.facts import Gpu
 from primus_preflight.checks.check import Ask, Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule

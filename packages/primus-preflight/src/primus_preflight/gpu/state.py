@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from primus_core.facts import Gpu
 from primus_core.machine.devices import absent
-from primus_core.wording import counted
+from primus_core.machine.facts import Gpu
+from primus_core.units import counted
 from primus_preflight.checks.check import Ask, Check, Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule

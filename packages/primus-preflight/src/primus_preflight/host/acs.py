@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from primus_core.wording import counted
+from primus_core.units import counted
 from primus_preflight.checks.check import Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from primus_core import plain_json
+from primus_core.files import plain_json
 from primus_preflight.meeting.card import Card, family
 
 __all__ = ["ASK", "LINK", "WELCOME", "Door"]

@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from primus_core import plain_json
-from primus_core.facts import Facts
-from primus_core.files import regular, write_atomically
-from primus_core.machine.network import interface_to
+from primus_core.environment.network import interface_to
+from primus_core.files import plain_json
+from primus_core.files.atomic import regular, write_atomically
+from primus_core.machine.facts import Facts
 from primus_preflight.meeting import exchange, schedule
 from primus_preflight.meeting.card import Card, family
 from primus_preflight.meeting.door import ASK, LINK, WELCOME, Door

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from primus_core import plain_json
-from primus_core.files import regular, write_atomically
+from primus_core.files import plain_json
+from primus_core.files.atomic import regular, write_atomically
 from primus_preflight.checks import program
 
 __all__ = ["main"]

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from primus_core import plain_json
-from primus_core.facts import Facts
-from primus_core.files import regular, write_atomically
+from primus_core.files import plain_json
+from primus_core.files.atomic import regular, write_atomically
+from primus_core.machine.facts import Facts
 from primus_preflight.checks import processes
 from primus_preflight.checks.check import Check, Node
 from primus_preflight.checks.findings import Finding

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from primus_core import plain_json
 from primus_core.errors import MachineError, PrimusError
-from primus_core.files import write_atomically
+from primus_core.files import plain_json
+from primus_core.files.atomic import write_atomically
 from primus_preflight.paths import text_of
 from primus_preflight.verdict import node_report
 from primus_preflight.verdict.node_report import NodeReport

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from primus_core.errors import RequestError
-from primus_core.wording import counted
+from primus_core.units import counted
 from primus_preflight.checks.findings import OF_ONE_NODE, Finding
 from primus_preflight.checks.thresholds import fix_of
 from primus_preflight.verdict import node_report

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from primus_core import plain_json
 from primus_core.errors import RequestError
-from primus_core.files import write_atomically
-from primus_core.secrets import redact
+from primus_core.files import plain_json
+from primus_core.files.atomic import write_atomically
+from primus_core.secrets.redaction import redact
 from primus_preflight.checks import findings
 from primus_preflight.checks.findings import Finding
 from primus_preflight.paths import text_of

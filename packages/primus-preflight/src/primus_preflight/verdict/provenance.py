@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
-from primus_core import metadata
+from primus_core.installed import packages
 from primus_preflight.verdict.node_report import NodeReport
 
 __all__ = ["Provenance", "of", "version"]
@@ -39,7 +39,7 @@ class Provenance:
 
 def version() -> str:
     """Of primus-preflight, as it is installed here."""
-    return metadata.version_of("primus-preflight")
+    return packages.version_of("primus-preflight")
 
 
 def of(reports: Iterable[NodeReport], command: Iterable[str], now: float) -> Provenance:

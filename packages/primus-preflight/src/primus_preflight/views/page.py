@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from primus_core.wording import counted
+from primus_core.units import counted
 from primus_preflight.checks.findings import Finding, Status, verdict
 from primus_preflight.verdict.cluster import Cluster
 from primus_preflight.views import markup, report

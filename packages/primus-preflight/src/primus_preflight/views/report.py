@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from primus_core import plain_json
-from primus_core.wording import counted
+from primus_core.files import plain_json
+from primus_core.units import counted
 from primus_preflight.checks.findings import Finding, Status
 from primus_preflight.verdict.cluster import Cluster
 

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from primus_core.wording import counted
+from primus_core.units import counted
 from primus_preflight.machine.nics import Nic
 from primus_preflight.machine.topology import Accelerator, Topology
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from primus_core.patches import Patch, apply_needed
+from primus_core.training.patches import Patch, apply_needed
 from primus_torchtitan.patches import (
     cpu_attention,
     cpu_device,

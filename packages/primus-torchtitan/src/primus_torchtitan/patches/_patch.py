@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from primus_core import versions
-from primus_core.patches import Patch
+from primus_core.installed import versions
+from primus_core.training.patches import Patch
 
 __all__ = ["no_accelerator", "patch", "torch_before_2_14"]
 

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from primus_core.contracts import Scope
-from primus_core.registration import WorkerCall
+from primus_core.plugins.contracts import Scope
+from primus_core.plugins.dropped_in import WorkerCall
 
 __all__ = ["register_subcommand"]
 

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from primus_core import metrics, options, variables
-from primus_core.backend import BackendCall, BackendPlan
+from primus_core import variables
 from primus_core.config.document import Document
-from primus_core.plan import Worker
+from primus_core.journal import metrics
+from primus_core.plan.plan import Worker
+from primus_core.training import options
+from primus_core.training.backend import BackendCall, BackendPlan
 
 OPTIONS = {
     "steps": options.Option("steps", "int", 3),

@@ -1,7 +1,7 @@
 """Write down what a run went through."""
 
 from primus_core import hookimpl
-from primus_core.hookspecs import Result, RunInfo
+from primus_core.hooks.specs import Result, RunInfo
 
 
 @hookimpl

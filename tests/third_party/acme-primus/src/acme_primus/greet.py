@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from primus_core.arguments import Parser
-from primus_core.contracts import Scope, TaskCall, TaskPlan
-from primus_core.plan import Worker
+from primus_core.plan.plan import Worker
+from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
+from primus_core.request.arguments import Parser
 
 
 class Greet:

@@ -1,0 +1,1 @@
+"""The command line, from words to an exit code. Kept empty: `primus --help` pays for every line."""

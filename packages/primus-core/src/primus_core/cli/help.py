@@ -1,0 +1,70 @@
+"""`primus --help`: what is installed, from package metadata and source text. It imports no plugin and no argparse."""
+
+import os
+
+from primus_core.installed import packages
+
+__all__ = ["overview"]
+
+_HEAD = """\
+primus: one command between you and a large-model training run
+
+usage: primus [--dry-run] [--debug] [--config FILE] <runtime> [runtime options] -- <task> [task options]
+       primus <command> [options]
+"""
+
+_COMMANDS = """
+commands:
+  env               what is found here, which variables a run gets, and why: show, explain, capture
+  runs              what has run, and what changed: list, show, diff, path
+  logs              what the ranks of a run print, and go on to print
+  stop              stop a running job
+  replay            start a run again, as it was
+  hooks             what runs around a launch: list
+  config            experiments and their templates: list, new, show, validate, diff; primus.yaml files: system
+  models            facts, parameters and FLOPs of known models: list, show, check
+  trust             which folders of others you trust: their files are run and loaded
+  plugins           what is installed, and whether it loads
+  completion        complete words in bash, zsh or fish
+"""
+_TAIL = """
+examples:
+  primus direct -- train pretrain --config examples/quickstart.yaml
+  primus direct --dry-run -- train pretrain --config examples/quickstart.yaml training.steps=50
+  primus direct -- bench gemm -M 4096 --dtype bf16
+  primus env explain
+  primus replay output/quickstart --check
+
+more:  primus <runtime> --help     primus direct -- <task> --help     primus --version
+exit codes: 0 ok; the task's own when it failed (128+n for signal n); 2 wrong request; 3 this machine cannot run it
+"""
+
+
+def overview() -> str:
+    """The whole text."""
+    found = sorted(packages.entry_points(), key=lambda entry: entry.name)
+    listed = {title: [e for e in found if e.group == f"primus.{title}"] for title in ("runtimes", "tasks")}
+    summaries = packages.module_summaries({e.module for entries in listed.values() for e in entries})
+    text = _HEAD
+    for title, entries in listed.items():
+        text += f"\n{title}:\n" + "".join(_row(e.name, summaries[e.module], e.package) for e in entries)
+    text += _dropped_in()
+    return text + _COMMANDS + _TAIL
+
+
+def _row(name: str, summary: str, source: str) -> str:
+    return f"  {name:<18}{summary or f'(from {source})'}\n"
+
+
+def _dropped_in() -> str:
+    """Tasks of the files that a `primus.yaml` names, and of a person's own; only where there are any."""
+    environ = os.environ  # noqa: TID251  # a look, before anything is loaded
+    home = environ.get("HOME", "")
+    own = environ.get("PRIMUS_PLUGINS") or f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/primus/plugins"
+    if not any(map(os.path.exists, ("primus.yaml", f"{home}/.primus.yaml", own))):
+        return ""
+    from primus_core.machine.host import HostRoot
+    from primus_core.plugins.catalogue import Catalogue
+
+    dropped = [p for p in Catalogue.here(HostRoot()).of("tasks") if p.target.endswith(".py")]
+    return "".join(_row(p.name, p.summary(), p.source) for p in dropped)

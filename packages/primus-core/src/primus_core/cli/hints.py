@@ -1,0 +1,329 @@
+"""What to type instead: the words of other tools as a first word, and a `--` that was forgotten.
+
+Loaded only when a command line is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from primus_core.errors import RequestError, nearest
+from primus_core.request import former
+from primus_core.secrets.redaction import redact_words
+
+__all__ = ["HINTS", "RUNTIMES", "Hint", "Known", "instead", "retyped", "typed"]
+
+_FILES = (".yaml", ".yml", ".toml")
+_PROGRAM = ".py"
+_STAGE = "pretrain"
+_ALIKE = 0.75
+"""How alike a word must be to one of another tool: `torchrun` is no misspelt `rerun`."""
+_TRAINS = "`train pretrain` trains"
+_LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "deepspeed", "accelerate", "python", "python3")
+
+
+class Hint(NamedTuple):
+    """Words that people type first, and the command for what they mean.
+
+    In a command, `{run}` is the first name behind that word, `{names}` all of them, `{training}` the whole task.
+    """
+
+    words: tuple[str, ...]
+    why: str
+    bare: str
+    """The command where they name nothing."""
+    named: str = ""
+    """The command where they name something; empty: the same."""
+    file: str = ""
+    """The command where they name an experiment; empty: as any other name."""
+
+
+_RESUME = "the command that started a run, typed again, continues it from its newest checkpoint"
+_NEW = "primus config new {} --backend torchtitan --gpu MI300X -o exp.yaml"
+
+
+def _saved(run: str) -> str:
+    """The command that continues a run from its own copy of the experiment. A run that never began has none."""
+    words = f'primus direct -- train pretrain --config "$(primus runs path {run})/config/primus_config.yaml"'
+    return f"{words}\nor type the command of that run: primus runs show {run}"
+
+
+HINTS = (
+    Hint(("status", "state"), "`runs` knows the status of each run", "primus runs list", "primus runs show {run}"),
+    Hint(("ps", "jobs", "top", "queue"), "`runs` knows what is running", "primus runs list --status running"),
+    Hint(("list", "ls", "history"), "`runs` knows what has run", "primus runs list"),
+    Hint(("show", "info", "describe"), "`runs` knows each run", "primus runs show latest", "primus runs show {run}"),
+    Hint(("diff", "compare"), "`runs` compares two runs", "primus runs diff A B", "primus runs diff {names}"),
+    Hint(("log", "tail", "attach", "watch"), "`logs` shows what the ranks of a run print",
+         "primus logs latest --follow", "primus logs {run} --follow"),
+    Hint(("kill", "cancel", "scancel"), "`stop` stops a running job", "primus stop latest", "primus stop {run}"),
+    Hint(("rerun", "repeat"), "`replay` starts a run again, as it was", "primus replay latest", "primus replay {run}"),
+    Hint(("resume", "continue", "restart"), _RESUME, _saved("latest"), _saved("{run}"),
+         "primus direct -- {training}"),
+    Hint(("init", "new", "create", "template", "templates"), "an experiment is a file, made from a template",
+         f"primus config list\nthen, for one of its models: {_NEW.format('MODEL')}",
+         f"primus config list {{run}}\nthen: {_NEW.format('{run}')}"),
+    Hint(("validate",), "`config` checks an experiment", "primus config validate FILE", "primus config validate {run}"),
+    Hint(("doctor", "check", "health", "diagnose"), "the task `preflight` checks", "primus direct -- preflight"),
+    Hint(("topology",), "it is a part of the task `analyze`", "primus direct -- analyze topology"),
+    Hint(("gemm",), "it is a benchmark of the task `bench`", "primus direct -- bench gemm -M 8192"),
+    Hint(("version",), "it is an option", "primus --version"),
+)  # fmt: skip
+
+RUNTIMES = {
+    **dict.fromkeys(("run", "launch", "start", "exec", "local", "localhost"), ("direct",)),
+    "srun": ("slurm", "srun"),
+    **dict.fromkeys(("sbatch", "submit"), ("slurm", "sbatch")),
+    **dict.fromkeys(("docker", "podman"), ("container",)),
+}
+"""Words that people type first, and the runtime that they mean."""
+
+
+class Known(NamedTuple):
+    """The first words that there are."""
+
+    runtimes: Collection[str]
+    tasks: Collection[str]
+    commands: Collection[str]
+    front: tuple[str, ...] = ()
+    """The global options before them."""
+
+
+def typed(words: Sequence[str]) -> str:
+    """Words as one types them, without the values of secrets."""
+    return shlex.join(redact_words(words))
+
+
+_WRONG = (
+    re.compile(r"'([^']+)' (?:is not known here|stands in the wrong segment|stands behind options)"),
+    re.compile(r"(?:is called|has no stage|invalid choice:) '([^']+)'"),
+    re.compile(r"there is no file (\S+)"),
+    re.compile(r"'(--[^']+)' would be a setting"),
+)
+_RIGHT = re.compile(r"did you mean '([^']+)'\?|(--[a-z]+(?:[ -][a-z]+)*)")
+_NEW_FLAGS = {"--backend": "torchtitan", "--gpu": "MI300X"}
+"""What `primus config new` requires, with an example of each."""
+_SWITCHES = ("--dry-run", "--debug")
+
+
+def retyped(words: Sequence[str], refused: str, fix: str) -> str:
+    """`fix`, and below it the whole command, where the fix is one word in another's place."""
+    if lacks := [flag for flag in _NEW_FLAGS if "are required: -" in refused and flag in refused]:
+        return f"primus {typed(words)} {' '.join(f'{flag} {_NEW_FLAGS[flag]}' for flag in lacks)}\n{fix}"
+    wrong = next((word for pattern in _WRONG for word in pattern.findall(refused)), "")
+    places = [at for at, word in enumerate(words) if word.partition("=")[0] == wrong.partition("=")[0]]
+    if len(places) != 1:
+        return fix
+    before, word, after = words[: places[0]], words[places[0]], words[places[0] + 1 :]
+    if "stands behind options" in refused and before[-1:] != ["slurm"] and "slurm" in before:
+        at = before.index("slurm") + 1
+        return f"primus {typed([*before[:at], wrong, *before[at:], *after])}"
+    if wrong in _SWITCHES:
+        return f"put {wrong} before the `--`\nprimus {typed([wrong, *before, *after])}"
+    if not (right := _RIGHT.fullmatch(fix)):
+        return fix
+    new = (right[1] or right[2]).split()
+    _, equals, value = word.partition("=")
+    return f"{fix}\nprimus {typed([*before, *new[:-1], f'{new[-1]}{equals}{value}', *after])}"
+
+
+def instead(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
+    """The answer to `words`, which were refused with the message `refused`; None: nobody can tell what they mean."""
+    words = list(words)
+    if not words or words[0].startswith("-"):
+        return None
+    if words[0] in known.tasks and not _means_runtime(words, known):
+        return RequestError(refused, fix=_command(["direct"], words, known))
+    if words[0] in known.runtimes:
+        return (
+            _forgotten_dashes(words, known, refused)
+            or _forgotten_task(words, known, refused)
+            or _misplaced_config(words, known, refused)
+        )
+    return _unknown_command(words[0], words[1:], known)
+
+
+def _means_runtime(words: Sequence[str], known: Known) -> bool:
+    """Whether `run`, a task, stands where other tools have a runtime: before an experiment, options, or a runtime."""
+    after = words[1] if len(words) > 1 else "-"
+    return words[0] in RUNTIMES and (
+        after.startswith("-") or _begins_training(after) or after in known.runtimes or after in known.tasks
+    )
+
+
+def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestError | None:
+    what = f"'{head}' is a task for Python files" if head in known.tasks else f"primus has no command '{head}'"
+    if former_one := former.instead("primus", head):
+        return RequestError(what, fix=former_one)
+    if meant := _as_task(what, head, rest, known):
+        return meant
+    near = nearest(head, [*known.runtimes, *known.tasks, *known.commands])
+    if near in known.tasks and not _hint(head):
+        return RequestError(what, fix=f"did you mean: {_command(['direct'], [near, *rest], known)}")
+    if near in known.commands and not _hint(head):
+        return RequestError(what, fix=f"did you mean `primus {typed([near, *rest])}`?")
+    if hint := _hint(head if near else nearest(head, [word for hint in HINTS for word in hint.words], _ALIKE)):
+        return RequestError(what, why=hint.why, fix=_filled(hint, rest))
+    return None
+
+
+def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> RequestError | None:
+    """The answer to a task without its runtime, or behind the launcher of others."""
+    if _begins_training(head):
+        why = "a task needs a runtime to run in"
+        return RequestError(what, why=why, fix=_command(["direct"], [head, *rest], known))
+    if "run" in known.tasks and (head in _LAUNCHERS or head.endswith(_PROGRAM)):
+        why = "the task `run` starts a Python file on every rank; GPUS_PER_NODE=N before it says how many on a node"
+        return RequestError(what, why=why, fix=_command(["direct"], _program([head, *rest]), known))
+    if runtime := RUNTIMES.get(head):
+        why = f"the runtime for that is `{runtime[0]}`; `--` and a task follow its options"
+        return RequestError(what, why=why, fix=_command(runtime, rest, known))
+    return None
+
+
+def _hint(word: str) -> Hint | None:
+    return next((hint for hint in HINTS if word in hint.words), None)
+
+
+def _forgotten_dashes(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
+    """The answer to runtimes whose options a task or another runtime follows without `--`; None: none does."""
+    segment = words[len(words) - words[::-1].index("--") if "--" in words else 0 :]
+    complete = _dashed(_with_task(words, known) if segment and segment[0] in known.runtimes else words, known)
+    missing = next((old for old, new in zip(words, complete, strict=False) if old != new and new == "--"), "")
+    has_task = any(word in known.tasks and before == "--" for before, word in pairwise(words))
+    if not missing or (has_task and f"'{missing}'" not in refused):
+        return None
+    return RequestError(
+        f"there is no `--` before '{missing}'",
+        why="`--` stands between the options of a runtime and what runs in it",
+        fix=f"primus {typed([*known.front, *_staged(complete)])}",
+    )
+
+
+def _forgotten_task(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
+    """The answer to an experiment or a stage without the task `train`, and to that without its stage."""
+    begin = max((index for index, word in enumerate(words) if word == "--"), default=len(words)) + 1
+    task = list(words[begin:])
+    if task and _begins_training(task[0]):
+        what, why, task = f"'{task[0]}' is no task", _TRAINS, _training(task)
+    elif task[:1] == ["run"] and task[1:] and task[1].endswith(_FILES):
+        what, why, task = f"'{task[1]}' is no Python file", f"`run` runs one; {_TRAINS}", _training(task[1:])
+    elif task and _begins_program(task, 0, known):
+        what, why, task = f"'{task[0]}' is no task", "`run` starts a Python file on every rank", _program(task)
+    elif _staged(task) != task and ("STAGE" in refused or any(map(_is_file, task[1:2]))):
+        what, why, task = "the task `train` needs a stage", _TRAINS, _staged(task)
+    else:
+        return None
+    return RequestError(what, why=why, fix=f"primus {typed([*known.front, *words[:begin], *task])}")
+
+
+def _misplaced_config(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
+    """The answer to `--config FILE` among the options of a runtime; None: it does not stand there."""
+    at = next((at for at, word in enumerate(words[:-1]) if word == "--config"), len(words))
+    begin = max((index for index, word in enumerate(words) if word == "--"), default=-1) + 1
+    if at >= begin or words[begin : begin + 1] != ["train"] or not ("--config" in refused or words[at + 1] in refused):
+        return None
+    task = [*_staged([*words[begin:]]), "--config", words[at + 1]]
+    return RequestError(
+        "--config stands in the wrong segment",
+        why="the experiment is an option of the task `train`",
+        fix=f"primus {typed([*known.front, *words[:at], *words[at + 2 : begin], *task])}",
+    )
+
+
+def _filled(hint: Hint, rest: Sequence[str]) -> str:
+    """The command of a hint, with the person's own words."""
+    names = [word for word in rest if not word.startswith("-")]
+    command = hint.named if names and hint.named else hint.bare
+    if hint.file and any(word.endswith(_FILES) for word in names):
+        command = hint.file
+    return command.format(run=typed(names[:1]), names=typed(names), training=typed(_training(rest)))
+
+
+def _command(runtime: Sequence[str], rest: Sequence[str], known: Known) -> str:
+    """A whole command from a runtime and what a person typed behind its name."""
+    own = rest and rest[0] in known.runtimes
+    words = [*(() if own else runtime), *(rest[1:] if rest and rest[0] == "--" else rest)]
+    if _task_at(words, known.tasks) == len(words):
+        says = any(_begins_training(word) or word.endswith(_PROGRAM) for word in words)
+        words = _with_task([*words, *(() if says else ("--config", "FILE"))], known, guess=True)
+    return f"primus {typed([*known.front, *_staged(_dashed(words, known))])}"
+
+
+def _with_task(words: Sequence[str], known: Known, *, guess: bool = False) -> list[str]:
+    """`words`; where no task stands among them, the task before the experiment, stage or program that does.
+
+    `guess`: also where that may be the value of an option.
+    """
+    places = [at for at in range(len(words)) if _begins_training(words[at]) or _begins_program(words, at, known)]
+    certain = [at for at in places if not _may_be_value(words, at)]
+    begin = next(iter([*certain, *(places if guess else ())]), len(words))
+    if begin == len(words) or _task_at(words, known.tasks) < len(words):
+        return list(words)
+    task = _program(words[begin:]) if _begins_program(words, begin, known) else _training(words[begin:])
+    return [*words[:begin], *(["--"] if [*words[begin - 1 : begin]] != ["--"] else []), *task]
+
+
+def _is_file(word: str) -> bool:
+    return word.endswith(_FILES)
+
+
+def _begins_program(words: Sequence[str], at: int, known: Known) -> bool:
+    """Whether a Python file stands there, or the launcher of others before one; without the task `run`: never."""
+    launched = words[at] in _LAUNCHERS and any(word.endswith(_PROGRAM) for word in words[at:])
+    return "run" in known.tasks and (words[at].endswith(_PROGRAM) or launched)
+
+
+def _program(words: Sequence[str]) -> list[str]:
+    """The task `run` for what a launcher of others was to start."""
+    begin = next((at for at, word in enumerate(words) if word.endswith(_PROGRAM)), len(words))
+    return ["run", *(words[begin:] or ["train.py"])]
+
+
+def _begins_training(word: str) -> bool:
+    return word in (_STAGE, "--config") or word.endswith(_FILES)
+
+
+def _training(rest: Sequence[str]) -> list[str]:
+    """The words of the task `train` from a stage, `--config FILE` or a file, whichever they begin with."""
+    first = rest[0] if rest else ""
+    if first.endswith(_FILES):
+        return ["train", _STAGE, "--config", *rest]
+    return ["train", _STAGE, *(rest[1:] if first == _STAGE else rest or ("--config", "FILE"))]
+
+
+def _staged(words: list[str]) -> list[str]:
+    """`words`; behind the task `train`, its stage, where none stands there."""
+    at = next((at for at, word in enumerate(words, 1) if word == "train" and words[: at - 1][-1:] in ([], ["--"])), 0)
+    if not at or (at < len(words) and not words[at].startswith("-") and not words[at].endswith(_FILES)):
+        return words
+    return [*words[:at], *_training(words[at:] if at < len(words) else [_STAGE])[1:]]
+
+
+def _dashed(words: Sequence[str], known: Known) -> list[str]:
+    """`words`, which begin with a runtime, with a `--` before each further runtime and before the task."""
+    task = _task_at(words, known.tasks)
+    found: list[str] = []
+    for index, word in enumerate(words):
+        begins = index == task or (index < task and word in known.runtimes and not _may_be_value(words, index))
+        if index and begins and words[index - 1] != "--":
+            found.append("--")
+        found.append(word)
+    return found
+
+
+def _task_at(words: Sequence[str], tasks: Collection[str]) -> int:
+    """Where the task stands: behind a `--`, or else where it is no value of an option, or else anywhere."""
+    places = [index for index, word in enumerate(words) if word in tasks]
+    behind = [index for index in places if index and words[index - 1] == "--"]
+    certain = [index for index in places if not _may_be_value(words, index)]
+    return next(iter([*behind, *certain, *places]), len(words))
+
+
+def _may_be_value(words: Sequence[str], index: int) -> bool:
+    before = words[index - 1] if index else ""
+    return before.startswith("-") and before != "--" and "=" not in before

@@ -1,0 +1,262 @@
+"""The command line: `primus`. It imports only what the words in hand need; `--help` and `--version` import nothing.
+
+primus [global] <runtime> [options] -- <task> [task options]
+primus plugins | completion
+"""
+
+import errno
+import os
+import sys
+from io import TextIOWrapper
+
+TYPE_CHECKING = False  # a type checker's name; `typing` and `__future__` are modules that --version need not load
+if TYPE_CHECKING:
+    from primus_core.plugins.catalogue import Catalogue
+    from primus_core.request.request import Request
+
+__all__ = ["main"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Why a disk, or a terminal that has gone, takes no more."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; its exit code: 0, the task's own, 2 wrong request, 3 this machine cannot."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    _open_streams()
+    try:
+        code = _main(words)
+        sys.stdout.flush()  # here, where a reader that has gone is no surprise; at exit it would be a message
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader (`| head`) has gone
+        _print_no_more()
+        return 141
+    except Exception as error:  # the last place: what is ours becomes a message, the rest is a bug
+        return _explain(error, words)
+    else:
+        return code
+
+
+def _open_streams() -> None:
+    """A stream that was closed (`>&-`) leads nowhere, before another file gets its number. Stdout takes every text:
+    the bytes that the environment and file names hold, and letters that a locale lacks.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), "w" if number else "r"))
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape" if sys.stdout.encoding == "utf-8" else "backslashreplace")
+
+
+def _print_no_more() -> None:
+    """What is left in the buffer goes nowhere: at exit, it would be a message."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _explain(error: Exception, words: list[str]) -> int:
+    from primus_core import variables
+    from primus_core.errors import PrimusError
+    from primus_core.secrets.redaction import redact, secret_values
+
+    if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
+        _print_no_more()
+        sys.stderr.write(f"primus: error: the output cannot be written\n  why: {error.strerror}\n")
+        return 3
+    if not isinstance(error, PrimusError):
+        sys.stderr.write(f"primus: this is a bug in {_origin(error)}; please report it with the lines below\n")
+        raise error
+    if os.environ.get(variables.SUBMITTED):
+        from primus_core.runs import record
+
+        error = record.refused(os.environ, error, dry_run="--dry-run" in words)
+    several = error.each()
+    if len(several) == 1 and error.exit_code == 2:
+        from primus_core.cli import hints
+
+        error.fix = hints.retyped(words, f"{error.what}\n{error.why}", error.fix)
+    text = "".join(f"primus: error: {one}\n" for one in several)
+    text += f"primus: {len(several)} errors\n" if len(several) > 1 else ""
+    if "--debug" in words:
+        import traceback
+
+        text = "".join(traceback.format_exception(error)) + text
+    sys.stderr.write(redact(text, secret_values(os.environ)))
+    return error.exit_code
+
+
+def _origin(error: Exception) -> str:
+    """The package in which an error arose: Primus, or that of a plugin."""
+    from primus_core.installed import packages as metadata
+
+    entries = [entry for entry in metadata.entry_points() if entry.package != "primus-core"]
+    packages = {entry.module.partition(".")[0]: f"{entry.package} {entry.version}" for entry in entries}
+    names, at = [], error.__traceback__
+    while at:
+        names.append(str(at.tb_frame.f_globals.get("__name__")).partition(".")[0])
+        at = at.tb_next
+    innermost = next((name for name in reversed(names) if name == "primus_core" or name in packages), "")
+    return packages.get(innermost, "Primus")
+
+
+def _main(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        from primus_core.cli.help import overview
+
+        sys.stdout.write(overview())
+        return 0
+    if words[0] == "--version":
+        from primus_core.installed.packages import version_of
+
+        sys.stdout.write(f"primus {version_of('primus-core')}\n")
+        return 0
+    if words[0] in MANAGEMENT:
+        _hide_secrets(words, len(words))
+        return _management(words[0], words[1:])
+    if words[0] == "__protocol":
+        from primus_core.variables import PROTOCOL
+
+        sys.stdout.write(f"{PROTOCOL}\n")
+        return 0
+    if words[0] == "__complete":
+        return _complete(words[1:])
+    return _request(words)
+
+
+def _management(name: str, words: list[str], layer: str = "") -> int:
+    from importlib import import_module
+
+    module = import_module(f"primus_core.commands.{name}")
+    return int(module.run(words, layer))
+
+
+def _behind_globals(words: list[str]) -> "int | None":
+    """`primus --config FILE config system`: a management command behind global options; None: it is none."""
+    from primus_core.errors import RequestError
+    from primus_core.request.request import config_of, global_words
+
+    front, rest = global_words(words)
+    if not rest or rest[0] not in MANAGEMENT:
+        return None
+    _hide_secrets(words, len(words))
+    if rest[0] == "replay":
+        return _management("replay", [*front, *rest[1:]], config_of(words))
+    if "--dry-run" in front:
+        import shlex
+
+        raise RequestError(
+            f"--dry-run goes before a runtime, and '{rest[0]}' is none",
+            why=f"`primus {rest[0]}` starts nothing",
+            fix=f"leave it out: primus {shlex.join(word for word in words if word != '--dry-run')}",
+        )
+    return _management(rest[0], list(rest[1:]), config_of(words))
+
+
+def _complete(words: list[str]) -> int:
+    from primus_core.cli.completion import answer
+
+    return answer(words, MANAGEMENT)
+
+
+MANAGEMENT = ("plugins", "completion", "env", "runs", "logs", "stop", "replay", "config", "hooks", "models", "trust")
+"""Commands that need no runtime: modules of `primus_core.commands`."""
+
+
+def _request(words: list[str]) -> int:
+    from primus_core.errors import RequestError
+    from primus_core.machine.host import HostRoot
+    from primus_core.plugins.catalogue import Catalogue
+    from primus_core.request import request
+
+    if (code := _behind_globals(words)) is not None:
+        return code
+    host = HostRoot()
+    catalogue = Catalogue.here(host, request.config_of(words))
+    runtimes, tasks = catalogue.first_words("runtimes"), catalogue.first_words("tasks")
+    try:
+        asked = request.parse(words, runtimes, tasks)
+    except RequestError as error:
+        _hint(words, runtimes, tasks, error.what)
+        if broken := catalogue.broken("tasks"):
+            error.fix = f"{error.fix}; tasks may be missing: `primus plugins` says why {broken} cannot be read"
+        raise
+    if helped := _help(asked, catalogue):
+        sys.stdout.write(helped)
+        return 0
+    _hide_secrets(words, len(words) - len(asked.task))
+    from primus_core.planning.carry_out import carry_out
+
+    try:
+        return carry_out(asked, host, catalogue, ("primus", *words))
+    except RequestError as error:
+        _hint(words, runtimes, tasks, error.what)
+        raise
+
+
+def _hint(words: list[str], runtimes: "set[str]", tasks: "set[str]", refused: str) -> None:
+    """Where a command line is refused and what was meant is known: raise the error that tells it."""
+    from primus_core.cli import hints
+    from primus_core.request.request import global_words
+
+    front, rest = global_words(words)
+    known = hints.Known(runtimes, tasks, MANAGEMENT, front)
+    if hint := hints.instead(rest, known, refused):
+        raise hint from None
+
+
+def _help(asked: "Request", catalogue: "Catalogue") -> str:
+    """The help that a request asks for, of its runtime or of its task; empty where it asks for none."""
+    if not {"-h", "--help"} & {word for words in (asked.task, *(la.words for la in asked.layers)) for word in words}:
+        return ""
+    from primus_core.planning.planner import runtime_parser, task_parser
+
+    for layer in asked.layers:
+        if {"-h", "--help"} & set(layer.words):
+            plugin = catalogue.find("runtimes", layer.runtime)
+            parser = runtime_parser(catalogue.runtime(layer.runtime))
+            parser.description = plugin.summary()
+            return parser.format_help()
+    task, name, rest = catalogue.task(asked.task)
+    parser = task_parser(task, name)
+    if parser.split_rest and not {"-h", "--help"} & set(parser.split_rest(parser, rest)[0]):
+        return ""  # it is a word of the program that the task runs
+    parser.description = catalogue.find("tasks", name).summary()
+    return parser.below(rest).format_help()
+
+
+_ENV_FLAGS = ("--env", "-e")
+
+
+def _joined_flag(word: str) -> str:
+    """The flag in `--env=K=V` and `-eK=V`; empty: none stands there."""
+    if word.startswith("--env="):
+        return "--env="
+    return "-e" if word.startswith("-e") and len(word) > 2 else ""
+
+
+def _hide_secrets(words: list[str], end: int) -> None:
+    """Begin again without secret values in the process list: `--env HF_TOKEN=x` becomes `--env HF_TOKEN`, x inherited.
+
+    Everybody on a machine can read every command line; only the owner can read an environment. The words from `end`
+    on are the task's own.
+    """
+    if not any(word.startswith(_ENV_FLAGS) for word in words[:end]):
+        return
+    from primus_core.secrets.redaction import is_secret_name, looks_secret
+
+    found: dict[str, str] = {}
+    cleaned = list(words)
+    for index in range(end):
+        flag = _joined_flag(words[index])
+        name, equals, value = words[index][len(flag) :].partition("=")
+        is_env = flag or (index > 0 and words[index - 1] in _ENV_FLAGS)
+        if is_env and equals and (is_secret_name(name) or looks_secret(value)):
+            found[name] = value
+            cleaned[index] = f"{flag}{name}"
+    if found:
+        start = sys.orig_argv[: len(sys.orig_argv) - len(words)]
+        os.execve(sys.executable, [*start, *cleaned], {**os.environ, **found})  # noqa: S606  # the same command again
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,115 @@
+"""Variables that are lists of flags (`XLA_FLAGS`): every layer says some of them, and of each flag the highest wins.
+
+A text is read as XLA reads it: words that begin with `-`, a value behind `=`, in quotes where it holds spaces. XLA
+stops at the first other word, and takes a text that begins with one for a file's name: nothing can stand beside those.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from primus_core.plan.plan import Variable
+
+__all__ = ["FLAG_LISTS", "name_of", "over", "together", "words"]
+
+FLAG_LISTS = frozenset({"XLA_FLAGS"})
+"""Their names."""
+
+_SPACE = " \t\r\n"
+# A quote that opens a value must close it: `*+` gives nothing of the name back to try without.
+_FLAG = re.compile(r"""(-[A-Za-z0-9_-]*+(?:="(?:[^"\\]|\\.)*"|='[^']*'|(?!=['"])[^ \t\r\n]*))[ \t\r\n]*""", re.S)
+
+
+class _Said(NamedTuple):
+    """What a layer says of one flag: its words, more than one where it repeats itself, and what they won over."""
+
+    layer: Variable
+    words: tuple[str, ...]
+    overrode: tuple[tuple[str, str], ...]
+
+
+def words(text: str) -> tuple[str, ...] | None:
+    """The flags of `text` as they are written; None: not all of it is flags."""
+    found, at = [], len(text) - len(text.lstrip(_SPACE))
+    while at < len(text):
+        match = _FLAG.match(text, at)
+        if not match:
+            return None
+        found.append(match[1])
+        at = match.end()
+    return tuple(found)
+
+
+def name_of(word: str) -> str:
+    """The flag's name, with its dashes."""
+    return word.partition("=")[0]
+
+
+def over(environ: Mapping[str, str], variables: Iterable[Variable]) -> dict[str, str]:
+    """`environ` with `variables` over it, lists of flags flag by flag."""
+    found = dict(environ)
+    for variable in variables:
+        below = Variable(variable.name, found.get(variable.name, ""), "")
+        listed = variable.name in FLAG_LISTS
+        found[variable.name] = together((below, variable)).value if listed else variable.value
+    return found
+
+
+def together(layers: Sequence[Variable]) -> Variable:
+    """One variable of what `layers` say, the lowest first; its `flags` tell whence each flag is.
+
+    A text that is no list of flags stands alone: it wins over all below it, or loses to the next one, as it is written.
+    """
+    kept, hidden = _beside(layers), any(layer.secret for layer in layers)
+    said, winner = _said(kept), kept[-1]
+    if len(kept) == 1 or not said:
+        why = f"{winner.why}; no list of flags, so it stands alone" if words(winner.value) is None else winner.why
+        return replace(winner, why=why, overrode=_as_overrode(layers[:-1]), secret=hidden)
+    return Variable(
+        winner.name,
+        " ".join(word for flag in said.values() for word in flag.words),
+        ", ".join(dict.fromkeys(flag.layer.origin for flag in reversed(said.values()))),
+        "each flag is that of the highest layer which has it",
+        secret=hidden,
+        source="docs/environment.md",
+        overrode=_as_overrode(layers[: -len(kept)]),
+        flags=() if hidden else tuple(_variable(name, flag) for name, flag in said.items()),
+    )
+
+
+def _beside(layers: Sequence[Variable]) -> Sequence[Variable]:
+    """The highest of `layers` that can be laid together; one, where that is no list."""
+    for number in range(len(layers) - 1, -1, -1):
+        if words(layers[number].value) is None:
+            return layers[number + 1 :] or layers[number:]
+    return layers
+
+
+def _said(layers: Sequence[Variable]) -> dict[str, _Said]:
+    """By flag, in the order of the layers and, within one, in its own."""
+    found: dict[str, _Said] = {}
+    for layer in layers:
+        own: dict[str, list[str]] = {}
+        for word in words(layer.value) or ():
+            own.setdefault(name_of(word), []).append(word)
+        for name, mine in own.items():
+            below = found.pop(name, None)
+            overrode = ((_value(below.words), below.layer.origin), *below.overrode) if below else ()
+            found[name] = _Said(layer, tuple(mine), overrode)
+    return found
+
+
+def _variable(name: str, said: _Said) -> Variable:
+    layer = said.layer
+    return Variable(name, _value(said.words), layer.origin, layer.why, source=layer.source, overrode=said.overrode)
+
+
+def _value(flag: Sequence[str]) -> str:
+    return " ".join(word.partition("=")[2] for word in flag)
+
+
+def _as_overrode(lost: Sequence[Variable]) -> tuple[tuple[str, str], ...]:
+    return tuple((layer.value, layer.origin) for layer in reversed(lost))

@@ -1,0 +1,51 @@
+"""A `primus` command that a hook or a rank of a run types: it starts a run of its own, whose parent is that run.
+
+Ranks and hooks have two variables that name their run: `PRIMUS_RUN_DIR`, where it keeps its files, and
+`PRIMUS_PARENT`. For a layer that an outer layer started the two differ, or the second is missing: it joins the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from primus_core import variables
+from primus_core.machine.host import HostRoot
+
+__all__ = ["is_alone", "outside", "parent_of"]
+
+_OF_RUN = (
+    *(variables.RUN_DIR, variables.RUN_ID, variables.OUTER, variables.RESTARTED, variables.ATTENDED),
+    *(variables.METRICS_FILE, variables.STREAMS, variables.NUMA_CPUS, variables.SUBMITTED),
+)
+_OF_PLACE = (
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"),
+    *("ROLE_WORLD_SIZE", "ROLE_NAME", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"),
+    *("JAX_COORDINATOR_IP", "JAX_COORDINATOR_PORT", "JAX_LOCAL_DEVICE_IDS"),
+)
+"""Where the ranks of the run around stand, and where they meet: a further run would disturb them there."""
+_OF_TORCHRUN = "TORCHELASTIC_"
+
+
+def outside(host: HostRoot) -> HostRoot:
+    """The machine as a new run finds it: without what the run around this process says to its own processes."""
+    if not _is_inside(host.environ):
+        return host
+    dropped = {*_OF_RUN, *_OF_PLACE}
+    kept = {k: v for k, v in host.environ.items() if k not in dropped and not k.startswith(_OF_TORCHRUN)}
+    return replace(host, environ=kept)
+
+
+def _is_inside(environ: Mapping[str, str]) -> bool:
+    parent = environ.get(variables.PARENT)
+    return bool(parent) and parent == environ.get(variables.RUN_DIR)
+
+
+def parent_of(environ: Mapping[str, str]) -> str:
+    """The run directory of the run that starts this one, by a hook or a rank; empty: a person does."""
+    return environ.get(variables.PARENT, "")
+
+
+def is_alone(environ: Mapping[str, str]) -> bool:
+    """Whether a run that starts now has this node alone, whatever the job around it has: it is one process's own."""
+    return bool(parent_of(environ)) and variables.RUN_DIR not in environ

@@ -1,0 +1,237 @@
+"""Where this node stands in the job: `NNODES`, `NODE_RANK`, `GPUS_PER_NODE`, `MASTER_ADDR`, `MASTER_PORT`.
+
+One rule: what the person set wins over what the launcher (Slurm) says, which wins over the default.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import islice
+
+from primus_core.environment.nesting import is_alone
+from primus_core.environment.nodelist import first_host, hosts
+from primus_core.errors import RequestError
+from primus_core.machine.facts import Facts
+from primus_core.plan.plan import Distributed, Variable
+
+__all__ = [
+    "MAX_GPUS_PER_NODE",
+    "VISIBLE",
+    "allocation",
+    "hides_gpus",
+    "node_count",
+    "refuse_wrong_master",
+    "resolve",
+]
+
+MAX_GPUS_PER_NODE = 72
+"""The largest node that one operating system sees today: an NVL72 rack."""
+
+_MAX_NODES = 1_000_000
+_DEFAULT_PORT = 1234
+_PAGE = "docs/direct.md"
+_KUBERNETES = "KUBERNETES_SERVICE_HOST"
+"""Where it is set, the address of a service may lead here that is none of this node's."""
+VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+"""Variables by which a person chooses GPUs."""
+_SLURM = {
+    "NNODES": ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "NODE_RANK": ("SLURM_NODEID", "SLURM_PROCID"),
+    "GPUS_PER_NODE": ("SLURM_GPUS_ON_NODE",),
+}
+_NODE_LISTS = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
+_HOST = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?$")
+
+
+def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tuple[Variable, ...]]:
+    """This node's place and the variables that say so, from `environ` (the person's, `--env` on top) and the machine.
+
+    Raises:
+        RequestError: a value is no number, out of range, or contradicts another.
+    """
+    _refuse_further_tasks(environ)
+    _refuse_half_a_job(environ)
+    nnodes, nnodes_from = _number("NNODES", environ, 1, 1, _MAX_NODES)
+    node_rank, rank_from = _number("NODE_RANK", environ, 0, 0, _MAX_NODES)
+    if node_rank >= nnodes:
+        raise RequestError(
+            f"NODE_RANK is {node_rank}, but NNODES is {nnodes}",
+            why=f"node ranks run from 0 to {nnodes - 1} (NODE_RANK from {rank_from}, NNODES from {nnodes_from})",
+            fix="set both, or neither",
+        )
+    gpus, gpus_from = _number("GPUS_PER_NODE", environ, _devices(facts, environ), 1, MAX_GPUS_PER_NODE)
+    addr, addr_from = _address(environ, nnodes)
+    # One node: a free port, so that two runs on one machine do not collide. Several: one that all of them know.
+    own_port, meet = (facts.free_port, "free now") if nnodes == 1 else _port_of_job(environ)
+    port, port_from = _number("MASTER_PORT", environ, own_port, 1, 65535)
+    meet = meet if port_from == "default" else "where the ranks meet"
+    place = Distributed(
+        nnodes, node_rank, gpus, addr, port, tentative=not facts.host.is_known and gpus_from == "default"
+    )
+    detected = _found(facts) if facts.host.is_known else "not known before Slurm has chosen nodes"
+    rows = (
+        ("NNODES", nnodes, nnodes_from, "nodes in the job; each of them runs this command"),
+        ("NODE_RANK", node_rank, rank_from, "this node's index"),
+        ("GPUS_PER_NODE", gpus, gpus_from, detected if gpus_from == "default" else "devices to use on each node"),
+        ("MASTER_ADDR", addr, addr_from, "where the ranks meet"),
+        ("MASTER_PORT", port, port_from, meet),
+    )
+    return place, tuple(Variable(name, str(value), said, why, source=_PAGE) for name, value, said, why in rows)
+
+
+def node_count(environ: Mapping[str, str]) -> int:
+    """How many nodes `environ` says there are.
+
+    Raises:
+        RequestError: it is no number, or out of range.
+    """
+    return _number("NNODES", environ, 1, 1, _MAX_NODES)[0]
+
+
+def allocation(environ: Mapping[str, str]) -> str:
+    """The nodes of the job, as Slurm lists them; empty: Slurm did not start this process."""
+    return next((environ[name] for name in _NODE_LISTS if environ.get(name)), "") if _started_by_slurm(environ) else ""
+
+
+def refuse_wrong_master(facts: Facts, place: Distributed, environ: Mapping[str, str]) -> None:
+    """The ranks meet on node 0, so MASTER_ADDR must lead there. Only node 0 knows all of its addresses.
+
+    Raises:
+        RequestError: it leads elsewhere, as far as can be seen.
+    """
+    addr, nodes = environ.get("MASTER_ADDR", "").strip(), allocation(environ)
+    if not addr or place.nnodes == 1 or place.node_rank or not facts.host.is_here or environ.get(_KUBERNETES):
+        return
+    node = environ.get("SLURMD_NODENAME", "") or facts.hostname
+    found = facts.host.addresses(place.master_addr)
+    if addr == node or any(map(facts.host.is_own, found)) or not (found or nodes):
+        return
+    leads = f"leads to {', '.join(found)}, which is no address of {node}" if found else "cannot be resolved there"
+    outside = f", and '{addr}' is none of its nodes" if addr.split(".")[0] not in hosts(nodes) else ""
+    job = f"; the job runs on {nodes}{outside}" if nodes else ""
+    by_hand = f"set MASTER_ADDR={node}, or start node rank 0 on {addr}; if it is forwarded: --rendezvous-timeout 0"
+    raise RequestError(
+        f"MASTER_ADDR is '{addr}', but node rank 0 is {node}",
+        why=f"the ranks meet on node rank 0, and '{addr}' {leads}{job}",
+        fix=f"unset MASTER_ADDR: Slurm says it; or set MASTER_ADDR={node}" if nodes else by_hand,
+    )
+
+
+def hides_gpus(environ: Mapping[str, str]) -> bool:
+    """Whether the person hid every GPU, as one does to train on the CPU."""
+    return any(environ.get(name, "0").strip() in ("", "-1") for name in VISIBLE)
+
+
+def _found(facts: Facts) -> str:
+    """What this machine has, in words. Partitions and dies are devices: each of them gets a rank."""
+    count = len(facts.gpus)
+    if not count:
+        return "no GPU found: one process"
+    several = any(gpu.partitions > 1 for gpu in facts.gpus)
+    return f"{count} devices of {facts.physical_gpus} GPUs found here" if several else f"{count} GPUs found here"
+
+
+def _number(name: str, environ: Mapping[str, str], default: int, low: int, high: int) -> tuple[int, str]:
+    for source in (name, *(_SLURM.get(name, ()) if _started_by_slurm(environ) else ())):
+        text = environ.get(source, "").strip()
+        if not text:
+            continue
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not low <= int(text) <= high:
+            raise RequestError(
+                f"{source} is '{text}'",
+                why=f"it takes a whole number from {low} to {high}",
+                fix=f"unset {source}, or set it right",
+            )
+        return int(text), "user" if source == name else "Slurm"
+    return default, "default"
+
+
+def _port_of_job(environ: Mapping[str, str]) -> tuple[int, str]:
+    """A port on which all nodes agree without a word between them, and why it is that one.
+
+    Jobs that share a node, and steps of one job, have different ones; the kernel hands out none of these (32768-).
+    """
+    job, step = _job_id(environ), environ.get("SLURM_STEP_ID", "")
+    if not (_started_by_slurm(environ) and re.fullmatch("[0-9]{1,18}", job)):
+        return _DEFAULT_PORT, "where the ranks meet"
+    number = int(job) + 997 * (int(step) if re.fullmatch("[0-9]{1,9}", step) else 0)
+    return 20000 + number % 10000, "from the numbers of Slurm's job and step"
+
+
+def _started_by_slurm(environ: Mapping[str, str]) -> bool:
+    """Whether Slurm started this process on a node. In the shell that `salloc` opens it did not: one node is meant.
+
+    Nor did it start what a hook or a rank of the job's run starts.
+    """
+    return bool(_job_id(environ) and {"SLURM_NODEID", "SLURM_PROCID"} & environ.keys()) and not is_alone(environ)
+
+
+def _job_id(environ: Mapping[str, str]) -> str:
+    """The number of Slurm's job, which had another name in early versions; empty: this is none."""
+    return environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", "")
+
+
+def _refuse_half_a_job(environ: Mapping[str, str]) -> None:
+    """Variables that speak of several nodes, but of no job: to take or to ignore them would surprise somebody."""
+    if _job_id(environ) or environ.get("NNODES", "").strip():
+        return
+    told = {name: environ[name] for name in (*_SLURM["NNODES"], *_NODE_LISTS) if environ.get(name, "").strip()}
+    for name, value in told.items():
+        if len([*islice(hosts(value), 2)]) > 1 if name in _NODE_LISTS else value.strip() != "1":
+            raise RequestError(
+                f"{name} is '{value}', but SLURM_JOB_ID is not set",
+                why="it speaks of several nodes, and nothing says that this process belongs to a job on them",
+                fix=f"unset {name} to run on this node alone, or set NNODES, NODE_RANK and MASTER_ADDR",
+            )
+
+
+def _refuse_further_tasks(environ: Mapping[str, str]) -> None:
+    """Under srun with several tasks per node, each would start all the ranks of its node."""
+    local = environ.get("SLURM_LOCALID", "0") if _job_id(environ) else "0"
+    if local != "0" and "NODE_RANK" not in environ:
+        raise RequestError(
+            f"SLURM_LOCALID is {local}: srun started several tasks on this node",
+            why="one `primus direct` on a node starts all of its ranks",
+            fix="srun --ntasks-per-node=1 primus direct ...",
+        )
+
+
+def _devices(facts: Facts, environ: Mapping[str, str]) -> int:
+    """Ranks per node when nobody says: the GPUs that the person left visible, or one process."""
+    count = len(facts.gpus)
+    for name in VISIBLE:
+        if name in environ:  # empty: the person hid them all
+            count = min(count, len([item for item in environ[name].split(",") if item.strip()]))
+    return max(count, 1)
+
+
+def _address(environ: Mapping[str, str], nnodes: int) -> tuple[str, str]:
+    if addr := environ.get("MASTER_ADDR", "").strip():
+        return _checked(addr), "user"
+    if nnodes > 1 and (first := first_host(allocation(environ))):
+        return first, "Slurm"
+    if nnodes > 1:
+        raise RequestError(
+            f"NNODES is {nnodes}, but MASTER_ADDR is not set",
+            why="the nodes must know where to meet",
+            fix="export MASTER_ADDR=<host name or address of node 0> on every node",
+        )
+    return "localhost", "default"
+
+
+def _checked(addr: str) -> str:
+    import ipaddress  # only where a person gave an address
+
+    bare = addr[1:-1] if addr.startswith("[") and addr.endswith("]") else addr
+    try:
+        return str(ipaddress.ip_address(bare))
+    except ValueError:
+        pass
+    if not _HOST.match(addr):
+        raise RequestError(
+            f"MASTER_ADDR is '{addr}'",
+            why="that is neither a host name nor an IPv4 or IPv6 address",
+            fix="set it to the first node's name or address, without a port",
+        )
+    return addr

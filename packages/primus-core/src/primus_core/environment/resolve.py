@@ -1,0 +1,241 @@
+"""The environment that a run gets, each variable with its origin.
+
+Who wins: `--env K=V` > `--env FILE` > hooks and patches > the person's own environment > the experiment's `env:` >
+the backend > the network and the GPU's profile (model over vendor) > base. Of a list of flags, that goes for each flag.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from primus_core import variables
+from primus_core.config import submission
+from primus_core.environment import flag_lists
+from primus_core.errors import ConfigError, Mistakes, RequestError
+from primus_core.files import trust
+from primus_core.plan.plan import Variable
+from primus_core.secrets.redaction import is_secret_name, looks_secret
+
+__all__ = [
+    "FAMILIES",
+    "NAME",
+    "OF_SYSTEM",
+    "OWNED",
+    "USER",
+    "belongs_to_session",
+    "cache",
+    "from_options",
+    "of_experiment",
+    "of_person",
+    "of_python",
+    "refused",
+    "resolve",
+]
+
+USER = "user"
+"""The origin of what the person has in the environment."""
+
+OWNED = frozenset(
+    {
+        *("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+        *(
+            variables.RUN_DIR,
+            variables.RUN_ID,
+            variables.PARENT,
+            variables.IN_HOOK,
+            variables.OUTER,
+            variables.RESTARTED,
+            variables.HOME,
+            variables.PLUGINS,
+            variables.SUBMITTED,
+            variables.TRUSTED,
+            variables.IMAGE,
+            variables.CACHE,
+            variables.CARRIED,
+            variables.ATTENDED,
+            variables.METRICS_FILE,
+            variables.STREAMS,
+            variables.NUMA_CPUS,
+        ),
+    }
+)
+"""What Primus and its launchers set themselves: another value would send a rank to the wrong place."""
+_READ_FIRST = frozenset({variables.GPU_MODEL})
+"""What the machine is read by, before there is an option, an experiment or a hook."""
+
+FAMILIES = (
+    *("NCCL_", "RCCL_", "GLOO_", "UCX_", "IONIC_", "HSA_", "HIP_", "HIPBLASLT_", "ROCR_", "ROCBLAS_", "ROCM_", "AMD_"),
+    *("MIOPEN_", "TENSILE_", "GPU_", "CUDA_", "CUBLAS_", "CUDNN_", "TORCH", "PYTORCH_", "TRITON_", "NVTE_", "XLA_"),
+    *("JAX_", "TF_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "MALLOC_", "HF_", "TOKENIZERS_", "PRIMUS_", "LD_PRELOAD"),
+)
+"""Beginnings of the names of variables that change what a run does or how fast it is."""
+OF_SYSTEM = frozenset({"LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", "HIP_PATH", "ROCM_HOME", "ROCM_PATH", "TORCH_HOME"})
+"""Variables of these families that name what is installed on a machine: a container has its own."""
+_SESSION = (  # compiled where it is first asked: not for --help
+    r"PWD|OLDPWD|SHLVL|_|SHELL|USER|LOGNAME|HOME|HOSTNAME|MAIL|EDITOR|VISUAL|PAGER|DISPLAY|WINDOWID|STY|TMPDIR|PATH"
+    r"|COLORTERM|LS_COLORS|COLUMNS|LINES|VIRTUAL_ENV(_PROMPT)?|PS[1-4]|INVOCATION_ID|JOURNAL_STREAM|KRB5CCNAME"
+    r"|(?i:https?|ftp|no|all)_(?i:proxy)|(TERM|SSH|XDG|DBUS|TMUX|LESS|HIST|CONDA|VSCODE|SLURM|SLURMD|PMI|PMIX|LC)(_.*)?"
+    r"|LANG|LANGUAGE|NNODES|NODE_RANK|MASTER_ADDR|MASTER_PORT|JAX_(COORDINATOR_(IP|PORT)|LOCAL_DEVICE_IDS)|PYTEST_.*|PRIMUS_TEST_.*"
+)
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What every shell and every program takes as a variable's name."""
+
+
+def belongs_to_session(name: str) -> bool:
+    """Whether a variable says who, where and in which shell somebody is: no replay restores it, no diff shows it."""
+    return name in OWNED or bool(re.fullmatch(_SESSION, name))
+
+
+def cache(environ: Mapping[str, str]) -> str:
+    """The person's folder for what can be made again: `$PRIMUS_CACHE`, else one where caches are."""
+    home = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME") or "/tmp", ".cache")  # noqa: S108  # no home
+    return environ.get(variables.CACHE) or os.path.join(home, "primus")
+
+
+def of_python(cwd: str, environ: Mapping[str, str]) -> tuple[Variable, ...]:
+    """What keeps `python -m` from taking modules from the folder where one stands, if others can put some there."""
+    why = trust.of(environ).doubt(cwd)
+    reason = f"Python takes no modules from {cwd}: {why}; to use them: {trust.command(cwd)}"
+    return (Variable("PYTHONSAFEPATH", "1", "trust", reason),) if why else ()
+
+
+def refused(name: str) -> str:
+    """Why a run's variable of this name cannot be set by an option, an experiment or a hook; empty: it can."""
+    if name in OWNED:
+        return "Primus sets it itself"
+    return "Primus reads it before it plans: export it where you call primus" if name in _READ_FIRST else ""
+
+
+def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Variable, ...]:
+    """The variables that `--env` options give: `NAME=VALUE`, `NAME` (its value here), or a file of such lines.
+
+    Of several with one name, the last wins: files come first.
+
+    Raises:
+        RequestError: an option is none of these, or names a variable that is not set.
+    """
+    files = [o for o in options if "=" not in o and os.path.exists(submission.path(o, environ))]
+    mistakes = Mistakes()
+    found: list[Variable] = []
+    for path in files:
+        with mistakes:
+            found += _file(path, environ)
+    for option in options:
+        with mistakes:
+            found += [] if option in files else [_variable(option, environ, "--env", "--env")]
+    mistakes.refuse()
+    return tuple(found)
+
+
+def _file(path: str, environ: Mapping[str, str]) -> Iterable[Variable]:
+    try:
+        opener = trust.of(environ).opener
+        with open(submission.path(path, environ), encoding="utf-8", errors="surrogateescape", opener=opener) as file:
+            lines = file.read().split("\n")
+    except OSError as error:
+        raise RequestError(f"--env {path}: the file cannot be read", why=str(error.strerror)) from None
+    for number, line in enumerate(lines, 1):
+        text = line.strip().removeprefix("export ").strip()
+        if text and not text.startswith("#"):
+            name, equals, value = text.partition("=")
+            yield _variable(f"{name}{equals}{_unquoted(value)}", environ, f"--env {path}", f"{path}:{number}")
+
+
+def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) -> Variable:
+    name, equals, value = text.partition("=")
+    if not NAME.fullmatch(name):
+        raise RequestError(
+            f"{where}: '{name}' is neither NAME=VALUE, nor the NAME of a variable, nor a file",
+            fix="for example --env NCCL_DEBUG=INFO",
+        )
+    if not equals and name not in environ:
+        raise RequestError(
+            f"{where}: {name} is not set here, so there is no value to pass on",
+            fix=f"export {name}=..., or write --env {name}=VALUE",
+        )
+    if why := refused(name):
+        raise RequestError(f"{where}: {name} cannot be set so", why=why, fix="leave it out")
+    if "\0" in value:
+        raise RequestError(f"{where}: the value of {name} holds a NUL character", fix="no environment can carry one")
+    value = value if equals else environ[name]
+    secret = is_secret_name(name) or looks_secret(value)
+    return Variable(name, value, origin, "given for this run", secret=secret, source=where)
+
+
+def of_experiment(
+    env: Mapping[str, object], environ: Mapping[str, str], where: Callable[[str], str]
+) -> tuple[Variable, ...]:
+    """The variables of an experiment's `env:`. A `${SECRET}` in a value is filled in here: a variable can be masked.
+
+    Raises:
+        ConfigError: a name that no environment takes. `where(name)` says its place in the file.
+    """
+    mistakes = Mistakes()
+    found = []
+    for name, value in env.items():
+        why = refused(name) if NAME.fullmatch(name) else "letters, digits and '_', no digit first"
+        why = "no variable can hold a NUL character" if "\0" in str(value) else why
+        if why:
+            mistakes.add(ConfigError(f"'{name}' cannot be set in `env:`", where=where(name), why=why, fix="remove it"))
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        filled = _REFERENCE.sub(lambda match: environ.get(match[1], match[0]), text)
+        secret = filled != text or is_secret_name(name) or looks_secret(filled)
+        found.append(Variable(name, filled, "experiment", "set by the experiment", secret=secret, source=where(name)))
+    mistakes.refuse()
+    return tuple(found)
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
+
+
+def of_person(name: str, value: str) -> Variable:
+    """A variable of the person's own environment."""
+    secret = is_secret_name(name) or looks_secret(value)
+    return Variable(name, value, USER, "your own environment", secret=secret, source="the shell that runs primus")
+
+
+def resolve(
+    environ: Mapping[str, str],
+    *,
+    low: Sequence[Variable],
+    forced: Sequence[Variable],
+    hooks: Sequence[Variable] = (),
+    options: Sequence[Variable] = (),
+    families: bool = False,
+) -> tuple[Variable, ...]:
+    """The variables that the run gets, sorted by name, each with what it won over.
+
+    `low` is ordered low to high: base, GPU model, network, backend, experiment. The person's `environ` wins over it,
+    `hooks` over that. `forced` gives way to neither: it says where the ranks stand, and was made with the person's
+    values in view. `options` win over all. What only the person set is there with `families` alone, and then only what
+    begins like one of `FAMILIES`.
+    """
+    claims: dict[str, list[Variable]] = {}
+    spoken = {variable.name for layer in (low, forced, hooks, options) for variable in layer}
+    person = [
+        of_person(name, value)
+        for name, value in environ.items()
+        if name in spoken or (families and name.startswith(FAMILIES) and not belongs_to_session(name))
+    ]
+    # A forced value repeats the person's that it was made of, or an option's: that is no victory over it.
+    layers = ((low, ()), (person, ()), (hooks, ()), (forced, person), (options, forced))
+    for layer, repeated in layers:
+        for variable in layer:
+            below = claims.get(variable.name, [])
+            kept = [v for v in below if v.value != variable.value or v not in repeated]
+            claims[variable.name] = [*kept, variable]
+    return tuple(_winner(claims[name]) for name in sorted(claims))
+
+
+def _winner(claims: Sequence[Variable]) -> Variable:
+    """The last of `claims`, with the others as what it won over. One secret among them hides them all."""
+    if len(claims) > 1 and claims[0].name in flag_lists.FLAG_LISTS:
+        return flag_lists.together(claims)
+    *lost, winner = claims
+    overrode = tuple((variable.value, variable.origin) for variable in reversed(lost))
+    return replace(winner, overrode=overrode, secret=any(variable.secret for variable in claims))

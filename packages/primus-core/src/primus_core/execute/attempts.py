@@ -1,0 +1,84 @@
+"""The starts of a run's worker. Each is recorded; what counts for one more is a step that none had reached before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from primus_core.journal import summary
+from primus_core.journal.events import Events
+from primus_core.process import failure
+from primus_core.runs.record import Record
+
+__all__ = ["Attempts", "fruitless"]
+
+_UNTOLD = "it never said how it ended: its first node failed, or the scheduler took that away"
+
+
+def fruitless(attempts: Sequence[dict[str, Any]]) -> int:
+    """How many of the latest `attempts` in a row brought no new step. One that somebody ended says nothing."""
+    reached, count = -1, 0
+    for number, attempt in enumerate(attempts):
+        last = -1 if attempt.get("last_step") is None else attempt["last_step"]
+        if last > reached or not number:
+            count = 0
+        elif not attempt.get("ended_by_others"):
+            count += 1
+        reached = max(reached, last)
+    return count
+
+
+class Attempts:
+    """Those of one run, earlier jobs of it included. `most`: so many in a row may bring no new step."""
+
+    def __init__(self, record: Record, events: Events, most: int) -> None:
+        self.record, self.events, self.most = record, events, most
+        self._lines_before = 0
+        if self.made and "ended" not in self.made[-1]:
+            self.made[-1] |= {"ended": None, "last_step": self._last_step(), "what": _UNTOLD, "ended_by_others": True}
+
+    @property
+    def made(self) -> list[dict[str, Any]]:
+        """What is known of each, the latest last."""
+        return self.record.attempts
+
+    @property
+    def in_vain(self) -> str:
+        """Why there shall be no further one; empty: it may be."""
+        count = fruitless(self.made)
+        enough = self.most and count >= self.most
+        restarts = "restart" if count == 1 else f"{count} restarts in a row"
+        return f"{restarts} brought no new step" if enough else ""
+
+    def begin(self) -> None:
+        """The next one starts: what the ranks of the last one said of its end is kept apart."""
+        if self.made:
+            failure.set_aside(self.record.directory, len(self.made))
+        self._lines_before = len(self._rows())
+        self.made.append({"started": time.time()})
+
+    def end(self, exit_code: int, what: str, *, by_others: bool = False, **known: Any) -> None:
+        """It ended so."""
+        step = None if exit_code else summary.ended_at(self.record.directory)
+        ended = {"ended": time.time(), "exit_code": exit_code, "last_step": step or self._last_step(), "what": what}
+        self.made[-1] |= {**ended, **known, **({"ended_by_others": True} if by_others else {})}
+
+    def announce(self) -> str:
+        """Tell the events that the next one comes, and say it in words."""
+        number, last = len(self.made), self.made[-1]
+        self.events.emit(
+            "restart", attempt=number + 1, **{name: last[name] for name in ("exit_code", "last_step", "what")}
+        )
+        at = f" at step {last['last_step']}" if last["last_step"] is not None else ""
+        return f"attempt {number} ended with exit code {last['exit_code']}{at}: starting again"
+
+    def _last_step(self) -> int | None:
+        """The highest step that the latest of them has reached; of one of an earlier job, that any has reached.
+
+        By its lines, not by their times: the rank that writes them may have another clock.
+        """
+        return max((row["step"] for row in self._rows()[self._lines_before :]), default=None)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return summary.read(f"{self.record.directory}/metrics.jsonl")

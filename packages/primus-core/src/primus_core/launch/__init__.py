@@ -1,1 +1,0 @@
-"""Starts what a plan says, watches it, and says how it ended."""

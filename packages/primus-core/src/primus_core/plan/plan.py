@@ -1,0 +1,290 @@
+"""The plan: everything Primus will do, as plain data.
+
+A dry run shows it, a snapshot saves it, execution carries it out; nothing else decides anything.
+`Plan.to_dict` and `load` are inverse, except that a secret leaves as a marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+from primus_core.files import plain_json
+from primus_core.hooks.data import HookPlugin
+
+__all__ = [
+    "BACKEND_CONFIG",
+    "BEFORE_RANKS",
+    "EXPERIMENT",
+    "SCHEMA",
+    "SECRET",
+    "Distributed",
+    "Plan",
+    "PlannedFile",
+    "Requirement",
+    "RunPlace",
+    "Scope",
+    "Step",
+    "StepKind",
+    "Variable",
+    "Worker",
+    "load",
+]
+
+SCHEMA = 2
+"""Version of the plan's JSON form. It changes when an old reader would misread a new plan."""
+
+BACKEND_CONFIG = "config/backend_config.json"
+"""In the run directory: what the backend of a training plans for its worker."""
+EXPERIMENT = "config/primus_config.yaml"
+"""In the run directory: the experiment with all that it extends, and with the settings of the command line."""
+SECRET = "<secret>"  # noqa: S105  # what stands in a secret's place
+"""Stands where a secret's value would be, in everything that is shown or saved."""
+
+
+Scope = Literal["rank", "node", "run"]
+"""How often a task's worker runs: on every rank, once per node, or once per run (on node 0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """An environment variable that Primus sets: its value, where that came from, and why."""
+
+    name: str
+    value: str
+    origin: str
+    why: str = ""
+    secret: bool = False
+    source: str = ""
+    """Where the reason is documented: a page, an issue, a file."""
+    overrode: tuple[tuple[str, str], ...] = ()
+    """What this value won over, strongest first, as (value, origin)."""
+    flags: tuple[Variable, ...] = ()
+    """Of a list of flags that several layers said: each flag as a variable of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distributed:
+    """Where this node stands in the job, and where its ranks meet."""
+
+    nnodes: int = 1
+    node_rank: int = 0
+    gpus_per_node: int = 1
+    master_addr: str = "localhost"
+    master_port: int = 29500
+    tentative: bool = False
+    """How many ranks there will be is not known yet: a scheduler chooses the nodes."""
+    one_per_node: bool = False
+    """One process drives all devices of a node, and is the only rank there (launcher `one-per-node`)."""
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks over all nodes."""
+        return self.nnodes if self.one_per_node else self.nnodes * self.gpus_per_node
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlace:
+    """Where a run keeps its files. `directory` is absolute and does not exist yet, unless `joined`."""
+
+    run_id: str
+    directory: str
+    link: str
+    """`<workspace>/<exp_name>`, which will point at the newest run; empty: no link."""
+    joined: bool = False
+    """An outer layer made the directory: this plan adds its part."""
+    outer: str = ""
+    """The runtime of that layer, which keeps `metadata.json`; empty: nobody does, so node 0 does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Something that must be here before anything starts; missing, it is exit code 3 with `fix`.
+
+    A folder is one to write in: it need not be there, if it can be made. A login is to a service that asks for one.
+    """
+
+    kind: Literal["module", "command", "file", "folder", "login"]
+    name: str
+    fix: str
+
+
+StepKind = Literal["hook", "patch", "preflight", "prepare", "rendezvous", "worker", "submit"]
+"""Hooks and patches are the person's scripts; preflight looks whether the nodes are fit; preparation is the task's; in
+the rendezvous, nodes wait for each other; the worker is what it is all for. A step that submits hands the run to a
+scheduler, and its last word is the job's id."""
+BEFORE_RANKS: tuple[StepKind, ...] = ("preflight", "rendezvous")
+"""Steps in which all nodes take part, and whose failure is no rank's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A process to start. `ranks`: how many processes of `programs.rank` it becomes here (0: it is a plain process)."""
+
+    name: str
+    argv: tuple[str, ...]
+    cwd: str
+    ranks: int = 0
+    first_rank: int = 0
+    kind: StepKind = "prepare"
+    script: str = ""
+    """The file that a hook or patch runs; it may print `env.NAME=VALUE` and `extra.name=value` (`scripts`)."""
+    timeout_s: float = 0.0
+    """Cut off after so many seconds; 0: it may take as long as it takes."""
+    cleanup: tuple[str, ...] = ()
+    """A command that takes away what the step leaves where no signal reaches; run whatever becomes of the step."""
+    lock: str = ""
+    """A file that is locked as long as somebody stays with the step."""
+    scheduler: Literal["", "slurm"] = ""
+    """Whose nodes it runs on: that one is asked what became of them."""
+    together: bool = False
+    """Where one of these nodes fails, the others wait in vain."""
+    spares: int = 0
+    """So many of them may be left out of a further attempt."""
+    leave_out: str = ""
+    """The flag that leaves nodes out of a further attempt; `{nodes}` in it stands for their names."""
+    fallback: tuple[str, ...] = ()
+    """The command instead, where the program does not know the flag `fallback_for`."""
+    fallback_for: str = ""
+    requeue: tuple[str, ...] = ()
+    """A command that puts the job back into the queue, where its time ends."""
+    stop: tuple[str, ...] = ()
+    """A command that asks what the step has started to end, where a signal to its process would not be passed on."""
+    refusals: tuple[int, ...] = (125, 126, 127)
+    """Exit codes with which an outer layer's program says that it could not start what was asked: here, podman's and
+    docker's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file that the run directory gets before the first step: `path` is relative to it."""
+
+    path: str
+    text: str
+    source: str = ""
+    """The file that it is a copy of."""
+    mode: int = 0o644
+    is_link: bool = False
+    """It is a link to `source`, and no copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What a task runs: a Python module with arguments, started by `launcher`.
+
+    `torchrun` starts `gpus_per_node` ranks on each node, `one-per-node` one process that drives all devices there,
+    `single` one plain process.
+    """
+
+    module: str
+    args: tuple[str, ...] = ()
+    launcher: Literal["torchrun", "single", "one-per-node"] = "torchrun"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run on this node: what will be started, with which environment, and where its files go."""
+
+    schema: int
+    primus_version: str
+    command: tuple[str, ...]
+    """The command line as it was typed, secrets replaced."""
+    runtime: str
+    task: str
+    place: RunPlace
+    distributed: Distributed
+    environment: tuple[Variable, ...]
+    steps: tuple[Step, ...]
+    files: tuple[PlannedFile, ...] = ()
+    requires: tuple[Requirement, ...] = ()
+    config: Mapping[str, Any] | None = None
+    """The resolved experiment; None for a task without one."""
+    notes: tuple[str, ...] = ()
+    next_steps: tuple[str, ...] = ()
+    """Words that are worth adding to the typed command for a next run, after a good end."""
+    metrics_rank: int = 0
+    """The global rank whose step metrics count (pipeline parallelism: the last stage's)."""
+    grace_period_s: float = 8.0
+    """Seconds between the forwarded signal and SIGKILL."""
+    log_file: str = ""
+    """A further copy of the console's text; empty: none."""
+    log_limit: int = 0
+    """Bytes that the log of a rank may have: its beginning and its end are kept; 0: no limit."""
+    python: str = ""
+    """The interpreter in the steps. A replay elsewhere has its own in its place."""
+    worker: Worker | None = None
+    """What the last step runs, before a runtime made a process of it: what a replay in another runtime starts from."""
+    scope: Scope = "run"
+    framework: str = ""
+    """The backend, where the task has one."""
+    model: str = ""
+    """What is trained, as the experiment calls it."""
+    gpu_model: str = ""
+    """The model whose profile the environment follows; empty: no GPU, or none that Primus knows."""
+    unset: tuple[str, ...] = ()
+    """Variables of the caller that the run does not get."""
+    parent: str = ""
+    """The run directory that this run replays."""
+    continues: str = ""
+    """The directory of the earlier run whose checkpoint this run starts from; empty: none."""
+    started_by: str = ""
+    """The run directory of the run whose hook or rank started this one; empty: a person did."""
+    hook_plugins: tuple[HookPlugin, ...] = ()
+    """Plugins with Python hooks; each runs in a process beside the supervisor."""
+    hook_timeout_s: float = 0.0
+    """The most that a Python hook may take for one call; 0 where there is none."""
+    preflight: str = ""
+    """What `--preflight` asked for: a replay does the same; empty: nothing."""
+    max_restarts: int = 0
+    """How many times in a row the worker may be started again without reaching a step that it had not reached."""
+    hang_timeout_s: float = 0.0
+    """A worker that says nothing for so many seconds is ended as one that hangs; 0: it may be silent for ever."""
+    loads: tuple[str, ...] = ()
+    """Checkpoints and code, files or folders, that its worker loads, and that must be trusted (`trust`)."""
+    inner: tuple[str, ...] = ()
+    """The command line of the layer inside, without `primus`; empty: this is the innermost, whose steps are ranks."""
+
+    def environ(self, caller: Mapping[str, str]) -> dict[str, str]:
+        """The whole environment of the steps, where Primus itself was called with that of `caller`."""
+        inherited = {name: value for name, value in caller.items() if name not in self.unset}
+        return {**inherited, **{variable.name: variable.value for variable in self.environment}}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON values, with every secret replaced by `SECRET`."""
+        data = _plain(self)
+        for variable in data["environment"]:
+            if variable["secret"]:
+                variable["value"] = SECRET
+                variable["overrode"] = [[SECRET, origin] for _, origin in variable["overrode"]]
+        return dict(data)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value
+
+
+def load(text: str) -> Plan:
+    """The plan in JSON `text` (a saved `plan.json`, or a dry run's `--json`).
+
+    Raises:
+        ConfigError: it is no plan, or one of another schema.
+    """
+    from pydantic import TypeAdapter  # 80 ms that only a loaded plan pays
+
+    from primus_core.errors import ConfigError
+
+    try:
+        data = plain_json.loads(text)
+        schema = data["schema"] if isinstance(data, dict) else None
+        if isinstance(schema, int) and schema != SCHEMA:  # first: another schema has other fields, too
+            raise ConfigError(f"plan schema {schema} is not {SCHEMA}", fix="use the Primus version that wrote it")
+        return TypeAdapter(Plan).validate_python(data)
+    except (ValueError, KeyError) as error:
+        raise ConfigError("this is not a plan", why=str(error)) from None

@@ -1,0 +1,285 @@
+"""Planning of the outer layers: what `container` and its like run is `primus` again, planned here as it will be there.
+
+The inner command is planned first, on this machine, so that what is wrong with it is said before anything starts; its
+plan names the run directory and the files that must be seen inside. Then the outer runtime makes a process of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from primus_core import variables
+from primus_core.config import own_plugins, submission
+from primus_core.config.system import apply_defaults
+from primus_core.environment import resolve
+from primus_core.environment.flag_lists import FLAG_LISTS, over
+from primus_core.environment.nesting import parent_of
+from primus_core.errors import RequestError
+from primus_core.files import trust
+from primus_core.installed import packages
+from primus_core.machine.facts import Facts
+from primus_core.machine.host import UNREAD, HostRoot
+from primus_core.plan.plan import SCHEMA, Plan, PlannedFile, RunPlace, Variable
+from primus_core.planning import preflight_step
+from primus_core.planning.planner import Planned, runtime_parser, segment_name, switches_of
+from primus_core.plugins.catalogue import Catalogue
+from primus_core.plugins.contracts import Elsewhere, OuterCall, OuterPlan, OuterRuntime
+from primus_core.request.arguments import parse_segment
+from primus_core.request.request import Layer, Request, no_task
+from primus_core.secrets.redaction import redact_words, values_in
+
+__all__ = ["finished", "is_outer", "parsed", "plan"]
+
+INNERMOST = "direct"
+"""What runs inside where the person names no further runtime."""
+_MARGIN_S = 5.0
+"""An outer layer waits so much longer than the one inside before it kills: that one tidies up, and has the reason."""
+
+PlanInner = Callable[[Request, HostRoot], Planned]
+
+
+def is_outer(runtime: object) -> bool:
+    """Whether a runtime holds another one."""
+    return hasattr(runtime, "wrap")
+
+
+def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: PlanInner) -> Planned:
+    """The plan of `request`, whose first layer is an outer one. `inner_plan` plans what is inside.
+
+    Raises:
+        RequestError: one of the layers cannot run inside the other, or anything about them is wrong.
+    """
+    layer, rest = request.layers[0], request.layers[1:]
+    runtime = cast("OuterRuntime", catalogue.runtime(layer.runtime))
+    args = parsed(runtime, layer, catalogue)
+    if not (request.task or request.replay):
+        raise no_task(request.layers, catalogue.names("tasks"))
+    rest = _timed(_held(runtime, layer, rest), getattr(args, "rendezvous_timeout", None))
+    options = _laid(resolve.from_options(getattr(args, "env", []), host.environ), host)
+    names = [word for name in dict.fromkeys(v.name for v in options) for word in ("--env", name)]
+    looked = preflight_step.as_words(_preflight(args, runtime, request, catalogue))
+    first = rest[0]._replace(words=(*names, *looked, *rest[0].words))
+    inner_request = request._replace(layers=(first, *rest[1:]))
+    inner = inner_plan(_for_planning(inner_request, args), _there(runtime, args, host, options))
+    facts = inner.facts
+    if isinstance(runtime, Elsewhere):  # those were of a machine that nobody knows
+        facts = facts._replace(host=host, environ=host.environ, hostname=host.hostname())
+    copies = _copies(runtime, inner, facts)
+    submitted = _submitted(copies, inner.plan.place, host.environ)
+    own = (*submitted, *options, *_joining(runtime, inner.plan, host, (*inner.reads, *inner.plan.loads)))
+    words = _words(inner_request)
+    reads, writes, restarts = inner.reads, inner.writes, inner.plan.max_restarts
+    framework = inner.plan.framework
+    wrapped = runtime.wrap(OuterCall(args, facts, inner.plan.place, words, reads, writes, own, restarts, framework))
+    wrapped = wrapped._replace(files=(*wrapped.files, *copies))
+    result = _around(inner.plan, runtime.name, wrapped, own, words)
+    return inner._replace(plan=result, facts=facts, switches=_switches(args, request, inner), inner=inner)
+
+
+def _copies(runtime: OuterRuntime, inner: Planned, facts: Facts) -> tuple[PlannedFile, ...]:
+    """Copies of what `inner` was planned from, for nodes that begin later; those of a submitted job have them."""
+    if not isinstance(runtime, Elsewhere) or submission.of(facts.host.environ):
+        return ()
+    from primus_core.runs import submitting
+
+    while inner.inner:
+        inner = inner.inner
+    secrets = values_in(inner.plan, facts.host.environ)
+    return submitting.files(inner.plan, facts, inner.inputs, inner.hook_folders, secrets)
+
+
+def _submitted(copies: Sequence[PlannedFile], place: RunPlace, environ: Mapping[str, str]) -> tuple[Variable, ...]:
+    """What leads the layers inside to the copies, and what the copies refer to."""
+    directory = f"{place.directory}/{submission.FOLDER}"
+    if found := submission.of(environ):
+        named = found.known["variables"]
+    elif copies:
+        named = json.loads(copies[-1].text)["variables"]
+    else:
+        return ()
+    return (
+        Variable(variables.SUBMITTED, directory, "primus", "copies of the files that the run was planned from"),
+        *(Variable(name, value, "submission", "the submitted settings refer to it") for name, value in named.items()),
+    )
+
+
+def _laid(options: Sequence[Variable], host: HostRoot) -> tuple[Variable, ...]:
+    """The same; a list of flags with the person's own in it, which the layer inside would take for the option's."""
+    environ = over(host.environ, options)
+    return tuple(replace(v, value=environ[v.name]) if v.name in FLAG_LISTS else v for v in options)
+
+
+def _joining(runtime: OuterRuntime, inner: Plan, host: HostRoot, reads: Sequence[str]) -> tuple[Variable, ...]:
+    """What makes the layers inside parts of this run."""
+    return (
+        Variable(variables.RUN_DIR, inner.place.directory, "primus", "where this run keeps its files"),
+        Variable(variables.RUN_ID, inner.place.run_id, "primus", "names the run"),
+        Variable(variables.OUTER, runtime.name, "primus", "the layer that keeps metadata.json"),
+        *_parent(host),
+        Variable(variables.CACHE, resolve.cache(host.environ), "primus", "what can be made again, made once"),
+        *_home(host),
+        *_plugins(host),
+        *_config(host),
+        *_restarted(runtime),
+        *resolve.of_python(host.cwd(), host.environ),
+        *_trusted(() if isinstance(runtime, Elsewhere) else reads, host),
+    )
+
+
+def _around(inner: Plan, runtime: str, wrapped: OuterPlan, own: Sequence[Variable], words: tuple[str, ...]) -> Plan:
+    """The outer layer's plan: what the run is, it has from the one inside."""
+    return Plan(
+        schema=SCHEMA,
+        primus_version=packages.version_of("primus-core"),
+        command=(),
+        runtime=runtime,
+        task=inner.task,
+        place=inner.place,
+        distributed=inner.distributed,
+        environment=resolve.resolve({}, low=(), forced=[v for v in own if v.name not in wrapped.told]),
+        steps=wrapped.steps,
+        files=wrapped.files,
+        requires=wrapped.requires,
+        notes=wrapped.notes,
+        grace_period_s=inner.grace_period_s + _MARGIN_S,
+        python=inner.python,
+        scope=inner.scope,
+        framework=inner.framework,
+        model=inner.model,
+        parent=inner.parent,
+        continues=inner.continues,
+        started_by=inner.started_by,
+        loads=inner.loads,
+        max_restarts=wrapped.max_restarts,
+        inner=words,
+    )
+
+
+def _restarted(runtime: OuterRuntime) -> tuple[Variable, ...]:
+    """One that has several nodes restarts them together."""
+    why = "starts the ranks of all nodes again"
+    found = Variable(variables.RESTARTED, runtime.name, "primus", why)
+    return (found,) if isinstance(runtime, Elsewhere) else ()
+
+
+def _trusted(reads: Sequence[str], host: HostRoot) -> tuple[Variable, ...]:
+    """What is believed here, for the layers inside: there, files may seem to have another owner."""
+    believed = trust.of(host.environ)
+    handed = dict.fromkeys((*believed.names, *(path for path in reads if not believed.doubt(path))))
+    value = os.pathsep.join(path for path in handed if os.pathsep not in path)
+    return (Variable(variables.TRUSTED, value, "primus", "what was believed outside"),) if value else ()
+
+
+def _parent(host: HostRoot) -> tuple[Variable, ...]:
+    parent = parent_of(host.environ)
+    return (Variable(variables.PARENT, parent, "primus", "the run that started this one"),) if parent else ()
+
+
+def _home(host: HostRoot) -> tuple[Variable, ...]:
+    home = host.environ.get(variables.HOME) or host.environ.get("HOME")
+    return (Variable(variables.HOME, home, "primus", "where ~/.primus.yaml is"),) if home else ()
+
+
+def _plugins(host: HostRoot) -> tuple[Variable, ...]:
+    """Where the person's own plugin files are, for a layer with another home."""
+    folder = own_plugins.folder(host.environ)
+    found = Variable(variables.PLUGINS, folder, "primus", "your own plugin files")
+    return (found,) if os.path.isdir(folder) else ()
+
+
+def _config(host: HostRoot) -> tuple[Variable, ...]:
+    """The site's file, where a variable names it."""
+    path = host.environ.get(variables.CONFIG, "")
+    why = "the last file of the system config"
+    return (Variable(variables.CONFIG, os.path.join(host.cwd(), path), "primus", why),) if path else ()
+
+
+def finished(planned: Planned, command: tuple[str, ...], environ: Mapping[str, str]) -> Planned:
+    """The same, with the command line as it was typed, less its secrets."""
+    words = redact_words(command, values_in(planned.plan, environ))
+    return planned._replace(plan=replace(planned.plan, command=words))
+
+
+def _preflight(args: argparse.Namespace, runtime: OuterRuntime, request: Request, catalogue: Catalogue) -> str:
+    """What the layers inside are told. Before the task itself, what a file says for every task is nothing."""
+    said = catalogue.system.section(runtime.name).data.get(preflight_step.TASK)
+    is_itself = request.task[:1] == (preflight_step.TASK,)
+    return "" if is_itself and args.preflight == said else str(args.preflight)
+
+
+def parsed(runtime: OuterRuntime, layer: Layer, catalogue: Catalogue) -> argparse.Namespace:
+    """The options of an outer layer, with the defaults of the system config below them."""
+    parser = runtime_parser(runtime, segment_name(layer.segment, layer.runtime))
+    passed = apply_defaults(parser, catalogue.system.section(layer.runtime, packaged=True))
+    args = parse_segment(parser, layer.words)
+    args.configured = passed
+    args.own = _own(runtime, layer, catalogue)
+    if parser.rest and not parser.split_rest:  # who reads the words itself knows which of them say the same
+        setattr(args, parser.rest, [*passed, *getattr(args, parser.rest)])
+    return args
+
+
+def _own(runtime: OuterRuntime, layer: Layer, catalogue: Catalogue) -> argparse.Namespace:
+    """The options as a person set them, by file or on the command line: without the defaults of Primus."""
+    parser = runtime_parser(runtime, segment_name(layer.segment, layer.runtime))
+    apply_defaults(parser, catalogue.system.section(layer.runtime))
+    return parse_segment(parser, layer.words)
+
+
+def _there(runtime: OuterRuntime, args: argparse.Namespace, host: HostRoot, options: Sequence[Variable]) -> HostRoot:
+    """The machine where the layer inside will run, as far as it is known."""
+    seen = {**host.environ, **{variable.name: variable.value for variable in options}}
+    if isinstance(runtime, Elsewhere):
+        return replace(host, root=UNREAD, environ={**seen, **runtime.inside(args, seen)})
+    return replace(host, environ=seen)
+
+
+def _held(runtime: OuterRuntime, layer: Layer, rest: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The layers inside; the innermost one where the person names none."""
+    if not rest:
+        return (Layer(INNERMOST, (), layer.segment),)
+    if rest[0].runtime not in runtime.holds:
+        raise RequestError(
+            f"segment {rest[0].segment}: '{rest[0].runtime}' cannot run inside '{runtime.name}'",
+            why=f"{runtime.name} holds: {', '.join(sorted(runtime.holds))}",
+            fix="drop one of the two, or change their order",
+        )
+    return tuple(rest)
+
+
+def _timed(layers: tuple[Layer, ...], limit_s: float | None) -> tuple[Layer, ...]:
+    """With how long nodes wait for each other, for the innermost layer, which has them meet. Its own word wins."""
+    if limit_s is None:
+        return layers
+    last = layers[-1] if layers[-1].runtime == INNERMOST else Layer(INNERMOST, (), layers[-1].segment)
+    outer = layers if last is not layers[-1] else layers[:-1]
+    return (*outer, last._replace(words=("--rendezvous-timeout", f"{limit_s:g}", *last.words)))
+
+
+def _for_planning(inner: Request, args: argparse.Namespace) -> Request:
+    """The inner request with the switches of the outer one, which say how to plan."""
+    first = inner.layers[0]
+    switches = ("--assume-host", args.assume_host) if args.assume_host else ()
+    return inner._replace(layers=(first._replace(words=(*switches, *first.words)), *inner.layers[1:]))
+
+
+def _words(inner: Request) -> tuple[str, ...]:
+    """The inner command line, without `primus`."""
+    flags = ["--debug"] if inner.debug else []
+    flags += ["--config", os.path.abspath(inner.config)] if inner.config else []
+    if inner.replay:
+        force = ["--force"] if inner.force else []
+        layers = [word for layer in inner.layers for word in ("--", layer.runtime, *layer.words)]
+        return (*flags, "replay", inner.replay, *force, *layers[1:])
+    layers = [word for layer in inner.layers for word in (layer.runtime, *layer.words, "--")]
+    return (*flags, *layers, *inner.task)
+
+
+def _switches(args: argparse.Namespace, request: Request, inner: Planned) -> argparse.Namespace:
+    own = switches_of(args, request, None)
+    return argparse.Namespace(**{name: getattr(own, name) or value for name, value in vars(inner.switches).items()})

@@ -1,0 +1,91 @@
+"""`--preflight`: the task `preflight` of whatever package has it, as a step before another task.
+
+What the two agree on: the task takes `--gate stop|warn` and `--level`, runs once per node, keeps what it finds in
+`<run>/preflight`, and every node ends as node 0 judges all of them. Any exit code but 0 stops the launch.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+
+from primus_core.config.option_defaults import in_words
+from primus_core.config.system import PREFLIGHT, SystemConfig
+from primus_core.errors import RequestError
+from primus_core.plan.plan import Step
+from primus_core.plugins.catalogue import Catalogue
+from primus_core.plugins.contracts import Task, TaskCall, TaskPlan
+from primus_core.request.arguments import Parser, parse_segment
+
+__all__ = ["NONE", "TASK", "WORDS", "add_options", "as_words", "before", "settings"]
+
+TASK = PREFLIGHT
+"""The task's name, and that of its folder in the run directory."""
+NONE = "none"
+"""`--no-preflight`: over what a file or a run that is replayed says."""
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "quick": ("--level=quick", "--gate=stop"),
+    "perf": ("--level=perf", "--gate=stop"),
+    "warn": ("--level=quick", "--gate=warn"),
+}
+"""What the task is told, by the option's value."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options, which every runtime has."""
+    parser.add_argument(
+        "--preflight", nargs="?", const="quick", default="", choices=tuple(WORDS), metavar="quick|perf|warn",
+        help="first look whether the nodes are fit, and start nothing where one is not (warn: start all the same)",
+    )  # fmt: skip
+    parser.add_argument("--no-preflight", dest="preflight", action="store_const", const=NONE, help=argparse.SUPPRESS)
+
+
+def as_words(chosen: str) -> tuple[str, ...]:
+    """The option for a layer inside."""
+    return () if not chosen else ("--no-preflight",) if chosen == NONE else (f"--preflight={chosen}",)
+
+
+def settings(task: Task, system: SystemConfig) -> tuple[str, ...]:
+    """What `primus.yaml` says under `preflight:`, as words for the task.
+
+    Raises:
+        ConfigError: an unknown option, or a value that it does not take.
+    """
+    section = system.section(TASK)
+    return in_words(_parser(task), section) if section.data else ()
+
+
+def before(planned: TaskPlan, chosen: str, catalogue: Catalogue, call: TaskCall) -> TaskPlan:
+    """The plan of another task with preflight as its first step. `call`: where, and on what.
+
+    Raises:
+        RequestError: no package here has the task, or the nodes have no run directory in common.
+    """
+    if call.elsewhere and TASK not in catalogue.names("tasks"):
+        note = f"the task '{TASK}' is not installed here: it is planned where the ranks start, and must be there"
+        return replace(planned, notes=(*planned.notes, note))
+    if call.distributed.nnodes > 1 and not (planned.place.joined or call.elsewhere):
+        raise RequestError(
+            f"--preflight with {call.distributed.nnodes} nodes that have no run directory in common",
+            why="they tell each other there what they found",
+            fix="start all by one command (primus slurm ...), or set PRIMUS_RUN_DIR to one shared folder on each",
+        )
+    task = catalogue.task((TASK,))[0]
+    words = (*settings(task, catalogue.system), *WORDS[chosen])
+    args = parse_segment(_parser(task), words)
+    found = task.plan(call._replace(words=words, args=args, place=lambda *_: planned.place))
+    command = (call.facts.python, "-m", "primus_core.programs.rank", found.worker.module, *found.worker.args)
+    step = Step(TASK, command, call.facts.cwd, kind="preflight")
+    return replace(
+        planned,
+        prepare=(step, *planned.prepare),
+        requires=(*found.requires, *planned.requires),
+        reads=(*found.reads, *planned.reads),
+    )
+
+
+def _parser(task: Task) -> Parser:
+    parser = Parser(prog=f"primus ... -- {TASK}", segment="--preflight")
+    task.add_arguments(parser)
+    return parser

@@ -1,0 +1,201 @@
+"""What a plugin is: the shapes that a task and a runtime have (a backend: `primus_core.training.backend`). All pure.
+
+Planning calls only what stands here, and nothing here may write, start or install anything, or import a
+framework: that happens later, in the process that the plan describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+from primus_core.config import submission
+from primus_core.plan.plan import Distributed, PlannedFile, Requirement, RunPlace, Scope, Step, Variable, Worker
+
+if TYPE_CHECKING:
+    import argparse
+
+    from primus_core.machine.facts import Facts
+    from primus_core.plugins.catalogue import Catalogue
+    from primus_core.request.arguments import Parser
+
+__all__ = [
+    "Elsewhere",
+    "OuterCall",
+    "OuterPlan",
+    "OuterRuntime",
+    "Runtime",
+    "RuntimeCall",
+    "RuntimePlan",
+    "Scope",
+    "Task",
+    "TaskCall",
+    "TaskPlan",
+]
+
+
+class TaskCall(NamedTuple):
+    """One request for a task, with what is known when it is planned."""
+
+    words: tuple[str, ...]
+    """The task's arguments as typed, without its name."""
+    args: argparse.Namespace
+    """The same, parsed by what `add_arguments` declared."""
+    facts: Facts
+    distributed: Distributed
+    place: Callable[[str, str], RunPlace]
+    """`place(workspace, exp_name)` names the run directory. It makes nothing."""
+    catalogue: Catalogue
+    """The installed plugins and the system config, with every layer that the command line names."""
+    elsewhere: bool = False
+    """The worker runs where other things are installed (in a container): what is missing here may be there."""
+    command: tuple[str, ...] = ()
+    """The whole command as it was typed, `primus` first, for messages; empty: it is not known."""
+
+    def file(self, path: str) -> str:
+        """The file to read for `path`, a file that `TaskPlan.reads` names: in a submitted job, the copy of it."""
+        return submission.path(path, self.facts.environ)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """What a task wants done; the runtime turns it into processes."""
+
+    place: RunPlace
+    worker: Worker
+    prepare: tuple[Step, ...] = ()
+    """Processes that run one after the other, once per node, before the worker."""
+    environment: tuple[Variable, ...] = ()
+    files: tuple[PlannedFile, ...] = ()
+    requires: tuple[Requirement, ...] = ()
+    config: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    next_steps: tuple[str, ...] = ()
+    """Words that are worth adding to the typed command for a next run, after a good end."""
+    metrics_rank: int = 0
+    framework: str = ""
+    """The backend, where the task has one: GPU profiles have variables for some."""
+    model: str = ""
+    """What is trained, as the experiment calls it; `primus runs list` shows it."""
+    folder: str = ""
+    """Where the request's own files are: a `hooks/` beside them belongs to it."""
+    reads: tuple[str, ...] = ()
+    """Files that were read to plan this (`TaskCall.file`). A container shows them inside, a submission copies them."""
+    continues: str = ""
+    """The directory of the earlier run that it continues; empty: none."""
+    loads: tuple[str, ...] = ()
+    """Checkpoints and code, files or folders, that the worker loads: the planner refuses what is not trusted."""
+
+
+class Task(Protocol):
+    """A thing to do: `primus <runtime> -- <name> ...`. Entry-point group `primus.tasks`.
+
+    The entry point names an instance. Its one-line help is the first line of its module's docstring.
+    """
+
+    name: str
+    scope: Scope
+    epilog: str
+    """Examples for `--help`."""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """Declare the arguments. `parser` is argparse's, with `rest_to` for open-ended ones; import little."""
+
+    def plan(self, call: TaskCall) -> TaskPlan:
+        """What to run. Raises `RequestError` (exit 2) for whatever is wrong with the arguments."""
+
+
+class RuntimeCall(NamedTuple):
+    """One layer of a request: its options, and what comes behind it."""
+
+    args: argparse.Namespace
+    facts: Facts
+    distributed: Distributed
+    task: TaskPlan
+    scope: Scope
+
+
+class RuntimePlan(NamedTuple):
+    """How a runtime runs a task: the processes to start, in order, and what they need."""
+
+    steps: tuple[Step, ...]
+    environment: tuple[Variable, ...] = ()
+    """Variables that say where the ranks stand; the person's own are in them already."""
+    requires: tuple[Requirement, ...] = ()
+
+
+class Runtime(Protocol):
+    """A place to run a task in. Entry-point group `primus.runtimes`."""
+
+    name: str
+    epilog: str
+
+    def add_arguments(self, parser: Parser) -> None:
+        """Declare the options that stand before `--`."""
+
+    def distributed(self, args: argparse.Namespace, facts: Facts) -> Distributed:
+        """Where this node stands in the job, validated."""
+
+    def plan(self, call: RuntimeCall) -> RuntimePlan:
+        """The task's preparation and worker as processes."""
+
+
+class OuterCall(NamedTuple):
+    """A layer that runs another command line of Primus somewhere else: its options, and what is to run there."""
+
+    args: argparse.Namespace
+    facts: Facts
+    place: RunPlace
+    inner: tuple[str, ...]
+    """The command line of the layer inside, without `primus`."""
+    reads: tuple[str, ...]
+    """Absolute paths of what the inner layers read: settings, scripts, data."""
+    writes: tuple[str, ...]
+    """Folders that they write in, beside the run's workspace; one may have to be made."""
+    variables: tuple[Variable, ...]
+    """What the inner layers must find in their environment, beside what the person has in theirs."""
+    max_restarts: int = 0
+    """What the layer inside was told of restarts."""
+    framework: str = ""
+    """The backend of the task inside, where it has one."""
+
+
+class OuterPlan(NamedTuple):
+    """How an outer layer runs the inner command."""
+
+    steps: tuple[Step, ...]
+    """The last of them runs it, or submits it to a scheduler; those before prepare."""
+    files: tuple[PlannedFile, ...] = ()
+    requires: tuple[Requirement, ...] = ()
+    notes: tuple[str, ...] = ()
+    told: frozenset[str] = frozenset()
+    """Names of variables that the process itself shall not get: its words or its script say them where they count."""
+    max_restarts: int = 0
+    """How often in a row it may be started again in vain."""
+
+
+class OuterRuntime(Protocol):
+    """A place that holds another runtime: a container, a scheduler's job. Entry-point group `primus.runtimes`.
+
+    One that runs on machines which nobody knows yet has a method `inside` (`Elsewhere`), too.
+    """
+
+    name: str
+    epilog: str
+    holds: frozenset[str]
+    """Names of the runtimes that can run inside."""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """Declare the options that stand before `--`."""
+
+    def wrap(self, call: OuterCall) -> OuterPlan:
+        """The inner command as processes of this machine."""
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """What an outer runtime has that runs on other machines: what is inside is planned without knowing them."""
+
+    def inside(self, args: argparse.Namespace, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """The variables that the layer inside will find on the first of them, as far as they are known."""

@@ -1,0 +1,196 @@
+"""`@register_task`: one dropped-in file is a command at once.
+
+    from primus_core import register_task
+
+    @register_task("inspect ranks")
+    def inspect(call):
+        "Print what each rank sees."
+        print(call.rank, call.words)
+
+The function runs in the worker process; its return value is the exit code (None: 0). Planning reads such a file
+as text and never runs it, except for the command that names one of its tasks.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from primus_core import variables
+from primus_core.errors import ConfigError
+from primus_core.files import trust
+from primus_core.machine.host import HostRoot
+from primus_core.plan.plan import Requirement, Worker
+from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
+from primus_core.request import subparsers
+
+if TYPE_CHECKING:
+    from primus_core.request.arguments import Parser
+
+__all__ = ["FunctionTask", "WorkerCall", "declared", "load", "module", "parsed", "register_task"]
+
+_DECORATORS = ("register_task", "register_subcommand")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCall:
+    """What a registered function gets: its words, and where it runs."""
+
+    words: tuple[str, ...]
+    rank: int
+    world_size: int
+    run_dir: str
+
+
+Function = Callable[[WorkerCall], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTask:
+    """A task made from a function."""
+
+    name: str
+    scope: Scope
+    function: Function
+    path: str
+    epilog: str = ""
+    check: Callable[[Sequence[str]], object] | None = None
+    """Refuses wrong words before anything starts, where it is known which are right."""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """All words belong to the function."""
+        parser.usage = f"{parser.prog} [words passed to the function as call.words]"
+        parser.rest_to("words", checked=False)
+
+    def plan(self, call: TaskCall) -> TaskPlan:
+        """Run the function in a worker: on every rank, or in one process, as its scope says."""
+        if self.check:
+            self.check(call.words)
+        args = (self.path, self.name, *call.words)
+        launcher = "torchrun" if self.scope == "rank" else "single"
+        return TaskPlan(
+            place=call.place("output", self.name.replace(" ", "-")),
+            worker=Worker("primus_core.plugins.dropped_in", args, launcher),  # type: ignore[arg-type]  # one of the two
+            requires=(Requirement("file", self.path, "it has the task's code: put it back, or name another"),),
+        )
+
+
+def register_task(name: str, *, scope: Scope = "run") -> Callable[[Function], Function]:
+    """Make the decorated function the task `name` (one or two words), run per `rank`, per `node` or per `run`."""
+    if not 1 <= len(name.split()) <= 2:
+        raise ValueError(f"a task's name has one or two words, not {name!r}")
+
+    def mark(function: Function) -> Function:
+        function.__primus_task__ = (name, scope)  # type: ignore[attr-defined]  # read by `load`
+        return function
+
+    return mark
+
+
+def parsed(path: str) -> ast.Module:
+    """The file's text as a tree: what it declares is found without running it.
+
+    Raises:
+        ConfigError: the file is no Python.
+    """
+    try:
+        with open(path, encoding="utf-8", opener=trust.of(HostRoot().environ).opener) as file:
+            return ast.parse(file.read(), path)
+    except (OSError, SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        where = f"{path}:{line}" if line else path
+        raise ConfigError("this plugin file cannot be read", where=where, why=str(error)) from None
+
+
+def declared(tree: ast.Module) -> list[tuple[str, str]]:
+    """The (name, help) of each task in a file's tree."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    found = [(name, _first_line(f)) for f in functions for d in f.decorator_list if (name := _registered(d))]
+    return found + subparsers.declared(tree)
+
+
+def _registered(decorator: ast.expr) -> str:
+    if not isinstance(decorator, ast.Call) or not decorator.args:
+        return ""
+    called = getattr(decorator.func, "id", getattr(decorator.func, "attr", ""))
+    first = decorator.args[0]
+    return (
+        first.value
+        if called in _DECORATORS and isinstance(first, ast.Constant) and isinstance(first.value, str)
+        else ""
+    )
+
+
+def _first_line(function: ast.FunctionDef) -> str:
+    return (ast.get_docstring(function) or "").partition("\n")[0]
+
+
+class _Loader(SourceFileLoader):
+    """Runs only what is trusted, and neither leaves nor takes bytecode: a dry run writes nothing, in a repository that
+    would be taken for a change of the code, and it may be another file's.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        with open(path, "rb", opener=trust.of(HostRoot().environ).opener) as file:
+            return compile(file.read(), path, "exec", dont_inherit=True)
+
+
+def module(path: str) -> ModuleType:
+    """Run the file. Whatever it raises comes through."""
+    name = "primus_plugin_" + os.path.basename(path).removesuffix(".py")
+    loader = _Loader(name, path)
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[name] = made  # dataclasses look their module up there
+    loader.exec_module(made)
+    return made
+
+
+def load(path: str) -> dict[str, FunctionTask]:
+    """Run the file and return its tasks by name. Whatever it raises comes through."""
+    tasks: dict[str, FunctionTask] = {}
+    made = module(path)
+    for value in vars(made).values():
+        if marked := getattr(value, "__primus_task__", None):
+            name, scope, *adapted = marked
+            tasks[name] = FunctionTask(name, scope, adapted[0] if adapted else value, path)
+    for name, _ in subparsers.declared(parsed(path)):
+        if found := subparsers.of(made, name):
+            tasks[name] = _of_subparsers(found, path)
+    return tasks
+
+
+def _of_subparsers(found: subparsers.Subcommand, path: str) -> FunctionTask:
+    def run(call: WorkerCall) -> int:
+        found.run(call.words)
+        return 0
+
+    return FunctionTask(found.name, "rank", run, path, epilog=found.help(), check=found.parse)
+
+
+def _main(words: Sequence[str]) -> int:
+    """Worker: `python -m primus_core.programs.rank primus_core.plugins.dropped_in FILE TASK [WORDS]`."""
+    path, name, *rest = words
+    if sys.path[0] in ("", os.getcwd()):  # as where the run was planned: a folder here hides no installed package
+        sys.path.append(sys.path.pop(0))
+    environ: dict[str, Any] = dict(os.environ)
+    call = WorkerCall(
+        words=tuple(rest),
+        rank=int(environ.get("RANK", 0)),
+        world_size=int(environ.get("WORLD_SIZE", 1)),
+        run_dir=environ.get(variables.RUN_DIR, ""),
+    )
+    return load(path)[name].function(call) or 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(_main(sys.argv[1:]))

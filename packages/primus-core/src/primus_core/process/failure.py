@@ -1,0 +1,195 @@
+"""Which rank failed first, and how: from the records that ranks leave and from torchrun's own table."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from primus_core.files import plain_json
+from primus_core.files.atomic import regular, write_atomically
+from primus_core.process.capped_log import parts
+from primus_core.programs.rank import FAILURES
+
+__all__ = ["OWN_SIGNALS", "Failure", "first_failure", "last_words", "leave_record", "of_process", "report", "set_aside"]
+
+# torchrun's table (torch.distributed.elastic.multiprocessing.errors.ChildFailedError), with exit codes by rank.
+_ROW = re.compile(r"host\s*:\s*(\S+)\s*\n\s*rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+)")
+_ROOT_CAUSE = "Root Cause (first observed failure):"
+_LINE = 1 << 14
+"""More than a last line is long, in bytes."""
+# Signals that come from outside or from the rank's own fault. SIGABRT and SIGTERM may follow another rank's end.
+OWN_SIGNALS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One rank's end. `time` is 0 where only the exit code is known."""
+
+    rank: int
+    exit_code: int
+    """As a shell gives it: 128+n for signal n."""
+    what: str
+    traceback: str = ""
+    host: str = ""
+    node_rank: int = 0
+    time: float = 0.0
+
+    def to_record(self) -> dict[str, Any]:
+        """As metadata and events have it."""
+        return {name: getattr(self, name) for name in ("rank", "what", "node_rank", "exit_code", "time")}
+
+
+def _recorded(run_dir: str) -> list[Failure]:
+    found = []
+    for path in glob.glob(f"{glob.escape(run_dir)}/{FAILURES}/rank_*.json"):
+        with open(path, encoding="utf-8", opener=regular) as file:
+            data: dict[str, Any] = plain_json.loads(file.read())
+        what = f"{data['type']}: {data['message']}" if data["message"] else data["type"]
+        found.append(
+            Failure(
+                data["rank"], data["exit_code"], what, data["traceback"], data["host"], data["node_rank"], data["time"]
+            )
+        )
+    return sorted(found, key=lambda failure: failure.time)
+
+
+def set_aside(run_dir: str, attempt: int) -> None:
+    """Keep the records of an attempt apart: those of the next one are the news.
+
+    Nodes that were started by hand in one run directory all come here, and each counts its own attempts.
+    """
+    folder = f"{run_dir}/{FAILURES}"
+    if os.path.isdir(folder):
+        while os.path.isdir(f"{folder}_{attempt}") and os.listdir(f"{folder}_{attempt}"):
+            attempt += 1
+        with contextlib.suppress(OSError):  # another node was quicker
+            os.rename(folder, f"{folder}_{attempt}")
+        os.makedirs(folder, exist_ok=True)
+
+
+def _signalled(launch_log: str, node_rank: int, here: str) -> list[Failure]:
+    """Ranks that a signal ended: they could leave no record. The one that torchrun saw first comes first.
+
+    They are of this node; what torchrun calls it is the name that goes with its address, which may be localhost.
+    """
+    others, _, root = launch_log.partition(_ROOT_CAUSE)
+    found = []
+    for host, rank, code in _ROW.findall(root) + _ROW.findall(others):
+        if int(code) < 0:
+            found.append(_ended_by(-int(code), int(rank), here or host, node_rank))
+    return found
+
+
+def _ended_by(number: int, rank: int, host: str, node_rank: int) -> Failure:
+    name = _signal_name(number)
+    return Failure(rank, 128 + number, f"ended by {name}" + _hint(name), host=host, node_rank=node_rank)
+
+
+def of_process(exit_code: int, host: str, node_rank: int, rank: int | None, log: str = "") -> Failure | None:
+    """The failure of the node's only rank, which left no record and has no launcher to speak for it; without a `rank`,
+    of the launcher itself. Native code that ends the process says why in the last line of the `log`.
+    """
+    if not exit_code:
+        return None
+    if exit_code - 128 not in set(signal.Signals):
+        said = _last_line(log)
+        return Failure(rank, exit_code, said, host=host, node_rank=node_rank) if rank is not None and said else None
+    if rank is not None:
+        return _ended_by(exit_code - 128, rank, host, node_rank)
+    what = f"the launcher was ended by {_signal_name(exit_code - 128)}"
+    return Failure(-1, exit_code, what, host=host, node_rank=node_rank)
+
+
+def _last_line(log: str) -> str:
+    try:
+        log = parts(log)[-1]
+        with open(log, "rb", opener=regular) as file:
+            file.seek(max(os.path.getsize(log) - _LINE, 0))
+            return file.read().decode(errors="replace").strip().rpartition("\n")[2]
+    except OSError:
+        return ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal, or no signal at all
+        return f"signal {number}"
+
+
+def _hint(name: str) -> str:
+    return " (out of memory? see `dmesg` for the kernel's OOM killer)" if name == "SIGKILL" else ""
+
+
+def leave_record(run_dir: str, failure: Failure | None) -> None:
+    """For a rank that was killed or crashed alone, and could leave none: the other nodes' ranks fail of it, maybe with
+    records that are older than the moment in which its end was seen. A record of its own stands.
+    """
+    path = f"{run_dir}/{FAILURES}/rank_{failure.rank}.json" if failure else ""
+    if failure and failure.exit_code - 128 in OWN_SIGNALS and not os.path.exists(path):
+        record = {**failure.to_record(), "time": time.time(), "host": failure.host, "type": failure.what}
+        with contextlib.suppress(OSError):  # on a full disk this node still says it
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            write_atomically(path, json.dumps({**record, "message": "", "traceback": ""}, indent=1))
+
+
+def first_failure(run_dir: str, launch_log: str, node_rank: int = 0, here: str = "") -> Failure | None:
+    """The failure that came first, as far as can be known; None: no rank said anything.
+
+    A rank that was killed or crashed comes before all that raised: exceptions such as a closed connection follow
+    from its end. Among exceptions the earliest counts. `here`: the name of this node.
+    """
+    signalled, recorded = _signalled(launch_log, node_rank, here), _recorded(run_dir)
+    own = [failure for failure in (*signalled, *recorded) if failure.exit_code - 128 in OWN_SIGNALS]
+    candidates = own or recorded or signalled
+    return candidates[0] if candidates else None
+
+
+def last_words(log: str) -> str:
+    """The last line of the file `log` that speaks of an error, or the last one; empty: it says nothing."""
+    try:
+        with open(log, encoding="utf-8", errors="replace", opener=regular) as file:
+            lines = file.read().strip().splitlines() or [""]
+    except OSError:
+        return ""
+    errors = [line for line in lines if "error" in line.lower()]
+    return (errors or lines)[-1].removeprefix("primus: error: ")
+
+
+def report(
+    failure: Failure | None,
+    exit_code: int,
+    *,
+    run_dir: str,
+    log: str,
+    step: str,
+    last_metrics: str = "",
+    launch_log: str = "",
+    why: str = "",
+    next_steps: Sequence[str] = (),
+) -> str:
+    """The block that ends the console of a failed run. Where no rank said why, the launcher's last line has to do."""
+    rows = [("exit code", str(exit_code))]
+    if why:
+        rows.append(("what", why))
+    elif not failure and (said := launch_log.strip()):
+        rows.append(("what", said.rpartition("\n")[2]))
+    if failure:
+        at = time.strftime(" at %H:%M:%S", time.localtime(failure.time)) if failure.time else ""
+        host = f" ({failure.host})" if failure.host else ""
+        if failure.rank >= 0:
+            rows.append(("first failure", f"rank {failure.rank} on node {failure.node_rank}{host}{at}"))
+        rows.append(("what", failure.what.splitlines()[0] if failure.what else ""))
+    if last_metrics:
+        rows.append(("last step", last_metrics))
+    rows += [("log", log), ("run", run_dir), *(("next", line) for line in next_steps)]
+    body = "\n".join(f"  {name:<14}{value}" for name, value in rows)
+    return f"primus: {step} failed\n{body}\n"

@@ -1,0 +1,349 @@
+"""Starts one step of a plan and stays with it: its output, the signals, its end. Decides nothing."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+
+from primus_core import variables
+from primus_core.files.atomic import open_to_append
+from primus_core.plan.plan import Step
+from primus_core.process.capped_log import CappedLog
+from primus_core.process.keeper import COMMANDS, become_subreaper, clean_up, descendants, end_all, keep
+from primus_core.process.outlet import Outlet
+from primus_core.process.streams import Channel, Mask, RankPipes, shown
+
+__all__ = ["Ended", "Signals", "Watch", "supervise"]
+
+_FILE_BUFFER = 256 << 20
+_CONSOLE_BUFFER = 16 << 20
+_IDLE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a step ended: an exit code as a shell gives it (128+n for signal n), or why it could not start."""
+
+    exit_code: int
+    not_started: str = ""
+    signal: int = 0
+    """The signal that the person or scheduler sent, if any."""
+    dropped: int = 0
+    """Bytes of log text that could not be written: the disk is full, or too slow."""
+    timed_out: bool = False
+    """It took longer than its step allows, and was ended for it."""
+    hung: bool = False
+    """It said nothing for longer than it may, and was ended for it."""
+    stopped: bool = False
+    """Somebody asked for its end (`Watch.stops`)."""
+    left: tuple[str, ...] = ()
+    """Of a script: what it left running, which was ended with it."""
+
+
+class Signals:
+    """SIGINT, SIGTERM, SIGHUP and SIGQUIT, caught from before anything is written until the run's end."""
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.count = 0
+        self.hurry = False
+        """A person sent a further one. A scheduler that says SIGTERM again, as another node has ended, is in none."""
+        self.reader, self._writer = os.pipe()
+        for descriptor in (self.reader, self._writer):
+            os.set_blocking(descriptor, False)
+        self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._old = {number: signal.signal(number, self._note) for number in COMMANDS if number != signal.SIGKILL}
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        self.hurry = self.hurry or bool(self.first and number in (signal.SIGINT, signal.SIGQUIT))
+        self.first = self.first or number
+        self.count += 1
+
+    def restore(self) -> None:
+        """Give the signals back."""
+        signal.set_wakeup_fd(self._wakeup)
+        for descriptor in (self.reader, self._writer):
+            os.close(descriptor)
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+
+
+@dataclass(slots=True)
+class Watch:
+    """What the supervisor is told: where the logs go, what to hide, whom to tell."""
+
+    log_dir: str
+    launch_log: str
+    """What plain processes and the launcher print."""
+    mask: Mask
+    signals: Signals
+    grace_s: float
+    silence_s: float = 0.0
+    """A process that says nothing for so long is taken to hang, and ended; 0: it may be silent."""
+    progress: str = ""
+    """A file in which another node may say something for it."""
+    metrics_rank: int = 0
+    log_file: str = ""
+    log_limit: int = 0
+    """Bytes that a rank's log, and `log_file`, may have; 0: as many as come."""
+    show_launcher: bool = False
+    """Also show the launcher's own text (torchrun's) on the console."""
+    pass_through: bool = False
+    """What the process prints is the console's: a Primus inside has ordered it already."""
+    on_signal: Callable[[int], None] = lambda _: None
+    on_line: Callable[[bytes], None] | None = None
+    """Gets each line of a plain process's stdout, unmasked: scripts speak by lines."""
+    poll: Callable[[], None] = lambda: None
+    """Called several times a second."""
+    stops: Callable[[], bool] = lambda: False
+    """Whether what runs is to be ended gently. Called as often."""
+    in_vain: Callable[[], bool] = lambda: False
+    """Whether it is in vain to wait any longer: what runs is killed then. Called as often."""
+    _files: dict[str, int] = field(default_factory=dict)
+
+    def file(self, name: str) -> int:
+        """The log file of that name, opened once."""
+        if name not in self._files:
+            path = name if os.path.isabs(name) else f"{self.log_dir}/{name}"
+            try:
+                self._files[name] = open_to_append(path)
+            except OSError:  # no log is better than no run
+                self._files[name] = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        return self._files[name]
+
+    def close(self) -> None:
+        """Close the log files."""
+        for descriptor in self._files.values():
+            os.close(descriptor)
+        self._files.clear()
+
+
+def supervise(step: Step, environ: Mapping[str, str], watch: Watch) -> Ended:
+    """Run `step` to its end with exactly `environ`, forwarding signals; nothing that it started is left behind."""
+    become_subreaper()
+    ranks = range(step.first_rank, step.first_rank + step.ranks)
+    pipes = RankPipes(ranks) if step.ranks else None
+    if pipes:
+        environ = {**environ, variables.STREAMS: pipes.folder}
+    try:
+        return _Supervisor(step, environ, watch, pipes).run()
+    finally:
+        if pipes:
+            pipes.close()
+
+
+class _Supervisor:
+    def __init__(self, step: Step, environ: Mapping[str, str], watch: Watch, pipes: RankPipes | None) -> None:
+        self.step, self.environ, self.watch, self.pipes = step, environ, watch, pipes
+        self.others = frozenset(descendants(os.getpid()))  # processes of Python hooks, which outlive the step
+        self.keeper, self.control, self.status, self.output, self.errors = _fork_keeper(step, environ, pipes)
+        # Threads only from here on: forking a process that has some is not safe.
+        self.files, self.console = Outlet(limit=_FILE_BUFFER), Outlet(limit=_CONSOLE_BUFFER)
+        self.channels: dict[int, Channel] = {}
+        self.logs: dict[str, CappedLog] = {}
+        self.forwarded = 0
+        self.kill_at = float("inf")
+        self.ends_at = time.monotonic() + step.timeout_s if step.timeout_s else float("inf")
+        self.timed_out = self.hung = self.stopped = False
+        self.heard = time.monotonic()
+        self.length = _length(watch.progress)
+
+    def run(self) -> Ended:
+        self.files.start()
+        self.console.start()
+        self._open_channels()
+        text = self._loop()
+        for channel in self.channels.values():
+            channel.finish()
+        self.console.close(2.0)
+        if self.files.close(30.0):  # a thread that still writes keeps its descriptors
+            self.watch.close()
+        for descriptor in (self.control, self.status, self.output, self.errors):
+            os.close(descriptor)
+        return self._ended(text)
+
+    def _open_channels(self) -> None:
+        mask = self.watch.mask
+        text = self._inner_text if self.watch.pass_through else self._launcher_text
+        self.channels[self.output] = Channel(self.output, mask, text, self.watch.on_line)
+        self.channels[self.errors] = Channel(self.errors, mask, self._launcher_text)
+        for rank, suffix, descriptor in self.pipes or ():
+            sink = self._rank_sink(rank, 1 if suffix == "out" else 2)
+            self.channels[descriptor] = Channel(descriptor, mask, sink)
+
+    def _launcher_text(self, data: bytes, whole: bool) -> None:
+        """A plain process is shown; torchrun's text goes to its log only, since the ranks speak for themselves."""
+        kept = b"\n".join(line.rpartition(b"\r")[2] for line in data.split(b"\n")) if whole else b""
+        self.files.put(self.watch.file(self.watch.launch_log), kept)
+        if not self.pipes or self.watch.show_launcher:
+            self._show(2, data)
+
+    def _log(self, name: str) -> CappedLog:
+        if name not in self.logs:
+            self.logs[name] = CappedLog(self.files, self.watch.file, name, self.watch.log_limit)
+        return self.logs[name]
+
+    def _inner_text(self, data: bytes, whole: bool) -> None:  # the run's logs have it
+        self._show(1, data)
+
+    def _rank_sink(self, rank: int, console: int) -> Callable[[bytes, bool], None]:
+        log = self._log(f"rank_{rank}.log")
+        if rank == 0 and (teller := self.watch.metrics_rank) and console == 1:
+            log.put(b"primus: rank %d prints the steps and their loss: rank_%d.log\n" % (teller, teller))
+
+        def sink(data: bytes, whole: bool) -> None:
+            log.put(data)
+            lines = data.splitlines(keepends=True)
+            heard = [line for line in lines if shown(rank, line, self.watch.metrics_rank)]
+            if rank == 0:
+                self._show(console, b"".join(heard))
+            elif heard:
+                self._show(2, b"".join(b"[rank%d] " % rank + line for line in heard))
+
+        return sink
+
+    def _show(self, descriptor: int, data: bytes) -> None:
+        if data:
+            self.console.put(descriptor, data)
+            if self.watch.log_file:
+                self._log(self.watch.log_file).put(data)
+
+    def _loop(self) -> bytes:
+        """What the keeper said of the end; empty: it died without a word."""
+        with selectors.DefaultSelector() as selector:
+            for descriptor in (self.status, self.watch.signals.reader, *self.channels):
+                selector.register(descriptor, selectors.EVENT_READ)
+            self._forward()
+            while True:
+                ready = [key.fd for key, _ in selector.select(_IDLE_S)]
+                for descriptor in ready:
+                    own = descriptor in (self.output, self.errors)
+                    self.heard = time.monotonic() if descriptor in self.channels else self.heard
+                    if descriptor in self.channels and not self.channels[descriptor].read() and own:
+                        selector.unregister(descriptor)  # the launcher has closed its output
+                if self.watch.signals.reader in ready:
+                    os.read(self.watch.signals.reader, 64)
+                    self._forward()
+                self._periodic(idle=not ready)
+                if self.status in ready:
+                    return os.read(self.status, 4096)
+
+    def _periodic(self, *, idle: bool) -> None:
+        if idle:
+            for channel in self.channels.values():
+                channel.flush()
+        self.watch.poll()
+        if time.monotonic() > self.ends_at:
+            self.ends_at, self.timed_out = float("inf"), True
+            self._cut_off()
+        if not self.stopped and self.watch.stops():
+            self.stopped = True
+            self._cut_off()
+        if self.watch.silence_s and not self.hung and time.monotonic() > self.heard + self.watch.silence_s:
+            self._silent()
+        if time.monotonic() > self.kill_at or self.watch.in_vain():
+            self._tell(signal.SIGKILL)
+            self.kill_at = float("inf")
+
+    def _silent(self) -> None:
+        """It says nothing; unless another node did, it hangs."""
+        before, self.length = self.length, _length(self.watch.progress)
+        self.heard = time.monotonic()
+        if self.length == before:
+            self.hung = True
+            self._cut_off()
+
+    def _cut_off(self) -> None:
+        self.kill_at = min(self.kill_at, time.monotonic() + self.watch.grace_s)
+        self._tell(signal.SIGTERM)
+
+    def _forward(self) -> None:
+        """Pass on what the person sent: the first signal gently, with a deadline; a second Ctrl-C is SIGKILL."""
+        signals = self.watch.signals
+        if signals.first and not self.forwarded:
+            self.forwarded = signals.first
+            self.kill_at = time.monotonic() + self.watch.grace_s
+            self.watch.on_signal(signals.first)
+            self._tell(signals.first)
+        elif signals.hurry:
+            self._tell(signal.SIGKILL)
+
+    def _tell(self, number: int) -> None:
+        try:
+            os.write(self.control, COMMANDS[signal.Signals(number)])
+        except BrokenPipeError:  # the keeper is gone; the status pipe says so next
+            pass
+
+    def _ended(self, text: bytes) -> Ended:
+        dropped = self.files.dropped
+        if text.startswith(b"!"):
+            os.waitpid(self.keeper, 0)
+            return Ended(3, not_started=text[1:].decode(errors="replace"))
+        if not text:  # the keeper was killed: what it had started is ours now
+            end_all(1.0, spared=self.others)
+            if self.step.cleanup:
+                clean_up(self.step.cleanup, self.environ)
+            code = 128 + (self.forwarded or signal.SIGKILL)
+            return self._as(code, dropped)
+        os.waitpid(self.keeper, 0)
+        status, *left = text.decode("utf-8", "replace").split("\n")
+        code = os.waitstatus_to_exitcode(int(status))
+        if self.forwarded and code:
+            code = 128 + self.forwarded
+        code = 128 - code if code < 0 else code
+        if self.hung and not code:  # it tidied up, and called it a good end
+            code = 128 + signal.SIGTERM
+        return self._as(code, dropped, tuple(left))
+
+    def _as(self, code: int, dropped: int, left: tuple[str, ...] = ()) -> Ended:
+        return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out, hung=self.hung,
+                     stopped=self.stopped, left=left)  # fmt: skip
+
+
+def _length(path: str) -> int:
+    try:
+        return os.stat(path).st_size if path else 0
+    except OSError:
+        return 0
+
+
+def _fork_keeper(step: Step, environ: Mapping[str, str], pipes: RankPipes | None) -> tuple[int, int, int, int, int]:
+    """Start the keeper: its pid, and the supervisor's ends of its control, status, stdout and stderr pipes."""
+    control_read, control = os.pipe()
+    status, status_write = os.pipe()
+    output, output_write = os.pipe()
+    errors, errors_write = os.pipe()
+    for descriptor in (output, errors):
+        os.set_blocking(descriptor, False)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if not pid:
+        for descriptor in (control, status, output, errors):
+            os.close(descriptor)
+        try:
+            keep(
+                step.argv,
+                environ,
+                step.cwd,
+                control=control_read,
+                status=status_write,
+                output=output_write,
+                errors=errors_write,
+                folder=pipes.folder if pipes else "",
+                whole_group=not step.ranks,
+                cleanup=step.cleanup,
+                stop=step.stop,
+                names_left=bool(step.script),
+            )
+        finally:
+            os._exit(127)
+    for descriptor in (control_read, status_write, output_write, errors_write):
+        os.close(descriptor)
+    return pid, control, status, output, errors

@@ -1,0 +1,129 @@
+"""The nodes of a launch meet before any rank starts: node 0 knows who is missing, says so, and ends the wait in time.
+
+Node 0 listens at MASTER_ADDR:MASTER_PORT, where the ranks meet afterwards; the others connect and say who they are.
+Once all have come, node 0 closes the port and tells them to start.
+
+python -m primus_core.programs.rendezvous --address node1 --port 1234 --nodes 2 --node-rank 0 --timeout 600
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from primus_core.environment import nodelist, placement
+from primus_core.errors import PrimusError
+from primus_core.execute import guests
+from primus_core.execute.guests import Guests, Refused
+from primus_core.execute.meeting import FIX, NAME_FIX, Call, Ended, Meeting, unresolved
+from primus_core.machine.host import HostRoot
+from primus_core.request.arguments import duration
+from primus_core.units import time_span
+
+__all__ = ["main"]
+
+_FIRST_S, _EVERY_S = 15.0, 60.0
+_SPEAKERS = 8
+"""On a console that all nodes share, so many of them at most say that nothing answers."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Wait for all nodes.
+
+    Raises:
+        PrimusError: a node did not come in time, or does not belong to this launch.
+    """
+    parser = argparse.ArgumentParser(prog="python -m primus_core.programs.rendezvous", allow_abbrev=False)
+    parser.add_argument("--address", required=True)
+    for name in ("--port", "--nodes", "--node-rank"):
+        parser.add_argument(name, type=int, required=True)
+    parser.add_argument("--timeout", type=duration, required=True)
+    args = parser.parse_args(words)
+    place = Meeting(args.address, args.port, args.nodes, args.node_rank)
+    here = HostRoot()
+    wait = _Wait(args.timeout)
+    if place.rank == 0:
+        _receive(place, wait, _names(here.environ, place.nodes), knows=bool(here.addresses(place.address)))
+    else:
+        _join(place, wait, here)
+    return 0
+
+
+class _Wait:
+    """When to say something, and when to give up."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self.began = time.monotonic()
+        self.next_s = _FIRST_S
+
+    @property
+    def so_far_s(self) -> float:
+        return time.monotonic() - self.began
+
+    @property
+    def is_over(self) -> bool:
+        return self.so_far_s >= self.limit_s
+
+    def say(self, text: str) -> None:
+        """The first time after 15 s, then each minute."""
+        if self.so_far_s < self.next_s:
+            return
+        self.next_s += _EVERY_S
+        left = f"gives up after {time_span(self.limit_s)} (--rendezvous-timeout)"
+        print(
+            f"primus: rendezvous: {text}; waiting for {time_span(self.so_far_s)}, {left}", file=sys.stderr, flush=True
+        )
+
+
+def _names(environ: Mapping[str, str], nodes: int) -> Sequence[str]:
+    """Of the nodes by rank, where Slurm says them."""
+    found = list(nodelist.hosts(placement.allocation(environ)))
+    return found if len(found) == nodes else ()
+
+
+def _receive(place: Meeting, wait: _Wait, names: Sequence[str], *, knows: bool) -> None:
+    """Node 0's part."""
+    cause = "" if knows else f"; {unresolved(place.address)}"
+    with Guests(place, _FIRST_S) as guests:
+        while missing := guests.missing:
+            text = f"{place.nodes - len(missing)} of {place.nodes} nodes have arrived at {place.where}; missing: "
+            text += f"{_listed(missing, names)}{cause}"
+            if wait.is_over:
+                what = f"rendezvous: {text}"
+                guests.end(what)
+                why = f"waited for {time_span(wait.limit_s)} (--rendezvous-timeout)"
+                raise PrimusError(what, why=why, fix=FIX if knows else NAME_FIX)
+            wait.say(text)
+            guests.look()
+        guests.start()
+
+
+def _listed(ranks: Sequence[int], names: Sequence[str]) -> str:
+    named = [f"{rank} ({names[rank]})" if names else str(rank) for rank in ranks[: guests.LISTED]]
+    more = f" and {len(ranks) - len(named)} more" if len(ranks) > len(named) else ""
+    return f"node rank{'s' * (len(ranks) > 1)} {', '.join(named)}{more}"
+
+
+def _join(place: Meeting, wait: _Wait, here: HostRoot) -> None:
+    """What the other nodes do: call node 0 until it lets them start."""
+    call = Call(place, here.hostname())
+    shared = "SLURM_NODEID" in here.environ  # all nodes on one console, where node 0 speaks
+    try:
+        while not call.look():
+            if wait.is_over:
+                why = f"waited for {time_span(wait.limit_s)} (--rendezvous-timeout)"
+                raise PrimusError(f"rendezvous: node rank {place.rank}: {call.state}", why=why, fix=call.fix)
+            if not shared or (not call.is_answered and place.rank < _SPEAKERS):
+                wait.say(f"node rank {place.rank}: {call.state}")
+    except Refused as error:
+        fix = "start each node with the same NNODES and a NODE_RANK of its own"
+        raise PrimusError(f"rendezvous: node rank {place.rank}: {error}", fix=fix) from None
+    except Ended as error:
+        raise PrimusError(str(error), why=f"node 0 at {place.where} has given up", fix=FIX) from None
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,208 @@
+"""argparse for one segment: errors are ours, name the segment, and suggest."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NoReturn
+
+from primus_core.errors import RequestError, suggestion
+from primus_core.request import former
+
+__all__ = ["Parser", "duration", "flags_of", "parse_segment", "size", "whole_number"]
+
+_SMALLEST = 4096
+
+Split = Callable[["Parser", Sequence[str]], tuple[Sequence[str], Sequence[str]]]
+"""Words that are the parser's own, and the rest."""
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Help as wide as the terminal. argparse would ask `shutil`, which loads every compression library to say so."""
+    try:
+        width = os.get_terminal_size(1).columns
+    except OSError:
+        width = 100
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=32, width=max(width - 2, 40))
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises `RequestError` where argparse would print usage and exit."""
+
+    def __init__(self, *args: Any, segment: str = "", **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", _formatter)
+        kwargs["allow_abbrev"] = False  # `--dur` for `--duration` breaks when `--dummy` comes
+        super().__init__(*args, **kwargs)
+        self.segment = segment
+        self.rest = ""
+        self.rest_checked = True
+        self.split_rest: Split | None = None
+        self.first_words: tuple[str, ...] = ()
+        """What the first word may be, where only a plugin knows for sure. For completion."""
+
+    def rest_to(self, dest: str, *, checked: bool = True, split: Split | None = None) -> None:
+        """Collect all words that no argument takes in `args.<dest>`.
+
+        `checked`: an option that belongs to the runtime is refused there, since it was surely misplaced. `split`
+        tells the rest from the parser's own, where only that knows which word is the value of another.
+        """
+        self.rest, self.rest_checked, self.split_rest = dest, checked, split
+        self.set_defaults(**{dest: []})
+
+    def error(self, message: str) -> NoReturn:
+        """Called by argparse for whatever it cannot parse."""
+        what = f"{self.segment}: {message}" if self.segment else message
+        choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        known = re.findall(r"[^', ]+", choice[2]) if choice else []
+        near = (former.instead(self.prog, choice[1]) or suggestion(choice[1], known)) if choice else ""
+        raise RequestError(what, fix=near or self._missing(message) or f"see `{self.prog} --help`")
+
+    def _missing(self, message: str) -> str:
+        """What may stand for the argument that argparse misses."""
+        missing = message.rpartition("the following arguments are required: ")[2]
+        names = self.subcommands() or self.first_words
+        if missing == "RUN":
+            return "name a run: `latest` is the newest one, `primus runs list` shows all"
+        return (
+            f"known: {', '.join(names)}; see `{self.prog} --help`" if missing and names and "," not in missing else ""
+        )
+
+    def actions(self) -> list[argparse.Action]:
+        """The arguments that were added."""
+        return self._actions
+
+    def subcommands(self) -> dict[str, Parser]:
+        """The parsers of the subcommands, by name; argparse keeps them in an action."""
+        kinds = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
+        return {name: sub for action in kinds for name, sub in action.choices.items()}
+
+    def below(self, words: Sequence[str]) -> Parser:
+        """The parser of the subcommand that `words` begin with, or this one."""
+        subs = self.subcommands()
+        return subs[words[0]].below(words[1:]) if words and words[0] in subs else self
+
+
+def flags_of(parser: Parser) -> list[str]:
+    """Every option string of `parser` and of its subcommands."""
+    own = [flag for action in parser.actions() for flag in action.option_strings]
+    return own + [flag for sub in parser.subcommands().values() for flag in flags_of(sub)]
+
+
+def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[str] = ()) -> argparse.Namespace:
+    """Parse one segment. `elsewhere` are the options of the other segments, to say when one is only misplaced.
+
+    Raises:
+        RequestError: an unknown option or a bad value, with a suggestion.
+    """
+    _name_segment(parser, parser.segment)
+    words = _joined(parser, words)
+    words, rest = parser.split_rest(parser, words) if parser.split_rest else (words, ())
+    try:
+        args, unknown = parser.parse_known_args(list(words))
+    except RequestError:  # argparse takes the value behind a misspelt option for a word of its own
+        _refuse_misspelt(parser, words)
+        raise
+    parser = parser.below(words)
+    where = f"{parser.segment}: " if parser.segment else ""
+    misplaced = [word for word in unknown if word.split("=", 1)[0] in elsewhere] if parser.rest_checked else []
+    if misplaced:
+        flag = misplaced[0].split("=", 1)[0]
+        raise RequestError(
+            f"{where}'{flag}' stands in the wrong segment",
+            why="it is an option of the runtime",
+            fix=f"put {flag} before the `--`",
+        )
+    if parser.rest:
+        setattr(args, parser.rest, [*unknown, *rest])
+    elif unknown:
+        _refuse_misspelt(parser, unknown[:1])
+        is_task = "-- <task>" in (parser.usage or "") and not unknown[0].startswith("-")
+        fix = f"put `--` before the task; see `{parser.prog} --help`" if is_task else f"see `{parser.prog} --help`"
+        fix = former.instead(parser.prog, unknown[0].split("=", 1)[0]) or fix
+        raise RequestError(f"{where}'{unknown[0]}' is not known here", fix=fix)
+    return args
+
+
+def _refuse_misspelt(parser: Parser, words: Sequence[str]) -> None:
+    """Refuse the first of `words` that is nearly an option; where others may follow, it may be one of these."""
+    below = parser.below(words)
+    known = flags_of(below)
+    for word in () if below.rest else words:
+        flag = word.partition("=")[0]
+        unknown = flag.startswith("-") and flag not in known
+        if near := (former.instead(below.prog, flag) or suggestion(flag, known)) if unknown else "":
+            where = f"{below.segment}: " if below.segment else ""
+            raise RequestError(f"{where}'{word}' is not known here", fix=near)
+
+
+def _joined(parser: Parser, words: Sequence[str]) -> list[str]:
+    """The same; an option that may stand alone takes the next word only where that can be one of its values."""
+    optional = {flag: action for action in parser.actions() for flag in action.option_strings if action.nargs == "?"}
+    rest, found = list(words), []
+    while rest:
+        word = rest.pop(0)
+        if action := optional.get(word):
+            word = f"{word}={rest.pop(0) if rest and _can_be(rest[0], action, parser) else action.const}"
+        found.append(word)
+    return found
+
+
+def _can_be(word: str, action: argparse.Action, parser: Parser) -> bool:
+    """Whether `word` can be the value of an option that may stand alone: one of its choices; where it has none,
+    anything but an option or a choice of an argument that stands by itself.
+    """
+    if action.choices is not None:
+        return word in action.choices
+    places = (other.choices or () for other in parser.actions() if not other.option_strings)
+    return not word.startswith("-") and not any(word in choices for choices in places)
+
+
+def _name_segment(parser: Parser, segment: str) -> None:
+    """Give subcommands their segment: argparse makes them without one."""
+    for sub in parser.subcommands().values():
+        sub.segment = segment
+        _name_segment(sub, segment)
+
+
+def duration(text: str) -> float:
+    """For `type=`: seconds, of `30s`, `10m`, `1h30m` or a number of seconds.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none of them, or longer than a week.
+    """
+    units = {"h": 3600, "m": 60, "s": 1}
+    found = re.fullmatch(r"(?:([0-9]{1,4})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,7}(?:\.[0-9]+)?)s?)?", text)
+    parts = found.groups() if found else ()
+    seconds = sum(float(part or 0) * unit for part, unit in zip(parts, units.values(), strict=bool(parts)))
+    if not text or not found or seconds > 7 * 86400:
+        raise argparse.ArgumentTypeError(f"'{text}' is no duration such as 30s, 10m or 1h30m, of a week at most")
+    return seconds
+
+
+def size(text: str) -> int:
+    """For `type=`: bytes, of `500MB`, `2GiB` or a number of bytes; 0: no limit.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none of them, or too small to hold anything.
+    """
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,3})?)(?:([kKMGT])(i?)B?|B)?", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' is no size such as 500MB or 2GiB")
+    unit = (1024 if found[3] else 1000) ** " kMGT".index((found[2] or " ").replace("K", "k"))
+    count = int(float(found[1]) * unit)
+    if 0 < count < _SMALLEST:
+        raise argparse.ArgumentTypeError(f"'{text}' is too small: {_SMALLEST} bytes at least")
+    return count
+
+
+def whole_number(text: str) -> int:
+    """For `type=`: how many.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no number from 0 to 9999.
+    """
+    if not (text.isdecimal() and text.isascii() and len(text) < 5):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 to 9999")
+    return int(text)

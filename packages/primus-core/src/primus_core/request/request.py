@@ -1,0 +1,153 @@
+"""The command line as plain data: split on `--` before anything is parsed.
+
+    primus [global] <runtime> [options] -- [<runtime> [options] --] <task> [options]
+
+No argument library understands segments, so this comes first; each segment then gets a parser of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from primus_core.errors import RequestError, suggestion
+from primus_core.request import former
+
+__all__ = ["Layer", "Request", "config_of", "global_words", "no_task", "parse"]
+
+
+class Layer(NamedTuple):
+    """One runtime with its options, not yet parsed. `segment` counts from 1."""
+
+    runtime: str
+    words: tuple[str, ...]
+    segment: int = 1
+
+
+class Request(NamedTuple):
+    """What the person asked for, nothing decided. `task` keeps every word, further `--` included."""
+
+    layers: tuple[Layer, ...]
+    task: tuple[str, ...]
+    dry_run: bool = False
+    debug: bool = False
+    config: str = ""
+    """A further layer of the system config: a file."""
+    replay: str = ""
+    """A run directory whose run is wanted again."""
+    check: bool = False
+    """Only say whether the replay could be the same run."""
+    force: bool = False
+    """Replay it all the same."""
+    trust: bool = False
+    """Believe the run that is replayed, whoever wrote it."""
+
+    @property
+    def task_segment(self) -> int:
+        """The task's segment, counted from 1."""
+        return len(self.layers) + 1
+
+
+def parse(words: Sequence[str], runtimes: Collection[str], tasks: Collection[str]) -> Request:
+    """The request in `words` (without `primus`).
+
+    Raises:
+        RequestError: an empty segment, an unknown runtime or task, or no task at all.
+    """
+    rest = list(words)
+    flags, config = _global(rest)
+    layers: list[Layer] = []
+    while True:
+        end = rest.index("--") if "--" in rest else len(rest)
+        head = rest[0] if end else None
+        number = len(layers) + 1
+        if head is None:
+            raise _nothing(number, bool(layers), bool(rest), tasks)
+        if head not in runtimes:
+            _require_task(head, number, bool(layers), runtimes, tasks, rest, words)
+            return Request(tuple(layers), tuple(rest), "--dry-run" in flags, "--debug" in flags, config)
+        layers.append(Layer(head, tuple(rest[1:end]), number))
+        if end == len(rest):
+            return Request(tuple(layers), (), "--dry-run" in flags, "--debug" in flags, config)
+        rest = rest[end + 1 :]
+
+
+def config_of(words: Sequence[str]) -> str:
+    """The file that the global `--config` names, or nothing."""
+    return _global(list(words))[1]
+
+
+def global_words(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The global options at the front of `words`, and the rest."""
+    rest = list(words)
+    _global(rest)
+    return tuple(words[: len(words) - len(rest)]), tuple(rest)
+
+
+def _global(rest: list[str]) -> tuple[set[str], str]:
+    """Take the global options from the front of `rest`: the switches, and the file of `--config`."""
+    flags, config = set(), ""
+    while rest and rest[0].partition("=")[0] in ("--dry-run", "--debug", "--config"):
+        flag, equals, value = rest.pop(0).partition("=")
+        if flag != "--config":
+            flags.add(flag)
+            continue
+        config = value if equals else rest.pop(0) if rest else ""
+        if not config:
+            raise RequestError("--config needs a file", fix="primus --config site.yaml direct -- ...")
+    return flags, config
+
+
+def no_task(layers: Sequence[Layer], tasks: Collection[str]) -> RequestError:
+    """The error for a command that ends in a runtime."""
+    typed = " -- ".join(layer.runtime for layer in layers)
+    return RequestError(
+        f"`primus {typed}` needs a task",
+        why="nothing follows the runtime's options",
+        fix=f"primus {typed} -- <task>; tasks: {', '.join(tasks)}",
+    )
+
+
+def _nothing(number: int, nested: bool, dashes: bool, tasks: Collection[str]) -> RequestError:
+    if nested:
+        return RequestError(
+            f"segment {number} is empty: nothing follows the `--`", fix=f"name a task there: {', '.join(sorted(tasks))}"
+        )
+    why = "the command begins with `--`" if dashes else "no runtime follows"
+    return RequestError(f"segment 1 is empty: {why}", fix="begin with a runtime: primus direct -- ...")
+
+
+def _require_task(
+    head: str,
+    number: int,
+    nested: bool,
+    runtimes: Collection[str],
+    tasks: Collection[str],
+    rest: Sequence[str],
+    words: Sequence[str],
+) -> None:
+    if head in tasks and nested:
+        return
+    if head in tasks:
+        import shlex
+
+        what = f"'{head}' is a task, and a task needs a runtime to run in"
+        raise RequestError(what, fix=f"primus direct -- {shlex.join(rest)}")
+    if head.startswith("-"):
+        what = (
+            f"'{head}' is not an option of primus itself" if number == 1 else f"segment {number} begins with '{head}'"
+        )
+        why = "a segment begins with a runtime or a task"
+        meant = (former.as_program(words) or former.with_runtimes(words)) if nested else ""
+        fix = f"did you mean: {meant}" if meant else "see `primus --help`"
+        raise RequestError(what, why=why, fix=fix)
+    known = sorted(tasks) if nested else sorted(runtimes)
+    kind = "task" if nested else "runtime"
+    raise RequestError(
+        f"segment {number}: no {kind} is called '{head}'",
+        why=f"known: {', '.join(known) or 'none'}",
+        fix=(nested and former.as_program(words))
+        or former.instead("primus", head)
+        or suggestion(head, [*runtimes, *tasks])
+        or "see `primus --help`, and `primus plugins` for what is installed",
+    )

@@ -1,0 +1,1 @@
+"""The runtime `container`: podman, docker or apptainer around the inner command."""

@@ -1,0 +1,1 @@
+"""The runtime `direct`: the ranks are processes of this machine."""

@@ -1,0 +1,135 @@
+"""Runs a step on the nodes of a scheduler's job, and again on them or on others where that is wanted."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from primus_core.execute.attempts import Attempts
+from primus_core.journal.events import Events
+from primus_core.plan.plan import Plan, Step
+from primus_core.process.console import say
+from primus_core.process.failure import last_words
+from primus_core.process.supervise import Ended, Watch, supervise
+from primus_core.runs.record import Record
+from primus_core.runtimes.slurm import queries
+from primus_core.runtimes.slurm.nodes import Nodes, Verdict, set_aside
+
+__all__ = ["JobStep", "told_by"]
+
+_WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
+"""With these a scheduler says that the job's time ends soon."""
+
+
+class JobStep:
+    """The attempts at such a step. `log`: what its program prints; `watch()`: how to stay with one."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        record: Record,
+        events: Events,
+        environ: Mapping[str, str],
+        *,
+        log: str,
+        watch: Callable[[], Watch],
+    ) -> None:
+        self.plan, self.record, self.events, self.environ, self.log, self.watch = (
+            *(plan, record, events, environ, log, watch),
+        )
+        self.verdict = Verdict("")
+        """Why the latest one ended."""
+        self.requeued = False
+        """The job begins again, and the run goes on with it."""
+        self.left_out: list[str] = []
+        """Nodes that failed."""
+
+    def run(self, step: Step) -> Ended:
+        """How the last attempt ended."""
+        attempts = Attempts(self.record, self.events, self.plan.max_restarts)
+        if why := attempts.in_vain:  # and the scheduler started the job again all the same
+            self.verdict = Verdict(f"not started again: {why}")
+            return Ended(1)
+        while True:
+            set_aside(self.record.directory, len(attempts.made))
+            attempts.begin()
+            self.record.note()
+            nodes = self._nodes(step)
+            ended = self._attempt(step, nodes)
+            self._judge(ended, nodes, attempts)
+            if self._is_requeued(step, ended, nodes, attempts):
+                self._leave_to_queue(step, ended)
+                return ended
+            if not self._goes_on(step, ended, nodes, attempts):
+                return ended
+            say(f"primus: note: {attempts.announce()}\n")
+            nodes.settle()
+
+    def _nodes(self, step: Step) -> Nodes:
+        patience = self.plan.grace_period_s
+        return Nodes(self.record.directory, self.environ, log=self.log, grace_s=patience, together=step.together)
+
+    def _attempt(self, step: Step, nodes: Nodes) -> Ended:
+        if self.left_out and step.leave_out:
+            flag = step.leave_out.format(nodes=",".join(self.left_out))
+            step = replace(step, argv=(step.argv[0], flag, *step.argv[1:]))
+        ended = supervise(step, self.environ, replace(self.watch(), in_vain=nodes.in_vain))
+        nodes.leave()
+        return ended
+
+    def _judge(self, ended: Ended, nodes: Nodes, attempts: Attempts) -> None:
+        """Find out why an attempt ended, and record it."""
+        found = self._why(ended, nodes) if ended.exit_code or ended.signal else Verdict("")
+        self.verdict = found
+        self.left_out += [name for name in found.lost if name not in self.left_out]
+        code = found.exit_code or ended.exit_code
+        lost = {"lost_nodes": list(found.lost)} if found.lost else {}
+        what = found.what or (last_words(self.log) if code else "")
+        attempts.end(code, what, by_others=found.by_others and ended.signal not in _WARNINGS, **lost)
+        if found.what:
+            which = f"attempt {len(attempts.made)} " if self.plan.max_restarts or len(attempts.made) > 1 else ""
+            say(f"primus: {self.plan.runtime}: {which}ended: {_where(found)}{found.what}\n")
+
+    def _why(self, ended: Ended, nodes: Nodes) -> Verdict:
+        """Why it ended. A signal to Primus may have been the scheduler's, which knows what for."""
+        if not ended.signal:
+            return nodes.verdict()
+        by_scheduler = nodes.by_scheduler()
+        return by_scheduler if by_scheduler.what else Verdict(told_by(ended.signal), by_others=True)
+
+    def _is_requeued(self, step: Step, ended: Ended, nodes: Nodes, attempts: Attempts) -> bool:
+        """Whether the whole job begins again: the scheduler says so, or its time ends and it shall."""
+        warned = bool(ended.signal in _WARNINGS and step.requeue and not attempts.in_vain)
+        return bool(ended.exit_code) and (nodes.comes_again or warned)
+
+    def _leave_to_queue(self, step: Step, ended: Ended) -> None:
+        self.requeued = True
+        self.events.emit("requeued", why=self.verdict.what)
+        self.record.note("submitted", job_id=self.environ.get("SLURM_JOB_ID", ""))
+        say(f"primus: {self.plan.runtime}: the job waits in the queue again\n")
+        if ended.signal in _WARNINGS:
+            queries.run(step.requeue, self.environ)  # which ends this process, too
+
+    def _goes_on(self, step: Step, ended: Ended, nodes: Nodes, attempts: Attempts) -> bool:
+        """Whether the step is started again."""
+        if not ended.exit_code or ended.signal or ended.not_started or self.verdict.cancelled:
+            return False
+        if not self.plan.max_restarts or not nodes.have_begun:
+            return False
+        spent = step.spares and len(self.left_out) > step.spares
+        why = f"no spare node is left for {', '.join(self.left_out)}" if spent else attempts.in_vain
+        if why:
+            say(f"primus: note: not started again: {why}\n")
+        return not why
+
+
+def told_by(number: int) -> str:
+    """What a signal to Primus means."""
+    name = signal.Signals(number).name if number else ""
+    return f"told by {name} that its time ends" if number in _WARNINGS else f"told to end by {name}"
+
+
+def _where(verdict: Verdict) -> str:
+    rank = f"rank {verdict.rank} on " if verdict.rank >= 0 else ""
+    return f"{rank}node {verdict.node_rank}: " if verdict.node_rank >= 0 else ""

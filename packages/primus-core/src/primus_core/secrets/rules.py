@@ -1,0 +1,215 @@
+"""Finds secrets in a text by their shape, or by what stands before them. Which ones is data: `data/secrets/`.
+
+Most of a log holds none, and must cost little: a pattern is tried only around a long word, or a keyword of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+__all__ = ["BEGIN_KEY", "END_KEY", "Rule", "Rules", "rules"]
+
+Span = tuple[int, int]
+
+_SHORTEST = 13
+"""What looks like a token has so many letters, digits, `-`, `_` or `~` in a row."""
+_WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-~")
+_LETTERS = bytes(ord("x" if letter in _WORD else " ") for letter in range(256))
+_BEFORE, _BEHIND, _FARTHEST = 90, 60, 4096
+"""How far around a long word a keyword is looked for, and how far a token may reach."""
+_REMEMBERED = 20_000
+_FEW = 16
+_DIGITS = b"0123456789"
+_PLAIN_WORD = re.compile(rb"(?=[^A-Za-z]*[A-Za-z])(?:[A-Za-z]+|\d+)(?:[_~-]+(?:[A-Za-z]+|\d+))*[_~-]*")
+"""`tokens_per_second`, `shard-00001-of-00099`: of what is random, letters and digits are mixed."""
+_UNFINISHED = re.compile(rb"(?<![A-Za-z0-9_~+/.=:@?&;-])[A-Za-z0-9_~+/.=:@?&;-]{1,4096}\Z")
+_LINE = 2000
+"""A longer line is not remembered."""
+
+BEGIN_KEY = re.compile(rb"-----BEGIN[ A-Z0-9_-]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+"""The first line of a private key, and ..."""
+END_KEY = re.compile(rb"-----END[ A-Z0-9_-]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+"""... its last one."""
+_LONGEST_KEY = 32 << 10
+_KEY_LINES = re.compile(rb"(?:\r?\n[+ -]?[\s>#|\"']*[A-Za-z0-9+/=:,. -]{16,120}[\"',\\]*)*")
+_KEY_LINE = re.compile(rb"[+ -]?[\s\"'>#|]*(?:\\+[nr])*(.*?)(?:\\+[nr]|[\"',\s\\])*$")
+"""What is around a line of a key: the sign of a diff, quotes, ends of lines as JSON writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One kind of secret."""
+
+    id: str
+    keywords: tuple[bytes, ...]
+    pattern: str
+    scope: str = "word"
+    group: int = 0
+    """The group that is the secret; 0: the first that matches, or all of it."""
+    entropy: float = 0.0
+    digit: bool = True
+
+    @property
+    def compiled(self) -> re.Pattern[bytes]:
+        """The pattern; compiled where a text first has a keyword."""
+        return _compiled(self.pattern)
+
+    def spans(self, text: bytes, start: int, end: int) -> Iterator[Span]:
+        """Where `text` holds such secrets, between `start` and `end`."""
+        for match in self.compiled.finditer(text, start, end):
+            group = self.group or next((n for n, found in enumerate(match.groups(), 1) if found), 0)
+            if self.scope == "line" or self._is_random(match[group]):
+                yield match.span(group)
+
+    def _is_random(self, secret: bytes) -> bool:
+        has_digit = not self.digit or any(48 <= letter <= 57 for letter in secret)
+        return has_digit and (not self.entropy or _entropy(secret) > self.entropy)
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[bytes]:
+    return re.compile(pattern.encode())
+
+
+def _entropy(text: bytes) -> float:
+    """Bits per letter, after Shannon."""
+    return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())
+
+
+class Rules:
+    """All kinds of secrets, asked together."""
+
+    def __init__(self, known: Iterable[Rule]) -> None:
+        self.all = tuple(known)
+        self._by_keyword: dict[str, dict[bytes, list[Rule]]] = {"word": {}, "line": {}}
+        for rule in self.all:
+            for keyword in rule.keywords:
+                self._by_keyword[rule.scope].setdefault(keyword, []).append(rule)
+        # Logs repeat themselves: long words and lines that turned out to hold no secret, without their digits.
+        self._harmless: set[bytes] = set()
+        self._plain: set[bytes] = set()
+
+    def masked(self, text: bytes, marker: bytes) -> bytes:
+        """`text` with `marker` in the place of each secret."""
+        spans = sorted({*self.keys(text), *self.in_lines(text), *self.words(text)})
+        if not spans:
+            return text
+        parts, at = [], 0
+        for start, end in spans:
+            if start >= at:
+                parts += [text[at:start], marker]
+            at = max(at, end)
+        return b"".join([*parts, text[at:]])
+
+    def begun(self, line: bytes) -> int:
+        """How many bytes at the end of an unfinished line may turn out to be a secret when the rest has come."""
+        end = line[-_FARTHEST:].lower()
+        if any(len(one) > 2 and one in end for known in self._by_keyword.values() for one in (b"-----begin", *known)):
+            return len(end)
+        found = _UNFINISHED.search(line)
+        return len(found[0]) if found else 0
+
+    def words(self, text: bytes) -> Iterator[Span]:
+        """Tokens that show by their shape, alone or beside the name of who gives them out."""
+        letters, at, lower = text.translate(_LETTERS), 0, b""
+        present: Collection[bytes] = ()  # of hundreds, most texts have none or a few
+        while (start := letters.find(b"x" * _SHORTEST, at)) >= 0:
+            at = letters.find(b" ", start)
+            at = len(text) if at < 0 else at
+            word = text[start:at].translate(None, _DIGITS)
+            if word in self._harmless:
+                continue
+            if not lower:
+                lower = text.lower()
+                present = _those_in(lower, self._by_keyword["word"])
+            found = list(self._around(text, lower, start, at, present)) if present else []
+            yield from found
+            if not found and _PLAIN_WORD.fullmatch(text, start, at):
+                if len(self._harmless) >= _REMEMBERED:
+                    self._harmless.clear()
+                self._harmless.add(word)
+
+    def _around(self, text: bytes, lower: bytes, start: int, end: int, keywords: Collection[bytes]) -> Iterator[Span]:
+        first = max(start - _BEFORE, text.rfind(b"\n", 0, start), 0)  # with the end of the line before: some ask for it
+        last = text.find(b"\n", end)
+        last = min(end + _FARTHEST, len(text) if last < 0 else last)
+        near = lower[first : min(end + _BEHIND, last)]
+        for keyword in _those_in(near, keywords):
+            for rule in self._by_keyword["word"][keyword]:
+                yield from rule.spans(text, first, last)
+
+    def in_lines(self, text: bytes) -> Iterator[Span]:
+        """Secrets that follow something: a scheme, the name of a header, `password=`."""
+        lower = text.translate(None, _DIGITS).lower().split(b"\n")
+        if self._plain.issuperset(lower):
+            return
+        start = 0
+        for plain, line in zip(lower, text.split(b"\n"), strict=True):
+            if plain not in self._plain:
+                yield from self._in_line(text, plain, start, start + len(line))
+            start += len(line) + 1
+
+    def _in_line(self, text: bytes, plain: bytes, start: int, end: int) -> Iterator[Span]:
+        known = self._by_keyword["line"]
+        asked = [rule for keyword in _those_in(plain, known) for rule in known[keyword]]
+        for rule in dict.fromkeys(asked):
+            yield from rule.spans(text, start, end)
+        if not asked and len(plain) <= _LINE:
+            if len(self._plain) >= _REMEMBERED:
+                self._plain.clear()
+            self._plain.add(plain)
+
+    def keys(self, text: bytes) -> Iterator[Span]:
+        """What stands between the first and the last line of a private key, line by line."""
+        if b"PRIVATE KEY" not in text:
+            return
+        for begin in BEGIN_KEY.finditer(text):
+            end = END_KEY.search(text, begin.end(), begin.end() + _LONGEST_KEY)
+            last = end.start() if end else _end_of_lines(text, begin.end())
+            at = begin.end()
+            for line in text[at:last].split(b"\n"):
+                found = _KEY_LINE.match(line)
+                if found and found[1]:
+                    yield at + found.start(1), at + found.end(1)
+                at += len(line) + 1
+
+
+def _those_in(text: bytes, keywords: Collection[bytes]) -> list[bytes]:
+    """The keywords in `text`, which is in lower case."""
+    if len(keywords) > _FEW:  # most have a pair of letters that the text lacks, which costs less to see
+        pairs = {*_in_twos(text), *_in_twos(text[1:])}
+        keywords = [one for one in keywords if _pairs(one) <= pairs]
+    return [one for one in keywords if one in text]
+
+
+@functools.cache
+def _pairs(keyword: bytes) -> frozenset[int]:
+    return frozenset((*_in_twos(keyword), *_in_twos(keyword[1:])))
+
+
+def _in_twos(text: bytes) -> memoryview:
+    """Two letters each, as a number."""
+    return memoryview(text)[: len(text) // 2 * 2].cast("H")
+
+
+def _end_of_lines(text: bytes, start: int) -> int:
+    found = _KEY_LINES.match(text, start)
+    return found.end() if found else start
+
+
+@functools.cache
+def rules() -> Rules:
+    """Those of `data/secrets/`."""
+    import json
+    import tomllib  # only a text that is filtered needs both
+
+    folder = f"{os.path.dirname(os.path.dirname(__file__))}/data/secrets"
+    with open(f"{folder}/own.toml", "rb") as own, open(f"{folder}/gitleaks.json", "rb") as gitleaks:
+        rows = [*tomllib.load(own)["rules"], *json.load(gitleaks)["rules"]]
+    return Rules(Rule(**{**row, "keywords": tuple(word.encode() for word in row["keywords"])}) for row in rows)

@@ -1,1 +1,0 @@
-"""The tasks that the kernel brings."""

@@ -1,0 +1,1 @@
+"""The task `train`, and what backends share: the experiment, settings, options, metrics, text."""

@@ -9,8 +9,8 @@ import torch
 
 from primus_bench.device import Device, fp8_format, probe
 from primus_core.errors import MachineError
+from primus_core.host import HostRoot
 from primus_core.machine import gpus
-from primus_core.machine.host import HostRoot
 
 pytestmark = pytest.mark.torch
 

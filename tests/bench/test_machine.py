@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from primus_bench import machine
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 
 
 def tree(root: Path, files: dict[str, str]) -> HostRoot:

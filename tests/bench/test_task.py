@@ -14,8 +14,8 @@ from primus_bench import gemm_options
 from primus_bench.gemm_problem import DTYPES
 from primus_bench.task import BENCH
 from primus_core.errors import RequestError
+from primus_core.host import HostRoot
 from primus_core.machine.facts import Facts, Gpu
-from primus_core.machine.host import HostRoot
 from primus_core.plan.plan import Distributed, RunPlace
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import TaskCall, TaskPlan

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 
 Tree = dict[str, str]
 KFD = "sys/class/kfd/kfd/topology/nodes"

@@ -20,10 +20,10 @@ from tests.core.machines import ZERO, local, mapped, port, roce_gids, routes
 
 from primus_core.environment import network
 from primus_core.errors import RequestError
+from primus_core.host import HostRoot
 from primus_core.machine import capture, facts, system_info
 from primus_core.machine.anonymous import anonymise
 from primus_core.machine.facts import Facts
-from primus_core.machine.host import HostRoot
 
 HERE = HostRoot(environ={"A": "1"})
 FABRIC = (

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from primus_core.environment.placement import MAX_GPUS_PER_NODE, node_count, resolve
 from primus_core.errors import RequestError
+from primus_core.host import UNREAD, HostRoot
 from primus_core.machine.facts import Facts, Gpu
-from primus_core.machine.host import UNREAD, HostRoot
 from primus_core.plan.plan import Distributed
 
 SLURM = {

@@ -16,9 +16,9 @@ from tests.core.machines import AMD, KFD, NVIDIA, PCI
 
 from primus_core.environment.of_machine import Defaults, of_machine
 from primus_core.errors import RequestError
+from primus_core.host import HostRoot, number, numbered
 from primus_core.machine import capture, facts, gpus
 from primus_core.machine.facts import Facts, Gpu
-from primus_core.machine.host import HostRoot, number, numbered
 from primus_core.plan.plan import Distributed
 
 CAPTURES = Path(__file__).with_name("captures")

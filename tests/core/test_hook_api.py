@@ -23,8 +23,9 @@ from primus_core.errors import ConfigError
 from primus_core.hooks import files as hook_files
 from primus_core.hooks import specs as hookspecs
 from primus_core.hooks.api import HookProcesses
-from primus_core.hooks.data import HOOKS, FailureInfo, HookPlugin, Result, RunInfo
+from primus_core.hooks.data import HOOKS, FailureInfo, Result, RunInfo
 from primus_core.hooks.follow import Follower
+from primus_core.plan.plan import HookPlugin
 from primus_core.process.streams import Mask
 
 RUN = RunInfo("exp_1", "/runs/exp_1", "train", "torchtitan", "llama", ("primus", "direct"), 2, 1, 4, 8, "node1",

@@ -17,7 +17,7 @@ from tests.conftest import Run
 from tests.core.test_direct import metadata, run_of
 
 from primus_core.errors import RequestError
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.runs import lease
 from primus_core.runs.lease import Lease
 
@@ -180,7 +180,7 @@ def test_of_many_that_come_at_once_one_takes_over(tmp_path: Path) -> None:
     program = """
 import sys, time
 from primus_core.errors import RequestError
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.runs.lease import Lease
 try:
     print(Lease.take(sys.argv[1], HostRoot(), user="ada", job={}).number, flush=True)

@@ -11,7 +11,7 @@ from tests.conftest import Run
 from tests.core.test_direct import metadata
 
 from primus_core.environment.nesting import is_alone, outside
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 
 NESTED = '''
 """Tasks that start Primus in a rank."""

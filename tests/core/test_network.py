@@ -14,9 +14,9 @@ from tests.core.machines import ZERO, local, mapped, port, roce_gids, routes
 
 from primus_core.environment import network
 from primus_core.environment.network import Choice
+from primus_core.host import HostRoot, numbered
 from primus_core.machine import facts
 from primus_core.machine.facts import Facts, Port, Route
-from primus_core.machine.host import HostRoot, numbered
 
 ROUTES = routes(("0.0.0.0/0", "eno1", 100), ("10.1.0.0/16", "eno1", 100), ("172.17.0.0/16", "docker0", 0))
 HOSTS = {"etc/hosts": "127.0.0.1 localhost\n10.1.2.3 node-a.cluster node-a  # the first\n127.0.1.1 me\nbad node-bad\n"}

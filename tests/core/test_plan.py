@@ -10,18 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from primus_core.errors import ConfigError
-from primus_core.plan.plan import (
-    SCHEMA,
-    SECRET,
-    Distributed,
-    Plan,
-    PlannedFile,
-    Requirement,
-    RunPlace,
-    Step,
-    Variable,
-    load,
-)
+from primus_core.plan.plan import SCHEMA, Distributed, Plan, PlannedFile, Requirement, RunPlace, Step, Variable, load
+from primus_core.secrets.names import SECRET
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 words = st.lists(text, max_size=3).map(tuple)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from primus_core.errors import RequestError
+from primus_core.host import HostRoot
 from primus_core.machine.facts import Facts
-from primus_core.machine.host import HostRoot
 from primus_core.plan.plan import Distributed, RunPlace
 from primus_core.runs.continuation import Earlier
 from primus_core.runs.rundir import place

@@ -15,7 +15,7 @@ from tests.conftest import Run as Primus
 from tests.core.run_directories import STARTED, here, make, metrics
 
 from primus_core.errors import RequestError
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.runs.listing import find, resolve
 
 HOST = HostRoot()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.core.run_directories import here, make, seal
 
 from primus_core.errors import RequestError
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.runs.saved import Damaged, dump, is_run, load, parse_name, state, undump
 
 HOST = HostRoot()

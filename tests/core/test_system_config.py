@@ -18,7 +18,7 @@ from tests.core.run_directories import make
 from primus_core.config.document import Document
 from primus_core.config.system import Layer, SystemConfig, apply_defaults, load
 from primus_core.errors import ConfigError
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.request.arguments import Parser, parse_segment
 
 
@@ -73,7 +73,7 @@ def test_in_a_folder_without_files_nothing_is_opened_and_no_reader_loaded(home: 
 import sys
 from primus_core import variables
 from primus_core.config import system as system_config
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 seen = []
 sys.addaudithook(lambda event, _: seen.append(event))
 system_config.load(HostRoot())

@@ -22,7 +22,7 @@ from tests.core.test_lease import OTHER_HOST, OTHER_NAMESPACE, PRIMUS, became, r
 from primus_core.errors import RequestError
 from primus_core.files import trust
 from primus_core.files.trust import Trust
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.runs.lease import Lease, process_start
 
 STRANGER = 54321

@@ -18,7 +18,7 @@ from tests.core.test_trust import MARK, OWN, STRANGER, give, home, needs_root, p
 from primus_core.config import files
 from primus_core.errors import RequestError
 from primus_core.files import trust
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.runs.saved import process_here
 from primus_core.training import worker
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from tests.core import machines
 from tests.core.machines import AMD, IB, KFD, PCI
 
+from primus_core.host import HostRoot
 from primus_core.machine import capture, facts
-from primus_core.machine.host import HostRoot
 from primus_core.plugins.catalogue import Catalogue
 from primus_preflight.checks import catalogue
 from primus_preflight.checks.check import Check, Node

@@ -17,7 +17,7 @@ from tests import muster
 from tests.conftest import ROOT, Run
 
 from primus_core.errors import MachineError, RequestError
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.planning import planner
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.request.request import parse

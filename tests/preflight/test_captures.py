@@ -8,8 +8,8 @@ import pytest
 from tests.core.machines import PCI
 from tests.preflight import nodes
 
+from primus_core.host import HostRoot
 from primus_core.machine import capture
-from primus_core.machine.host import HostRoot
 from primus_preflight.checks.findings import Finding
 
 HERE = Path(__file__).parent

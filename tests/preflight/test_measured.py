@@ -18,9 +18,9 @@ from tests.core.machines import KFD, PCI
 from tests.preflight import nodes
 from tests.preflight.nodes import ADDRESSES, MEASURED
 
+from primus_core.host import HostRoot
 from primus_core.machine import facts
 from primus_core.machine.facts import Facts
-from primus_core.machine.host import HostRoot
 from primus_preflight import progress
 from primus_preflight.checks import processes
 from primus_preflight.checks.check import Check, Node

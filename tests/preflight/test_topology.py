@@ -17,8 +17,8 @@ from tests.preflight import nodes, switched
 from tests.preflight.nodes import ADDRESSES, Tree
 
 from primus_core.errors import MachineError
+from primus_core.host import HostRoot
 from primus_core.machine import capture, facts
-from primus_core.machine.host import HostRoot
 from primus_preflight import analyze_worker
 from primus_preflight.machine import pci, topology
 from primus_preflight.machine.topology import Topology

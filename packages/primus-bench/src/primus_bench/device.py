@@ -10,9 +10,9 @@ import torch
 
 from primus_bench import machine
 from primus_core.errors import MachineError
+from primus_core.host import HostRoot
 from primus_core.machine import gpus
 from primus_core.machine.gpus import GpuModel
-from primus_core.machine.host import HostRoot
 
 __all__ = ["Device", "fp8_format", "probe", "share_of"]
 

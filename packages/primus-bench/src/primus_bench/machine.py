@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 
 __all__ = ["available_memory", "cpu_name", "last_level_cache", "pci_ids"]
 

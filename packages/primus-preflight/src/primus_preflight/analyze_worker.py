@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from primus_core import variables
 from primus_core.errors import MachineError
 from primus_core.files.atomic import write_atomically
+from primus_core.host import HostRoot
 from primus_core.machine import capture, facts
-from primus_core.machine.host import HostRoot
 from primus_core.request.arguments import Parser, parse_segment
 from primus_preflight import analyze
 from primus_preflight.analyze import PICTURE

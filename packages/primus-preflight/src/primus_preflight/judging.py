@@ -14,7 +14,7 @@ from functools import partial
 from primus_core.errors import MachineError, PrimusError
 from primus_core.files import plain_json
 from primus_core.files.atomic import write_atomically
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.secrets.redaction import redact
 from primus_core.units import counted
 from primus_preflight.checks.check import Level

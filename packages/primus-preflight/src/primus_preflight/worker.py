@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from primus_core import variables
 from primus_core.errors import MachineError, PrimusError
+from primus_core.host import HostRoot
 from primus_core.machine import capture, facts
 from primus_core.machine.facts import Facts
-from primus_core.machine.host import HostRoot
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.training import worker
 from primus_core.units import counted

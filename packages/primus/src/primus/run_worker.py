@@ -9,7 +9,7 @@ import runpy
 import sys
 
 from primus_core.files import trust
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 
 if __name__ == "__main__":
     sys.argv = sys.argv[1:]

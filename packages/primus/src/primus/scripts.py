@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from primus_core.errors import PrimusError, RequestError, suggestion
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.secrets.redaction import redact_words
 
 __all__ = ["RUNTIMES", "Forwarded", "forwarded", "main"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from primus_core.errors import PrimusError
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.request.arguments import Parser
 

@@ -63,7 +63,7 @@ def _dropped_in() -> str:
     own = environ.get("PRIMUS_PLUGINS") or f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/primus/plugins"
     if not any(map(os.path.exists, ("primus.yaml", f"{home}/.primus.yaml", own))):
         return ""
-    from primus_core.machine.host import HostRoot
+    from primus_core.host import HostRoot
     from primus_core.plugins.catalogue import Catalogue
 
     dropped = [p for p in Catalogue.here(HostRoot()).of("tasks") if p.target.endswith(".py")]

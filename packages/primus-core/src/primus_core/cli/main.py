@@ -164,7 +164,7 @@ MANAGEMENT = ("plugins", "completion", "env", "runs", "logs", "stop", "replay", 
 
 def _request(words: list[str]) -> int:
     from primus_core.errors import RequestError
-    from primus_core.machine.host import HostRoot
+    from primus_core.host import HostRoot
     from primus_core.plugins.catalogue import Catalogue
     from primus_core.request import request
 

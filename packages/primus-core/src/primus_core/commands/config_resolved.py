@@ -11,17 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from primus_core.config import files
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.environment.placement import VISIBLE, hides_gpus
 from primus_core.environment.placement import resolve as place_in_job
 from primus_core.errors import Mistakes, PrimusError, RequestError
 from primus_core.execute import requirements
 from primus_core.files import plain_json
+from primus_core.host import UNREAD, HostRoot
 from primus_core.machine import facts as machine
 from primus_core.machine.devices import memory_of
 from primus_core.machine.facts import Facts, Gpu
-from primus_core.machine.host import UNREAD, HostRoot
 from primus_core.plan.plan import Distributed, Plan, RunPlace
 from primus_core.planning import planner
 from primus_core.plugins.catalogue import Catalogue
@@ -32,6 +31,7 @@ from primus_core.runs.continuation import CONTINUE, NEW
 from primus_core.secrets.redaction import redact, refuse_secrets, secret_values, without_secrets
 from primus_core.templates import catalogue
 from primus_core.templates.recipe import GPUS_PER_NODE, Template, leaves
+from primus_core.training import experiment
 from primus_core.training import task as train
 from primus_core.training.task import Resolved
 from primus_core.units import counted
@@ -187,7 +187,7 @@ def _resolved(path: str, args: argparse.Namespace, overrides: Sequence[str] = ()
 def _written(args: argparse.Namespace) -> Document:
     """The experiment with what it extends, circles and missing files refused, and with the command line's settings."""
     environ = HostRoot().environ
-    document = files.read_extended(args.file, environ)
+    document = experiment.read(args.file, environ)
     if not args.overrides:
         catalogue.extended(args.file, environ)
         return document

@@ -11,7 +11,7 @@ from typing import Any
 
 from primus_core.config import system as system_config
 from primus_core.config.system import Layer, Setting, SystemConfig
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.secrets.redaction import redact, secret_values, without_secrets
 

@@ -14,8 +14,8 @@ from primus_core.environment import placement, resolve
 from primus_core.environment.of_machine import of_machine
 from primus_core.environment.profile_files import Profile
 from primus_core.errors import PrimusError, RequestError, suggestion
+from primus_core.host import HostRoot
 from primus_core.machine.facts import Facts, read
-from primus_core.machine.host import HostRoot
 from primus_core.plan.plan import Variable
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.request.arguments import Parser, parse_segment
@@ -183,10 +183,9 @@ def _experiment(path: str, environ: Mapping[str, str]) -> tuple[str, tuple[Varia
     """The framework of an experiment, and what its `env:` sets."""
     if not path:
         return "", ()
-    from primus_core.config import files
     from primus_core.training import experiment as experiments
 
-    document = files.read_extended(path, environ)
+    document = experiments.read(path, environ)
     experiment = experiments.parse(document)
     given = resolve.of_experiment(experiment.env, environ, lambda name: document.where(("env", name)))
     frameworks = {module.framework for module in experiment.modules.values()}

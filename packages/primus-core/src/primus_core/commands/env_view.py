@@ -10,8 +10,9 @@ from primus_core.environment.profile_files import Profile
 from primus_core.environment.resolve import of_person
 from primus_core.errors import suggestion
 from primus_core.machine.facts import Facts, Gpu
-from primus_core.plan.plan import SECRET, Variable
+from primus_core.plan.plan import Variable
 from primus_core.plan.show import one_line
+from primus_core.secrets.names import SECRET
 from primus_core.units import counted
 
 __all__ = ["listing", "machine", "named_rows", "rows", "table"]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from primus_core.errors import RequestError
 from primus_core.files import trust
 from primus_core.hooks import scripts
+from primus_core.host import HostRoot
 from primus_core.machine import facts as machine
-from primus_core.machine.host import HostRoot
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.request.arguments import Parser, parse_segment
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from primus_core.errors import RequestError
 from primus_core.files.atomic import regular
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.process.capped_log import parts
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.listing import resolve, workspace

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from primus_core.config import system
 from primus_core.files import plain_json
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.request.arguments import Parser, parse_segment
 
 if TYPE_CHECKING:

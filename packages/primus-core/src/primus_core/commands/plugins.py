@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from primus_core.errors import PrimusError, RequestError
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.plugins.catalogue import Catalogue, Plugin
 from primus_core.request.arguments import Parser, parse_segment
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from primus_core.errors import RequestError, suggestion
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.planning.carry_out import carry_out
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.request.arguments import Parser, parse_segment

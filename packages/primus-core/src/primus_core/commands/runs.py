@@ -13,7 +13,7 @@ from primus_core.commands.runs_view import cell, listing, page
 from primus_core.errors import RequestError
 from primus_core.files import plain_json
 from primus_core.files.atomic import regular
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.listing import Run, find, last_metrics, of_standing, resolve, workspace
 from primus_core.runs.saved import MANIFEST, STATES, Damaged, load

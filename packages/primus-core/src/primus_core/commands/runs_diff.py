@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from primus_core.commands.runs_view import cell, duration, loss, table
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.process.console import say
 from primus_core.runs import curves

@@ -13,7 +13,7 @@ from typing import Protocol
 from primus_core.errors import MachineError
 from primus_core.files import plain_json, trust
 from primus_core.files.atomic import write_atomically
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.lease import FOLDER, look, process_start
 from primus_core.runs.listing import resolve, workspace

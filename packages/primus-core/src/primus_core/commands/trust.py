@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from primus_core.errors import MachineError, RequestError, suggestion
 from primus_core.files import plain_json, trust
 from primus_core.files.atomic import write_atomically
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.request.arguments import Parser, parse_segment
 
 __all__ = ["parser", "run"]

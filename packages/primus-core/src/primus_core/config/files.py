@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -44,6 +44,7 @@ for _tag, _pattern, _first in (
     )
 
 Environ = Mapping[str, str]
+Template = Callable[[str, str], Document]
 
 
 def _scalar(tag: str, text: str) -> Any:
@@ -346,31 +347,38 @@ def read_extended(
     chain: tuple[str, ...] = (),
     mistakes: Mistakes | None = None,
     opener: bounds.Opener | None = None,
+    template: Template | None = None,
 ) -> Document:
     """`read`, merged over the files that its `extends:` names (paths relative to it; a later one wins).
 
-    A `template:BACKEND/MODEL/GPU` may stand wherever a path does.
+    `template` reads what `template:NAME` means, which may then stand wherever a path does.
 
     Raises:
         ConfigError: as `read`, or the files extend one another in a circle.
     """
     if path.startswith(TEMPLATE):
-        return _template(path)
+        return _from_template(path, "", template)
     chain = (*chain, os.path.realpath(path))
     document = read(path, environ, mistakes, opener)
     where = document.where(("extends",))
     result = Document({}, {})
     for base in bases(document):
-        result = _base(base, path, where, environ, chain, mistakes).over(result)
+        result = _base(base, path, where, environ, chain, mistakes, template).over(result)
     document.data.pop("extends", None)
     return document.over(result)
 
 
 def _base(
-    base: str, path: str, where: str, environ: Environ, chain: tuple[str, ...], mistakes: Mistakes | None
+    base: str,
+    path: str,
+    where: str,
+    environ: Environ,
+    chain: tuple[str, ...],
+    mistakes: Mistakes | None,
+    template: Template | None,
 ) -> Document:
     if base.startswith(TEMPLATE):
-        return _template(base, where)
+        return _from_template(base, where, template)
     target = submission.path(os.path.join(os.path.dirname(submission.original(path)), base), environ)
     if not os.path.isfile(target):
         raise ConfigError(
@@ -384,10 +392,10 @@ def _base(
     if (real := os.path.realpath(target)) in chain:
         circle = " → ".join(os.path.basename(p) for p in (*chain[chain.index(real) :], real))
         raise ConfigError("the files extend one another in a circle", where=where, why=circle, fix="cut this one")
-    return read_extended(target, environ, chain, mistakes, believed.opener)
+    return read_extended(target, environ, chain, mistakes, believed.opener, template)
 
 
-def _template(name: str, where: str = "") -> Document:
-    from primus_core.templates import catalogue  # pydantic, and a search for folders: only where one is named
-
-    return catalogue.document(name, where)
+def _from_template(name: str, where: str, template: Template | None) -> Document:
+    if template is None:
+        raise ConfigError(f"'{name}' is a template, and none can stand here", where=where, fix="name a file")
+    return template(name, where)

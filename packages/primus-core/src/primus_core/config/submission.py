@@ -19,7 +19,7 @@ from primus_core import variables
 from primus_core.errors import MachineError, RequestError
 from primus_core.files import plain_json, trust
 from primus_core.files.atomic import regular
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 
 __all__ = ["FOLDER", "SCHEMA", "Submission", "absolute", "checksum", "of", "original", "path"]
 

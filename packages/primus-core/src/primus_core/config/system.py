@@ -20,7 +20,7 @@ from primus_core.errors import Mistakes
 from primus_core.files import trust
 
 if TYPE_CHECKING:
-    from primus_core.machine.host import HostRoot
+    from primus_core.host import HostRoot
 
 __all__ = ["EXTRA", "FILE", "PREFLIGHT", "Layer", "Setting", "SystemConfig", "apply_defaults", "load"]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from primus_core import variables
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 
 __all__ = ["is_alone", "outside", "parent_of"]
 

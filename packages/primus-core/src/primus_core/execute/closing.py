@@ -13,10 +13,11 @@ from primus_core.files import plain_json
 from primus_core.files.atomic import FULL, regular
 from primus_core.journal import summary
 from primus_core.journal.events import CHECKPOINT_SAVED, FILE
-from primus_core.plan.plan import SECRET, Plan, Step
+from primus_core.plan.plan import Plan, Step
 from primus_core.process import failure
 from primus_core.runs.rundir import COMPLETED, short
 from primus_core.runs.saved import metadata
+from primus_core.secrets.names import SECRET
 
 __all__ = ["disk_is_full", "failed", "for_want_of_space", "log_of", "next_lines", "over"]
 

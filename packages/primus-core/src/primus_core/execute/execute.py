@@ -28,6 +28,7 @@ from primus_core.journal import summary
 from primus_core.journal.events import FILE, Events
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import BEFORE_RANKS, Plan, Step
+from primus_core.plan.secret_values import values_in
 from primus_core.process import failure
 from primus_core.process.console import append, say
 from primus_core.process.streams import Mask
@@ -35,7 +36,7 @@ from primus_core.process.supervise import Ended, Signals, Watch, supervise
 from primus_core.runs import snapshot
 from primus_core.runs.record import Record, unwritable
 from primus_core.runs.rundir import COMPLETED, short
-from primus_core.secrets.redaction import redact, spelt, values_in
+from primus_core.secrets.redaction import redact, spelt
 
 if TYPE_CHECKING:
     from primus_core.hooks.lifecycle import Lifecycle

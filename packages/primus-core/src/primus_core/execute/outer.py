@@ -20,6 +20,7 @@ from primus_core.files.atomic import PRIVATE, PRIVATE_FOLDER, link_atomically, w
 from primus_core.journal.events import FILE, Events
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Plan, PlannedFile, Step
+from primus_core.plan.secret_values import values_in
 from primus_core.process.console import say
 from primus_core.process.failure import last_words
 from primus_core.process.streams import Mask
@@ -30,7 +31,7 @@ from primus_core.runs.rundir import COMPLETED, short
 from primus_core.runs.saved import metadata
 from primus_core.runtimes.slurm import queries
 from primus_core.runtimes.slurm.job_step import JobStep, told_by
-from primus_core.secrets.redaction import redact, values_in
+from primus_core.secrets.redaction import redact
 
 __all__ = ["execute_outer"]
 

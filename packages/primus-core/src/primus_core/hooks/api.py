@@ -12,8 +12,9 @@ from typing import Any
 
 from primus_core.errors import ConfigError
 from primus_core.files.atomic import open_to_append
-from primus_core.hooks.data import HOOKS, HookPlugin, RunInfo, Stop
+from primus_core.hooks.data import HOOKS, RunInfo, Stop
 from primus_core.hooks.process import HookProcess
+from primus_core.plan.plan import HookPlugin
 from primus_core.process.streams import Mask
 
 __all__ = ["HookProcesses"]

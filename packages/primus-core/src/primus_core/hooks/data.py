@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from primus_core.plan.plan import HookPlugin
+
 __all__ = [
     "AFTER_THE_END",
     "HOOKS",
     "FailureInfo",
-    "HookPlugin",
     "Result",
     "RunInfo",
     "StepMetrics",
@@ -103,16 +104,6 @@ class Result(NamedTuple):
     last_step: int | None
     last_loss: float | None
     """None where it was not finite, too."""
-
-
-class HookPlugin(NamedTuple):
-    """A plugin with hooks: where it comes from, and what its process imports."""
-
-    source: str
-    """`acme-primus 2.1.0`, or the path of a person's file, as messages show it."""
-    target: str
-    """`module`, `module:object`, or the path of a file."""
-    is_file: bool = False
 
 
 def saved_as(plugins: Sequence[HookPlugin]) -> dict[str, HookPlugin]:

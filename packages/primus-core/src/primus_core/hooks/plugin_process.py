@@ -24,10 +24,10 @@ from typing import Any, NoReturn
 import pluggy
 
 from primus_core.errors import ConfigError, PrimusError
+from primus_core.files import own_code
 from primus_core.hooks import specs
 from primus_core.hooks.data import HOOKS, FailureInfo, Result, RunInfo, StopRun
 from primus_core.hooks.files import problem
-from primus_core.plugins import dropped_in
 from primus_core.process import keeper
 
 __all__ = ["main"]
@@ -92,7 +92,7 @@ def _terminated(*_: object) -> NoReturn:
 
 def _plugin(kind: str, target: str) -> object:
     if kind == "file":
-        return dropped_in.module(target)
+        return own_code.module(target)
     module, _, attribute = target.partition(":")
     value: Any = importlib.import_module(module)
     for part in attribute.split(".") if attribute else ():

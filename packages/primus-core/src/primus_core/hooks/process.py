@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from primus_core.files import plain_json
-from primus_core.hooks.data import AFTER_THE_END, HookPlugin, RunInfo, Stop
+from primus_core.hooks.data import AFTER_THE_END, RunInfo, Stop
+from primus_core.plan.plan import HookPlugin
 from primus_core.process.keeper import descendants
 from primus_core.process.streams import Channel, Mask
 

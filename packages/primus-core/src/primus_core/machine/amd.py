@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from primus_core import variables
+from primus_core.host import HostRoot, numbered
 from primus_core.machine.devices import (
     PCI,
     Devices,
@@ -22,7 +23,6 @@ from primus_core.machine.devices import (
     number,
     said_model,
 )
-from primus_core.machine.host import HostRoot, numbered
 from primus_core.machine.nearest import numa_beside
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from typing import Any, NoReturn
 from primus_core.errors import RequestError
 from primus_core.files import plain_json
 from primus_core.files.atomic import create, staged
+from primus_core.host import ABOUT, HostRoot
 from primus_core.installed import packages
 from primus_core.machine import facts, system_info
 from primus_core.machine.anonymous import HOSTNAME, anonymise
-from primus_core.machine.host import ABOUT, HostRoot
 from primus_core.secrets.redaction import redact
 
 __all__ = ["SCHEMA", "CapturedHost", "read", "write"]

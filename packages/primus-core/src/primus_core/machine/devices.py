@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from primus_core import variables
-from primus_core.machine.host import HostRoot, number
+from primus_core.host import HostRoot, number
 from primus_core.units import counted
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from primus_core.host import HostRoot, numbered
 from primus_core.machine import amd, devices, interconnect, nvidia
 from primus_core.machine.devices import Gpu
-from primus_core.machine.host import HostRoot, numbered
 from primus_core.machine.interconnect import Network, Port, Route
 
 __all__ = ["Facts", "Gpu", "Network", "Port", "Route", "read"]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from primus_core.host import HostRoot, numbered
 from primus_core.machine.devices import number
-from primus_core.machine.host import HostRoot, numbered
 
 __all__ = ["Network", "Port", "Route", "is_name", "read"]
 

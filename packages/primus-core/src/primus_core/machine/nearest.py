@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from primus_core.host import HostRoot, number, numbered
 from primus_core.machine.devices import numa_node
-from primus_core.machine.host import HostRoot, number, numbered
 
 __all__ = ["numa_beside"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from primus_core.host import HostRoot
 from primus_core.machine.devices import (
     PCI,
     Devices,
@@ -16,7 +17,6 @@ from primus_core.machine.devices import (
     number,
     said_model,
 )
-from primus_core.machine.host import HostRoot
 from primus_core.machine.nearest import numa_beside
 
 if TYPE_CHECKING:

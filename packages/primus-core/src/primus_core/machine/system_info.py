@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from primus_core.host import HostRoot
 from primus_core.machine.facts import Facts
-from primus_core.machine.host import HostRoot
 
 __all__ = ["describe"]
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from primus_core.files import plain_json
-from primus_core.hooks.data import HookPlugin
+from primus_core.secrets.names import SECRET
 
 __all__ = [
     "BACKEND_CONFIG",
     "BEFORE_RANKS",
     "EXPERIMENT",
     "SCHEMA",
-    "SECRET",
     "Distributed",
+    "HookPlugin",
     "Plan",
     "PlannedFile",
     "Requirement",
@@ -39,8 +39,6 @@ BACKEND_CONFIG = "config/backend_config.json"
 """In the run directory: what the backend of a training plans for its worker."""
 EXPERIMENT = "config/primus_config.yaml"
 """In the run directory: the experiment with all that it extends, and with the settings of the command line."""
-SECRET = "<secret>"  # noqa: S105  # what stands in a secret's place
-"""Stands where a secret's value would be, in everything that is shown or saved."""
 
 
 Scope = Literal["rank", "node", "run"]
@@ -182,6 +180,16 @@ class Worker:
     launcher: Literal["torchrun", "single", "one-per-node"] = "torchrun"
 
 
+class HookPlugin(NamedTuple):
+    """A plugin with hooks: where it comes from, and what its process imports."""
+
+    source: str
+    """`acme-primus 2.1.0`, or the path of a person's file, as messages show it."""
+    target: str
+    """`module`, `module:object`, or the path of a file."""
+    is_file: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One run on this node: what will be started, with which environment, and where its files go."""
@@ -285,6 +293,17 @@ def load(text: str) -> Plan:
         schema = data["schema"] if isinstance(data, dict) else None
         if isinstance(schema, int) and schema != SCHEMA:  # first: another schema has other fields, too
             raise ConfigError(f"plan schema {schema} is not {SCHEMA}", fix="use the Primus version that wrote it")
-        return TypeAdapter(Plan).validate_python(data)
+        return TypeAdapter(Plan).validate_python(_with_present_names(data))
     except (ValueError, KeyError) as error:
         raise ConfigError("this is not a plan", why=str(error)) from None
+
+
+def _with_present_names(data: dict[str, Any]) -> dict[str, Any]:
+    """A saved plan whose programs have the names of today."""
+    from primus_core.plan.programs import FORMER, renamed
+
+    worker = data.get("worker")
+    if worker and worker["module"] in FORMER:
+        data["worker"] = {**worker, "module": FORMER[worker["module"]]}
+    data["steps"] = [{**step, "argv": renamed(step["argv"])} for step in data["steps"]]
+    return data

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 
 from primus_core.files import plain_json
-from primus_core.plan.plan import SECRET, Distributed, Plan, PlannedFile, Step, Variable
+from primus_core.plan.plan import Distributed, Plan, PlannedFile, Step, Variable
+from primus_core.secrets.names import SECRET
 
 __all__ = ["UNWATCHED", "one_line", "script"]
 

@@ -12,10 +12,10 @@ from primus_core.environment.nesting import outside
 from primus_core.errors import RequestError, RunDirectoryTaken
 from primus_core.execute import requirements
 from primus_core.files import trust
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.planning import planner
 from primus_core.plugins.catalogue import Catalogue
-from primus_core.plugins.contracts import OuterRuntime
+from primus_core.plugins.contracts import Cleaning, OuterRuntime
 from primus_core.request.request import Request
 
 __all__ = ["carry_out"]
@@ -90,8 +90,9 @@ def _agrees(planned: planner.Planned, host: HostRoot, why: str) -> bool:
     """Show what would run, and ask. A batch job has nobody to ask."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
+    from primus_core.plan.secret_values import values_in
     from primus_core.plan.show import script
-    from primus_core.secrets.redaction import redact, values_in
+    from primus_core.secrets.redaction import redact
 
     text = redact(script(planned.plan), values_in(planned.plan, host.environ))
     sys.stderr.write("".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text))
@@ -118,17 +119,12 @@ def _cleaned(asked: Request, host: HostRoot, catalogue: Catalogue) -> int | None
     """What a runtime with `--clean`, and without a task, comes to; None: this is none."""
     [layer, *inside] = asked.layers
     runtime = catalogue.runtime(layer.runtime)
-    if inside or not hasattr(runtime, "engine_of"):
+    if inside or not isinstance(runtime, Cleaning):
         return None
     from primus_core.planning import outer_layers
 
     args = outer_layers.parsed(cast("OuterRuntime", runtime), layer, catalogue)
-    if not args.clean:
-        return None
-    from primus_core.runtimes.container import leftovers
-
-    engine: str = runtime.engine_of(args, host.environ)
-    return leftovers.clean(engine, host.environ, host.hostname(), dry_run=args.dry_run or asked.dry_run)
+    return runtime.clean(args, host, dry_run=args.dry_run or asked.dry_run) if args.clean else None
 
 
 def _refuse_to_run(planned: planner.Planned) -> None:
@@ -141,7 +137,8 @@ def _refuse_to_run(planned: planner.Planned) -> None:
 
 
 def _show(planned: planner.Planned, environ: Mapping[str, str], *, as_json: bool) -> int:
-    from primus_core.secrets.redaction import redact, values_in
+    from primus_core.plan.secret_values import values_in
+    from primus_core.secrets.redaction import redact
 
     plans = [planned.plan]
     while planned.inner:

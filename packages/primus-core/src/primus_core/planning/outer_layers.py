@@ -21,17 +21,18 @@ from primus_core.environment.flag_lists import FLAG_LISTS, over
 from primus_core.environment.nesting import parent_of
 from primus_core.errors import RequestError
 from primus_core.files import trust
+from primus_core.host import UNREAD, HostRoot
 from primus_core.installed import packages
 from primus_core.machine.facts import Facts
-from primus_core.machine.host import UNREAD, HostRoot
 from primus_core.plan.plan import SCHEMA, Plan, PlannedFile, RunPlace, Variable
+from primus_core.plan.secret_values import values_in
 from primus_core.planning import preflight_step
 from primus_core.planning.planner import Planned, runtime_parser, segment_name, switches_of
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import Elsewhere, OuterCall, OuterPlan, OuterRuntime
 from primus_core.request.arguments import parse_segment
 from primus_core.request.request import Layer, Request, no_task
-from primus_core.secrets.redaction import redact_words, values_in
+from primus_core.secrets.redaction import redact_words
 
 __all__ = ["finished", "is_outer", "parsed", "plan"]
 

@@ -19,17 +19,18 @@ from primus_core.errors import Mistakes, RequestError
 from primus_core.files import trust
 from primus_core.hooks import scripts as script_files
 from primus_core.hooks.scripts import Spoken
+from primus_core.host import HostRoot
 from primus_core.installed import packages
 from primus_core.machine.facts import Facts, read
-from primus_core.machine.host import HostRoot
 from primus_core.plan.plan import EXPERIMENT, SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable, Worker
+from primus_core.plan.secret_values import values_in
 from primus_core.planning import preflight_step
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import OuterRuntime, Runtime, RuntimeCall, RuntimePlan, Task, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, flags_of, parse_segment
 from primus_core.request.request import Layer, Request, no_task
 from primus_core.runs.rundir import place
-from primus_core.secrets.redaction import redact_words, refuse_secrets, values_in
+from primus_core.secrets.redaction import redact_words, refuse_secrets
 
 if TYPE_CHECKING:
     from primus_core.runs.replay import Replay

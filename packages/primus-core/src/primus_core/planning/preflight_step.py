@@ -14,6 +14,7 @@ from primus_core.config.option_defaults import in_words
 from primus_core.config.system import PREFLIGHT, SystemConfig
 from primus_core.errors import RequestError
 from primus_core.plan.plan import Step
+from primus_core.plan.programs import RANK
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import Task, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, parse_segment
@@ -75,7 +76,7 @@ def before(planned: TaskPlan, chosen: str, catalogue: Catalogue, call: TaskCall)
     words = (*settings(task, catalogue.system), *WORDS[chosen])
     args = parse_segment(_parser(task), words)
     found = task.plan(call._replace(words=words, args=args, place=lambda *_: planned.place))
-    command = (call.facts.python, "-m", "primus_core.programs.rank", found.worker.module, *found.worker.args)
+    command = (call.facts.python, "-m", RANK, found.worker.module, *found.worker.args)
     step = Step(TASK, command, call.facts.cwd, kind="preflight")
     return replace(
         planned,

@@ -12,15 +12,16 @@ from typing import Any, NamedTuple
 from primus_core.errors import MachineError
 from primus_core.execute.requirements import is_here
 from primus_core.files.atomic import regular
+from primus_core.host import HostRoot
 from primus_core.machine.facts import Facts
-from primus_core.machine.host import HostRoot
-from primus_core.plan.plan import SECRET, Plan, Requirement
+from primus_core.plan.plan import Plan, Requirement
+from primus_core.plan.secret_values import values_in
 from primus_core.planning.planner import Planned
 from primus_core.runs import repository, snapshot
 from primus_core.runs.comparison import Severity, compare, severity
 from primus_core.runs.replay import Replay
 from primus_core.runs.saved import Saved, changed_paths, undump
-from primus_core.secrets.redaction import values_in
+from primus_core.secrets.names import SECRET
 
 __all__ = ["Report", "Row", "ask_for_secrets", "check", "report"]
 

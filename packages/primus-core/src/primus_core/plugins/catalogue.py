@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from primus_core.config import submission
 from primus_core.config.system import SystemConfig, load
 from primus_core.errors import MachineError, PrimusError, RequestError
+from primus_core.host import HostRoot
 from primus_core.installed import packages
-from primus_core.machine.host import HostRoot
 from primus_core.plugins.contracts import Runtime, Task
 
 if TYPE_CHECKING:
-    from primus_core.hooks.data import HookPlugin
     from primus_core.hooks.files import Declared
-    from primus_core.training.backend import Backend
+    from primus_core.plan.plan import HookPlugin
 
 __all__ = ["Catalogue", "Plugin", "task_name"]
 
@@ -110,13 +109,14 @@ def _installed() -> Iterator[Plugin]:
 
 
 def _dropped_in(paths: Iterable[str], system: SystemConfig) -> Iterator[Plugin]:
+    from primus_core.files import own_code
     from primus_core.hooks import files as hook_files
     from primus_core.plugins import dropped_in  # they read the files as text: only where a project names some
 
     for path in paths:
         source = os.path.relpath(submission.original(path))
         try:
-            tree = dropped_in.parsed(path)
+            tree = own_code.parsed(path)
         except PrimusError as error:  # one broken file must not break the commands of the others
             yield Plugin(_meant(path), f"({source})", source, path, lambda: "", partial(_raise, error))
             continue
@@ -147,11 +147,11 @@ def _task_in(path: str, name: str) -> Any:
 
 
 def _hooks_in(path: str, hooks: Sequence[Declared]) -> Any:
+    from primus_core.files import own_code
     from primus_core.hooks import files as hook_files
-    from primus_core.plugins import dropped_in
 
     hook_files.check(hooks, os.path.relpath(path))
-    return dropped_in.module(path)
+    return own_code.module(path)
 
 
 class Catalogue:
@@ -217,10 +217,6 @@ class Catalogue:
         """The runtime of that name, loaded."""
         return cast("Runtime", self.find("runtimes", name).load())
 
-    def backend(self, name: str) -> Backend:
-        """The backend of that name, loaded."""
-        return cast("Backend", self.find("backends", name).load())
-
     def hook_plugins(self) -> tuple[HookPlugin, ...]:
         """The plugins with Python hooks, as data. Those of a person's own files are checked, without running them.
 
@@ -232,13 +228,13 @@ class Catalogue:
         for plugin in plugins:
             if plugin.is_broken:
                 plugin.load()  # says why
+        from primus_core.files import own_code
         from primus_core.hooks import files as hook_files
-        from primus_core.hooks.data import HookPlugin
-        from primus_core.plugins import dropped_in
+        from primus_core.plan.plan import HookPlugin
 
         files = {plugin.target for plugin in plugins if os.path.isabs(plugin.target)}
         for path in sorted(files):
-            hook_files.check(hook_files.declared(dropped_in.parsed(path)), os.path.relpath(path))
+            hook_files.check(hook_files.declared(own_code.parsed(path)), os.path.relpath(path))
         return tuple(HookPlugin(p.source, p.target.rstrip(":"), p.target in files) for p in plugins)
 
     def first_words(self, kind: str) -> set[str]:

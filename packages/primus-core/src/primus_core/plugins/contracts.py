@@ -16,11 +16,13 @@ from primus_core.plan.plan import Distributed, PlannedFile, Requirement, RunPlac
 if TYPE_CHECKING:
     import argparse
 
+    from primus_core.host import HostRoot
     from primus_core.machine.facts import Facts
     from primus_core.plugins.catalogue import Catalogue
     from primus_core.request.arguments import Parser
 
 __all__ = [
+    "Cleaning",
     "Elsewhere",
     "OuterCall",
     "OuterPlan",
@@ -199,3 +201,11 @@ class Elsewhere(Protocol):
 
     def inside(self, args: argparse.Namespace, environ: Mapping[str, str]) -> Mapping[str, str]:
         """The variables that the layer inside will find on the first of them, as far as they are known."""
+
+
+@runtime_checkable
+class Cleaning(Protocol):
+    """What a runtime with an option `--clean` has, which takes no task: it takes away what dead runs left."""
+
+    def clean(self, args: argparse.Namespace, host: HostRoot, *, dry_run: bool) -> int:
+        """Take it away, or with `dry_run` say what would go; the exit code."""

@@ -14,27 +14,20 @@ as text and never runs it, except for the command that names one of its tasks.
 from __future__ import annotations
 
 import ast
-import importlib.util
-import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.machinery import SourceFileLoader
-from types import CodeType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from primus_core import variables
-from primus_core.errors import ConfigError
-from primus_core.files import trust
-from primus_core.machine.host import HostRoot
+from primus_core.files import own_code
 from primus_core.plan.plan import Requirement, Worker
+from primus_core.plan.programs import OWN_TASK
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request import subparsers
 
 if TYPE_CHECKING:
     from primus_core.request.arguments import Parser
 
-__all__ = ["FunctionTask", "WorkerCall", "declared", "load", "module", "parsed", "register_task"]
+__all__ = ["FunctionTask", "WorkerCall", "declared", "load", "register_task"]
 
 _DECORATORS = ("register_task", "register_subcommand")
 
@@ -77,7 +70,7 @@ class FunctionTask:
         launcher = "torchrun" if self.scope == "rank" else "single"
         return TaskPlan(
             place=call.place("output", self.name.replace(" ", "-")),
-            worker=Worker("primus_core.plugins.dropped_in", args, launcher),  # type: ignore[arg-type]  # one of the two
+            worker=Worker(OWN_TASK, args, launcher),  # type: ignore[arg-type]  # one of the two
             requires=(Requirement("file", self.path, "it has the task's code: put it back, or name another"),),
         )
 
@@ -92,21 +85,6 @@ def register_task(name: str, *, scope: Scope = "run") -> Callable[[Function], Fu
         return function
 
     return mark
-
-
-def parsed(path: str) -> ast.Module:
-    """The file's text as a tree: what it declares is found without running it.
-
-    Raises:
-        ConfigError: the file is no Python.
-    """
-    try:
-        with open(path, encoding="utf-8", opener=trust.of(HostRoot().environ).opener) as file:
-            return ast.parse(file.read(), path)
-    except (OSError, SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        where = f"{path}:{line}" if line else path
-        raise ConfigError("this plugin file cannot be read", where=where, why=str(error)) from None
 
 
 def declared(tree: ast.Module) -> list[tuple[str, str]]:
@@ -132,38 +110,15 @@ def _first_line(function: ast.FunctionDef) -> str:
     return (ast.get_docstring(function) or "").partition("\n")[0]
 
 
-class _Loader(SourceFileLoader):
-    """Runs only what is trusted, and neither leaves nor takes bytecode: a dry run writes nothing, in a repository that
-    would be taken for a change of the code, and it may be another file's.
-    """
-
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        with open(path, "rb", opener=trust.of(HostRoot().environ).opener) as file:
-            return compile(file.read(), path, "exec", dont_inherit=True)
-
-
-def module(path: str) -> ModuleType:
-    """Run the file. Whatever it raises comes through."""
-    name = "primus_plugin_" + os.path.basename(path).removesuffix(".py")
-    loader = _Loader(name, path)
-    spec = importlib.util.spec_from_loader(name, loader)
-    assert spec
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[name] = made  # dataclasses look their module up there
-    loader.exec_module(made)
-    return made
-
-
 def load(path: str) -> dict[str, FunctionTask]:
     """Run the file and return its tasks by name. Whatever it raises comes through."""
     tasks: dict[str, FunctionTask] = {}
-    made = module(path)
+    made = own_code.module(path)
     for value in vars(made).values():
         if marked := getattr(value, "__primus_task__", None):
             name, scope, *adapted = marked
             tasks[name] = FunctionTask(name, scope, adapted[0] if adapted else value, path)
-    for name, _ in subparsers.declared(parsed(path)):
+    for name, _ in subparsers.declared(own_code.parsed(path)):
         if found := subparsers.of(made, name):
             tasks[name] = _of_subparsers(found, path)
     return tasks
@@ -175,22 +130,3 @@ def _of_subparsers(found: subparsers.Subcommand, path: str) -> FunctionTask:
         return 0
 
     return FunctionTask(found.name, "rank", run, path, epilog=found.help(), check=found.parse)
-
-
-def _main(words: Sequence[str]) -> int:
-    """Worker: `python -m primus_core.programs.rank primus_core.plugins.dropped_in FILE TASK [WORDS]`."""
-    path, name, *rest = words
-    if sys.path[0] in ("", os.getcwd()):  # as where the run was planned: a folder here hides no installed package
-        sys.path.append(sys.path.pop(0))
-    environ: dict[str, Any] = dict(os.environ)
-    call = WorkerCall(
-        words=tuple(rest),
-        rank=int(environ.get("RANK", 0)),
-        world_size=int(environ.get("WORLD_SIZE", 1)),
-        run_dir=environ.get(variables.RUN_DIR, ""),
-    )
-    return load(path)[name].function(call) or 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(_main(sys.argv[1:]))

@@ -15,8 +15,8 @@ from typing import Any
 
 from primus_core.files import plain_json
 from primus_core.files.atomic import regular, write_atomically
+from primus_core.plan.programs import FAILURES
 from primus_core.process.capped_log import parts
-from primus_core.programs.rank import FAILURES
 
 __all__ = ["OWN_SIGNALS", "Failure", "first_failure", "last_words", "leave_record", "of_process", "report", "set_aside"]
 

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from primus_core.plan.plan import SECRET
+from primus_core.secrets.names import SECRET
 from primus_core.secrets.redaction import is_secret_name, redact_bytes
 from primus_core.secrets.rules import BEGIN_KEY, END_KEY, rules
 

@@ -14,11 +14,9 @@ import time
 from types import TracebackType
 
 from primus_core import variables
+from primus_core.plan.programs import FAILURES
 
-__all__ = ["FAILURES", "main"]
-
-FAILURES = "logs/failures"
-"""Folder in the run directory with one `rank_<r>.json` for each rank that failed."""
+__all__ = ["main"]
 
 
 def _number(name: str) -> int:

@@ -18,7 +18,7 @@ from primus_core.errors import PrimusError
 from primus_core.execute import guests
 from primus_core.execute.guests import Guests, Refused
 from primus_core.execute.meeting import FIX, NAME_FIX, Call, Ended, Meeting, unresolved
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.request.arguments import duration
 from primus_core.units import time_span
 

@@ -9,9 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 from primus_core import variables
 from primus_core.environment.resolve import FAMILIES, OF_SYSTEM, belongs_to_session
-from primus_core.plan.plan import SECRET
 from primus_core.runs.saved import Saved
-from primus_core.training.hyperparameters import NAMES
+from primus_core.secrets.names import SECRET
 
 __all__ = [
     "NONE", "SEVERITY", "Category", "Difference", "Severity", "agreed", "compare", "differing", "dotted", "flatten",
@@ -180,11 +179,16 @@ def _common(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _hyperparameters(run: Saved) -> dict[str, Any]:
-    """Those that the backend knew of the run (`primus_core.training.hyperparameters`)."""
-    backend = run.configs.get("backend_config")
-    found = backend.get(_NEUTRAL) if isinstance(backend, Mapping) else None
-    known = found if isinstance(found, Mapping) else {}
-    return {name: known[name] for name in dict.fromkeys((*NAMES, *known)) if known.get(name) is not None}
+    """Those that the backend knew of the run (`training.hyperparameters`)."""
+    known, planned = (
+        _mapping(_mapping(of).get(_NEUTRAL)) for of in (run.configs.get("backend_config"), run.plan.get("config"))
+    )
+    names = dict.fromkeys((*planned, *known))  # the plan has them in the order in which one reads them
+    return {name: known[name] for name in names if known.get(name) is not None}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _settings(a: Saved, b: Saved) -> list[dict[Path, Any]]:

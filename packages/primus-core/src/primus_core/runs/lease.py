@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from primus_core.errors import RequestError
 from primus_core.files import plain_json, trust
 from primus_core.files.atomic import create, regular, staged
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 
 __all__ = ["DEAD_AFTER_S", "EVERY_S", "FOLDER", "FRESH_S", "Held", "Lease", "look", "process_start", "process_uid"]
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from primus_core.errors import RequestError, suggestion
 from primus_core.files import plain_json, trust
 from primus_core.files.atomic import regular
+from primus_core.host import HostRoot
 from primus_core.journal.metrics import is_step
-from primus_core.machine.host import HostRoot
 from primus_core.runs import lease
 from primus_core.runs.saved import Name, is_run, metadata, parse_name
 from primus_core.runs.status import Standing, standings

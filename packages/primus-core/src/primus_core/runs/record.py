@@ -16,10 +16,11 @@ from primus_core.files.atomic import FULL, OTHERS_WRITE, create, write_atomicall
 from primus_core.journal import summary
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Plan
+from primus_core.plan.secret_values import values_in
 from primus_core.runs.lease import Lease
 from primus_core.runs.saved import metadata
 from primus_core.runs.snapshot import part_of
-from primus_core.secrets.redaction import redact, secret_values, values_in
+from primus_core.secrets.redaction import redact, secret_values
 
 __all__ = ["Record", "refused", "unwritable"]
 

@@ -14,9 +14,10 @@ from primus_core.environment.resolve import FAMILIES, belongs_to_session
 from primus_core.errors import ConfigError, MachineError
 from primus_core.hooks import data, scripts
 from primus_core.machine.facts import Facts
-from primus_core.plan.plan import BACKEND_CONFIG, SECRET, Plan, Requirement, RunPlace, Step, Variable, load
+from primus_core.plan.plan import BACKEND_CONFIG, HookPlugin, Plan, Requirement, RunPlace, Step, Variable, load
 from primus_core.plugins.contracts import TaskPlan
 from primus_core.runs.saved import Saved, parse_name
+from primus_core.secrets.names import SECRET
 
 __all__ = ["Replay", "prepare"]
 
@@ -36,7 +37,7 @@ class Replay(NamedTuple):
     task: TaskPlan
     scripts: tuple[Step, ...]
     """Hooks and patches, from the copies in the snapshot."""
-    hook_plugins: tuple[data.HookPlugin, ...]
+    hook_plugins: tuple[HookPlugin, ...]
     """Python hooks: a person's files, too, are the copies."""
     environ: Mapping[str, str]
     """The environment as the saved run had it; who and where somebody is, from here."""
@@ -147,7 +148,7 @@ class _Preparation:
         argv = tuple(copy if word == step.script else word for word in self.command(step.argv))
         return replace(step, name=f"{step.kind} {path}", argv=argv, cwd=self.facts.cwd, script=copy)
 
-    def plugins(self) -> tuple[data.HookPlugin, ...]:
+    def plugins(self) -> tuple[HookPlugin, ...]:
         copies = {plugin: path for path, plugin in data.saved_as(self.old.hook_plugins).items()}
         return tuple(
             plugin._replace(target=os.path.join(self.saved.directory, copies[plugin])) if plugin in copies else plugin

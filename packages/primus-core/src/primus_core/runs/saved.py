@@ -18,7 +18,7 @@ from primus_core.runs import lease
 
 if TYPE_CHECKING:
     from primus_core.files.trust import Trust
-    from primus_core.machine.host import HostRoot
+    from primus_core.host import HostRoot
 
 __all__ = [
     "ENDED",

@@ -19,8 +19,9 @@ from primus_core.hooks.data import saved_as
 from primus_core.installed import packages as metadata
 from primus_core.machine import system_info
 from primus_core.machine.facts import Facts
-from primus_core.plan.plan import SECRET, Plan
+from primus_core.plan.plan import Plan
 from primus_core.runs import repository, saved
+from primus_core.secrets.names import SECRET
 from primus_core.secrets.redaction import is_secret_name, looks_secret, redact, redact_text
 
 __all__ = ["environment", "part_of", "write", "write_code"]

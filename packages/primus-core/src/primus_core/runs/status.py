@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from primus_core.files.atomic import regular
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.runs.saved import ENDED, metadata, process_here, state_of
 from primus_core.runtimes.slurm import queries
 from primus_core.runtimes.slurm.queries import Job

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_secret_key", "is_secret_name"]
+__all__ = ["SECRET", "is_secret_key", "is_secret_name"]
+
+SECRET = "<secret>"  # noqa: S105  # what stands in a secret's place
+"""Stands where a secret's value would be, in everything that is shown or saved."""
 
 _ALWAYS = frozenset(
     {

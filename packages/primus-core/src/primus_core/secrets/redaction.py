@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from primus_core.plan.plan import SECRET, Plan
-from primus_core.secrets.names import is_secret_key, is_secret_name
+from primus_core.secrets.names import SECRET, is_secret_key, is_secret_name
 from primus_core.secrets.rules import rules
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "refuse_secrets",
     "secret_values",
     "spelt",
-    "values_in",
     "without_secrets",
 ]
 
@@ -94,13 +92,6 @@ def _forms(value: str) -> set[str]:
     within = {json.dumps(text)[1:-1] for text in written}  # a message that is JSON, in a log that is
     in_url = {quote(data), quote(data, safe=""), quote_plus(data)}
     return {value, repr(value)[1:-1], repr(data)[2:-1], *written, *within, *in_url}
-
-
-def values_in(plan: Plan, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The values that must not appear anywhere when `plan` is shown, saved or run in `environ`."""
-    own = {variable.name: variable.value for variable in plan.environment}
-    marked = {f"{index}_SECRET": v.value for index, v in enumerate(plan.environment) if v.secret}
-    return secret_values({**environ, **own, **marked})
 
 
 def redact(text: str, values: Iterable[str] = ()) -> str:

@@ -102,7 +102,7 @@ def _parts(name: str, where: str) -> tuple[str, str, str]:
 
 def _without(backend: str, where: str) -> ConfigError:
     """The error for a backend that brings no templates, most often because it is not installed."""
-    from primus_core.machine.host import HostRoot
+    from primus_core.host import HostRoot
     from primus_core.plugins.catalogue import Catalogue  # only an error needs it
 
     catalogue = Catalogue.here(HostRoot())
@@ -126,14 +126,14 @@ def _without_model(backend: str, model: str, meant: str, where: str) -> ConfigEr
 
 def _refused(backend: str, model: str) -> RequestError | None:
     """What the backend says of a model of the catalogue that it cannot build."""
-    from primus_core.machine.host import HostRoot
+    from primus_core.host import HostRoot
     from primus_core.models import catalogue
     from primus_core.plugins.catalogue import Catalogue
 
     facts, catalogued = catalogue.load().get(model), Catalogue.here(HostRoot())
     if facts is None or backend not in catalogued.names("backends"):
         return None
-    translate = getattr(catalogued.backend(backend), "translate", None)
+    translate = getattr(catalogued.find("backends", backend).load(), "translate", None)
     try:
         if translate:
             translate(facts)

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from primus_core.config import files
 from primus_core.config.document import Document, Path
 from primus_core.errors import ConfigError, RequestError
+from primus_core.host import HostRoot
 from primus_core.machine.facts import Facts, Gpu
-from primus_core.machine.host import HostRoot
 from primus_core.plan.plan import Distributed, RunPlace
 from primus_core.training import hyperparameters
 from primus_core.training.backend import Backend, BackendCall, BackendPlan

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from primus_core.config.document import Document, Path
 from primus_core.environment.placement import hides_gpus
@@ -20,8 +20,9 @@ from primus_core.plan.plan import BACKEND_CONFIG, Distributed, Requirement, RunP
 
 if TYPE_CHECKING:
     from primus_core.models.architecture import Model
+    from primus_core.plugins.catalogue import Catalogue
 
-__all__ = ["WANDB", "Backend", "BackendCall", "BackendPlan"]
+__all__ = ["WANDB", "Backend", "BackendCall", "BackendPlan", "load_backend"]
 
 WANDB = Requirement("login", "Weights & Biases", "export WANDB_API_KEY=..., or WANDB_MODE=offline; or switch it off")
 """What a run needs that reports there."""
@@ -135,3 +136,13 @@ class Backend(Protocol):
 
         Raises `ConfigError` with file, line and suggestion, or `SeveralErrors`: all that is wrong.
         """
+
+
+def load_backend(catalogue: Catalogue, name: str) -> Backend:
+    """The installed backend of that name.
+
+    Raises:
+        RequestError: there is none.
+        MachineError: it cannot be imported.
+    """
+    return cast("Backend", catalogue.find("backends", name).load())

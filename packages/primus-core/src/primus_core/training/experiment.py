@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from pydantic import Field, ValidationError
 
-from primus_core.config import files
+from primus_core.config import bounds, files
 from primus_core.config.document import REFUSED, Document, Path, at, dotted
 from primus_core.config.strict import Strict
 from primus_core.errors import AlreadyRefused, ConfigError, Mistakes, nearest, suggestion
@@ -21,10 +21,27 @@ from primus_core.files import trust
 from primus_core.journal.metrics import OnNonFinite
 from primus_core.training.overrides import is_alone
 
-__all__ = ["Experiment", "Models", "Module", "merged", "parse", "select"]
+__all__ = ["Experiment", "Models", "Module", "merged", "parse", "read", "select"]
 
 _PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _SUFFIXES = (".yaml", ".yml", ".toml")
+
+
+def read(
+    path: str,
+    environ: Mapping[str, str],
+    *,
+    mistakes: Mistakes | None = None,
+    opener: bounds.Opener | None = None,
+) -> Document:
+    """A file with what it extends, templates among it (`config.files.read_extended`)."""
+    return files.read_extended(path, environ, mistakes=mistakes, opener=opener, template=_template)
+
+
+def _template(name: str, where: str) -> Document:
+    from primus_core.templates import catalogue  # a search for folders: only where one is named
+
+    return catalogue.document(name, where)
 
 
 class Module(Strict):
@@ -197,7 +214,7 @@ class _Presets:
             return others.read(_stem(name), where)
         path = self._path(kind, name, where)
         own = name.startswith("./")  # the others are of the backend's package, whoever installed it
-        document = files.read_extended(path, self.environ, opener=trust.of(self.environ).opener if own else None)
+        document = read(path, self.environ, opener=trust.of(self.environ).opener if own else None)
         if others and "models" in document.data:
             return replace(others.read_file(path, where), files=document.files)
         return document

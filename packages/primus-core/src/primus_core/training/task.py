@@ -18,7 +18,7 @@ from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser
 from primus_core.runs import continuation
 from primus_core.secrets.redaction import is_secret_setting
-from primus_core.training.backend import Backend, BackendCall, BackendPlan
+from primus_core.training.backend import Backend, BackendCall, BackendPlan, load_backend
 
 if TYPE_CHECKING:
     from primus_core.config.document import Document, Path
@@ -127,7 +127,7 @@ class _Planning:
 
             raise similar.missing_file(self.args.config, call.command, environ)
         self.command_line = overrides.parse(self.args.overrides, environ, mistakes)
-        self.document = files.read_extended(config, environ, mistakes=mistakes)
+        self.document = experiments.read(config, environ, mistakes=mistakes)
         self._shorten_command_line()
         self.catalogue = call.catalogue
         self._adopt()
@@ -276,7 +276,7 @@ class _Planning:
             return
         for name in self.catalogue.names("backends"):
             try:
-                backend = self.catalogue.backend(name)
+                backend = load_backend(self.catalogue, name)
             except MachineError:  # a broken package of others is no reason to refuse a file that is not its own
                 continue
             if adopted := backend.adopt(self.document.data):
@@ -290,7 +290,7 @@ class _Planning:
         if name not in self.catalogue.names("backends"):
             missing = self.catalogue.missing("backends", name)
             raise ConfigError(missing.what, where=where, why=missing.why, fix=missing.fix)
-        backend = self.catalogue.backend(name)
+        backend = load_backend(self.catalogue, name)
         if self.args.stage not in backend.stages:
             raise RequestError(
                 f"{name} has no stage '{self.args.stage}'",

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from primus_core.host import HostRoot
 from primus_core.machine.facts import Facts
-from primus_core.machine.host import HostRoot
 from primus_preflight.checks.findings import Finding, sound
 from primus_preflight.checks.rule import Rule
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from primus_core.files import plain_json
+from primus_core.host import HostRoot
 from primus_core.machine.facts import Gpu
-from primus_core.machine.host import HostRoot
 from primus_preflight.checks import processes
 from primus_preflight.checks.check import Ask, Check, Node
 from primus_preflight.checks.findings import Finding

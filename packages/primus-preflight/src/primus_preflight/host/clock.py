@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_preflight.checks.check import Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from primus_core.machine.host import HostRoot, numbered
+from primus_core.host import HostRoot, numbered
 from primus_core.units import counted
 from primus_preflight.checks.check import Ask, Check, Node
 from primus_preflight.checks.findings import Finding

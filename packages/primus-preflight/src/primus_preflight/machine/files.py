@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 
 __all__ = ["GIB", "GPU_FOLDER", "bracketed", "cpus", "integer", "meminfo"]
 

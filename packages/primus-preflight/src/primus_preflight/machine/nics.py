@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from primus_core.environment.network import choose, selects
+from primus_core.host import HostRoot
 from primus_core.machine.facts import Facts, Port
-from primus_core.machine.host import HostRoot
 from primus_core.machine.interconnect import is_name
 from primus_preflight.machine.files import integer
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from primus_core.host import HostRoot, number
 from primus_core.machine.devices import PCI
-from primus_core.machine.host import HostRoot, number
 
 __all__ = ["READS", "Bridge", "Bus", "Path", "read"]
 

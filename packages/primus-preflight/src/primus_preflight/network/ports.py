@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from primus_core.environment.network import interface_to
+from primus_core.host import HostRoot
 from primus_core.machine.facts import Port
-from primus_core.machine.host import HostRoot
 from primus_preflight.checks.check import Ask, Check, Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from primus_core.errors import MachineError
 from primus_core.files import plain_json
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.runtimes.container import apptainer
 from primus_core.runtimes.container.runtime import LABEL, LABEL_DIRECTORY, LABEL_HOST
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from primus_core import variables
 from primus_core.environment import resolve
 from primus_core.errors import RequestError
+from primus_core.host import HostRoot
 from primus_core.installed import packages as metadata
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Requirement, RunPlace, Step
@@ -131,6 +132,12 @@ Options that are not listed go to the engine as they are (`--cpus 16`, `--pids-l
         )
         parser.add_argument("--clean", action="store_true", help="remove containers that dead runs left; takes no task")
         parser.rest_to("engine_flags", checked=False)
+
+    def clean(self, args: argparse.Namespace, host: HostRoot, *, dry_run: bool) -> int:
+        """Remove the containers of this host that dead runs left."""
+        from primus_core.runtimes.container import leftovers  # it starts processes, and planning does not
+
+        return leftovers.clean(self.engine_of(args, host.environ), host.environ, host.hostname(), dry_run=dry_run)
 
     def wrap(self, call: OuterCall) -> OuterPlan:
         """One process: the engine, with Primus in the container."""

@@ -14,6 +14,7 @@ from primus_core import variables
 from primus_core.environment import placement, resolve
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Distributed, Requirement, Step, Variable, Worker
+from primus_core.plan.programs import RANK, RENDEZVOUS
 from primus_core.plugins.contracts import RuntimeCall, RuntimePlan
 from primus_core.request.arguments import Parser, duration, size, whole_number
 from primus_core.runtimes.direct import one_per_node
@@ -144,14 +145,14 @@ def _environ(args: argparse.Namespace, facts: Facts) -> dict[str, str]:
 
 
 def _rank_command(worker: Worker) -> tuple[str, ...]:
-    return ("-m", "primus_core.programs.rank", worker.module, *worker.args)
+    return ("-m", RANK, worker.module, *worker.args)
 
 
 def _rendezvous(facts: Facts, place: Distributed, limit_s: float) -> Step:
     """The nodes wait for each other just before their ranks start: what comes before may take longer on some."""
     where = ("--address", place.master_addr, "--port", str(place.master_port))
     node = ("--nodes", str(place.nnodes), "--node-rank", str(place.node_rank), "--timeout", f"{limit_s:g}")
-    argv = (facts.python, "-m", "primus_core.programs.rank", "primus_core.programs.rendezvous", *where, *node)
+    argv = (facts.python, "-m", RANK, RENDEZVOUS, *where, *node)
     return Step("rendezvous", argv, facts.cwd, kind="rendezvous")
 
 

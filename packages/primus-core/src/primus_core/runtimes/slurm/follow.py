@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from primus_core.machine.host import HostRoot
+from primus_core.host import HostRoot
 from primus_core.runs.saved import ENDED, metadata
 from primus_core.runtimes.slurm import queries
 from primus_core.runtimes.slurm.queries import Job

@@ -14,7 +14,7 @@ from tests.conftest import Run as Primus
 from tests.core.run_directories import STARTED, make
 from tests.core.test_direct import metadata, run_of
 
-from primus_core.runtimes.slurm.queries import Job, job_in, version
+from primus_core.runtimes.slurm.queries import job, job_in, version
 
 BANNER = """
 -----------------------------------------------------------------
@@ -241,9 +241,9 @@ def test_nothing_but_a_number_reaches_slurm(number: Any, primus: Primus, tmp_pat
 
 def test_a_job_is_of_its_run_by_its_script_and_without_one_by_its_time() -> None:
     script = {"submitted": 100.0, "run_id": "a_2026_01_01_000000"}
-    assert Job("7", "RUNNING", command="/moved/a_2026_01_01_000000/submit.sh", submitted=9e9).is_of(script)
-    assert Job("7", "RUNNING", command="/b/b_2026_01_01_000000/submit.sh", submitted=100.0).is_of(script) is False
-    assert Job("7", "RUNNING", submitted=100.0).is_of(script)
-    assert Job("7", "RUNNING", submitted=90.0, command="/usr/bin/env").is_of({"started": 100.0})
-    assert Job("7", "RUNNING", submitted=9000.0, command="/usr/bin/env").is_of({"started": 100.0}) is False
-    assert Job("7", "RUNNING").is_of(script) is None
+    assert job("7", "RUNNING", command="/moved/a_2026_01_01_000000/submit.sh", submitted=9e9).is_of(script)
+    assert job("7", "RUNNING", command="/b/b_2026_01_01_000000/submit.sh", submitted=100.0).is_of(script) is False
+    assert job("7", "RUNNING", submitted=100.0).is_of(script)
+    assert job("7", "RUNNING", submitted=90.0, command="/usr/bin/env").is_of({"started": 100.0})
+    assert job("7", "RUNNING", submitted=9000.0, command="/usr/bin/env").is_of({"started": 100.0}) is False
+    assert job("7", "RUNNING").is_of(script) is None

@@ -20,7 +20,7 @@ from tests.conftest import Run
 
 from primus_core.runtimes.slurm.flags import Options
 from primus_core.runtimes.slurm.follow import exit_code
-from primus_core.runtimes.slurm.queries import Job, fields
+from primus_core.runtimes.slurm.queries import fields, job
 from primus_core.runtimes.slurm.stop import command as stop_command
 
 NASTY = ["a b", "it's", '"double"', "$(touch x)", "`touch x`", "*", "a;b|c&d", "\\", "é", "-N9", "--nodes=9", "#x"]
@@ -362,12 +362,12 @@ def test_what_scontrol_says_of_a_job_is_understood_with_blanks_in_names() -> Non
 
 
 def test_the_exit_code_of_a_job_is_the_runs_own_or_what_slurm_saw() -> None:
-    killed = Job("7", "FAILED", exit_code="0:15")
+    killed = job("7", "FAILED", exit_code=143)
     assert exit_code(killed, {}) == 143
     assert exit_code(killed, {"status": "failed", "exit_code": 7}) == 7
-    assert exit_code(Job("7", "TIMEOUT", exit_code="0:0"), {"status": "started"}) == 1
-    assert exit_code(Job("7", "FORGOTTEN"), {"status": "started"}) == 1, "nobody says that it went well"
-    assert exit_code(Job("7", "COMPLETED", exit_code="0:0"), {}) == 0
+    assert exit_code(job("7", "TIMEOUT", exit_code=0), {"status": "started"}) == 1
+    assert exit_code(job("7", "FORGOTTEN"), {"status": "started"}) == 1, "nobody says that it went well"
+    assert exit_code(job("7", "COMPLETED", exit_code=0), {}) == 0
 
 
 def test_a_node_rank_of_the_submit_host_is_refused(primus: Run, project: Path) -> None:

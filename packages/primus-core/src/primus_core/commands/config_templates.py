@@ -13,6 +13,7 @@ from typing import Any
 from primus_core.config.files import TEMPLATE
 from primus_core.errors import RequestError
 from primus_core.files import atomic
+from primus_core.schedulers import installed
 from primus_core.templates import catalogue
 from primus_core.templates.recipe import GPUS_PER_NODE, MODULE, Template
 
@@ -90,7 +91,7 @@ def new(args: argparse.Namespace) -> int:
 def _experiment(template: Template, path: str) -> str:
     """The whole file, comments included."""
     nodes = f"{template.nodes} node{'s' * (template.nodes > 1)} with {GPUS_PER_NODE} {template.gpu} each"
-    where = f"slurm srun -N {template.nodes}" if template.nodes > 1 else "direct"
+    where = installed.launch(template.nodes) if template.nodes > 1 else "direct"
     head = [
         f"{template.model} with {template.backend}{template.precision and f' in {template.precision}'}, for {nodes}.",
         "",

@@ -20,6 +20,7 @@ from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.listing import resolve, workspace
 from primus_core.runs.saved import GOING, state
 from primus_core.runs.status import Standing, standing
+from primus_core.schedulers import installed
 
 __all__ = ["parser", "run"]
 
@@ -130,7 +131,7 @@ def _what_for(stands: Standing) -> str:
     job = stands.job
     if not job:
         name = f"job {stands.known['job_id']}" if stands.known.get("job_id") else "its job"
-        return f"{name}: it was submitted, and Slurm does not say here how it stands"
+        return f"{name}: it was submitted, and its scheduler does not say here how it stands"
     return f"job {job.number}: {stands.state}" + (f" ({job.reason})" if job.reason else "")
 
 
@@ -143,7 +144,8 @@ class _Launch:
 
     def tails(self) -> Iterable[_Tail]:
         base = glob.escape(self.directory)
-        for pattern in ("logs/slurm_*.log", "logs/launch.log", "nodes/*/logs/launch.log"):
+        of_jobs = [scheduler.logs for scheduler in installed.all_of_them()]
+        for pattern in (*of_jobs, "logs/launch.log", "nodes/*/logs/launch.log"):
             for path in sorted(glob.glob(f"{base}/{pattern}")):
                 self.found.setdefault(path, _Tail(path))
         for path, tail in self.found.items():

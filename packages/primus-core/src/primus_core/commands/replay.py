@@ -18,7 +18,7 @@ _EPILOG = """examples:
   primus replay output/exp_2026_11_21_134522 --check
   primus replay exp
   primus replay latest direct --env NCCL_DEBUG=INFO
-  primus replay exp slurm srun -N 2 -- container --image IMG
+  primus replay exp container --image IMG
   primus direct -- train pretrain --replay output/exp_2026_11_21_134522
 
 What differs is told first. Where it could not be the same run (another GPU model, too few GPUs, a missing backend),

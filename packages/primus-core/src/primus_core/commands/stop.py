@@ -8,7 +8,6 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import Protocol
 
 from primus_core.errors import MachineError
 from primus_core.files import plain_json, trust
@@ -19,16 +18,12 @@ from primus_core.runs.lease import FOLDER, look, process_start
 from primus_core.runs.listing import resolve, workspace
 from primus_core.runs.saved import GOING, metadata, process_here, state
 from primus_core.runs.status import Standing, standing
-from primus_core.runtimes.slurm import queries, stop
-from primus_core.runtimes.slurm.queries import Job
+from primus_core.schedulers import installed
+from primus_core.schedulers.contract import Target
 
 __all__ = ["parser", "run"]
 
 _POLL_S = 0.1
-_ASK_S = 1.0
-"""A scheduler is asked so often at most."""
-_SETTLES_S = 5.0
-"""After the end of its job, a run's own Primus has so long to say how it ended."""
 _SILENT_S = 2.0
 """Who waits for longer hears what for."""
 _EPILOG = """examples:
@@ -77,20 +72,7 @@ def _doubt(directory: str, host: HostRoot) -> str:
     return next(filter(None, (believed.doubt(f"{directory}/{name}") for name in ("", "metadata.json", FOLDER))), "")
 
 
-class _Target(Protocol):
-    """What is to be ended: a process, or a job."""
-
-    def goes_on(self) -> bool:
-        """Whether it does. It is told to end, if that has not been done."""
-
-    def name(self) -> str:
-        """What it is, and how it stands."""
-
-    def by_force(self) -> str:
-        """The command that ends it at once."""
-
-
-def _wait(directory: str, target: _Target, timeout_s: float) -> None:
+def _wait(directory: str, target: Target, timeout_s: float) -> None:
     began = time.monotonic()
     said = False
     while target.goes_on():
@@ -106,35 +88,36 @@ def _wait(directory: str, target: _Target, timeout_s: float) -> None:
         time.sleep(_POLL_S)
 
 
-def _target(directory: str, stands: Standing, host: HostRoot, why: str) -> _Target:
+def _target(directory: str, stands: Standing, host: HostRoot, why: str) -> Target:
     if pid := process_here(directory, host):
         return _Process(directory, pid, host)
     if why:
         raise trust.refused(directory, why, "the run")
     if not stands.job:
         raise _out_of_reach(directory, stands, host)
+    scheduler = installed.of_run(stands.known)
+    target = scheduler.target(directory, stands.job, stands.known, host) if scheduler else None
+    if not target:
+        raise _out_of_reach(directory, stands, host)
     if stands.job.is_of(stands.known) is None:
         raise MachineError(
             f"whether job {stands.job.number} is still that of {directory} is not certain",
             why="numbers of jobs are used again, and the scheduler does not say what this one runs",
-            fix=f"look at it; if it is: scancel {stands.job.number}",
+            fix=f"look at it; if it is: {target.by_force()}",
         )
-    if stands.known.get("submitted") or stands.job.waits:
-        return _Job(directory, stands.job, host)
-    if step := stop.step_of(directory):
-        return _Step(directory, stands.job, host, step)
-    raise _out_of_reach(directory, stands, host)
+    return target
 
 
 def _out_of_reach(directory: str, stands: Standing, host: HostRoot) -> MachineError:
     where, number = stands.known.get("host"), stands.known.get("job_id")
     if stands.state == "submitted" and not number:
         return MachineError(
-            f"{directory} was submitted, and nobody said as which job", fix="look for it with squeue; then scancel"
+            f"{directory} was submitted, and nobody said as which job",
+            fix="look for it in the queue, by its name, and cancel it there",
         )
     if stands.state == "submitted":
         return MachineError(
-            f"{directory} was submitted as job {number}, and Slurm does not answer here",
+            f"{directory} was submitted as job {number}, and its scheduler does not answer here",
             fix=f"where it does: primus stop {shlex.quote(os.path.abspath(directory))}",
         )
     held = look(directory, host)
@@ -196,91 +179,6 @@ def _terminate(pid: int, handle: int) -> None:
         return
     signal.pidfd_send_signal(handle, signal.SIGTERM)
     os.close(handle)
-
-
-class _Job:
-    """The job that was submitted for the run, or the one that its srun waits for."""
-
-    def __init__(self, directory: str, job: Job, host: HostRoot) -> None:
-        self.directory, self.host, self.job = directory, host, job
-        self.told: set[str] = set()
-        self.ask_at = 0.0
-        self.over_at = float("inf")
-
-    def goes_on(self) -> bool:
-        now = time.monotonic()
-        if now >= self.ask_at:
-            self.ask_at = now + _ASK_S
-            self._look()
-        if self._is_there():
-            return True
-        self.over_at = min(self.over_at, now)
-        return metadata(self.directory).get("status") in ("preparing", "started") and now < self.over_at + _SETTLES_S
-
-    def _look(self) -> None:
-        """A job that goes through several states, as one that is put back into the queue, is told in each."""
-        self.job = self._asked()
-        if self._is_there() and self.job.state not in self.told:
-            self.told.add(self.job.state)
-            self._tell()
-
-    def _asked(self) -> Job:
-        """The job as it stands now; as it stood, where the scheduler does not answer."""
-        known = metadata(self.directory)  # not by `standing`: of a run that says it is completed, that asks no more
-        job = queries.look(self.job.number, self.host.environ, _cluster(self.directory))
-        return Job(job.number, queries.FORGOTTEN) if job and job.is_of(known) is False else job or self.job
-
-    def _is_there(self) -> bool:
-        return not self.job.is_over
-
-    def _tell(self) -> None:
-        """A job that waits is withdrawn, unless it begins in this very moment. One that runs is told through its own
-        Primus, which gives the ranks their whole grace: Slurm itself would kill them after its KillWait.
-        """
-        if self.job.state != "COMPLETING":
-            flags = {"PENDING": ("--state=PENDING",), "RUNNING": ("--signal=TERM", "--batch")}
-            self._cancel(self.job.number, flags.get(self.job.state, ()))
-
-    def _cancel(self, target: str, flags: Sequence[str]) -> None:
-        why = queries.cancel(target, flags, self.host.environ, _cluster(self.directory))
-        self.job = self._asked()
-        if why and self._is_there():
-            raise MachineError(
-                f"{self.name()} of {self.directory} could not be ended", why=why, fix=f"by hand: {self.by_force()}"
-            )
-
-    def name(self) -> str:
-        return f"job {self.job.number} ({self.job.state})"
-
-    def by_force(self) -> str:
-        return f"scancel {self.job.number}"
-
-
-class _Step(_Job):
-    """The ranks that an srun on another host started: with them that srun ends, and the job if it made one."""
-
-    def __init__(self, directory: str, job: Job, host: HostRoot, step: str) -> None:
-        super().__init__(directory, job, host)
-        self.step, self.there = step, True
-
-    def _look(self) -> None:
-        self.there = queries.has_step(self.step, self.host.environ, _cluster(self.directory))
-        if self.there and not self.told:
-            self.told.add(self.job.state)
-            self._cancel(self.step, ("--signal=TERM",))
-
-    def _is_there(self) -> bool:
-        return self.there
-
-    def name(self) -> str:
-        return f"step {self.step}"
-
-    def by_force(self) -> str:
-        return f"scancel {self.step}"
-
-
-def _cluster(directory: str) -> str:
-    return str(metadata(directory).get("cluster") or "")
 
 
 def _say_so(directory: str) -> None:

@@ -1,28 +1,30 @@
 """Where this node stands in the job: `NNODES`, `NODE_RANK`, `GPUS_PER_NODE`, `MASTER_ADDR`, `MASTER_PORT`.
 
-One rule: what the person set wins over what the launcher (Slurm) says, which wins over the default.
+One rule: what the person set wins over what the scheduler says, which wins over the default.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping
 
 from primus_core.environment.nesting import is_alone
-from primus_core.environment.nodelist import first_host, hosts
 from primus_core.errors import RequestError
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Distributed, Variable
+from primus_core.schedulers import installed
+from primus_core.schedulers.contract import Scheduler
 
 __all__ = [
     "MAX_GPUS_PER_NODE",
     "VISIBLE",
+    "allocated",
     "allocation",
     "hides_gpus",
     "node_count",
     "refuse_wrong_master",
     "resolve",
+    "said",
 ]
 
 MAX_GPUS_PER_NODE = 72
@@ -35,12 +37,6 @@ _KUBERNETES = "KUBERNETES_SERVICE_HOST"
 """Where it is set, the address of a service may lead here that is none of this node's."""
 VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """Variables by which a person chooses GPUs."""
-_SLURM = {
-    "NNODES": ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
-    "NODE_RANK": ("SLURM_NODEID", "SLURM_PROCID"),
-    "GPUS_PER_NODE": ("SLURM_GPUS_ON_NODE",),
-}
-_NODE_LISTS = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
 _HOST = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?$")
 
 
@@ -50,8 +46,8 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
     Raises:
         RequestError: a value is no number, out of range, or contradicts another.
     """
-    _refuse_further_tasks(environ)
-    _refuse_half_a_job(environ)
+    for scheduler in installed.all_of_them():
+        scheduler.refuse(environ)
     nnodes, nnodes_from = _number("NNODES", environ, 1, 1, _MAX_NODES)
     node_rank, rank_from = _number("NODE_RANK", environ, 0, 0, _MAX_NODES)
     if node_rank >= nnodes:
@@ -69,7 +65,7 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
     place = Distributed(
         nnodes, node_rank, gpus, addr, port, tentative=not facts.host.is_known and gpus_from == "default"
     )
-    detected = _found(facts) if facts.host.is_known else "not known before Slurm has chosen nodes"
+    detected = _found(facts) if facts.host.is_known else "not known before the scheduler has chosen nodes"
     rows = (
         ("NNODES", nnodes, nnodes_from, "nodes in the job; each of them runs this command"),
         ("NODE_RANK", node_rank, rank_from, "this node's index"),
@@ -78,6 +74,13 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
         ("MASTER_PORT", port, port_from, meet),
     )
     return place, tuple(Variable(name, str(value), said, why, source=_PAGE) for name, value, said, why in rows)
+
+
+def said(name: str, environ: Mapping[str, str]) -> str:
+    """What the person, else the scheduler, says of `NODE_RANK` or another of these; empty: nobody says it."""
+    scheduler = _scheduler(environ)
+    names = (name, *(scheduler.says.get(name, ()) if scheduler else ()))
+    return next((environ[name] for name in names if environ.get(name, "").strip()), "")
 
 
 def node_count(environ: Mapping[str, str]) -> int:
@@ -90,8 +93,15 @@ def node_count(environ: Mapping[str, str]) -> int:
 
 
 def allocation(environ: Mapping[str, str]) -> str:
-    """The nodes of the job, as Slurm lists them; empty: Slurm did not start this process."""
-    return next((environ[name] for name in _NODE_LISTS if environ.get(name)), "") if _started_by_slurm(environ) else ""
+    """The nodes of the job, as its scheduler lists them; empty: none started this process."""
+    scheduler = _scheduler(environ)
+    return scheduler.nodes(environ) if scheduler else ""
+
+
+def allocated(environ: Mapping[str, str]) -> Iterator[str]:
+    """Their names, one after the other."""
+    scheduler = _scheduler(environ)
+    return scheduler.hosts(scheduler.nodes(environ)) if scheduler else iter(())
 
 
 def refuse_wrong_master(facts: Facts, place: Distributed, environ: Mapping[str, str]) -> None:
@@ -103,18 +113,21 @@ def refuse_wrong_master(facts: Facts, place: Distributed, environ: Mapping[str, 
     addr, nodes = environ.get("MASTER_ADDR", "").strip(), allocation(environ)
     if not addr or place.nnodes == 1 or place.node_rank or not facts.host.is_here or environ.get(_KUBERNETES):
         return
-    node = environ.get("SLURMD_NODENAME", "") or facts.hostname
+    scheduler = _scheduler(environ)
+    node = (scheduler.numbers(environ).get("node") if scheduler else "") or facts.hostname
     found = facts.host.addresses(place.master_addr)
     if addr == node or any(map(facts.host.is_own, found)) or not (found or nodes):
         return
     leads = f"leads to {', '.join(found)}, which is no address of {node}" if found else "cannot be resolved there"
-    outside = f", and '{addr}' is none of its nodes" if addr.split(".")[0] not in hosts(nodes) else ""
+    outside = f", and '{addr}' is none of its nodes" if addr.split(".")[0] not in allocated(environ) else ""
     job = f"; the job runs on {nodes}{outside}" if nodes else ""
     by_hand = f"set MASTER_ADDR={node}, or start node rank 0 on {addr}; if it is forwarded: --rendezvous-timeout 0"
     raise RequestError(
         f"MASTER_ADDR is '{addr}', but node rank 0 is {node}",
         why=f"the ranks meet on node rank 0, and '{addr}' {leads}{job}",
-        fix=f"unset MASTER_ADDR: Slurm says it; or set MASTER_ADDR={node}" if nodes else by_hand,
+        fix=f"unset MASTER_ADDR: {scheduler.title} says it; or set MASTER_ADDR={node}"
+        if scheduler and nodes
+        else by_hand,
     )
 
 
@@ -133,7 +146,8 @@ def _found(facts: Facts) -> str:
 
 
 def _number(name: str, environ: Mapping[str, str], default: int, low: int, high: int) -> tuple[int, str]:
-    for source in (name, *(_SLURM.get(name, ()) if _started_by_slurm(environ) else ())):
+    scheduler = _scheduler(environ)
+    for source in (name, *(scheduler.says.get(name, ()) if scheduler else ())):
         text = environ.get(source, "").strip()
         if not text:
             continue
@@ -143,58 +157,19 @@ def _number(name: str, environ: Mapping[str, str], default: int, low: int, high:
                 why=f"it takes a whole number from {low} to {high}",
                 fix=f"unset {source}, or set it right",
             )
-        return int(text), "user" if source == name else "Slurm"
+        return int(text), scheduler.title if scheduler and source != name else "user"
     return default, "default"
 
 
 def _port_of_job(environ: Mapping[str, str]) -> tuple[int, str]:
-    """A port on which all nodes agree without a word between them, and why it is that one.
-
-    Jobs that share a node, and steps of one job, have different ones; the kernel hands out none of these (32768-).
-    """
-    job, step = _job_id(environ), environ.get("SLURM_STEP_ID", "")
-    if not (_started_by_slurm(environ) and re.fullmatch("[0-9]{1,18}", job)):
-        return _DEFAULT_PORT, "where the ranks meet"
-    number = int(job) + 997 * (int(step) if re.fullmatch("[0-9]{1,9}", step) else 0)
-    return 20000 + number % 10000, "from the numbers of Slurm's job and step"
+    """A port on which all nodes agree without a word between them, and why it is that one."""
+    scheduler = _scheduler(environ)
+    return (scheduler.port(environ) if scheduler else None) or (_DEFAULT_PORT, "where the ranks meet")
 
 
-def _started_by_slurm(environ: Mapping[str, str]) -> bool:
-    """Whether Slurm started this process on a node. In the shell that `salloc` opens it did not: one node is meant.
-
-    Nor did it start what a hook or a rank of the job's run starts.
-    """
-    return bool(_job_id(environ) and {"SLURM_NODEID", "SLURM_PROCID"} & environ.keys()) and not is_alone(environ)
-
-
-def _job_id(environ: Mapping[str, str]) -> str:
-    """The number of Slurm's job, which had another name in early versions; empty: this is none."""
-    return environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", "")
-
-
-def _refuse_half_a_job(environ: Mapping[str, str]) -> None:
-    """Variables that speak of several nodes, but of no job: to take or to ignore them would surprise somebody."""
-    if _job_id(environ) or environ.get("NNODES", "").strip():
-        return
-    told = {name: environ[name] for name in (*_SLURM["NNODES"], *_NODE_LISTS) if environ.get(name, "").strip()}
-    for name, value in told.items():
-        if len([*islice(hosts(value), 2)]) > 1 if name in _NODE_LISTS else value.strip() != "1":
-            raise RequestError(
-                f"{name} is '{value}', but SLURM_JOB_ID is not set",
-                why="it speaks of several nodes, and nothing says that this process belongs to a job on them",
-                fix=f"unset {name} to run on this node alone, or set NNODES, NODE_RANK and MASTER_ADDR",
-            )
-
-
-def _refuse_further_tasks(environ: Mapping[str, str]) -> None:
-    """Under srun with several tasks per node, each would start all the ranks of its node."""
-    local = environ.get("SLURM_LOCALID", "0") if _job_id(environ) else "0"
-    if local != "0" and "NODE_RANK" not in environ:
-        raise RequestError(
-            f"SLURM_LOCALID is {local}: srun started several tasks on this node",
-            why="one `primus direct` on a node starts all of its ranks",
-            fix="srun --ntasks-per-node=1 primus direct ...",
-        )
+def _scheduler(environ: Mapping[str, str]) -> Scheduler | None:
+    """The scheduler that started this process on a node. What a hook or a rank of its run starts, it did not start."""
+    return None if is_alone(environ) else installed.started(environ)
 
 
 def _devices(facts: Facts, environ: Mapping[str, str]) -> int:
@@ -209,8 +184,9 @@ def _devices(facts: Facts, environ: Mapping[str, str]) -> int:
 def _address(environ: Mapping[str, str], nnodes: int) -> tuple[str, str]:
     if addr := environ.get("MASTER_ADDR", "").strip():
         return _checked(addr), "user"
-    if nnodes > 1 and (first := first_host(allocation(environ))):
-        return first, "Slurm"
+    if nnodes > 1 and (first := next(allocated(environ), "")):
+        scheduler = _scheduler(environ)
+        return first, scheduler.title if scheduler else ""
     if nnodes > 1:
         raise RequestError(
             f"NNODES is {nnodes}, but MASTER_ADDR is not set",

@@ -17,6 +17,7 @@ from primus_core.environment import flag_lists
 from primus_core.errors import ConfigError, Mistakes, RequestError
 from primus_core.files import trust
 from primus_core.plan.plan import Variable
+from primus_core.schedulers import installed
 from primus_core.secrets.redaction import is_secret_name, looks_secret
 
 __all__ = [
@@ -77,7 +78,7 @@ OF_SYSTEM = frozenset({"LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", "HIP_PATH", "ROCM
 _SESSION = (  # compiled where it is first asked: not for --help
     r"PWD|OLDPWD|SHLVL|_|SHELL|USER|LOGNAME|HOME|HOSTNAME|MAIL|EDITOR|VISUAL|PAGER|DISPLAY|WINDOWID|STY|TMPDIR|PATH"
     r"|COLORTERM|LS_COLORS|COLUMNS|LINES|VIRTUAL_ENV(_PROMPT)?|PS[1-4]|INVOCATION_ID|JOURNAL_STREAM|KRB5CCNAME"
-    r"|(?i:https?|ftp|no|all)_(?i:proxy)|(TERM|SSH|XDG|DBUS|TMUX|LESS|HIST|CONDA|VSCODE|SLURM|SLURMD|PMI|PMIX|LC)(_.*)?"
+    r"|(?i:https?|ftp|no|all)_(?i:proxy)|(TERM|SSH|XDG|DBUS|TMUX|LESS|HIST|CONDA|VSCODE|PMI|PMIX|LC)(_.*)?"
     r"|LANG|LANGUAGE|NNODES|NODE_RANK|MASTER_ADDR|MASTER_PORT|JAX_(COORDINATOR_(IP|PORT)|LOCAL_DEVICE_IDS)|PYTEST_.*|PRIMUS_TEST_.*"
 )
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
@@ -87,7 +88,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def belongs_to_session(name: str) -> bool:
     """Whether a variable says who, where and in which shell somebody is: no replay restores it, no diff shows it."""
-    return name in OWNED or bool(re.fullmatch(_SESSION, name))
+    return name in OWNED or bool(re.fullmatch(_SESSION, name)) or name.startswith(installed.families())
 
 
 def cache(environ: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ from primus_core.config import submission
 from primus_core.errors import MachineError, RequestError
 from primus_core.execute import requirements
 from primus_core.execute.attendance import held
+from primus_core.execute.job_step import JobStep, told_by
 from primus_core.files.atomic import PRIVATE, PRIVATE_FOLDER, link_atomically, write_atomically
 from primus_core.journal.events import FILE, Events
 from primus_core.machine.facts import Facts
@@ -29,8 +30,7 @@ from primus_core.runs import snapshot
 from primus_core.runs.record import Record, unwritable
 from primus_core.runs.rundir import COMPLETED, short
 from primus_core.runs.saved import metadata
-from primus_core.runtimes.slurm import queries
-from primus_core.runtimes.slurm.job_step import JobStep, told_by
+from primus_core.schedulers import installed
 from primus_core.secrets.redaction import redact
 
 __all__ = ["execute_outer"]
@@ -39,10 +39,7 @@ _SWALLOWED = "what was asked for never began"
 _OF_NODES = ("gpu_model", "world_size", "first_failure", "job_id", "step_id", "continues")
 """What only the nodes know, or know for sure."""
 _DIFFERS = "plan_differs"
-_SCHEDULERS = ("srun", "sbatch")
-"""Programs that many clusters have, each in its own version, and some in a look-alike's."""
 _HEARD_LINES = 200
-_WITHDRAWN = "srun: Job has been cancelled"
 
 
 def execute_outer(plan: Plan, facts: Facts, *, debug: bool = False) -> int:  # the inner layer has it
@@ -70,6 +67,7 @@ class _Outer:
         submission = next((step for step in plan.steps if step.kind == "submit"), None)
         self.main = submission or plan.steps[-1]
         self.submits = submission is not None
+        self.scheduler = installed.find(self.main.scheduler.name) if self.main.scheduler else None
         self.job: dict[str, str] = {}
         self.left = False
         """Whether the scheduler has the run."""
@@ -92,7 +90,7 @@ class _Outer:
             snapshot.write_code(self.plan, self.facts, self.mask.secrets)  # there may be no git inside
         if self.submits:
             self.record.kept = {"submitted": self.record.started}
-        known = self._scheduler()
+        known = self._about_scheduler()
         self.record.kept |= known
         self.record.write(status="started")
         self._greet()
@@ -104,10 +102,11 @@ class _Outer:
             return ended.exit_code  # the run goes on when the job does
         return self._left_to_job(ended) if self.left else self._finish(ended)
 
-    def _scheduler(self) -> dict[str, Any]:
-        """Flavour and version of the scheduler: what it does where it differs is looked up by them."""
-        program = self.main.argv[0]
-        return {"scheduler": queries.version(program, self.environ)} if program in _SCHEDULERS else {}
+    def _about_scheduler(self) -> dict[str, Any]:
+        """Name, flavour and version of the scheduler: what it does where it differs is looked up by them."""
+        if not self.scheduler:
+            return {}
+        return {"scheduler": {"name": self.scheduler.name, **self.scheduler.version(self.main.argv[0], self.environ)}}
 
     def _write_files(self) -> None:
         """The plan, and what it gives the run directory."""
@@ -134,8 +133,8 @@ class _Outer:
         for step in self.plan.steps:
             if step.kind == "submit":
                 self.record.release()  # the job will own the run, and may begin at once
-            if step.scheduler:
-                return self.job_step.run(step)
+            if step.scheduler and step.kind != "submit":
+                return self.job_step.run(step, step.scheduler)
             with held(step.lock):
                 ended = supervise(step, self.environ, self._watch())
             if step.kind == "submit":
@@ -150,7 +149,7 @@ class _Outer:
         if ended.exit_code and not ended.signal and refused:
             say(f"primus: note: {step.argv[0]} does not know {step.fallback_for}: submitting without it\n")
             ended = supervise(replace(step, argv=step.fallback), self.environ, self._watch())
-        number, cluster = queries.job_in(self.heard)
+        number, cluster = self.scheduler.submitted(self.heard) if self.scheduler else ("", "")
         if number:
             self._submitted(number, cluster)
         elif not ended.exit_code:
@@ -244,7 +243,7 @@ class _Outer:
                 known.pop("first_failure", None)  # it follows from the stop
             self.record.end(asked["status"], asked["exit_code"], **known, reason=asked.get("reason"))
             return ended.exit_code if self.plan.place.outer else int(asked["exit_code"])  # further out, others must end
-        told = ended.signal or verdict.by_others or (not inside and _WITHDRAWN in self._words())
+        told = ended.signal or verdict.by_others or (not inside and self._is_withdrawn())
         status = "interrupted" if told and code else "failed" if code else COMPLETED
         if status == "failed" and isinstance(failed := first.get("exit_code"), int) and failed:
             code = failed  # where one node failed, the scheduler ends the others, and reports those
@@ -257,6 +256,10 @@ class _Outer:
             self.record.end(status, code, **known)
             return code
         return self._not_begun(ended, swallowed=swallowed)
+
+    def _is_withdrawn(self) -> bool:
+        """Whether the job was cancelled before it began."""
+        return bool(self.scheduler and self.scheduler.printed(self._words()).is_withdrawn)
 
     def _not_begun(self, ended: Ended, *, swallowed: bool) -> int:
         """The step failed, or did nothing, and nothing inside has said anything."""

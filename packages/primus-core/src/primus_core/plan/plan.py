@@ -24,6 +24,7 @@ __all__ = [
     "PlannedFile",
     "Requirement",
     "RunPlace",
+    "SchedulerStep",
     "Scope",
     "Step",
     "StepKind",
@@ -32,7 +33,7 @@ __all__ = [
     "load",
 ]
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the plan's JSON form. It changes when an old reader would misread a new plan."""
 
 BACKEND_CONFIG = "config/backend_config.json"
@@ -117,6 +118,22 @@ BEFORE_RANKS: tuple[StepKind, ...] = ("preflight", "rendezvous")
 
 
 @dataclass(frozen=True, slots=True)
+class SchedulerStep:
+    """A step on the nodes of a scheduler: that one is asked what became of them."""
+
+    name: str
+    """Its name (`primus.schedulers`)."""
+    together: bool = False
+    """Where one of these nodes fails, the others wait in vain."""
+    spares: int = 0
+    """So many of them may be left out of a further attempt."""
+    leave_out: str = ""
+    """The flag that leaves nodes out of a further attempt; `{nodes}` in it stands for their names."""
+    requeue: tuple[str, ...] = ()
+    """A command that puts the job back into the queue, where its time ends."""
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A process to start. `ranks`: how many processes of `programs.rank` it becomes here (0: it is a plain process)."""
 
@@ -134,19 +151,11 @@ class Step:
     """A command that takes away what the step leaves where no signal reaches; run whatever becomes of the step."""
     lock: str = ""
     """A file that is locked as long as somebody stays with the step."""
-    scheduler: Literal["", "slurm"] = ""
-    """Whose nodes it runs on: that one is asked what became of them."""
-    together: bool = False
-    """Where one of these nodes fails, the others wait in vain."""
-    spares: int = 0
-    """So many of them may be left out of a further attempt."""
-    leave_out: str = ""
-    """The flag that leaves nodes out of a further attempt; `{nodes}` in it stands for their names."""
+    scheduler: SchedulerStep | None = None
+    """Whose nodes it runs on; None: it runs on this machine."""
     fallback: tuple[str, ...] = ()
     """The command instead, where the program does not know the flag `fallback_for`."""
     fallback_for: str = ""
-    requeue: tuple[str, ...] = ()
-    """A command that puts the job back into the queue, where its time ends."""
     stop: tuple[str, ...] = ()
     """A command that asks what the step has started to end, where a signal to its process would not be passed on."""
     refusals: tuple[int, ...] = (125, 126, 127)
@@ -287,23 +296,15 @@ def load(text: str) -> Plan:
     from pydantic import TypeAdapter  # 80 ms that only a loaded plan pays
 
     from primus_core.errors import ConfigError
+    from primus_core.plan import former
 
     try:
         data = plain_json.loads(text)
         schema = data["schema"] if isinstance(data, dict) else None
-        if isinstance(schema, int) and schema != SCHEMA:  # first: another schema has other fields, too
+        if schema == former.SCHEMA:
+            data = former.to_present(data)
+        elif isinstance(schema, int) and schema != SCHEMA:  # first: another schema has other fields, too
             raise ConfigError(f"plan schema {schema} is not {SCHEMA}", fix="use the Primus version that wrote it")
-        return TypeAdapter(Plan).validate_python(_with_present_names(data))
-    except (ValueError, KeyError) as error:
+        return TypeAdapter(Plan).validate_python(data)
+    except (ValueError, KeyError, TypeError) as error:
         raise ConfigError("this is not a plan", why=str(error)) from None
-
-
-def _with_present_names(data: dict[str, Any]) -> dict[str, Any]:
-    """A saved plan whose programs have the names of today."""
-    from primus_core.plan.programs import FORMER, renamed
-
-    worker = data.get("worker")
-    if worker and worker["module"] in FORMER:
-        data["worker"] = {**worker, "module": FORMER[worker["module"]]}
-    data["steps"] = [{**step, "argv": renamed(step["argv"])} for step in data["steps"]]
-    return data

@@ -58,7 +58,7 @@ def one_line(text: str) -> str:
 
 def _ranks(place: Distributed) -> str:
     if place.tentative:
-        return f"not known before Slurm has chosen nodes ({place.nnodes} of them, as far as is known)"
+        return f"not known before the scheduler has chosen nodes ({place.nnodes} of them, as far as is known)"
     return f"{place.world_size} ({_where(place)})"
 
 
@@ -135,6 +135,6 @@ def _step(step: Step, plan: Plan) -> str:
     lines.append(f"cd {shlex.quote(step.cwd)} && env {shlex.join([*settings, *step.argv])}")
     if step.fallback:
         lines.append(f"# where {step.argv[0]} does not know {step.fallback_for}: {one_line(shlex.join(step.fallback))}")
-    if step.leave_out:
-        lines.append(f"# a further attempt leaves failed nodes out: {step.leave_out}")
+    if step.scheduler and step.scheduler.leave_out:
+        lines.append(f"# a further attempt leaves failed nodes out: {step.scheduler.leave_out}")
     return "\n".join(lines)

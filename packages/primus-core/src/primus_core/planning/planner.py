@@ -30,6 +30,7 @@ from primus_core.plugins.contracts import OuterRuntime, Runtime, RuntimeCall, Ru
 from primus_core.request.arguments import Parser, flags_of, parse_segment
 from primus_core.request.request import Layer, Request, no_task
 from primus_core.runs.rundir import place
+from primus_core.schedulers import installed
 from primus_core.secrets.redaction import redact_words, refuse_secrets
 
 if TYPE_CHECKING:
@@ -413,11 +414,12 @@ class _Planning:
         if self.facts.environ.get(variables.RESTARTED):
             return 0
         asked = int(getattr(self.args, "max_restarts", 0))
+        launch = installed.launch(place_in_job.nnodes)
         if asked and place_in_job.nnodes > 1 and not self.elsewhere:
             raise RequestError(
                 f"--max-restarts {asked} with {place_in_job.nnodes} nodes",
                 why="ranks of one node cannot start again without those of the others",
-                fix=f"start all nodes by one command: primus slurm --max-restarts {asked} -- direct -- ...",
+                fix=f"start all nodes by one command: primus {launch} -- direct --max-restarts {asked} -- ...",
             )
         return asked
 

@@ -18,6 +18,7 @@ from primus_core.plan.programs import RANK
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import Task, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, parse_segment
+from primus_core.schedulers import installed
 
 __all__ = ["NONE", "TASK", "WORDS", "add_options", "as_words", "before", "settings"]
 
@@ -70,7 +71,8 @@ def before(planned: TaskPlan, chosen: str, catalogue: Catalogue, call: TaskCall)
         raise RequestError(
             f"--preflight with {call.distributed.nnodes} nodes that have no run directory in common",
             why="they tell each other there what they found",
-            fix="start all by one command (primus slurm ...), or set PRIMUS_RUN_DIR to one shared folder on each",
+            fix=f"start all by one command (primus {installed.launch('N')} -- ...), "
+            "or set PRIMUS_RUN_DIR to one shared folder on each",
         )
     task = catalogue.task((TASK,))[0]
     words = (*settings(task, catalogue.system), *WORDS[chosen])

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from primus_core.environment import nodelist, placement
+from primus_core.environment import placement
 from primus_core.errors import PrimusError
 from primus_core.execute import guests
 from primus_core.execute.guests import Guests, Refused
@@ -79,8 +79,8 @@ class _Wait:
 
 
 def _names(environ: Mapping[str, str], nodes: int) -> Sequence[str]:
-    """Of the nodes by rank, where Slurm says them."""
-    found = list(nodelist.hosts(placement.allocation(environ)))
+    """Of the nodes by rank, where a scheduler says them."""
+    found = list(placement.allocated(environ))
     return found if len(found) == nodes else ()
 
 
@@ -110,7 +110,7 @@ def _listed(ranks: Sequence[int], names: Sequence[str]) -> str:
 def _join(place: Meeting, wait: _Wait, here: HostRoot) -> None:
     """What the other nodes do: call node 0 until it lets them start."""
     call = Call(place, here.hostname())
-    shared = "SLURM_NODEID" in here.environ  # all nodes on one console, where node 0 speaks
+    shared = placement.allocation(here.environ)  # all nodes on one console, where node 0 speaks
     try:
         while not call.look():
             if wait.is_over:

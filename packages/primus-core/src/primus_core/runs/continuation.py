@@ -66,7 +66,7 @@ class Start(NamedTuple):
     written: Document = Document()
     """The settings as the person wrote them, with their places."""
     machine_known: bool = True
-    """Whether the nodes are known. Before Slurm has chosen them, what follows from their devices is a guess."""
+    """Whether the nodes are known. Before a scheduler has chosen them, what follows from their devices is a guess."""
 
 
 class Earlier:

@@ -15,7 +15,7 @@ from primus_core.journal.metrics import is_step
 from primus_core.runs import lease
 from primus_core.runs.saved import Name, is_run, metadata, parse_name
 from primus_core.runs.status import Standing, standings
-from primus_core.runtimes.slurm.queries import Job
+from primus_core.schedulers.contract import Job
 
 __all__ = ["LATEST", "Run", "find", "last_metrics", "of_standing", "resolve", "workspace"]
 

@@ -20,6 +20,8 @@ from primus_core.plan.secret_values import values_in
 from primus_core.runs.lease import Lease
 from primus_core.runs.saved import metadata
 from primus_core.runs.snapshot import part_of
+from primus_core.schedulers import installed
+from primus_core.schedulers.contract import Scheduler
 from primus_core.secrets.redaction import redact, secret_values
 
 __all__ = ["Record", "refused", "unwritable"]
@@ -98,7 +100,7 @@ class Record:
             f"{self.directory}/{self.own}".rstrip("/"),
             self.facts.host,
             user=_user(environ),
-            job={**_job(environ), "restart": environ.get("SLURM_RESTART_COUNT") or "0"},
+            job={"restart": "0", **_numbers(environ)},
         )
 
     def look(self) -> None:
@@ -225,11 +227,21 @@ def _attempts(known: Mapping[str, Any]) -> int:
     return len(known.get("attempts") or ())
 
 
-def _job(environ: Mapping[str, str]) -> dict[str, str]:
-    """The scheduler's numbers for what runs here; `primus stop` and a signal's way to the ranks need them."""
-    names = {"job_id": "SLURM_JOB_ID", "step_id": "SLURM_STEP_ID", "node": "SLURMD_NODENAME"}
-    known = {name: environ.get(variable) for name, variable in names.items()}
-    return {name: value for name, value in known.items() if value}
+def _job(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The scheduler of what runs here, and its numbers; `primus stop` and a signal's way to the ranks need them."""
+    numbers = {name: value for name, value in _numbers(environ).items() if name != "restart"}
+    scheduler = _scheduler(environ)
+    return {**numbers, "scheduler": {"name": scheduler.name}} if scheduler and numbers else {}
+
+
+def _numbers(environ: Mapping[str, str]) -> dict[str, str]:
+    scheduler = _scheduler(environ)
+    return dict(scheduler.numbers(environ)) if scheduler else {}
+
+
+def _scheduler(environ: Mapping[str, str]) -> Scheduler | None:
+    """The one whose job this process is in, in the shell of an allocation, too."""
+    return next((one for one in installed.all_of_them() if one.numbers(environ).get("job_id")), None)
 
 
 def _user(environ: Mapping[str, str]) -> str:

@@ -7,21 +7,30 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from primus_core.files.atomic import regular
 from primus_core.host import HostRoot
 from primus_core.runs.saved import ENDED, metadata, process_here, state_of
-from primus_core.runtimes.slurm import queries
-from primus_core.runtimes.slurm.queries import Job
+from primus_core.schedulers import installed
+from primus_core.schedulers.contract import FORGOTTEN, Job, Scheduler
 
 __all__ = ["Standing", "refined", "standing", "standings"]
 
-_QUEUED = re.compile(r"^srun: job ([0-9]+) queued and waiting for resources", re.M)
 _BEGAN_AGAIN = ("failed", "interrupted")
 """What a run says of itself whose job may have been put back into the queue since."""
-_OVER = {"COMPLETED": "completed", "CANCELLED": "interrupted", "REVOKED": "interrupted"}
-_HEAD_BYTES = 4096
 _ASKED_AT_ONCE = 500
 """So many runs are asked about with one question, also where the list needs fewer."""
+
+
+class _Key(NamedTuple):
+    """A job, and where it is asked for."""
+
+    scheduler: Scheduler
+    cluster: str
+    number: str
+
+    @property
+    def place(self) -> tuple[Scheduler, str]:
+        """Who is asked."""
+        return self.scheduler, self.cluster
 
 
 class Standing(NamedTuple):
@@ -38,14 +47,14 @@ def standing(directory: str, host: HostRoot) -> Standing:
     """How the run stands. Its scheduler is asked only where that can tell more than the run itself."""
     known = metadata(directory)
     if key := _key(known, directory, host):
-        cluster, number = key
-        return _stands(known, directory, host, queries.look(number, host.environ, cluster))
+        scheduler, cluster, number = key
+        return _stands(known, directory, host, scheduler.look(number, host.environ, cluster))
     return _stands(known, directory, host, None)
 
 
 def standings(runs: Sequence[tuple[str, dict[str, Any] | None]], host: HostRoot) -> Iterator[Standing]:
     """The same for many runs, with few questions. Each is read when its turn comes, unless its metadata is given."""
-    answers: dict[tuple[str, str], Job | None] = {}
+    answers: dict[_Key, Job | None] = {}
     for index, (directory, given) in enumerate(runs):
         known = metadata(directory) if given is None else given
         key = _key(known, directory, host)
@@ -55,15 +64,14 @@ def standings(runs: Sequence[tuple[str, dict[str, Any] | None]], host: HostRoot)
         yield _stands(known, directory, host, answers[key] if key else None)
 
 
-def _answers(
-    keys: Iterable[tuple[str, str]], earlier: Mapping[tuple[str, str], Job | None], host: HostRoot
-) -> dict[tuple[str, str], Job | None]:
-    """The jobs by cluster and number, with one question to each cluster; None of one that answers nothing."""
+def _answers(keys: Iterable[_Key], earlier: Mapping[_Key, Job | None], host: HostRoot) -> dict[_Key, Job | None]:
+    """The jobs, with one question to each cluster; None of one that answers nothing."""
     answers = dict.fromkeys(keys)
-    silent = {cluster for (cluster, _), job in earlier.items() if job is None}  # a second wait would bring no more
-    for cluster in {cluster for cluster, _ in answers} - silent:
-        jobs = queries.ask([number for on, number in answers if on == cluster], host.environ, cluster)
-        answers |= {(cluster, number): job for number, job in jobs.items()}
+    silent = {key.place for key, job in earlier.items() if job is None}  # a second wait would bring no more
+    for scheduler, cluster in {key.place for key in answers} - silent:
+        numbers = [key.number for key in answers if key.place == (scheduler, cluster)]
+        jobs = scheduler.ask(numbers, host.environ, cluster)
+        answers |= {_Key(scheduler, cluster, number): job for number, job in jobs.items()}
     return answers
 
 
@@ -72,43 +80,40 @@ def _stands(known: dict[str, Any], directory: str, host: HostRoot, job: Job | No
     if job and job.is_over:  # the run may have ended since, and said so
         known = metadata(directory)
     if job and job.is_of(known) is False:
-        job = Job(job.number, queries.FORGOTTEN)
+        job = Job(job.number, FORGOTTEN)
     state = state_of(known, directory, host)
     if job and state == "running" and not process_here(directory, host):
         state = "started"  # its scheduler knows of its end before its lease runs out
     return Standing(refined(state, known, job) if job else state, known, job)
 
 
-def _key(known: Mapping[str, Any], directory: str, host: HostRoot) -> tuple[str, str] | None:
-    number = _job_of(known, directory, host)
-    return (_text(known.get("cluster")), number) if number else None
+def _key(known: Mapping[str, Any], directory: str, host: HostRoot) -> _Key | None:
+    if not (scheduler := installed.of_run(known)):
+        return None
+    number = _job_of(known, directory, host, scheduler)
+    return _Key(scheduler, _text(known.get("cluster")), number) if number else None
 
 
-def _job_of(known: Mapping[str, Any], directory: str, host: HostRoot) -> str:
+def _job_of(known: Mapping[str, Any], directory: str, host: HostRoot, scheduler: Scheduler) -> str:
     """The number of the job that can tell how the run stands; empty: there is none."""
     state = state_of(known, directory, host)
     if state in ("submitted", "started", "lost", "incomplete") or (state in _BEGAN_AGAIN and known.get("submitted")):
-        return _number(known) or _job_of_nodes(known, directory)
+        return _number(known) or _job_of_nodes(known, directory, scheduler)
     if state != "running":
         return ""
     if _number(known):  # `primus stop` needs the job of a process that it cannot reach
         return "" if process_here(directory, host) else _number(known)
-    return _job_of_nodes(known, directory)
+    return _job_of_nodes(known, directory, scheduler)
 
 
-def _job_of_nodes(known: Mapping[str, Any], directory: str) -> str:
-    """The job that `primus slurm srun` made: its nodes know it, and before they begin, srun's own words tell it."""
-    if known.get("runtime") != "slurm":
+def _job_of_nodes(known: Mapping[str, Any], directory: str, scheduler: Scheduler) -> str:
+    """The job that a step made for itself: its nodes know it, and before they begin, its scheduler's words tell it."""
+    if known.get("runtime") != scheduler.name:
         return ""
     for path in sorted(glob.glob(f"{glob.escape(directory)}/nodes/*")):
         if number := _number(metadata(path)):
             return number
-    try:
-        with open(f"{directory}/logs/slurm.log", encoding="utf-8", errors="replace", opener=regular) as file:
-            queued = _QUEUED.search(file.read(_HEAD_BYTES))
-    except OSError:
-        return ""
-    return queued[1] if queued else ""
+    return scheduler.job_of(directory)
 
 
 def refined(state: str, known: Mapping[str, Any], job: Job) -> str:
@@ -121,9 +126,9 @@ def refined(state: str, known: Mapping[str, Any], job: Job) -> str:
         return state
     if job.goes_on:
         return "running"
-    if job.state == queries.FORGOTTEN or not known.get("submitted"):
+    if job.state == FORGOTTEN or not known.get("submitted"):
         return "incomplete" if state == "incomplete" else "lost"
-    return _OVER.get(job.state, "failed")
+    return job.outcome or "failed"
 
 
 def _number(known: Mapping[str, Any]) -> str:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from primus_core.environment import nodelist
 from primus_core.errors import RequestError
 from primus_core.files.atomic import write_atomically
+from primus_core.schedulers import nodelist
 from primus_core.units import counted
 from primus_preflight.checks.findings import Finding, verdict
 from primus_preflight.checks.thresholds import fix_of

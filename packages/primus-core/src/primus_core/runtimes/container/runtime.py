@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from primus_core import variables
-from primus_core.environment import resolve
+from primus_core.environment import placement, resolve
 from primus_core.errors import RequestError
 from primus_core.host import HostRoot
 from primus_core.installed import packages as metadata
@@ -32,6 +32,7 @@ from primus_core.runtimes.container.mounts import (
     volume,
     with_targets,
 )
+from primus_core.schedulers import installed
 from primus_core.secrets.redaction import refuse_secrets
 
 __all__ = ["CONTAINER", "FORWARDED", "LABEL", "LABEL_DIRECTORY", "LABEL_HOST", "container_name"]
@@ -39,7 +40,7 @@ __all__ = ["CONTAINER", "FORWARDED", "LABEL", "LABEL_DIRECTORY", "LABEL_HOST", "
 ENGINES = ("podman", "docker", *apptainer.ENGINES)
 FORWARDED = (
     *resolve.FAMILIES,
-    *("HUGGING_FACE_", "WANDB_", "MLFLOW_", "SLURM_", "NNODES", "NODE_RANK", "MASTER_", "GPUS_PER_NODE"),
+    *("HUGGING_FACE_", "WANDB_", "MLFLOW_", "NNODES", "NODE_RANK", "MASTER_", "GPUS_PER_NODE"),
     *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
 )
 """Beginnings of the names of variables that go into the container, by name: their values stand on no command line."""
@@ -221,7 +222,7 @@ _SINGLE = ("shm-size", "log-driver")
 
 def container_name(place: RunPlace, facts: Facts) -> str:
     """Of the run and the node: unique on each host, and known to whoever must remove it."""
-    node = facts.environ.get("SLURM_NODEID") or facts.environ.get("NODE_RANK") or "0"
+    node = placement.said("NODE_RANK", facts.environ) or "0"
     return re.sub(r"[^A-Za-z0-9_.-]", "_", f"primus-{place.run_id}-{node}")
 
 
@@ -337,7 +338,9 @@ def _user(wanted: str, engine: str) -> list[tuple[str, str]]:
 def _forwarded(call: OuterCall) -> list[str]:
     """The names of the variables that go inside; the engine takes their values from its own environment."""
     named = {variable.name for variable in call.variables}
-    of_person = {name for name in call.facts.environ if name.startswith(FORWARDED)} - resolve.OF_SYSTEM
+    of_person = {
+        name for name in call.facts.environ if name.startswith(FORWARDED + installed.families())
+    } - resolve.OF_SYSTEM
     return sorted(named | of_person)
 
 

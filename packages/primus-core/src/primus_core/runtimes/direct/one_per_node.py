@@ -51,7 +51,7 @@ def _given(name: str, environ: Mapping[str, str], why: str) -> Variable | None:
 
 
 def devices(facts: Facts, wanted: int, environ: Mapping[str, str]) -> tuple[Variable, ...]:
-    """Which GPUs the process takes. Where nobody says, JAX takes all, and under Slurm one: it is task 0 of its node."""
+    """Which GPUs the process takes. Where nobody says, JAX takes all, and as task 0 of a scheduler's step one."""
     if not facts.gpus or hides_gpus(environ):
         return ()
     count = min(wanted, len(facts.gpus))

@@ -40,7 +40,7 @@ class Direct:
   primus direct --single --env OMP_NUM_THREADS=4 -- bench gemm -M 4096
   GPUS_PER_NODE=2 primus direct --numa -- train pretrain --config exp.yaml
 
-environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win over Slurm's, those over defaults)"""
+environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win over a scheduler's)"""
 
     def add_arguments(self, parser: Parser) -> None:
         """Options of this runtime."""
@@ -102,7 +102,7 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
         )
 
     def distributed(self, args: argparse.Namespace, facts: Facts) -> Distributed:
-        """This node's place: the person's variables, then Slurm's, then what the machine has."""
+        """This node's place: the person's variables, then a scheduler's, then what the machine has."""
         place = placement.resolve(facts, _environ(args, facts))[0]
         return replace(place, gpus_per_node=1, tentative=False) if args.single else place
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from primus_core.host import HostRoot
 from primus_core.runs.saved import ENDED, metadata
 from primus_core.runtimes.slurm import queries
-from primus_core.runtimes.slurm.queries import Job
+from primus_core.schedulers.contract import Job
 from primus_core.units import time_span
 
 __all__ = ["exit_code", "follow"]
@@ -26,13 +26,11 @@ _MAX_SILENCES = 5
 
 
 def exit_code(job: Job, known: dict[str, object]) -> int:
-    """The run's own exit code, as it wrote it down; or the job's, `7:0` or `0:15` with a signal."""
+    """The run's own exit code, as it wrote it down; or the job's."""
     code = known.get("exit_code")
     if known.get("status") in ENDED and isinstance(code, int):
         return code
-    number, _, signal = job.exit_code.partition(":")
-    found = 128 + int(signal) if signal.isdecimal() and int(signal) else int(number) if number.isdecimal() else 0
-    return found or (0 if job.state == "COMPLETED" else 1)
+    return job.exit_code or (0 if job.outcome == "completed" else 1)
 
 
 def follow(run_dir: str) -> int:
@@ -40,7 +38,7 @@ def follow(run_dir: str) -> int:
     known = metadata(run_dir)
     environ, number = HostRoot().environ, str(known.get("job_id", ""))
     own = f"{run_dir}/logs/slurm_{number}.log"  # scontrol cannot say a path with `%` or a line end
-    job = Job(number, "")
+    job = queries.job(number, "")
     shown = silences = 0
     waiting = _Waiting()
     wait, longest = _POLL_S

@@ -11,12 +11,11 @@ import re
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-__all__ = ["FORGOTTEN", "Job", "Said", "ask", "cancel", "fields", "has_step", "job_in", "look", "run", "version"]
+from primus_core.schedulers.contract import FORGOTTEN, Job, Phase
 
-FORGOTTEN = "FORGOTTEN"
-"""The state of a job that Slurm does not know: it ended some minutes ago or more, or there never was one."""
+__all__ = ["REASONS", "Answer", "ask", "cancel", "fields", "has_step", "job", "job_in", "look", "run", "version"]
 
 _PATIENCE_S = 5.0
 _WAITS = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
@@ -25,11 +24,22 @@ _UNKNOWN_JOB = "Invalid job id"
 _MARK = "\x1f"  # no name and no path has it
 _FORMAT = _MARK.join(("%i", "%T", "%r", "%V", "%o"))
 _NOTHING = ("", "(null)", "N/A", "None", "Unknown")
-_SLACK_S = 300
-"""A job was submitted so much after its run began only if it is another one, whatever clocks were set."""
+_OUTCOMES: Mapping[str, Literal["completed", "interrupted"]] = {
+    "COMPLETED": "completed",
+    "CANCELLED": "interrupted",
+    "REVOKED": "interrupted",
+}
+REASONS = {
+    "TIME LIMIT": "the job's time limit was reached",
+    "PREEMPTION": "the job was preempted",
+    "JOB REQUEUE": "the job was put back into the queue",
+}
+"""What Slurm prints of why it ended a step, and what that means."""
+STATES = {"TIMEOUT": REASONS["TIME LIMIT"], "DEADLINE": REASONS["TIME LIMIT"], "PREEMPTED": REASONS["PREEMPTION"]}
+"""The same by the state of the job."""
 
 
-class Said(NamedTuple):
+class Answer(NamedTuple):
     """What a command answered."""
 
     exit_code: int
@@ -37,48 +47,10 @@ class Said(NamedTuple):
     errors: str
 
 
-class Job(NamedTuple):
-    """A job as Slurm tells of it. Empty and None: it does not say."""
-
-    number: str
-    state: str
-    reason: str = ""
-    """Why it waits: Resources, Priority, BeginTime, ..."""
-    submitted: float | None = None
-    command: str = ""
-    """The job script; of srun without one, what it starts; `(null)`: what a person typed."""
-    log: str = ""
-    exit_code: str = ""
-    """`7:0`, or `0:15` with a signal."""
-    restarts: int = 0
-    """How often it was put back into the queue."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether it has not begun, or will begin again."""
-        return self.state in _WAITS
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether it runs, or its last processes are ending."""
-        return self.state in _GOES_ON
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing of it is left."""
-        return not self.waits and not self.goes_on
-
-    def is_of(self, known: Mapping[str, Any]) -> bool | None:
-        """Whether this is the job of the run with that metadata: numbers are used again. None: Slurm does not say.
-
-        A job script lies in the directory of its run; a job without one was there when its run began, or soon after.
-        """
-        if known.get("submitted") and self.command:
-            return os.path.basename(os.path.dirname(self.command)) == known.get("run_id")
-        began = known.get("submitted") or known.get("started")
-        if self.submitted is None or not isinstance(began, int | float):
-            return None
-        return self.submitted <= began + _SLACK_S
+def job(number: str, state: str, **told: Any) -> Job:
+    """A job in one of Slurm's states."""
+    phase: Phase = "waits" if state in _WAITS else "goes on" if state in _GOES_ON else "over"
+    return Job(number, state, phase, _OUTCOMES.get(state, ""), STATES.get(state, ""), state == "CANCELLED", **told)
 
 
 def ask(numbers: Iterable[str], environ: Mapping[str, str], cluster: str = "") -> dict[str, Job]:
@@ -92,28 +64,43 @@ def ask(numbers: Iterable[str], environ: Mapping[str, str], cluster: str = "") -
         return {}
     rows = [line.split(_MARK) for line in said.out.splitlines()]
     found = {row[0]: _of_row(row) for row in rows if len(row) == 5}
-    return {number: found.get(number) or Job(number, FORGOTTEN) for number in wanted}
+    return {number: found.get(number) or job(number, FORGOTTEN) for number in wanted}
 
 
 def _of_row(row: Sequence[str]) -> Job:
     number, state, reason, submitted, command = map(str.strip, row)
-    return Job(number, state, _told(reason), _moment(submitted), "" if command == "N/A" else command)
+    command = "" if command == "N/A" else command
+    return job(number, state, reason=_told(reason), submitted=_moment(submitted), command=command)
 
 
 def look(number: str, environ: Mapping[str, str], cluster: str = "") -> Job | None:
     """One job, with its log and exit code where scontrol is at hand; None: nobody answers."""
     said = run(["scontrol", *_on(cluster), "--oneliner", "show", "job", number], environ)
     if said and (known := fields(said.out)).get("JobState"):
-        command, log, code = (known.get(name, "") for name in ("Command", "StdOut", "ExitCode"))
-        state, reason = known["JobState"].split(" ")[0], _told(known.get("Reason", ""))
         again = known.get("Restarts", "")
-        restarts = int(again) if again.isdecimal() else 0
-        return Job(number, state, reason, _moment(known.get("SubmitTime", "")), command, _told(log), code, restarts)
+        return job(
+            number,
+            known["JobState"].split(" ")[0],
+            reason=_told(known.get("Reason", "")),
+            submitted=_moment(known.get("SubmitTime", "")),
+            command=known.get("Command", ""),
+            log=_told(known.get("StdOut", "")),
+            exit_code=_exit_code(known.get("ExitCode", "")),
+            restarts=int(again) if again.isdecimal() else 0,
+        )
     if said and _UNKNOWN_JOB in said.errors:
-        return Job(number, FORGOTTEN)
+        return job(number, FORGOTTEN)
     if said is None and _is_here("scontrol", environ):  # a controller that keeps one waiting answers no other, too
         return None
     return ask([number], environ, cluster).get(number)
+
+
+def _exit_code(text: str) -> int | None:
+    """`7:0`, or `0:15` with a signal."""
+    number, _, by_signal = text.partition(":")
+    if by_signal.isdecimal() and int(by_signal):
+        return 128 + int(by_signal)
+    return int(number) if number.isdecimal() else None
 
 
 def has_step(step: str, environ: Mapping[str, str], cluster: str = "") -> bool:
@@ -166,7 +153,7 @@ def version(program: str, environ: Mapping[str, str]) -> dict[str, str]:
     return {"flavour": lines[0].strip()[:80] if answered else "unknown", "version": ""}
 
 
-def run(words: Sequence[str], environ: Mapping[str, str], patience_s: float = _PATIENCE_S) -> Said | None:
+def run(words: Sequence[str], environ: Mapping[str, str], patience_s: float = _PATIENCE_S) -> Answer | None:
     """What a command of the scheduler's says; None: it is not here, or says nothing in time."""
     import subprocess  # 10 ms that most commands need not pay
 
@@ -187,7 +174,7 @@ def run(words: Sequence[str], environ: Mapping[str, str], patience_s: float = _P
         if isinstance(error, subprocess.TimeoutExpired):
             return None
         raise
-    return Said(process.returncode, out, errors)
+    return Answer(process.returncode, out, errors)
 
 
 def _is_here(program: str, environ: Mapping[str, str]) -> bool:

@@ -13,15 +13,15 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from primus_core import variables
-from primus_core.environment import nodelist
 from primus_core.errors import RequestError
 from primus_core.installed import packages
 from primus_core.machine.facts import Facts
-from primus_core.plan.plan import PlannedFile, Requirement, RunPlace, Step
+from primus_core.plan.plan import PlannedFile, Requirement, RunPlace, SchedulerStep, Step
 from primus_core.plugins.contracts import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser, duration, whole_number
 from primus_core.request.request import global_words
 from primus_core.runtimes.slurm.flags import Options
+from primus_core.schedulers import nodelist
 from primus_core.secrets.redaction import refuse_secrets
 from primus_core.units import counted
 
@@ -253,11 +253,13 @@ def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
         kind="worker",
         stop=(*ends, "step", "TERM"),  # srun itself would kill the ranks at once
         cleanup=(*ends, "step" if asked.in_job or "jobid" in asked.told else "job"),  # where srun was killed
-        scheduler="slurm",
-        together=asked.told.get("kill-on-bad-exit", "0") != "0",
-        spares=call.args.spare_nodes,
-        leave_out="--exclude={nodes}" if call.args.spare_nodes else "",
-        requeue=("scontrol", "requeue", environ["SLURM_JOB_ID"]) if batch and restarts else (),
+        scheduler=SchedulerStep(
+            "slurm",
+            together=asked.told.get("kill-on-bad-exit", "0") != "0",
+            spares=call.args.spare_nodes,
+            leave_out="--exclude={nodes}" if call.args.spare_nodes else "",
+            requeue=("scontrol", "requeue", environ["SLURM_JOB_ID"]) if batch and restarts else (),
+        ),
         refusals=_REFUSALS,
     )
     steps = (*_folders(asked, call.facts), step)
@@ -317,8 +319,8 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
     script = PlannedFile(SCRIPT, _script(call, moves="chdir" not in asked.told))
     argv = ("sbatch", *flags, *asked.flags.passed, f"{place.directory}/{SCRIPT}")
     plainly = tuple(word for word in argv if word != _PARSABLE)
-    submit = Step("sbatch", argv, call.facts.cwd, kind="submit", refusals=_REFUSALS, fallback=plainly,
-                  fallback_for=_PARSABLE)  # fmt: skip
+    submit = Step("sbatch", argv, call.facts.cwd, kind="submit", scheduler=SchedulerStep("slurm"),
+                  refusals=_REFUSALS, fallback=plainly, fallback_for=_PARSABLE)  # fmt: skip
     watch = (call.facts.python, "-m", "primus_core.runtimes.slurm.follow", place.directory)
     follow = [Step("follow", watch, call.facts.cwd, kind="worker")] if call.args.follow else []
     return OuterPlan(

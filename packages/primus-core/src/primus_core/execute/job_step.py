@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from primus_core.execute.attempts import Attempts
+from primus_core.execute.nodes import Nodes, Verdict, set_aside
 from primus_core.journal.events import Events
-from primus_core.plan.plan import Plan, Step
+from primus_core.plan.plan import Plan, SchedulerStep, Step
 from primus_core.process.console import say
 from primus_core.process.failure import last_words
 from primus_core.process.supervise import Ended, Watch, supervise
 from primus_core.runs.record import Record
-from primus_core.runtimes.slurm import queries
-from primus_core.runtimes.slurm.nodes import Nodes, Verdict, set_aside
+from primus_core.schedulers import installed
+from primus_core.schedulers.contract import Scheduler
 
 __all__ = ["JobStep", "told_by"]
 
@@ -38,6 +39,8 @@ class JobStep:
         self.plan, self.record, self.events, self.environ, self.log, self.watch = (
             *(plan, record, events, environ, log, watch),
         )
+        self.asked: SchedulerStep
+        self.scheduler: Scheduler
         self.verdict = Verdict("")
         """Why the latest one ended."""
         self.requeued = False
@@ -45,8 +48,13 @@ class JobStep:
         self.left_out: list[str] = []
         """Nodes that failed."""
 
-    def run(self, step: Step) -> Ended:
-        """How the last attempt ended."""
+    def run(self, step: Step, asked: SchedulerStep) -> Ended:
+        """How the last attempt ended.
+
+        Raises:
+            MachineError: its scheduler is not installed here.
+        """
+        self.asked, self.scheduler = asked, installed.find(asked.name)
         attempts = Attempts(self.record, self.events, self.plan.max_restarts)
         if why := attempts.in_vain:  # and the scheduler started the job again all the same
             self.verdict = Verdict(f"not started again: {why}")
@@ -55,24 +63,30 @@ class JobStep:
             set_aside(self.record.directory, len(attempts.made))
             attempts.begin()
             self.record.note()
-            nodes = self._nodes(step)
+            nodes = self._nodes()
             ended = self._attempt(step, nodes)
             self._judge(ended, nodes, attempts)
-            if self._is_requeued(step, ended, nodes, attempts):
-                self._leave_to_queue(step, ended)
+            if self._is_requeued(ended, nodes, attempts):
+                self._leave_to_queue(ended)
                 return ended
-            if not self._goes_on(step, ended, nodes, attempts):
+            if not self._goes_on(ended, nodes, attempts):
                 return ended
             say(f"primus: note: {attempts.announce()}\n")
             nodes.settle()
 
-    def _nodes(self, step: Step) -> Nodes:
-        patience = self.plan.grace_period_s
-        return Nodes(self.record.directory, self.environ, log=self.log, grace_s=patience, together=step.together)
+    def _nodes(self) -> Nodes:
+        return Nodes(
+            self.record.directory,
+            self.environ,
+            self.scheduler,
+            log=self.log,
+            grace_s=self.plan.grace_period_s,
+            together=self.asked.together,
+        )
 
     def _attempt(self, step: Step, nodes: Nodes) -> Ended:
-        if self.left_out and step.leave_out:
-            flag = step.leave_out.format(nodes=",".join(self.left_out))
+        if self.left_out and self.asked.leave_out:
+            flag = self.asked.leave_out.format(nodes=",".join(self.left_out))
             step = replace(step, argv=(step.argv[0], flag, *step.argv[1:]))
         ended = supervise(step, self.environ, replace(self.watch(), in_vain=nodes.in_vain))
         nodes.leave()
@@ -98,26 +112,26 @@ class JobStep:
         by_scheduler = nodes.by_scheduler()
         return by_scheduler if by_scheduler.what else Verdict(told_by(ended.signal), by_others=True)
 
-    def _is_requeued(self, step: Step, ended: Ended, nodes: Nodes, attempts: Attempts) -> bool:
+    def _is_requeued(self, ended: Ended, nodes: Nodes, attempts: Attempts) -> bool:
         """Whether the whole job begins again: the scheduler says so, or its time ends and it shall."""
-        warned = bool(ended.signal in _WARNINGS and step.requeue and not attempts.in_vain)
+        warned = bool(ended.signal in _WARNINGS and self.asked.requeue and not attempts.in_vain)
         return bool(ended.exit_code) and (nodes.comes_again or warned)
 
-    def _leave_to_queue(self, step: Step, ended: Ended) -> None:
+    def _leave_to_queue(self, ended: Ended) -> None:
         self.requeued = True
         self.events.emit("requeued", why=self.verdict.what)
-        self.record.note("submitted", job_id=self.environ.get("SLURM_JOB_ID", ""))
+        self.record.note("submitted", job_id=self.scheduler.numbers(self.environ).get("job_id", ""))
         say(f"primus: {self.plan.runtime}: the job waits in the queue again\n")
         if ended.signal in _WARNINGS:
-            queries.run(step.requeue, self.environ)  # which ends this process, too
+            self.scheduler.requeue(self.asked.requeue, self.environ)  # which ends this process, too
 
-    def _goes_on(self, step: Step, ended: Ended, nodes: Nodes, attempts: Attempts) -> bool:
+    def _goes_on(self, ended: Ended, nodes: Nodes, attempts: Attempts) -> bool:
         """Whether the step is started again."""
         if not ended.exit_code or ended.signal or ended.not_started or self.verdict.cancelled:
             return False
         if not self.plan.max_restarts or not nodes.have_begun:
             return False
-        spent = step.spares and len(self.left_out) > step.spares
+        spent = self.asked.spares and len(self.left_out) > self.asked.spares
         why = f"no spare node is left for {', '.join(self.left_out)}" if spent else attempts.in_vain
         if why:
             say(f"primus: note: not started again: {why}\n")

@@ -1,4 +1,4 @@
-"""The nodes of one attempt of a job: what each says of itself in the run directory, and what Slurm says of them.
+"""The nodes of one attempt of a job: what each says of itself in the run directory, and what its scheduler says.
 
 A failure on one node makes others fail, and a node that is lost says nothing: who failed first is found out here.
 """
@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from primus_core.config.system import PREFLIGHT
 from primus_core.process.failure import OWN_SIGNALS
 from primus_core.runs.saved import metadata
-from primus_core.runtimes.slurm import queries
-from primus_core.runtimes.slurm.queries import Job
+from primus_core.schedulers.contract import Job, Printed, Scheduler
 
 __all__ = ["Nodes", "Verdict", "set_aside"]
 
@@ -28,17 +27,7 @@ _MARGIN_S = 10.0
 _PATIENCE_S = 20.0
 _TOLD = 128 + signal.SIGTERM
 
-# What srun and slurmstepd print (slurm/src/srun/libsrun/launch.c, src/slurmd/slurmstepd/req.c).
-_LOST = re.compile(r"Node failure on (\S+)")
-_CANCELLED = re.compile(r"\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+ DUE TO ([A-Z ]+)")
-_EXITED = re.compile(r"srun: error: (\S+): task \d+: Exited with exit code (\d+)")
 _ERROR = re.compile(r"primus: error: (.+)")
-_REASONS = {
-    "TIME LIMIT": "the job's time limit was reached",
-    "PREEMPTION": "the job was preempted",
-    "JOB REQUEUE": "the job was put back into the queue",
-}
-_STATES = {"TIMEOUT": _REASONS["TIME LIMIT"], "DEADLINE": _REASONS["TIME LIMIT"], "PREEMPTED": _REASONS["PREEMPTION"]}
 
 
 class Verdict(NamedTuple):
@@ -51,7 +40,7 @@ class Verdict(NamedTuple):
     exit_code: int = 0
     """Of the node that failed first; 0: it has none."""
     lost: tuple[str, ...] = ()
-    """Nodes that failed by themselves, as Slurm calls them."""
+    """Nodes that failed by themselves, as the scheduler calls them."""
     by_others: bool = False
     """Nothing failed: the job was cancelled, preempted, or out of time."""
     cancelled: bool = False
@@ -82,7 +71,7 @@ class _Node(NamedTuple):
 
     @property
     def failed_itself(self) -> bool:
-        """Whether it failed otherwise than by the signal with which srun ends the others."""
+        """Whether it failed otherwise than by the signal with which a scheduler ends the others."""
         return self.known.get("status") == "failed" and self.known.get("exit_code") != _TOLD
 
     @property
@@ -105,10 +94,22 @@ def set_aside(directory: str, attempt: int) -> None:
 
 
 class Nodes:
-    """Those that `directory` knows. `together`: where one fails, the others wait in vain. `log`: what srun prints."""
+    """Those that `directory` knows. `together`: where one fails, the others wait in vain. `log`: what the step's
+    program prints, which started them.
+    """
 
-    def __init__(self, directory: str, environ: Mapping[str, str], *, log: str, grace_s: float, together: bool) -> None:
-        self.directory, self.environ, self.log = directory, environ, log
+    def __init__(
+        self,
+        directory: str,
+        environ: Mapping[str, str],
+        scheduler: Scheduler,
+        *,
+        log: str,
+        grace_s: float,
+        together: bool,
+    ) -> None:
+        self.directory, self.environ, self.scheduler, self.log = directory, environ, scheduler, log
+        self.own = scheduler.numbers(environ)
         self.patience_s = grace_s + _MARGIN_S if together else float("inf")
         self.begins_at = os.path.getsize(log) if os.path.exists(log) else 0
         self.job: Job | None = None
@@ -116,13 +117,13 @@ class Nodes:
         self.ended, self.hopeless = threading.Event(), False
 
     def in_vain(self) -> bool:
-        """Whether srun waits for what will not come; it is found out beside, and this only says what is known."""
+        """Whether the step waits for what will not come; it is found out beside, and this only says what is known."""
         if self.watcher.ident is None:
             self.watcher.start()
         return self.hopeless
 
     def leave(self) -> None:
-        """Look no more: srun has ended."""
+        """Look no more: the step has ended."""
         self.ended.set()
         if self.watcher.ident is not None:
             self.watcher.join(_PATIENCE_S)
@@ -135,10 +136,10 @@ class Nodes:
             self.hopeless = times > 1
 
     def _job_is_over(self) -> bool:
-        """A job that srun itself made; srun has been seen to wait for ever where a node of it was lost."""
-        if self.environ.get("SLURM_JOB_ID") or not (number := self._job_id()):
+        """A job that the step made itself; srun has been seen to wait for ever where a node of it was lost."""
+        if self.own.get("job_id") or not (number := self._job_id()):
             return False
-        job = queries.look(number, self.environ)
+        job = self.scheduler.look(number, self.environ)
         self.job = job or self.job
         return bool(job and job.is_over)
 
@@ -156,8 +157,8 @@ class Nodes:
 
     @property
     def comes_again(self) -> bool:
-        """Whether Slurm has put the job back into the queue."""
-        begun = self.environ.get("SLURM_RESTART_COUNT", "0")
+        """Whether the scheduler has put the job back into the queue."""
+        begun = self.own.get("restart", "0")
         return bool(self.job and begun.isdecimal() and self.job.restarts > int(begun))
 
     def settle(self) -> None:
@@ -167,53 +168,40 @@ class Nodes:
             time.sleep(0.2)
 
     def by_scheduler(self) -> Verdict:
-        """Why Slurm ended it, as far as Slurm says: nothing failed then."""
-        said, state = self._said(), self._state(self._nodes())
-        reasons = (*(_REASONS.get(word.strip()) for word in _CANCELLED.findall(said)), _STATES.get(state))
-        return Verdict(next(filter(None, reasons), ""), by_others=True)
+        """Why the scheduler ended it, as far as it says so: nothing failed then."""
+        job = self._look_up(self._nodes())
+        return Verdict(self._printed().ended_by or (job.ended_by if job else ""), by_others=True)
 
     def verdict(self) -> Verdict:
-        """Why srun failed."""
-        nodes, said = self._nodes(), self._said()
+        """Why the step failed."""
+        nodes, printed = self._nodes(), self._printed()
+        refused = _refusal(printed, self._text())
         if not nodes:
-            return _refusal(said)  # else srun says why
+            return refused  # else the step's program says why
         if (found := self.by_scheduler()).what:
             return found
-        names = dict.fromkeys(_LOST.findall(said))
+        names = dict.fromkeys(printed.lost)
         silent = [node for node in nodes if node.is_silent]
-        if (refused := _refusal(said)).what and not any(node.failed_itself for node in nodes):
+        if refused.what and not any(node.failed_itself for node in nodes):
             return refused
         if names or silent:
             return self._lost([*names, *(node.name for node in silent if node.name not in names)], nodes)
-        return _first(nodes, cancelled=self._state(nodes) == "CANCELLED")
+        job = self._look_up(nodes)
+        return _first(nodes, cancelled=bool(job and job.is_cancelled))
 
-    def _state(self, nodes: Sequence[_Node]) -> str:
-        number = self.environ.get("SLURM_JOB_ID") or self._job_id()
-        self.job = self.job or (queries.look(number, self.environ) if number else None)
-        return self.job.state if self.job else ""
+    def _look_up(self, nodes: Sequence[_Node]) -> Job | None:
+        number = self.own.get("job_id") or self._job_id()
+        self.job = self.job or (self.scheduler.look(number, self.environ) if number else None)
+        return self.job
 
     def _lost(self, names: Sequence[str], nodes: Sequence[_Node]) -> Verdict:
-        """`names`: what srun misses, and what fell silent. Where Slurm loses a node, it kills the tasks of all."""
-        troubles = self._troubles(names)
+        """`names`: what the scheduler misses, and what fell silent: losing one, it may have killed the tasks of all."""
+        troubles = self.scheduler.troubles(names, self.environ)
         lost = [name for name in names if name in troubles] or list(names)
         rank = next((node.rank for node in nodes if node.name == lost[0]), -1)
-        known = f"{lost[0]} is lost: Slurm says {troubles[lost[0]]}" if troubles else ""
+        known = f"{lost[0]} is lost: {self.scheduler.title} says {troubles[lost[0]]}" if troubles else ""
         what = known or f"Primus on {lost[0]} was killed, or answers no more"
         return Verdict(what, node_rank=rank, exit_code=1, lost=tuple(lost))
-
-    def _troubles(self, names: Sequence[str]) -> dict[str, str]:
-        """Those of the nodes that Slurm takes for lost, and what it says of them."""
-        words = ["sinfo", "--noheader", "--Node", f"--nodes={','.join(names)}", "--format=%N|%T|%E"]
-        found = {}
-        said = queries.run(words, self.environ, _PATIENCE_S)
-        for line in said.out.splitlines() if said else ():
-            name, state, reason = (*line.split("|"), "", "")[:3]
-            if state.startswith(("down", "fail", "unknown")) or state.endswith("*"):
-                reason = "" if reason in ("none", "None", "") else f", {reason}"
-                found[name] = (
-                    f"{state.rstrip('*')}{', not responding' if state.endswith('*') and not reason else reason}"
-                )
-        return found
 
     def _paths(self) -> list[str]:
         return glob.glob(f"{glob.escape(self.directory)}/nodes/*/metadata.json")
@@ -222,7 +210,10 @@ class Nodes:
         ranks = (int(os.path.basename(os.path.dirname(path))) for path in self._paths())
         return [_Node(rank, metadata(f"{self.directory}/nodes/{rank}")) for rank in sorted(ranks)]
 
-    def _said(self) -> str:
+    def _printed(self) -> Printed:
+        return self.scheduler.printed(self._text())
+
+    def _text(self) -> str:
         try:
             with open(self.log, "rb") as file:
                 file.seek(self.begins_at)
@@ -231,10 +222,10 @@ class Nodes:
             return ""
 
 
-def _refusal(said: str) -> Verdict:
+def _refusal(printed: Printed, text: str) -> Verdict:
     """Of a node that began nothing, since its request is wrong or it lacks something, and so has no record."""
-    codes = [(int(code), host) for host, code in _EXITED.findall(said) if int(code) in (2, 3)]
-    errors = _ERROR.findall(said)
+    codes = [(code, host) for host, code in printed.exited if code in (2, 3)]
+    errors = _ERROR.findall(text)
     return Verdict(f"{codes[0][1]}: {errors[-1]}", exit_code=codes[0][0]) if codes and errors else Verdict("")
 
 

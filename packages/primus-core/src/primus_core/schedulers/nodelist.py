@@ -1,4 +1,4 @@
-"""Slurm's way to write many host names: `n[01-04,7],m3`, without Slurm.
+"""Many host names written short, as schedulers do: `n[01-04,7],m3`.
 
 `scontrol show hostnames` gives the same, in the same order; planning starts no process.
 """
@@ -20,18 +20,18 @@ _SHOWN = 80
 
 
 def hosts(text: str) -> Iterator[str]:
-    """The host names of a node list, one after the other as Slurm counts them.
+    """The host names of a node list, one after the other as `scontrol` counts them.
 
     Raises:
         RequestError: a bracket is not closed, or holds something other than numbers and ranges.
     """
     if why := _mistake(text):
-        fix = "write node lists as Slurm does: n[01-04,7],m3"
+        fix = "write it as n[01-04,7],m3"
         raise RequestError(f"'{text[:_SHOWN]}' is not a node list", why=why, fix=fix)
     for item in _ITEM.findall(text):
         pieces = _BRACKET.split(item)  # text, what is in a bracket, text, ...
         brackets = range(1, len(pieces), 2)
-        # Slurm turns the last bracket fastest, then the first, the second, ... (hostlist.c, _push_range_list)
+        # scontrol turns the last bracket fastest, then the first, the second, ... (hostlist.c, _push_range_list)
         yield from _names(pieces, [*reversed(brackets[:-1]), *brackets[-1:]])
 
 

@@ -1,0 +1,1 @@
+"""What Primus asks a scheduler, and the schedulers that are installed."""

@@ -50,7 +50,7 @@ def test_runs_of_two_frameworks_are_compared_in_the_words_that_both_have(tmp_pat
         ("framework", "megatron", "torchtitan"),
         ("lr", "0.1", "0.2"),
     ]
-    assert list(agreed(a, b).items()) == [("parameters", 9), ("steps", 5)]
+    assert agreed(a, b) == {"parameters": 9, "steps": 5}
 
 
 def test_what_only_one_framework_asks_for_is_no_difference(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ points = [
     [e.group, e.name, e.module, e.attribute, e.package, e.version]
     for e in packages.entry_points("acme.")
 ]
-print(json.dumps({"points": points, "version": metadata.version_of("acme-tools"),
-                  "summaries": list(metadata.module_summaries(sys.argv[1].split(",")).values())}))
+print(json.dumps({"points": points, "version": packages.version_of("acme-tools"),
+                  "summaries": list(packages.module_summaries(sys.argv[1].split(",")).values())}))
 """
 
 
@@ -41,7 +41,7 @@ def report(
     environ: dict[str, str], *places: Path, modules: str = "acme", extra: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """What an interpreter with these folders on its path finds; `extra` goes on the path at run time."""
-    core = str(Path(packages.__file__).parent.parent)
+    core = str(Path(packages.__file__).parent.parent.parent)
     environ = {**environ, "PYTHONPATH": os.pathsep.join([*map(str, places), core])}
     result = subprocess.run(
         [sys.executable, "-c", REPORT, modules, *extra],

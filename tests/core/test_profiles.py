@@ -18,7 +18,7 @@ from primus_core.machine import facts, gpus
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Variable
 
-FOLDER = Path(profiles.__file__).parent / "data" / "profiles"
+FOLDER = Path(profiles.__file__).parent.parent / "data" / "profiles"
 BUILT_IN = {path.stem: read(str(path)) for path in sorted(FOLDER.glob("*.toml"))}
 ROWS = [pytest.param(row, id=f"{name}: {row.name}") for name, profile in BUILT_IN.items() for row in profile.rows]
 

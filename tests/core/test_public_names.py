@@ -8,9 +8,9 @@ import pytest
 
 PUBLIC = {
     "primus_core": ["hookimpl", "register_subcommand", "register_task"],
-    "primus_core.training.backend": ["WANDB", "Backend", "BackendCall", "BackendPlan"],
+    "primus_core.training.backend": ["WANDB", "Backend", "BackendCall", "BackendPlan", "load_backend"],
     "primus_core.plugins.contracts": [
-        *("Elsewhere", "OuterCall", "OuterPlan", "OuterRuntime", "Runtime", "RuntimeCall", "RuntimePlan"),
+        *("Cleaning", "Elsewhere", "OuterCall", "OuterPlan", "OuterRuntime", "Runtime", "RuntimeCall", "RuntimePlan"),
         *("Scope", "Task", "TaskCall", "TaskPlan"),
     ],
     "primus_core.hooks.follow": ["Follower"],
@@ -23,6 +23,7 @@ PUBLIC = {
         *("Counts", "Matrix", "expert_layers", "flops_per_token", "full_attention_layers", "matrices", "parameters"),
     ],
     "primus_core.models.catalogue": ["find", "load"],
+    "primus_core.schedulers.contract": ["FORGOTTEN", "Job", "Phase", "Printed", "Scheduler", "Target"],
     "primus_core.training.options": ["Checked", "Option", "check", "examine", "load"],
     "primus_core.training.recorder": ["IN_A_ROW", "Recorder", "Step", "print_line"],
     "primus_core.training.step_clock": ["Lap", "StepClock"],

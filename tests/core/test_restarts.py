@@ -88,7 +88,7 @@ def test_a_start_that_gets_further_is_no_vain_restart(primus: Run, folder: Path)
 
 def test_the_last_step_of_a_run_may_be_one_that_was_not_logged(primus: Run, folder: Path) -> None:
     event = "events.Events(call.run_dir + '/' + events.FILE).emit(events.TRAINING_ENDED, step=6)"
-    text = TASKS.replace("    saved = run", f"    from primus_core import events\n    {event}\n    saved = run")
+    text = TASKS.replace("    saved = run", f"    from primus_core.journal import events\n    {event}\n    saved = run")
     (folder / "tasks.py").write_text(text)
     assert primus("direct", "--", "steps", "4", cwd=folder).returncode == 0
     run = run_of(folder, "steps")

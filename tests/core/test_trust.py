@@ -255,7 +255,7 @@ def test_on_a_terminal_one_sees_what_would_run_and_is_asked(
     shown = ""
     while "[y/N]" not in shown:
         shown += os.read(leader, 65536).decode()
-    assert "primus_core.plugins.dropped_in" in shown
+    assert "primus_core.programs.own_task" in shown
     os.write(leader, f"{answer}\n".encode())
     assert process.stdout
     ran = "mine ran" in process.stdout.read()

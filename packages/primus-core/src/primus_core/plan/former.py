@@ -23,7 +23,7 @@ _OF_SCHEDULER = ("together", "spares", "leave_out", "requeue")
 
 
 def to_present(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """The same plan. Raises `KeyError` or `TypeError` where it is none."""
+    """The same plan. Raises `KeyError`, `TypeError` or `AttributeError` where it is none."""
     worker = plan.get("worker")
     return {
         **plan,

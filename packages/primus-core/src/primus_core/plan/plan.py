@@ -306,5 +306,5 @@ def load(text: str) -> Plan:
         elif isinstance(schema, int) and schema != SCHEMA:  # first: another schema has other fields, too
             raise ConfigError(f"plan schema {schema} is not {SCHEMA}", fix="use the Primus version that wrote it")
         return TypeAdapter(Plan).validate_python(data)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError("this is not a plan", why=str(error)) from None

@@ -14,7 +14,7 @@ from primus_core.environment.profile_files import Row, read
 
 pytest.importorskip("jax", reason="it asks the installed XLA: needs primus-maxtext's environment")
 
-FOLDER = Path(profiles.__file__).parent / "data" / "profiles"
+FOLDER = Path(profiles.__file__).parent.parent / "data" / "profiles"
 ROWS = [row for path in sorted(FOLDER.glob("*.toml")) for row in read(str(path)).rows]
 
 

@@ -153,7 +153,7 @@ def kernel_forks() -> Iterator[ForkServer | None]:
     if not os.environ.get(FORKS):
         yield None
         return
-    with ForkServer(_kernel_modules(), {}) as forks:
+    with ForkServer(_kernel_modules(), {}, teardown=False) as forks:
         yield forks
 
 

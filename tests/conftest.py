@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -48,6 +49,14 @@ settings.load_profile("primus")
 def pytest_configure(config: pytest.Config) -> None:
     """What a test costs, and why it is skipped, is watched in every run."""
     config.pluginmanager.register(Bounds(ROOT / "tests/bounds.toml"))
+    finalize_on_signals()
+
+
+def finalize_on_signals() -> None:
+    """SIGTERM and SIGHUP end a run, and each process of xdist, as Ctrl-C does: by the finalizers of the fixtures."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # under nohup, SIGHUP is ignored
+            signal.signal(number, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -144,7 +153,7 @@ def kernel_forks() -> Iterator[ForkServer | None]:
     if not os.environ.get(FORKS):
         yield None
         return
-    with ForkServer(_kernel_modules(), {}) as forks:
+    with ForkServer(_kernel_modules(), {}, teardown=False) as forks:
         yield forks
 
 

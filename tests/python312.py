@@ -57,8 +57,11 @@ def _environments() -> Iterator[tuple[str, str]]:
 
 
 def outside() -> dict[str, str]:
-    """The variables without those of the environment that this runs in."""
-    return {name: value for name, value in os.environ.items() if name not in ("HATCH_ENV_ACTIVE", "VIRTUAL_ENV")}
+    """The variables without those of the environment that this runs in. Bytecode is kept: without, pytest compiles all
+    tests again in each process, which costs as much as to run a tenth of them.
+    """
+    without = ("HATCH_ENV_ACTIVE", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
+    return {name: value for name, value in os.environ.items() if name not in without}
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def test_output_is_kept_apart_and_whole(run: Forks) -> None:
     assert (first.err, second.err) == ("error of 1\n", "error of 2\n")
 
 
-@pytest.mark.parametrize(
+ENDS = pytest.mark.parametrize(
     ("code", "expected"),
     [
         ("pass", 0),
@@ -94,10 +94,27 @@ def test_output_is_kept_apart_and_whole(run: Forks) -> None:
         ("import os; os.kill(os.getpid(), 2)", -signal.SIGINT),
     ],
 )
+
+
+@ENDS
 def test_it_ends_as_a_new_python_does(run: Forks, tmp_path: Path, code: str, expected: int) -> None:
     (ended,) = run(code)
     alone = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, check=False)
     assert ended.code == alone.returncode == expected
+    assert ended.err.splitlines()[-1:] == alone.stderr.splitlines()[-1:]
+
+
+@ENDS
+def test_without_teardown_it_ends_alike(
+    clean_environ: dict[str, str], tmp_path: Path, code: str, expected: int
+) -> None:
+    before = "import atexit, threading; atexit.register(print, 'exit'); threading.Timer(0.1, print, ['thread']).start()"
+    (tmp_path / "program.py").write_text(f"{before}\n{code}\n")
+    with ForkServer((), {}, teardown=False) as server:
+        (ended,) = server.run(tmp_path / "program.py", [clean_environ], cwd=tmp_path)
+    alone = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, check=False)
+    assert (ended.code, ended.out) == (alone.returncode, alone.stdout)
+    assert ended.code == expected
     assert ended.err.splitlines()[-1:] == alone.stderr.splitlines()[-1:]
 
 

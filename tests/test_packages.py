@@ -102,10 +102,18 @@ def link(package: Distribution, site: Path) -> None:
             (site / file).symlink_to(file.locate())
 
 
-@pytest.fixture(params=["linked", pytest.param("clean", marks=pytest.mark.nightly)])
+@pytest.fixture(scope="module", params=["linked", pytest.param("clean", marks=pytest.mark.nightly)])
 def environment(request: pytest.FixtureRequest) -> Install:
     """Makes an environment; each night, as others do it."""
     return clean if request.param == "clean" else linked
+
+
+@pytest.fixture(scope="module")
+def kernel_alone(
+    wheels: dict[str, Path], environment: Install, tmp_path_factory: pytest.TempPathFactory
+) -> Environment:
+    """An environment with the kernel, for the tests that change nothing in it: one worker runs them."""
+    return environment(tmp_path_factory.mktemp("kernel") / "env", wheels["primus-core"])
 
 
 def test_every_package_has_what_a_package_has(wheels: dict[str, Path]) -> None:
@@ -133,10 +141,11 @@ def test_all_but_the_kernel_depend_on_a_range_of_it(wheels: dict[str, Path]) -> 
         assert others == ([] if package.name == "primus-core" else ["primus-core>=0.1,<0.2"]), package.name
 
 
+@pytest.mark.xdist_group("kernel alone")
 def test_the_kernel_alone_helps_and_says_what_to_install(
-    wheels: dict[str, Path], environment: Install, tmp_path: Path, clean_environ: dict[str, str]
+    kernel_alone: Environment, tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:
-    made = environment(tmp_path / "env", wheels["primus-core"])
+    made = kernel_alone
     helped = run(made.bin / "primus", "--help", cwd=tmp_path, env=clean_environ)
     assert helped.returncode == 0
     assert "train" in helped.stdout
@@ -158,13 +167,14 @@ def test_the_kernel_alone_helps_and_says_what_to_install(
     assert run(made.bin / "python", "-c", imported, cwd=tmp_path, env=clean_environ).stdout == "None None None\n"
 
 
+@pytest.mark.xdist_group("kernel alone")
 @pytest.mark.parametrize("framework", ["maxtext", "megatron"])
 def test_a_package_for_a_newer_python_says_so_and_the_others_do_not_mind(
-    wheels: dict[str, Path], environment: Install, tmp_path: Path, clean_environ: dict[str, str], framework: str
+    wheels: dict[str, Path], kernel_alone: Environment, tmp_path: Path, clean_environ: dict[str, str], framework: str
 ) -> None:
     if fits(ROOT / f"packages/primus-{framework}"):
         pytest.skip("it is for this Python")
-    made = environment(tmp_path / "env", wheels["primus-core"])
+    made = kernel_alone
     refused = run(*made.pip, "install", "--no-deps", wheels[f"primus-{framework}"], cwd=tmp_path,
                   env=clean_environ)  # fmt: skip
     assert refused.returncode == 1

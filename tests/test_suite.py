@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import signal
 import subprocess
@@ -126,6 +127,64 @@ def test_an_interrupted_suite_leaves_nothing(
     wait_until((tmp_path / "begun").exists)
     running.send_signal(number)
     assert running.wait(60) == 130
+
+
+FIXTURE = """
+import sys, time, pytest
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.conftest import finalize_on_signals
+def pytest_configure(config):
+    finalize_on_signals()
+@pytest.fixture(scope="session")
+def cluster():
+    path = Path({folder!r}, "begun")
+    path.touch()
+    yield
+    path.unlink()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("processes", [0, 1])
+def test_terminated_tests_end_what_their_fixtures_have_set_up(
+    number: signal.Signals, processes: int, clean_environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "conftest.py").write_text(FIXTURE.format(root=str(ROOT), folder=str(tmp_path)))
+    (tmp_path / "test_it.py").write_text("import time\ndef test_it(cluster): time.sleep(600)\n")
+    words = ["-m", "pytest", "-n", str(processes), "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    running = subprocess.Popen([sys.executable, *words], env=clean_environ, cwd=tmp_path, stdout=subprocess.DEVNULL,
+                               start_new_session=True)  # fmt: skip
+    wait_until((tmp_path / "begun").exists)
+    os.killpg(running.pid, number)
+    assert running.wait(60) == pytest.ExitCode.INTERRUPTED
+    wait_until(lambda: not (tmp_path / "begun").exists())
+
+
+CLUSTER = """
+import sys, time
+from tests.lab.slurm import Cluster
+cluster = Cluster(1)
+cluster._daemon("slurmctld", ["sleep", "600"])
+print(cluster.folder, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_cluster_ends_with_the_process_that_started_it(
+    number: signal.Signals, clean_environ: dict[str, str], tmp_path: Path
+) -> None:
+    """However that ends. `sleep` stands for a daemon; that it is gone, the fixture `nothing_is_left_behind` sees."""
+    environ = {**clean_environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", CLUSTER], env=environ, cwd=ROOT, text=True,
+                          stdout=subprocess.PIPE) as running:  # fmt: skip
+        assert running.stdout
+        folder = Path(running.stdout.readline().strip())
+        assert folder.is_dir()
+        running.send_signal(number)
+    wait_until(lambda: not folder.exists())
 
 
 def test_a_second_run_in_one_checkout_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -139,9 +139,9 @@ def test_the_environment_is_what_the_ranks_got(primus: Run, workplace: Path) -> 
 
 
 def test_a_variable_that_is_secret_by_its_name_alone_is_not_saved(primus: Run, workplace: Path) -> None:
-    """Nothing in the value says so, and no log is searched for eight digits."""
-    saved = taken(primus, workplace, env={"PG_PASSWORD": "12345678", "PG_PORT": "12345678"})
-    assert (saved.environment["PG_PASSWORD"], saved.environment["PG_PORT"]) == ("<secret>", "12345678")
+    """Nothing in the value says so, no log is searched for eight digits, and no rule knows an assignment to `PG_PWD`."""
+    saved = taken(primus, workplace, env={"PG_PWD": "12345678", "PG_PORT": "12345678"})
+    assert (saved.environment["PG_PWD"], saved.environment["PG_PORT"]) == ("<secret>", "12345678")
 
 
 @pytest.mark.whole

@@ -357,6 +357,26 @@ def test_a_person_stops_none_of_their_processes_that_a_stranger_names(
         assert bystander.wait(timeout=60) == -signal.SIGTERM, done.stderr
 
 
+@needs_root
+def test_stop_signals_no_process_of_a_third_person_that_a_trusted_stranger_names(
+    primus: Run, home: Path, tmp_path: Path
+) -> None:
+    """Root, who may signal everybody, has trusted the stranger's folder."""
+    with subprocess.Popen(["sleep", "600"], user=PERSON, group=PERSON, extra_groups=[]) as bystander:
+        planted = make(tmp_path / "shared", "x_2030_01_01_000000", metadata={"status": "started", "pid": bystander.pid})
+        Lease.take(str(planted), HostRoot(), user="x", job={})
+        became(planted, 1, pid=bystander.pid, began=process_start(bystander.pid, HostRoot()))
+        give(tmp_path / "shared")
+        assert primus("trust", str(tmp_path / "shared")).returncode == 0
+        done = primus("stop", str(planted), "--timeout", "1")
+        assert done.returncode in (2, 3), done.stderr
+        assert "not trusted" not in done.stderr
+        assert bystander.poll() is None
+        give(planted, PERSON)
+        primus("stop", str(planted), "--timeout", "1")
+        assert bystander.wait(timeout=60) == -signal.SIGTERM
+
+
 class running_mine:  # noqa: N801  # it is used as a function
     """A run of the person's own that waits to be stopped."""
 

@@ -8,6 +8,7 @@ nothing listens on the machine itself. Needs root and Debian's packages slurm-wl
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shlex
@@ -20,12 +21,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.lab.cleanup import Cleanup
+
 __all__ = ["Cluster", "missing", "wait_until"]
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol", "ip", "tc", "nsenter", "unshare")
 CLIENTS = ("srun", "sbatch", "salloc", "squeue", "sinfo", "scontrol", "scancel")
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 LOGIN = "10.77.0.254"
+ROOT = Path(__file__).resolve().parent.parent.parent
+CLEAR = "--clear"
+"""With a folder: take down the cluster that it belongs to."""
 PATIENCE_S = 240
 """For what is sure to come: on a busy machine, that two nodes start ranks takes half a minute."""
 
@@ -115,6 +121,9 @@ class Cluster:
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-lab-"))
         self.tag = self.folder.name  # of its network namespaces: nobody else has it
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._cleanup = Cleanup(
+            "env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.lab.slurm", CLEAR, str(self.folder)
+        )
 
     @property
     def environ(self) -> dict[str, str]:
@@ -173,18 +182,9 @@ class Cluster:
 
     def stop(self) -> None:
         """Take it down, with all that runs on it."""
-        for name, daemon in reversed(self.daemons.items()):
-            daemon.send_signal(signal.SIGKILL if name.startswith("node") else signal.SIGTERM)
+        self._cleanup.run()
         for daemon in self.daemons.values():
-            try:
-                daemon.wait(5)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-                daemon.wait()
-        subprocess.run(["umount", "--quiet", str(self.small_disk)], capture_output=True, check=False)
-        for name in ("login", *range(1, self.nodes + 1)):
-            subprocess.run(["ip", "netns", "del", f"{self.tag}-{name}"], capture_output=True, check=False)
-        shutil.rmtree(self.folder, ignore_errors=True)
+            daemon.wait()
 
     def start_node(self, number: int) -> None:
         """Start a node, at first or after a crash."""
@@ -308,13 +308,31 @@ class Cluster:
         return len(set(listed.split()))
 
 
+def clear(folder: Path) -> None:
+    """Take down the cluster of that folder, with all that runs on it, whoever started it."""
+    wait_until(lambda: not _killed(f"SLURM_CONF={folder}/slurm.conf\0"), every=0.05)
+    subprocess.run(["umount", "--quiet", str(folder / "disk")], capture_output=True, check=False)
+    for host in Path("/run/netns").glob(f"{folder.name}-*"):
+        subprocess.run(["ip", "netns", "del", host.name], capture_output=True, check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _killed(variable: str) -> list[str]:
+    """The processes with that variable, which are killed; so is all that runs in the namespaces of a node."""
+    found = [entry for entry in Path("/proc").glob("[0-9]*") if variable in _words(entry, "environ")]
+    for entry in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(entry.name), signal.SIGKILL)
+    return [entry.name for entry in found]
+
+
 def _address(node: int) -> str:
     return f"10.77.0.{node}"
 
 
-def _words(entry: Path) -> str:
+def _words(entry: Path, file: str = "cmdline") -> str:
     try:
-        return (entry / "cmdline").read_text()
+        return (entry / file).read_text(errors="replace")
     except OSError:  # it has ended
         return ""
 
@@ -334,6 +352,9 @@ def wait_until(is_so: Callable[[], object], seconds: float = PATIENCE_S, every: 
 
 def _main(words: list[str]) -> int:
     """Run a command with a cluster of so many nodes around it; a shell where none is given."""
+    if words[0] == CLEAR:
+        clear(Path(words[1]))
+        return 0
     cluster = Cluster(int(words[0])).start()
     try:
         command = words[2:] or [os.environ.get("SHELL", "sh")]

@@ -202,10 +202,22 @@ def test_commit_and_branch_are_known_without_git(tmp_path: Path) -> None:
     assert head_of("/") == ("", "", "")
 
 
-def test_a_pipe_in_the_place_of_head_is_not_waited_for(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    os.mkfifo(tmp_path / ".git/HEAD")
-    assert head_of(str(tmp_path)) == (str(tmp_path), "", "")
+@pytest.mark.parametrize("name", ["HEAD", "packed-refs", "commondir", "refs/heads/main"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_never_ends_in_the_place_of_a_file_of_git_is_not_read(tmp_path: Path, name: str, kind: str) -> None:
+    path = tmp_path / ".git" / name
+    path.parent.mkdir(parents=True)
+    (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    path.unlink(missing_ok=True)
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    assert head_of(str(tmp_path))[:2] == (str(tmp_path), "")
+
+
+def test_a_file_without_an_end_has_no_checksum(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(b"")
+    assert len(repository._sha256(str(tmp_path / "model.bin"), time.monotonic() + 60)) == 64
+    os.truncate(tmp_path / "model.bin", 1 << 40)
+    assert repository._sha256(str(tmp_path / "model.bin"), time.monotonic() + 0.1) == ""
 
 
 def test_a_filter_whose_name_cannot_be_disabled_is_named(tmp_path: Path, program: Path) -> None:

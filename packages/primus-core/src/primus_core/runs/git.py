@@ -6,9 +6,11 @@ run them as the person who starts a run.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +19,7 @@ from functools import cached_property
 
 from primus_core.launch.keeper import descendants, subreaper
 
-__all__ = ["Git", "GitError", "head_of", "words_of"]
+__all__ = ["Git", "GitError", "head_of", "regular_anywhere", "words_of"]
 
 _SILENT = (
     *("core.fsmonitor=false", "core.hooksPath=/dev/null", "core.quotePath=false", "core.pager=cat"),
@@ -26,6 +28,7 @@ _SILENT = (
 )
 _NO_TRANSPORT = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 _OF_FILTERS = ("clean=", "smudge=", "process=", "required=false")
+_REFS_LIMIT = 1 << 26
 _KILLED_S = 2.0
 """So long the end of what was killed is waited for."""
 
@@ -152,20 +155,31 @@ def _commit(place: str) -> tuple[str, str]:
         with suppress(OSError):
             if _is_commit(commit := _line(f"{folder}/{name}")):
                 return commit, branch
-    with suppress(OSError), open(f"{shared}/packed-refs", encoding="utf-8", errors="replace") as file:
-        for line in file:
-            commit, _, packed = line.rstrip("\n").partition(" ")
+    with suppress(OSError), open(f"{shared}/packed-refs", "rb", opener=regular_anywhere) as file:
+        for line in file.read(_REFS_LIMIT).decode(errors="replace").split("\n"):
+            commit, _, packed = line.partition(" ")
             if packed == name and _is_commit(commit):
                 return commit, branch
     return "", branch
 
 
 def _line(path: str) -> str:
-    """A file's first line. Opening a pipe that somebody put there would wait."""
-    if not os.path.isfile(path):
-        raise FileNotFoundError(path)
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return file.readline(4096).strip()
+    """A file's first line."""
+    with open(path, "rb", opener=regular_anywhere) as file:
+        return file.read(4096).decode(errors="surrogateescape").partition("\n")[0].strip()
+
+
+def regular_anywhere(path: str, flags: int) -> int:
+    """For `open(..., opener=regular_anywhere)`: a file, also behind a link. A pipe would wait, and a device has no end.
+
+    Raises:
+        OSError: it is neither.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    return descriptor
 
 
 def _is_commit(text: str) -> bool:

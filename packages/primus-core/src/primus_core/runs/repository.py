@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import translate
 from typing import Any, NamedTuple
 
-from primus_core.runs.git import Git, GitError, head_of, words_of
+from primus_core.runs.git import Git, GitError, head_of, regular_anywhere, words_of
 from primus_core.secrets import redact_text
 
 __all__ = ["Code", "read"]
@@ -144,7 +144,7 @@ class _Reader:
         changes = _Changes([], untracked, omitted, [])
         with self.index_with(untracked, base):
             filtered = self.filtered(base)
-            omitted += [_left(name, f"{self.root}/{name}", "a filter of git changes it") for name in filtered]
+            omitted += [self.left(name, "a filter of git changes it") for name in filtered]
             without = [f":(exclude,top,literal){name}" for name in filtered]
             patch = self.diff(base, *self.included(), *without)
             if len(patch) > _PATCH_LIMIT:
@@ -178,7 +178,7 @@ class _Reader:
         bare, shown = [], []
         for path, section in self.sections(patch):
             if _is_sensitive(path):
-                changes.omitted.append(_left(path, os.path.join(self.root, path), "may hold secrets"))
+                changes.omitted.append(self.left(path, "may hold secrets"))
             else:
                 shown.append((path, section))
         for path, section, redacted in self.redacted(shown):
@@ -230,13 +230,16 @@ class _Reader:
             elif size > _FILE_LIMIT:
                 omitted.append({"path": name, "why": f"{size} bytes: more than {_FILE_LIMIT >> 20} MiB"})
             elif _is_sensitive(name):
-                omitted.append(_left(name, path, "may hold secrets"))
+                omitted.append(self.left(name, "may hold secrets"))
             elif size > room:
-                omitted.append(_left(name, path, f"more than {_PATCH_LIMIT >> 20} MiB with the files before it"))
+                omitted.append(self.left(name, f"more than {_PATCH_LIMIT >> 20} MiB with the files before it"))
             else:
                 taken.append(name)
                 room -= size
         return sorted(taken), omitted
+
+    def left(self, name: str, why: str) -> dict[str, str]:
+        return {"path": name, "why": why, "sha256": _sha256(os.path.join(self.root, name), self.git.ends)}
 
     def diff(self, base: str, *pathspecs: str, context: int = 3) -> bytes:
         prefixes = (f"--src-prefix=a/{self.prefix}", f"--dst-prefix=b/{self.prefix}")
@@ -313,10 +316,6 @@ def _sensitive(code: bool) -> Callable[[str], object]:
     return re.compile("|".join(map(translate, patterns))).match
 
 
-def _left(name: str, path: str, why: str) -> dict[str, str]:
-    return {"path": name, "why": why, "sha256": _sha256(path)}
-
-
 def _others(names: Sequence[str]) -> list[dict[str, str]]:
     """Files beyond the limit, by the folder at the top: how many, and whether they are the same ones at a replay."""
     folders: dict[str, list[str]] = {}
@@ -329,15 +328,18 @@ def _others(names: Sequence[str]) -> list[dict[str, str]]:
     ]
 
 
-def _sha256(path: str) -> str:
-    """Of what cannot be read, is gone, or is no file (opening a pipe would wait), nothing."""
+def _sha256(path: str, ends: float) -> str:
+    """Of what cannot be read, is gone, is no file (opening a pipe would wait), or has no end before `ends`, nothing."""
+    digest = hashlib.sha256()
     try:
-        if not os.path.isfile(path):
-            return ""
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        with open(path, "rb", opener=regular_anywhere) as file:
+            while data := file.read(1 << 20):
+                digest.update(data)
+                if time.monotonic() > ends:
+                    return ""
     except OSError:
         return ""
+    return digest.hexdigest()
 
 
 def _masked(section: str, redacted: str) -> set[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run
+from tests.core.run_directories import make
 from tests.core.test_direct import run_of
 from tests.core.test_lease import running
 from tests.core.test_trust import MARK, OWN, STRANGER, give, home, needs_root, public
@@ -147,6 +148,21 @@ def test_text_that_a_stranger_prepared_is_not_trained_on(
     assert not (tmp_path / "three").exists()
     monkeypatch.setenv("PRIMUS_TRUSTED", f"{tmp_path}/cache")
     prepare("three")
+
+
+@needs_root
+def test_what_a_strangers_run_says_moves_no_cursor_and_widens_no_list(primus: Run, home: Path, tmp_path: Path) -> None:
+    run = make(tmp_path / "output", metadata={"task": "\x1b[2J" + "x" * 100_000})
+    (run / "logs").mkdir(exist_ok=True)
+    text = "\x1b[31mred\x1b[0m\tä\n\x1b]0;title\x07\x1b[2J\x9b2J\n"
+    (run / "logs/rank_0.log").write_text(text, encoding="utf-8", newline="")
+    assert primus("logs", str(run)).stdout == text, "one's own is shown as it is"
+    give(run)
+    said = primus("logs", str(run)).stdout
+    assert said == "\x1b[31mred\x1b[0m\tä\n\\x1b]0;title\\x07\\x1b[2J\\xc2\\x9b2J\n"
+    listed = primus("runs", "list", str(run.parent)).stdout
+    assert len(max(listed.split("\n"), key=len)) < 1000
+    assert "\x1b" not in listed
 
 
 def test_whether_a_module_is_here_is_asked_without_importing_its_package(

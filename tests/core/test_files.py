@@ -12,14 +12,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 
-from primus_core.files.atomic import (
-    create,
-    link_atomically,
-    open_to_append,
-    read_regular,
-    staged,
-    write_atomically,
-)
+from primus_core.files.atomic import create, link_atomically, open_to_append, read_regular, staged, write_atomically
 
 
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run, wait_until
+from tests.conftest import Run
 from tests.core.repositories import commit, git
 
 from primus_core.runs import repository
@@ -144,6 +144,14 @@ def test_a_hundred_thousand_untracked_files_cost_little_and_code_comes_first(tmp
     assert len(left["sha256"]) == 64
 
 
+# Below it, one that left its session and its parents, hears no SIGTERM and holds no pipe; one that holds git's output.
+AWAY = """
+(setsid bash -c 'trap "" TERM HUP INT; echo $$ >> {0}/pids; while :; do sleep 1000; done' </dev/null >/dev/null 2>&1 &)
+(setsid bash -c 'trap "" TERM HUP INT; echo $$ >> {0}/pids; while :; do sleep 1000; done' &)
+until [ "$(wc -l < {0}/pids)" = 2 ]; do sleep 0.01; done
+"""
+
+
 @pytest.mark.parametrize("hangs_at", ["", "ls-files", "diff"])
 def test_a_git_that_hangs_is_left_with_the_commit_known_and_no_process_behind(
     tmp_path: Path, clean_environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, hangs_at: str
@@ -159,25 +167,20 @@ def test_a_git_that_hangs_is_left_with_the_commit_known_and_no_process_behind(
     (tmp_path / "bin").mkdir()
     fake = tmp_path / "bin/git"
     fake.write_text(f'#!/bin/bash\n[[ " $* " != *" {hangs_at} "* && -n "{hangs_at}" ]] && exec {real} "$@"\n'
-                    f"echo $$ > {tmp_path}/pid\nsleep 1000 & sleep 1000\n")  # fmt: skip
+                    f"{AWAY.format(tmp_path)}echo $$ >> {tmp_path}/pids\nsleep 1000 & sleep 1000\n")  # fmt: skip
     fake.chmod(0o755)
-    monkeypatch.setattr(repository, "_TIME_LIMIT_S", 1.5)
+    ours = subprocess.Popen(["sleep", "1000"])
+    monkeypatch.setattr(repository, "_TIME_LIMIT_S", 2.5)
     environ = {**clean_environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
     code = repository.read(str(folder), environ)
     assert (code.summary["root"], code.summary["commit"], code.summary["branch"]) == (str(folder), known, "main")
     assert "did not answer in time" in code.summary["error"]
     assert code.summary["missing"] == ["uncommitted changes"]
-    if (tmp_path / "pid").exists():  # on a busy machine the deadline may come before the script's first line
-        group = int((tmp_path / "pid").read_text())
-        wait_until(lambda: not _lives(group))
-
-
-def _lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    if (tmp_path / "pids").exists():  # on a busy machine the deadline may come before the script's first line
+        assert not [pid for pid in (tmp_path / "pids").read_text().split() if os.path.exists(f"/proc/{pid}")]
+    assert ours.poll() is None, "a process of a hook, for example"
+    ours.kill()
+    ours.wait()
 
 
 def test_commit_and_branch_are_known_without_git(tmp_path: Path) -> None:
@@ -199,10 +202,22 @@ def test_commit_and_branch_are_known_without_git(tmp_path: Path) -> None:
     assert head_of("/") == ("", "", "")
 
 
-def test_a_pipe_in_the_place_of_head_is_not_waited_for(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    os.mkfifo(tmp_path / ".git/HEAD")
-    assert head_of(str(tmp_path)) == (str(tmp_path), "", "")
+@pytest.mark.parametrize("name", ["HEAD", "packed-refs", "commondir", "refs/heads/main"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_never_ends_in_the_place_of_a_file_of_git_is_not_read(tmp_path: Path, name: str, kind: str) -> None:
+    path = tmp_path / ".git" / name
+    path.parent.mkdir(parents=True)
+    (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    path.unlink(missing_ok=True)
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    assert head_of(str(tmp_path))[:2] == (str(tmp_path), "")
+
+
+def test_a_file_without_an_end_has_no_checksum(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(b"")
+    assert len(repository._sha256(str(tmp_path / "model.bin"), time.monotonic() + 60)) == 64
+    os.truncate(tmp_path / "model.bin", 1 << 40)
+    assert repository._sha256(str(tmp_path / "model.bin"), time.monotonic() + 0.1) == ""
 
 
 def test_a_filter_whose_name_cannot_be_disabled_is_named(tmp_path: Path, program: Path) -> None:

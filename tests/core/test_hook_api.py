@@ -432,7 +432,8 @@ def test_the_end_runs_what_a_plugin_left_for_its_exit_and_is_quick(stage: Stage)
 SUPERVISOR = """
 import sys, time
 from primus_core.hooks.api import HookProcesses
-from primus_core.hooks.data import HookPlugin, RunInfo
+from primus_core.plan.plan import HookPlugin
+from primus_core.hooks.data import RunInfo
 from primus_core.process.streams import Mask
 import os
 run = RunInfo("r", "/r", "train", "", "", (), 1, 0, 1, 1, "h", {})

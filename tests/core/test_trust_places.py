@@ -7,20 +7,25 @@ import errno
 import json
 import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.conftest import Run
+from tests.core.run_directories import make
 from tests.core.test_direct import run_of
 from tests.core.test_lease import running
 from tests.core.test_trust import MARK, OWN, STRANGER, give, home, needs_root, public
 
 from primus_core.config import files
 from primus_core.errors import RequestError
+from primus_core.execute import requirements
 from primus_core.files import trust
 from primus_core.host import HostRoot
+from primus_core.plan.plan import Requirement
 from primus_core.runs.saved import process_here
-from primus_core.training import worker
+from primus_core.training import text_files, worker
 
 __all__ = ["home", "public"]
 
@@ -87,6 +92,105 @@ def test_a_program_of_a_strangers_is_not_run_and_modules_beside_ones_own_are_not
     assert f"Python takes no modules from {folder}" in done.stderr
     assert primus("trust", str(folder)).returncode == 0
     assert MARK in primus("direct", "--single", "--", "run", "sticky/own.py").stdout
+
+
+@pytest.mark.torch
+@needs_root
+def test_a_program_that_was_replaced_since_it_was_planned_is_not_run(
+    tmp_path: Path, clean_environ: dict[str, str]
+) -> None:
+    (tmp_path / "own.py").write_text(f"print('{MARK}', __name__, __file__)\n")
+    words = [sys.executable, "-m", "primus.run_worker", "own.py"]
+    done = subprocess.run(words, cwd=tmp_path, env=clean_environ, text=True, capture_output=True, check=False)
+    assert done.stdout == f"{MARK} __main__ own.py\n", done.stderr
+    give(tmp_path / "own.py")
+    done = subprocess.run(words, cwd=tmp_path, env=clean_environ, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"it belongs to uid {STRANGER}" in done.stderr
+
+
+@needs_root
+@pytest.mark.parametrize(("mode", "handed"), [(0o777, False), (0o2775, False), (0o1777, True), (0o755, True)])
+def test_what_others_can_replace_is_asked_about_again_inside(
+    primus: Run, home: Path, tmp_path: Path, mode: int, handed: bool
+) -> None:
+    """A job may wait for hours: what was believed by its path may be another file when it begins."""
+    work = tmp_path / "shared/mine"
+    work.mkdir(parents=True)
+    os.chown(work.parent, 0, STRANGER)
+    work.parent.chmod(mode)
+    (work / "primus.yaml").write_text("workspace: runs\n")
+    shown = primus("--dry-run", "--json", "container", "--image", "img", "--", "mine", cwd=work)
+    assert shown.returncode == 0, shown.stderr
+    variables = {row["name"]: row["value"] for row in json.loads(shown.stdout)["environment"]}
+    assert (f"{work}/primus.yaml" in variables["PRIMUS_TRUSTED"].split(":")) == handed
+
+
+@needs_root
+def test_text_that_a_stranger_prepared_is_not_trained_on(
+    tmp_path: Path, home: Path, clean_environ: dict[str, str], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """In a cache that others can write to, they know the name that the result will have."""
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text/a.txt").write_text("abc")
+    words = ["--source", f"{tmp_path}/text", "--vocab-size", "300", "--cache", f"{tmp_path}/cache"]
+
+    def prepare(out: str) -> None:
+        text_files.main("x", lambda folder, *_: None, "kind", [*words, "--out", f"{tmp_path}/{out}"])
+
+    prepare("one")
+    prepare("two")
+    assert (tmp_path / "one").resolve() == (tmp_path / "two").resolve()
+    give((tmp_path / "one").resolve())
+    with pytest.raises(SystemExit) as ended:
+        prepare("three")
+    assert ended.value.code == 2
+    assert f"it belongs to uid {STRANGER}" in capsys.readouterr().err
+    assert not (tmp_path / "three").exists()
+    monkeypatch.setenv("PRIMUS_TRUSTED", f"{tmp_path}/cache")
+    prepare("three")
+
+
+@needs_root
+def test_what_a_strangers_run_says_moves_no_cursor_and_widens_no_list(primus: Run, home: Path, tmp_path: Path) -> None:
+    run = make(tmp_path / "output", metadata={"task": "\x1b[2J" + "x" * 100_000})
+    (run / "logs").mkdir(exist_ok=True)
+    text = "\x1b[31mred\x1b[0m\tä\n\x1b]0;title\x07\x1b[2J\x9b2J\n"
+    (run / "logs/rank_0.log").write_text(text, encoding="utf-8", newline="")
+    assert primus("logs", str(run)).stdout == text, "one's own is shown as it is"
+    give(run)
+    said = primus("logs", str(run)).stdout
+    assert said == "\x1b[31mred\x1b[0m\tä\n\\x1b]0;title\\x07\\x1b[2J\\xc2\\x9b2J\n"
+    listed = primus("runs", "list", str(run.parent)).stdout
+    assert len(max(listed.split("\n"), key=len)) < 1000
+    assert "\x1b" not in listed
+
+
+def test_whether_a_module_is_here_is_asked_without_importing_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names may come from a stranger's run, which is only looked at."""
+    (tmp_path / "loud/inner").mkdir(parents=True)
+    for name in ("loud/__init__.py", "loud/inner/__init__.py", "loud/inner/leaf.py"):
+        (tmp_path / name).write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = {
+        name: requirements.is_here(Requirement("module", name, ""), {})
+        for name in (
+            "loud",
+            "loud.inner",
+            "loud.inner.leaf",
+            "loud.other",
+            "os.path",
+            "",
+            ".",
+            "..a",
+            "__main__",
+            "a.b",
+        )
+    }
+    assert [name for name, here in found.items() if here] == ["loud", "loud.inner", "loud.inner.leaf"]
 
 
 @needs_root

@@ -13,6 +13,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Iterable, Iterator, Sequence
 
 from primus_core.errors import RequestError
+from primus_core.files import trust
 from primus_core.files.atomic import regular
 from primus_core.host import HostRoot
 from primus_core.process.capped_log import parts
@@ -205,6 +206,14 @@ def _spans(numbers: Sequence[int]) -> str:
     return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
 
 
+_CONTROL = re.compile(rb"(?!\x1b\[[0-9;]*m)[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
+"""What a terminal obeys, other than lines, tabs and colours."""
+
+
+def _spelt_out(match: re.Match[bytes]) -> bytes:
+    return b"".join(b"\\x%02x" % byte for byte in match[0])
+
+
 class _Tail:
     """A log file that may still grow, and that may not be there yet."""
 
@@ -212,6 +221,7 @@ class _Tail:
         self.path, self.prefix = path, prefix.encode()
         self._offset = 0
         self._skipped = False
+        self._uids = trust.of(HostRoot().environ).uids
 
     def _skip(self, error: OSError) -> None:
         if not self._skipped:
@@ -226,6 +236,7 @@ class _Tail:
                     self._offset = 0
                 file.seek(self._offset)
                 data = file.read(_PIECE)
+                own = os.fstat(file.fileno()).st_uid in self._uids
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -234,7 +245,7 @@ class _Tail:
         if self.prefix and (end := data.rfind(b"\n") + 1):
             data = data[:end]
         self._offset += len(data)
-        sys.stdout.buffer.write(self._marked(data))
+        sys.stdout.buffer.write(self._marked(data if own else _CONTROL.sub(_spelt_out, data)))
         return bool(data)
 
     def _marked(self, data: bytes) -> bytes:

@@ -18,6 +18,8 @@ _MEANING = {
     "incomplete": "it was ended before its first process began",
     "unknown": "its metadata.json says nothing that this Primus knows",
 }
+_WIDEST = 255
+"""As long as the name of a folder may be."""
 _COLUMNS = ("run", "status", "task", "model", "backend", "started", "duration", "step", "loss")
 _FURTHER = {"owner": "owner", "job": "job_id", "continues": "continues", "parent": "parent"}
 """Columns that are left out where no run has anything in them."""
@@ -26,15 +28,15 @@ _FURTHER = {"owner": "owner", "job": "job_id", "continues": "continues", "parent
 def listing(runs: Sequence[Mapping[str, Any]]) -> str:
     """The runs, one in a row."""
     further = {title: name for title, name in _FURTHER.items() if any(run[name] for run in runs)}
-    rows = [(*_row(run), *(cell(run[name]) for name in further.values())) for run in runs]
+    rows = [(*_row(run), *(_short(run[name]) for name in further.values())) for run in runs]
     return table(rows, (*_COLUMNS, *further))
 
 
 def _row(run: Mapping[str, Any]) -> tuple[str, ...]:
     named = (run["name"], run["status"], run["task"], run["model"], run["framework"])
-    step = "" if run["last_step"] is None else str(run["last_step"])
+    step = "" if run["last_step"] is None else _short(run["last_step"])
     return (
-        *map(cell, named),
+        *map(_short, named),
         _clock(run["started"])[:16],
         duration(run["duration_s"]),
         step,
@@ -53,6 +55,12 @@ def cell(value: Any) -> str:
     """A text for the terminal: what would move its cursor or is no text at all is escaped."""
     text = str(value)
     return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+def _short(value: Any) -> str:
+    """A cell of a list: one run of a stranger's could make every row as wide as a file is long."""
+    text = str(value)
+    return cell(text if len(text) <= _WIDEST else f"{text[:_WIDEST]}...")
 
 
 def _clock(seconds: Any) -> str:

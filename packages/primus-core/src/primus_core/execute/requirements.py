@@ -112,21 +112,28 @@ def _nearest(folder: str) -> str:
 
 
 def _is_importable(module: str) -> bool:
+    """Whether this process could import it. A package above it is not imported to know."""
     from importlib.util import find_spec
 
+    top, *below = module.split(".")
     try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
+        spec = find_spec(top)
+    except ValueError:  # no name of a module, or one that is no package's
         return False
+    return spec is not None and (not below or _is_in(module, list(spec.submodule_search_locations or ()), top))
 
 
 def _is_below(module: str, folders: list[str]) -> bool:
     """Whether a module lies in folders that this process does not know: those of a saved run's PYTHONPATH."""
+    return _is_in(module, [folder for folder in folders if folder])
+
+
+def _is_in(module: str, folders: list[str], package: str = "") -> bool:
+    """Whether a module lies in `folders`: those of `package`, if one is named."""
     from importlib.machinery import PathFinder
 
-    path: list[str] | None = [folder for folder in folders if folder]
-    whole = ""
-    for part in module.split("."):
+    path, whole = folders, package
+    for part in module.removeprefix(f"{package}.").split("."):
         whole = f"{whole}.{part}" if whole else part
         spec = PathFinder.find_spec(whole, path) if path else None
         if spec is None:

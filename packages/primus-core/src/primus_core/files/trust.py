@@ -93,6 +93,11 @@ class Trust:
         why = self.doubt(path) or next(filter(None, map(self._replaced, folders)), "")
         return "" if why and self.is_named(path) else why
 
+    def may_be_replaced(self, path: str) -> bool:
+        """Whether somebody else can put another in its place, in any of the folders that lead to it."""
+        folders = {folder for way in (os.path.abspath(path), os.path.realpath(path)) for folder in _above(way)}
+        return not self.is_named(path) and any(map(self._replaced, folders))
+
     def _replaced(self, folder: str) -> str:
         """Who else can replace what lies in a folder; in a sticky one, only its owner can."""
         try:
@@ -300,6 +305,12 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
             return list(entries)
     except OSError:
         return []
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders that lead to a whole path."""
+    while (folder := os.path.dirname(path)) != path:
+        yield (path := folder)
 
 
 def links(path: str) -> Iterator[str]:

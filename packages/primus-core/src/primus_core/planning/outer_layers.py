@@ -171,7 +171,10 @@ def _restarted(runtime: OuterRuntime) -> tuple[Variable, ...]:
 def _trusted(reads: Sequence[str], host: HostRoot) -> tuple[Variable, ...]:
     """What is believed here, for the layers inside: there, files may seem to have another owner."""
     believed = trust.of(host.environ)
-    handed = dict.fromkeys((*believed.names, *(path for path in reads if not believed.doubt(path))))
+    lasting = (path for path in reads if not believed.doubt(path) and not believed.may_be_replaced(path))
+    handed = dict.fromkeys(
+        (*believed.names, *lasting)
+    )  # a job may wait for hours; what is not among them is asked again
     value = os.pathsep.join(path for path in handed if os.pathsep not in path)
     return (Variable(variables.TRUSTED, value, "primus", "what was believed outside"),) if value else ()
 

@@ -13,9 +13,20 @@ import select
 import shutil
 import signal
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-__all__ = ["COMMANDS", "become_subreaper", "clean_up", "command_of", "descendants", "end_all", "keep", "leftovers"]
+__all__ = [
+    "COMMANDS",
+    "become_subreaper",
+    "clean_up",
+    "command_of",
+    "descendants",
+    "end_all",
+    "keep",
+    "leftovers",
+    "subreaper",
+]
 
 COMMANDS = {
     signal.SIGINT: b"I",
@@ -28,7 +39,7 @@ COMMANDS = {
 }
 """What the supervisor writes to the keeper for a signal."""
 _SIGNALS = {ord("I"): signal.SIGINT, ord("T"): signal.SIGTERM}
-_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
 _LEFTOVER_GRACE_S = 1.0
 _ABANDONED_GRACE_S = 4.0
 _STATUS_BYTES = 2000
@@ -41,6 +52,20 @@ def become_subreaper() -> None:
     import ctypes  # the standard library has no prctl
 
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+@contextmanager
+def subreaper() -> Iterator[None]:
+    """The same for a while. What was adopted until then stays this process's child."""
+    import ctypes
+
+    prctl, before = ctypes.CDLL(None, use_errno=True).prctl, ctypes.c_int()
+    prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
 def descendants(root: int, spared: Collection[int] = ()) -> list[int]:

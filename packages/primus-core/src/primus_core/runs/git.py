@@ -6,15 +6,20 @@ run them as the person who starts a run.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
+import stat
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 
-__all__ = ["Git", "GitError", "head_of", "words_of"]
+from primus_core.process.keeper import descendants, subreaper
+
+__all__ = ["Git", "GitError", "head_of", "regular_anywhere", "words_of"]
 
 _SILENT = (
     *("core.fsmonitor=false", "core.hooksPath=/dev/null", "core.quotePath=false", "core.pager=cat"),
@@ -23,8 +28,9 @@ _SILENT = (
 )
 _NO_TRANSPORT = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 _OF_FILTERS = ("clean=", "smudge=", "process=", "required=false")
+_REFS_LIMIT = 1 << 26
 _KILLED_S = 2.0
-"""So long a killed git's output is waited for."""
+"""So long the end of what was killed is waited for."""
 
 
 class GitError(Exception):
@@ -56,17 +62,27 @@ class Git:
                 raise GitError(f"the filter '{name}' in git's configuration cannot be turned off")
             self._options += tuple(word for key in _OF_FILTERS for word in ("-c", f"filter.{name}.{key}"))
 
+    @cached_property
+    def _others(self) -> frozenset[int]:
+        """Processes that this one had before: of hooks, for example."""
+        return frozenset(descendants(os.getpid()))
+
     def __call__(self, *words: str, given: bytes = b"", environ: Mapping[str, str] | None = None) -> bytes:
         """What git answers.
 
         Raises:
             GitError: it says no, or nothing before the deadline.
         """
+        others = self._others
+        with subreaper():  # what git starts cannot get away, whichever session it moves to
+            return self._answer(words, given, {**self.environ, **(environ or {})}, others)
+
+    def _answer(self, words: Sequence[str], given: bytes, environ: Mapping[str, str], others: frozenset[int]) -> bytes:
         try:
             process = subprocess.Popen(
                 ["git", "--no-optional-locks", "--no-pager", *self._options, *words],
                 cwd=self.cwd,
-                env={**self.environ, **(environ or {})},
+                env=environ,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -79,20 +95,28 @@ class Git:
         except subprocess.TimeoutExpired:
             raise GitError(f"git {words[0]} did not answer in time") from None
         finally:
-            _end(process)
+            _end(process, others)
         if process.returncode:
             raise GitError(said.decode(errors="replace").strip() or f"git {words[0]} failed")
         return answer
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Nothing of it is left: neither git, nor what it started."""
+def _end(process: subprocess.Popen[bytes], others: Collection[int]) -> None:
+    """If git has not answered, nothing of it is left: neither git, nor what it started."""
     if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=_KILLED_S)
-        process.wait()
+        deadline = time.monotonic() + _KILLED_S
+        killed: set[int] = set()
+        while (left := descendants(os.getpid(), others)) and time.monotonic() < deadline:
+            for pid in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            killed.update(left)
+            time.sleep(0.002)
+        with suppress(subprocess.TimeoutExpired):  # what nobody may kill: it waits for a disk
+            process.wait(timeout=max(deadline - time.monotonic(), 0.01))
+        for pid in killed - {process.pid}:
+            with suppress(ChildProcessError):  # its own parent has waited for it
+                os.waitpid(pid, os.WNOHANG)
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream:
             stream.close()
@@ -131,20 +155,31 @@ def _commit(place: str) -> tuple[str, str]:
         with suppress(OSError):
             if _is_commit(commit := _line(f"{folder}/{name}")):
                 return commit, branch
-    with suppress(OSError), open(f"{shared}/packed-refs", encoding="utf-8", errors="replace") as file:
-        for line in file:
-            commit, _, packed = line.rstrip("\n").partition(" ")
+    with suppress(OSError), open(f"{shared}/packed-refs", "rb", opener=regular_anywhere) as file:
+        for line in file.read(_REFS_LIMIT).decode(errors="replace").split("\n"):
+            commit, _, packed = line.partition(" ")
             if packed == name and _is_commit(commit):
                 return commit, branch
     return "", branch
 
 
 def _line(path: str) -> str:
-    """A file's first line. Opening a pipe that somebody put there would wait."""
-    if not os.path.isfile(path):
-        raise FileNotFoundError(path)
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return file.readline(4096).strip()
+    """A file's first line."""
+    with open(path, "rb", opener=regular_anywhere) as file:
+        return file.read(4096).decode(errors="surrogateescape").partition("\n")[0].strip()
+
+
+def regular_anywhere(path: str, flags: int) -> int:
+    """For `open(..., opener=regular_anywhere)`: a file, also behind a link. A pipe would wait, and a device has no end.
+
+    Raises:
+        OSError: it is neither.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    return descriptor
 
 
 def _is_commit(text: str) -> bool:

@@ -6,17 +6,20 @@ The patch is what `git apply --unidiff-zero` takes on top of the commit, except 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import itertools
+import operator
 import os
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import translate
 from typing import Any, NamedTuple
 
-from primus_core.runs.git import Git, GitError, head_of, words_of
+from primus_core.runs.git import Git, GitError, head_of, regular_anywhere, words_of
 from primus_core.secrets.redaction import redact_text
 
 __all__ = ["Code", "read"]
@@ -26,6 +29,7 @@ _FILE_LIMIT = 1 << 20
 _FILES_LIMIT = 1000
 """So many untracked files are taken, code first; of the others their number is said."""
 _PATCH_LIMIT = 32 << 20
+_AT_ONCE = 50
 _TIME_LIMIT_S = 20.0
 """For all questions together."""
 # Files and folders that people keep secrets in; the latter kinds of names also code has that deals with secrets.
@@ -38,6 +42,7 @@ _CODE_SUFFIXES = (
     *(".py", ".pyi", ".ipynb", ".sh", ".md", ".rst"),
     *(".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hip", ".hpp"),
 )
+_CODE_END = re.compile(rf"(?:{'|'.join(map(re.escape, _CODE_SUFFIXES))})(?=\0)", re.I)
 _PLAIN = (  # whatever the person's configuration says of patches: `git apply` must take this one
     *("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
     *("--no-renames", "--submodule=short", "--ignore-submodules=dirty"),
@@ -139,7 +144,7 @@ class _Reader:
         changes = _Changes([], untracked, omitted, [])
         with self.index_with(untracked, base):
             filtered = self.filtered(base)
-            omitted += [_left(name, f"{self.root}/{name}", "a filter of git changes it") for name in filtered]
+            omitted += [self.left(name, "a filter of git changes it") for name in filtered]
             without = [f":(exclude,top,literal){name}" for name in filtered]
             patch = self.diff(base, *self.included(), *without)
             if len(patch) > _PATCH_LIMIT:
@@ -170,16 +175,28 @@ class _Reader:
 
     def sort(self, patch: bytes, changes: _Changes, base: str) -> None:
         """Add what a patch holds to `changes`."""
-        bare = []
+        bare, shown = [], []
         for path, section in self.sections(patch):
             if _is_sensitive(path):
-                changes.omitted.append(_left(path, os.path.join(self.root, path), "may hold secrets"))
-            elif " " in _masked(section, redacted := redact_text(section, self.secrets)):  # it would not apply
+                changes.omitted.append(self.left(path, "may hold secrets"))
+            else:
+                shown.append((path, section))
+        for path, section, redacted in self.redacted(shown):
+            if " " in _masked(section, redacted):  # it would not apply
                 bare.append(f":(top,literal){path}")
             else:
                 changes.add_file(path, section, redacted)
         for path, section in self.sections(self.diff(base, *bare, context=0)) if bare else ():
             changes.add_file(path, section, redact_text(section, self.secrets))
+
+    def redacted(self, sections: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
+        """Sections with their redacted form; many at once, as most hold no secret."""
+        for start in range(0, len(sections), _AT_ONCE):
+            batch = sections[start : start + _AT_ONCE]
+            text = "".join(section for _, section in batch)
+            clean = len(batch) > 1 and redact_text(text, self.secrets) == text
+            for path, section in batch:
+                yield path, section, section if clean else redact_text(section, self.secrets)
 
     def add_submodule(self, path: str, changes: _Changes) -> None:
         """Add what the submodule at `path` has on top of the commit that it is at."""
@@ -201,9 +218,9 @@ class _Reader:
     def untracked(self) -> tuple[list[str], list[dict[str, str]]]:
         """Untracked files that the patch takes, and those that it does not, with the reason."""
         text = self.git("ls-files", "--others", "--exclude-standard", "-z", "--", *self.included())
-        names = [name for name in text.decode(errors="surrogateescape").split("\0") if name]
+        names = text.decode(errors="surrogateescape").split("\0")[:-1]
         if len(names) > _FILES_LIMIT:
-            names.sort(key=lambda name: (not name.lower().endswith(_CODE_SUFFIXES), name.count("/"), name))
+            names = _code_first(names)
         taken, omitted, room = [], _others(names[_FILES_LIMIT:]), _PATCH_LIMIT
         for name in names[:_FILES_LIMIT]:
             path = os.path.join(self.root, name)
@@ -213,13 +230,16 @@ class _Reader:
             elif size > _FILE_LIMIT:
                 omitted.append({"path": name, "why": f"{size} bytes: more than {_FILE_LIMIT >> 20} MiB"})
             elif _is_sensitive(name):
-                omitted.append(_left(name, path, "may hold secrets"))
+                omitted.append(self.left(name, "may hold secrets"))
             elif size > room:
-                omitted.append(_left(name, path, f"more than {_PATCH_LIMIT >> 20} MiB with the files before it"))
+                omitted.append(self.left(name, f"more than {_PATCH_LIMIT >> 20} MiB with the files before it"))
             else:
                 taken.append(name)
                 room -= size
         return sorted(taken), omitted
+
+    def left(self, name: str, why: str) -> dict[str, str]:
+        return {"path": name, "why": why, "sha256": _sha256(os.path.join(self.root, name), self.git.ends)}
 
     def diff(self, base: str, *pathspecs: str, context: int = 3) -> bytes:
         prefixes = (f"--src-prefix=a/{self.prefix}", f"--dst-prefix=b/{self.prefix}")
@@ -276,13 +296,24 @@ def _path(section: str) -> str:
     return name.removeprefix("a/")
 
 
+def _code_first(names: list[str]) -> list[str]:
+    """Code, then the rest; what lies near the top before what lies deep. Of equals, git's order stays: by name."""
+    names.sort(key=operator.methodcaller("count", "/"))  # of a hundred thousand: nothing of ours runs for each
+    text = "\0".join(("", *names, ""))
+    code = [text[text.rindex("\0", 0, end.start()) + 1 : end.end()] for end in _CODE_END.finditer(text)]
+    known = frozenset(code)
+    return code + list(itertools.filterfalse(known.__contains__, names))
+
+
 def _is_sensitive(path: str) -> bool:
-    patterns = _SENSITIVE if path.lower().endswith(_CODE_SUFFIXES) else (*_SENSITIVE, *_SENSITIVE_UNLESS_CODE)
-    return any(fnmatchcase(part, pattern) for part in path.lower().split("/") for pattern in patterns)
+    return any(map(_sensitive(path.lower().endswith(_CODE_SUFFIXES)), path.lower().split("/")))
 
 
-def _left(name: str, path: str, why: str) -> dict[str, str]:
-    return {"path": name, "why": why, "sha256": _sha256(path)}
+@functools.cache
+def _sensitive(code: bool) -> Callable[[str], object]:
+    """Whether the name of a file or folder is one that people keep secrets in."""
+    patterns = _SENSITIVE if code else (*_SENSITIVE, *_SENSITIVE_UNLESS_CODE)
+    return re.compile("|".join(map(translate, patterns))).match
 
 
 def _others(names: Sequence[str]) -> list[dict[str, str]]:
@@ -297,15 +328,18 @@ def _others(names: Sequence[str]) -> list[dict[str, str]]:
     ]
 
 
-def _sha256(path: str) -> str:
-    """Of what cannot be read, is gone, or is no file (opening a pipe would wait), nothing."""
+def _sha256(path: str, ends: float) -> str:
+    """Of what cannot be read, is gone, is no file (opening a pipe would wait), or has no end before `ends`, nothing."""
+    digest = hashlib.sha256()
     try:
-        if not os.path.isfile(path):
-            return ""
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        with open(path, "rb", opener=regular_anywhere) as file:
+            while data := file.read(1 << 20):
+                digest.update(data)
+                if time.monotonic() > ends:
+                    return ""
     except OSError:
         return ""
+    return digest.hexdigest()
 
 
 def _masked(section: str, redacted: str) -> set[str]:

@@ -12,8 +12,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from primus_core.errors import MachineError
+from primus_core.errors import MachineError, RequestError
+from primus_core.files import trust
 from primus_core.files.atomic import link_atomically
+from primus_core.host import HostRoot
 
 __all__ = ["STDLIB", "Text", "Write", "cache_key", "documents", "main", "pieces", "sources"]
 
@@ -103,13 +105,17 @@ def main(description: str, write: Write, kind: str, argv: list[str] | None = Non
             fix="the files of data.text must be readable; make room, or name another cache (data.cache, PRIMUS_CACHE)",
         )
         parser.exit(failure.exit_code, f"error: {failure}\n")
+    except RequestError as error:  # prepared by somebody else, in a cache that others can write to
+        parser.exit(error.exit_code, f"error: {error}\n")
 
 
 def _prepare(args: argparse.Namespace, write: Write, kind: str) -> None:
     texts = documents(args.source)
     folder = args.cache / f"{kind}-{cache_key(texts, kind, args.vocab_size, args.document_chars)}"
     before = folder.is_dir()
-    if not before:
+    if before:
+        trust.of(HostRoot().environ).require_loadable(str(folder))
+    else:
         _make(folder, lambda stage: write(stage, texts, args.vocab_size, args.document_chars))
     print(f"text: {len(texts)} files, prepared {'before ' if before else ''}in {folder}", file=sys.stderr)
     args.out.parent.mkdir(parents=True, exist_ok=True)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.conftest import Run
 
+from primus_core.cli.commands import names
 from primus_core.cli.hints import HINTS, RUNTIMES, Known, instead
-from primus_core.cli.main import MANAGEMENT, main
+from primus_core.cli.main import main
 from primus_core.request.arguments import parse_segment
 from primus_core.request.request import parse
 
-KNOWN = Known({"direct", "container", "slurm"}, {"train", "bench", "analyze", "preflight"}, MANAGEMENT)
+KNOWN = Known({"direct", "container", "slurm"}, {"train", "bench", "analyze", "preflight"}, names())
 SAVED = 'primus direct -- train pretrain --config "$(primus runs path {})/config/primus_config.yaml"'
 ANSWERS = {
     # what other tools call it
@@ -112,8 +112,8 @@ def test_every_command_that_is_told_is_one() -> None:
 def understood(fix: str) -> bool:
     """Whether the command line says it, or the parser of a management command takes it."""
     head, *rest = shlex.split(fix.removeprefix("primus "))
-    if head in MANAGEMENT:
-        return bool(parse_segment(import_module(f"primus_core.commands.{head}").parser(), rest))
+    if head in names():
+        return bool(parse_segment(load(head).parser(), rest))
     return head == "--version" or bool(parse([head, *rest], KNOWN.runtimes, KNOWN.tasks).task)
 
 

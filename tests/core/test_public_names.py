@@ -10,7 +10,17 @@ PUBLIC = {
     "primus_core": ["hookimpl", "register_subcommand", "register_task"],
     "primus_core.training.backend": ["WANDB", "Backend", "BackendCall", "BackendPlan", "load_backend"],
     "primus_core.plugins.contracts": [
-        *("Cleaning", "Elsewhere", "OuterCall", "OuterPlan", "OuterRuntime", "Runtime", "RuntimeCall", "RuntimePlan"),
+        *(
+            "Cleaning",
+            "Command",
+            "Elsewhere",
+            "OuterCall",
+            "OuterPlan",
+            "OuterRuntime",
+            "Runtime",
+            "RuntimeCall",
+            "RuntimePlan",
+        ),
         *("Scope", "Task", "TaskCall", "TaskPlan"),
     ],
     "primus_core.hooks.follow": ["Follower"],

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from argparse import SUPPRESS
 from collections.abc import Sequence
-from importlib import import_module
 
+from primus_core.cli.commands import load
 from primus_core.errors import PrimusError
 from primus_core.host import HostRoot
 from primus_core.plugins.catalogue import Catalogue
@@ -78,12 +78,7 @@ def _possible(before: list[str], catalogue: Catalogue, commands: Sequence[str]) 
         return [*runtimes, *commands, "--help", "--version", "--dry-run"]
     if before[0] in runtimes:
         return _behind_runtime(before, catalogue)
-    return _of_parser(_management(before[0]), before[1:]) if before[0] in commands else []
-
-
-def _management(name: str) -> Parser:
-    parser: Parser = import_module(f"primus_core.commands.{name}").parser()
-    return parser
+    return _of_parser(load(before[0]).parser(), before[1:]) if before[0] in commands else []
 
 
 def _behind_runtime(before: list[str], catalogue: Catalogue) -> list[str]:

@@ -2,6 +2,7 @@
 
 import os
 
+from primus_core.cli import commands
 from primus_core.installed import packages
 
 __all__ = ["overview"]
@@ -13,20 +14,6 @@ usage: primus [--dry-run] [--debug] [--config FILE] <runtime> [runtime options] 
        primus <command> [options]
 """
 
-_COMMANDS = """
-commands:
-  env               what is found here, which variables a run gets, and why: show, explain, capture
-  runs              what has run, and what changed: list, show, diff, path
-  logs              what the ranks of a run print, and go on to print
-  stop              stop a running job
-  replay            start a run again, as it was
-  hooks             what runs around a launch: list
-  config            experiments and their templates: list, new, show, validate, diff; primus.yaml files: system
-  models            facts, parameters and FLOPs of known models: list, show, check
-  trust             which folders of others you trust: their files are run and loaded
-  plugins           what is installed, and whether it loads
-  completion        complete words in bash, zsh or fish
-"""
 _TAIL = """
 examples:
   primus direct -- train pretrain --config examples/quickstart.yaml
@@ -44,12 +31,13 @@ def overview() -> str:
     """The whole text."""
     found = sorted(packages.entry_points(), key=lambda entry: entry.name)
     listed = {title: [e for e in found if e.group == f"primus.{title}"] for title in ("runtimes", "tasks")}
+    listed["commands"] = commands.entries()
     summaries = packages.module_summaries({e.module for entries in listed.values() for e in entries})
     text = _HEAD
     for title, entries in listed.items():
         text += f"\n{title}:\n" + "".join(_row(e.name, summaries[e.module], e.package) for e in entries)
-    text += _dropped_in()
-    return text + _COMMANDS + _TAIL
+        text += _dropped_in() if title == "tasks" else ""
+    return text + _TAIL
 
 
 def _row(name: str, summary: str, source: str) -> str:

@@ -110,7 +110,9 @@ def _main(words: list[str]) -> int:
 
         sys.stdout.write(f"primus {version_of('primus-core')}\n")
         return 0
-    if words[0] in MANAGEMENT:
+    from primus_core.cli import commands
+
+    if words[0] in commands.names():
         _hide_secrets(words, len(words))
         return _management(words[0], words[1:])
     if words[0] == "__protocol":
@@ -124,19 +126,19 @@ def _main(words: list[str]) -> int:
 
 
 def _management(name: str, words: list[str], layer: str = "") -> int:
-    from importlib import import_module
+    from primus_core.cli import commands
 
-    module = import_module(f"primus_core.commands.{name}")
-    return int(module.run(words, layer))
+    return int(commands.load(name).run(words, layer))
 
 
 def _behind_globals(words: list[str]) -> "int | None":
     """`primus --config FILE config system`: a management command behind global options; None: it is none."""
+    from primus_core.cli import commands
     from primus_core.errors import RequestError
     from primus_core.request.request import config_of, global_words
 
     front, rest = global_words(words)
-    if not rest or rest[0] not in MANAGEMENT:
+    if not rest or rest[0] not in commands.names():
         return None
     _hide_secrets(words, len(words))
     if rest[0] == "replay":
@@ -153,13 +155,10 @@ def _behind_globals(words: list[str]) -> "int | None":
 
 
 def _complete(words: list[str]) -> int:
+    from primus_core.cli import commands
     from primus_core.cli.completion import answer
 
-    return answer(words, MANAGEMENT)
-
-
-MANAGEMENT = ("plugins", "completion", "env", "runs", "logs", "stop", "replay", "config", "hooks", "models", "trust")
-"""Commands that need no runtime: modules of `primus_core.commands`."""
+    return answer(words, commands.names())
 
 
 def _request(words: list[str]) -> int:
@@ -195,11 +194,11 @@ def _request(words: list[str]) -> int:
 
 def _hint(words: list[str], runtimes: "set[str]", tasks: "set[str]", refused: str) -> None:
     """Where a command line is refused and what was meant is known: raise the error that tells it."""
-    from primus_core.cli import hints
+    from primus_core.cli import commands, hints
     from primus_core.request.request import global_words
 
     front, rest = global_words(words)
-    known = hints.Known(runtimes, tasks, MANAGEMENT, front)
+    known = hints.Known(runtimes, tasks, commands.names(), front)
     if hint := hints.instead(rest, known, refused):
         raise hint from None
 

@@ -1,1 +1,1 @@
-"""Commands that need no runtime: `primus <name> ...` is the module of that name, with `parser()` and `run(words)`."""
+"""The kernel's own commands that need no runtime; they join by entry point, as those of others do."""

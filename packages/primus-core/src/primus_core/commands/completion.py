@@ -1,4 +1,4 @@
-"""`primus completion bash|zsh|fish`: print a script for the shell to source."""
+"""Complete words in bash, zsh or fish: print a script for the shell to source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`primus config`: experiments and their templates, and where each setting comes from."""
+"""Experiments and their templates: list, new, show, validate, diff; primus.yaml files: system."""
 
 from __future__ import annotations
 

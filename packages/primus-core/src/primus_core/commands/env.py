@@ -1,4 +1,4 @@
-"""`primus env`: which environment a run gets on this machine, why, and what was found here."""
+"""What is found here, which variables a run gets, and why: show, explain, capture."""
 
 from __future__ import annotations
 

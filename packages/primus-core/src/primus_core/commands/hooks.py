@@ -1,4 +1,4 @@
-"""`primus hooks list [TASK ACTION]`: which hooks, patches and Python hooks would run, in their order."""
+"""What runs around a launch, in its order: list."""
 
 from __future__ import annotations
 

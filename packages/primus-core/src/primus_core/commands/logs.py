@@ -1,4 +1,4 @@
-"""`primus logs RUN`: what the ranks of a run have printed, and what they print next."""
+"""What the ranks of a run print, and go on to print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`primus models`: which models are known, what they are made of, and whether their numbers add up."""
+"""Facts, parameters and FLOPs of known models: list, show, check."""
 
 from __future__ import annotations
 

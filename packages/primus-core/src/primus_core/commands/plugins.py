@@ -1,4 +1,4 @@
-"""`primus plugins`: list what is installed, and whether it loads."""
+"""What is installed, and whether it loads."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from primus_core.request.arguments import Parser, parse_segment
 
 __all__ = ["parser", "run"]
 
+_LOADED = ("tasks", "runtimes", "backends", "hooks", "commands", "schedulers", "checks", "benchmarks", "comparisons")
+"""The kinds that are code. The others are data, with nothing to load."""
 _EPILOG = """examples:
   primus plugins
   primus plugins --json"""
@@ -43,8 +45,8 @@ def _row(plugin: Plugin, catalogue: Catalogue) -> dict[str, str]:
     twins = [p.source for p in catalogue.of(plugin.kind) if p.name == plugin.name and p is not plugin]
     if twins:
         return {**row, "status": f"broken: {' and '.join(twins)} has the name too"}
-    if plugin.kind not in ("tasks", "runtimes", "backends", "hooks", "checks", "benchmarks", "comparisons"):
-        return {**row, "status": "ok"}  # data, nothing to load
+    if plugin.kind not in _LOADED:
+        return {**row, "status": "ok"}
     try:
         plugin.load()
     except PrimusError as error:

@@ -1,4 +1,4 @@
-"""`primus replay RUN [runtime ...]`: start a run again, as it was, with the same settings, environment and scripts."""
+"""Start a run again, as it was: with the same settings, environment and scripts."""
 
 from __future__ import annotations
 

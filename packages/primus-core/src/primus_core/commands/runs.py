@@ -1,4 +1,4 @@
-"""`primus runs`: what was run, how it went, and what changed between two runs."""
+"""What has run, and what changed: list, show, diff, path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`primus stop RUN`: stop a running job, wherever it was started from."""
+"""Stop a running job, wherever it was started from."""
 
 from __future__ import annotations
 

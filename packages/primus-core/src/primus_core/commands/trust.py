@@ -1,4 +1,4 @@
-"""`primus trust DIR`: believe the files of others in a folder, from now on."""
+"""Which folders of others you trust: their files are run and loaded."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ framework: that happens later, in the process that the plan describes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cleaning",
+    "Command",
     "Elsewhere",
     "OuterCall",
     "OuterPlan",
@@ -209,3 +210,19 @@ class Cleaning(Protocol):
 
     def clean(self, args: argparse.Namespace, host: HostRoot, *, dry_run: bool) -> int:
         """Take it away, or with `dry_run` say what would go; the exit code."""
+
+
+class Command(Protocol):
+    """A command without a runtime: `primus <name> ...`. Entry-point group `primus.commands`: a module, or an object.
+
+    Its one-line help is the first line of its module's docstring.
+    """
+
+    def parser(self) -> Parser:
+        """Its parser, for completion; `Parser.first_words` are what the first word may be."""
+
+    def run(self, words: Sequence[str], layer: str) -> int:
+        """Do what `words` ask for; the exit code. `layer`: the file of `primus --config FILE <name>`; empty: none.
+
+        A `PrimusError` becomes a message: `RequestError` is exit code 2, `MachineError` 3.
+        """

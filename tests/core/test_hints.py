@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.conftest import Run
 
-from primus_core.cli.commands import names
+from primus_core.cli.commands import load, names
 from primus_core.cli.hints import HINTS, RUNTIMES, Known, instead
 from primus_core.cli.main import main
 from primus_core.request.arguments import parse_segment

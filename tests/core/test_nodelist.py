@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from primus_core.errors import RequestError
-from primus_core.schedulers.nodelist import first_host, host_count, hosts
+from primus_core.machine.nodelist import first_host, host_count, hosts
 
 
 @pytest.mark.parametrize(

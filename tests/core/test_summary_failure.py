@@ -14,6 +14,7 @@ from primus_core.journal import summary
 from primus_core.journal.metrics import Metrics, Validation, append, is_step, log_line
 from primus_core.process import failure
 from primus_core.runs.listing import last_metrics
+from primus_core.runtimes.direct.torchrun import TORCHRUN
 
 # As torch 2.13 prints it when rank 0 is killed, rank 1 crashes and rank 2 is ended by torchrun.
 TABLE = """\
@@ -69,13 +70,13 @@ def record(run: Path, rank: int, *, at: float, kind: str = "ValueError", message
 
 def first(run: Path, log: str = "") -> failure.Failure:
     """The first failure, which there must be."""
-    found = failure.first_failure(str(run), log)
+    found = failure.first_failure(str(run), TORCHRUN.signalled(log))
     assert found
     return found
 
 
 def test_nothing_said_is_no_failure(tmp_path: Path) -> None:
-    assert failure.first_failure(str(tmp_path), "some text") is None
+    assert failure.first_failure(str(tmp_path), TORCHRUN.signalled("some text")) is None
 
 
 def test_the_earliest_exception_counts_not_the_lowest_rank(tmp_path: Path) -> None:
@@ -132,7 +133,9 @@ def test_a_signal_without_a_name_is_a_number(tmp_path: Path) -> None:
 
 
 def test_an_exit_code_in_the_table_is_left_to_the_record(tmp_path: Path) -> None:
-    assert failure.first_failure(str(tmp_path), TABLE.replace("exitcode  : -", "exitcode  : ")) is None
+    assert (
+        failure.first_failure(str(tmp_path), TORCHRUN.signalled(TABLE.replace("exitcode  : -", "exitcode  : "))) is None
+    )
 
 
 def block(found: failure.Failure | None, code: int, **more: Any) -> str:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from primus_core.config.document import Document, Path, at, dotted
+from primus_core.contracts import launchers
 from primus_core.environment.placement import VISIBLE, hides_gpus
 from primus_core.environment.placement import resolve as place_in_job
 from primus_core.errors import Mistakes, PrimusError, RequestError
@@ -180,7 +181,7 @@ def _resolved(path: str, args: argparse.Namespace, overrides: Sequence[str] = ()
 
     devices = f" with {place.gpus_per_node} {on} each" if on else ""
     found = train.resolve(TaskCall((), words, facts, place, run, Catalogue.here(HostRoot(), args.layer)))
-    place = replace(place, one_per_node=found.planned.worker.launcher == "one-per-node")
+    place = replace(place, one_per_node=launchers.find(found.planned.worker.launcher).one_per_node)
     return found, place, counted(place.nnodes, "node") + devices
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from primus_core.config.files import TEMPLATE
+from primus_core.contracts import schedulers
 from primus_core.errors import RequestError
 from primus_core.files import atomic
-from primus_core.schedulers import installed
 from primus_core.templates import catalogue
 from primus_core.templates.recipe import GPUS_PER_NODE, MODULE, Template
 
@@ -91,7 +91,7 @@ def new(args: argparse.Namespace) -> int:
 def _experiment(template: Template, path: str) -> str:
     """The whole file, comments included."""
     nodes = f"{template.nodes} node{'s' * (template.nodes > 1)} with {GPUS_PER_NODE} {template.gpu} each"
-    where = installed.launch(template.nodes) if template.nodes > 1 else "direct"
+    where = schedulers.launch(template.nodes) if template.nodes > 1 else "direct"
     head = [
         f"{template.model} with {template.backend}{template.precision and f' in {template.precision}'}, for {nodes}.",
         "",

@@ -12,6 +12,7 @@ import time
 from argparse import ArgumentTypeError
 from collections.abc import Iterable, Iterator, Sequence
 
+from primus_core.contracts import schedulers
 from primus_core.errors import RequestError
 from primus_core.files import trust
 from primus_core.files.atomic import regular
@@ -21,7 +22,6 @@ from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.listing import resolve, workspace
 from primus_core.runs.saved import GOING, state
 from primus_core.runs.status import Standing, standing
-from primus_core.schedulers import installed
 
 __all__ = ["parser", "run"]
 
@@ -145,7 +145,7 @@ class _Launch:
 
     def tails(self) -> Iterable[_Tail]:
         base = glob.escape(self.directory)
-        of_jobs = [scheduler.logs for scheduler in installed.all_of_them()]
+        of_jobs = [scheduler.logs for scheduler in schedulers.all_of_them()]
         for pattern in (*of_jobs, "logs/launch.log", "nodes/*/logs/launch.log"):
             for path in sorted(glob.glob(f"{base}/{pattern}")):
                 self.found.setdefault(path, _Tail(path))

@@ -13,7 +13,18 @@ from primus_core.request.arguments import Parser, parse_segment
 
 __all__ = ["parser", "run"]
 
-_LOADED = ("tasks", "runtimes", "backends", "hooks", "commands", "schedulers", "checks", "benchmarks", "comparisons")
+_LOADED = (
+    "tasks",
+    "runtimes",
+    "backends",
+    "hooks",
+    "commands",
+    "schedulers",
+    "launchers",
+    "checks",
+    "benchmarks",
+    "comparisons",
+)
 """The kinds that are code. The others are data, with nothing to load."""
 _EPILOG = """examples:
   primus plugins

@@ -9,6 +9,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+from primus_core.contracts import schedulers
+from primus_core.contracts.scheduler import Target
 from primus_core.errors import MachineError
 from primus_core.files import plain_json, trust
 from primus_core.files.atomic import write_atomically
@@ -18,8 +20,6 @@ from primus_core.runs.lease import FOLDER, look, process_start
 from primus_core.runs.listing import resolve, workspace
 from primus_core.runs.saved import GOING, metadata, process_here, state
 from primus_core.runs.status import Standing, standing
-from primus_core.schedulers import installed
-from primus_core.schedulers.contract import Target
 
 __all__ = ["parser", "run"]
 
@@ -95,7 +95,7 @@ def _target(directory: str, stands: Standing, host: HostRoot, why: str) -> Targe
         raise trust.refused(directory, why, "the run")
     if not stands.job:
         raise _out_of_reach(directory, stands, host)
-    scheduler = installed.of_run(stands.known)
+    scheduler = schedulers.of_run(stands.known)
     target = scheduler.target(directory, stands.job, stands.known, host) if scheduler else None
     if not target:
         raise _out_of_reach(directory, stands, host)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from primus_core.contracts import schedulers
+from primus_core.contracts.scheduler import Scheduler
 from primus_core.environment.nesting import is_alone
 from primus_core.errors import RequestError
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Distributed, Variable
-from primus_core.schedulers import installed
-from primus_core.schedulers.contract import Scheduler
 
 __all__ = [
     "MAX_GPUS_PER_NODE",
@@ -46,7 +46,7 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
     Raises:
         RequestError: a value is no number, out of range, or contradicts another.
     """
-    for scheduler in installed.all_of_them():
+    for scheduler in schedulers.all_of_them():
         scheduler.refuse(environ)
     nnodes, nnodes_from = _number("NNODES", environ, 1, 1, _MAX_NODES)
     node_rank, rank_from = _number("NODE_RANK", environ, 0, 0, _MAX_NODES)
@@ -169,7 +169,7 @@ def _port_of_job(environ: Mapping[str, str]) -> tuple[int, str]:
 
 def _scheduler(environ: Mapping[str, str]) -> Scheduler | None:
     """The scheduler that started this process on a node. What a hook or a rank of its run starts, it did not start."""
-    return None if is_alone(environ) else installed.started(environ)
+    return None if is_alone(environ) else schedulers.started(environ)
 
 
 def _devices(facts: Facts, environ: Mapping[str, str]) -> int:

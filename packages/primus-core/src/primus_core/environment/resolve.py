@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from primus_core import variables
 from primus_core.config import submission
+from primus_core.contracts import schedulers
 from primus_core.environment import flag_lists
 from primus_core.errors import ConfigError, Mistakes, RequestError
 from primus_core.files import trust
 from primus_core.plan.plan import Variable
-from primus_core.schedulers import installed
 from primus_core.secrets.redaction import is_secret_name, looks_secret
 
 __all__ = [
@@ -88,7 +88,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def belongs_to_session(name: str) -> bool:
     """Whether a variable says who, where and in which shell somebody is: no replay restores it, no diff shows it."""
-    return name in OWNED or bool(re.fullmatch(_SESSION, name)) or name.startswith(installed.families())
+    return name in OWNED or bool(re.fullmatch(_SESSION, name)) or name.startswith(schedulers.families())
 
 
 def cache(environ: Mapping[str, str]) -> str:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from primus_core import variables
 from primus_core.config import submission
+from primus_core.contracts import launchers
+from primus_core.contracts.launcher import Launcher
 from primus_core.environment.flag_lists import FLAG_LISTS, over
 from primus_core.errors import MachineError, PrimusError
 from primus_core.execute import closing, requirements
@@ -394,7 +396,8 @@ class _Run:
             process = failure.of_process(ended.exit_code, self.facts.hostname, node, rank, log)
         if self._is_lone and not ended.signal:
             failure.leave_record(self.directory, process)
-        first = failure.first_failure(self.directory, self._launch_log(), node, self.facts.hostname) or process
+        killed = self._launcher.signalled(self._launch_log()) if self._launcher else ()
+        first = failure.first_failure(self.directory, killed, node, self.facts.hostname) or process
         if ended.exit_code and step and step.kind in BEFORE_RANKS:  # none has started; the error names the node
             said = first.what.partition(": ")[2].partition("\n")[0] if first else ""
             what = said or f"{step.kind}: ended with exit code {ended.exit_code}"
@@ -402,9 +405,13 @@ class _Run:
         return first
 
     @property
+    def _launcher(self) -> Launcher | None:
+        return launchers.find(self.plan.worker.launcher) if self.plan.worker else None
+
+    @property
     def _is_lone(self) -> bool:
         """Whether the worker is one process that no launcher watches."""
-        return self.plan.worker is not None and self.plan.worker.launcher != "torchrun"
+        return bool(self._launcher and not self._launcher.reports)
 
     @property
     def launch_log(self) -> str:

@@ -6,6 +6,8 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from primus_core.contracts import schedulers
+from primus_core.contracts.scheduler import Scheduler
 from primus_core.execute.attempts import Attempts
 from primus_core.execute.nodes import Nodes, Verdict, set_aside
 from primus_core.journal.events import Events
@@ -14,8 +16,6 @@ from primus_core.process.console import say
 from primus_core.process.failure import last_words
 from primus_core.process.supervise import Ended, Watch, supervise
 from primus_core.runs.record import Record
-from primus_core.schedulers import installed
-from primus_core.schedulers.contract import Scheduler
 
 __all__ = ["JobStep", "told_by"]
 
@@ -54,7 +54,7 @@ class JobStep:
         Raises:
             MachineError: its scheduler is not installed here.
         """
-        self.asked, self.scheduler = asked, installed.find(asked.name)
+        self.asked, self.scheduler = asked, schedulers.find(asked.name)
         attempts = Attempts(self.record, self.events, self.plan.max_restarts)
         if why := attempts.in_vain:  # and the scheduler started the job again all the same
             self.verdict = Verdict(f"not started again: {why}")

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from primus_core.config.system import PREFLIGHT
+from primus_core.contracts.scheduler import Job, Printed, Scheduler
 from primus_core.process.failure import OWN_SIGNALS
 from primus_core.runs.saved import metadata
-from primus_core.schedulers.contract import Job, Printed, Scheduler
 
 __all__ = ["Nodes", "Verdict", "set_aside"]
 

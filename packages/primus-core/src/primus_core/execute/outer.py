@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from primus_core.config import submission
+from primus_core.contracts import schedulers
 from primus_core.errors import MachineError, RequestError
 from primus_core.execute import requirements
 from primus_core.execute.attendance import held
@@ -30,7 +31,6 @@ from primus_core.runs import snapshot
 from primus_core.runs.record import Record, unwritable
 from primus_core.runs.rundir import COMPLETED, short
 from primus_core.runs.saved import metadata
-from primus_core.schedulers import installed
 from primus_core.secrets.redaction import redact
 
 __all__ = ["execute_outer"]
@@ -67,7 +67,7 @@ class _Outer:
         submission = next((step for step in plan.steps if step.kind == "submit"), None)
         self.main = submission or plan.steps[-1]
         self.submits = submission is not None
-        self.scheduler = installed.find(self.main.scheduler.name) if self.main.scheduler else None
+        self.scheduler = schedulers.find(self.main.scheduler.name) if self.main.scheduler else None
         self.job: dict[str, str] = {}
         self.left = False
         """Whether the scheduler has the run."""

@@ -181,12 +181,12 @@ class Worker:
     """What a task runs: a Python module with arguments, started by `launcher`.
 
     `torchrun` starts `gpus_per_node` ranks on each node, `one-per-node` one process that drives all devices there,
-    `single` one plain process.
+    `single` one plain process; packages bring others (`primus.launchers`).
     """
 
     module: str
     args: tuple[str, ...] = ()
-    launcher: Literal["torchrun", "single", "one-per-node"] = "torchrun"
+    launcher: str = "torchrun"
 
 
 class HookPlugin(NamedTuple):

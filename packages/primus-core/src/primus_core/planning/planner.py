@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from primus_core import variables
 from primus_core.config import submission
 from primus_core.config.system import EXTRA, apply_defaults
+from primus_core.contracts import launchers, schedulers
 from primus_core.environment import resolve
 from primus_core.environment.flag_lists import FLAG_LISTS, over
 from primus_core.environment.nesting import parent_of
@@ -30,7 +31,6 @@ from primus_core.plugins.contracts import OuterRuntime, Runtime, RuntimeCall, Ru
 from primus_core.request.arguments import Parser, flags_of, parse_segment
 from primus_core.request.request import Layer, Request, no_task
 from primus_core.runs.rundir import place
-from primus_core.schedulers import installed
 from primus_core.secrets.redaction import redact_words, refuse_secrets
 
 if TYPE_CHECKING:
@@ -317,7 +317,7 @@ class _Planning:
         scripts: tuple[Step, ...],
         kept: Replay | None = None,
     ) -> Plan:
-        alone = task.worker.launcher == "one-per-node" and not getattr(self.args, "single", False)
+        alone = not getattr(self.args, "single", False) and launchers.find(task.worker.launcher).one_per_node
         place_in_job = replace(place_in_job, one_per_node=alone)
         planned = self.runtime.plan(RuntimeCall(self.args, self.facts, place_in_job, task, scope))
         result = Plan(
@@ -414,7 +414,7 @@ class _Planning:
         if self.facts.environ.get(variables.RESTARTED):
             return 0
         asked = int(getattr(self.args, "max_restarts", 0))
-        launch = installed.launch(place_in_job.nnodes)
+        launch = schedulers.launch(place_in_job.nnodes)
         if asked and place_in_job.nnodes > 1 and not self.elsewhere:
             raise RequestError(
                 f"--max-restarts {asked} with {place_in_job.nnodes} nodes",

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 from primus_core.config.option_defaults import in_words
 from primus_core.config.system import PREFLIGHT, SystemConfig
+from primus_core.contracts import schedulers
 from primus_core.errors import RequestError
 from primus_core.plan.plan import Step
 from primus_core.plan.programs import RANK
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import Task, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, parse_segment
-from primus_core.schedulers import installed
 
 __all__ = ["NONE", "TASK", "WORDS", "add_options", "as_words", "before", "settings"]
 
@@ -71,7 +71,7 @@ def before(planned: TaskPlan, chosen: str, catalogue: Catalogue, call: TaskCall)
         raise RequestError(
             f"--preflight with {call.distributed.nnodes} nodes that have no run directory in common",
             why="they tell each other there what they found",
-            fix=f"start all by one command (primus {installed.launch('N')} -- ...), "
+            fix=f"start all by one command (primus {schedulers.launch('N')} -- ...), "
             "or set PRIMUS_RUN_DIR to one shared folder on each",
         )
     task = catalogue.task((TASK,))[0]

@@ -70,7 +70,7 @@ class FunctionTask:
         launcher = "torchrun" if self.scope == "rank" else "single"
         return TaskPlan(
             place=call.place("output", self.name.replace(" ", "-")),
-            worker=Worker(OWN_TASK, args, launcher),  # type: ignore[arg-type]  # one of the two
+            worker=Worker(OWN_TASK, args, launcher),
             requires=(Requirement("file", self.path, "it has the task's code: put it back, or name another"),),
         )
 

@@ -1,4 +1,4 @@
-"""Which rank failed first, and how: from the records that ranks leave and from torchrun's own table."""
+"""Which rank failed first, and how: from the records that ranks leave, and from what their launcher says."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import contextlib
 import glob
 import json
 import os
-import re
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from primus_core.contracts.launcher import Signalled
 from primus_core.files import plain_json
 from primus_core.files.atomic import regular, write_atomically
 from primus_core.plan.programs import FAILURES
@@ -20,9 +20,6 @@ from primus_core.process.capped_log import parts
 
 __all__ = ["OWN_SIGNALS", "Failure", "first_failure", "last_words", "leave_record", "of_process", "report", "set_aside"]
 
-# torchrun's table (torch.distributed.elastic.multiprocessing.errors.ChildFailedError), with exit codes by rank.
-_ROW = re.compile(r"host\s*:\s*(\S+)\s*\n\s*rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+)")
-_ROOT_CAUSE = "Root Cause (first observed failure):"
 _LINE = 1 << 14
 """More than a last line is long, in bytes."""
 # Signals that come from outside or from the rank's own fault. SIGABRT and SIGTERM may follow another rank's end.
@@ -73,19 +70,6 @@ def set_aside(run_dir: str, attempt: int) -> None:
         with contextlib.suppress(OSError):  # another node was quicker
             os.rename(folder, f"{folder}_{attempt}")
         os.makedirs(folder, exist_ok=True)
-
-
-def _signalled(launch_log: str, node_rank: int, here: str) -> list[Failure]:
-    """Ranks that a signal ended: they could leave no record. The one that torchrun saw first comes first.
-
-    They are of this node; what torchrun calls it is the name that goes with its address, which may be localhost.
-    """
-    others, _, root = launch_log.partition(_ROOT_CAUSE)
-    found = []
-    for host, rank, code in _ROW.findall(root) + _ROW.findall(others):
-        if int(code) < 0:
-            found.append(_ended_by(-int(code), int(rank), here or host, node_rank))
-    return found
 
 
 def _ended_by(number: int, rank: int, host: str, node_rank: int) -> Failure:
@@ -141,13 +125,15 @@ def leave_record(run_dir: str, failure: Failure | None) -> None:
             write_atomically(path, json.dumps({**record, "message": "", "traceback": ""}, indent=1))
 
 
-def first_failure(run_dir: str, launch_log: str, node_rank: int = 0, here: str = "") -> Failure | None:
+def first_failure(run_dir: str, killed: Iterable[Signalled] = (), node_rank: int = 0, here: str = "") -> Failure | None:
     """The failure that came first, as far as can be known; None: no rank said anything.
 
     A rank that was killed or crashed comes before all that raised: exceptions such as a closed connection follow
-    from its end. Among exceptions the earliest counts. `here`: the name of this node.
+    from its end. Among exceptions the earliest counts. `killed`: the ranks of this node that a signal ended, as the
+    launcher says: they could leave no record. `here`: the name of this node.
     """
-    signalled, recorded = _signalled(launch_log, node_rank, here), _recorded(run_dir)
+    signalled = [_ended_by(one.signal, one.rank, here or one.host, node_rank) for one in killed]
+    recorded = _recorded(run_dir)
     own = [failure for failure in (*signalled, *recorded) if failure.exit_code - 128 in OWN_SIGNALS]
     candidates = own or recorded or signalled
     return candidates[0] if candidates else None

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from primus_core.contracts.scheduler import Job
 from primus_core.errors import RequestError, suggestion
 from primus_core.files import plain_json, trust
 from primus_core.files.atomic import regular
@@ -15,7 +16,6 @@ from primus_core.journal.metrics import is_step
 from primus_core.runs import lease
 from primus_core.runs.saved import Name, is_run, metadata, parse_name
 from primus_core.runs.status import Standing, standings
-from primus_core.schedulers.contract import Job
 
 __all__ = ["LATEST", "Run", "find", "last_metrics", "of_standing", "resolve", "workspace"]
 

@@ -9,6 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from primus_core import variables
+from primus_core.contracts import schedulers
+from primus_core.contracts.scheduler import Scheduler
 from primus_core.errors import MachineError, PrimusError, RunDirectoryTaken
 from primus_core.files import plain_json
 from primus_core.files.access_lists import keep_to_owner
@@ -20,8 +22,6 @@ from primus_core.plan.secret_values import values_in
 from primus_core.runs.lease import Lease
 from primus_core.runs.saved import metadata
 from primus_core.runs.snapshot import part_of
-from primus_core.schedulers import installed
-from primus_core.schedulers.contract import Scheduler
 from primus_core.secrets.redaction import redact, secret_values
 
 __all__ = ["Record", "refused", "unwritable"]
@@ -241,7 +241,7 @@ def _numbers(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _scheduler(environ: Mapping[str, str]) -> Scheduler | None:
     """The one whose job this process is in, in the shell of an allocation, too."""
-    return next((one for one in installed.all_of_them() if one.numbers(environ).get("job_id")), None)
+    return next((one for one in schedulers.all_of_them() if one.numbers(environ).get("job_id")), None)
 
 
 def _user(environ: Mapping[str, str]) -> str:

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from primus_core.contracts import schedulers
+from primus_core.contracts.scheduler import FORGOTTEN, Job, Scheduler
 from primus_core.host import HostRoot
 from primus_core.runs.saved import ENDED, metadata, process_here, state_of
-from primus_core.schedulers import installed
-from primus_core.schedulers.contract import FORGOTTEN, Job, Scheduler
 
 __all__ = ["Standing", "refined", "standing", "standings"]
 
@@ -88,7 +88,7 @@ def _stands(known: dict[str, Any], directory: str, host: HostRoot, job: Job | No
 
 
 def _key(known: Mapping[str, Any], directory: str, host: HostRoot) -> _Key | None:
-    if not (scheduler := installed.of_run(known)):
+    if not (scheduler := schedulers.of_run(known)):
         return None
     number = _job_of(known, directory, host, scheduler)
     return _Key(scheduler, _text(known.get("cluster")), number) if number else None

@@ -16,7 +16,7 @@ from itertools import islice
 
 from primus_core.errors import RequestError
 from primus_core.files.atomic import write_atomically
-from primus_core.schedulers import nodelist
+from primus_core.machine import nodelist
 from primus_core.units import counted
 from primus_preflight.checks.findings import Finding, verdict
 from primus_preflight.checks.thresholds import fix_of

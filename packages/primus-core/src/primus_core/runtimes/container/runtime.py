@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from primus_core import variables
+from primus_core.contracts import schedulers
 from primus_core.environment import placement, resolve
 from primus_core.errors import RequestError
 from primus_core.host import HostRoot
@@ -32,7 +33,6 @@ from primus_core.runtimes.container.mounts import (
     volume,
     with_targets,
 )
-from primus_core.schedulers import installed
 from primus_core.secrets.redaction import refuse_secrets
 
 __all__ = ["CONTAINER", "FORWARDED", "LABEL", "LABEL_DIRECTORY", "LABEL_HOST", "container_name"]
@@ -339,7 +339,7 @@ def _forwarded(call: OuterCall) -> list[str]:
     """The names of the variables that go inside; the engine takes their values from its own environment."""
     named = {variable.name for variable in call.variables}
     of_person = {
-        name for name in call.facts.environ if name.startswith(FORWARDED + installed.families())
+        name for name in call.facts.environ if name.startswith(FORWARDED + schedulers.families())
     } - resolve.OF_SYSTEM
     return sorted(named | of_person)
 

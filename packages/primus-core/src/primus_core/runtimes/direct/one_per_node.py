@@ -9,26 +9,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from primus_core.contracts.launcher import LaunchCall, LaunchPlan, Signalled
 from primus_core.environment.placement import hides_gpus
 from primus_core.environment.resolve import USER
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Distributed, Step, Variable
 
-__all__ = ["devices", "step", "variables"]
+__all__ = ["ONE_PER_NODE", "devices"]
 
 _IP, _PORT, _DEVICES = "JAX_COORDINATOR_IP", "JAX_COORDINATOR_PORT", "JAX_LOCAL_DEVICE_IDS"
 _CLUSTERS = "jax-ml/jax jax/_src/clusters/cluster.py, auto_detect_unset_distributed_params"
 _WHERE = "where the nodes' processes meet"
 
 
-def step(argv: tuple[str, ...], cwd: str, place: Distributed) -> Step:
-    """The process of this node."""
-    return Step("worker", argv, cwd, ranks=1, first_rank=place.node_rank, kind="worker")
+class OnePerNode:
+    """One of them."""
 
+    name = "one-per-node"
+    one_per_node = True
+    reports = False
 
-def variables(facts: Facts, place: Distributed, environ: Mapping[str, str]) -> tuple[Variable, ...]:
-    """What tells the process where it stands. `environ`: the person's, whose word on the coordinator holds."""
-    return (*_standing(place, environ), *devices(facts, place.gpus_per_node, environ))
+    def plan(self, call: LaunchCall) -> LaunchPlan:
+        """The process of this node. The person's word on the coordinator holds."""
+        rank = call.place.node_rank
+        step = Step("worker", (call.facts.python, *call.rank), call.facts.cwd, ranks=1, first_rank=rank, kind="worker")
+        own = devices(call.facts, call.place.gpus_per_node, call.environ)
+        return LaunchPlan(step, (*_standing(call.place, call.environ), *own))
+
+    def signalled(self, output: str) -> tuple[Signalled, ...]:
+        """Its process is the rank."""
+        return ()
 
 
 def _standing(place: Distributed, environ: Mapping[str, str]) -> tuple[Variable, ...]:
@@ -63,3 +73,6 @@ def devices(facts: Facts, wanted: int, environ: Mapping[str, str]) -> tuple[Vari
 def _address(master: str) -> str:
     """`master` as it can stand before a colon and a port. `localhost` may be an IPv6 address that nobody listens to."""
     return "127.0.0.1" if master == "localhost" else f"[{master}]" if ":" in master else master
+
+
+ONE_PER_NODE = OnePerNode()

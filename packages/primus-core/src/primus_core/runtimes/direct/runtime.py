@@ -11,23 +11,18 @@ import argparse
 from dataclasses import replace
 
 from primus_core import variables
+from primus_core.contracts import launchers
+from primus_core.contracts.launcher import LaunchCall
 from primus_core.environment import placement, resolve
 from primus_core.machine.facts import Facts
-from primus_core.plan.plan import Distributed, Requirement, Step, Variable, Worker
+from primus_core.plan.plan import Distributed, Step, Variable, Worker
 from primus_core.plan.programs import RANK, RENDEZVOUS
 from primus_core.plugins.contracts import RuntimeCall, RuntimePlan
 from primus_core.request.arguments import Parser, duration, size, whole_number
-from primus_core.runtimes.direct import one_per_node
+from primus_core.runtimes.direct.one_per_node import ONE_PER_NODE, devices
+from primus_core.runtimes.direct.single import SINGLE
 
 __all__ = ["DIRECT"]
-
-
-_TORCH = Requirement("module", "torch", "install PyTorch here: torchrun, which starts the ranks, is part of it")
-_LONELY = tuple(
-    Variable(name, value, "direct", "one process, without torchrun")
-    for name, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_WORLD_SIZE", "1"))
-)
-"""What torchrun would have said to a single rank."""
 
 
 class Direct:
@@ -113,20 +108,17 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
         _, place = placement.resolve(facts, environ)
         if call.args.rendezvous_timeout:
             placement.refuse_wrong_master(facts, node, environ)
-        launcher = "single" if call.args.single else worker.launcher
-        if launcher != "single" and node.nnodes > 1 and call.args.rendezvous_timeout:
+        alone = call.args.single or worker.launcher == SINGLE.name
+        launcher = launchers.find(SINGLE.name if alone else worker.launcher)
+        if not alone and node.nnodes > 1 and call.args.rendezvous_timeout:
             prepare = (*prepare, _rendezvous(facts, node, call.args.rendezvous_timeout))
-        if launcher == "one-per-node":  # beside its GPUs are all CPUs: --numa binds it to none
-            alone = one_per_node.step((facts.python, *_rank_command(worker)), facts.cwd, node)
-            return RuntimePlan((*prepare, alone), (*place, *one_per_node.variables(facts, node, environ)))
-        if call.args.numa:
-            place += _numa(facts, 1 if launcher == "single" else node.gpus_per_node)
-        if launcher == "torchrun":
-            return RuntimePlan((*prepare, _torchrun(facts, worker, node)), place, (_TORCH,))
-        if call.scope == "run" and node.node_rank > 0:
+        if call.args.numa and not launcher.one_per_node:  # beside its GPUs are all CPUs: it is bound to none
+            place += _numa(facts, 1 if alone else node.gpus_per_node)
+        if alone and call.scope == "run" and node.node_rank > 0:
             return RuntimePlan(prepare, place)  # once per run: node 0 does it
-        one = one_per_node.devices(facts, 1, environ) if worker.launcher == "one-per-node" else ()
-        return RuntimePlan((*prepare, _plain(facts, worker)), (*place, *_LONELY, *one))
+        launch = launcher.plan(LaunchCall(_rank_command(worker), facts, node, environ))
+        one = devices(facts, 1, environ) if alone and worker.launcher == ONE_PER_NODE.name else ()
+        return RuntimePlan((*prepare, launch.step), (*place, *launch.environment, *one), launch.requires)
 
 
 def _seconds(text: str) -> float:
@@ -154,20 +146,6 @@ def _rendezvous(facts: Facts, place: Distributed, limit_s: float) -> Step:
     node = ("--nodes", str(place.nnodes), "--node-rank", str(place.node_rank), "--timeout", f"{limit_s:g}")
     argv = (facts.python, "-m", RANK, RENDEZVOUS, *where, *node)
     return Step("rendezvous", argv, facts.cwd, kind="rendezvous")
-
-
-def _plain(facts: Facts, worker: Worker) -> Step:
-    return Step("worker", (facts.python, *_rank_command(worker)), facts.cwd, ranks=1, kind="worker")
-
-
-def _torchrun(facts: Facts, worker: Worker, place: Distributed) -> Step:
-    ranks = ("--nproc-per-node", str(place.gpus_per_node))
-    nodes = ("--nnodes", str(place.nnodes), "--node-rank", str(place.node_rank))
-    # The static rendezvous also on one node: `--standalone` takes another way to meet, a tenth of a second longer.
-    meeting = ("--master-addr", place.master_addr, "--master-port", str(place.master_port))
-    argv = (facts.python, "-m", "torch.distributed.run", *ranks, *nodes, *meeting, *_rank_command(worker))
-    first = place.node_rank * place.gpus_per_node
-    return Step("worker", argv, facts.cwd, ranks=place.gpus_per_node, first_rank=first, kind="worker")
 
 
 def _numa(facts: Facts, ranks: int) -> tuple[Variable, ...]:

@@ -10,10 +10,10 @@ import sys
 import time
 from collections.abc import Sequence
 
+from primus_core.contracts.scheduler import Job
 from primus_core.host import HostRoot
 from primus_core.runs.saved import ENDED, metadata
 from primus_core.runtimes.slurm import queries
-from primus_core.schedulers.contract import Job
 from primus_core.units import time_span
 
 __all__ = ["exit_code", "follow"]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from primus_core.schedulers.contract import FORGOTTEN, Job, Phase
+from primus_core.contracts.scheduler import FORGOTTEN, Job, Phase
 
 __all__ = ["REASONS", "Answer", "ask", "cancel", "fields", "has_step", "job", "job_in", "look", "run", "version"]
 

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from primus_core import variables
 from primus_core.errors import RequestError
 from primus_core.installed import packages
+from primus_core.machine import nodelist
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import PlannedFile, Requirement, RunPlace, SchedulerStep, Step
 from primus_core.plugins.contracts import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser, duration, whole_number
 from primus_core.request.request import global_words
 from primus_core.runtimes.slurm.flags import Options
-from primus_core.schedulers import nodelist
 from primus_core.secrets.redaction import refuse_secrets
 from primus_core.units import counted
 

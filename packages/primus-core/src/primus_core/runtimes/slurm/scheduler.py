@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from primus_core.contracts.scheduler import Job, Printed, Target
 from primus_core.errors import RequestError
-from primus_core.schedulers import nodelist
-from primus_core.schedulers.contract import Job, Printed, Target
+from primus_core.machine import nodelist
 
 if TYPE_CHECKING:
     from primus_core.host import HostRoot

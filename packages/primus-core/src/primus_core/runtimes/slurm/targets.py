@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from primus_core.contracts.scheduler import FORGOTTEN, Job, Target
 from primus_core.errors import MachineError
 from primus_core.host import HostRoot
 from primus_core.runs.saved import metadata
 from primus_core.runtimes.slurm import queries, stop
-from primus_core.schedulers.contract import FORGOTTEN, Job, Target
 
 __all__ = ["target_of"]
 

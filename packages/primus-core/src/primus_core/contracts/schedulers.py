@@ -6,9 +6,9 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, cast
 
+from primus_core.contracts.scheduler import Scheduler
 from primus_core.errors import MachineError
 from primus_core.installed import packages
-from primus_core.schedulers.contract import Scheduler
 
 __all__ = ["all_of_them", "families", "find", "launch", "of_run", "started"]
 

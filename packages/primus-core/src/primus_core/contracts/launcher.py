@@ -1,0 +1,60 @@
+"""What a launcher is: how the ranks of a node start, and what it says of those that ended. Entry-point group
+`primus.launchers`: the entry point names an instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from primus_core.machine.facts import Facts
+from primus_core.plan.plan import Distributed, Requirement, Step, Variable
+
+__all__ = ["LaunchCall", "LaunchPlan", "Launcher", "Signalled"]
+
+
+class LaunchCall(NamedTuple):
+    """The ranks to start on a node."""
+
+    rank: tuple[str, ...]
+    """What a rank runs, behind its Python: `-m primus_core.programs.rank MODULE ARGS`."""
+    facts: Facts
+    place: Distributed
+    environ: Mapping[str, str]
+    """The person's: their word holds over a launcher's."""
+
+
+class LaunchPlan(NamedTuple):
+    """How they start."""
+
+    step: Step
+    """One process; its `ranks` write to the pipes of the supervisor, `first_rank` is the global rank of the first."""
+    environment: tuple[Variable, ...] = ()
+    requires: tuple[Requirement, ...] = ()
+
+
+class Signalled(NamedTuple):
+    """A rank that a signal ended."""
+
+    rank: int
+    """The global one."""
+    signal: int
+    host: str
+    """As the launcher calls the node."""
+
+
+class Launcher(Protocol):
+    """One of them."""
+
+    name: str
+    """As its entry point is called, and as a task's `Worker` and saved plans have it."""
+    one_per_node: bool
+    """It starts one process on a node, which drives all devices there: that is the node's only rank."""
+    reports: bool
+    """It says in its output how each rank ended. Where it does not, its process is the rank."""
+
+    def plan(self, call: LaunchCall) -> LaunchPlan:
+        """The process of this node, and what it needs. Pure: it starts nothing."""
+
+    def signalled(self, output: str) -> Iterable[Signalled]:
+        """The ranks that a signal ended, the first that it saw first; what they say themselves is not asked of it."""

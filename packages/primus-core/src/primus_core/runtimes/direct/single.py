@@ -1,0 +1,34 @@
+"""Launcher `single`: one plain process, told that it is alone."""
+
+from __future__ import annotations
+
+from primus_core.contracts.launcher import LaunchCall, LaunchPlan, Signalled
+from primus_core.plan.plan import Step, Variable
+
+__all__ = ["SINGLE"]
+
+_ALONE = tuple(
+    Variable(name, value, "direct", "one process, without torchrun")
+    for name, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_WORLD_SIZE", "1"))
+)
+"""What torchrun would have said to a single rank."""
+
+
+class Single:
+    """One of them."""
+
+    name = "single"
+    one_per_node = False
+    reports = False
+
+    def plan(self, call: LaunchCall) -> LaunchPlan:
+        """The rank itself."""
+        step = Step("worker", (call.facts.python, *call.rank), call.facts.cwd, ranks=1, kind="worker")
+        return LaunchPlan(step, _ALONE)
+
+    def signalled(self, output: str) -> tuple[Signalled, ...]:
+        """Its process is the rank."""
+        return ()
+
+
+SINGLE = Single()

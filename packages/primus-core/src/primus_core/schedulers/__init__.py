@@ -1,1 +1,0 @@
-"""What Primus asks a scheduler, and the schedulers that are installed."""

@@ -35,6 +35,13 @@ FILES = {
     "lists.toml": (f"d = {'[' * 100_000}{']' * 100_000}\n", DEEP),
     "keys.toml": (f"{'.'.join(['a'] * 50_000)} = 1\n", DEEP),
     "keys.yaml": ("? \n" * 20_000, "duplicate key"),
+    "many.yaml": ("".join(f"k{n}: 1\n" for n in range(90_000)), "too many values"),
+    "same.yaml": (f"{{{'a: 1,' * 180_000}}}\n", "too many values"),
+    "many.toml": ("".join(f"k{n} = 1\n" for n in range(80_000)), "too many values"),
+    "number.toml": (f"a = {'9' * 900_000}\n", "not TOML"),
+    "word.toml": (f"{'a' * 900_000}\n", "not TOML"),
+    "defaults.yaml": (f"a: {'${A:' * 20_000}{'}' * 20_000}\n", "stand in each other"),
+    "variables.yaml": (f"a: '{'${LONG}' * 100_000}'\n", "more than 1 MiB"),
     "large.yaml": (f"#{'x' * (3 << 20)}\n", "too large"),
 }
 
@@ -45,7 +52,7 @@ def test_a_file_that_means_too_much_is_refused_with_its_place(tmp_path: Path, na
     (tmp_path / name).write_text(text)
     began = time.process_time()
     with pytest.raises(PrimusError) as caught:
-        read(str(tmp_path / name), {})
+        read(str(tmp_path / name), {"LONG": "x" * 4000})
     assert time.process_time() - began < 2
     assert what in str(caught.value)
     assert f"{name}:" in str(caught.value) or "itself" in what
@@ -68,6 +75,20 @@ def test_the_command_refuses_it_in_little_time_and_memory(
     assert "too many values" in result.stderr
     assert ".yaml:" in result.stderr
     assert after.ru_utime - before.ru_utime < 2
+
+
+def test_thousands_of_mistakes_are_not_all_searched_for(primus: Run, tmp_path: Path) -> None:
+    """For each, what was meant is looked for."""
+    (tmp_path / "primus.yaml").write_text("".join(f"key{n}: 1\n" for n in range(15_000)))
+    done = primus("plugins", cwd=tmp_path)
+    assert done.stderr.count("unknown key") == 100
+
+
+def test_many_variables_in_one_text_are_filled_in_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(f"a: '{'${A:x}$${' * 80_000}'\n")
+    began = time.process_time()
+    assert read(str(tmp_path / "a.yaml"), {}).data == {"a": "x${" * 80_000}
+    assert time.process_time() - began < 2
 
 
 def test_brackets_on_the_command_line_are_text() -> None:

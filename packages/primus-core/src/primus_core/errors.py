@@ -104,6 +104,10 @@ class AlreadyRefused(PrimusError):  # noqa: N818  # it names what happened; nobo
     """A check needs a value that has been refused, so it has nothing to say. `Mistakes` drops it."""
 
 
+_MOST_MISTAKES = 100
+"""After so many, the search for more ends: each costs a search for what was meant."""
+
+
 class Mistakes:
     """Collects errors, so that a person sees all of them at once.
 
@@ -123,9 +127,11 @@ class Mistakes:
         """What follows may raise."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        """Keep an error about the request or the machine; let everything else pass."""
+        """Keep an error about the request or the machine; let everything else pass. Nobody reads more than some."""
         if isinstance(error, RequestError | MachineError):
             self.add(error)
+            if len(self.found) >= _MOST_MISTAKES:
+                self.refuse()
         return isinstance(error, RequestError | MachineError | AlreadyRefused)
 
     def __bool__(self) -> bool:

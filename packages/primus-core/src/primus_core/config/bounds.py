@@ -20,6 +20,7 @@ __all__ = [
     "check_depth",
     "deep_key_line",
     "deep_line",
+    "long_line",
     "text_of",
     "too_many",
 ]
@@ -30,8 +31,9 @@ DEPTH = 100
 MAX_VALUES = 20_000
 """A file may hold so many, those behind aliases counted each time."""
 TOO_DEEP = f"more than {DEPTH} levels of lists and mappings in each other"
+_LONG = 1 << 16
 _MAY_BE_DEEP = re.compile(rf"^[ \t?-]{{{DEPTH}}}", re.M)
-_DEEP_KEY = re.compile(rf"(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{DEPTH}}}")
+_DEEP_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{DEPTH}}}")
 
 
 Opener = Callable[[str, int], int]
@@ -65,6 +67,18 @@ def deep_line(text: str) -> int:
     return 0
 
 
+def long_line(text: str) -> int:
+    """The line by which YAML certainly holds too many values; 0: it may not. To compose all of it takes long."""
+    if len(text) < _LONG:
+        return 0
+    nodes = 0
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        nodes += isinstance(event, yaml.NodeEvent)
+        if nodes > 2 * MAX_VALUES:  # keys, too
+            return event.start_mark.line + 1 if event.start_mark else 1
+    return 0
+
+
 def deep_key_line(text: str) -> int:
     """The line of a TOML key with too many parts (`a.b.c`), for which the parser would need gigabytes; 0: nowhere."""
     found = _DEEP_KEY.search(text)
@@ -72,12 +86,12 @@ def deep_key_line(text: str) -> int:
 
 
 def check_depth(data: Any, where: str) -> None:
-    """Refuse data that is nested too deeply.
+    """Refuse data that is nested too deeply, or too much.
 
     Raises:
         ConfigError: it is.
     """
-    level = [data]
+    level, count = [data], 0
     for _ in range(DEPTH + 1):
         level = [
             below
@@ -85,6 +99,9 @@ def check_depth(data: Any, where: str) -> None:
             if isinstance(value, dict | list)
             for below in (value.values() if isinstance(value, dict) else value)
         ]
+        count += len(level)
+        if count > MAX_VALUES:
+            raise ConfigError("the file holds too many values", where=where, why=f"more than {MAX_VALUES}")
         if not level:
             return
     raise ConfigError("the file is nested too deeply", where=where, why=TOO_DEEP)

@@ -203,6 +203,8 @@ def _composed(text: str, path: str) -> yaml.Node | None:
     try:
         if line := bounds.deep_line(text):
             raise ConfigError("the file is nested too deeply", where=f"{path}:{line}", why=bounds.TOO_DEEP)
+        if line := bounds.long_line(text):
+            raise bounds.too_many(f"{path}:{line}")
         return yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -238,7 +240,7 @@ def _toml(text: str, path: str, environ: Environ, mistakes: Mistakes) -> Documen
         raise ConfigError("the file is nested too deeply", where=f"{path}:{number}", why=bounds.TOO_DEEP)
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError is one, and so is a number of thousands of digits
         line = re.search(r"line (\d+)", str(error))
         where = f"{path}:{line[1]}" if line else path
         raise ConfigError("this is not TOML", where=where, why=str(error)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from primus_core.errors import ConfigError
@@ -10,16 +11,22 @@ from primus_core.secrets.redaction import is_secret_name
 __all__ = ["interpolate"]
 
 
-def _closing(text: str, start: int) -> int:
+_BRACE = re.compile(r"\$\{|\}")
+_DEPTH = 20
+"""So many defaults may stand in each other."""
+_LONGEST = 1 << 20
+"""No longer a text becomes: as long as a whole file may be."""
+
+
+def _closing(text: str, start: int, where: str) -> int:
     """Index of the `}` that closes the `${` before `start`, or -1."""
     depth = 1
-    for index in range(start, len(text)):
-        if text.startswith("${", index):
-            depth += 1
-        elif text[index] == "}":
-            depth -= 1
-            if not depth:
-                return index
+    for brace in _BRACE.finditer(text, start):
+        depth += 1 if brace[0] == "${" else -1
+        if not depth:
+            return brace.start()
+        if depth > _DEPTH:
+            raise ConfigError(f"more than {_DEPTH} `${{...}}` stand in each other", where=where, fix="give one default")
     return -1
 
 
@@ -30,20 +37,24 @@ def interpolate(text: str, environ: Mapping[str, str], where: str = "") -> str:
     that no plan, snapshot or log ever holds it. It must be set all the same.
 
     Raises:
-        ConfigError: a variable without default is not set, or a `${` is not closed.
+        ConfigError: a variable without default is not set, or a `${` is not closed, or there is too much of them.
     """
-    done = ""
-    while (start := text.find("${")) >= 0:
-        if start and text[start - 1] == "$":
-            done, text = done + text[: start - 1] + "${", text[start + 2 :]
+    parts, at, length = [], 0, 0
+    while (start := text.find("${", at)) >= 0:
+        if start > at and text[start - 1] == "$":
+            parts += [text[at : start - 1], "${"]
+            at = start + 2
             continue
-        end = _closing(text, start + 2)
+        end = _closing(text, start + 2, where)
         if end < 0:
-            raise ConfigError(f"'{text[start:]}' is not closed", where=where, fix="add the missing '}'")
+            raise ConfigError(f"'{text[start : start + 80]}' is not closed", where=where, fix="add the missing '}'")
         name, colon, default = text[start + 2 : end].partition(":")
-        done += text[:start] + _value(name, default if colon else None, environ, where)
-        text = text[end + 1 :]
-    return done + text
+        parts += [text[at:start], _value(name, default if colon else None, environ, where)]
+        at = end + 1
+        length += len(parts[-1])
+        if length > _LONGEST:
+            raise ConfigError(f"with its variables, a text has more than {_LONGEST >> 20} MiB", where=where)
+    return "".join([*parts, text[at:]])
 
 
 def _value(name: str, default: str | None, environ: Mapping[str, str], where: str) -> str:

@@ -58,7 +58,7 @@ def report(plan: Plan, facts: Facts, replay: Replay) -> Report:
     moved = {f"settings.{name}" for name in own}  # what each replay of such a run gets instead
     rows = [Row("note" if d.name in moved else severity(d, replay.saved, here), *d) for d in differences]
     rows += _missing(plan, replay, here.environment)
-    equal = [_counted("plan", _essence(replay.saved.plan) == _essence(here.plan))]
+    equal = [_counted("plan", _essence(replay.plan.to_dict()) == _essence(here.plan))]
     for category, size in _sizes(replay.saved).items():
         equal.append(_counted(category, all(d.category != category for d in differences), size))
     rows.sort(key=lambda row: _ORDER.index(row.severity))

@@ -212,7 +212,8 @@ def _of_framework(run: Saved) -> dict[Path, Any]:
 
 def _asked(run: Saved) -> dict[Path, Any]:
     """What Primus itself was asked for."""
-    plan, place = run.plan, run.plan.get("distributed") or {}
+    plan, placed = run.plan, run.plan.get("distributed")
+    place = placed if isinstance(placed, Mapping) else {}  # a stranger may have written it
     found: dict[Path, Any] = {(name,): plan[name] for name in _ASKED if plan.get(name)}
     found |= {("runtime",): _runtime(run)} if ("runtime",) in found else {}
     found |= {(name,): place[name] for name in _PLACED if name in place}

@@ -15,7 +15,8 @@ from tests.core import machines
 
 from primus_core import variables
 from primus_core.machine import capture as machine_capture
-from primus_core.runtimes.container import images, runtime
+from primus_core.runtimes.container import images
+from primus_core.runtimes.container import runtime
 from primus_core.runtimes.container.mounts import Mount, mounts
 from primus_core.testing import facts_of
 

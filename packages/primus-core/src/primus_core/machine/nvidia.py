@@ -6,17 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from primus_core.host import HostRoot
-from primus_core.machine.devices import (
-    PCI,
-    Devices,
-    Gpu,
-    absent,
-    memory_of,
-    missing,
-    model_of,
-    number,
-    said_model,
-)
+from primus_core.machine.devices import PCI, Devices, Gpu, absent, memory_of, missing, model_of, number, said_model
 from primus_core.machine.nearest import numa_beside
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from primus_core import variables
 from primus_core.contracts import schedulers
-from primus_core.environment import placement, resolve
+from primus_core.environment import placement
+from primus_core.environment import resolve
 from primus_core.errors import RequestError
 from primus_core.host import HostRoot
 from primus_core.installed import packages as metadata
@@ -22,17 +23,9 @@ from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Requirement, RunPlace, Step
 from primus_core.plugins.contracts import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser
-from primus_core.runtimes.container import apptainer, images
-from primus_core.runtimes.container.mounts import (
-    Mount,
-    given,
-    is_below,
-    mounts,
-    own_python,
-    shortest,
-    volume,
-    with_targets,
-)
+from primus_core.runtimes.container import apptainer
+from primus_core.runtimes.container import images
+from primus_core.runtimes.container.mounts import Mount, given, is_below, mounts, own_python, shortest, volume, with_targets
 from primus_core.secrets.redaction import refuse_secrets
 
 __all__ = ["CONTAINER", "FORWARDED", "LABEL", "LABEL_DIRECTORY", "LABEL_HOST", "container_name"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -68,6 +69,15 @@ def test_the_command_refuses_it_in_little_time_and_memory(
     assert "too many values" in result.stderr
     assert ".yaml:" in result.stderr
     assert after.ru_utime - before.ru_utime < 2
+
+
+@pytest.mark.parametrize("words", ["config show", "direct --dry-run -- train pretrain --config"])
+def test_a_pipe_is_refused_and_not_waited_for(primus: Run, tmp_path: Path, words: str) -> None:
+    os.mkfifo(tmp_path / "exp.yaml")
+    done = primus(*words.split(), "exp.yaml", cwd=tmp_path)
+    assert (done.returncode, "exp.yaml: it is no regular file" in done.stderr) == (2, True)
+    misspelt = primus(*words.split(), "gone/epx.yaml", cwd=tmp_path)
+    assert (misspelt.returncode, "no such file" in misspelt.stderr) == (2, True), "nor does the search wait"
 
 
 def test_brackets_on_the_command_line_are_text() -> None:

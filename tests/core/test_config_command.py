@@ -108,7 +108,7 @@ def test_new_does_not_overwrite_a_file(primus: Run, acme: dict[str, str], experi
         ("acme_2b", "countdown", "MI300X", "did you mean 'acme_2B'?"),
         ("acme_2B", "countdwn", "MI300X", "did you mean 'countdown'?"),
         ("acme_2B", "countdown", "MI300", "did you mean 'MI300X'?"),
-        ("acme_2B", "maxtext", "MI300X", "pip install primus-maxtext"),
+        ("acme_2B", "maxtext", "MI300X", "packages/primus-maxtext"),
     ],
 )
 def test_a_template_that_is_not_there_is_refused_with_what_is(

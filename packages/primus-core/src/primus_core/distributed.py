@@ -89,9 +89,10 @@ def node_count(environ: Mapping[str, str]) -> int:
     return _number("NNODES", environ, 1, 1, _MAX_NODES)[0]
 
 
-def allocation(environ: Mapping[str, str]) -> str:
-    """The nodes of the job, as Slurm lists them; empty: Slurm did not start this process."""
-    return next((environ[name] for name in _NODE_LISTS if environ.get(name)), "") if _started_by_slurm(environ) else ""
+def allocation(environ: Mapping[str, str]) -> tuple[str, str]:
+    """The nodes of the job as Slurm lists them, and in which variable; empty: Slurm did not start this process."""
+    name = next((name for name in _NODE_LISTS if environ.get(name)), "") if _started_by_slurm(environ) else ""
+    return environ.get(name, ""), name
 
 
 def refuse_wrong_master(facts: Facts, place: Distributed, environ: Mapping[str, str]) -> None:
@@ -100,7 +101,7 @@ def refuse_wrong_master(facts: Facts, place: Distributed, environ: Mapping[str, 
     Raises:
         RequestError: it leads elsewhere, as far as can be seen.
     """
-    addr, nodes = environ.get("MASTER_ADDR", "").strip(), allocation(environ)
+    addr, (nodes, source) = environ.get("MASTER_ADDR", "").strip(), allocation(environ)
     if not addr or place.nnodes == 1 or place.node_rank or not facts.host.is_here or environ.get(_KUBERNETES):
         return
     node = environ.get("SLURMD_NODENAME", "") or facts.hostname
@@ -108,7 +109,7 @@ def refuse_wrong_master(facts: Facts, place: Distributed, environ: Mapping[str, 
     if addr == node or any(map(facts.host.is_own, found)) or not (found or nodes):
         return
     leads = f"leads to {', '.join(found)}, which is no address of {node}" if found else "cannot be resolved there"
-    outside = f", and '{addr}' is none of its nodes" if addr.split(".")[0] not in hosts(nodes) else ""
+    outside = f", and '{addr}' is none of its nodes" if addr.split(".")[0] not in hosts(nodes, source) else ""
     job = f"; the job runs on {nodes}{outside}" if nodes else ""
     by_hand = f"set MASTER_ADDR={node}, or start node rank 0 on {addr}; if it is forwarded: --rendezvous-timeout 0"
     raise RequestError(
@@ -178,7 +179,7 @@ def _refuse_half_a_job(environ: Mapping[str, str]) -> None:
         return
     told = {name: environ[name] for name in (*_SLURM["NNODES"], *_NODE_LISTS) if environ.get(name, "").strip()}
     for name, value in told.items():
-        if len([*islice(hosts(value), 2)]) > 1 if name in _NODE_LISTS else value.strip() != "1":
+        if len([*islice(hosts(value, name), 2)]) > 1 if name in _NODE_LISTS else value.strip() != "1":
             raise RequestError(
                 f"{name} is '{value}', but SLURM_JOB_ID is not set",
                 why="it speaks of several nodes, and nothing says that this process belongs to a job on them",
@@ -209,7 +210,7 @@ def _devices(facts: Facts, environ: Mapping[str, str]) -> int:
 def _address(environ: Mapping[str, str], nnodes: int) -> tuple[str, str]:
     if addr := environ.get("MASTER_ADDR", "").strip():
         return _checked(addr), "user"
-    if nnodes > 1 and (first := first_host(allocation(environ))):
+    if nnodes > 1 and (first := first_host(*allocation(environ))):
         return first, "Slurm"
     if nnodes > 1:
         raise RequestError(

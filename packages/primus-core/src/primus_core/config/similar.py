@@ -133,7 +133,7 @@ def _experiments(folder: str) -> Iterator[str]:
                 return
             if entry.is_dir(follow_symlinks=False):
                 below.append(path)
-            elif entry.name.endswith(_SUFFIXES) and _is_experiment(path):
+            elif entry.is_file() and entry.name.endswith(_SUFFIXES) and _is_experiment(path):  # no FIFO: it may wait
                 yield os.path.normpath(path)
         level = below
 

@@ -80,7 +80,7 @@ class _Wait:
 
 def _names(environ: Mapping[str, str], nodes: int) -> Sequence[str]:
     """Of the nodes by rank, where Slurm says them."""
-    found = list(nodelist.hosts(distributed.allocation(environ)))
+    found = list(nodelist.hosts(*distributed.allocation(environ)))
     return found if len(found) == nodes else ()
 
 

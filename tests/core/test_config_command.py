@@ -64,7 +64,8 @@ def test_templates_are_listed_and_words_choose(primus: Run, acme: dict[str, str]
     row = json.loads(primus("config", "list", "acme", "mi300x", "--json", env=acme).stdout)[0]
     assert (row["name"], row["nodes"], row["source"]) == (NAME, 1, "https://acme.example/countdown/MI300X")
     assert row["derived"] == {"loss.start": "where the last one ended"}
-    assert primus("config", "list", "acme", "H100", env=acme).stdout == "no template has 'acme' and 'H100'\n"
+    none = primus("config", "list", "acme", "H100", env=acme).stdout
+    assert none == "no template has 'acme' and 'H100'; templates come with backends: see `primus plugins`\n"
 
 
 def test_new_writes_a_whole_experiment_that_says_where_its_numbers_are_from(

@@ -17,7 +17,7 @@ from primus_core.installed.packages import version_of
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"^ {4}((?:[A-Z_]+=\S+ )*primus .*)$", re.M)
-INLINE = re.compile(r"`(primus (?:direct|container|slurm) [^`]*)`")
+INLINE = re.compile(r"`((?:[A-Z_]+=\S+ )*primus (?:direct|container|slurm) [^`]*)`")
 STARTS = re.compile(r"\bprimus (direct|container|slurm) (?!.*--dry-run|.*--clean)")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from tests import python312
 from tests.conftest import ROOT, plain_environ
 from tests.once import once
@@ -158,3 +160,23 @@ def test_sdists_and_wheels_install_as_others_do_it(
         subprocess.run([str(word) for word in command], check=True, timeout=900)
     helped = subprocess.run([python.with_name("primus"), "--help"], text=True, capture_output=True, check=True)
     assert "preflight" in helped.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BACKENDS)
+def test_where_python_is_too_old_no_framework_is_looked_for(
+    tmp_path_factory: pytest.TempPathFactory, python: Path, name: str
+) -> None:
+    """An older pip looks for a framework first, and would say that it has no version, and not that Python is too old."""
+    if f"primus-{name}" in ours(python):
+        pytest.skip("it is for this Python")
+    (wheel,) = once(tmp_path_factory, "wheels", build).glob(f"primus_{name}-*.whl")
+    (about,) = importlib.metadata.Distribution.discover(path=[str(wheel)])
+    needs = [Requirement(need) for need in about.requires or ()]
+    version = next(v for v in ("3.11", "3.12") if f"python{v}" in os.listdir(python.parents[1] / "lib"))
+    asked = {
+        need.name for need in needs if not need.marker or need.marker.evaluate({"python_version": version, "extra": ""})
+    }
+    assert not {name, f"{name}-core"} & asked
+    refused = pip("install", "--no-index", "--no-deps", wheel, python=python)
+    assert re.search(r"requires a different Python: [\d.]+ not in '>=3.12'", refused.stderr)

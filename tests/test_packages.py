@@ -151,15 +151,19 @@ def test_the_kernel_alone_helps_and_says_what_to_install(
     assert "train" in helped.stdout
     listed = run(made.bin / "primus", "models", "list", cwd=tmp_path, env=clean_environ)
     assert "llama3.1_8B" in listed.stdout, listed.stderr
-    for words, package in ((("bench", "gemm", "-M", "8"), "primus-bench"), (("preflight",), "primus-preflight")):
+    absent = {"primus": "run train.py", "primus-bench": "bench gemm -M 8", "primus-preflight": "preflight"}
+    for package, words in ((package, task.split()) for package, task in absent.items()):
         asked = run(made.bin / "primus", "direct", "--", *words, cwd=tmp_path, env=clean_environ)
         assert asked.returncode == 2
-        assert f"pip install {package}" in asked.stderr
+        assert f"fix: in a checkout of Primus: pip install packages/{package}" in asked.stderr
+    for other in ("torchrun train.py", "run train.py"):
+        asked = run(made.bin / "primus", *other.split(), cwd=tmp_path, env=clean_environ)
+        assert asked.stderr.endswith("  fix: primus direct -- run train.py\n")
     (tmp_path / "exp.yaml").write_text("exp_name: x\nmodules: {pre_trainer: {framework: torchtitan}}\n")
     asked = run(made.bin / "primus", "direct", "--", "train", "pretrain", "--config", "exp.yaml", cwd=tmp_path,
                 env=clean_environ)  # fmt: skip
     assert asked.returncode == 2
-    assert "pip install primus-torchtitan" in asked.stderr
+    assert "pip install packages/primus-torchtitan" in asked.stderr
     frozen = run(*made.pip, "list", "--format=freeze", cwd=tmp_path, env=clean_environ).stdout
     assert re.search(r"^primus-core\b", frozen, re.M)
     assert not re.search(r"^(torch|jax|numpy)\b", frozen, re.M)
@@ -184,7 +188,10 @@ def test_a_package_for_a_newer_python_says_so_and_the_others_do_not_mind(
                 env=clean_environ)  # fmt: skip
     assert asked.returncode == 2
     version = ".".join(map(str, sys.version_info[:2]))
-    assert f"with Python 3.12 or later (this is {version}): pip install primus-{framework}" in asked.stderr
+    assert (
+        f"with Python 3.12 or later (this is {version}): in a checkout of Primus: pip install packages/primus-{framework}"
+        in (asked.stderr)
+    )
     beside = run(*made.pip, "check", cwd=tmp_path, env=clean_environ)
     assert beside.returncode == 0, beside.stdout
 

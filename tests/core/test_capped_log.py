@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -50,6 +51,24 @@ def test_the_beginning_and_the_end_are_kept_and_the_rest_is_counted(primus: Run,
     assert said > 0
     shown = primus("logs", "talk", cwd=talker).stdout
     assert shown.index("line 000000") < shown.index("bytes of this log are left out") < shown.index("line 019999")
+
+
+@pytest.fixture
+def pieces(tmp_path: Path) -> Path:
+    """A run and its log with a limit: three pieces, of which `.2` is the newest."""
+    run = tmp_path / "output/talk"
+    (run / "logs").mkdir(parents=True)
+    (run / "metadata.json").write_text('{"status": "completed"}')
+    for number, end in enumerate(("", ".1", ".2")):
+        path = run / f"logs/rank_0.log{end}"
+        path.write_text("".join(f"{end or 'begin'} {line}\n" for line in range(200_000 if number < 2 else 10)))
+        os.utime(path, (number, number))
+    return run
+
+
+def test_the_pieces_of_a_long_log_are_printed_one_after_the_other(primus: Run, pieces: Path) -> None:
+    shown = primus("logs", str(pieces)).stdout.splitlines()
+    assert [line.split()[0] for line in shown] == ["begin"] * 200_000 + [".1"] * 200_000 + [".2"] * 10
 
 
 def test_without_a_limit_a_log_has_everything(primus: Run, talker: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -89,6 +90,15 @@ def test_many_variables_in_one_text_are_filled_in_at_once(tmp_path: Path) -> Non
     began = time.process_time()
     assert read(str(tmp_path / "a.yaml"), {}).data == {"a": "x${" * 80_000}
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("words", ["config show", "direct --dry-run -- train pretrain --config"])
+def test_a_pipe_is_refused_and_not_waited_for(primus: Run, tmp_path: Path, words: str) -> None:
+    os.mkfifo(tmp_path / "exp.yaml")
+    done = primus(*words.split(), "exp.yaml", cwd=tmp_path)
+    assert (done.returncode, "exp.yaml: it is no regular file" in done.stderr) == (2, True)
+    misspelt = primus(*words.split(), "gone/epx.yaml", cwd=tmp_path)
+    assert (misspelt.returncode, "no such file" in misspelt.stderr) == (2, True), "nor does the search wait"
 
 
 def test_brackets_on_the_command_line_are_text() -> None:

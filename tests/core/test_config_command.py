@@ -64,7 +64,8 @@ def test_templates_are_listed_and_words_choose(primus: Run, acme: dict[str, str]
     row = json.loads(primus("config", "list", "acme", "mi300x", "--json", env=acme).stdout)[0]
     assert (row["name"], row["nodes"], row["source"]) == (NAME, 1, "https://acme.example/countdown/MI300X")
     assert row["derived"] == {"loss.start": "where the last one ended"}
-    assert primus("config", "list", "acme", "H100", env=acme).stdout == "no template has 'acme' and 'H100'\n"
+    none = primus("config", "list", "acme", "H100", env=acme).stdout
+    assert none == "no template has 'acme' and 'H100'; templates come with backends: see `primus plugins`\n"
 
 
 def test_new_writes_a_whole_experiment_that_says_where_its_numbers_are_from(
@@ -108,7 +109,7 @@ def test_new_does_not_overwrite_a_file(primus: Run, acme: dict[str, str], experi
         ("acme_2b", "countdown", "MI300X", "did you mean 'acme_2B'?"),
         ("acme_2B", "countdwn", "MI300X", "did you mean 'countdown'?"),
         ("acme_2B", "countdown", "MI300", "did you mean 'MI300X'?"),
-        ("acme_2B", "maxtext", "MI300X", "pip install primus-maxtext"),
+        ("acme_2B", "maxtext", "MI300X", "packages/primus-maxtext"),
     ],
 )
 def test_a_template_that_is_not_there_is_refused_with_what_is(

@@ -15,8 +15,7 @@ from tests.core import machines
 
 from primus_core import variables
 from primus_core.machine import capture as machine_capture
-from primus_core.runtimes.container import images
-from primus_core.runtimes.container import runtime
+from primus_core.runtimes.container import images, runtime
 from primus_core.runtimes.container.mounts import Mount, mounts
 from primus_core.testing import facts_of
 
@@ -82,6 +81,22 @@ def test_each_default_can_be_left_out(argv: Planned, name: str, project: Path) -
 
 def test_one_value_of_a_default_can_be_left_out(argv: Planned) -> None:
     assert values(argv("--without", "ulimit=memlock=-1"), "--ulimit") == ["stack=67108864"]
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("nosuch", "known: cap-add, device, "), ("ulmit", "did you mean 'ulimit'?"),
+     ("ulimit=memlock=1", "known: ulimit=memlock=-1, ulimit=stack=67108864")],
+)  # fmt: skip
+def test_a_default_that_is_none_cannot_be_left_out(primus: Run, project: Path, word: str, said: str) -> None:
+    done = primus("container", "--dry-run", "--image", "IMG", "--without", word, *TASK, cwd=project)
+    assert (done.returncode, f"--without {word}: there is no such default" in done.stderr) == (2, True)
+    assert said in done.stderr
+
+
+def test_a_default_without_a_value_here_may_be_left_out(argv: Planned, project: Path) -> None:
+    config(project, "container: {cap-add: null}\n")
+    assert argv("--without", "cap-add", "--without", "shm-size=64g", "--without", "gpus")
 
 
 def test_a_device_with_a_question_mark_is_taken_where_it_is(argv: Planned) -> None:

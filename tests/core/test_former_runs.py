@@ -27,7 +27,7 @@ def greet(call):
 def former(tmp_path: Path) -> Path:
     """The run directory, in a project with the file that it names."""
     project = tmp_path / "project"
-    run = project / "output" / RECORDED["name"]
+    run = project / "output" / str(RECORDED["name"])
     places = {"{project}": str(project), "{python}": sys.executable}
     sums = {}
     for name, text in RECORDED["files"].items():

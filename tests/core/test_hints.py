@@ -40,7 +40,8 @@ ANSWERS = {
     "run slurm srun -N 2 bench gemm": "primus slurm srun -N 2 -- bench gemm",
     "run train.py --lr 1": "primus direct -- run train.py --lr 1",
     "train.py --lr 1": "primus direct -- run train.py --lr 1",
-    "torchrun --nproc-per-node 8 train.py --lr 1": "primus direct -- run train.py --lr 1",
+    "torchrun --nproc-per-node 8 --nnodes=2 train.py --lr 1": "GPUS_PER_NODE=8 NNODES=2 primus direct -- run train.py --lr 1",
+    "torchrun --nproc_per_node=gpu --standalone train.py": "primus direct -- run train.py",
     "accelerate launch train.py": "primus direct -- run train.py",
     "mpirun": "primus direct -- run train.py",
     "exp.yaml": "primus direct -- train pretrain --config exp.yaml",
@@ -141,7 +142,7 @@ def test_a_missing_word_is_named_with_what_it_may_be(
     assert way_out in told(words.split(), capsys)
 
 
-@pytest.mark.parametrize("word", ["checkpoint", "monitor", "clean"])
+@pytest.mark.parametrize("word", ["checkpoint", "monitor", "clean", "inspect"])
 def test_a_word_that_is_hardly_alike_is_no_misspelling(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert told([word], capsys).startswith("see `primus --help`")
 
@@ -159,6 +160,8 @@ def test_a_word_that_is_hardly_alike_is_no_misspelling(word: str, capsys: pytest
         pytest.param(
             "direct -- bench gemm -M 8 --dry-run", "primus --dry-run direct -- bench gemm -M 8", marks=pytest.mark.torch
         ),
+        ("direct --silent -- bench gemm", "primus direct -- bench gemm"),
+        ("direct --script a.py --lr 1", "fix: primus direct -- run a.py --lr 1"),
         ("direct -- train pretrain --confg x.yaml", "primus direct -- train pretrain --config x.yaml"),
         ("slurm -N 2 srun -- bench gemm -M 8", "fix: primus slurm srun -N 2 -- bench gemm -M 8"),
         ("runs list --statsu running", "primus runs list --status running"),
@@ -177,9 +180,9 @@ def test_flags_that_are_required_are_shown_with_an_example(capsys: pytest.Captur
 
 
 def test_the_words_of_torchrun_have_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        told(["direct", "--nproc_per_node", "2", "--", "bench", "gemm"], capsys) == "GPUS_PER_NODE=N before the command"
-    )
+    whole = "GPUS_PER_NODE=2 primus direct -- bench gemm"
+    for words in (["--nproc_per_node", "2"], ["--nproc-per-node=2"]):
+        assert told(["direct", *words, "--", "bench", "gemm"], capsys) == whole
 
 
 def test_nothing_is_written_or_started(primus: Run, tmp_path: Path) -> None:

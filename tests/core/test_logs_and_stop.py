@@ -96,6 +96,22 @@ def test_a_run_is_followed_to_its_end(start: Start, going: subprocess.Popen[str]
     assert follower.wait(timeout=60) == 0
 
 
+def test_a_log_with_a_limit_is_followed_into_its_pieces(
+    start: Start, going: subprocess.Popen[str], primus: Run, project: Path
+) -> None:
+    """They are written by turns, each with another first line (`launch.capped_log`)."""
+    follower = start("logs", "latest", "--follow")
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == "ready\n"
+    log = run_of(project) / "logs/rank_0.log"
+    for number, end in enumerate((".1", ".2", ".1", ".2")):
+        head, line = f"primus: {number}000 bytes of this log are left out so far (--log-limit)\n", f"line {number}\n"
+        Path(f"{log}{end}").write_text(head + line + "more\n" * number)
+        assert [follower.stdout.readline() for _ in range(2 + number)] == [head, line, *["more\n"] * number]
+    assert primus("stop", "latest", cwd=project).returncode == 0
+    assert follower.wait(timeout=60) == 0
+
+
 def test_stop_ends_a_run_and_waits_for_it(going: subprocess.Popen[str], primus: Run, project: Path) -> None:
     result = primus("stop", "behave", cwd=project)
     assert result.returncode == 0

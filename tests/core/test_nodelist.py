@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import Run
 
 from primus_core.errors import RequestError
 from primus_core.machine.nodelist import first_host, host_count, hosts
@@ -60,6 +61,13 @@ def test_what_slurm_would_refuse_names_no_host(text: str, why: str) -> None:
         with pytest.raises(RequestError, match=re.escape(f"'{text}' is not a node list")) as error:
             read(text)
         assert why in error.value.why
+
+
+@pytest.mark.parametrize("name", ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"])
+@pytest.mark.parametrize("job", [{}, {"SLURM_JOB_ID": "7", "SLURM_NODEID": "0", "SLURM_NNODES": "2"}])
+def test_a_malformed_node_list_is_named_with_its_variable(primus: Run, name: str, job: dict[str, str]) -> None:
+    done = primus("env", "explain", env={**job, name: "n[1-"})
+    assert (done.returncode, f"{name} is 'n[1-', which is not a node list" in done.stderr) == (2, True)
 
 
 @st.composite

@@ -11,7 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primus_core.errors import RequestError
-from primus_core.secrets.redaction import is_maskable, is_secret_key, is_secret_name, looks_secret, quoted, redact, redact_bytes, redact_text, redact_words, refuse_secrets, secret_values, spelt
+from primus_core.secrets.redaction import (
+    is_maskable,
+    is_secret_key,
+    is_secret_name,
+    looks_secret,
+    quoted,
+    redact,
+    redact_bytes,
+    redact_text,
+    redact_words,
+    refuse_secrets,
+    secret_values,
+    spelt,
+)
 
 SHAPES = [
     "hf_" + "a" * 30,

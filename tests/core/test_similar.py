@@ -66,7 +66,8 @@ def test_a_forgotten_option_is_answered_with_the_experiment_that_is_there(
 ) -> None:
     env = {"PYTHONPATH": third_party}
     whole = "primus direct -- train pretrain --config examples/countdown.yaml"
-    for words in ((), ("examples/countdown.yaml",)):
+    path = "examples/countdown.yaml"
+    for words in ((), (path,), ("--exp", path), (f"--exp={path}",)):
         refused = primus("direct", "--", "train", "pretrain", *words, env=env)
         assert refused.returncode == 2
         assert "--config is missing" in refused.stderr

@@ -116,10 +116,14 @@ def test_a_secret_in_a_reason_is_masked(primus: Run, folder: Path) -> None:
     assert key not in done.stderr + json.dumps(known(folder)) + (folder / "output/steps/logs/events.jsonl").read_text()
 
 
-@pytest.mark.parametrize("code", ["None", "'x'", "256", "-1"])
-def test_an_exit_code_that_is_none_is_1(primus: Run, folder: Path, code: str) -> None:
+@pytest.mark.parametrize("code", ["None", "'x'", "500", "-1"])
+def test_a_wrong_exit_code_of_a_hook_is_named_and_the_run_is_stopped_all_the_same(
+    primus: Run, folder: Path, code: str
+) -> None:
     hook(folder, "before_launch(run)", "True", f"'no', exit_code={code}")
-    assert primus("direct", "--single", "--", "steps", cwd=folder).returncode == 1
+    done = primus("direct", "--single", "--", "steps", cwd=folder)
+    assert done.returncode == 1
+    assert f"StopRun(exit_code={code}): it takes a whole number from 0 to 255; 1 is used" in done.stderr
     assert known(folder)["status"] == "stopped"
 
 

@@ -97,7 +97,7 @@ FILES = {
     "an escape in a preset name": (("    overrides", "    model: ../../etc/passwd\n    overrides"), "exp.yaml:5", "./file.yaml"),
     "an escape behind a dot": (("    overrides", "    config: ./../x.yaml\n    overrides"), "exp.yaml:5", "no preset name"),
     "an unknown backend": (("countdown", "countdwon"), "exp.yaml:4: no backend is called 'countdwon'", "did you mean 'countdown'?"),
-    "a backend not installed": (("countdown", "maxtext"), "exp.yaml:4", "pip install primus-maxtext"),
+    "a backend not installed": (("countdown", "maxtext"), "exp.yaml:4", "packages/primus-maxtext"),
     "a circle of extends": (("exp_name: down", "extends: exp.yaml\nexp_name: down"), "circle", "exp.yaml → exp.yaml"),
     "an extends of nothing": (("exp_name: down", "extends: gone.yaml\nexp_name: down"), "exp.yaml:1: extends 'gone.yaml'", ""),
     "several mistakes": (("steps: 4\n      loss: {start", "stpes: 4\n      loss: {strat"), "exp.yaml:7", "primus: 2 errors"),

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from primus_core.environment import flag_lists
-from primus_core.environment import profiles
+from primus_core.environment import flag_lists, profiles
 from primus_core.environment.profile_files import Row, read
 
 pytest.importorskip("jax", reason="it asks the installed XLA: needs primus-maxtext's environment")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -48,7 +49,7 @@ def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train, tmp_path: 
     assert last["mfu"] is None, "of a CPU"
     assert log.count("iteration 4/4 | elapsed time per iteration (ms):") == 1
     assert "number of skipped iterations" not in log, "Megatron's own line would say it twice"
-    assert "patch cpu-device: " in log
+    assert re.search("^patched for this machine: .*cpu-device.* \\(why: primus_megatron.patches\\)$", log, re.M)
 
 
 def test_each_evaluation_is_in_metrics_and_log(train: Train) -> None:

@@ -112,7 +112,9 @@ def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Callable[..., Any
     assert "iteration 4/4 | elapsed time per iteration (ms):" in log
     assert "step:  1" not in log, "TorchTitan's own line would say it twice"
     assert "\x1b[" not in log
-    assert "patch cpu-device" in log or os.path.exists("/dev/kfd") or os.path.exists("/dev/nvidia0")
+    assert (
+        "patched for this machine: cpu-device, " in log or os.path.exists("/dev/kfd") or os.path.exists("/dev/nvidia0")
+    )
 
 
 @pytest.mark.parametrize(

@@ -171,9 +171,9 @@ class RunDirectoryTaken(PrimusError):  # noqa: N818  # it names what happened; n
     """The planned run directory appeared between planning and executing."""
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """`did you mean 'x'? ` for the known word nearest to `word`, or an empty string."""
-    near = nearest(word, known)
+def suggestion(word: str, known: Iterable[str], alike: float = 0.6) -> str:
+    """`did you mean 'x'? ` for the known word nearest to `word`, or an empty string where none is so much `alike`."""
+    near = nearest(word, known, alike)
     return f"did you mean '{near}'?" if near else ""
 
 

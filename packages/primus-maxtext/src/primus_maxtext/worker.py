@@ -134,14 +134,15 @@ def _quieten() -> None:
 
 
 def _train(resolved: Mapping[str, Any]) -> None:
+    from primus_core.training import patches
     from primus_maxtext.loop import Loop
     from primus_maxtext.patches import apply_all
     from primus_maxtext.step_metrics import StepRecorder
 
     rank, folder = worker.rank(), str(worker.run_directory())
-    for patch in apply_all():
-        if rank == 0:
-            print(f"patch {patch.id}: {patch.reason}", flush=True)
+    line = patches.told(apply_all(), "primus_maxtext.patches")
+    if line and rank == 0:
+        print(line, flush=True)
     watch = CheckpointWatch(
         os.path.join(folder, FOLDER), lambda step, path: checkpoint_saved(folder, step=step, path=path)
     )

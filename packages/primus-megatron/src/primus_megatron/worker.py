@@ -53,6 +53,7 @@ def _resume(resolved: dict[str, Any]) -> None:
 
 def _adapt(planned: str) -> None:
     """Patches first, since Megatron's modules keep copies of what the patches change."""
+    from primus_core.training import patches
     from primus_megatron.patches import apply_all
     from primus_megatron.patches._patch import no_accelerator
 
@@ -64,9 +65,9 @@ def _adapt(planned: str) -> None:
             why=f"torch {torch.__version__} is built for another device, or the driver does not answer",
             fix="install the torch build for this machine, or set CUDA_VISIBLE_DEVICES= to train on the CPU",
         )
-    for patch in apply_all():
-        if worker.rank() == 0:
-            print(f"patch {patch.id}: {patch.reason}", flush=True)
+    line = patches.told(apply_all(), "primus_megatron.patches")
+    if line and worker.rank() == 0:
+        print(line, flush=True)
 
 
 def _train(resolved: dict[str, Any]) -> None:

@@ -227,8 +227,8 @@ class _Resolution:
             self.notes.append("CUDA graphs are off: they do not support pipeline parallelism")
         torch = version_of("torch")
         older = torch and versions.release(torch) < (2, 14)
-        if older and settings.default("parallelism.spmd_backend", "partial_dtensor"):
-            self.notes.append("parallelism.spmd_backend is partial_dtensor: spmd_types needs torch 2.14")
+        if older:
+            settings.default("parallelism.spmd_backend", "partial_dtensor")  # spmd_types needs torch 2.14
 
     def environment(self, loss_rank: int | None) -> tuple[Variable, ...]:
         found = []

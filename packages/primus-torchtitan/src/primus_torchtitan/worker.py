@@ -37,6 +37,7 @@ def _resume(settings: dict[str, Any]) -> None:
 
 def _adapt(resolved: dict[str, Any]) -> None:
     """Patches first, since TorchTitan's modules keep copies of what the patches change."""
+    from primus_core.training import patches
     from primus_torchtitan.patches import apply_all
 
     applied = apply_all()
@@ -45,8 +46,8 @@ def _adapt(resolved: dict[str, Any]) -> None:
     from torchtitan.tools.logging import init_logger, logger
 
     init_logger()
-    for patch in applied:
-        logger.info("patch %s: %s", patch.id, patch.reason)
+    if line := patches.told(applied, "primus_torchtitan.patches"):
+        logger.info(line)
 
     from primus_torchtitan import text_dataset
 

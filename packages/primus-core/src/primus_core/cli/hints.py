@@ -124,10 +124,19 @@ def retyped(words: Sequence[str], refused: str, fix: str) -> str:
         return f"primus {typed([*before[:at], wrong, *before[at:], *after])}"
     if wrong in _SWITCHES:
         return f"put {wrong} before the `--`\nprimus {typed([wrong, *before, *after])}"
+    return _exchanged(before, word, after, fix)
+
+
+def _exchanged(before: Sequence[str], word: str, after: Sequence[str], fix: str) -> str:
+    """`fix`, and the whole command with what it says in the place of `word`; `fix` alone where it says no word."""
+    _, equals, value = word.partition("=")
+    if said := former.launcher_variables([word, *after[:1]]):
+        return f"{said}primus {typed([*before, *after[0 if equals else 1 :]])}"
+    if fix.startswith("leave it out"):
+        return f"{fix}\nprimus {typed([*before, *after])}"
     if not (right := _RIGHT.fullmatch(fix)):
         return fix
     new = (right[1] or right[2]).split()
-    _, equals, value = word.partition("=")
     return f"{fix}\nprimus {typed([*before, *new[:-1], f'{new[-1]}{equals}{value}', *after])}"
 
 
@@ -139,6 +148,8 @@ def instead(words: Sequence[str], known: Known, refused: str) -> RequestError | 
     if words[0] in known.tasks and not _means_runtime(words, known):
         return RequestError(refused, fix=_command(["direct"], words, known))
     if words[0] in known.runtimes:
+        if "'--script' is not known here" in refused and (program := former.as_program(words)):
+            return RequestError(refused, fix=program)
         return (
             _forgotten_dashes(words, known, refused)
             or _forgotten_task(words, known, refused)
@@ -178,7 +189,9 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
         return RequestError(what, why=why, fix=_command(["direct"], [head, *rest], known))
     if "run" in known.tasks and (head in _LAUNCHERS or head.endswith(_PROGRAM)):
         why = "the task `run` starts a Python file on every rank; GPUS_PER_NODE=N before it says how many on a node"
-        return RequestError(what, why=why, fix=_command(["direct"], _program([head, *rest]), known))
+        begin = next((at for at, word in enumerate([head, *rest]) if word.endswith(_PROGRAM)), 0)
+        said = former.launcher_variables([head, *rest][:begin])
+        return RequestError(what, why=why, fix=f"{said}{_command(['direct'], _program([head, *rest]), known)}")
     if runtime := RUNTIMES.get(head):
         why = f"the runtime for that is `{runtime[0]}`; `--` and a task follow its options"
         return RequestError(what, why=why, fix=_command(runtime, rest, known))

@@ -194,8 +194,7 @@ def _request(words: list[str]) -> int:
 
 def _hint(words: list[str], runtimes: "set[str]", tasks: "set[str]", refused: str) -> None:
     """Where a command line is refused and what was meant is known: raise the error that tells it."""
-    from primus_core.cli import commands
-    from primus_core.cli import hints
+    from primus_core.cli import commands, hints
     from primus_core.request.request import global_words
 
     front, rest = global_words(words)

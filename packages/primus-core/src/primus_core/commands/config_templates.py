@@ -31,7 +31,7 @@ def list(args: argparse.Namespace) -> int:  # noqa: A001  # the command's name
         return 0
     if not found:
         what = f"has {' and '.join(map(repr, args.words))}" if args.words else "is installed"
-        sys.stdout.write(f"no template {what}\n")
+        sys.stdout.write(f"no template {what}; templates come with backends: see `primus plugins`\n")
         return 0
     from tabulate import tabulate
 

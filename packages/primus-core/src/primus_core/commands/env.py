@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from primus_core.commands.env_view import listing, machine, named_rows, rows, table
-from primus_core.environment import placement
-from primus_core.environment import resolve
+from primus_core.environment import placement, resolve
 from primus_core.environment.of_machine import of_machine
 from primus_core.environment.profile_files import Profile
 from primus_core.errors import PrimusError, RequestError, suggestion

@@ -11,6 +11,7 @@ import sys
 import time
 from argparse import ArgumentTypeError
 from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO
 
 from primus_core.contracts import schedulers
 from primus_core.errors import RequestError
@@ -29,6 +30,8 @@ _POLL_S = 0.3
 _ASK_S = (1.0, 10.0)
 """The first pause between two questions to a scheduler, and the longest."""
 _PIECE = 1 << 20
+_HEAD = 100
+"""Of the first line of a file, so much tells it from the one before."""
 _EPILOG = """examples:
   primus logs latest --follow
   primus logs quickstart --rank 3
@@ -159,18 +162,22 @@ class _Launch:
 
 
 class _Ranks:
-    """The logs of some ranks."""
+    """The logs of some ranks. With `--log-limit` they come to further files."""
 
     def __init__(self, directory: str, ranks: Sequence[int]) -> None:
-        self.directory, self.ranks = directory, ranks
-        several = len(ranks) > 1
+        self.directory, self.several = directory, len(ranks) > 1
         self.logs = {rank: f"{directory}/logs/rank_{rank}.log" for rank in ranks}
-        self.found = [
-            _Tail(path, f"[rank{rank}] " if several else "") for rank, log in self.logs.items() for path in parts(log)
-        ]
+        self.found: dict[str, _Tail] = {}
 
     def tails(self) -> Iterable[_Tail]:
-        return self.found
+        """In the order in which they were written: what is left of one comes before the next."""
+        for rank, log in self.logs.items():
+            for path in (files := parts(log)):
+                if path not in self.found:
+                    self.found[path] = _Tail(path, f"[rank{rank}] " if self.several else "", begins=path != log)
+                yield (tail := self.found[path])
+                while tail.has_more and path != files[-1]:
+                    yield tail
 
     def require(self, host: HostRoot) -> None:
         """Refuse a rank without a log."""
@@ -217,8 +224,11 @@ def _spelt_out(match: re.Match[bytes]) -> bytes:
 class _Tail:
     """A log file that may still grow, and that may not be there yet."""
 
-    def __init__(self, path: str, prefix: str = "") -> None:
-        self.path, self.prefix = path, prefix.encode()
+    def __init__(self, path: str, prefix: str = "", *, begins: bool = False) -> None:
+        """`begins`: its first line is another one each time that it begins again."""
+        self.path, self.prefix, self.begins = path, prefix.encode(), begins
+        self.has_more = False
+        self._head = b""
         self._offset = 0
         self._skipped = False
         self._uids = trust.of(HostRoot().environ).uids
@@ -232,10 +242,11 @@ class _Tail:
         """Print what has come; whether there was any. Of several logs whole lines, so that none breaks another's."""
         try:
             with open(self.path, "rb", opener=regular) as file:
-                if os.fstat(file.fileno()).st_size < self._offset:  # a job that begins again may empty its log
+                if self._begins_again(file):
                     self._offset = 0
                 file.seek(self._offset)
                 data = file.read(_PIECE)
+                self.has_more = len(data) == _PIECE
                 own = os.fstat(file.fileno()).st_uid in self._uids
         except FileNotFoundError:
             return False
@@ -247,6 +258,12 @@ class _Tail:
         self._offset += len(data)
         sys.stdout.buffer.write(self._marked(data if own else _CONTROL.sub(_spelt_out, data)))
         return bool(data)
+
+    def _begins_again(self, file: BinaryIO) -> bool:
+        """Whether it was emptied: by a job that begins again, or, at the log's end, by `--log-limit`."""
+        head, self._head = self._head, file.readline(_HEAD) if self.begins else b""
+        other = bool(head) and not self._head.startswith(head)
+        return other or os.fstat(file.fileno()).st_size < self._offset
 
     def _marked(self, data: bytes) -> bytes:
         if not self.prefix:

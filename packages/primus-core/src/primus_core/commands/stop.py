@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from primus_core.contracts import schedulers
 from primus_core.contracts.scheduler import Target
 from primus_core.errors import MachineError
-from primus_core.files import plain_json
-from primus_core.files import trust
+from primus_core.files import plain_json, trust
 from primus_core.files.atomic import write_atomically
 from primus_core.host import HostRoot
 from primus_core.request.arguments import Parser, parse_segment

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from primus_core.errors import MachineError, RequestError, suggestion
-from primus_core.files import plain_json
-from primus_core.files import trust
+from primus_core.files import plain_json, trust
 from primus_core.files.atomic import write_atomically
 from primus_core.host import HostRoot
 from primus_core.request.arguments import Parser, parse_segment

@@ -43,16 +43,23 @@ def text_of(path: str, opener: Opener | None = None) -> str:
     """What the file says. `opener`: as `open` takes it.
 
     Raises:
-        ConfigError: it is larger than a configuration.
+        ConfigError: it is larger than a configuration, or no regular file.
         OSError, UnicodeDecodeError: it cannot be read.
     """
-    with open(path, encoding="utf-8", opener=opener) as file:
-        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    with open(path, encoding="utf-8", opener=opener or _at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            why = "a configuration is read several times: a pipe says it only once, or waits for ever"
+            raise ConfigError("it is no regular file", where=path, why=why, fix="write it to a file, and name that")
         text = file.read(_SIZE + 1)
     if len(text) > _SIZE:
-        size = f"{os.path.getsize(path)} bytes" if regular else "no end in sight"
-        raise ConfigError("the file is too large", where=f"{path}:1", why=f"{size}: more than {_SIZE >> 20} MiB")
+        why = f"{os.path.getsize(path)} bytes: more than {_SIZE >> 20} MiB"
+        raise ConfigError("the file is too large", where=f"{path}:1", why=why)
     return text
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; a FIFO is not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def deep_line(text: str) -> int:

@@ -17,8 +17,7 @@ from typing import Any
 
 from primus_core import variables
 from primus_core.errors import MachineError, RequestError
-from primus_core.files import plain_json
-from primus_core.files import trust
+from primus_core.files import plain_json, trust
 from primus_core.files.atomic import regular
 from primus_core.host import HostRoot
 

@@ -131,8 +131,8 @@ class Scheduler(Protocol):
     def nodes(self, environ: Mapping[str, str]) -> str:
         """The nodes of the job, as it lists them; empty: it did not start this process."""
 
-    def hosts(self, nodes: str) -> Iterator[str]:
-        """Their names, one after the other. Raises `RequestError` where `nodes` is no such list."""
+    def hosts(self, environ: Mapping[str, str]) -> Iterator[str]:
+        """Their names, one after the other. Raises `RequestError`, with the variable, where that is no such list."""
 
     def port(self, environ: Mapping[str, str]) -> tuple[int, str] | None:
         """A port on which all nodes agree without a word between them, and why it is that one; None: it has none."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from primus_core.environment import gpu_model
-from primus_core.environment import network
-from primus_core.environment import profiles
+from primus_core.environment import gpu_model, network, profiles
 from primus_core.environment.profile_files import Profile
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Distributed, Variable

@@ -101,7 +101,7 @@ def allocation(environ: Mapping[str, str]) -> str:
 def allocated(environ: Mapping[str, str]) -> Iterator[str]:
     """Their names, one after the other."""
     scheduler = _scheduler(environ)
-    return scheduler.hosts(scheduler.nodes(environ)) if scheduler else iter(())
+    return scheduler.hosts(environ) if scheduler else iter(())
 
 
 def refuse_wrong_master(facts: Facts, place: Distributed, environ: Mapping[str, str]) -> None:

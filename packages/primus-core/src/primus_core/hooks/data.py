@@ -36,6 +36,9 @@ HOOKS: Mapping[str, tuple[str, ...]] = {
 AFTER_THE_END = ("on_failure", "after_run")
 """Hooks that are called when nothing of the run is left to be ended."""
 
+_MAX_EXIT_CODE = 255
+"""A process cannot end with more."""
+
 StepMetrics = Mapping[str, Any]
 """One line of `metrics.jsonl`: the fields of `primus_core.journal.metrics.Metrics`, and what else a backend writes.
 
@@ -47,11 +50,15 @@ class StopRun(Exception):  # noqa: N818  # it asks for something; nothing has go
     """Raised in a hook: end the run gently, or do not launch it. `reason` is shown and recorded.
 
     The command ends with `exit_code`: 1 unless the hook says that this is a good end.
+    What is no exit code is named in the reason, and the run ends with 1: a hook that wants to stop it must not fail to.
     """
 
     def __init__(self, reason: str = "", exit_code: int = 1) -> None:
+        if not isinstance(exit_code, int) or not 0 <= exit_code <= _MAX_EXIT_CODE:
+            wrong = f"StopRun(exit_code={exit_code!r}): it takes a whole number from 0 to {_MAX_EXIT_CODE}; 1 is used"
+            reason, exit_code = f"{reason}; {wrong}" if reason else wrong, 1
         super().__init__(reason)
-        self.exit_code = exit_code
+        self.exit_code = int(exit_code)
 
 
 class Stop(NamedTuple):

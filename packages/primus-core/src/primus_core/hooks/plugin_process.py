@@ -147,9 +147,7 @@ def _called(manager: pluggy.PluginManager, hook: str, run: RunInfo | None, data:
         getattr(manager.hook, hook)(run=run, **arguments)
     except (Exception, SystemExit) as error:  # whatever a hook raises must be named, and end nothing
         if isinstance(error, StopRun):
-            code = error.exit_code
-            is_code = isinstance(code, int) and 0 <= code <= 255
-            return {"stop": str(error), "exit_code": int(code) if is_code else 1}
+            return {"stop": str(error), "exit_code": error.exit_code}
         traceback.print_exception(error)
         return {"error": f"{type(error).__name__}: {error}"}
     return {}

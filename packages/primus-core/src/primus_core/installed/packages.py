@@ -13,7 +13,16 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["EntryPoint", "entry_points", "module_summaries", "once", "packages", "places", "version_of"]
+__all__ = [
+    "EntryPoint",
+    "entry_points",
+    "installed_from",
+    "module_summaries",
+    "once",
+    "packages",
+    "places",
+    "version_of",
+]
 
 
 class EntryPoint:
@@ -114,6 +123,21 @@ def version_of(package: str) -> str:
     """The installed version of `package` (any spelling), or an empty string."""
     wanted = package.replace("_", "-").lower()
     return next((version for name, version in map(_package_of, _folders()) if name == wanted), "")
+
+
+def installed_from(package: str) -> str:
+    """The folder from which pip installed `package` (any spelling); empty: it came from an index or a file."""
+    import json
+    from urllib.parse import unquote, urlsplit
+
+    wanted = package.replace("_", "-").lower()
+    folder = next((folder for folder in _folders() if _package_of(folder)[0] == wanted), "")
+    try:
+        url = urlsplit(str(json.loads(_read(f"{folder}/direct_url.json"))["url"]))
+    except (ValueError, TypeError, KeyError):  # there is none, or it is not what pip writes (PEP 610)
+        return ""
+    path = unquote(url.path)
+    return path if url.scheme == "file" and os.path.isdir(path) else ""
 
 
 def packages() -> "dict[str, str]":

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primus_core import variables
 from primus_core.host import HostRoot, numbered
-from primus_core.machine.devices import PCI, Devices, Gpu, absent, hidden, memory_of, missing, model_of, number, said_model
+from primus_core.machine.devices import (
+    PCI,
+    Devices,
+    Gpu,
+    absent,
+    hidden,
+    memory_of,
+    missing,
+    model_of,
+    number,
+    said_model,
+)
 from primus_core.machine.nearest import numa_beside
 
 if TYPE_CHECKING:

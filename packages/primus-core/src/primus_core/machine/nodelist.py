@@ -19,15 +19,16 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 _SHOWN = 80
 
 
-def hosts(text: str) -> Iterator[str]:
-    """The host names of a node list, one after the other as `scontrol` counts them.
+def hosts(text: str, source: str = "") -> Iterator[str]:
+    """The host names of a node list, one after the other in order. `source`: the variable that holds it.
 
     Raises:
         RequestError: a bracket is not closed, or holds something other than numbers and ranges.
     """
     if why := _mistake(text):
         fix = "write it as n[01-04,7],m3"
-        raise RequestError(f"'{text[:_SHOWN]}' is not a node list", why=why, fix=fix)
+        named = f"{source} is '{text[:_SHOWN]}', which" if source else f"'{text[:_SHOWN]}'"
+        raise RequestError(f"{named} is not a node list", why=why, fix=f"unset {source}, or {fix}" if source else fix)
     for item in _ITEM.findall(text):
         pieces = _BRACKET.split(item)  # text, what is in a bracket, text, ...
         brackets = range(1, len(pieces), 2)
@@ -35,9 +36,9 @@ def hosts(text: str) -> Iterator[str]:
         yield from _names(pieces, [*reversed(brackets[:-1]), *brackets[-1:]])
 
 
-def first_host(text: str) -> str:
+def first_host(text: str, source: str = "") -> str:
     """The first of them; empty: there is none."""
-    return next(hosts(text), "")
+    return next(hosts(text, source), "")
 
 
 def host_count(text: str) -> int:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from primus_core import variables
 from primus_core.config import submission
 from primus_core.config.system import EXTRA, apply_defaults
-from primus_core.contracts import launchers
-from primus_core.contracts import schedulers
+from primus_core.contracts import launchers, schedulers
 from primus_core.environment import resolve
 from primus_core.environment.flag_lists import FLAG_LISTS, over
 from primus_core.environment.nesting import parent_of

@@ -33,6 +33,7 @@ _HOMES = {
         "bench": "primus-bench",
         "benchmark": "primus-bench",
         "preflight": "primus-preflight",
+        "run": "primus",
     },
     "backends": {name: f"primus-{name}" for name in ("torchtitan", "megatron", "maxtext")},
 }
@@ -251,7 +252,17 @@ def _install(package: str) -> str:
     needed, here = _NEWER_PYTHON.get(package, (3, 0)), sys.version_info[:2]
     major, minor = needed
     before = f"with Python {major}.{minor} or later (this is {here[0]}.{here[1]}): " if here < needed else ""
-    return f"{before}pip install {package}, or in a checkout of Primus: pip install packages/{package}"
+    return f"{before}{_pip_install(package)}"
+
+
+def _pip_install(package: str) -> str:
+    """From the checkout that this package was installed from, where that is known: the names are on no index."""
+    import shlex
+
+    beside = os.path.join(os.path.dirname(packages.installed_from("primus-core")), package)
+    if os.path.isabs(beside) and os.path.isdir(beside):
+        return f"pip install {shlex.quote(beside)}"
+    return f"in a checkout of Primus: pip install packages/{package}"
 
 
 def task_name(words: Sequence[str], known: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["as_program", "instead", "with_runtimes"]
+__all__ = ["as_program", "instead", "launcher_variables", "with_runtimes"]
 
 _NO_PROGRAM = "there is none yet; a program of yours: primus direct -- run FILE [words]"
 _TORCHRUN = {
@@ -90,12 +90,32 @@ def _spelt(word: str) -> str:
     return f"{flag.replace('_', '-')}{equals}{value}" if flag.startswith("--") else word
 
 
+def launcher_variables(words: Sequence[str]) -> str:
+    """What torchrun's options among `words` say, as variables before a command: `GPUS_PER_NODE=8 `."""
+    import shlex
+
+    found = []
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        flag, equals, value = word.partition("=")
+        name = _TORCHRUN.get(flag.replace("_", "-"), "").partition("=")[0]
+        value = value if equals else after
+        if name and value and value not in ("auto", "gpu", "cpu"):
+            found.append(f"{name}={shlex.quote(value)} ")
+    return "".join(found)
+
+
 def as_program(words: Sequence[str]) -> str:
-    """`direct --script FILE -- words` as the task `run`; empty: no `--script` stands there."""
-    before, after = list(words[: words.index("--")]), list(words[words.index("--") + 1 :])
+    """`direct --script FILE -- words` as the task `run`; empty: no `--script` stands there.
+
+    Without a `--`, the program's words begin behind FILE.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    before, after = list(words[:end]), list(words[end + 1 :])
     if "--script" not in before[:-1]:
         return ""
     at = before.index("--script")
+    if "--" not in words:
+        before, after = before[: at + 2], before[at + 2 :]
     return _command(*before[:at], *before[at + 2 :], "--", "run", before[at + 1], *after)
 
 

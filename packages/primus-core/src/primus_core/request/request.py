@@ -15,6 +15,9 @@ from primus_core.request import former
 
 __all__ = ["Layer", "Request", "config_of", "global_words", "no_task", "parse"]
 
+_ALIKE = 0.7
+"""How alike a name must be to one that is known: `inspect` is no misspelt `direct`."""
+
 
 class Layer(NamedTuple):
     """One runtime with its options, not yet parsed. `segment` counts from 1."""
@@ -148,6 +151,6 @@ def _require_task(
         why=f"known: {', '.join(known) or 'none'}",
         fix=(nested and former.as_program(words))
         or former.instead("primus", head)
-        or suggestion(head, [*runtimes, *tasks])
+        or suggestion(head, [*runtimes, *tasks], _ALIKE)
         or "see `primus --help`, and `primus plugins` for what is installed",
     )

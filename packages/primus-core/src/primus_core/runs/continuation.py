@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, RequestError
-from primus_core.files import plain_json
-from primus_core.files import trust
+from primus_core.files import plain_json, trust
 from primus_core.files.atomic import regular
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, Distributed, RunPlace

@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from primus_core.errors import RequestError
-from primus_core.files import plain_json
-from primus_core.files import trust
+from primus_core.files import plain_json, trust
 from primus_core.files.atomic import create, regular, staged
 from primus_core.host import HostRoot
 

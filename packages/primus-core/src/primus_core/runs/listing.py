@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from primus_core.contracts.scheduler import Job
 from primus_core.errors import RequestError, suggestion
-from primus_core.files import plain_json
-from primus_core.files import trust
+from primus_core.files import plain_json, trust
 from primus_core.files.atomic import regular
 from primus_core.host import HostRoot
 from primus_core.journal.metrics import is_step

@@ -25,6 +25,8 @@ _FORMER = {
 """Variables that the scripts of AMD's Primus read (examples/run_pretrain.sh, run_local_pretrain.sh), and what does it
 here. NNODES, NODE_RANK, MASTER_ADDR, MASTER_PORT and GPUS_PER_NODE mean the same.
 """
+_EXP = "--exp"
+"""Another name of `--config` there."""
 _LIST = "`primus config list` names all templates"
 _OPTIONS = ("--config", "--replay")
 _AGAIN = "to start a run again: train pretrain --replay RUN"
@@ -45,18 +47,18 @@ def missing_file(path: str, command: Sequence[str], environ: Mapping[str, str]) 
 
 def missing_option(overrides: Sequence[str], command: Sequence[str], environ: Mapping[str, str]) -> RequestError:
     """The error for a training without `--config`, with the commands that were probably meant."""
-    for word in (word for word in overrides if word.startswith("--")):
+    for word in (word for word in overrides if word.startswith("--") and word.partition("=")[0] != _EXP):
         if meant := suggestion(word.partition("=")[0], _OPTIONS):
             return RequestError("--config is missing", why=f"'{word}' would be a setting of the experiment", fix=meant)
     given = next((word for word in overrides if word.endswith(_SUFFIXES) or word.startswith(TEMPLATE)), "")
     said = environ.get("EXP", "")
     if given:
-        near = [given]
+        near = [given.removeprefix(f"{_EXP}=")]
     elif said:
         near = [said if os.path.isfile(said) else nearest_file(said), nearest_template(said, environ)]
     else:
         near = [*_experiments(".")][:1]
-    fix = _meant([*filter(None, near)], [word for word in command if word not in ("--exp", given)])
+    fix = _meant([*filter(None, near)], [word for word in command if word not in (_EXP, given)])
     fix = fix or ["train pretrain --config FILE, or train pretrain --config template:BACKEND/MODEL/GPU"]
     return RequestError("--config is missing", why=_former(environ), fix="\n".join([*fix, _LIST, _AGAIN]))
 
@@ -133,7 +135,7 @@ def _experiments(folder: str) -> Iterator[str]:
                 return
             if entry.is_dir(follow_symlinks=False):
                 below.append(path)
-            elif entry.name.endswith(_SUFFIXES) and _is_experiment(path):
+            elif entry.is_file() and entry.name.endswith(_SUFFIXES) and _is_experiment(path):  # no FIFO: it may wait
                 yield os.path.normpath(path)
         level = below
 

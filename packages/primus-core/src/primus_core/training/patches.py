@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from primus_core.installed import versions
 
-__all__ = ["Patch", "apply_needed"]
+__all__ = ["Patch", "apply_needed", "told"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,11 @@ class Patch:
     since: tuple[int, int]
     before: tuple[int, int]
     """The versions of the framework that it was written for: `since` <= version < `before`."""
+
+
+def told(applied: Sequence[Patch], where: str) -> str:
+    """One line for the log; empty: none was applied. The reasons stand in the files of the package `where`."""
+    return f"patched for this machine: {', '.join(patch.id for patch in applied)} (why: {where})" if applied else ""
 
 
 def apply_needed(patches: Sequence[Patch], version: str) -> tuple[Patch, ...]:

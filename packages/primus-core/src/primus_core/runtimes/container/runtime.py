@@ -14,18 +14,25 @@ from dataclasses import replace
 
 from primus_core import variables
 from primus_core.contracts import schedulers
-from primus_core.environment import placement
-from primus_core.environment import resolve
-from primus_core.errors import RequestError
+from primus_core.environment import placement, resolve
+from primus_core.errors import RequestError, suggestion
 from primus_core.host import HostRoot
 from primus_core.installed import packages as metadata
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Requirement, RunPlace, Step
 from primus_core.plugins.contracts import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser
-from primus_core.runtimes.container import apptainer
-from primus_core.runtimes.container import images
-from primus_core.runtimes.container.mounts import Mount, given, is_below, mounts, own_python, shortest, volume, with_targets
+from primus_core.runtimes.container import apptainer, images
+from primus_core.runtimes.container.mounts import (
+    Mount,
+    given,
+    is_below,
+    mounts,
+    own_python,
+    shortest,
+    volume,
+    with_targets,
+)
 from primus_core.secrets.redaction import refuse_secrets
 
 __all__ = ["CONTAINER", "FORWARDED", "LABEL", "LABEL_DIRECTORY", "LABEL_HOST", "container_name"]
@@ -243,10 +250,34 @@ def _options(args: argparse.Namespace, facts: Facts, engine: str) -> list[str]:
         values = getattr(args, name.replace("-", "_"))
         found += [(name, value) for value in (values[-1:] if name in _SINGLE else values)]
     found += _gpus(facts, engine) + _user(args.user, engine)
+    _require_known(args.without, [(name, value) for name, value in found if value])
     unused = _shared_memory(args)
     found = [(name, value) for name, value in found if name != unused]
     kept = [(n, v) for n, v in found if v and not {n, f"{n}={v.rstrip('?')}"} & set(args.without)]
     return [word for name, value in _last(kept) for word in _option(name, value, facts)]
+
+
+def _require_known(without: Sequence[str], found: Sequence[tuple[str, str]]) -> None:
+    """Refuse what `--without` names and nobody has set: a misspelt name would leave the default in place.
+
+    An option that only has no value here (`container: {cap-add: null}`, no GPU) is known.
+
+    Raises:
+        RequestError: with the options and values that can be left out.
+    """
+    names = {"network", "ipc", "user", "userns", "env", "gpus", *_LISTS, *(name for name, _ in found)}
+    values = {f"{name}={value.rstrip('?')}" for name, value in found}
+    for word in without:
+        name = word.partition("=")[0]
+        if word in names or word in values:
+            continue
+        of_name = sorted(value for value in values if value.startswith(f"{name}="))
+        known = of_name if name in names else sorted(names)
+        raise RequestError(
+            f"--without {word}: there is no such default",
+            why=f"known: {', '.join(known) or f'{name}, without a value'}",
+            fix=suggestion(word, known) or "name one of them, or leave it out",
+        )
 
 
 def _shared_memory(args: argparse.Namespace) -> str:

@@ -13,8 +13,7 @@ from dataclasses import replace
 from primus_core import variables
 from primus_core.contracts import launchers
 from primus_core.contracts.launcher import LaunchCall
-from primus_core.environment import placement
-from primus_core.environment import resolve
+from primus_core.environment import placement, resolve
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Distributed, Step, Variable, Worker
 from primus_core.plan.programs import RANK, RENDEZVOUS

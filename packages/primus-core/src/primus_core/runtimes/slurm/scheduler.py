@@ -61,11 +61,11 @@ class Slurm:
 
     def nodes(self, environ: Mapping[str, str]) -> str:
         """The list of the step, else of the job."""
-        return next((environ[name] for name in _NODE_LISTS if environ.get(name)), "") if self.started(environ) else ""
+        return environ.get(_list_of_nodes(environ), "") if self.started(environ) else ""
 
-    def hosts(self, nodes: str) -> Iterator[str]:
+    def hosts(self, environ: Mapping[str, str]) -> Iterator[str]:
         """As `scontrol show hostnames` has them."""
-        return nodelist.hosts(nodes)
+        return nodelist.hosts(self.nodes(environ), _list_of_nodes(environ))
 
     def port(self, environ: Mapping[str, str]) -> tuple[int, str] | None:
         """Jobs that share a node, and steps of one job, have different ones; the kernel hands out none (32768-)."""
@@ -149,6 +149,11 @@ def _trouble(state: str, reason: str) -> str:
     return f"{state.rstrip('*')}{', not responding' if state.endswith('*') and not why else why}"
 
 
+def _list_of_nodes(environ: Mapping[str, str]) -> str:
+    """The variable with the nodes of the step, else of the job; empty: there is none."""
+    return next((name for name in _NODE_LISTS if environ.get(name)), "")
+
+
 def _job_id(environ: Mapping[str, str]) -> str:
     """The number of the job, which had another name in early versions; empty: this is none."""
     return environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", "")
@@ -160,7 +165,7 @@ def _refuse_half_a_job(environ: Mapping[str, str]) -> None:
         return
     told = {name: environ[name] for name in (*_SAYS["NNODES"], *_NODE_LISTS) if environ.get(name, "").strip()}
     for name, value in told.items():
-        if len([*islice(nodelist.hosts(value), 2)]) > 1 if name in _NODE_LISTS else value.strip() != "1":
+        if len([*islice(nodelist.hosts(value, name), 2)]) > 1 if name in _NODE_LISTS else value.strip() != "1":
             raise RequestError(
                 f"{name} is '{value}', but SLURM_JOB_ID is not set",
                 why="it speaks of several nodes, and nothing says that this process belongs to a job on them",

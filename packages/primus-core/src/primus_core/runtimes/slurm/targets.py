@@ -10,8 +10,7 @@ from primus_core.contracts.scheduler import FORGOTTEN, Job, Target
 from primus_core.errors import MachineError
 from primus_core.host import HostRoot
 from primus_core.runs.saved import metadata
-from primus_core.runtimes.slurm import queries
-from primus_core.runtimes.slurm import stop
+from primus_core.runtimes.slurm import queries, stop
 
 __all__ = ["target_of"]
 

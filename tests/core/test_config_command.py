@@ -209,6 +209,13 @@ def test_no_secret_is_shown(primus: Run, acme: dict[str, str], experiment: Path)
         assert "WANDB_API_KEY" in shown.stdout
 
 
+def test_a_secret_written_into_an_experiment_is_not_shown(primus: Run, acme: dict[str, str], experiment: Path) -> None:
+    experiment.write_text(experiment.read_text() + "env: {WANDB_API_KEY: sesame}\n")
+    shown = primus("config", "show", "mine.yaml", env=acme)
+    assert "WANDB_API_KEY" in shown.stdout
+    assert "sesame" not in shown.stdout + shown.stderr
+
+
 def test_validate_says_what_it_would_be_on_the_templates_machine(
     primus: Run, acme: dict[str, str], experiment: Path
 ) -> None:

@@ -140,6 +140,12 @@ def test_every_kind_is_refused_as_a_word_and_hidden_in_events_and_environments(k
     assert looks_secret(text)
 
 
+def test_an_event_does_not_show_the_value_of_a_secret_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PW", "correct horse")
+    Events(str(tmp_path / "events.jsonl")).emit("told", what=["with correct horse"])
+    assert json.loads((tmp_path / "events.jsonl").read_text())["what"] == ["with <secret>"]
+
+
 @pytest.mark.parametrize(
     "words", [("runs", "show", TOKEN), ("direct", "--", TOKEN), ("direct", f"--{TOKEN}"), ("config", "show", TOKEN)]
 )

@@ -106,12 +106,109 @@ Authorization: required. The bearer token is read from HF_TOKEN; cookies: disabl
 GET /v1/models?limit=100&key=name HTTP/1.1 200  uuid 123e4567-e89b-12d3-a456-426614174000 pid=12345678901234567
 export HF_TOKEN=$OTHER; password = getpass.getpass(); secret_key=hashlib.sha256(value.encode()).hexdigest()
 gpu_0_memory_reserved_bytes=68719476736 rank_00000000000001 module_1234567890abc optimizer.param_groups[0]['lr']
+time per token: 1234.56ms | latency/token: 12345.6us | forward pass: 1234.567ms | first pass: 12 | pass: 3 pass=2
+token: 128256 token=0x7f3a2b1c4d5e token: 2026-11-23T02:09:59Z next token: the12 tokens/s: 12.3k tokens: 5B token_id: 7
+eos_token: </s> pad_token: <|finetune_right_pad_id|> token: '<|reserved_special_token_5|>' eos_token_id: 128009
+seed: 1234 data_seed: 12345678 random_seed=20240101 SEED=1234567 seed ............................ 1234
+  wandb_project ................................... llama3-8b-run42
+  moe_token_dispatcher_type ....................... alltoall_v2
+GPU-5f1c9a77-e05f-1c9a-77e0-5f1c9a77e05f run_id=5f1c9a77-e05f-1c9a-77e0-5f1c9a77e05f key: value1234 cache_key=abc12345
+KeyError: 'layers.0.self_attn' keyword: abc12345 monkey: abc12345 author: me12345678 passed: 12345678 compass: n12345
+key_padding_mask: torch.bfloat16 token: torch.int64 query_key_value: fp8e4m3fn hf_token=args.hf_token2 login(token=token1)
+wandb: Currently logged in as: me12345 (team-42). docker login succeeded; openssl version 3.0.2 15 Mar 2022
+torchrun --nproc_per_node 8 -p 29500 python train.py -k 12 -w 4; ldap server: ldap01.example.org -w 10
+secretName: my-secret-2024-a tokenCount: 12345abc secret_version: v12.3.4a access_key_id: minioadmin1 tokenizerFast2: x12
+http://host:8080/x@y https://[::1]:8080/a@b git+https://github.com/a/b@v1.2 s3://bucket/key=12345678a
+password: required; password: ********; HF_TOKEN is not set; WANDB_API_KEY: missing; credentials: not found; auth: none
+{"token": 12345, "token_str": " the1", "tokens": ["a1b2c3d4"], "score": 0.1, "seed": 1234, "pass": 1}
+"""
+# What a person types, a script holds or a program prints; @@ is the secret.
+PHRASES = """mysql -u root -p@@ -h db
+mysqldump -uroot -p'@@' db
+sshpass -p @@ ssh me@h
+sshpass -p'@@' ssh me@h
+Command '['sshpass', '-p', '@@', 'ssh', 'h']' returned non-zero exit status 5.
+docker login r.io -u '$oauthtoken' -p @@
+az login --service-principal -u x -p @@ --tenant t
+redis-cli -h x -a @@ ping
+ldapsearch -D cn=x -w @@ -b y
+ssh-keygen -t ed25519 -N @@ -f x
+openssl rsa -passin pass:@@ -in x
+openssl enc -aes-256-cbc -k @@
+smbclient //h/s -U me%@@
+mc alias set x https://h me @@
+wandb login --relogin @@@@
+wandb.login(key="@@@@@@")
+curl -b "session=@@" https://x
+curl --cookie session=@@ https://x
+Cookie: a=1; session=@@
+ibmcloud login --apikey @@
+kubeadm join 10.0.0.1:6443 --token @@
+subprocess.run(['hf', 'login', '--token', '@@'])
+pass: @@
+token: @@
+token=@@
+"token": "@@"
+"{\\"token\\": \\"@@\\"}"
+pw: @@
+pwd: @@
+password is @@
+your token: @@
+pass_phrase=@@
+ansible_ssh_pass=@@
+aws_session_token = @@/+@@==
+"SessionToken": "@@"
+X-Amz-Security-Token: @@/@@
+psk="@@"
+OTP_SEED=@@
+RECOVERY_CODE=@@
+hmac_key: @@
+FERNET_KEY=@@-@@_=
+KAGGLE_KEY=@@
+PAGERDUTY_TOKEN: @@
+PrivateKey = @@+@@=
+token%3D@@
+\x1b[1mtoken\x1b[0m=\x1b[32m@@\x1b[0m
+  wandb_api_key ................................... @@
+  hf_token ........................................ @@
+| DB_PASSWORD | @@ |
+ENV DB_PASSWORD @@
+('DB_PASSWORD', '@@')
+Namespace(lr=0.1, my_token='@@', seed=1)
+jdbc:mysql://h/d?user=u&password=@@
+postgres://u:aa/@@@h/x
+https://maker.ifttt.com/trigger/x/with/key/@@
+//registry.npmjs.org/:_authToken=@@
+_auth=@@
+  password @@
+db_password: ab$@@
+<privateKey>@@</privateKey>
+{"username":"me","key":"5f1c9a77e05f1c9a77e0@@"}
 """
 
 
 @pytest.mark.parametrize("line", LINES.splitlines())
 def test_an_ordinary_line_of_a_log_passes_unchanged(line: str) -> None:
     assert redact(line) == line
+
+
+@pytest.mark.parametrize("phrase", PHRASES.splitlines())
+@pytest.mark.parametrize("secret", ["q8ZdW2vRw4xT", "0f9c2ab7d1e4"])
+def test_no_way_to_write_a_secret_shows_it(phrase: str, secret: str) -> None:
+    whole = phrase.replace("@@", secret)
+    within = (f"2026-11-23 INFO x.py:12 {whole}", f"{whole}\nbehind", json.dumps({"what": [whole]}), repr([whole]))
+    for text in (whole, *within):
+        shown = redact(text)
+        assert secret not in shown
+        assert redact(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "begun", ["token: ", "DB_PASSWORD=", "sshpass -p ", "  hf_token .......... ", '"authToken": "']
+)
+def test_an_unfinished_line_is_held_back_until_its_secret_is_whole(begun: str) -> None:
+    assert rules().begun(begun.encode()) == len(begun)
+    assert not rules().begun(b"tokens:  50%|#####     | 5/10 [00:01<00:01, 12.3token/s] ")
 
 
 def test_what_a_real_program_prints_passes_unchanged() -> None:

@@ -84,6 +84,13 @@ SHAPES = [
         "WIFI_PSK",
         "SERVICE_JWT",
         "LOGIN_PASSCODE",
+        "OTP_SEED",
+        "GITHUB_TOTP_SECRET",
+        "WALLET_MNEMONIC",
+        "RECOVERY_CODES",
+        "SEED_PHRASE",
+        "OCI_PASS_PHRASE",
+        "KAGGLE_KEY",
     ],
 )
 def test_a_variable_whose_name_says_so_holds_a_secret(name: str) -> None:
@@ -105,6 +112,11 @@ ORDINARY = [
         "KEYS",
         "PATTERN",
         "KRB5CCNAME",
+        "SEED",
+        "DATA_SEED",
+        "RECOVERY",
+        "SYSTEM_PROMPT_PHRASE",
+        "MOE_TOKEN_DISPATCHER",
         "XDG_SESSION_ID",
     ),
 ]
@@ -147,6 +159,12 @@ def test_a_secrets_name_may_be_a_plural_have_a_number_or_say_more(
         "db_pw",
         "session_cookie",
         "slack-webhook-url",
+        "sessionToken",
+        "AccessKeySecret",
+        "dbPassword",
+        "mysql_pwd",
+        "hmac_key",
+        "otp_seed",
     ],
 )
 def test_a_config_key_may_hold_a_secret(key: str) -> None:
@@ -171,6 +189,13 @@ def test_a_config_key_may_hold_a_secret(key: str) -> None:
         "password_file",
         "forward_pass",
         "auth",
+        "seed",
+        "data_seed",
+        "eosToken",
+        "maxTokens",
+        "accessKeyId",
+        "secretName",
+        "pwd",
         "lr",
         "",
     ],
@@ -321,6 +346,8 @@ WORDS_WITH_SECRETS = [
     ["a=hf_" + "x" * 24],
     ["url=https://u:wSEKRET@host/"],
     ["--header", "Authorization: Bearer wSEKRET2"],
+    ["hf_" + "x" * 24],
+    ["sshpass -p wSEKRET2 ssh h"],
 ]
 
 
@@ -424,7 +451,6 @@ def test_of_a_secret_that_is_a_plain_word_one_spelling_is_enough() -> None:
         "HF_TOKEN=\nNEXT=abcdef123",
         "index 4b825dc642cb6eb9a060e54bf8d69288fbee4904..8f2c1d9 100644",
         "text_key: description_v1_2024",
-        "db_pw: abcd-ef12 was the one before",
         'curl -H "Authorization: Bearer $HF_TOKEN" -u "$ME:$PASSWORD" x',
         "curl -u me:${PASSWORD} --password $PW --token=$(cat x)",
         "docker run -u 1000:1000 -u jenkins:docker x",
@@ -475,6 +501,7 @@ def test_ordinary_code_is_kept_byte_for_byte(text: str) -> None:
         ("args: --token=abcdefgh", "abcdefgh"),
         ("HF_TOKEN=abcdefgh==", "abcdefgh=="),
         ("db_pw: abcd123", "abcd123"),
+        ("db_pw: abcd-ef12 was the one before", "abcd-ef12"),
         ("db_pw: abcd-ef1", "abcd-ef1"),
         ("session_cookie = abcd123", "abcd123"),
     ],

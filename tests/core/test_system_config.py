@@ -319,6 +319,13 @@ def test_config_system_shows_each_value_with_its_origin_and_what_it_won_over(pri
     assert {"key": "hooks.event_timeout_s", "value": 30, "origin": "packaged", "overrode": []} in found["settings"]
 
 
+def test_config_system_does_not_show_the_value_of_a_secret_variable(primus: Run, tmp_path: Path) -> None:
+    (tmp_path / "primus.yaml").write_text("container: {image: registry/known-elsewhere-9f:1}\n")
+    result = primus("config", "system", cwd=tmp_path, env={"DB_PW": "known-elsewhere-9f"})
+    assert "registry/<secret>:1" in result.stdout
+    assert "known-elsewhere" not in result.stdout + result.stderr
+
+
 def test_config_system_checks_every_runtimes_options_and_shows_no_secret(primus: Run, tmp_path: Path) -> None:
     write(tmp_path / "more.yaml", "direct:\n  env: [HF_TOKEN=abcdefgh]\n  numma: true\n")
     result = primus("config", "system", "--config", "more.yaml")

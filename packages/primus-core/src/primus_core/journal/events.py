@@ -31,9 +31,11 @@ class Events:
 
     def emit(self, event: str, **fields: Any) -> None:
         """Add one event."""
-        from primus_core.secrets.redaction import redact  # loaded where something is said
+        from primus_core.host import HostRoot  # loaded where something is said
+        from primus_core.secrets.redaction import redact, secret_values
 
-        line = redact(plain_json.dumps({"time": round(time.time(), 3), "event": event, **self._always, **fields}))
+        line = plain_json.dumps({"time": round(time.time(), 3), "event": event, **self._always, **fields})
+        line = redact(line, secret_values(HostRoot().environ))
         try:
             self._append(line)
         except OSError:  # a full disk must not end a run that trains

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
-__all__ = ["SECRET", "is_secret_key", "is_secret_name"]
+__all__ = ["SECRET", "is_secret_key", "is_secret_name", "says_secret"]
 
 SECRET = "<secret>"  # noqa: S105  # what stands in a secret's place
 """Stands where a secret's value would be, in everything that is shown or saved."""
@@ -23,6 +24,9 @@ _ALWAYS = frozenset(
             "JWT",
             "WEBHOOK",
             "PSK",
+            "MNEMONIC",
+            "OTP",
+            "TOTP",
         ),
     }
 )
@@ -53,6 +57,7 @@ _ABOUT = frozenset(
     {
         *("FILE", "PATH", "DIR", "URL", "URI", "ENDPOINT", "SOCK", "STDIN", "NAME", "STORE", "HELPER", "POLICY"),
         *("COUNT", "LENGTH", "LEN", "SIZE", "LIMIT", "TYPE", "TTL", "TIMEOUT", "ENABLED", "PARALLELISM"),
+        *("VERSION", "DISPATCHER"),
     }
 )
 # Words around TOKEN that make it a piece of text, not a secret: `eos_token`, `flops_per_token`.
@@ -60,6 +65,7 @@ _TEXT_TOKENS = frozenset(
     {
         *("EOS", "BOS", "PAD", "UNK", "MASK", "SEP", "CLS", "STOP", "START", "END", "IMAGE", "VIDEO", "AUDIO", "PER"),
         *("MAX", "MIN", "NUM", "TOTAL", "BATCH", "SEQ", "SPECIAL", "ADDED", "PROMPT", "THINK", "IGNORE"),
+        *("NEXT", "PREVIOUS", "FIRST", "LAST", "EACH", "UNKNOWN", "UNEXPECTED", "PREDICTED", "GENERATED", "VOCAB"),
     }
 )
 # Several tokens are mostly pieces of text, too (TRAIN_TOKENS), unless somebody hands them out.
@@ -70,9 +76,19 @@ _ISSUERS = frozenset(
         *("BOT", "ADMIN", "VAULT", "DEPLOY", "JWT"),
     }
 )
+# Two words that say it together; `seed` alone is that of random numbers, and `phrase` a piece of text.
+_PAIRS = frozenset(
+    {
+        *(("CONNECTION", "STRING"), ("PASS", "PHRASE"), ("SEED", "PHRASE"), ("WALLET", "SEED"), ("MFA", "SEED")),
+        *((first, last) for first in ("RECOVERY", "BACKUP") for last in ("CODE", "CODES", "PHRASE", "SEED", "KEY")),
+    }
+)
 # What opens something, and not what a table is sorted by.
 _OPENING = frozenset(
-    {"API", "ACCESS", "PRIVATE", "SECRET", "AUTH", "SSH", "ACCOUNT", "ENCRYPTION", "SIGNING", "DEPLOY"}
+    {
+        *("API", "ACCESS", "PRIVATE", "SECRET", "AUTH", "SSH", "ACCOUNT", "ENCRYPTION", "SIGNING", "DEPLOY"),
+        *("HMAC", "FERNET", "SUBSCRIPTION", "WEBHOOK"),
+    }
 )
 _DATA_KEYS = frozenset(
     {
@@ -81,7 +97,24 @@ _DATA_KEYS = frozenset(
     }
 )
 _COMPUTED_PASSES = frozenset(
-    {"FORWARD", "BACKWARD", "FWD", "BWD", "ONE", "TWO", "FIRST", "SECOND", "LAST", "SINGLE", "MULTI", "HIGH", "LOW"}
+    {
+        *(
+            "FORWARD",
+            "BACKWARD",
+            "FWD",
+            "BWD",
+            "ONE",
+            "TWO",
+            "FIRST",
+            "SECOND",
+            "LAST",
+            "SINGLE",
+            "MULTI",
+            "HIGH",
+            "LOW",
+        ),
+        *("NEXT", "EACH", "WARMUP", "TEST"),
+    }
 )
 _PATTERNS = frozenset({"FILE", "NAME", "GLOB", "INCLUDE", "EXCLUDE", "MATCH", "SEARCH", "SPLIT", "LAYER"})
 
@@ -96,7 +129,7 @@ def is_secret_name(name: str) -> bool:
         _is_secret(words)
         or (_has_token(words) and not _TEXT_TOKENS & {*words})
         or (last == "KEY" and not _DATA_KEYS & before)
-        or (last in ("AUTH", "PWD") and bool(before))
+        or (last == "AUTH" and bool(before))
         or (last == "PAT" and bool(before) and not _PATTERNS & before)
     )
 
@@ -114,14 +147,22 @@ def is_secret_key(name: str) -> bool:
     )
 
 
+@functools.lru_cache(1000)
+def says_secret(name: str) -> bool:
+    """The same for a name of which nobody knows whether it is a setting's or a variable's; those are in capitals."""
+    name = name.rpartition(".")[2]
+    return is_secret_key(name) or ("_" in name and name.isupper() and is_secret_name(name))
+
+
 def _is_about(words: list[str]) -> bool:
     """Whether the value only says where a secret is, or how many; who knows a webhook's address may write to it."""
     return not words or (words[-1] in _ABOUT and not (words[-1] in ("URL", "URI") and "WEBHOOK" in words))
 
 
 def _words(name: str) -> list[str]:
-    """`OPENAI_API_KEY_2` and `openai.api-key2` as OPENAI, API, KEY."""
-    return [word for part in re.split(r"[\W_]+", name.upper()) if (word := part.rstrip("0123456789"))]
+    """`OPENAI_API_KEY_2`, `openai.api-key2` and `openaiApiKey` as OPENAI, API, KEY."""
+    parts = re.split(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])", name)
+    return [word for part in parts if (word := part.upper().rstrip("0123456789"))]
 
 
 def _has_token(words: list[str]) -> bool:
@@ -138,7 +179,8 @@ def _is_secret(words: list[str]) -> bool:
         or ("TOKENS" in found and bool(_ISSUERS & found) and not _TEXT_TOKENS & found)
         or words[-1] == "PW"
         or (words[-1] == "PASS" and not _COMPUTED_PASSES & found)
-        or words[-2:] == ["CONNECTION", "STRING"]
+        or (words[-1] == "PWD" and len(words) > 1)
+        or tuple(words[-2:]) in _PAIRS
     )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from primus_core.secrets.names import SECRET, is_secret_key, is_secret_name
+from primus_core.secrets.names import SECRET, is_secret_key, is_secret_name, says_secret
 from primus_core.secrets.rules import rules
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 
 # What stands where a secret could, and is none: a switch, a count, a path; `/+f3..` may be the base64 of anything.
 _PLAIN = (
-    r"(?i:true|false|yes|no|on|off|none|null)|[+-]?(?=.?\d)[\d.,_]{1,15}(?:e[+-]?\d+)?[kKmMbBtT%]?"
+    r"(?i:true|false|yes|no|on|off|none|null)|[+-]?(?=.?\d)[\d.,_]{1,15}(?:e[+-]?\d+)?(?:[kKmMbBtT%]|[munµ]?s)?"
     r"|(?:~|\.\.?|/[a-z0-9_.-]{2,})(?:/\S*)?"
 )
 # `$TOKEN` names one, `<|end|>` and `{}` hold a place.
@@ -49,12 +49,7 @@ def is_secret_setting(key: str, value: str) -> bool:
     """Whether a setting holds a secret, rather than the reference `${NAME}` to one, its file, or a number."""
     if not value or "${" in value:
         return False
-    return (_says_secret(key) and not re.fullmatch(f"{_PLAIN}|{_REFERENCE}", value)) or looks_secret(value)
-
-
-def _says_secret(key: str) -> bool:
-    name = key.rpartition(".")[2]
-    return is_secret_key(name) or ("_" in name and name.isupper() and is_secret_name(name))
+    return (says_secret(key) and not re.fullmatch(f"{_PLAIN}|{_REFERENCE}", value)) or looks_secret(value)
 
 
 def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -198,7 +193,7 @@ def _named(word: str) -> tuple[str, str]:
         name = part.lstrip("-").rpartition(",")[2]
         if not re.fullmatch(r"[\w.-]+", name):
             break
-        if _says_secret(name):
+        if says_secret(name):
             return name, before
         found = found if found[0] else (name, before)
     return found
@@ -207,7 +202,7 @@ def _named(word: str) -> tuple[str, str]:
 def redact_words(words: Iterable[str], values: Iterable[str] = ()) -> tuple[str, ...]:
     """A command line, safe to show: also `NAME=value` and `--name value` where NAME is a secret's."""
     return tuple(
-        before + SECRET if _says_secret(name) and is_secret_setting(name, value) else redact(before + value, values)
+        before + SECRET if says_secret(name) and is_secret_setting(name, value) else redact(before + value, values)
         for name, before, value in _settings(words)
     )
 
@@ -219,11 +214,12 @@ def refuse_secrets(words: Iterable[str], fix: str = "") -> None:
         RequestError: a setting among them holds a secret.
     """
     for name, _, value in _settings(words):
-        if name and is_secret_setting(name, value):
+        if is_secret_setting(name, value):
             from primus_core.errors import RequestError
 
+            what = f"'{name}'" if name else "an argument"
             raise RequestError(
-                f"'{name}' holds a secret, which a command line would show to everybody on this machine",
+                f"{what} holds a secret, which a command line would show to everybody on this machine",
                 fix=fix
                 or f"export it for the task to read; `train` also takes {name}='${{NAME}}' with the variable's name",
             )

@@ -12,6 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
+
+from primus_core.secrets.names import says_secret
 
 __all__ = ["BEGIN_KEY", "END_KEY", "Rule", "Rules", "rules"]
 
@@ -52,6 +55,10 @@ class Rule:
     scope: str = "word"
     group: int = 0
     """The group that is the secret; 0: the first that matches, or all of it."""
+    name: int = 0
+    """The group that must be the name of a secret (`secret_names`), or 0."""
+    head: str = ""
+    """A line without it, in lower case and without its digits, holds no such secret. `\\Z`: an unfinished line."""
     entropy: float = 0.0
     digit: bool = True
 
@@ -62,10 +69,21 @@ class Rule:
 
     def spans(self, text: bytes, start: int, end: int) -> Iterator[Span]:
         """Where `text` holds such secrets, between `start` and `end`."""
-        for match in self.compiled.finditer(text, start, end):
+        while match := self.compiled.search(text, start, end):
+            if self.name and not says_secret(match[self.name].decode("ascii", "ignore")):
+                start = match.end(self.name)  # what follows may be a name itself: `info: token=...`
+                continue
             group = self.group or next((n for n, found in enumerate(match.groups(), 1) if found), 0)
             if self.scope == "line" or self._is_random(match[group]):
                 yield match.span(group)
+            start = max(match.end(), start + 1)
+
+    def may_be_in(self, plain: bytes) -> bool:
+        """Whether a line may hold such a secret, by what is left of it in lower case and without its digits.
+
+        A zero byte at its end says that it is finished.
+        """
+        return not self.head or bool(_compiled(self.head).search(plain))
 
     def _is_random(self, secret: bytes) -> bool:
         has_digit = not self.digit or any(48 <= letter <= 57 for letter in secret)
@@ -110,8 +128,11 @@ class Rules:
     def begun(self, line: bytes) -> int:
         """How many bytes at the end of an unfinished line may turn out to be a secret when the rest has come."""
         end = line[-_FARTHEST:].lower()
-        if any(len(one) > 2 and one in end for known in self._by_keyword.values() for one in (b"-----begin", *known)):
-            return len(end)
+        near = {b"-----begin": [], **self._by_keyword["word"], **self._by_keyword["line"]}
+        plain = end.translate(None, _DIGITS)
+        for keyword, asked in near.items():
+            if len(keyword) > 2 and keyword in end and (not asked or any(rule.may_be_in(plain) for rule in asked)):
+                return len(end)
         found = _UNFINISHED.search(line)
         return len(found[0]) if found else 0
 
@@ -157,8 +178,9 @@ class Rules:
 
     def _in_line(self, text: bytes, plain: bytes, start: int, end: int) -> Iterator[Span]:
         known = self._by_keyword["line"]
-        asked = [rule for keyword in _those_in(plain, known) for rule in known[keyword]]
-        for rule in dict.fromkeys(asked):
+        near = dict.fromkeys(rule for keyword in _those_in(plain, known) for rule in known[keyword])
+        asked = [rule for rule in near if rule.may_be_in(plain + b"\0")]
+        for rule in asked:
             yield from rule.spans(text, start, end)
         if not asked and len(plain) <= _LINE:
             if len(self._plain) >= _REMEMBERED:
@@ -211,5 +233,15 @@ def rules() -> Rules:
 
     folder = f"{os.path.dirname(os.path.dirname(__file__))}/data/secrets"
     with open(f"{folder}/own.toml", "rb") as own, open(f"{folder}/gitleaks.json", "rb") as gitleaks:
-        rows = [*tomllib.load(own)["rules"], *json.load(gitleaks)["rules"]]
+        data = tomllib.load(own)
+        rows = [*(_with_parts(row, data["parts"]) for row in data["rules"]), *json.load(gitleaks)["rules"]]
     return Rules(Rule(**{**row, "keywords": tuple(word.encode() for word in row["keywords"])}) for row in rows)
+
+
+def _with_parts(row: dict[str, Any], parts: dict[str, str]) -> dict[str, Any]:
+    """`row` with each `@NAME@` of its patterns replaced by that part, which may name another."""
+    row = dict(row)
+    for field in ("pattern", "head"):
+        while found := re.search(r"@([A-Z]+)@", row.get(field, "")):
+            row[field] = row[field].replace(found[0], parts[found[1]])
+    return row

@@ -123,6 +123,7 @@ def test_an_exit_code_that_is_none_is_1(primus: Run, folder: Path, code: str) ->
     assert known(folder)["status"] == "stopped"
 
 
+@pytest.mark.slow
 def test_a_hook_that_starts_primus_does_not_start_itself(primus: Run, folder: Path) -> None:
     (folder / "hooks").mkdir()
     text = f"{sys.executable} -m primus_core direct --single -- steps || exit 9\n"

@@ -67,7 +67,7 @@ def test_a_documented_command_works(command: str, folder: Path, primus: Run, cle
                                 text=True, capture_output=True, check=False, timeout=120)  # fmt: skip
     else:
         at = words.index("primus")
-        environ.update(variable.split("=", 1) for variable in words[:at])
+        environ |= {name: value for name, _, value in (word.partition("=") for word in words[:at])}
         result = primus(*words[at + 1 :], env=environ, cwd=folder)
     assert result.returncode == 0, result.stderr
     assert result.stdout or ">" in command

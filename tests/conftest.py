@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -158,11 +159,15 @@ def kernel_forks() -> Iterator[ForkServer | None]:
 
 
 def _kernel_modules() -> list[str]:
+    """All of the kernel's, and those by which the packages here join it."""
     import primus_core
 
     folder = Path(str(primus_core.__file__)).parent
     names = [path.relative_to(folder.parent).with_suffix("").parts for path in sorted(folder.rglob("*.py"))]
-    return [".".join(n) for n in names if not {"__main__", "__init__", "carried", "testing"} & set(n)]
+    kernel = [".".join(n) for n in names if not {"__main__", "__init__", "carried", "testing"} & set(n)]
+    found = entry_points()
+    joined = {one.module for group in found.groups if group.startswith("primus.") for one in found.select(group=group)}
+    return kernel + sorted(joined)
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ def measured(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_the_table_is_printed_and_says_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert gemm.main([*QUICK, "-N", "64", "-K", "96", "--trans-b"]) == 0
     shown = capsys.readouterr()

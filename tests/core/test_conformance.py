@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SUITE = """
 from acme_primus.countdown import COUNTDOWN, Countdown
 from primus_core.training.backend import BackendPlan
@@ -28,6 +30,7 @@ class TestCareless(TestCountdown):
 """
 
 
+@pytest.mark.slow
 def test_a_good_backend_passes_and_a_careless_one_fails(third_party: str, tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(SUITE)
     environ = {**os.environ, "PYTHONPATH": f"{third_party}:{tmp_path}"}

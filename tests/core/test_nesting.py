@@ -51,6 +51,7 @@ def listed(primus: Run, folder: Path) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in json.loads(primus("runs", "list", "--json", cwd=folder).stdout)}
 
 
+@pytest.mark.slow
 def test_a_command_in_a_rank_is_a_run_of_its_own_and_the_outer_one_still_replays(primus: Run, folder: Path) -> None:
     done = primus("direct", "--", "outer", "direct", "--", "inner", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -67,6 +68,7 @@ def test_a_command_in_a_rank_is_a_run_of_its_own_and_the_outer_one_still_replays
     assert f"started by {outer.name}" in shown
 
 
+@pytest.mark.slow
 def test_a_command_in_a_hook_is_a_run_of_its_own(primus: Run, folder: Path) -> None:
     done = primus("direct", "--", "outer", "--version", env={"HOOKED": "yes"}, cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -75,6 +77,7 @@ def test_a_command_in_a_hook_is_a_run_of_its_own(primus: Run, folder: Path) -> N
     assert (metadata(outer)["status"], metadata(inner)["status"]) == ("completed", "completed")
 
 
+@pytest.mark.slow
 def test_a_run_that_a_node_of_many_starts_is_on_that_node_alone(primus: Run, folder: Path) -> None:
     node = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "localhost", "PRIMUS_RUN_DIR": "output/shared"}
     slurm = {"SLURM_JOB_ID": "7", "SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_NODELIST": "n[0-1]"}
@@ -87,6 +90,7 @@ def test_a_run_that_a_node_of_many_starts_is_on_that_node_alone(primus: Run, fol
     assert not (folder / "output/shared/nodes/0").exists()
 
 
+@pytest.mark.slow
 def test_what_a_nested_run_starts_has_that_one_as_its_parent(primus: Run, folder: Path) -> None:
     done = primus("direct", "--", "outer", "direct", "--", "outer", "direct", "--", "inner", cwd=folder)
     assert done.returncode == 0, done.stderr

@@ -147,6 +147,7 @@ def machine(folder: Path, *trees: Mapping[str, str]) -> str:
 # What comes back.
 
 
+@pytest.mark.slow
 def test_a_run_comes_back_with_its_words_and_environment(spoken: Spoken, first: Path) -> None:
     now = {
         "OMP_NUM_THREADS": "7",
@@ -178,6 +179,7 @@ def test_paths_below_the_run_directory_are_those_of_the_new_run(spoken: Spoken, 
     assert not re.search(rf"{old.name}(?!_)", json.dumps(new)), "the new run's name may begin like the old one's"
 
 
+@pytest.mark.slow
 def test_the_parent_is_on_record_and_the_snapshot_whole(spoken: Spoken, first: Path, workplace: Path) -> None:
     stderr = spoken("replay", str(first), env={"MY_TOKEN": "again-a-token"})["stderr"]
     new = run_of(workplace, "speak")
@@ -187,6 +189,7 @@ def test_the_parent_is_on_record_and_the_snapshot_whole(spoken: Spoken, first: P
     assert load(str(new)).plan["parent"] == str(first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", [1, 3])
 def test_a_replay_can_be_replayed(primus: Run, spoken: Spoken, first: Path, workplace: Path, again: int) -> None:
     env = {"MY_TOKEN": "again-a-token"}
@@ -202,6 +205,7 @@ def test_a_replay_can_be_replayed(primus: Run, spoken: Spoken, first: Path, work
     assert why["COLOUR"] == "--env: given for this run"
 
 
+@pytest.mark.slow
 def test_the_persons_own_env_options_win(spoken: Spoken, first: Path) -> None:
     options = ("--env", "COLOUR=blue", "--env", "FROM_HOOK=mine", "--env", "PLACE", "--env", "MY_TOKEN=typed-token")
     environ = spoken("replay", str(first), "direct", *options, env={"PLACE": "here"})["environ"]
@@ -209,6 +213,7 @@ def test_the_persons_own_env_options_win(spoken: Spoken, first: Path) -> None:
     assert environ["MY_TOKEN"] == "typed-token"
 
 
+@pytest.mark.slow
 def test_scripts_run_from_the_copies_when_the_originals_are_gone(spoken: Spoken, first: Path, workplace: Path) -> None:
     shutil.rmtree(workplace / "hooks")
     (workplace / "fix.py").unlink()
@@ -218,6 +223,7 @@ def test_scripts_run_from_the_copies_when_the_originals_are_gone(spoken: Spoken,
     assert "primus: patch config/patches/02-fix.py" in again["stderr"]
 
 
+@pytest.mark.slow
 def test_python_hooks_run_from_their_copies_too(spoken: Spoken, workplace: Path) -> None:
     (workplace / "primus.yaml").write_text("plugins: [./tasks.py, ./watch.py]\n")
     text = "from primus_core import hookimpl\n@hookimpl\ndef before_launch(run): open('{}', 'a').write(run.task)\n"
@@ -233,11 +239,13 @@ def test_python_hooks_run_from_their_copies_too(spoken: Spoken, workplace: Path)
     assert [path.name for path in copies.glob("plugin*")] == ["plugin-01-watch.py"]
 
 
+@pytest.mark.slow
 def test_hooks_of_today_do_not_run(spoken: Spoken, first: Path, workplace: Path) -> None:
     (workplace / "hooks/speak/02-new.sh").write_text("echo env.NEW=1\n")
     assert "NEW" not in spoken("replay", str(first), env={"MY_TOKEN": "again-a-token"})["environ"]
 
 
+@pytest.mark.slow
 def test_a_run_is_found_by_name_by_link_and_as_the_newest(spoken: Spoken, first: Path, workplace: Path) -> None:
     env = {"MY_TOKEN": "again-a-token"}
     for name in (first.name, "speak", "latest", "output/speak", f"output/{first.name}", str(first)):
@@ -245,6 +253,7 @@ def test_a_run_is_found_by_name_by_link_and_as_the_newest(spoken: Spoken, first:
     assert len([p for p in (workplace / "output").iterdir() if not p.is_symlink()]) == 7
 
 
+@pytest.mark.slow
 def test_a_run_directory_that_was_moved_is_replayed_beside_where_it_is(
     spoken: Spoken, first: Path, tmp_path: Path
 ) -> None:
@@ -257,6 +266,7 @@ def test_a_run_directory_that_was_moved_is_replayed_beside_where_it_is(
     assert str(first) not in json.dumps(environ)
 
 
+@pytest.mark.slow
 def test_a_training_run_comes_back_without_its_experiment(
     primus: Run, trained: Path, third_party: str, tmp_path: Path
 ) -> None:
@@ -273,6 +283,7 @@ def test_a_training_run_comes_back_without_its_experiment(
         assert "torch.distributed.run" not in (new / "plan.json").read_text(), "it was a --single run"
 
 
+@pytest.mark.slow
 def test_the_replay_finds_a_backend_where_the_run_found_it(primus: Run, trained: Path) -> None:
     result = primus("replay", str(trained), env={"API_KEY": "and-the-variable"})
     assert result.returncode == 0, result.stderr
@@ -308,6 +319,7 @@ def test_a_check_as_json_holds_the_same(primus: Run, first: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_the_replay_and_does_nothing(primus: Run, first: Path, workplace: Path) -> None:
     before = everything(workplace)
     seen = workplace.parent / "seen.json"
@@ -363,6 +375,7 @@ def test_a_run_of_another_task_is_refused(primus: Run, first: Path, workplace: P
 # What it must not pass over.
 
 
+@pytest.mark.slow
 def test_a_secret_that_the_run_had_is_asked_for(primus: Run, first: Path, workplace: Path) -> None:
     before = everything(workplace)
     result = primus("replay", str(first), cwd=workplace)
@@ -409,6 +422,7 @@ def test_a_secret_in_a_script_cannot_come_back(spoken: Spoken, primus: Run, work
     assert "secret: hook config/hooks/02-02.sh" in result.stderr
 
 
+@pytest.mark.slow
 def test_another_gpu_model_blocks_and_force_overrides(primus: Run, first: Path, tmp_path: Path) -> None:
     on(first, "MI300X")
     other = machine(tmp_path / "other", machines.amd("MI355X"))
@@ -457,6 +471,7 @@ def test_a_run_on_a_gpu_is_refused_where_there_is_none(primus: Run, first: Path,
     )
 
 
+@pytest.mark.slow
 def test_another_version_of_a_package_is_a_warning_and_goes_on(spoken: Spoken, first: Path) -> None:
     text = (first / "env/packages.txt").read_text()
     rewritten(first, {"env/packages.txt": re.sub(r"^pluggy==.*$", "pluggy==0.9", text, flags=re.M)})
@@ -481,6 +496,7 @@ def test_another_state_of_the_repository_is_a_warning(spoken: Spoken, primus: Ru
     assert later.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_missing_backend_blocks_even_when_forced_it_says_why(
     primus: Run, trained: Path, third_party: str, tmp_path: Path
 ) -> None:
@@ -542,6 +558,7 @@ def _no_manifest(run: Path) -> str:
     return "has no whole snapshot"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [_delete, _flip, _other_snapshot, _other_plan, _no_plan, _no_manifest])
 @pytest.mark.parametrize("words", [(), ("--force",), ("--check",), ("--dry-run", "--force")])
 def test_a_damaged_snapshot_is_never_replayed(

@@ -70,6 +70,7 @@ def test_a_failing_rank_ends_the_run_unless_somebody_asks_for_restarts(primus: R
     assert (only["exit_code"], only["last_step"], only["what"]) == (1, 2, "ValueError: start 1 fails after step 2")
 
 
+@pytest.mark.slow
 def test_a_start_that_gets_further_is_no_vain_restart(primus: Run, folder: Path) -> None:
     result = primus("direct", "--max-restarts", "1", "--", "steps", "6", "1,2,3,4,5", cwd=folder)
     assert result.returncode == 0, result.stderr

@@ -136,6 +136,7 @@ def test_variables_are_seen_by_later_scripts_and_by_the_ranks(primus: Run, stage
     assert eval(result.stdout.removeprefix("words [] ")) == seen
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_every_rank_sees_what_a_hook_said(primus: Run, stage: Path) -> None:
     write(stage / "hooks/1.sh", "echo env.X_A=said\n")
@@ -173,6 +174,7 @@ def test_extra_adds_arguments_to_the_task(primus: Run, stage: Path) -> None:
     assert [step["argv"][-1] for step in steps] == ["x", "x", words[-1]], "the record says what the scripts got"
 
 
+@pytest.mark.slow
 def test_for_training_extra_is_a_setting(primus: Run, third_party: str, stage: Path) -> None:
     write(stage / "exp.yaml", EXPERIMENT)
     write(

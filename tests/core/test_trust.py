@@ -95,6 +95,7 @@ def planted(folder: Path) -> None:
         give(folder / name)
 
 
+@pytest.mark.slow
 @needs_root
 def test_a_strangers_project_where_one_stands_is_skipped_and_named_until_it_is_trusted(
     primus: Run, home: Path, shared: Path
@@ -226,6 +227,7 @@ def theirs(primus: Run, home: Path, tmp_path: Path) -> Path:
     return give((work / "output/mine").resolve())
 
 
+@pytest.mark.slow
 @needs_root
 def test_a_strangers_run_is_shown_and_replayed_only_where_somebody_says_so(
     primus: Run, theirs: Path, home: Path
@@ -243,6 +245,7 @@ def test_a_strangers_run_is_shown_and_replayed_only_where_somebody_says_so(
     assert "mine ran" in primus("replay", str(theirs)).stdout
 
 
+@pytest.mark.slow
 @needs_root
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 2), ("", 2)])
 def test_on_a_terminal_one_sees_what_would_run_and_is_asked(
@@ -471,6 +474,7 @@ def test_a_teams_shared_configs_take_one_trust(primus: Run, training: Path, tmp_
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("umask", [0o022, 0o002, 0o077])
 def test_ones_own_files_give_no_refusal(primus: Run, training: Path, umask: int) -> None:
     before = os.umask(umask)
@@ -490,6 +494,7 @@ def test_ones_own_files_give_no_refusal(primus: Run, training: Path, umask: int)
         os.umask(before)
 
 
+@pytest.mark.slow
 @needs_root
 def test_ones_own_run_in_a_teams_folder_is_continued(primus: Run, training: Path) -> None:
     """Everything that is made there belongs to the team's group, which may write to it."""

@@ -119,6 +119,7 @@ def test_without_the_gpu_that_it_is_told_the_load_says_so(capsys: pytest.Capture
     assert "sees" in json.loads(capsys.readouterr().out.splitlines()[-1])["cannot"]
 
 
+@pytest.mark.slow
 def test_without_torch_nothing_is_known_of_the_speed_and_how_to_get_it_is_said(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('libamdhip64.so.6: cannot open shared object file')\n")
     node = Node(eight({**os.environ, "PYTHONPATH": str(tmp_path)}))
@@ -441,6 +442,7 @@ def test_the_log_of_this_machine_is_read_or_its_reader_says_why_not() -> None:
 # The command.
 
 
+@pytest.mark.slow
 def test_perf_measures_this_machine_and_contains_what_is_quick(primus: Run, tmp_path: Path) -> None:
     done = primus("direct", "--", "preflight", "--level", "perf", "--host", "--json")
     report = json.loads(done.stdout)

@@ -55,6 +55,7 @@ def call(card: Card, said: bytes) -> bytes:
             return b""
 
 
+@pytest.mark.slow
 def test_each_node_measures_with_each_other_and_both_ends_say_the_same(tmp_path: Path) -> None:
     meetings = met(tmp_path, range(4), 4)
     said = {(f"n{rank}", one.name): one for rank, meeting in enumerate(meetings) for one in meeting.met}

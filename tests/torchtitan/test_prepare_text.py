@@ -63,6 +63,7 @@ def test_a_cache_that_cannot_be_written_is_told_of_by_its_name(tmp_path: Path) -
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_other_text_or_another_vocabulary_is_prepared_anew(tmp_path: Path) -> None:
     source = folder_of_text(tmp_path / "source")
     prepare(source, tmp_path / "cache", tmp_path / "a")
@@ -72,6 +73,7 @@ def test_other_text_or_another_vocabulary_is_prepared_anew(tmp_path: Path) -> No
     assert len({(tmp_path / name).resolve() for name in "abc"}) == 3
 
 
+@pytest.mark.slow
 def test_several_processes_at_once_leave_one_complete_result(tmp_path: Path) -> None:
     source = folder_of_text(tmp_path / "source")
     running = [

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from primus_core.errors import ConfigError
-from primus_core.training.backend import Backend, BackendPlan
+from primus_core.testing import BackendConformance
+from primus_core.training.backend import BackendPlan
 from primus_torchtitan.backend import TORCHTITAN
 
 Resolve = Callable[..., BackendPlan]
@@ -22,24 +21,21 @@ data: {text: python-stdlib, vocab_size: 512}
 """
 
 
+class TestTorchTitan(BackendConformance):
+    backend = TORCHTITAN
+    settings: ClassVar = {
+        "model": {"family": "llama3", "dim": 64, "n_layers": 4, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 512},
+        "data": {"text": "python-stdlib"},
+    }
+    misspelt = ("training.stpes", "training.steps")
+    frameworks = ("torch", "torchtitan", "numpy")
+
+
 def refused(resolve: Resolve, text: str, *, ranks: int = 1, suffix: str = ".yaml") -> str:
     with pytest.raises(ConfigError) as caught:
         resolve(text, ranks=ranks, suffix=suffix)
     assert f"settings{suffix}" in str(caught.value), "the error names the file"
     return str(caught.value)
-
-
-def test_the_backend_keeps_its_contract() -> None:
-    backend: Backend = TORCHTITAN
-    assert backend.name == "torchtitan"
-    assert backend.stages == ("pretrain",)
-    assert (Path(backend.presets()) / "modules").is_dir()
-
-
-def test_planning_imports_neither_torch_nor_torchtitan() -> None:
-    program = "import primus_torchtitan.backend, sys; print([m for m in ('torch', 'torchtitan') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_the_config_of_a_plan_is_json(resolve: Resolve) -> None:

@@ -70,8 +70,8 @@ def loaded(code: str, environ: dict[str, str], cwd: Path) -> set[str]:
 @pytest.mark.whole
 def test_help_and_version_import_nothing_but_themselves(clean_environ: dict[str, str], tmp_path: Path) -> None:
     for flag, modules in (
-        ("--help", {"cli.help", "installed", "installed.packages"}),
-        ("--version", {"installed", "installed.packages"}),
+        ("--help", {"cli.help", "cli.commands", "installed", "installed.packages"}),
+        ("--version", {"cli.commands", "installed", "installed.packages"}),
     ):
         code = f"from primus_core.cli.main import main; main(['{flag}'])"
         needed = {
@@ -195,7 +195,7 @@ def test_every_shell_has_a_script_and_others_are_refused(primus: Run) -> None:
 
 def test_help_says_in_the_words_of_the_field_what_an_option_does(primus: Run) -> None:
     wanted = {
-        ("--help",): "stop a running job",
+        ("--help",): "Stop a running job",
         ("stop", "--help"): "Stop a running job.",
         ("runs", "list", "--help"): "filter by status",
         ("slurm", "--help"): "give up after N consecutive restarts without progress (default: direct's)",

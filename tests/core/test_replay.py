@@ -544,7 +544,7 @@ def _other_snapshot(run: Path) -> str:
 def _other_plan(run: Path) -> str:
     plan = json.loads((run / "plan.json").read_text())
     rewritten(run, {"plan.json": json.dumps({**plan, "schema": 99})})
-    return "plan schema 99 is not 2"
+    return "plan schema 99 is not 3"
 
 
 def _no_plan(run: Path) -> str:

@@ -102,10 +102,10 @@ def test_a_look_alike_that_knows_no_parsable_is_submitted_to_once(
     assert "note: sbatch does not know --parsable: submitting without it" in done.stderr
     known = metadata(run_of(project))
     assert (known["status"], known["job_id"], known["cluster"]) == ("submitted", "4711", "west")
-    assert known["scheduler"] == {"flavour": "cloudbatch", "version": "1.2.0"}
+    assert known["scheduler"] == {"name": "slurm", "flavour": "cloudbatch", "version": "1.2.0"}
     assert len((alike / "sbatch.asked").read_text().splitlines()) == 1
     events = (run_of(project) / "logs/events.jsonl").read_text()
-    assert '"scheduler": {"flavour": "cloudbatch", "version": "1.2.0"}' in events
+    assert '"scheduler": {"name": "slurm", "flavour": "cloudbatch", "version": "1.2.0"}' in events
 
 
 def test_a_submission_whose_number_nobody_tells_is_left_to_the_scheduler(

@@ -433,7 +433,7 @@ def test_several_nodes_that_nothing_holds_together_cannot_restart(primus: Run, p
     environ = {"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "node-0"}
     result = primus("direct", "--max-restarts", "3", "--", "analyze", "topology", cwd=project, env=environ)
     assert result.returncode == 2
-    assert "primus slurm --max-restarts" in result.stderr
+    assert "primus slurm srun -N 2 -- direct --max-restarts" in result.stderr
 
 
 def test_a_job_that_may_go_on_later_has_the_flags_for_it_and_the_persons_win(primus: Run, project: Path) -> None:
@@ -456,7 +456,10 @@ def test_spare_nodes_are_of_the_jobs_and_do_not_work(primus: Run, project: Path)
     environ = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "8", "SLURM_NODEID": "0", "SLURM_JOB_NODELIST": "n[1-8]"}
     inside = plan_of(primus, project, "--spare-nodes", "2", "--max-restarts", "1", "srun", *task, env=environ)
     assert "--nodes=6" in flags(inside)
-    assert (inside["steps"][-1]["spares"], inside["steps"][-1]["requeue"]) == (2, ["scontrol", "requeue", "7"])
+    assert (inside["steps"][-1]["scheduler"]["spares"], inside["steps"][-1]["scheduler"]["requeue"]) == (
+        2,
+        ["scontrol", "requeue", "7"],
+    )
 
 
 @pytest.mark.parametrize("words", [("--spare-nodes", "1", "srun", "-N2"), ("--spare-nodes", "2", "sbatch", "-N2")])

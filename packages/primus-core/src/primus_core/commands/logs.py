@@ -135,7 +135,7 @@ def _what_for(stands: Standing) -> str:
     job = stands.job
     if not job:
         name = f"job {stands.known['job_id']}" if stands.known.get("job_id") else "its job"
-        return f"{name}: it was submitted, and its scheduler does not say here how it stands"
+        return f"{name}: it was submitted, and {schedulers.title_of(stands.known)} does not say here how it stands"
     return f"job {job.number}: {stands.state}" + (f" ({job.reason})" if job.reason else "")
 
 

@@ -117,7 +117,7 @@ def _out_of_reach(directory: str, stands: Standing, host: HostRoot) -> MachineEr
         )
     if stands.state == "submitted":
         return MachineError(
-            f"{directory} was submitted as job {number}, and its scheduler does not answer here",
+            f"{directory} was submitted as job {number}, and {schedulers.title_of(stands.known)} does not answer here",
             fix=f"where it does: primus stop {shlex.quote(os.path.abspath(directory))}",
         )
     held = look(directory, host)

@@ -10,7 +10,7 @@ from primus_core.contracts.scheduler import Scheduler
 from primus_core.errors import MachineError
 from primus_core.installed import packages
 
-__all__ = ["all_of_them", "families", "find", "launch", "of_run", "started"]
+__all__ = ["all_of_them", "families", "find", "launch", "of_run", "started", "title_of"]
 
 _GROUP = "primus.schedulers"
 _KERNEL = "primus-core"
@@ -44,6 +44,12 @@ def of_run(known: Mapping[str, Any]) -> Scheduler | None:
     if isinstance(name, str) and name:
         return _loaded(name)
     return next((_loaded(name) for name, entry in _entries().items() if entry.package == _KERNEL), None)
+
+
+def title_of(known: Mapping[str, Any]) -> str:
+    """What people call the scheduler of the run with that metadata."""
+    scheduler = of_run(known)
+    return scheduler.title if scheduler else "its scheduler"
 
 
 def started(environ: Mapping[str, str]) -> Scheduler | None:

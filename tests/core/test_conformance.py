@@ -11,9 +11,9 @@ import pytest
 
 SUITE = """
 from acme_primus.countdown import COUNTDOWN, Countdown
-from primus_core.training.backend import BackendPlan
+from primus_train.backend import BackendPlan
 from primus_core.plan.plan import Worker
-from primus_core.testing import BackendConformance
+from primus_train.testing import BackendConformance
 
 class TestCountdown(BackendConformance):
     backend = COUNTDOWN

@@ -21,7 +21,7 @@ BACKEND = '''
 import json, os, sys, time
 from pathlib import Path
 from primus_core.training import options, worker
-from primus_core.training.backend import BackendPlan
+from primus_train.backend import BackendPlan
 from primus_core.config.document import Document
 from primus_core.journal.metrics import Metrics, append
 from primus_core.plan.plan import Worker

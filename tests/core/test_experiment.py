@@ -10,7 +10,7 @@ import pytest
 from primus_core.config import files
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
-from primus_core.training import experiment, overrides
+from primus_train import experiment, overrides
 
 GOOD = """\
 exp_name: small

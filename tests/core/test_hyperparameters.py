@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tests.core.run_directories import make
 
-from primus_core.models import catalogue
-from primus_core.models.arithmetic import parameters
 from primus_core.runs.comparison import agreed, compare
 from primus_core.runs.saved import Saved, load
-from primus_core.training.hyperparameters import NAMES, Hyperparameters
+from primus_train.kit.hyperparameters import NAMES, Hyperparameters
+from primus_train.models import catalogue
+from primus_train.models.arithmetic import parameters
 
 
 @pytest.mark.parametrize("name", ["llama3.1_8B", "mixtral_8x7B"])

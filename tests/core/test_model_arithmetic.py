@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primus_core.config import files
-from primus_core.models import catalogue
-from primus_core.models.architecture import Architecture
-from primus_core.models.arithmetic import expert_layers, flops_per_token, full_attention_layers, parameters
+from primus_train.models import catalogue
+from primus_train.models.architecture import Architecture
+from primus_train.models.arithmetic import expert_layers, flops_per_token, full_attention_layers, parameters
 
 MODELS = catalogue.load()
 KNOWN_FLOPS = files.read(str(Path(__file__).parent / "golden" / "model_flops.yaml"), {}).data

@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import ROOT, Run
 
 from primus_core.errors import ConfigError
-from primus_core.models import catalogue
-from primus_core.models.arithmetic import parameters
-from primus_core.models.files import read
+from primus_train.models import catalogue
+from primus_train.models.arithmetic import parameters
+from primus_train.models.files import read
 
 MINE = """\
 models:

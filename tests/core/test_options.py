@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
-from primus_core.training.options import Option, check, load
-from primus_core.training.settings import Settings
+from primus_train.kit.options import Option, check, load
+from primus_train.kit.settings import Settings
 
 ROWS: dict[str, dict[str, Any]] = {
     "training.steps": {"type": "int", "default": 10},

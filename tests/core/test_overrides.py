@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from primus_core.config.document import Document, at
 from primus_core.errors import RequestError
-from primus_core.training import overrides
+from primus_train import overrides
 
 names = st.from_regex(r"[a-z][a-z0-9_]{0,6}", fullmatch=True).filter(lambda n: "token" not in n)
 values = st.integers() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False).map(float)

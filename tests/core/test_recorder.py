@@ -11,9 +11,9 @@ import pytest
 from tests.core.test_step_clock import Time
 
 from primus_core.errors import TrainingError
-from primus_core.training.recorder import Recorder, Step
-from primus_core.training.step_clock import StepClock
-from primus_core.training.work import Work
+from primus_train.kit.recorder import Recorder, Step
+from primus_train.kit.step_clock import StepClock
+from primus_train.kit.work import Work
 
 NAN, INF = math.nan, math.inf
 

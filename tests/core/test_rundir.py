@@ -12,9 +12,9 @@ from primus_core.errors import RequestError
 from primus_core.host import HostRoot
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Distributed, RunPlace
-from primus_core.runs.continuation import Earlier
 from primus_core.runs.rundir import place
 from primus_core.runs.saved import MANIFEST, metadata
+from primus_train.continuation import Earlier
 
 MOMENT = time.mktime((2026, 11, 21, 10, 15, 26, 0, 0, -1))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primus_core.training.step_clock import StepClock
+from primus_train.kit.step_clock import StepClock
 
 
 class Time:

@@ -11,10 +11,10 @@ import pytest
 from primus_core.config import files
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, RequestError
-from primus_core.models.architecture import Model
-from primus_core.training import experiment
-from primus_core.training.backend import Backend
-from primus_core.training.translated import Translated
+from primus_train import experiment
+from primus_train.backend import Backend
+from primus_train.models.architecture import Model
+from primus_train.translated import Translated
 
 EXPERIMENT = """exp_name: x
 modules:

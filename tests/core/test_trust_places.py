@@ -25,7 +25,8 @@ from primus_core.files import trust
 from primus_core.host import HostRoot
 from primus_core.plan.plan import Requirement
 from primus_core.runs.saved import process_here
-from primus_core.training import text_files, worker
+from primus_train.kit import worker
+from primus_train.text import files as text_files
 
 __all__ = ["home", "public"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from primus_core.installed import versions
-from primus_core.training import schemas
+from primus_train.kit import schemas
 
 
 def test_a_release_candidate_comes_before_its_release_and_before_later_ones() -> None:

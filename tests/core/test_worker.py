@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from primus_core.training import worker
+from primus_train.kit import worker
 
 
 def test_a_secret_in_what_was_planned_is_filled_in_and_nothing_else(

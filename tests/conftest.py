@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """In several processes: the tests of such a file together, and what takes long first, so that all end at one time."""
     for item in items:
         path = item.path.relative_to(ROOT / "tests")
-        if path.parts[0] == "core":
+        if path.parts[0] in ("core", "train"):
             item.add_marker("kernel")
         if not hasattr(config, "workerinput"):
             continue

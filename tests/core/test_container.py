@@ -17,7 +17,7 @@ from primus_core import variables
 from primus_core.machine import capture as machine_capture
 from primus_core.runtimes.container import images, runtime
 from primus_core.runtimes.container.mounts import Mount, mounts
-from primus_train.testing import facts_of
+from primus_core.testing import facts_of
 
 TASK = ("--", "behave", "exit", "0")
 TOKEN = "hf_" + "a1B2c3D4" * 4

@@ -8,7 +8,6 @@ import pytest
 
 PUBLIC = {
     "primus_core": ["hookimpl", "register_subcommand", "register_task"],
-    "primus_train.backend": ["WANDB", "Backend", "BackendCall", "BackendPlan", "load_backend"],
     "primus_core.plugins.contracts": [
         *(
             "Cleaning",
@@ -26,20 +25,9 @@ PUBLIC = {
     "primus_core.hooks.follow": ["Follower"],
     "primus_core.hooks.specs": ["FailureInfo", "Result", "RunInfo", "StepMetrics", "StopRun", "hookimpl", "hookspec"],
     "primus_core.journal.metrics": ["Metrics", "OnNonFinite", "Validation", "append", "is_step", "log_line", "tell"],
-    "primus_train.models.architecture": [
-        *("Architecture", "Entry", "LatentAttention", "Mixture", "Model", "RopeScaling", "Wrong", "impossible"),
-    ],
-    "primus_train.models.arithmetic": [
-        *("Counts", "Matrix", "expert_layers", "flops_per_token", "full_attention_layers", "matrices", "parameters"),
-    ],
-    "primus_train.models.catalogue": ["find", "load"],
     "primus_core.contracts.launcher": ["LaunchCall", "LaunchPlan", "Launcher", "Signalled"],
     "primus_core.contracts.scheduler": ["FORGOTTEN", "Job", "Phase", "Printed", "Scheduler", "Target"],
-    "primus_train.kit.options": ["Checked", "Option", "check", "examine", "load"],
-    "primus_train.kit.recorder": ["IN_A_ROW", "Recorder", "Step", "print_line"],
-    "primus_train.kit.step_clock": ["Lap", "StepClock"],
-    "primus_train.kit.work": ["Work", "planned"],
-    "primus_train.testing": ["BackendConformance", "document_of", "facts_of", "resolve"],
+    "primus_core.testing": ["document_of", "facts_of"],
 }
 
 

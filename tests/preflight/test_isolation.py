@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from primus_core.testing import facts_of
 from primus_preflight.checks.check import Check, Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.meeting import schedule
@@ -18,7 +19,6 @@ from primus_preflight.network import pairs
 from primus_preflight.verdict.cluster import Cluster, Expected, judge
 from primus_preflight.verdict.isolation import End, Link, culprits
 from primus_preflight.verdict.node_report import NodeReport
-from primus_train.testing import facts_of
 
 Speed = Callable[[int, int], float]
 """Gbit/s from one rank to another."""

@@ -13,6 +13,7 @@ from tests.torchtitan.conftest import Program
 
 from primus_core.errors import RequestError
 from primus_core.installed.packages import version_of
+from primus_core.testing import document_of
 from primus_torchtitan.architecture import architecture
 from primus_torchtitan.backend import TORCHTITAN
 from primus_torchtitan.model import resolve_model
@@ -21,7 +22,6 @@ from primus_torchtitan.translation import FLAVORS, lacks, translate
 from primus_train.models import catalogue
 from primus_train.models.architecture import Architecture, Model
 from primus_train.models.arithmetic import flops_per_token, parameters
-from primus_train.testing import document_of
 from primus_train.testing import resolve as resolve_on
 
 MODELS = catalogue.load()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.test_step_clock import Time
+from tests.train.test_step_clock import Time
 
 from primus_core.errors import TrainingError
 from primus_train.kit.recorder import Recorder, Step

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from primus_core.journal.metrics import Metrics, log_line
+from primus_core.testing import facts_of
 from primus_train.kit.work import Work, planned
 from primus_train.models import catalogue
 from primus_train.models.arithmetic import flops_per_token
-from primus_train.testing import facts_of
 
 LLAMA = catalogue.load()["llama3.1_8B"].facts
 

@@ -12,6 +12,8 @@ PUBLIC = {
         *(
             "Cleaning",
             "Command",
+            "ConfigActions",
+            "Described",
             "Elsewhere",
             "OuterCall",
             "OuterPlan",

@@ -108,23 +108,6 @@ def test_a_program_that_was_replaced_since_it_was_planned_is_not_run(
 
 
 @needs_root
-@pytest.mark.parametrize(("mode", "handed"), [(0o777, False), (0o2775, False), (0o1777, True), (0o755, True)])
-def test_what_others_can_replace_is_asked_about_again_inside(
-    primus: Run, home: Path, tmp_path: Path, mode: int, handed: bool
-) -> None:
-    """A job may wait for hours: what was believed by its path may be another file when it begins."""
-    work = tmp_path / "shared/mine"
-    work.mkdir(parents=True)
-    os.chown(work.parent, 0, STRANGER)
-    work.parent.chmod(mode)
-    (work / "primus.yaml").write_text("workspace: runs\n")
-    shown = primus("--dry-run", "--json", "container", "--image", "img", "--", "mine", cwd=work)
-    assert shown.returncode == 0, shown.stderr
-    variables = {row["name"]: row["value"] for row in json.loads(shown.stdout)["environment"]}
-    assert (f"{work}/primus.yaml" in variables["PRIMUS_TRUSTED"].split(":")) == handed
-
-
-@needs_root
 def test_what_a_strangers_run_says_moves_no_cursor_and_widens_no_list(primus: Run, home: Path, tmp_path: Path) -> None:
     run = make(tmp_path / "output", metadata={"task": "\x1b[2J" + "x" * 100_000})
     (run / "logs").mkdir(exist_ok=True)

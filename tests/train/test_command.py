@@ -33,7 +33,7 @@ def test_plugins_lists_what_is_installed_also_as_json(primus: Run) -> None:
     assert {"kind": "runtimes", "name": "direct", "status": "ok"}.items() <= next(
         r for r in rows if r["name"] == "direct"
     ).items()
-    assert re.search(r"^tasks +train +primus-core \S+ +ok$", primus("plugins").stdout, re.M)
+    assert re.search(r"^tasks +train +primus-train \S+ +ok$", primus("plugins").stdout, re.M)
 
 
 @pytest.mark.whole

@@ -20,7 +20,7 @@ BACKEND = '''
 """A backend that saves after each step, and whose loss tells all that it was made from."""
 import json, os, sys, time
 from pathlib import Path
-from primus_core.training import options, worker
+from primus_train.kit import options, worker
 from primus_train.backend import BackendPlan
 from primus_core.config.document import Document
 from primus_core.journal.metrics import Metrics, append

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run
-from tests.core.test_endings import TRAIN, known
+from tests.core.test_endings import TRAIN, environ, folder, known
+
+__all__ = ["environ", "folder"]
 
 
 def test_a_run_that_has_ended_keeps_no_space(primus: Run, folder: Path, environ: dict[str, str]) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run
-from tests.core.test_env_command import EXPERIMENT, WRONG, variables
+from tests.core.test_env_command import EXPERIMENT, WRONG, assumed, variables
+
+__all__ = ["assumed"]
 
 
 def test_an_experiment_adds_its_env_and_its_framework(primus: Run, assumed: dict[str, str], tmp_path: Path) -> None:

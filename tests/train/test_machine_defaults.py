@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.test_machine_defaults import Planned
+from tests.core.test_machine_defaults import Planned, planned
+
+__all__ = ["planned"]
 
 
 def test_conditions_and_the_gid_follow_the_experiments_env(planned: Planned) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run
 from tests.core.test_direct import metadata, run_of
-from tests.core.test_replay import FAILED, everything, rewritten
+from tests.core.test_replay import FAILED, everything, first, rewritten, spoken, trained, workplace
 
 from primus_core.runs.saved import dump, load, undump
+
+__all__ = ["first", "spoken", "trained", "workplace"]
 
 
 @pytest.mark.slow

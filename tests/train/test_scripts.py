@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run
 from tests.core.test_direct import metadata, run_of
-from tests.core.test_scripts import EXPERIMENT, ran, write
+from tests.core.test_scripts import EXPERIMENT, ran, stage, write
+
+__all__ = ["stage"]
 
 
 def test_hooks_of_the_project_of_primus_yaml_beside_the_experiment_and_of_the_command_line_run_in_this_order(

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run
-from tests.core.test_secrets_in_runs import EXPERIMENT, PLANTED, VALUE, everything, leaks
+from tests.core.test_secrets_in_runs import EXPERIMENT, PLANTED, VALUE, everything, leaks, planted
+
+__all__ = ["planted"]
 
 
 @pytest.mark.parametrize("value", [VALUE, 'q"uo\\te-9f'])

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run
 from tests.core.test_direct import metadata
-from tests.core.test_trust import STRANGER, give, needs_root
+from tests.core.test_trust import STRANGER, give, home, needs_root
 from tests.train.test_continuation import BACKEND, EXPERIMENT, TRAIN
+
+__all__ = ["home"]
 
 
 @pytest.fixture

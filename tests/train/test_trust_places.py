@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run
-from tests.core.test_trust import STRANGER, give, needs_root
+from tests.core.test_trust import STRANGER, give, home, needs_root, public
 
 from primus_core.errors import RequestError
 from primus_train.kit import worker
 from primus_train.text import files as text_files
+
+__all__ = ["home", "public"]
 
 
 @needs_root

@@ -189,3 +189,20 @@ def test_a_run_that_was_put_in_the_place_of_another_is_not_stopped(
         assert (done.returncode, process.poll()) == (3, None), done.stderr
         assert "no lease that proves which process is its own" in done.stderr
         other.rename(run)
+
+
+@needs_root
+@pytest.mark.parametrize(("mode", "handed"), [(0o777, False), (0o2775, False), (0o1777, True), (0o755, True)])
+def test_what_others_can_replace_is_asked_about_again_inside(
+    primus: Run, home: Path, tmp_path: Path, mode: int, handed: bool
+) -> None:
+    """A job may wait for hours: what was believed by its path may be another file when it begins."""
+    work = tmp_path / "shared/mine"
+    work.mkdir(parents=True)
+    os.chown(work.parent, 0, STRANGER)
+    work.parent.chmod(mode)
+    (work / "primus.yaml").write_text("workspace: runs\n")
+    shown = primus("container", "--dry-run", "--json", "--image", "img", "--", "mine", cwd=work)
+    assert shown.returncode == 0, shown.stderr
+    variables = {row["name"]: row["value"] for row in json.loads(shown.stdout)["environment"]}
+    assert (f"{work}/primus.yaml" in variables["PRIMUS_TRUSTED"].split(":")) == handed

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import json
-import os
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run
 from tests.core.test_trust import STRANGER, give, home, needs_root, public
 
 from primus_core.errors import RequestError
@@ -63,20 +60,3 @@ def test_a_worker_reads_no_settings_from_a_directory_in_place_of_its_runs(
         assert worker.resolved() == {"steps": 1}
     finally:
         libc.setfsuid(0)
-
-
-@needs_root
-@pytest.mark.parametrize(("mode", "handed"), [(0o777, False), (0o2775, False), (0o1777, True), (0o755, True)])
-def test_what_others_can_replace_is_asked_about_again_inside(
-    primus: Run, home: Path, tmp_path: Path, mode: int, handed: bool
-) -> None:
-    """A job may wait for hours: what was believed by its path may be another file when it begins."""
-    work = tmp_path / "shared/mine"
-    work.mkdir(parents=True)
-    os.chown(work.parent, 0, STRANGER)
-    work.parent.chmod(mode)
-    (work / "primus.yaml").write_text("workspace: runs\n")
-    shown = primus("--dry-run", "--json", "container", "--image", "img", "--", "mine", cwd=work)
-    assert shown.returncode == 0, shown.stderr
-    variables = {row["name"]: row["value"] for row in json.loads(shown.stdout)["environment"]}
-    assert (f"{work}/primus.yaml" in variables["PRIMUS_TRUSTED"].split(":")) == handed

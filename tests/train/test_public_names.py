@@ -18,7 +18,7 @@ PUBLIC = {
     "primus_train.kit.options": ["Checked", "Option", "check", "examine", "load"],
     "primus_train.kit.recorder": ["IN_A_ROW", "Recorder", "Step", "print_line"],
     "primus_train.kit.step_clock": ["Lap", "StepClock"],
-    "primus_train.kit.work": ["Work", "planned"],
+    "primus_train.kit.work": ["ComputeCost", "planned"],
 }
 
 

@@ -13,7 +13,7 @@ from tests.train.test_step_clock import Time
 from primus_core.errors import TrainingError
 from primus_train.kit.recorder import Recorder, Step
 from primus_train.kit.step_clock import StepClock
-from primus_train.kit.work import Work
+from primus_train.kit.work import ComputeCost
 
 NAN, INF = math.nan, math.inf
 
@@ -26,7 +26,7 @@ class Training:
         self.folder, self.time, self.said, self.step = folder, Time(), list[str](), 0
         self.recorder = Recorder(
             **{
-                "reports": True, "work": Work(flops_per_token=10**9, peak_tflops=1), "run_dir": str(folder),
+                "reports": True, "work": ComputeCost(flops_per_token=10**9, peak_tflops=1), "run_dir": str(folder),
                 "file": str(folder / "metrics.jsonl"), "say": self.said.append, "clock": StepClock(self.time), **options,
             }
         )  # fmt: skip
@@ -75,7 +75,7 @@ def test_all_figures_of_a_line_follow_from_one_time(tmp_path: Path) -> None:
 
 
 def test_what_the_framework_counts_is_taken_where_the_plan_has_no_count(tmp_path: Path) -> None:
-    training = Training(tmp_path, work=Work(peak_tflops=1))
+    training = Training(tmp_path, work=ComputeCost(peak_tflops=1))
     training.lose(4.0, flops_per_token=2e9)
     assert training.rows()[0]["tflops_per_gpu"] == 0.032
 

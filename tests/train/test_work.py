@@ -6,7 +6,7 @@ import pytest
 
 from primus_core.journal.metrics import Metrics, log_line
 from primus_core.testing import facts_of
-from primus_train.kit.work import Work, planned
+from primus_train.kit.work import ComputeCost, planned
 from primus_train.models import catalogue
 from primus_train.models.arithmetic import flops_per_token
 
@@ -32,12 +32,12 @@ def test_an_unknown_peak_is_said_and_gives_no_mfu(model: str, dtype: str) -> Non
 
 
 def test_a_device_that_multiplies_at_half_its_peak_has_an_mfu_of_one_half() -> None:
-    assert Work(flops_per_token=10**9, peak_tflops=100).rates(50_000, counted=10**6) == {
+    assert ComputeCost(flops_per_token=10**9, peak_tflops=100).rates(50_000, counted=10**6) == {
         "tflops_per_gpu": 50,
         "mfu": 0.5,
     }
-    assert Work(peak_tflops=100).rates(50_000, counted=5 * 10**8) == {"tflops_per_gpu": 25, "mfu": 0.25}
-    assert Work().rates(50_000, counted=None) == {"tflops_per_gpu": None, "mfu": None}
+    assert ComputeCost(peak_tflops=100).rates(50_000, counted=5 * 10**8) == {"tflops_per_gpu": 25, "mfu": 0.25}
+    assert ComputeCost().rates(50_000, counted=None) == {"tflops_per_gpu": None, "mfu": None}
 
 
 def test_the_log_line_ends_with_them_where_they_are_known() -> None:

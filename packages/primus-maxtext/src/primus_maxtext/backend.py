@@ -21,7 +21,7 @@ from primus_maxtext.schema import Schema, schema_for
 from primus_maxtext.settings import Settings
 from primus_maxtext.text import TAKEN, Data
 from primus_train.backend import BackendCall, BackendPlan
-from primus_train.kit.work import Work, planned
+from primus_train.kit.work import ComputeCost, planned
 
 if TYPE_CHECKING:
     from primus_train.models.architecture import Architecture, Model
@@ -191,7 +191,7 @@ class _Resolution:
             self.notes.append(f"FLOPs are counted by MaxText: {model}")
         return None if isinstance(model, str) else model
 
-    def work(self, model: Architecture | None) -> Work:
+    def work(self, model: Architecture | None) -> ComputeCost:
         """What a token costs by the catalogue's arithmetic."""
         devices = self.call.facts.gpus if self.device == "gpu" else ()
         work, notes = planned(model, self.settings["max_target_length"], devices, device.dtype(self.settings))

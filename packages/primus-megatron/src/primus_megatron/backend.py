@@ -26,7 +26,7 @@ from primus_megatron.text import apply_text, data_files, lacks_validation, resol
 from primus_megatron.turbo import check_turbo
 from primus_megatron.vocabulary import choose_tokenizer, of_model
 from primus_train.backend import WANDB, BackendCall, BackendPlan
-from primus_train.kit.work import Work, planned
+from primus_train.kit.work import ComputeCost, planned
 
 if TYPE_CHECKING:
     from primus_train.models.architecture import Architecture, Model
@@ -192,7 +192,7 @@ class _Resolution:
             return None
         return model
 
-    def work(self, model: Architecture | None) -> Work:
+    def work(self, model: Architecture | None) -> ComputeCost:
         """What a token costs by the catalogue's arithmetic."""
         devices = self.call.facts.gpus if self.device == "gpu" else ()
         work, notes = planned(model, self.settings["seq_length"], devices, data_type(self.settings))

@@ -28,7 +28,7 @@ from primus_torchtitan.settings import Settings
 from primus_torchtitan.text import TAKEN, Text, apply_text, resolve_text
 from primus_torchtitan.values import check_values
 from primus_train.backend import WANDB, BackendCall, BackendPlan
-from primus_train.kit.work import Work, planned
+from primus_train.kit.work import ComputeCost, planned
 
 if TYPE_CHECKING:
     from primus_train.models.architecture import Architecture, Model
@@ -179,7 +179,7 @@ class _Resolution:
             return None
         return model
 
-    def work(self, model: Architecture | None) -> Work:
+    def work(self, model: Architecture | None) -> ComputeCost:
         """What a token costs by the catalogue's arithmetic."""
         devices = self.call.facts.gpus if self.device == "gpu" else ()
         work, notes = planned(model, self.settings["training.seq_len"], devices, data_type(self.settings))

@@ -22,7 +22,7 @@ from primus_core.process.capped_log import parts
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.listing import resolve, workspace
 from primus_core.runs.saved import GOING, state
-from primus_core.runs.status import Standing, standing
+from primus_core.runs.status import RunStatus, status_of
 
 __all__ = ["parser", "run"]
 
@@ -103,7 +103,7 @@ class _Run:
 
     def __init__(self, directory: str, host: HostRoot) -> None:
         self.directory, self.host = directory, host
-        self.stands: Standing | None = None
+        self.stands: RunStatus | None = None
         self.said, self.pause_s, self.ask_at = "", _ASK_S[0], 0.0
         self.waits_for = ""
 
@@ -113,7 +113,7 @@ class _Run:
             return said == "running"
         now = time.monotonic()
         if now >= self.ask_at or said != self.said or not self.stands:
-            self.stands = standing(self.directory, self.host)
+            self.stands = status_of(self.directory, self.host)
             self.pause_s = min(self.pause_s * 1.5, _ASK_S[1]) if said in GOING and said == self.said else _ASK_S[0]
             self.said, self.ask_at = said, now + self.pause_s
             self._say_it_waits(self.stands)
@@ -121,7 +121,7 @@ class _Run:
         # A job whose run has failed may be put back into the queue before it has gone.
         return stands in GOING or bool(job and job.goes_on and known.get("submitted"))
 
-    def _say_it_waits(self, stands: Standing) -> None:
+    def _say_it_waits(self, stands: RunStatus) -> None:
         what = _what_for(stands)
         if self.waits_for == what or stands.state not in ("pending", "submitted"):
             return
@@ -130,7 +130,7 @@ class _Run:
         sys.stderr.flush()
 
 
-def _what_for(stands: Standing) -> str:
+def _what_for(stands: RunStatus) -> str:
     """What a run that has not begun waits for."""
     job = stands.job
     if not job:
@@ -184,7 +184,7 @@ class _Ranks:
         missing = [rank for rank, log in self.logs.items() if not os.path.exists(log)]
         if not missing:
             return
-        known, stands = sorted(_known_ranks(self.directory)), standing(self.directory, host)
+        known, stands = sorted(_known_ranks(self.directory)), status_of(self.directory, host)
         why = f"it has {_spans(known)}" if known else "no rank of it has begun"
         fix = f"primus logs {shlex.quote(self.directory)} --rank {known[0]}" if known else _why_it_ended(self.directory)
         if not known and stands.state in ("pending", "submitted"):

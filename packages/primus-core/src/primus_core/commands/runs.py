@@ -15,9 +15,9 @@ from primus_core.files import plain_json
 from primus_core.files.atomic import regular
 from primus_core.host import HostRoot
 from primus_core.request.arguments import Parser, parse_segment
-from primus_core.runs.listing import Run, find, last_metrics, of_standing, resolve, workspace
+from primus_core.runs.listing import Run, find, last_metrics, of_status, resolve, workspace
 from primus_core.runs.saved import MANIFEST, STATES, Damaged, load
-from primus_core.runs.status import standing
+from primus_core.runs.status import status_of
 from primus_core.secrets.redaction import redact, redact_words, secret_values
 
 __all__ = ["parser", "run"]
@@ -132,8 +132,8 @@ _KNOWN = ("task", "runtime", "framework", "model", "primus_version", "host", "us
 
 def _description(directory: str, host: HostRoot) -> dict[str, Any]:
     """Everything a person asks first, as far as it is there: a run need not be whole to be looked at."""
-    stands, plan = standing(directory, host), _json(f"{directory}/plan.json")
-    known, listed = stands.known, of_standing(directory, stands, host)
+    stands, plan = status_of(directory, host), _json(f"{directory}/plan.json")
+    known, listed = stands.known, of_status(directory, stands, host)
     place = _mapping(plan.get("distributed"))
     words = known.get("command") or plan.get("command")
     return {

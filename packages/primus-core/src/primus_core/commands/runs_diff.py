@@ -14,9 +14,9 @@ from primus_core.process.console import say
 from primus_core.runs import curves
 from primus_core.runs.comparison import Difference, agreed, compare, is_one_framework
 from primus_core.runs.curves import Curve
-from primus_core.runs.listing import of_standing
+from primus_core.runs.listing import of_status
 from primus_core.runs.saved import Saved
-from primus_core.runs.status import standing
+from primus_core.runs.status import status_of
 
 __all__ = ["data", "text"]
 
@@ -46,7 +46,7 @@ def _of_packages(a: Saved, b: Saved, host: HostRoot) -> Iterator[Difference]:
 
 def _results(run: Saved, curve: Curve, host: HostRoot) -> dict[str, Any]:
     """What a run came to."""
-    listed = of_standing(run.directory, standing(run.directory, host), host)
+    listed = of_status(run.directory, status_of(run.directory, host), host)
     known = curve.last_step is not None
     return {
         "run": listed.name,

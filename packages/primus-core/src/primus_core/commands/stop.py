@@ -19,7 +19,7 @@ from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.lease import FOLDER, look, process_start
 from primus_core.runs.listing import resolve, workspace
 from primus_core.runs.saved import GOING, metadata, process_here, state
-from primus_core.runs.status import Standing, standing
+from primus_core.runs.status import RunStatus, status_of
 
 __all__ = ["parser", "run"]
 
@@ -55,7 +55,7 @@ def run(words: Sequence[str], layer: str) -> int:
     why = _doubt(directory, host)
     if why and os.geteuid():
         raise trust.refused(directory, why, "the run")
-    stands = standing(directory, host)
+    stands = status_of(directory, host)
     if stands.state not in GOING:
         sys.stderr.write(f"primus: {directory} does not run: it is {stands.state}\n")
         return 0
@@ -88,7 +88,7 @@ def _wait(directory: str, target: Target, timeout_s: float) -> None:
         time.sleep(_POLL_S)
 
 
-def _target(directory: str, stands: Standing, host: HostRoot, why: str) -> Target:
+def _target(directory: str, stands: RunStatus, host: HostRoot, why: str) -> Target:
     if pid := process_here(directory, host):
         return _Process(directory, pid, host)
     if why:
@@ -108,7 +108,7 @@ def _target(directory: str, stands: Standing, host: HostRoot, why: str) -> Targe
     return target
 
 
-def _out_of_reach(directory: str, stands: Standing, host: HostRoot) -> MachineError:
+def _out_of_reach(directory: str, stands: RunStatus, host: HostRoot) -> MachineError:
     where, number = stands.known.get("host"), stands.known.get("job_id")
     if stands.state == "submitted" and not number:
         return MachineError(

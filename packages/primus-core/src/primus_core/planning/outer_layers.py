@@ -142,7 +142,7 @@ def _around(inner: Plan, runtime: str, wrapped: OuterPlan, own: Sequence[Variabl
         task=inner.task,
         place=inner.place,
         distributed=inner.distributed,
-        environment=resolve.resolve({}, low=(), forced=[v for v in own if v.name not in wrapped.told]),
+        environment=resolve.resolve({}, low=(), forced=[v for v in own if v.name not in wrapped.withheld]),
         steps=wrapped.steps,
         files=wrapped.files,
         requires=wrapped.requires,

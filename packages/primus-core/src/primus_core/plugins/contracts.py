@@ -174,7 +174,7 @@ class OuterPlan(NamedTuple):
     files: tuple[PlannedFile, ...] = ()
     requires: tuple[Requirement, ...] = ()
     notes: tuple[str, ...] = ()
-    told: frozenset[str] = frozenset()
+    withheld: frozenset[str] = frozenset()
     """Names of variables that the process itself shall not get: its words or its script say them where they count."""
     max_restarts: int = 0
     """How often in a row it may be started again in vain."""

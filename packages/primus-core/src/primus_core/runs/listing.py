@@ -16,9 +16,9 @@ from primus_core.plan.plan import METRICS
 from primus_core.runs import lease, names
 from primus_core.runs.names import Name, parse_name
 from primus_core.runs.saved import is_run, metadata
-from primus_core.runs.status import Standing, standings
+from primus_core.runs.status import RunStatus, statuses
 
-__all__ = ["LATEST", "Run", "find", "last_metrics", "of_standing", "resolve", "workspace"]
+__all__ = ["LATEST", "Run", "find", "last_metrics", "of_status", "resolve", "workspace"]
 
 LATEST = "latest"
 """Names the newest run of a workspace."""
@@ -65,8 +65,8 @@ def find(workspace: str, host: HostRoot | None = None) -> Iterator[Run]:
     """The runs in `workspace`, newest first. Each is read when its turn comes."""
     host = host or HostRoot()
     runs = [(f"{workspace}/{name}", known) for name, known in _newest_first(workspace)]
-    for (directory, _), stands in zip(runs, standings(runs, host), strict=True):
-        yield of_standing(directory, stands, host)
+    for (directory, _), stands in zip(runs, statuses(runs, host), strict=True):
+        yield of_status(directory, stands, host)
 
 
 def _newest_first(workspace: str) -> list[tuple[str, dict[str, Any] | None]]:
@@ -103,7 +103,7 @@ def _stamp(started: Any) -> str:
         return ""
 
 
-def of_standing(directory: str, stands: Standing, host: HostRoot) -> Run:
+def of_status(directory: str, stands: RunStatus, host: HostRoot) -> Run:
     """A run as a list shows it, from how it stands."""
     state, known, job = stands
     step, loss, ended = known.get("last_step"), known.get("last_loss"), _number(known.get("ended"))

@@ -50,7 +50,7 @@ STATES = (
     *("started", "submitted", "unwatched", "unknown"),
 )
 """How a run may stand. `state` says neither `pending`, nor what became of a run that was submitted or is of another
-host: who asks the scheduler, too, knows it (`standing`)."""
+host: who asks the scheduler, too, knows it (`status.status_of`)."""
 
 GOING = ("running", "started", "pending", "submitted")
 """Of them, those of runs that go on or will, as far as one can tell."""

@@ -12,7 +12,7 @@ from primus_core.contracts.scheduler import FORGOTTEN, Job, Scheduler
 from primus_core.host import HostRoot
 from primus_core.runs.saved import ENDED, metadata, process_here, state_of
 
-__all__ = ["Standing", "refined", "standing", "standings"]
+__all__ = ["RunStatus", "refined", "status_of", "statuses"]
 
 _BEGAN_AGAIN = ("failed", "interrupted")
 """What a run says of itself whose job may have been put back into the queue since."""
@@ -33,7 +33,7 @@ class _Key(NamedTuple):
         return self.scheduler, self.cluster
 
 
-class Standing(NamedTuple):
+class RunStatus(NamedTuple):
     """One run at one moment."""
 
     state: str
@@ -43,7 +43,7 @@ class Standing(NamedTuple):
     """Its job, if it has one and the scheduler answers; never one that got the same number later."""
 
 
-def standing(directory: str, host: HostRoot) -> Standing:
+def status_of(directory: str, host: HostRoot) -> RunStatus:
     """How the run stands. Its scheduler is asked only where that can tell more than the run itself."""
     known = metadata(directory)
     if key := _key(known, directory, host):
@@ -52,7 +52,7 @@ def standing(directory: str, host: HostRoot) -> Standing:
     return _stands(known, directory, host, None)
 
 
-def standings(runs: Sequence[tuple[str, dict[str, Any] | None]], host: HostRoot) -> Iterator[Standing]:
+def statuses(runs: Sequence[tuple[str, dict[str, Any] | None]], host: HostRoot) -> Iterator[RunStatus]:
     """The same for many runs, with few questions. Each is read when its turn comes, unless its metadata is given."""
     answers: dict[_Key, Job | None] = {}
     for index, (directory, given) in enumerate(runs):
@@ -75,7 +75,7 @@ def _answers(keys: Iterable[_Key], earlier: Mapping[_Key, Job | None], host: Hos
     return answers
 
 
-def _stands(known: dict[str, Any], directory: str, host: HostRoot, job: Job | None) -> Standing:
+def _stands(known: dict[str, Any], directory: str, host: HostRoot, job: Job | None) -> RunStatus:
     """How a run stands, in the light of what the scheduler says of its job."""
     if job and job.is_over:  # the run may have ended since, and said so
         known = metadata(directory)
@@ -84,7 +84,7 @@ def _stands(known: dict[str, Any], directory: str, host: HostRoot, job: Job | No
     state = state_of(known, directory, host)
     if job and state == "running" and not process_here(directory, host):
         state = "started"  # its scheduler knows of its end before its lease runs out
-    return Standing(refined(state, known, job) if job else state, known, job)
+    return RunStatus(refined(state, known, job) if job else state, known, job)
 
 
 def _key(known: Mapping[str, Any], directory: str, host: HostRoot) -> _Key | None:

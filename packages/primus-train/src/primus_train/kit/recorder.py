@@ -25,7 +25,7 @@ from primus_core.journal.events import FILE, TRAINING_ENDED, Events
 from primus_core.journal.metrics import Metrics, Validation, append, log_line
 from primus_train.kit import worker
 from primus_train.kit.step_clock import Lap, StepClock
-from primus_train.kit.work import Work
+from primus_train.kit.work import ComputeCost
 
 __all__ = ["IN_A_ROW", "Recorder", "Step", "print_line"]
 
@@ -71,7 +71,7 @@ class Recorder:
         self,
         *,
         reports: bool,
-        work: Work,
+        work: ComputeCost,
         on_non_finite: str = "stop",
         run_dir: str = "",
         file: str = "",
@@ -89,7 +89,7 @@ class Recorder:
         reports = worker.rank() == resolved["metrics_rank"]
         return cls(
             reports=reports,
-            work=Work(resolved["flops_per_token"], resolved["peak_tflops"]),
+            work=ComputeCost(resolved["flops_per_token"], resolved["peak_tflops"]),
             on_non_finite=resolved.get("on_non_finite", "stop"),
             run_dir=str(worker.run_directory()),
             file=worker.metrics_file(),

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from primus_core.machine.devices import Gpu
     from primus_train.models.architecture import Architecture
 
-__all__ = ["Work", "planned"]
+__all__ = ["ComputeCost", "planned"]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ComputeCost:
     """What a worker needs to know to say how well it does."""
 
     flops_per_token: int | None = None
@@ -34,7 +34,9 @@ class Work:
         return {"tflops_per_gpu": tflops, "mfu": mfu}
 
 
-def planned(model: Architecture | None, seq_length: int, devices: Sequence[Gpu], dtype: str) -> tuple[Work, list[str]]:
+def planned(
+    model: Architecture | None, seq_length: int, devices: Sequence[Gpu], dtype: str
+) -> tuple[ComputeCost, list[str]]:
     """The work of a token of a sequence, on one of `devices` (none: a CPU), and what to tell about it."""
     flops = None
     if model is not None:
@@ -42,7 +44,7 @@ def planned(model: Architecture | None, seq_length: int, devices: Sequence[Gpu],
 
         flops = sum(flops_per_token(model, seq_length).values())
     peak, notes = _peak(devices[0], dtype) if devices else (None, [])
-    return Work(flops, peak), notes
+    return ComputeCost(flops, peak), notes
 
 
 def _peak(device: Gpu, dtype: str) -> tuple[float | None, list[str]]:

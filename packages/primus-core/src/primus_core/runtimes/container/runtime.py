@@ -172,7 +172,7 @@ Options that are not listed go to the engine as they are (`--cpus 16`, `--pids-l
         made = [Step("folders", ("mkdir", "-p", "--", *missing), facts.cwd)] if missing else []
         notes = (note,) if note else ()
         return OuterPlan(
-            (*made, step), requires=(Requirement("command", engine, fix),), notes=notes, told=frozenset(told)
+            (*made, step), requires=(Requirement("command", engine, fix),), notes=notes, withheld=frozenset(told)
         )
 
     def engine_of(self, args: argparse.Namespace, environ: Mapping[str, str]) -> str:

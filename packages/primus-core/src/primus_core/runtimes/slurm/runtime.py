@@ -327,7 +327,7 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
         (*_folders(asked, call.facts), submit, *follow),
         files=(script,),
         requires=(Requirement("command", "sbatch", _FIX),),
-        told=_OF_STEPS,
+        withheld=_OF_STEPS,
     )
 
 

@@ -56,7 +56,7 @@ class JobTarget:
 
     def _asked(self) -> Job:
         """The job as it stands now; as it stood, where the scheduler does not answer."""
-        known = metadata(self.directory)  # not by `standing`: of a run that says it is completed, that asks no more
+        known = metadata(self.directory)  # not by `status_of`: of a run that says it is completed, that asks no more
         job = queries.look(self.job.number, self.host.environ, _cluster(self.directory))
         return queries.job(job.number, FORGOTTEN) if job and job.is_of(known) is False else job or self.job
 

@@ -171,7 +171,7 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
     what = f"'{head}' is a task for Python files" if head in known.tasks else f"primus has no command '{head}'"
     home = home_of("commands", head)
     if fix := former.instead("primus", head) or (home and how_to_install(home)):
-        return RequestError(what, fix=fix)
+        return RequestError(f"the command '{head}' is not installed" if home else what, fix=fix)
     if meant := _as_task(what, head, rest, known):
         return meant
     near = nearest(head, [*known.runtimes, *known.tasks, *known.commands])

@@ -7,7 +7,7 @@ import importlib
 import pytest
 
 PUBLIC = {
-    "primus_core": ["hookimpl", "register_subcommand", "register_task"],
+    "primus_core": ["get_logger", "hookimpl", "register_subcommand", "register_task"],
     "primus_core.training.backend": ["WANDB", "Backend", "BackendCall", "BackendPlan", "load_backend"],
     "primus_core.plugins.contracts": [
         *(
@@ -39,7 +39,7 @@ PUBLIC = {
     "primus_core.training.recorder": ["IN_A_ROW", "Recorder", "Step", "print_line"],
     "primus_core.training.step_clock": ["Lap", "StepClock"],
     "primus_core.training.work": ["Work", "planned"],
-    "primus_core.testing": ["BackendConformance", "document_of", "facts_of", "resolve"],
+    "primus_core.testing": ["BackendConformance", "capture_logs", "document_of", "facts_of", "resolve"],
 }
 
 

@@ -87,6 +87,7 @@ class _Run:
             f"{self.directory}/{FILE}",
             run=plan.place.run_id,
             node=plan.distributed.node_rank,
+            rank=None,
             host=facts.hostname,
         )
 

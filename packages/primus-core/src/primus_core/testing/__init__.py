@@ -1,4 +1,5 @@
-"""What a backend's own tests take from Primus: a way to ask it for a plan, and the promises that every backend keeps.
+"""What tests of other packages take from Primus: a way to ask a backend for a plan, the promises that every backend
+keeps, and what was logged.
 
     from primus_core.testing import BackendConformance
 
@@ -8,7 +9,11 @@
         misspelt = ("training.stesp", "training.steps")
         frameworks = ("torch", "mine")
 
-pytest collects the class; it needs nothing else.
+pytest collects the class; it needs nothing else. What tasks and workers log, in place of stderr and the run's file:
+
+    with capture_logs() as lines:
+        work()
+    assert lines == [{"event": "loss spike", "loss": 9.1, "log_level": "warning"}]
 """
 
 from __future__ import annotations
@@ -18,7 +23,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from primus_core.config import files
@@ -33,7 +39,23 @@ from primus_core.training.backend import Backend, BackendCall, BackendPlan
 if TYPE_CHECKING:
     from primus_core.models.architecture import Model
 
-__all__ = ["BackendConformance", "document_of", "facts_of", "resolve"]
+__all__ = ["BackendConformance", "capture_logs", "document_of", "facts_of", "resolve"]
+
+
+@contextmanager
+def capture_logs() -> Iterator[list[MutableMapping[str, Any]]]:
+    """What all loggers of `primus_core.get_logger` log meanwhile, as `structlog.testing.capture_logs` gives it."""
+    from structlog.contextvars import merge_contextvars
+    from structlog.testing import LogCapture
+
+    from primus_core.journal.processors import PROCESSORS
+
+    captured, before = LogCapture(), PROCESSORS.copy()
+    PROCESSORS[:] = [merge_contextvars, captured]
+    try:
+        yield captured.entries
+    finally:
+        PROCESSORS[:] = before
 
 
 def document_of(data: Mapping[str, Any], place: str = "exp.yaml") -> Document:

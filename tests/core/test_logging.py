@@ -6,6 +6,8 @@ import copy
 import json
 import pickle
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -168,6 +170,19 @@ def test_a_dry_run_of_a_file_that_asks_for_a_logger_does_not_load_structlog(prim
     (reader / "reader.py").write_text(f"{source}\nimport sys\nassert 'structlog' not in sys.modules\n")
     done = primus("direct", "--dry-run", "--", "read", "shards", cwd=reader)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_rank_and_a_recorder_that_log_nothing_do_not_load_structlog(clean_environ: dict[str, str]) -> None:
+    code = "import sys, primus_core.programs.rank, primus_core.training.recorder; print('structlog' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], env=clean_environ, text=True, capture_output=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_what_fails_is_an_error_in_the_runs_file(primus: Run, reader: Path) -> None:
+    (reader / "reader.py").write_text(TASK + "    return 7\n")
+    assert primus("direct", "--single", "--", "read", "shards", cwd=reader).returncode == 7
+    levels = {line["event"]: line["level"] for line in lines((reader / "output/read-shards").resolve())}
+    assert (levels["step_started"], levels["step_ended"], levels["run_ended"]) == ("info", "error", "error")
 
 
 def test_a_process_without_a_run_writes_text_only(

@@ -88,10 +88,11 @@ class Events:
 
         return cls(f"{run_dir}/{FILE}", **place(HostRoot().environ))
 
-    def emit(self, event: str, *, level: str = "info", **fields: Any) -> None:
-        """Add one event."""
+    def emit(self, event: str, *, level: str = "", **fields: Any) -> None:
+        """Add one event; without a `level`, the end of something that failed is an error, and all else info."""
         from primus_core.host import HostRoot
         from primus_core.secrets.fields import masked
 
+        level = level or ("error" if fields.get("exit_code") else "info")
         record = {"time": round(time.time(), 3), "level": level, "event": event, **self._always, **fields}
         append(self._path, masked(record, known_secrets(tuple(HostRoot().environ.items()))))

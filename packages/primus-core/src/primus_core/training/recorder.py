@@ -177,7 +177,7 @@ class Recorder:
         if self.reports and self.file:
             append(self.file, line)
 
-    def _event(self, name: str, *, level: str = "info", always: bool = False, **fields: Any) -> None:
+    def _event(self, name: str, *, level: str = "", always: bool = False, **fields: Any) -> None:
         if self.run_dir and (self.reports or always):
             Events.of_process(self.run_dir).emit(name, level=level, **fields)
 

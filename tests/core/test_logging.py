@@ -34,16 +34,7 @@ def read(call):
     log.info("shard opened", shard=call.rank, path="data/a b.bin")
     log.warning("shard is short", shard=call.rank, hf_token="correct-horse", tokens=50256)
 """
-EXPERIMENT = """\
-exp_name: down
-modules:
-  pre_trainer:
-    framework: countdown
-    overrides:
-      steps: 2
-"""
 SECRET = "hunter2-hunter2"
-TRAIN = ("train", "pretrain", "--config", "exp.yaml")
 
 
 @pytest.fixture
@@ -130,18 +121,6 @@ def test_a_task_on_four_ranks_of_two_nodes_writes_one_file(primus: Run, reader: 
         assert f"[rank{2 * node + local}] WARNING: shard is short" in nodes[node].stderr
 
 
-@pytest.mark.torch
-@pytest.mark.slow
-def test_the_worker_of_a_backend_on_four_ranks_of_two_nodes_does_so_too(
-    primus: Run, third_party: str, tmp_path: Path
-) -> None:
-    (tmp_path / "exp.yaml").write_text(EXPERIMENT)
-    nodes = two_nodes(primus, tmp_path, TRAIN, PYTHONPATH=third_party)
-    assert [node.returncode for node in nodes] == [0, 0], nodes
-    assert of_ranks(tmp_path / "output/shared", "countdown") == [(n, 2 * n + r, "info") for n in (0, 1) for r in (0, 1)]
-    assert nodes[0].stdout.splitlines()[-1].startswith("iteration 2/2 | loss: 0.00000")
-
-
 @pytest.mark.parametrize(
     ("words", "environ", "shown"),
     [
@@ -172,8 +151,8 @@ def test_a_dry_run_of_a_file_that_asks_for_a_logger_does_not_load_structlog(prim
     assert done.returncode == 0, done.stderr
 
 
-def test_a_rank_and_a_recorder_that_log_nothing_do_not_load_structlog(clean_environ: dict[str, str]) -> None:
-    code = "import sys, primus_core.programs.rank, primus_core.training.recorder; print('structlog' in sys.modules)"
+def test_a_rank_that_logs_nothing_does_not_load_structlog(clean_environ: dict[str, str]) -> None:
+    code = "import sys, primus_core.programs.own_task, primus_core.programs.rank; print('structlog' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], env=clean_environ, text=True, capture_output=True, check=True)
     assert done.stdout == "False\n"
 

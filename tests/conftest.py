@@ -40,7 +40,7 @@ PATIENCE_S = 60
 # Variables that a developer or a CI machine may have, and that would change what a test sees.
 AMBIENT = (
     *("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE"),
-    *("XDG_CACHE_HOME", "PYTHONDONTWRITEBYTECODE"),  # without bytecode, commands take twice as long
+    *("PRIMUS_LOG_LEVEL", "XDG_CACHE_HOME", "PYTHONDONTWRITEBYTECODE"),  # without bytecode, commands take twice as long
 )
 
 # A busy machine may take its time, and the same examples come each time: what fails, fails again.

@@ -39,15 +39,16 @@ ALL = {planned(command): f"{page.name}: {command}" for page in PAGES for command
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the examples, a program, and the task that docs/plugins.md shows."""
+    """A folder with the examples, a program, and the tasks that pages show."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "assets/hf/Llama-3.1-8B").mkdir(parents=True)  # where a page's reader has downloaded a tokenizer to
-    blocks = (ROOT / "docs/plugins.md").read_text(encoding="utf-8")
-    source = re.search(r"((?:^ {4}.*\n|^\n)+?)(?=^\S)", blocks[blocks.index("    from primus_core import") :], re.M)
-    assert source
-    (tmp_path / "my_tasks.py").write_text(re.sub(r"^ {4}", "", source[1], flags=re.M), encoding="utf-8")
+    for page in ("plugins", "logging"):
+        blocks = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+        source = re.search(r"((?:^ {4}.*\n|^\n)+?)(?=^\S)", blocks[blocks.index("    from primus_core import") :], re.M)
+        assert source
+        (tmp_path / f"{page}_tasks.py").write_text(re.sub(r"^ {4}", "", source[1], flags=re.M), encoding="utf-8")
     (tmp_path / "train.py").write_text("print('a program of the reader')\n", encoding="utf-8")
-    (tmp_path / "primus.yaml").write_text("plugins: [./my_tasks.py]\n", encoding="utf-8")
+    (tmp_path / "primus.yaml").write_text("plugins: [./plugins_tasks.py, ./logging_tasks.py]\n", encoding="utf-8")
     return tmp_path
 
 

@@ -88,7 +88,7 @@ def test_a_launch_loads_nothing_that_only_its_end_or_an_experiment_needs(
     clean_environ: dict[str, str], tmp_path: Path
 ) -> None:
     code = "import primus_core.execute.execute, primus_core.planning.planner, primus_core.environment.profiles"
-    heavy = {"importlib.metadata", "numpy", "pluggy", "pydantic", "statistics", "torch", "yaml"}
+    heavy = {"importlib.metadata", "numpy", "pluggy", "pydantic", "statistics", "structlog", "torch", "yaml"}
     assert not heavy & loaded(code, clean_environ, tmp_path)
 
 

@@ -7,7 +7,7 @@ import importlib
 import pytest
 
 PUBLIC = {
-    "primus_core": ["hookimpl", "register_subcommand", "register_task"],
+    "primus_core": ["get_logger", "hookimpl", "register_subcommand", "register_task"],
     "primus_core.plugins.contracts": [
         *(
             "Cleaning",
@@ -29,7 +29,7 @@ PUBLIC = {
     "primus_core.journal.metrics": ["Metrics", "OnNonFinite", "Validation", "append", "is_step", "log_line", "tell"],
     "primus_core.contracts.launcher": ["LaunchCall", "LaunchPlan", "Launcher", "Signalled"],
     "primus_core.contracts.scheduler": ["FORGOTTEN", "Job", "Phase", "Printed", "Scheduler", "Target"],
-    "primus_core.testing": ["document_of", "facts_of"],
+    "primus_core.testing": ["capture_logs", "document_of", "facts_of"],
 }
 
 

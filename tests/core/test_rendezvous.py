@@ -124,7 +124,7 @@ def test_a_wrong_address_a_missing_node_and_a_second_one_of_that_rank_end_with_t
     assert (record["status"], record["exit_code"]) == ("failed", 1)
     assert record["first_failure"]["what"] == what
     events = next((tmp_path / "0/output").glob("muster_*/logs/events.jsonl")).read_text()
-    assert '"step": "worker"' not in events, "no rank has started"
+    assert '"name": "worker"' not in events, "no rank has started"
 
 
 @pytest.mark.slurm

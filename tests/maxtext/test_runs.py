@@ -198,7 +198,7 @@ def test_a_loss_that_is_no_number_ends_the_run(project: Project) -> None:
     assert said, done.stderr[-3000:]
     bad = [int(step) for step in said.groups()]
     assert "Traceback" not in done.stderr
-    assert f"WARNING: the loss of step {bad[0]} is nan" in done.stdout
+    assert f"WARNING: the loss of step {bad[0]} is nan" in done.stderr
     found = rows(project.newest)
     assert [row["step"] for row in found if row["loss"] is None] == bad
     assert found[-1]["step"] == bad[-1], "the run is over"

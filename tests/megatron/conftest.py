@@ -133,7 +133,7 @@ def train(resolve: Resolve, forks: ForkServer, tmp_path: Path, clean_environ: di
         else:
             worker = _worker_without(without, tmp_path) if without else plan.worker.module
             ended = forks.run(worker, torchrun(ranks, environ), cwd=tmp_path, timeout=240)
-            log = "".join(rank.out + (rank.err if fails else "") for rank in ended)
+            log = "".join(rank.out + rank.err for rank in ended)
             assert any(rank.code for rank in ended) == fails, "".join(
                 f"{rank.out[-3000:]}{rank.err[-3000:]}" for rank in ended
             )
@@ -149,7 +149,7 @@ def _with_torchrun(module: str, ranks: int, environ: Mapping[str, str], folder: 
     done = subprocess.run([*launch, "-m", module], env=environ, cwd=folder, capture_output=True, text=True,
                           check=False, timeout=240)  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 def _worker_without(patch: str, folder: Path) -> Path:

@@ -138,7 +138,7 @@ def test_a_small_copy_of_it_trains_and_goes_on_in_the_folder_that_it_names(primu
         assert [row["step"] for row in rows] == list(range(first, iterations + 1))
         assert (tmp_path / f"output/checkpoints/llama3.1_8B_fineweb/iter_000000{iterations}").is_dir()
     shared = tmp_path / "output/checkpoints/llama3.1_8B_fineweb"
-    assert f"continues from iteration 4 in {shared}" in done.stdout
+    assert f"continues from iteration 4 in {shared}" in done.stderr
 
     run, saved = (tmp_path / "output/llama3.1_8B-fineweb-pretrain").resolve(), checksums(shared)
     again = primus("replay", str(run), env=environ)

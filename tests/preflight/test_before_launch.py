@@ -80,7 +80,7 @@ def metadata(run: Path) -> dict[str, Any]:
 def started(run: Path) -> list[str]:
     """The steps of a run that were started, in their order."""
     events = [json.loads(line) for line in (run / "logs/events.jsonl").read_text().splitlines()]
-    return [event["step"] for event in events if event["event"] == "step_started"]
+    return [event["name"] for event in events if event["event"] == "step_started"]
 
 
 def planned(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

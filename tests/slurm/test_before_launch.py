@@ -52,7 +52,7 @@ def run_of(folder: Path) -> tuple[Path, dict[str, Any], list[str]]:
     """Its directory, what is known of it, and the steps that its nodes started."""
     run = (folder / "output/break").resolve()
     events = [json.loads(line) for line in (run / "logs/events.jsonl").read_text().splitlines()]
-    steps = [event["step"] for event in events if event["event"] == "step_started"]
+    steps = [event["name"] for event in events if event["event"] == "step_started"]
     return run, json.loads((run / "metadata.json").read_text()), steps
 
 

@@ -89,7 +89,7 @@ def train(
         done = (with_torchrun if real else start)(plan.worker.module, ranks, environ, tmp_path)
         assert any(rank.code for rank in done) == fails, "".join(rank.out[-3000:] + rank.err[-3000:] for rank in done)
         lines = (folder / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines], "".join(rank.out + (rank.err if fails else "") for rank in done)
+        return [json.loads(line) for line in lines], "".join(rank.out + rank.err for rank in done)
 
     return run
 

@@ -55,7 +55,12 @@ class Training:
         return [json.loads(line, parse_constant=refuse) for line in lines]
 
     def warnings(self) -> list[str]:
-        return [line for line in self.said if line.startswith("WARNING")]
+        return [event["message"] for event in self.events("loss_not_finite") if "message" in event]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIMUS_RUN_DIR", str(tmp_path))
 
 
 def test_all_figures_of_a_line_follow_from_one_time(tmp_path: Path) -> None:
@@ -131,7 +136,7 @@ def test_the_third_loss_in_a_row_that_is_not_finite_ends_the_run_and_names_the_s
     assert [(event["step"], event["loss"]) for event in training.events("loss_not_finite")] == [
         (5, "nan"), (6, "nan"), (7, "nan"),
     ]  # fmt: skip
-    assert training.warnings()[0] == "WARNING: the loss of step 5 is nan"
+    assert training.warnings()[0] == "the loss of step 5 is nan"
     assert len(training.warnings()) == 3
 
 

@@ -23,6 +23,7 @@ from primus_bench.measure import measure, summary, timer_for, warm_up
 from primus_bench.operands import Rotation, sets_for
 from primus_bench.progress import Progress
 from primus_bench.report import Report, Result, as_json, as_table, prepare, write
+from primus_core import get_logger
 
 __all__ = ["main", "run"]
 
@@ -35,7 +36,8 @@ def main(argv: Sequence[str]) -> int:
     gemm_options.declare(parser)
     settings = gemm_options.settle(parser.parse_args(argv), torch.cuda.is_available())
     prepare(settings.outputs)
-    with Progress(sys.stderr) as progress:
+    say = get_logger().info  # structlog loads here, and not in the midst of a measurement
+    with Progress(say) as progress:
         report = run(settings, progress)
     print(as_json(report) if settings.json else as_table(report), flush=True)
     for path in settings.outputs:

@@ -1,10 +1,11 @@
-"""Signs of life on stderr for whatever takes longer than a person waits without wondering."""
+"""Signs of life in the log for whatever takes longer than a person waits without wondering."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Self
 
 __all__ = ["Progress"]
 
@@ -19,8 +20,8 @@ class Progress:
     Use it as a context manager, and call it with a text when something new begins.
     """
 
-    def __init__(self, stream: TextIO, first_after_s: float = _FIRST_AFTER_S) -> None:
-        self._stream, self._pause_s = stream, first_after_s
+    def __init__(self, say: Callable[[str], object], first_after_s: float = _FIRST_AFTER_S) -> None:
+        self._say, self._pause_s = say, first_after_s
         self._text = ""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._speak, name="progress", daemon=True)
@@ -43,6 +44,6 @@ class Progress:
         while not self._over.wait(self._pause_s):
             text = self._text
             if text != said:
-                print(f"bench: {text}", file=self._stream, flush=True)
+                self._say(f"bench: {text}")
                 said = text
             self._pause_s = min(self._pause_s * _GROWTH, _LONGEST_PAUSE_S)

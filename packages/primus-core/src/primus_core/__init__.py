@@ -8,10 +8,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from primus_core.hooks.specs import hookimpl
+    from primus_core.journal.log import get_logger
     from primus_core.plugins.dropped_in import register_task
     from primus_core.plugins.dropped_in import register_task as register_subcommand
 
-__all__ = ["hookimpl", "register_subcommand", "register_task"]
+__all__ = ["get_logger", "hookimpl", "register_subcommand", "register_task"]
 
 
 def __getattr__(name: str) -> "Any":
@@ -19,6 +20,10 @@ def __getattr__(name: str) -> "Any":
         from primus_core.hooks.specs import hookimpl
 
         return hookimpl
+    if name == "get_logger":
+        from primus_core.journal.log import get_logger
+
+        return get_logger
     if name in __all__:
         from primus_core.plugins.dropped_in import register_task
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from primus_core import get_logger
 from primus_core.errors import MachineError
 from primus_core.journal.events import checkpoint_saved
 from primus_maxtext.checkpoints import (
@@ -56,11 +57,13 @@ def _make_folder(source: str) -> None:
     folder = _folder()
     os.makedirs(folder, exist_ok=True)
     for step in set_aside(folder):
-        print(f"WARNING: the checkpoint of step {step + 1} was cut off, and is set aside", flush=True)
+        message = f"the checkpoint of step {step + 1} was cut off, and is set aside"
+        get_logger().warning("checkpoint_cut_off", message=message, step=step + 1)
     if source and not steps(folder):
         carry_over(source, os.path.join(folder, os.path.basename(source)))
     if found := steps(folder):
-        print(f"continues from step {found[-1] + 1} in {folder}", flush=True)
+        message = f"continues from step {found[-1] + 1} in {folder}"
+        get_logger().info("continues", message=message, step=found[-1] + 1, path=folder)
 
 
 def _loaded(resolved: Mapping[str, Any]) -> list[str]:
@@ -142,7 +145,7 @@ def _train(resolved: Mapping[str, Any]) -> None:
     rank, folder = worker.rank(), str(worker.run_directory())
     line = patches.told(apply_all(), "primus_maxtext.patches")
     if line and rank == 0:
-        print(line, flush=True)
+        get_logger().info("patched", message=line)
     watch = CheckpointWatch(
         os.path.join(folder, FOLDER), lambda step, path: checkpoint_saved(folder, step=step, path=path)
     )

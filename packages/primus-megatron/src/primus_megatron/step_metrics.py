@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from primus_core import get_logger
 from primus_core.errors import TrainingError
 from primus_train.kit.recorder import Recorder, Step
 
@@ -110,7 +111,8 @@ def _install_evaluation(training: Any, recorder: Recorder) -> None:
             theirs(prefix, step, data, model, iteration, *rest, **kwargs)
         if losses and recorder.reports:  # of several sets of data, the first
             if "test set" in prefix:
-                print(f"test loss after iteration {iteration}: {losses[0]:.5f}", flush=True)
+                message = f"test loss after iteration {iteration}: {losses[0]:.5f}"
+                get_logger().info("test_loss", message=message, step=iteration, loss=losses[0])
             else:
                 recorder.validation(step=iteration, steps=training.get_args().train_iters, loss=losses[0])
 

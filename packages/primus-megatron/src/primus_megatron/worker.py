@@ -6,10 +6,11 @@ Started on every rank as `python -m primus_core.programs.rank primus_megatron.wo
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from primus_core import get_logger
 from primus_core.errors import MachineError
 from primus_core.journal.events import checkpoint_saved
 from primus_megatron.checkpoints import CheckpointWatch, loaded, newest_whole
@@ -46,9 +47,15 @@ def _resume(resolved: dict[str, Any]) -> None:
         if value is None:
             del settings[name]
     if worker.rank() == 0:
-        print(f"continues from iteration {iteration} in {settings['save']}", flush=True)
-        for number in cut:
-            print(f"WARNING: the checkpoint of iteration {number} was cut off; resuming from {iteration}", flush=True)
+        _tell(iteration, settings["save"], cut)
+
+
+def _tell(iteration: int, folder: str, cut: Sequence[int]) -> None:
+    log = get_logger()
+    log.info("continues", message=f"continues from iteration {iteration} in {folder}", step=iteration, path=folder)
+    for number in cut:
+        message = f"the checkpoint of iteration {number} was cut off; resuming from {iteration}"
+        log.warning("checkpoint_cut_off", message=message, step=number, resumes_from=iteration)
 
 
 def _adapt(planned: str) -> None:
@@ -67,7 +74,7 @@ def _adapt(planned: str) -> None:
         )
     line = patches.told(apply_all(), "primus_megatron.patches")
     if line and worker.rank() == 0:
-        print(line, flush=True)
+        get_logger().info("patched", message=line)
 
 
 def _train(resolved: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from primus_core import get_logger
 from primus_core.errors import MachineError, PrimusError
 from primus_core.files import plain_json
 from primus_core.files.atomic import write_atomically
@@ -96,7 +97,8 @@ def _waited(args: argparse.Namespace, there: Callable[[], Sequence[str]], gone: 
             break
         if now - told > _TELL_EVERY_S:
             told = now
-            print(f"preflight: waiting for {counted(left, 'report')}, for {now - began:.0f} s", file=sys.stderr)
+            message = f"preflight: waiting for {counted(left, 'report')}, for {now - began:.0f} s"
+            get_logger().info("preflight_waiting", message=message, reports=left)
         time.sleep(_LOOK_EVERY_S)
     return wanted
 
@@ -126,7 +128,7 @@ def _outcome(
     if not found.exit_code:
         return next(iter(unwritten), None)
     for one in unwritten:
-        print(f"primus: note: {one}", file=sys.stderr)
+        get_logger().warning("report_not_written", message=str(one))
     return _verdict(found)
 
 
@@ -144,7 +146,8 @@ def _since(paths: Sequence[str], reports: list[NodeReport]) -> list[NodeReport]:
         return reports
     before = history.read(paths)
     if new := history.lacking(reports, before):
-        print(f"preflight: the baseline knows nothing of {_listed(new)}", file=sys.stderr)
+        message = f"preflight: the baseline knows nothing of {_listed(new)}"
+        get_logger().info("preflight_without_baseline", message=message, nodes=new)
     return history.compared(reports, before)
 
 

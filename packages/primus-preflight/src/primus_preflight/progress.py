@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from primus_core import get_logger
 
 __all__ = ["told"]
 
@@ -21,7 +22,8 @@ def told(what: Callable[[], str], first_after_s: float = _FIRST_AFTER_S) -> Iter
     def speak() -> None:
         pause_s = first_after_s
         while not over.wait(pause_s):
-            print(f"preflight: {what()}, after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+            message = f"preflight: {what()}, after {time.monotonic() - began:.0f} s"
+            get_logger().info("preflight_progress", message=message)
             pause_s = min(pause_s * _GROWTH, _LONGEST_PAUSE_S)
 
     thread = threading.Thread(target=speak, name="progress", daemon=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
-from primus_core import variables
+from primus_core import get_logger, variables
 from primus_core.errors import MachineError, PrimusError
 from primus_core.host import HostRoot
 from primus_core.machine import capture, facts
@@ -51,14 +51,15 @@ def main(words: Sequence[str]) -> int:
     if args.action == "list":
         return 0 if args.node_rank else _list(checks)
     if not args.node_rank and (later := task.deferred(args, facts.read(here), Catalogue.here(here))):
-        print(f"preflight: not checked at level {args.level}, though {args.thresholds} sets a threshold: "
-              f"{', '.join(later)}", file=sys.stderr)  # fmt: skip
+        said = f"preflight: not checked at level {args.level}, though {args.thresholds} sets a threshold: "
+        get_logger().info("preflight_not_checked", message=f"{said}{', '.join(later)}", checks=later)
     try:
         return _checked(args, checks, here)
     except PrimusError as error:
         if args.gate != "warn":
             raise
-        print(f"primus: note: the launch goes on (--preflight=warn) after {error}", file=sys.stderr)
+        message = f"the launch goes on (--preflight=warn) after {error}"
+        get_logger().warning("preflight_failed", message=message, exit_code=error.exit_code)
         return 0
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from primus_core import get_logger
 from primus_core.errors import MachineError
 from primus_core.journal.events import checkpoint_saved
 from primus_torchtitan.checkpoints import CheckpointWatch, resume_from
@@ -32,7 +33,8 @@ def _resume(settings: dict[str, Any]) -> None:
         settings["checkpoint.load_step"] = step
     if worker.rank() == 0:
         for number in cut if step is not None else ():
-            print(f"WARNING: the checkpoint of step {number} was cut off; resuming from step {step}", flush=True)
+            message = f"the checkpoint of step {number} was cut off; resuming from step {step}"
+            get_logger().warning("checkpoint_cut_off", message=message, step=number, resumes_from=step)
 
 
 def _adapt(resolved: dict[str, Any]) -> None:

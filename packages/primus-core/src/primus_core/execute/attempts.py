@@ -68,9 +68,8 @@ class Attempts:
     def announce(self) -> str:
         """Tell the events that the next one comes, and say it in words."""
         number, last = len(self.made), self.made[-1]
-        self.events.emit(
-            "restart", attempt=number + 1, **{name: last[name] for name in ("exit_code", "last_step", "what")}
-        )
+        known = {name: last[name] for name in ("exit_code", "last_step", "what")}
+        self.events.emit("restart", level="warning", attempt=number + 1, **known)
         at = f" at step {last['last_step']}" if last["last_step"] is not None else ""
         return f"attempt {number} ended with exit code {last['exit_code']}{at}: starting again"
 

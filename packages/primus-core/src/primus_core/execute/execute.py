@@ -87,6 +87,7 @@ class _Run:
             f"{self.directory}/{FILE}",
             run=plan.place.run_id,
             node=plan.distributed.node_rank,
+            rank=None,
             host=facts.hostname,
         )
 
@@ -252,7 +253,7 @@ class _Run:
             spoken = scripts.parse_line(text, step.script)
             if isinstance(spoken, Malformed):
                 self._note(f"{step.name}: '{redact(spoken.text, self.mask.secrets)}' was ignored: {spoken.why}")
-                self.events.emit("malformed_line", step=step.name, why=spoken.why)
+                self.events.emit("malformed_line", level="warning", name=step.name, why=spoken.why)
             elif spoken:
                 said.append(spoken)
 
@@ -312,13 +313,13 @@ class _Run:
         return silent if ended.hung else f"exit code {ended.exit_code}" if ended.exit_code else ""
 
     def _step(self, step: Step, listen: Callable[[bytes], None] | None = None) -> Ended:
-        self.events.emit("step_started", step=step.name)
+        self.events.emit("step_started", name=step.name)
         self.quiet_until = os.path.getsize(self.launch_log) if os.path.exists(self.launch_log) else 0
         self._say_once(f"primus: {step.name}{_ranks(step)}\n")
         environ = {**self.environ, variables.IN_HOOK: "1"} if step.script else self.environ
         ended = supervise(step, environ, self._watch(listen, ranks=bool(step.ranks)))
         self.dropped += ended.dropped
-        self.events.emit("step_ended", step=step.name, exit_code=ended.exit_code)
+        self.events.emit("step_ended", name=step.name, exit_code=ended.exit_code)
         return ended
 
     def _watch(self, listen: Callable[[bytes], None] | None, *, ranks: bool) -> Watch:
@@ -350,7 +351,7 @@ class _Run:
 
     def _signalled(self, number: int) -> None:
         name = signal.Signals(number).name
-        self.events.emit("signal", signal=name)
+        self.events.emit("signal", level="warning", signal=name)
         self.record.note(signal=name)
         self._say_once(f"primus: {name}: passed on to every rank; SIGKILL in {self.plan.grace_period_s:g} s\n")
 

@@ -119,7 +119,7 @@ class JobStep:
 
     def _leave_to_queue(self, ended: Ended) -> None:
         self.requeued = True
-        self.events.emit("requeued", why=self.verdict.what)
+        self.events.emit("requeued", level="warning", why=self.verdict.what)
         self.record.note("submitted", job_id=self.scheduler.numbers(self.environ).get("job_id", ""))
         say(f"primus: {self.plan.runtime}: the job waits in the queue again\n")
         if ended.signal in _WARNINGS:

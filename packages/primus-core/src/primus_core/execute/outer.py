@@ -73,7 +73,11 @@ class _Outer:
         """Whether the scheduler has the run."""
         self.heard: deque[str] = deque(maxlen=_HEARD_LINES)
         self.events = Events(
-            f"{self.directory}/{FILE}", run=plan.place.run_id, node=plan.distributed.node_rank, host=facts.hostname
+            f"{self.directory}/{FILE}",
+            run=plan.place.run_id,
+            node=plan.distributed.node_rank,
+            rank=None,
+            host=facts.hostname,
         )
         self.job_step = JobStep(plan, self.record, self.events, self.environ, log=self._log, watch=self._watch)
 

@@ -80,7 +80,7 @@ def runtime_parser(runtime: Runtime | OuterRuntime, segment: str = "") -> Parser
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
     parser.add_argument("--json", action="store_true", help="with --dry-run: the plan as JSON")
-    parser.add_argument("--debug", action="store_true", help="more text: torchrun's own, and tracebacks of Primus")
+    parser.add_argument("--debug", action="store_true", help="more text: debug messages, and torchrun's; tracebacks")
     parser.add_argument(
         "--assume-host", metavar="FILE", default="", help="plan for the machine of `primus env capture`; with --dry-run"
     )
@@ -394,11 +394,17 @@ class _Planning:
         )
         return resolve.resolve(
             caller,
-            low=task.environment,
+            low=(*task.environment, *self.log_level()),
             forced=(*planned.environment, *own),
             hooks=(*(kept.restored if kept else ()), *self.spoken.environment),
             options=resolve.from_options(getattr(self.args, "env", []), here),
         )
+
+    def log_level(self) -> tuple[Variable, ...]:
+        """What `--debug` means for the loggers of ranks and hooks."""
+        why = "loggers write debug messages, too"
+        wanted = self.args.debug or self.request.debug
+        return (Variable(variables.LOG_LEVEL, "debug", "--debug", why),) if wanted else ()
 
     def config_file(self) -> tuple[Variable, ...]:
         """What `--config` names, for the processes of the run."""

@@ -19,6 +19,7 @@ from primus_core.execute import guests
 from primus_core.execute.guests import Guests, Refused
 from primus_core.execute.meeting import FIX, NAME_FIX, Call, Ended, Meeting, unresolved
 from primus_core.host import HostRoot
+from primus_core.journal.log import get_logger
 from primus_core.request.arguments import duration
 from primus_core.units import time_span
 
@@ -73,9 +74,8 @@ class _Wait:
             return
         self.next_s += _EVERY_S
         left = f"gives up after {time_span(self.limit_s)} (--rendezvous-timeout)"
-        print(
-            f"primus: rendezvous: {text}; waiting for {time_span(self.so_far_s)}, {left}", file=sys.stderr, flush=True
-        )
+        message = f"primus: rendezvous: {text}; waiting for {time_span(self.so_far_s)}, {left}"
+        get_logger().info("rendezvous_waiting", message=message, waited_s=round(self.so_far_s, 1))
 
 
 def _names(environ: Mapping[str, str], nodes: int) -> Sequence[str]:

@@ -13,7 +13,6 @@ same for every backend (docs/metrics.md):
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +20,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from primus_core.errors import TrainingError
-from primus_core.journal.events import FILE, TRAINING_ENDED, Events
+from primus_core.journal.events import TRAINING_ENDED, Events
+from primus_core.journal.log import STEP, get_logger
 from primus_core.journal.metrics import Metrics, Validation, append, log_line
 from primus_train.kit import worker
 from primus_train.kit.step_clock import Lap, StepClock
@@ -29,6 +29,7 @@ from primus_train.kit.work import ComputeCost
 
 __all__ = ["IN_A_ROW", "Recorder", "Step", "print_line"]
 
+_NOT_FINITE = "loss_not_finite"
 IN_A_ROW = 3
 """So many logged steps in a row without a finite loss end a run (`on_non_finite: stop`)."""
 
@@ -82,6 +83,8 @@ class Recorder:
         self.file, self.say, self.clock = file, say, clock or StepClock()
         self.last_step: int | None = None
         self._bad: list[tuple[int, float]] = []
+        self._log = get_logger()
+        STEP.set(self._step_in_hand)
 
     @classmethod
     def of(cls, resolved: Mapping[str, Any], say: Callable[[str], None] | None = None) -> Self:
@@ -115,7 +118,7 @@ class Recorder:
 
         Perhaps only this rank knows of it: it tells, whichever it is.
         """
-        self._event("loss_not_finite", always=True, step=step, loss="not finite")
+        self._event(_NOT_FINITE, level="warning", always=True, step=step, loss="not finite")
         fix = _FIX.format(f"{setting}=false")
         return TrainingError(f"the loss or a gradient is not finite at step {step}", why=why, fix=fix)
 
@@ -144,6 +147,10 @@ class Recorder:
                 evaluation_s=round(rest.evaluation_s, digits),
             )
 
+    def _step_in_hand(self) -> int | None:
+        """Not known before the first line: the steps that an earlier run made are not counted here."""
+        return None if self.last_step is None else self.last_step + self.clock.steps
+
     def _metrics(self, lap: Lap, step: Step) -> Metrics:
         rate = lap.tokens_per_second
         return Metrics(
@@ -170,9 +177,9 @@ class Recorder:
         if self.reports and self.file:
             append(self.file, line)
 
-    def _event(self, name: str, *, always: bool = False, **fields: Any) -> None:
+    def _event(self, name: str, *, level: str = "", always: bool = False, **fields: Any) -> None:
         if self.run_dir and (self.reports or always):
-            Events(f"{self.run_dir}/{FILE}", host=os.uname().nodename).emit(name, **fields)
+            Events.of_process(self.run_dir).emit(name, level=level, **fields)
 
     def _check(self, step: Step) -> None:
         if math.isfinite(step.loss):
@@ -185,11 +192,13 @@ class Recorder:
             raise _error(self._bad, step.ended_by)
 
     def _warn(self, step: Step) -> None:
-        self._event("loss_not_finite", step=step.step, loss=str(step.loss))
-        if self.reports and len(self._bad) <= IN_A_ROW:
-            last = self.on_non_finite == "warn" and len(self._bad) == IN_A_ROW
-            silence = "; no further warnings until it is finite again" if last else ""
-            (self.say or print_line)(f"WARNING: the loss of step {step.step} is {step.loss}{silence}")
+        number, loss = step.step, str(step.loss)
+        if not self.reports or len(self._bad) > IN_A_ROW:
+            self._event(_NOT_FINITE, level="warning", step=number, loss=loss)
+            return
+        last = self.on_non_finite == "warn" and len(self._bad) == IN_A_ROW
+        silence = "; no further warnings until it is finite again" if last else ""
+        self._log.warning(_NOT_FINITE, message=f"the loss of step {number} is {loss}{silence}", step=number, loss=loss)
 
 
 _FIX = "lower the learning rate, or look at the steps before in metrics.jsonl; {} trains on whatever the loss is"

@@ -49,6 +49,11 @@ class StepClock:
         """Whether a step has begun."""
         return self._doing != "starting"
 
+    @property
+    def steps(self) -> int:
+        """So many have begun since the last lap."""
+        return self._steps
+
     def begin(self) -> None:
         """The first step begins now; later calls change nothing."""
         if self._doing == "starting":

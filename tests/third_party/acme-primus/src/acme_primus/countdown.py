@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from primus_core import variables
+from primus_core import get_logger, variables
 from primus_core.config.document import Document
 from primus_core.journal import metrics
 from primus_core.plan.plan import Worker
@@ -52,6 +52,7 @@ COUNTDOWN = Countdown()
 def main(path: str) -> None:
     """The worker: loss falls from its start to nothing."""
     settings = json.loads(Path(path).read_text(encoding="utf-8"))
+    get_logger(framework="countdown").info("training begins", steps=settings["steps"], loss=settings["loss.start"])
     for step in range(1, settings["steps"] + 1):
         loss = settings["loss.start"] * (1 - step / settings["steps"])
         row = metrics.Metrics(step=step, steps=settings["steps"], loss=loss, tokens_per_second=10.0)

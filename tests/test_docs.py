@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,16 @@ def test_the_readme_shows_what_a_mistake_is_told(primus: Run) -> None:
     told = primus(*command.split()[1:], cwd=ROOT).stderr
     assert not readme.differences(readme.capture(command), told)
     assert readme.differences(["primus: error: another"], told)
+
+
+def test_every_room_of_the_kernel_stands_on_the_page_of_its_architecture_in_the_order_of_the_layers() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    [kernel] = [one for one in tools["importlinter"]["contracts"] if one.get("containers") == ["primus_core"]]
+    *layers, _ = [[name.strip() for name in layer.split("|")] for layer in kernel["layers"]]
+    told = re.findall(r"^\| `(\w+)` \| \S", page[page.index("\n## Rooms\n") :], re.M)
+    assert sorted(told) == sorted(name for layer in layers for name in layer)
+    places = [[told.index(name) for name in layer] for layer in layers]
+    assert places == sorted(places), "a room stands above all that it may import"
+    rooms = {path.parent.name for path in (ROOT / "packages/primus-core/src/primus_core").glob("*/__init__.py")}
+    assert set(told) == rooms

@@ -108,3 +108,55 @@ def test_two_packages_with_one_name_are_an_error_that_names_both(primus: Run, th
     assert result.returncode == 2
     assert "acme-primus 2.1.0" in result.stderr
     assert "twin 9.9" in result.stderr
+
+
+def joining(folder: Path, name: str, entry: str, text: str = "") -> str:
+    """A package of that name with one entry point, and a module of the same name; the folder that it is in."""
+    (folder / f"{name}-1.0.dist-info").mkdir(parents=True)
+    group, _, target = entry.partition(" ")
+    (folder / f"{name}-1.0.dist-info/entry_points.txt").write_text(f"[{group}]\n{target}\n")
+    (folder / f"{name}.py").write_text(text)
+    return str(folder)
+
+
+TWINS = {
+    "launcher": ("primus.launchers single = twin:SINGLE", ("direct", "--single", "--", "behave", "exit", "0")),
+    "scheduler": ("primus.schedulers slurm = twin:SLURM", ("direct", "--", "behave", "exit", "0")),
+    "command": ("primus.commands runs = twin:RUNS", ("runs", "list")),
+}
+
+
+@pytest.mark.parametrize("kind", TWINS)
+def test_a_second_one_of_a_name_takes_nobodys_place(primus: Run, project: Path, kind: str) -> None:
+    entry, words = TWINS[kind]
+    result = primus(*words, env={"PYTHONPATH": joining(project / "site", "twin", entry)}, cwd=project)
+    assert result.returncode == 2
+    assert f"two packages have a {kind} '" in result.stderr
+    assert re.search(r"why: (primus-core 0\.1\.0 and )?twin 1\.0( and primus-core 0\.1\.0)?\n", result.stderr)
+
+
+BROKEN = {
+    "launcher": ("primus.launchers odd = odd:ODD", ("direct", "--", "odd")),
+    "command": ("primus.commands odd = odd:ODD", ("odd",)),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_one_that_cannot_be_imported_is_named_with_its_package(primus: Run, project: Path, kind: str) -> None:
+    entry, words = BROKEN[kind]
+    task = "from primus_core.plan.plan import Worker\nfrom primus_core.plugins.contracts import TaskPlan\n"
+    task += "class Odd:\n    name, scope, epilog = 'odd', 'run', ''\n    def add_arguments(self, parser): ...\n"
+    task += "    def plan(self, call): return TaskPlan(call.place('output', 'odd'), Worker('odd', (), 'odd'))\n"
+    joining(project / "site", "tasks", "primus.tasks odd = tasks:ODD", f"{task}ODD = Odd()\n")
+    site = joining(project / "site", "odd", entry, "import liboddity\n")
+    result = primus(*words, env={"PYTHONPATH": site}, cwd=project)
+    assert result.returncode == 3
+    assert f"the {kind} 'odd' of odd 1.0 cannot be loaded\n  why: ModuleNotFoundError: No module named" in result.stderr
+
+
+def test_commands_are_suggested_for_the_scheduler_that_a_site_brings(primus: Run, project: Path) -> None:
+    text = "from primus_core.runtimes.slurm.scheduler import Slurm\nclass Zebra(Slurm):\n    name, launch = 'zebra', 'herd {nodes}'\n"
+    site = joining(project / "site", "zebra", "primus.schedulers zebra = zebra:ZEBRA", f"{text}ZEBRA = Zebra()\n")
+    env = {"PYTHONPATH": site, "NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "localhost"}
+    result = primus("direct", "--max-restarts", "1", "--", "behave", "exit", "0", cwd=project, env=env)
+    assert "fix: start all nodes by one command: primus herd 2 -- direct --max-restarts 1 -- ..." in result.stderr

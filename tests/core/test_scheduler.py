@@ -227,7 +227,7 @@ def test_a_job_that_cannot_be_told_from_another_is_not_ended(primus: Primus, tmp
     assert not (fake / "scancel.asked").exists()
 
 
-@pytest.mark.parametrize("number", ["--user=root", "7,8", "7 8", "", "1;2", 7, None])
+@pytest.mark.parametrize("number", ["--user=root", "7.west", "7,8", "7 8", "", "1;2", 7, None])
 def test_nothing_but_a_number_reaches_slurm(number: Any, primus: Primus, tmp_path: Path) -> None:
     fake = tmp_path / "fake"
     submitted(tmp_path / "output", "a_2026_01_01_000000", number)

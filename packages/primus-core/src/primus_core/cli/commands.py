@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 __all__ = ["entries", "load", "names"]
 
 _GROUP = "primus.commands"
-_KERNEL = "primus-core"
 
 
 def entries() -> list[packages.EntryPoint]:
@@ -33,36 +32,8 @@ def load(name: str) -> "Command":
         RequestError: two packages have one.
         MachineError: it cannot be imported.
     """
-    from importlib import import_module
     from typing import cast
 
-    found = [entry for entry in entries() if entry.name == name]
-    if len(found) > 1:
-        raise _taken(name, found)
-    (entry,) = found
-    try:
-        value = import_module(entry.module)
-        for part in entry.attribute.split(".") if entry.attribute else ():
-            value = getattr(value, part)
-    except Exception as error:
-        if entry.package == _KERNEL:
-            raise
-        raise _broken(entry, error) from error
-    return cast("Command", value)
+    from primus_core.installed import joined
 
-
-def _taken(name: str, found: list[packages.EntryPoint]) -> Exception:
-    from primus_core.errors import RequestError
-
-    sources = " and ".join(f"{entry.package} {entry.version}" for entry in found)
-    return RequestError(f"two packages have a command '{name}'", why=sources, fix="uninstall one of them")
-
-
-def _broken(entry: packages.EntryPoint, error: Exception) -> Exception:
-    from primus_core.errors import MachineError
-
-    return MachineError(
-        f"the command '{entry.name}' of {entry.package} {entry.version} cannot be loaded",
-        why=f"{type(error).__name__}: {error}",
-        fix="reinstall or remove it; `primus plugins` lists the state of all",
-    )
+    return cast("Command", joined.load(_GROUP, name))

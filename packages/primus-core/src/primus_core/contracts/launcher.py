@@ -28,7 +28,9 @@ class LaunchPlan(NamedTuple):
     """How they start."""
 
     step: Step
-    """One process; its `ranks` write to the pipes of the supervisor, `first_rank` is the global rank of the first."""
+    """One process of the kind `worker`. It starts so many `ranks`, ends all where one fails, and hands its environment
+    on: they write to the pipes of the supervisor. `first_rank` is the global rank of the first.
+    """
     environment: tuple[Variable, ...] = ()
     requires: tuple[Requirement, ...] = ()
 
@@ -52,6 +54,13 @@ class Launcher(Protocol):
     """It starts one process on a node, which drives all devices there: that is the node's only rank."""
     reports: bool
     """It says in its output how each rank ended. Where it does not, its process is the rank."""
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Beginnings of the names of its variables, beside `RANK`, `LOCAL_RANK`, `WORLD_SIZE` and `LOCAL_WORLD_SIZE`.
+
+        They say where a rank stands: a run that a rank starts gets none of them. A plain attribute will do.
+        """
 
     def plan(self, call: LaunchCall) -> LaunchPlan:
         """The process of this node, and what it needs. Pure: it starts nothing."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from functools import cache
 from typing import cast
 
 from primus_core.contracts.launcher import Launcher
-from primus_core.errors import MachineError, suggestion
-from primus_core.installed import packages
+from primus_core.errors import PrimusError
+from primus_core.installed import joined
 
-__all__ = ["find"]
+__all__ = ["families", "find"]
 
 _GROUP = "primus.launchers"
 
@@ -20,18 +19,20 @@ def find(name: str) -> Launcher:
     """The launcher of that name.
 
     Raises:
+        RequestError: two packages have one.
         MachineError: it is not installed, or cannot be imported.
     """
-    known = {entry.name: entry for entry in packages.entry_points(_GROUP)}
-    if not (entry := known.get(name)):
-        why = f"installed: {', '.join(sorted(known)) or 'none'}"
-        fix = suggestion(name, known) or "install the package that brings it"
-        raise MachineError(f"the launcher '{name}' is not installed here", why=why, fix=fix)
+    return cast("Launcher", joined.load(_GROUP, name))
+
+
+def families() -> tuple[str, ...]:
+    """Beginnings of the names of all their variables."""
+    names = dict.fromkeys(entry.name for entry in joined.of_group(_GROUP))
+    return tuple(family for name in names for family in _families(name))
+
+
+def _families(name: str) -> tuple[str, ...]:
     try:
-        return cast("Launcher", getattr(importlib.import_module(entry.module), entry.attribute))
-    except Exception as error:  # a package of others may raise anything
-        raise MachineError(
-            f"the launcher '{name}' of {entry.package} {entry.version} cannot be loaded",
-            why=f"{type(error).__name__}: {error}",
-            fix="reinstall or remove it; `primus plugins` lists the state of all",
-        ) from error
+        return find(name).families
+    except PrimusError:  # of one that cannot be imported, no rank has any
+        return ()

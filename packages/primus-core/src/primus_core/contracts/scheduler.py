@@ -1,7 +1,8 @@
 """What a scheduler is: what it says of this process, of jobs, and of a step that ended. Entry-point group
 `primus.schedulers`: the entry point names an instance.
 
-A scheduler that does not answer is no error: its methods say that nothing is known, within a few seconds.
+A scheduler that does not answer is no error: its methods say that nothing is known, within a few seconds. The number
+of a job is what its scheduler calls it: letters, digits and `_.:@[]-`, of which the first is a letter or a digit.
 """
 
 from __future__ import annotations
@@ -105,17 +106,23 @@ class Scheduler(Protocol):
     """One of them."""
 
     name: str
-    """As its entry point is called, and as plans and records have it."""
+    """As its entry point is called, and as plans and records have it; its runtime may have another name."""
     title: str
     """As people call it, in messages."""
     launch: str
     """How a command begins that starts a task on `{nodes}` nodes, behind `primus`: for examples and fixes."""
-    families: tuple[str, ...]
-    """Beginnings of the names of its variables: they belong to a job, and not to what runs in it."""
     logs: str
     """A pattern for the logs of jobs, in a run directory."""
-    says: Mapping[str, tuple[str, ...]]
-    """The variables by which it says NNODES, NODE_RANK and GPUS_PER_NODE, the first that is set counts."""
+
+    # plain attributes will do
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Beginnings of the names of its variables: they belong to a job, and not to what runs in it."""
+
+    @property
+    def says(self) -> Mapping[str, tuple[str, ...]]:
+        """The variables by which it says NNODES, NODE_RANK and GPUS_PER_NODE, the first that is set counts."""
 
     # of this process
 

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any, cast
 
 from primus_core.contracts.scheduler import Scheduler
 from primus_core.errors import MachineError
-from primus_core.installed import packages
+from primus_core.installed import joined, packages
 
 __all__ = ["all_of_them", "families", "find", "launch", "of_run", "started", "title_of"]
 
 _GROUP = "primus.schedulers"
-_KERNEL = "primus-core"
 
 
 def all_of_them() -> tuple[Scheduler, ...]:
-    """Each that is installed, by name. One that cannot be imported is another error's matter."""
-    return tuple(scheduler for name in sorted(_entries()) if (scheduler := _loaded(name)))
+    """Each that is installed; those of the kernel's own package last, since a site that brings one uses that.
+
+    One that cannot be imported is another error's matter.
+
+    Raises:
+        RequestError: two packages have one of the same name.
+    """
+    return tuple(scheduler for name in _names() if (scheduler := _loaded(name)))
 
 
 def find(name: str) -> Scheduler:
     """The one of that name.
 
     Raises:
+        RequestError: two packages have one.
         MachineError: it is not installed, or cannot be imported.
     """
-    if name in _entries() and (found := _loaded(name)):
-        return found
-    known = ", ".join(sorted(_entries())) or "none"
-    raise MachineError(f"the scheduler '{name}' cannot be asked here", why=f"installed: {known}",
-                       fix="install the package that the run was started with")  # fmt: skip
+    return cast("Scheduler", joined.load(_GROUP, name))
 
 
 def of_run(known: Mapping[str, Any]) -> Scheduler | None:
@@ -43,7 +44,7 @@ def of_run(known: Mapping[str, Any]) -> Scheduler | None:
     name = about.get("name") if isinstance(about, Mapping) else None
     if isinstance(name, str) and name:
         return _loaded(name)
-    return next((_loaded(name) for name, entry in _entries().items() if entry.package == _KERNEL), None)
+    return next((_loaded(one.name) for one in joined.of_group(_GROUP) if one.package == joined.KERNEL), None)
 
 
 def title_of(known: Mapping[str, Any]) -> str:
@@ -58,7 +59,7 @@ def started(environ: Mapping[str, str]) -> Scheduler | None:
 
 
 def launch(nodes: object) -> str:
-    """How a command begins that starts a task on so many nodes, behind `primus`, with the first that is installed."""
+    """How a command begins that starts a task on so many nodes, behind `primus`, with the first of them."""
     return next((scheduler.launch.format(nodes=nodes) for scheduler in all_of_them()), "direct")
 
 
@@ -68,17 +69,19 @@ def families() -> tuple[str, ...]:
 
 
 @packages.once
-def _entries() -> dict[str, packages.EntryPoint]:
-    return {entry.name: entry for entry in packages.entry_points(_GROUP)}
+def _names() -> tuple[str, ...]:
+    """Names, in the order in which they are asked."""
+    entries = sorted(joined.of_group(_GROUP), key=lambda entry: entry.package == joined.KERNEL)
+    return tuple(dict.fromkeys(entry.name for entry in entries))
 
 
 _known: dict[str, Scheduler | None] = {}
 
 
 def _loaded(name: str) -> Scheduler | None:
-    if name not in _known and (entry := _entries().get(name)):
+    if name not in _known:
         try:
-            _known[name] = cast("Scheduler", getattr(importlib.import_module(entry.module), entry.attribute))
-        except Exception:  # a package of others may raise anything; without it, its scheduler is not here
+            _known[name] = find(name)
+        except MachineError:  # without it, its scheduler is not here
             _known[name] = None
-    return _known.get(name)
+    return _known[name]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from primus_core import variables
+from primus_core.contracts import launchers
 from primus_core.host import HostRoot
 
 __all__ = ["is_alone", "outside", "parent_of"]
@@ -19,20 +20,18 @@ _OF_RUN = (
     *(variables.METRICS_FILE, variables.STREAMS, variables.NUMA_CPUS, variables.SUBMITTED),
 )
 _OF_PLACE = (
-    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"),
-    *("ROLE_WORLD_SIZE", "ROLE_NAME", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"),
-    *("JAX_COORDINATOR_IP", "JAX_COORDINATOR_PORT", "JAX_LOCAL_DEVICE_IDS"),
+    *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+    *("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"),
 )
 """Where the ranks of the run around stand, and where they meet: a further run would disturb them there."""
-_OF_TORCHRUN = "TORCHELASTIC_"
 
 
 def outside(host: HostRoot) -> HostRoot:
     """The machine as a new run finds it: without what the run around this process says to its own processes."""
     if not _is_inside(host.environ):
         return host
-    dropped = {*_OF_RUN, *_OF_PLACE}
-    kept = {k: v for k, v in host.environ.items() if k not in dropped and not k.startswith(_OF_TORCHRUN)}
+    dropped, families = {*_OF_RUN, *_OF_PLACE}, launchers.families()
+    kept = {k: v for k, v in host.environ.items() if k not in dropped and not k.startswith(families)}
     return replace(host, environ=kept)
 
 

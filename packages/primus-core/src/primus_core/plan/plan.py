@@ -131,7 +131,9 @@ class SchedulerStep:
     spares: int = 0
     """So many of them may be left out of a further attempt."""
     leave_out: str = ""
-    """The flag that leaves nodes out of a further attempt; `{nodes}` in it stands for their names."""
+    """The flag that leaves nodes out of a further attempt, put behind the program; `{nodes}` in it stands for their
+    names.
+    """
     requeue: tuple[str, ...] = ()
     """A command that puts the job back into the queue, where its time ends."""
 

@@ -134,6 +134,9 @@ def _joining(runtime: OuterRuntime, inner: Plan, host: HostRoot, reads: Sequence
 
 def _around(inner: Plan, runtime: str, wrapped: OuterPlan, own: Sequence[Variable], words: tuple[str, ...]) -> Plan:
     """The outer layer's plan: what the run is, it has from the one inside."""
+    withheld = wrapped.withheld | (
+        variables.OF_STEPS if any(step.kind == "submit" for step in wrapped.steps) else frozenset()
+    )
     return Plan(
         schema=SCHEMA,
         primus_version=packages.version_of("primus-core"),
@@ -142,7 +145,7 @@ def _around(inner: Plan, runtime: str, wrapped: OuterPlan, own: Sequence[Variabl
         task=inner.task,
         place=inner.place,
         distributed=inner.distributed,
-        environment=resolve.resolve({}, low=(), forced=[v for v in own if v.name not in wrapped.withheld]),
+        environment=resolve.resolve({}, low=(), forced=[v for v in own if v.name not in withheld]),
         steps=wrapped.steps,
         files=wrapped.files,
         requires=wrapped.requires,

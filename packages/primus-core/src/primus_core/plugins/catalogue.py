@@ -6,7 +6,6 @@ under `plugins:`, and those in a person's own folder (`config.own_plugins`).
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ from primus_core.config import submission
 from primus_core.config.system import SystemConfig, load
 from primus_core.errors import MachineError, PrimusError, RequestError
 from primus_core.host import HostRoot
-from primus_core.installed import packages
+from primus_core.installed import joined, packages
 from primus_core.plugins.contracts import Runtime, Task
 
 if TYPE_CHECKING:
@@ -91,16 +90,6 @@ def _is_former(error: Exception) -> bool:
     return isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "primus"
 
 
-def _entry_loader(entry: packages.EntryPoint) -> Callable[[], Any]:
-    def load() -> Any:
-        value: Any = importlib.import_module(entry.module)
-        for part in entry.attribute.split(".") if entry.attribute else ():
-            value = getattr(value, part)
-        return value
-
-    return load
-
-
 def _installed() -> Iterator[Plugin]:
     for entry in packages.entry_points():
         yield Plugin(
@@ -109,7 +98,7 @@ def _installed() -> Iterator[Plugin]:
             source=f"{entry.package} {entry.version}",
             target=f"{entry.module}:{entry.attribute}",
             summary=lambda module=entry.module: packages.module_summaries([module])[module],  # type: ignore[misc]  # bound now
-            loader=_entry_loader(entry),
+            loader=partial(joined.imported, entry),
         )
 
 

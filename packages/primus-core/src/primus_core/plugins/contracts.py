@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from primus_core import variables
 from primus_core.config import submission
 from primus_core.plan.plan import Distributed, PlannedFile, Requirement, RunPlace, Scope, Step, Variable, Worker
+from primus_core.request.request import global_words
 
 if TYPE_CHECKING:
     import argparse
@@ -165,6 +167,24 @@ class OuterCall(NamedTuple):
     framework: str = ""
     """The backend of the task inside, where it has one."""
 
+    @property
+    def of_job(self) -> tuple[Variable, ...]:
+        """The variables for the script of a job that starts a layer of this runtime (`again`). None of them is secret:
+        what a person keeps secret goes with the environment, where the scheduler passes that on.
+        """
+        return tuple(v for v in self.variables if v.name not in variables.OF_STEPS and not v.secret)
+
+    def again(self, *words: str) -> tuple[str, ...]:
+        """The command line, without `primus`, that runs what is inside in a layer with these words: name and options.
+
+        A job that was submitted starts the tasks on its nodes so.
+        """
+        front, rest = global_words(self.inner)
+        if rest[0] != "replay":
+            return (*front, *words, "--", *rest)
+        end = 3 if "--force" in rest[2:3] else 2  # `replay RUN` names the runtimes behind it
+        return (*front, *rest[:end], *words, "--", *rest[end:])
+
 
 class OuterPlan(NamedTuple):
     """How an outer layer runs the inner command."""
@@ -175,7 +195,9 @@ class OuterPlan(NamedTuple):
     requires: tuple[Requirement, ...] = ()
     notes: tuple[str, ...] = ()
     withheld: frozenset[str] = frozenset()
-    """Names of variables that the process itself shall not get: its words or its script say them where they count."""
+    """Names of variables that the process itself shall not get: its words say them where they count. One that submits
+    gets none of `variables.OF_STEPS`.
+    """
     max_restarts: int = 0
     """How often in a row it may be started again in vain."""
 

@@ -245,7 +245,8 @@ def _programs(plan: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
         yield from (((flag,), value) for flag, value in _options(worker.get("args") or ()).items())
     for step in plan.get("steps") or ():
         own = worker and step.get("kind") in ("worker", "preflight")
-        if not step.get("script") and not own:  # of scripts, the text counts
+        meets = step.get("kind") == "rendezvous"  # how nodes do so follows from which they are
+        if not step.get("script") and not own and not meets:  # of scripts, the text counts
             options = _options(step["argv"][1:])  # the first word is an interpreter's path: packages say more
             yield from (((step["name"], flag), value) for flag, value in options.items())
 

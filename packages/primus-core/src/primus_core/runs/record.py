@@ -229,7 +229,8 @@ def _attempts(known: Mapping[str, Any]) -> int:
 
 def _job(environ: Mapping[str, str]) -> dict[str, Any]:
     """The scheduler of what runs here, and its numbers; `primus stop` and a signal's way to the ranks need them."""
-    numbers = {name: value for name, value in _numbers(environ).items() if name != "restart"}
+    said = _numbers(environ)
+    numbers = {name: said[name] for name in ("job_id", "step_id", "node") if said.get(name)}
     scheduler = _scheduler(environ)
     return {**numbers, "scheduler": {"name": scheduler.name}} if scheduler and numbers else {}
 

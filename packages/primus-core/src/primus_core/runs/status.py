@@ -16,6 +16,8 @@ __all__ = ["RunStatus", "refined", "status_of", "statuses"]
 
 _BEGAN_AGAIN = ("failed", "interrupted")
 """What a run says of itself whose job may have been put back into the queue since."""
+_NUMBER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@\[\]-]{0,127}")
+"""As the schedulers of this world name jobs: `4711`, `4711.pbs01`, `4711[3]`, `train-x7k2p`."""
 _ASKED_AT_ONCE = 500
 """So many runs are asked about with one question, also where the list needs fewer."""
 
@@ -108,8 +110,9 @@ def _job_of(known: Mapping[str, Any], directory: str, host: HostRoot, scheduler:
 
 def _job_of_nodes(known: Mapping[str, Any], directory: str, scheduler: Scheduler) -> str:
     """The job that a step made for itself: its nodes know it, and before they begin, its scheduler's words tell it."""
-    if known.get("runtime") != scheduler.name:
-        return ""
+    about = known.get("scheduler")
+    if scheduler.name not in (known.get("runtime"), about.get("name") if isinstance(about, Mapping) else ""):
+        return ""  # it has nothing to do with this run
     for path in sorted(glob.glob(f"{glob.escape(directory)}/nodes/*")):
         if number := _number(metadata(path)):
             return number
@@ -134,7 +137,7 @@ def refined(state: str, known: Mapping[str, Any], job: Job) -> str:
 def _number(known: Mapping[str, Any]) -> str:
     """The job's number; nothing that a damaged file has in its place reaches a command line."""
     number = _text(known.get("job_id"))
-    return number if re.fullmatch("[0-9]+", number) else ""
+    return number if _NUMBER.fullmatch(number) else ""
 
 
 def _text(value: Any) -> str:

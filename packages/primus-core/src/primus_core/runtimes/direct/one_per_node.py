@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from primus_core.contracts.launcher import LaunchCall, LaunchPlan, Signalled
+from primus_core.contracts.launcher import LaunchCall, Launcher, LaunchPlan, Signalled
 from primus_core.environment.placement import hides_gpus
 from primus_core.environment.resolve import USER
 from primus_core.machine.facts import Facts
@@ -28,6 +28,7 @@ class OnePerNode:
     name = "one-per-node"
     one_per_node = True
     reports = False
+    families = ("JAX_COORDINATOR_", _DEVICES)
 
     def plan(self, call: LaunchCall) -> LaunchPlan:
         """The process of this node. The person's word on the coordinator holds."""
@@ -75,4 +76,4 @@ def _address(master: str) -> str:
     return "127.0.0.1" if master == "localhost" else f"[{master}]" if ":" in master else master
 
 
-ONE_PER_NODE = OnePerNode()
+ONE_PER_NODE: Launcher = OnePerNode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from primus_core.contracts.launcher import LaunchCall, LaunchPlan, Signalled
+from primus_core.contracts.launcher import LaunchCall, Launcher, LaunchPlan, Signalled
 from primus_core.plan.plan import Step, Variable
 
 __all__ = ["SINGLE"]
@@ -20,6 +20,7 @@ class Single:
     name = "single"
     one_per_node = False
     reports = False
+    families = ()
 
     def plan(self, call: LaunchCall) -> LaunchPlan:
         """The rank itself."""
@@ -31,4 +32,4 @@ class Single:
         return ()
 
 
-SINGLE = Single()
+SINGLE: Launcher = Single()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from primus_core.contracts.launcher import LaunchCall, LaunchPlan, Signalled
+from primus_core.contracts.launcher import LaunchCall, Launcher, LaunchPlan, Signalled
 from primus_core.plan.plan import Requirement, Step
 
 __all__ = ["TORCHRUN"]
@@ -22,6 +22,7 @@ class Torchrun:
     name = "torchrun"
     one_per_node = False
     reports = True
+    families = ("TORCHELASTIC_", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME")
 
     def plan(self, call: LaunchCall) -> LaunchPlan:
         """`python -m torch.distributed.run`."""
@@ -43,4 +44,4 @@ class Torchrun:
                 yield Signalled(int(rank), -int(code), host)
 
 
-TORCHRUN = Torchrun()
+TORCHRUN: Launcher = Torchrun()

@@ -55,7 +55,7 @@ def job(number: str, state: str, **told: Any) -> Job:
 
 def ask(numbers: Iterable[str], environ: Mapping[str, str], cluster: str = "") -> dict[str, Job]:
     """The jobs by number, all with one question; nothing where nobody answers."""
-    wanted = list(dict.fromkeys(numbers))
+    wanted = list(dict.fromkeys(filter(_is_number, numbers)))
     if not wanted:
         return {}
     words = ["squeue", *_on(cluster), "--noheader", "--states=all", f"--jobs={','.join(wanted)}", f"--format={_FORMAT}"]
@@ -75,6 +75,8 @@ def _of_row(row: Sequence[str]) -> Job:
 
 def look(number: str, environ: Mapping[str, str], cluster: str = "") -> Job | None:
     """One job, with its log and exit code where scontrol is at hand; None: nobody answers."""
+    if not _is_number(number):
+        return None
     said = run(["scontrol", *_on(cluster), "--oneliner", "show", "job", number], environ)
     if said and (known := fields(said.out)).get("JobState"):
         again = known.get("Restarts", "")
@@ -93,6 +95,11 @@ def look(number: str, environ: Mapping[str, str], cluster: str = "") -> Job | No
     if said is None and _is_here("scontrol", environ):  # a controller that keeps one waiting answers no other, too
         return None
     return ask([number], environ, cluster).get(number)
+
+
+def _is_number(text: str) -> bool:
+    """Whether it is one of Slurm's, for its command lines: a run's record may be damaged, or another scheduler's."""
+    return bool(re.fullmatch("[0-9]+", text))
 
 
 def _exit_code(text: str) -> int | None:

@@ -12,7 +12,6 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from primus_core import variables
 from primus_core.errors import RequestError
 from primus_core.installed import packages
 from primus_core.machine import nodelist
@@ -20,7 +19,6 @@ from primus_core.machine.facts import Facts
 from primus_core.plan.plan import PlannedFile, Requirement, RunPlace, SchedulerStep, Step
 from primus_core.plugins.contracts import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser, duration, whole_number
-from primus_core.request.request import global_words
 from primus_core.runtimes.slurm.flags import Options
 from primus_core.secrets.redaction import refuse_secrets
 from primus_core.units import counted
@@ -53,8 +51,6 @@ _REFUSALS = (1, 126, 127, 255)
 # Options by srun's variables (`SLURM_NPROCS`); others give way to Primus's own options.
 _OF_TASKS = {"NTASKS": "ntasks", "NPROCS": "ntasks", "NTASKS_PER_GPU": "ntasks-per-gpu"}
 _TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-core", "ntasks-per-socket", "ntasks-per-tres")
-_OF_STEPS = frozenset({variables.OUTER, variables.RESTARTED})
-"""What only the nodes of a step shall find in their environment: the job script starts the layer that these name."""
 _ENVIRONMENT = {"time": "TIMELIMIT", "array": "ARRAY_INX"}
 """Options whose variable (`SBATCH_PARTITION`, `SLURM_PARTITION`) has another name."""
 
@@ -327,7 +323,6 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
         (*_folders(asked, call.facts), submit, *follow),
         files=(script,),
         requires=(Requirement("command", "sbatch", _FIX),),
-        withheld=_OF_STEPS,
     )
 
 
@@ -343,9 +338,8 @@ def _job_name(place: RunPlace) -> str:
 
 def _script(call: OuterCall, *, moves: bool) -> str:
     """The job script. Its length does not depend on the number of nodes; nothing in it is secret."""
-    shown = [variable for variable in call.variables if variable.name not in _OF_STEPS and not variable.secret]
-    joined = [f"export {variable.name}={shlex.quote(variable.value)}" for variable in shown]
-    words = (call.facts.python, "-m", "primus_core", *_in_job(call.inner, call.args))
+    joined = [f"export {variable.name}={shlex.quote(variable.value)}" for variable in call.of_job]
+    words = (call.facts.python, "-m", "primus_core", *call.again(*_in_job(call.args)))
     lines = (
         "#!/bin/bash",
         f"# Run {call.place.run_id}: what the job does, on its first node. It can be run by hand in an allocation.",
@@ -357,15 +351,11 @@ def _script(call: OuterCall, *, moves: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _in_job(inner: Sequence[str], args: argparse.Namespace) -> tuple[str, ...]:
-    """The inner command line, started on every node of the job."""
-    front, rest = global_words(inner)
+def _in_job(args: argparse.Namespace) -> tuple[str, ...]:
+    """The layer that starts the inner command on every node of the job."""
     restarts = () if args.max_restarts is None else ("--max-restarts", str(args.max_restarts))
-    own = ("slurm", *restarts, *(("--spare-nodes", str(args.spare_nodes)) if args.spare_nodes else ()), "srun")
-    if rest[0] != "replay":
-        return (*front, *own, "--", *rest)
-    end = 3 if "--force" in rest[2:3] else 2  # `replay RUN` names the runtimes behind it
-    return (*front, *rest[:end], *own, "--", *rest[end:])
+    spares = ("--spare-nodes", str(args.spare_nodes)) if args.spare_nodes else ()
+    return ("slurm", *restarts, *spares, "srun")
 
 
 def _folders(asked: _Asked, facts: Facts) -> tuple[Step, ...]:

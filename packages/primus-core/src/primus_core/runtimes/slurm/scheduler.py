@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from primus_core.contracts.scheduler import Job, Printed, Target
+from primus_core.contracts.scheduler import Job, Printed, Scheduler, Target
 from primus_core.errors import RequestError
 from primus_core.machine import nodelist
 
@@ -184,4 +184,4 @@ def _refuse_further_tasks(environ: Mapping[str, str]) -> None:
         )
 
 
-SLURM = Slurm()
+SLURM: Scheduler = Slurm()

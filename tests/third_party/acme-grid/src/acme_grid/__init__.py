@@ -1,0 +1,1 @@
+"""A batch system, and how Primus runs on it."""

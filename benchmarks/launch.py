@@ -14,34 +14,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks import task
 from benchmarks.ratio import Row, paired
 
 PROGRAM = "import time\nprint('began', time.time(), flush=True)\n"
-# The smallest task there is: it runs that program on every rank.
-TASK = '''"""Run the program."""
-from primus_core.plugins.contracts import TaskPlan
-from primus_core.plan.plan import Worker
-
-
-class Task:
-    name, scope, epilog = "firstline", "rank", ""
-
-    def add_arguments(self, parser): ...
-
-    def plan(self, call):
-        return TaskPlan(call.place("output", "firstline"), Worker("firstline_program"))
-
-
-TASK = Task()
-'''
-
-
-def _package(folder: Path) -> None:
-    (folder / "firstline_program.py").write_text(PROGRAM)
-    (folder / "firstline_task.py").write_text(TASK)
-    metadata = folder / "firstline-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "entry_points.txt").write_text("[primus.tasks]\nfirstline = firstline_task:TASK\n")
 
 
 def _seconds(command: Sequence[str], folder: str) -> float:
@@ -72,10 +48,10 @@ def rows(*, quick: bool) -> Iterator[Row]:
     """As a ratio, and in seconds."""
     bin_folder = Path(sys.executable).parent
     repetitions = 5 if quick else 15
-    ours = (str(bin_folder / "primus"), "direct", "--", "firstline")
-    theirs = (str(bin_folder / "torchrun"), "--nproc-per-node", "1", "-m", "firstline_program")
+    ours = (str(bin_folder / "primus"), "direct", "--", task.NAME)
+    theirs = (str(bin_folder / "torchrun"), "--nproc-per-node", "1", "-m", task.PROGRAM)
     with tempfile.TemporaryDirectory() as folder:
-        _package(Path(folder))
+        task.install(Path(folder), PROGRAM)
         pair = (lambda: _seconds(ours, folder), lambda: _seconds(theirs, folder))
         yield Row("command to first line of a rank", "torchrun", paired(*pair, repetitions), 1.05)
         _repository(Path(folder))

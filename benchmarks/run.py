@@ -8,13 +8,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that `benchmarks` is a package from anywhere
 
-from benchmarks import latency, launch, maxtext_run, megatron_run, preflight, runs, throughput
+from benchmarks import latency, launch, lines, maxtext_run, megatron_run, preflight, runs, throughput
 from benchmarks.ratio import Row
 from primus_core.installed.packages import version_of
 
 SUITES = {
     "latency": (latency.rows, "primus-core"),
     "launch": (launch.rows, "primus-core"),
+    "lines": (lines.rows, "primus-core"),
     "runs": (runs.rows, "primus-core"),
     "preflight": (preflight.rows, "primus-preflight"),
     "throughput": (throughput.rows, "primus-torchtitan"),

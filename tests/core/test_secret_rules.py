@@ -204,6 +204,17 @@ def test_no_way_to_write_a_secret_shows_it(phrase: str, secret: str) -> None:
         assert redact(shown) == shown
 
 
+def test_what_was_printed_before_hides_no_secret() -> None:
+    table = Rules(rules().all)
+    texts = [phrase.replace("@@", "q8ZdW2vRw4xT") for phrase in PHRASES.splitlines()] + [*EXAMPLES.values()]
+    for text in texts:
+        for harmless in (text[: len(text) // 2], *(text.replace("q8ZdW2vRw4xT", word) for word in ("", "1", "8" * 20))):
+            table.masked(harmless.encode() + b"\n", b"<secret>")
+    shown = table.masked("\n".join([LINES, *texts]).encode(), b"<secret>")
+    assert shown == Rules(rules().all).masked("\n".join([LINES, *texts]).encode(), b"<secret>")
+    assert b"q8ZdW2vRw4xT" not in shown
+
+
 @pytest.mark.parametrize(
     "begun", ["token: ", "DB_PASSWORD=", "sshpass -p ", "  hf_token .......... ", '"authToken": "']
 )

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.core.secret_kinds import KINDS, PRIVATE_KEY, found_in
 
-from primus_core.process.streams import Channel, Mask, RankPipes, shown
+from primus_core.process.streams import Channel, Mask, RankPipes, for_console, shown
 
 SECRET = "hunter2-and-more"
 
@@ -149,6 +149,21 @@ def test_bytes_that_are_no_text_pass_unchanged(pipe: tuple[int, int]) -> None:
 )
 def test_the_console_shows_rank_0_trouble_of_any_and_metrics_of_one(rank: int, line: bytes, heard: bool) -> None:
     assert shown(rank, line, metrics_rank=2) is heard
+
+
+PIECES = ("ERROR", "WARN", "ING", "my.Error: x", "x Exception", " ", "iteration 3/10 |", "\r", "\n", "\r\n", "é")
+
+
+@settings(max_examples=300)
+@given(
+    lines=st.lists(st.sampled_from(PIECES), max_size=12).map("".join),
+    rank=st.sampled_from([0, 2, 3]),
+    metrics_rank=st.sampled_from([0, 2]),
+)
+def test_the_console_shows_of_a_block_what_it_shows_of_each_line(lines: str, rank: int, metrics_rank: int) -> None:
+    heard = [line for line in lines.encode().splitlines(keepends=True) if shown(rank, line, metrics_rank)]
+    prefix = b"[rank%d] " % rank if rank else b""
+    assert for_console(rank, lines.encode(), metrics_rank) == b"".join(prefix + line for line in heard)
 
 
 def test_each_rank_has_two_named_pipes_and_nothing_is_left_of_them() -> None:

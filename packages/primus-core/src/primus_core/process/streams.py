@@ -13,15 +13,22 @@ from primus_core.secrets.names import SECRET
 from primus_core.secrets.redaction import is_secret_name, redact_bytes
 from primus_core.secrets.rules import BEGIN_KEY, END_KEY, rules
 
-__all__ = ["Channel", "Mask", "PrivateKeys", "RankPipes", "shown"]
+__all__ = ["TROUBLE", "Channel", "Mask", "PrivateKeys", "RankPipes", "for_console", "shown"]
 
 _PIPE_SIZE = 1 << 20
+_BLOCK = 1 << 18
+"""So much is read at a time: what is done once a block costs little a line."""
 _LONGEST_LINE = 1 << 16
 # What a rank other than 0 must say to be heard on the console.
 _LOUD = re.compile(rb"\b(WARN|WARNING|ERROR|CRITICAL|FATAL)\b|^\s*[\w.]*(Error|Exception)\b")
 # What a script says by `env.`, as bash shows it where a script has `set -x`: `+ echo env.HF_TOKEN=x`.
 _TRACED = re.compile(rb"""\benv\.([A-Z_][A-Z0-9_]*)=([^\s'"$<]+)""")
 _METRICS = re.compile(rb"\biteration \d+/\d+ \|")
+TROUBLE = (b"WARN", b"ERROR", b"CRITICAL", b"FATAL", b"Error", b"Exception")
+"""A line without one of these is not loud. The patterns above cost more than all else that is done with a line."""
+_PERHAPS_LOUD = re.compile(b"|".join(TROUBLE))
+_PERHAPS_METRICS = re.compile(rb"iteration \d")
+_PERHAPS_EITHER = re.compile(b"|".join([*TROUBLE, rb"iteration \d"]))
 
 
 def shown(rank: int, line: bytes, metrics_rank: int) -> bool:
@@ -29,6 +36,25 @@ def shown(rank: int, line: bytes, metrics_rank: int) -> bool:
     if _METRICS.search(line):
         return rank == metrics_rank
     return rank == 0 or bool(_LOUD.search(line))
+
+
+def for_console(rank: int, lines: bytes, metrics_rank: int) -> bytes:
+    """What the console shows of a rank's whole lines."""
+    if rank == 0:
+        if not metrics_rank or not _PERHAPS_METRICS.search(lines):
+            return lines
+        return b"".join(line for line in lines.splitlines(keepends=True) if shown(rank, line, metrics_rank))
+    perhaps = _with(_PERHAPS_EITHER if rank == metrics_rank else _PERHAPS_LOUD, lines)
+    return b"".join(b"[rank%d] " % rank + line for line in perhaps if shown(rank, line, metrics_rank))
+
+
+def _with(pattern: re.Pattern[bytes], lines: bytes) -> Iterator[bytes]:
+    """The lines that have `pattern`, and those beside them that a progress bar wrote over."""
+    at = 0
+    while found := pattern.search(lines, at):
+        start = lines.rfind(b"\n", at, found.start()) + 1 or at
+        at = lines.find(b"\n", found.end()) + 1 or len(lines)
+        yield from lines[start:at].splitlines(keepends=True)
 
 
 def _untraced(said: re.Match[bytes]) -> bytes:
@@ -107,14 +133,16 @@ class Channel:
     def read(self) -> bool:
         """Take what is there. False: there was nothing (or the writers are gone)."""
         try:
-            data = os.read(self.descriptor, _LONGEST_LINE)
+            data = os.read(self.descriptor, _BLOCK)
         except BlockingIOError:
             return False
         if not data:
             return False
-        whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
-        if newline:
-            self._pass(whole + newline)
+        if end := data.rfind(b"\n") + 1:
+            whole, self._rest = self._rest + data[:end], data[end:]
+            self._pass(whole)
+        else:
+            self._rest += data
         if len(self._rest) > _LONGEST_LINE and self.tap:
             rest, self._rest = self._rest, b""
             self._pass(rest)
@@ -126,7 +154,10 @@ class Channel:
         if self.tap:
             for line in lines.splitlines():
                 self.tap(line)
-        self.sink(self.mask(self.keys(lines)), True)
+        self._give(self.mask(self.keys(lines)), True)
+
+    def _give(self, text: bytes, whole: bool) -> None:
+        self.sink(text, whole)
 
     def flush(self) -> None:
         """Hand on an unfinished line (a progress bar), less an end that may be the beginning of a secret."""
@@ -137,7 +168,7 @@ class Channel:
         keep = self.mask.begun(self._rest)
         ready, self._rest = self._rest[: len(self._rest) - keep], self._rest[len(self._rest) - keep :]
         if ready:
-            self.sink(self.mask(ready), False)
+            self._give(self.mask(ready), False)
 
     def finish(self) -> None:
         """Read to the end and hand on everything."""

@@ -7,7 +7,7 @@ import selectors
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -15,15 +15,18 @@ from primus_core import variables
 from primus_core.files.atomic import open_to_append
 from primus_core.plan.plan import Step
 from primus_core.process.capped_log import CappedLog
+from primus_core.process.familiar import Familiar, RankChannel
 from primus_core.process.keeper import COMMANDS, become_subreaper, clean_up, descendants, end_all, keep
 from primus_core.process.outlet import Outlet
-from primus_core.process.streams import Channel, Mask, RankPipes, shown
+from primus_core.process.streams import Channel, Mask, RankPipes, for_console
 
 __all__ = ["Ended", "Signals", "Watch", "supervise"]
 
 _FILE_BUFFER = 256 << 20
 _CONSOLE_BUFFER = 16 << 20
 _IDLE_S = 0.1
+_LOOK_S = 0.02
+_QUICK_S, _QUICK, _PAUSE_S = 0.001, 32, 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,28 @@ def supervise(step: Step, environ: Mapping[str, str], watch: Watch) -> Ended:
             pipes.close()
 
 
+class _Pace:
+    """Lets lines gather where they come one after the other: to wake up for each costs more than to read it.
+
+    What comes more slowly than a line a millisecond is read at once. A pipe holds more than a rank prints in a pause.
+    """
+
+    def __init__(self) -> None:
+        self._quick = 0
+        self._began = self._ended = 0.0
+
+    def begin(self) -> None:
+        """There is something to read."""
+        self._began = time.monotonic()
+        self._quick = self._quick + 1 if self._began - self._ended < _QUICK_S else 0
+
+    def end(self) -> None:
+        """It is read."""
+        if self._quick > _QUICK and time.monotonic() - self._began < _QUICK_S:
+            time.sleep(_PAUSE_S)
+        self._ended = time.monotonic()
+
+
 class _Supervisor:
     def __init__(self, step: Step, environ: Mapping[str, str], watch: Watch, pipes: RankPipes | None) -> None:
         self.step, self.environ, self.watch, self.pipes = step, environ, watch, pipes
@@ -151,6 +176,8 @@ class _Supervisor:
         self.kill_at = float("inf")
         self.ends_at = time.monotonic() + step.timeout_s if step.timeout_s else float("inf")
         self.timed_out = self.hung = self.stopped = False
+        self.pace = _Pace()
+        self.next_look = 0.0
         self.heard = time.monotonic()
         self.length = _length(watch.progress)
 
@@ -173,14 +200,15 @@ class _Supervisor:
         text = self._inner_text if self.watch.pass_through else self._launcher_text
         self.channels[self.output] = Channel(self.output, mask, text, self.watch.on_line)
         self.channels[self.errors] = Channel(self.errors, mask, self._launcher_text)
+        familiar, speaker = Familiar(mask), Familiar(mask, metrics=True)
         for rank, suffix, descriptor in self.pipes or ():
-            sink = self._rank_sink(rank, 1 if suffix == "out" else 2)
-            self.channels[descriptor] = Channel(descriptor, mask, sink)
+            known = speaker if rank == self.watch.metrics_rank else familiar
+            self.channels[descriptor] = self._rank_channel(rank, 1 if suffix == "out" else 2, descriptor, known)
 
     def _launcher_text(self, data: bytes, whole: bool) -> None:
         """A plain process is shown; torchrun's text goes to its log only, since the ranks speak for themselves."""
-        kept = b"\n".join(line.rpartition(b"\r")[2] for line in data.split(b"\n")) if whole else b""
-        self.files.put(self.watch.file(self.watch.launch_log), kept)
+        if whole:
+            self.files.put(self.watch.file(self.watch.launch_log), _written_over(data))
         if not self.pipes or self.watch.show_launcher:
             self._show(2, data)
 
@@ -192,21 +220,21 @@ class _Supervisor:
     def _inner_text(self, data: bytes, whole: bool) -> None:  # the run's logs have it
         self._show(1, data)
 
-    def _rank_sink(self, rank: int, console: int) -> Callable[[bytes, bool], None]:
-        log = self._log(f"rank_{rank}.log")
-        if rank == 0 and (teller := self.watch.metrics_rank) and console == 1:
+    def _rank_channel(self, rank: int, console: int, descriptor: int, familiar: Familiar) -> RankChannel:
+        log, teller = self._log(f"rank_{rank}.log"), self.watch.metrics_rank
+        if rank == 0 and teller and console == 1:
             log.put(b"primus: rank %d prints the steps and their loss: rank_%d.log\n" % (teller, teller))
 
-        def sink(data: bytes, whole: bool) -> None:
-            log.put(data)
-            lines = data.splitlines(keepends=True)
-            heard = [line for line in lines if shown(rank, line, self.watch.metrics_rank)]
-            if rank == 0:
-                self._show(console, b"".join(heard))
-            elif heard:
-                self._show(2, b"".join(b"[rank%d] " % rank + line for line in heard))
+        def show(text: bytes) -> None:
+            self._show(2 if rank else console, for_console(rank, text, teller))
 
-        return sink
+        def sink(text: bytes, whole: bool) -> None:
+            log.put(text)
+            if rank == 0:
+                show(text)
+
+        heard = show if rank else lambda _: None
+        return RankChannel(descriptor, self.watch.mask, sink, familiar=familiar, heard=heard)
 
     def _show(self, descriptor: int, data: bytes) -> None:
         if data:
@@ -222,22 +250,30 @@ class _Supervisor:
             self._forward()
             while True:
                 ready = [key.fd for key, _ in selector.select(_IDLE_S)]
-                for descriptor in ready:
-                    own = descriptor in (self.output, self.errors)
-                    self.heard = time.monotonic() if descriptor in self.channels else self.heard
-                    if descriptor in self.channels and not self.channels[descriptor].read() and own:
-                        selector.unregister(descriptor)  # the launcher has closed its output
+                self.pace.begin()
+                self._read(ready, selector)
                 if self.watch.signals.reader in ready:
                     os.read(self.watch.signals.reader, 64)
                     self._forward()
-                self._periodic(idle=not ready)
+                if not ready or time.monotonic() >= self.next_look:
+                    self._periodic(idle=not ready)
                 if self.status in ready:
                     return os.read(self.status, 4096)
+                self.pace.end()
+
+    def _read(self, ready: Collection[int], selector: selectors.BaseSelector) -> None:
+        for descriptor in ready:
+            if descriptor not in self.channels:
+                continue
+            self.heard = time.monotonic()
+            if not self.channels[descriptor].read() and descriptor in (self.output, self.errors):
+                selector.unregister(descriptor)  # the launcher has closed its output
 
     def _periodic(self, *, idle: bool) -> None:
         if idle:
             for channel in self.channels.values():
                 channel.flush()
+        self.next_look = time.monotonic() + _LOOK_S
         self.watch.poll()
         if time.monotonic() > self.ends_at:
             self.ends_at, self.timed_out = float("inf"), True
@@ -304,6 +340,13 @@ class _Supervisor:
     def _as(self, code: int, dropped: int, left: tuple[str, ...] = ()) -> Ended:
         return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out, hung=self.hung,
                      stopped=self.stopped, left=left)  # fmt: skip
+
+
+def _written_over(lines: bytes) -> bytes:
+    """What is left of `lines` on a terminal, where a progress bar writes over itself."""
+    if b"\r" not in lines:
+        return lines
+    return b"\n".join(line.rpartition(b"\r")[2] for line in lines.split(b"\n"))
 
 
 def _length(path: str) -> int:

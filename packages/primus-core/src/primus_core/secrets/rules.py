@@ -6,11 +6,12 @@ Most of a log holds none, and must cost little: a pattern is tried only around a
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +30,11 @@ _BEFORE, _BEHIND, _FARTHEST = 90, 60, 4096
 _REMEMBERED = 20_000
 _FEW = 16
 _DIGITS = b"0123456789"
-_PLAIN_WORD = re.compile(rb"(?=[^A-Za-z]*[A-Za-z])(?:[A-Za-z]+|\d+)(?:[_~-]+(?:[A-Za-z]+|\d+))*[_~-]*")
-"""`tokens_per_second`, `shard-00001-of-00099`: of what is random, letters and digits are mixed."""
+_LOWER = bytes(range(256)).lower()
+_PLAIN_WORD = re.compile(
+    rb"(?=[^A-Za-z]*[A-Za-z]|[_~-]+\Z)[_~-]*(?:(?:[A-Za-z]+|\d+)(?:[_~-]+(?:[A-Za-z]+|\d+))*[_~-]*)?"
+)
+"""`tokens_per_second`, `shard-00001-of-00099`, `-----`: of what is random, letters and digits are mixed."""
 _UNFINISHED = re.compile(rb"(?<![A-Za-z0-9_~+/.=:@?&;-])[A-Za-z0-9_~+/.=:@?&;-]{1,4096}\Z")
 _LINE = 2000
 """A longer line is not remembered."""
@@ -66,6 +70,11 @@ class Rule:
     def compiled(self) -> re.Pattern[bytes]:
         """The pattern; compiled where a text first has a keyword."""
         return _compiled(self.pattern)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the secret has digits only."""
+        return "([0-9]{" in self.pattern
 
     def spans(self, text: bytes, start: int, end: int) -> Iterator[Span]:
         """Where `text` holds such secrets, between `start` and `end`."""
@@ -109,13 +118,20 @@ class Rules:
         for rule in self.all:
             for keyword in rule.keywords:
                 self._by_keyword[rule.scope].setdefault(keyword, []).append(rule)
-        # Logs repeat themselves: long words and lines that turned out to hold no secret, without their digits.
+        # Logs repeat themselves: long words, lines of which no "line" rule is asked, and lines that turned out to hold
+        # no secret at all, each without its digits. A token's letters do not come again by chance; some have none.
         self._harmless: set[bytes] = set()
         self._plain: set[bytes] = set()
+        self._settled: set[bytes] = set()
+        numbers = (keyword for rule in self.all if rule.is_number for keyword in rule.keywords)
+        self._unsettled = (b"private key", *numbers)
 
     def masked(self, text: bytes, marker: bytes) -> bytes:
         """`text` with `marker` in the place of each secret."""
-        spans = sorted({*self.keys(text), *self.in_lines(text), *self.words(text)})
+        plain = text.translate(_LOWER, _DIGITS).split(b"\n")
+        if self._settled.issuperset(plain):
+            return text
+        spans = sorted({*self.keys(text), *self._in_new_lines(text, plain)})
         if not spans:
             return text
         parts, at = [], 0
@@ -124,6 +140,32 @@ class Rules:
                 parts += [text[at:start], marker]
             at = max(at, end)
         return b"".join([*parts, text[at:]])
+
+    def _in_new_lines(self, text: bytes, plain: Sequence[bytes]) -> Iterator[Span]:
+        """Secrets in the lines that are not settled. `plain`: all lines, in lower case and without their digits."""
+        lines = text.split(b"\n")
+        new = [number for number, line in enumerate(plain) if line not in self._settled]
+        part = b"\n%b\n" % b"\n".join([lines[number] for number in new])
+        ends = list(itertools.accumulate(map(len, lines)))
+        for start, end in (*self.in_lines(part), *self.words(part)):
+            number = new[part.count(b"\n", 0, start) - 1]
+            moved = ends[number] + number - part.find(b"\n", start)
+            yield start + moved, end + moved
+        for number in new:
+            if self._is_harmless(plain[number], lines[number]):
+                _remember(self._settled, plain[number])
+
+    def _is_harmless(self, plain: bytes, line: bytes) -> bool:
+        """Whether nothing is to be looked for in `line` any more, whatever its digits."""
+        return (
+            plain in self._plain
+            and not any(word in plain for word in self._unsettled)
+            and all(line[start:end].translate(None, _DIGITS) in self._harmless for start, end in _long_words(line))
+        )
+
+    def is_settled(self, plain: bytes) -> bool:
+        """Whether a line like this, which is without its digits, held no secret and will hold none."""
+        return plain.lower() in self._settled
 
     def begun(self, line: bytes) -> int:
         """How many bytes at the end of an unfinished line may turn out to be a secret when the rest has come."""
@@ -138,23 +180,19 @@ class Rules:
 
     def words(self, text: bytes) -> Iterator[Span]:
         """Tokens that show by their shape, alone or beside the name of who gives them out."""
-        letters, at, lower = text.translate(_LETTERS), 0, b""
+        lower = b""
         present: Collection[bytes] = ()  # of hundreds, most texts have none or a few
-        while (start := letters.find(b"x" * _SHORTEST, at)) >= 0:
-            at = letters.find(b" ", start)
-            at = len(text) if at < 0 else at
-            word = text[start:at].translate(None, _DIGITS)
+        for start, end in _long_words(text):
+            word = text[start:end].translate(None, _DIGITS)
             if word in self._harmless:
                 continue
             if not lower:
                 lower = text.lower()
                 present = _those_in(lower, self._by_keyword["word"])
-            found = list(self._around(text, lower, start, at, present)) if present else []
+            found = list(self._around(text, lower, start, end, present)) if present else []
             yield from found
-            if not found and _PLAIN_WORD.fullmatch(text, start, at):
-                if len(self._harmless) >= _REMEMBERED:
-                    self._harmless.clear()
-                self._harmless.add(word)
+            if not found and _PLAIN_WORD.fullmatch(text, start, end):
+                _remember(self._harmless, word)
 
     def _around(self, text: bytes, lower: bytes, start: int, end: int, keywords: Collection[bytes]) -> Iterator[Span]:
         first = max(start - _BEFORE, text.rfind(b"\n", 0, start), 0)  # with the end of the line before: some ask for it
@@ -167,25 +205,25 @@ class Rules:
 
     def in_lines(self, text: bytes) -> Iterator[Span]:
         """Secrets that follow something: a scheme, the name of a header, `password=`."""
-        lower = text.translate(None, _DIGITS).lower().split(b"\n")
-        if self._plain.issuperset(lower):
+        lower = text.translate(_LOWER, _DIGITS)
+        lines = lower.split(b"\n")
+        if self._plain.issuperset(lines):
             return
+        present = _those_in(lower, self._by_keyword["line"])
         start = 0
-        for plain, line in zip(lower, text.split(b"\n"), strict=True):
+        for plain, line in zip(lines, text.split(b"\n"), strict=True):
             if plain not in self._plain:
-                yield from self._in_line(text, plain, start, start + len(line))
+                yield from self._in_line(text, plain, start, start + len(line), present)
             start += len(line) + 1
 
-    def _in_line(self, text: bytes, plain: bytes, start: int, end: int) -> Iterator[Span]:
+    def _in_line(self, text: bytes, plain: bytes, start: int, end: int, keywords: Collection[bytes]) -> Iterator[Span]:
         known = self._by_keyword["line"]
-        near = dict.fromkeys(rule for keyword in _those_in(plain, known) for rule in known[keyword])
+        near = dict.fromkeys(rule for keyword in _those_in(plain, keywords) for rule in known[keyword])
         asked = [rule for rule in near if rule.may_be_in(plain + b"\0")]
         for rule in asked:
             yield from rule.spans(text, start, end)
         if not asked and len(plain) <= _LINE:
-            if len(self._plain) >= _REMEMBERED:
-                self._plain.clear()
-            self._plain.add(plain)
+            _remember(self._plain, plain)
 
     def keys(self, text: bytes) -> Iterator[Span]:
         """What stands between the first and the last line of a private key, line by line."""
@@ -202,9 +240,26 @@ class Rules:
                 at += len(line) + 1
 
 
+def _long_words(text: bytes) -> Iterator[Span]:
+    """Where as many letters as a token has follow each other."""
+    letters, end = text.translate(_LETTERS), 0
+    while (start := letters.find(b"x" * _SHORTEST, end)) >= 0:
+        end = letters.find(b" ", start)
+        end = len(text) if end < 0 else end
+        yield start, end
+
+
+def _remember(known: set[bytes], text: bytes) -> None:
+    if len(known) >= _REMEMBERED:
+        known.clear()
+    known.add(text)
+
+
 def _those_in(text: bytes, keywords: Collection[bytes]) -> list[bytes]:
     """The keywords in `text`, which is in lower case."""
-    if len(keywords) > _FEW:  # most have a pair of letters that the text lacks, which costs less to see
+    if (
+        len(keywords) > _FEW and len(text) > _LINE
+    ):  # most have a pair of letters that the text lacks, which costs less to see
         pairs = {*_in_twos(text), *_in_twos(text[1:])}
         keywords = [one for one in keywords if _pairs(one) <= pairs]
     return [one for one in keywords if one in text]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Mapping
@@ -45,6 +46,7 @@ def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tup
             if not planned.inner and planned.facts.host.is_here:
                 requirements.check_plan(planned.plan, host.environ, installed=False)
             return _show(planned, host.environ, as_json=planned.switches.json)
+        gc.enable()  # the command line has switched it off while it plans
         if planned.inner:
             from primus_core.execute.outer import execute_outer
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 import uuid
 from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
@@ -19,6 +20,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.bounds import FORKS, Bounds
 from tests.forkserver import ForkServer
+
+from primus_core.installed import packages as installed
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -50,7 +53,28 @@ settings.load_profile("primus")
 def pytest_configure(config: pytest.Config) -> None:
     """What a test costs, and why it is skipped, is watched in every run."""
     config.pluginmanager.register(Bounds(ROOT / "tests/bounds.toml"))
+    if old := outdated(ROOT / "packages"):
+        names = ", ".join(old)
+        pytest.exit(
+            f"installed before their entry points changed: {names}; make the environments anew: hatch env prune", 3
+        )
     finalize_on_signals()
+
+
+def outdated(folder: Path) -> list[str]:
+    """The packages in `folder` that are installed with other entry points than they have by now."""
+    found: dict[str, set[tuple[str, str, str]]] = {}
+    for entry in installed.entry_points():
+        value = f"{entry.module}:{entry.attribute}".removesuffix(":")
+        found.setdefault(entry.package, set()).add((entry.group, entry.name, value))
+    old = []
+    for path in sorted(folder.glob("*/pyproject.toml")):
+        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+        groups = project.get("entry-points", {}).items()
+        wanted = {(group, name, value) for group, entries in groups for name, value in entries.items()}
+        if installed.version_of(project["name"]) and wanted != found.get(project["name"], set()):
+            old.append(project["name"])
+    return old
 
 
 def finalize_on_signals() -> None:
@@ -71,7 +95,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """In several processes: the tests of such a file together, and what takes long first, so that all end at one time."""
     for item in items:
         path = item.path.relative_to(ROOT / "tests")
-        if path.parts[0] == "core":
+        if path.parts[0] in ("core", "train"):
             item.add_marker("kernel")
         if not hasattr(config, "workerinput"):
             continue

@@ -11,8 +11,8 @@ from primus_core.journal.metrics import OnNonFinite
 from primus_core.machine import facts
 from primus_core.machine.facts import Gpu
 from primus_core.plan.plan import Distributed, RunPlace
-from primus_core.runs.continuation import Start, changes
-from primus_core.training.backend import Backend, BackendCall, BackendPlan
+from primus_train.backend import Backend, BackendCall, BackendPlan
+from primus_train.continuation import Start, changes
 
 Resolve = Callable[..., BackendPlan]
 

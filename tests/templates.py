@@ -11,8 +11,8 @@ from tests.core import machines
 
 from primus_core.cli.main import main
 from primus_core.machine.gpus import by_name
-from primus_core.templates import catalogue
-from primus_core.templates.recipe import Template
+from primus_train.templates import catalogue
+from primus_train.templates.recipe import Template
 
 HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NNODES", "GPUS_PER_NODE")
 GPUS = ("MI300X", "MI325X", "MI355X")

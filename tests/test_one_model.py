@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import pytest
 from tests.conftest import ROOT, plain_environ
 
-from primus_core.models import catalogue
-from primus_core.models.arithmetic import parameters
+from primus_train.models import catalogue
+from primus_train.models.arithmetic import parameters
 
 VARIABLES = {"megatron": "PRIMUS_TEST_MEGATRON", "maxtext": "PRIMUS_TEST_MAXTEXT"}
 pytestmark = [

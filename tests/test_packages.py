@@ -116,6 +116,15 @@ def kernel_alone(
     return environment(tmp_path_factory.mktemp("kernel") / "env", wheels["primus-core"])
 
 
+@pytest.fixture(scope="module")
+def for_backends(
+    wheels: dict[str, Path], environment: Install, tmp_path_factory: pytest.TempPathFactory
+) -> Environment:
+    """An environment with what backends need, and none of them."""
+    place = tmp_path_factory.mktemp("training") / "env"
+    return environment(place, wheels["primus-core"], wheels["primus-train"])
+
+
 def test_every_package_has_what_a_package_has(wheels: dict[str, Path]) -> None:
     assert set(wheels) == {path.name for path in PACKAGES}
     for package in PACKAGES:
@@ -138,7 +147,8 @@ def test_every_package_has_what_a_package_has(wheels: dict[str, Path]) -> None:
 def test_all_but_the_kernel_depend_on_a_range_of_it(wheels: dict[str, Path]) -> None:
     for package in PACKAGES:
         others = [need for need in project(package)["dependencies"] if need.startswith("primus-")]
-        assert others == ([] if package.name == "primus-core" else ["primus-core>=0.1,<0.2"]), package.name
+        assert others[:1] == ([] if package.name == "primus-core" else ["primus-core>=0.1,<0.2"]), package.name
+        assert others[1:] in ([], ["primus-train>=0.1,<0.2"]), package.name
 
 
 @pytest.mark.xdist_group("kernel alone")
@@ -148,10 +158,10 @@ def test_the_kernel_alone_helps_and_says_what_to_install(
     made = kernel_alone
     helped = run(made.bin / "primus", "--help", cwd=tmp_path, env=clean_environ)
     assert helped.returncode == 0
-    assert "train" in helped.stdout
-    listed = run(made.bin / "primus", "models", "list", cwd=tmp_path, env=clean_environ)
-    assert "llama3.1_8B" in listed.stdout, listed.stderr
-    absent = {"primus": "run train.py", "primus-bench": "bench gemm -M 8", "primus-preflight": "preflight"}
+    assert "runs" in helped.stdout
+    train = "train pretrain --config exp.yaml"
+    absent = {"primus": "run train.py", "primus-preflight": "preflight", "primus-train": train}
+    absent["primus-train packages/primus-bench"] = "bench gemm -M 8"
     for package, words in ((package, task.split()) for package, task in absent.items()):
         asked = run(made.bin / "primus", "direct", "--", *words, cwd=tmp_path, env=clean_environ)
         assert asked.returncode == 2
@@ -159,11 +169,9 @@ def test_the_kernel_alone_helps_and_says_what_to_install(
     for other in ("torchrun train.py", "run train.py"):
         asked = run(made.bin / "primus", *other.split(), cwd=tmp_path, env=clean_environ)
         assert asked.stderr.endswith("  fix: primus direct -- run train.py\n")
-    (tmp_path / "exp.yaml").write_text("exp_name: x\nmodules: {pre_trainer: {framework: torchtitan}}\n")
-    asked = run(made.bin / "primus", "direct", "--", "train", "pretrain", "--config", "exp.yaml", cwd=tmp_path,
-                env=clean_environ)  # fmt: skip
-    assert asked.returncode == 2
-    assert "pip install packages/primus-torchtitan" in asked.stderr
+    for command in ("models list", "config new llama3.1_8B"):
+        asked = run(made.bin / "primus", *command.split(), cwd=tmp_path, env=clean_environ)
+        assert (asked.returncode, "pip install packages/primus-train\n" in asked.stderr) == (2, True)
     frozen = run(*made.pip, "list", "--format=freeze", cwd=tmp_path, env=clean_environ).stdout
     assert re.search(r"^primus-core\b", frozen, re.M)
     assert not re.search(r"^(torch|jax|numpy)\b", frozen, re.M)
@@ -171,14 +179,14 @@ def test_the_kernel_alone_helps_and_says_what_to_install(
     assert run(made.bin / "python", "-c", imported, cwd=tmp_path, env=clean_environ).stdout == "None None None\n"
 
 
-@pytest.mark.xdist_group("kernel alone")
+@pytest.mark.xdist_group("for backends")
 @pytest.mark.parametrize("framework", ["maxtext", "megatron"])
 def test_a_package_for_a_newer_python_says_so_and_the_others_do_not_mind(
-    wheels: dict[str, Path], kernel_alone: Environment, tmp_path: Path, clean_environ: dict[str, str], framework: str
+    wheels: dict[str, Path], for_backends: Environment, tmp_path: Path, clean_environ: dict[str, str], framework: str
 ) -> None:
     if fits(ROOT / f"packages/primus-{framework}"):
         pytest.skip("it is for this Python")
-    made = kernel_alone
+    made = for_backends
     refused = run(*made.pip, "install", "--no-deps", wheels[f"primus-{framework}"], cwd=tmp_path,
                   env=clean_environ)  # fmt: skip
     assert refused.returncode == 1
@@ -199,7 +207,7 @@ def test_a_package_for_a_newer_python_says_so_and_the_others_do_not_mind(
 def test_without_torch_a_benchmark_is_exit_3_and_says_what_to_install(
     wheels: dict[str, Path], environment: Install, tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:
-    made = environment(tmp_path / "env", wheels["primus-core"], wheels["primus-bench"])
+    made = environment(tmp_path / "env", *(wheels[f"primus-{name}"] for name in ("core", "train", "bench")))
     asked = run(made.bin / "primus", "direct", "--", "bench", "gemm", "-M", "64", cwd=tmp_path, env=clean_environ)
     assert asked.returncode == 3
     assert "torch" in asked.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests import suite
 from tests.bounds import COMPLETE
-from tests.conftest import ROOT, plain_environ, wait_until
+from tests.conftest import ROOT, outdated, plain_environ, wait_until
 from tests.suite import Part, Result, Suite
 
 PLUGIN = """
@@ -273,3 +274,12 @@ def test_no_test_of_an_environment_of_its_own_is_nightly() -> None:
     for name in set(suite.environments()) - {"core"}:
         for file in (ROOT / "tests" / name).glob("*.py"):
             assert "nightly" not in file.read_text(), file
+
+
+def test_a_package_that_was_installed_before_its_entry_points_changed_is_named(tmp_path: Path) -> None:
+    assert outdated(ROOT / "packages") == []
+    shutil.copytree(ROOT / "packages/primus-core", tmp_path / "primus-core", ignore=shutil.ignore_patterns("src"))
+    assert outdated(tmp_path) == []
+    with (tmp_path / "primus-core/pyproject.toml").open("a") as file:
+        file.write('[project.entry-points."primus.tasks"]\nnew = "primus_core:NEW"\n')
+    assert outdated(tmp_path) == ["primus-core"]

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from primus_core.machine import gpus
+from primus_core.machine import devices, gpus
 from primus_core.machine.gpus import GpuModel
 
 
@@ -59,7 +59,7 @@ def test_no_two_models_share_a_pci_id_or_a_name() -> None:
 @pytest.mark.parametrize("model", gpus.load(), ids=lambda model: model.name)
 def test_every_row_has_sources_and_believable_numbers(model: GpuModel) -> None:
     assert model.sources
-    assert model.vendor in gpus.VENDORS
+    assert model.vendor in devices.VENDORS
     assert model.peak_tflops or model.reachable_tflops
     assert min(model.compute_units, model.chiplets, model.memory_gb, model.memory_tb_per_s) > 0
     assert set(model.unverified) <= {field.name for field in dataclasses.fields(model)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -19,7 +18,7 @@ def test_help_lists_runtimes_tasks_and_examples(primus: Run) -> None:
     result = primus("--help")
     assert result.returncode == 0
     assert re.search(r"^  direct +Run here", result.stdout, re.M)
-    assert re.search(r"^  train +Train a model", result.stdout, re.M)
+    assert re.search(r"^  runs +What has run", result.stdout, re.M)
     assert "primus direct -- train pretrain" in result.stdout
 
 
@@ -93,21 +92,6 @@ def test_a_launch_loads_nothing_that_only_its_end_or_an_experiment_needs(
     assert not heavy & loaded(code, clean_environ, tmp_path)
 
 
-def test_reading_an_experiment_and_the_catalogue_searches_no_package_metadata(
-    clean_environ: dict[str, str], tmp_path: Path
-) -> None:
-    code = (
-        "from primus_core.models import catalogue; catalogue.load()\n"
-        "from primus_core.training import experiment, task\n"
-        "from primus_core.config.document import Document\n"
-        "experiment.parse(Document({'exp_name': 'x', 'modules': {'pre_trainer': {'framework': 'megatron'}}}, {}))\n"
-        "import primus_core.templates.catalogue"
-    )
-    found = loaded(code, clean_environ, tmp_path)
-    assert "pydantic_core" in found
-    assert not {"importlib.metadata", "pydantic", "socket", "tabulate"} & found
-
-
 @pytest.mark.parametrize("options", [(), ("--dry-run",)])
 @pytest.mark.whole
 def test_garbage_is_left_alone_while_a_launch_is_planned_and_no_longer(
@@ -161,29 +145,6 @@ def test_what_lies_beside_the_command_is_no_module(name: str, clean_environ: dic
         assert (result.returncode, result.stdout[:7]) == (0, "primus "), result.stderr
 
 
-@pytest.mark.whole
-def test_each_level_has_help_with_examples(primus: Run) -> None:
-    for words in (
-        ["direct", "--help"],
-        ["direct", "--", "train", "--help"],
-        ["plugins", "--help"],
-        ["completion", "--help"],
-    ):
-        result = primus(*words)
-        assert result.returncode == 0, words
-        assert "examples:" in result.stdout, words
-        assert "usage: primus" in result.stdout, words
-
-
-@pytest.mark.whole
-def test_plugins_lists_what_is_installed_also_as_json(primus: Run) -> None:
-    rows = json.loads(primus("plugins", "--json").stdout)
-    assert {"kind": "runtimes", "name": "direct", "status": "ok"}.items() <= next(
-        r for r in rows if r["name"] == "direct"
-    ).items()
-    assert re.search(r"^tasks +train +primus-core \S+ +ok$", primus("plugins").stdout, re.M)
-
-
 @pytest.mark.parametrize("words", ["--help", "--version", "plugins", "direct --help"])
 def test_a_closed_reader_is_no_traceback(clean_environ: dict[str, str], words: str) -> None:
     command = Path(sys.executable).with_name("primus")
@@ -200,28 +161,6 @@ def test_a_closed_reader_is_no_traceback(clean_environ: dict[str, str], words: s
 def complete(primus: Run, *words: str, cwd: Path | None = None) -> list[str]:
     """What the shell is offered for the last of `words`."""
     return primus("__complete", str(len(words)), "primus", *words, cwd=cwd).stdout.split()
-
-
-@pytest.mark.whole
-def test_completion_follows_the_segments(primus: Run, project: Path) -> None:
-    assert {"direct", "plugins", "completion"} <= set(complete(primus, ""))
-    assert complete(primus, "dir") == ["direct"]
-    assert "--single" in complete(primus, "direct", "--s")
-    assert "train" in complete(primus, "direct", "--", "")
-    assert complete(primus, "direct", "--", "analyze", "", cwd=project) == ["topology"]
-    assert "--config" in complete(primus, "direct", "--numa", "--", "train", "pretrain", "--")
-    assert complete(primus, "completion", "z") == ["zsh"]
-
-
-@pytest.mark.whole
-def test_the_bash_script_completes_in_a_real_bash(clean_environ: dict[str, str], tmp_path: Path) -> None:
-    folder = Path(sys.executable).parent
-    script = 'source <(primus completion bash); COMP_WORDS=(primus direct -- tr); COMP_CWORD=3; _primus; echo "${COMPREPLY[@]}"'
-    environ = {**clean_environ, "PATH": f"{folder}:{clean_environ['PATH']}"}
-    result = subprocess.run(
-        ["bash", "-c", script], env=environ, cwd=tmp_path, text=True, capture_output=True, check=True
-    )
-    assert result.stdout.split() == ["train"]
 
 
 def test_every_shell_has_a_script_and_others_are_refused(primus: Run) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import resource
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -59,25 +55,6 @@ def test_a_file_that_means_too_much_is_refused_with_its_place(tmp_path: Path, na
     assert f"{name}:" in str(caught.value) or "itself" in what
 
 
-@pytest.mark.parametrize("option", ["--config", "--env"])
-def test_the_command_refuses_it_in_little_time_and_memory(
-    clean_environ: dict[str, str], tmp_path: Path, option: str
-) -> None:
-    (tmp_path / "exp.yaml").write_text(f"exp_name: x\n{ALIASES}")
-    if option == "--env":  # the system config is read first
-        (tmp_path / "exp.yaml").rename(tmp_path / "primus.yaml")
-    command = [str(Path(sys.executable).with_name("primus")), *["direct", "--single", "--dry-run", "--"]]
-    command += ["train", "pretrain", "--config", "exp.yaml"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    limited = ["sh", "-c", 'ulimit -v 400000 && exec "$@"', "sh", *command]  # kB of addresses, libraries included
-    result = subprocess.run(limited, env=clean_environ, cwd=tmp_path, text=True, capture_output=True, check=False)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert result.returncode == 2
-    assert "too many values" in result.stderr
-    assert ".yaml:" in result.stderr
-    assert after.ru_utime - before.ru_utime < 2
-
-
 def test_thousands_of_mistakes_are_not_all_searched_for(primus: Run, tmp_path: Path) -> None:
     """For each, what was meant is looked for."""
     (tmp_path / "primus.yaml").write_text("".join(f"key{n}: 1\n" for n in range(15_000)))
@@ -90,15 +67,6 @@ def test_many_variables_in_one_text_are_filled_in_at_once(tmp_path: Path) -> Non
     began = time.process_time()
     assert read(str(tmp_path / "a.yaml"), {}).data == {"a": "x${" * 80_000}
     assert time.process_time() - began < 2
-
-
-@pytest.mark.parametrize("words", ["config show", "direct --dry-run -- train pretrain --config"])
-def test_a_pipe_is_refused_and_not_waited_for(primus: Run, tmp_path: Path, words: str) -> None:
-    os.mkfifo(tmp_path / "exp.yaml")
-    done = primus(*words.split(), "exp.yaml", cwd=tmp_path)
-    assert (done.returncode, "exp.yaml: it is no regular file" in done.stderr) == (2, True)
-    misspelt = primus(*words.split(), "gone/epx.yaml", cwd=tmp_path)
-    assert (misspelt.returncode, "no such file" in misspelt.stderr) == (2, True), "nor does the search wait"
 
 
 def test_brackets_on_the_command_line_are_text() -> None:

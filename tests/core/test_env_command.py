@@ -179,34 +179,6 @@ def test_the_persons_own_are_listed_where_they_change_a_run(primus: Run) -> None
     assert "LESS" not in rows
 
 
-def test_an_experiment_adds_its_env_and_its_framework(primus: Run, assumed: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "exp.yaml").write_text(EXPERIMENT, encoding="utf-8")
-    words = ("--assume-host", assumed["MI300X"], "--config", "exp.yaml")
-    rows = variables(primus, *words, HF_TOKEN="hidden-hidden")
-    assert rows["CUDA_DEVICE_MAX_CONNECTIONS"]["origin"] == "profile amd"
-    size = rows["NCCL_P2P_NET_CHUNKSIZE"]
-    assert (size["value"], size["origin"]) == ("262144", "experiment")
-    assert size["overrode"] == [{"value": "524288", "origin": "profile amd"}]
-    assert rows["HF_TOKEN"]["value"] == "<secret>"
-
-
-def test_what_an_experiment_sets_counts_where_a_profile_asks(primus: Run, tmp_path: Path) -> None:
-    (tmp_path / "exp.yaml").write_text(EXPERIMENT.replace("env:", "env:\n  PRIMUS_DETERMINISTIC: 1"))
-    assert "PYTHONHASHSEED" in variables(primus, "--config", "exp.yaml", HF_TOKEN="hidden-hidden")
-
-
-@pytest.mark.parametrize("action", ["show", "explain"])
-@pytest.mark.parametrize("json_too", [(), ("--json",)])
-def test_no_secret_is_printed(action: str, json_too: tuple[str, ...], primus: Run, tmp_path: Path) -> None:
-    (tmp_path / "exp.yaml").write_text(EXPERIMENT, encoding="utf-8")
-    token = "hf_" + "y" * 24
-    result = primus("env", action, *json_too, "--config", "exp.yaml", "--env", f"NCCL_NOTE={token}",
-                    "--env", "HF_TOKEN=given-secret", env={"HF_TOKEN": "own-secret", "NCCL_NOTE": "a"})  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    assert "<secret>" in result.stdout
-    assert not [value for value in (token, "given-secret", "own-secret") if value in result.stdout + result.stderr]
-
-
 def test_a_gpu_that_nobody_knows_is_said_loudly_once(primus: Run, tmp_path: Path) -> None:
     tree = {
         path: text.replace(f"device_id {0x75A0}\n", f"device_id {0x75A8}\n") for path, text in amd("MI350X").items()
@@ -262,15 +234,6 @@ WRONG = {
     "no action": ((), "ACTION"),
     "a folder that is not there": (("capture", "-o", "gone/node.tar.gz"), "gone/node.tar.gz"),
 }
-
-
-@pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_request_is_explained_and_ends_with_2(what: str, primus: Run) -> None:
-    words, message = WRONG[what]
-    result = primus("env", *words)
-    assert result.returncode == 2
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 def test_several_nodes_need_a_place_to_meet(primus: Run) -> None:

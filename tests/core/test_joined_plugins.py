@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run
-from tests.lab import countdown
 
 EXPERIMENT = """\
 exp_name: down
@@ -28,25 +27,6 @@ def test_a_task_of_another_package_is_a_command_with_help(primus: Run, third_par
     refused = primus("direct", "--", "greet", "--whom", "nobody", env=env)
     assert refused.returncode == 2
     assert "acme" in refused.stderr
-
-
-def test_a_backend_of_another_package_trains(primus: Run, third_party: str, tmp_path: Path) -> None:
-    (tmp_path / "down.yaml").write_text(EXPERIMENT)
-    env = {"PYTHONPATH": third_party}
-    result = primus("direct", "--single", "--", "train", "pretrain", "--config", "down.yaml", "loss.start=8", env=env)
-    assert result.returncode == 0, result.stderr
-    assert "iteration 4/4 | loss: 0.00000" in result.stdout
-    rows = [json.loads(line) for line in (tmp_path / "output/down/metrics.jsonl").read_text().splitlines()]
-    assert [row["loss"] for row in rows] == [6.0, 4.0, 2.0, 0.0]
-    assert "loss   6.0000 at step 1 → 0.0000 at step 4" in result.stderr
-
-
-def test_its_settings_are_checked_with_file_line_and_suggestion(primus: Run, third_party: str, tmp_path: Path) -> None:
-    (tmp_path / "down.yaml").write_text(EXPERIMENT.replace("steps:", "stesp:"))
-    result = primus("direct", "--", "train", "pretrain", "--config", "down.yaml", env={"PYTHONPATH": third_party})
-    assert result.returncode == 2
-    assert "down.yaml:6: countdown has no setting 'stesp'" in result.stderr
-    assert "did you mean 'steps'?" in result.stderr
 
 
 @pytest.mark.parametrize("words", [("--dry-run",), ()])
@@ -128,32 +108,3 @@ def test_two_packages_with_one_name_are_an_error_that_names_both(primus: Run, th
     assert result.returncode == 2
     assert "acme-primus 2.1.0" in result.stderr
     assert "twin 9.9" in result.stderr
-
-
-@pytest.mark.whole
-def test_a_broken_backend_does_not_stop_a_file_that_is_not_its_own(
-    primus: Run, third_party: str, tmp_path: Path
-) -> None:
-    site = tmp_path / "site"
-    (site / "sad-1.0.dist-info").mkdir(parents=True)
-    (site / "sad-1.0.dist-info/entry_points.txt").write_text("[primus.backends]\naaa = sad_module:SAD\n")
-    (tmp_path / "odd.yaml").write_text("exp_name: x\nsomething: 1\n")
-    result = primus("direct", "--", "train", "pretrain", "--config", "odd.yaml",
-                    env={"PYTHONPATH": f"{third_party}:{site}"})  # fmt: skip
-    assert result.returncode == 2
-    assert "odd.yaml:2: unknown key 'something'" in result.stderr
-
-
-def test_a_bug_in_a_backend_is_told_with_its_package(primus: Run, tmp_path: Path) -> None:
-    (tmp_path / "down.yaml").write_text(EXPERIMENT)
-    site = countdown.install(tmp_path / "site")
-    (tmp_path / "site/plain_countdown.py").write_text("class Backend:\n    stages = 1 / 0\n")
-    loaded = primus("direct", "--", "train", "pretrain", "--config", "down.yaml", env={"PYTHONPATH": site})
-    assert loaded.returncode == 3
-    assert "the plugin 'countdown' of plain-countdown 1.0 cannot be loaded" in loaded.stderr
-    text = "from acme_primus.countdown import Countdown\n\n\nclass Broken(Countdown):\n    def resolve(self, call):\n"
-    (tmp_path / "site/plain_countdown.py").write_text(f"{text}        return 1 / 0\n\n\nBACKEND = Broken()\n")
-    ran = primus("direct", "--", "train", "pretrain", "--config", "down.yaml", env={"PYTHONPATH": site})
-    assert ran.returncode == 1
-    assert ran.stderr.startswith("primus: this is a bug in plain-countdown 1.0; please report it")
-    assert "ZeroDivisionError" in ran.stderr

@@ -42,21 +42,6 @@ def planned(primus: Run, third_party: str, tmp_path: Path) -> Planned:
     return ask
 
 
-def test_conditions_and_the_gid_follow_the_experiments_env(planned: Planned) -> None:
-    found = planned()
-    assert (found["NCCL_IB_HCA"], found["NCCL_IB_GID_INDEX"]) == ("=rdma1", "1")
-    assert found["ROCBLAS_DEFAULT_ATOMICS_MODE"] == "0"
-
-
-@pytest.mark.parametrize("by_option", [False, True])
-def test_the_persons_own_win_over_the_experiments(planned: Planned, by_option: bool) -> None:
-    own = {"PRIMUS_DETERMINISTIC": "0", "NCCL_IB_HCA": "=rdma0"}
-    options = [word for name, value in own.items() for word in ("--env", f"{name}={value}")]
-    found = planned(*options) if by_option else planned(**own)
-    assert (found["NCCL_IB_HCA"], found["NCCL_IB_GID_INDEX"]) == ("=rdma0", "3")
-    assert "ROCBLAS_DEFAULT_ATOMICS_MODE" not in found
-
-
 def test_a_damaged_profile_ends_with_2_and_names_the_file(primus: Run, tmp_path: Path) -> None:
     (tmp_path / "deep.toml").write_text("x = " + "[" * 20000, encoding="utf-8")
     result = primus("env", "show", "--profile", "deep.toml")

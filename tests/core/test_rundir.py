@@ -11,8 +11,7 @@ import pytest
 from primus_core.errors import RequestError
 from primus_core.host import HostRoot
 from primus_core.machine.facts import Facts
-from primus_core.plan.plan import Distributed, RunPlace
-from primus_core.runs.continuation import Earlier
+from primus_core.plan.plan import RunPlace
 from primus_core.runs.rundir import place
 from primus_core.runs.saved import MANIFEST, metadata
 
@@ -83,85 +82,6 @@ def test_an_inner_layer_joins_the_run_of_the_outer_one(tmp_path: Path) -> None:
     joined = place(facts(tmp_path, PRIMUS_RUN_DIR="/runs/a_1", PRIMUS_RUN_ID="a_1"), "output", "other")
     assert joined == RunPlace("a_1", "/runs/a_1", "", joined=True)
     assert place(facts(tmp_path, PRIMUS_RUN_DIR="/runs/a_1"), "output", "other").run_id == "a_1"
-
-
-def found(folder: Path, pattern: str = "checkpoints/*") -> list[str]:
-    """What a new run of `small` finds, relative to the workspace."""
-    here = place(facts(folder), ".", "small")
-    return [str(Path(path).relative_to(folder)) for path in earlier(folder, here).files(pattern)]
-
-
-def earlier(folder: Path, here: RunPlace) -> Earlier:
-    return Earlier(here, facts(folder), Distributed())
-
-
-def test_files_of_unfinished_runs_are_found_newest_first(tmp_path: Path) -> None:
-    run(tmp_path, "small_2026_01_02_000000", "failed", "checkpoints/1", "checkpoints/2")
-    run(tmp_path, "small_2025_12_31_235959", "interrupted", "checkpoints/9")
-    run(tmp_path, "small_2026_01_02_000000_2", "failed", "checkpoints/3")
-    run(tmp_path, "small_2026_01_02_000000_10", "", "checkpoints/4")
-    assert found(tmp_path) == [
-        "small_2026_01_02_000000_10/checkpoints/4",
-        "small_2026_01_02_000000_2/checkpoints/3",
-        "small_2026_01_02_000000/checkpoints/1",
-        "small_2026_01_02_000000/checkpoints/2",
-        "small_2025_12_31_235959/checkpoints/9",
-    ]
-
-
-def test_the_search_ends_at_a_run_that_completed(tmp_path: Path) -> None:
-    run(tmp_path, "small_2026_01_03_000000", "failed", "checkpoints/3")
-    run(tmp_path, "small_2026_01_02_000000", "completed", "checkpoints/2")
-    run(tmp_path, "small_2026_01_01_000000", "failed", "checkpoints/1")
-    assert found(tmp_path) == ["small_2026_01_03_000000/checkpoints/3"]
-
-
-def test_runs_of_other_experiments_are_not_looked_into(tmp_path: Path) -> None:
-    for name in ("smaller_2026_01_01_000000", "small_b_2026_01_01_000000", "small", "small_2026", "small_x"):
-        run(tmp_path, name, "failed", "checkpoints/1")
-    assert found(tmp_path) == []
-
-
-def test_a_workspace_with_the_signs_of_patterns_in_its_name_is_searched_all_the_same(tmp_path: Path) -> None:
-    folder = tmp_path / "a[1]*"
-    folder.mkdir()
-    run(folder, "small_2026_01_01_000000", "failed", "checkpoints/1")
-    assert found(folder) == ["small_2026_01_01_000000/checkpoints/1"]
-
-
-def test_a_first_run_and_one_that_joined_find_nothing(tmp_path: Path) -> None:
-    assert found(tmp_path / "nowhere") == []
-    assert earlier(tmp_path, RunPlace("r", "/runs/r", "", joined=True)).files("*") == ()
-
-
-def test_a_run_without_a_whole_snapshot_is_passed_over(tmp_path: Path) -> None:
-    (run(tmp_path, "small_2026_01_02_000000", "started", "checkpoints/2") / MANIFEST).unlink()
-    run(tmp_path, "small_2026_01_01_000000", "failed", "checkpoints/1")
-    assert found(tmp_path) == ["small_2026_01_01_000000/checkpoints/1"]
-
-
-@pytest.mark.parametrize("status", ["started", "submitted"])
-def test_a_run_that_may_go_on_elsewhere_is_not_continued_nor_what_came_before_it(tmp_path: Path, status: str) -> None:
-    run(tmp_path, "small_2026_01_02_000000", status, "checkpoints/2")
-    run(tmp_path, "small_2026_01_01_000000", "failed", "checkpoints/1")
-    assert found(tmp_path) == []
-
-
-@pytest.mark.parametrize("planted", ["", "metadata.json"], ids=["the run", "a file in it"])
-def test_what_others_can_write_to_is_passed_over_and_named(tmp_path: Path, planted: str) -> None:
-    run(tmp_path, "small_2026_01_01_000000", "failed", "checkpoints/1")
-    (tmp_path / "small_2026_01_01_000000" / planted).chmod(0o777)
-    runs = earlier(tmp_path, RunPlace("x", str(tmp_path / "x"), str(tmp_path / "small")))
-    assert runs.files("checkpoints/*") == ()
-    [note] = runs.notes
-    assert note.startswith("does not continue small_2026_01_01_000000: everybody can write to it; to trust it: primus")
-
-
-def test_a_job_that_begins_again_does_not_look_at_runs_that_were_started_after_it(tmp_path: Path) -> None:
-    for day, status in (("01", "failed"), ("02", "submitted"), ("03", "started")):
-        run(tmp_path, f"small_2026_01_{day}_000000", status, "checkpoints/1")
-    here = RunPlace("x", str(tmp_path / "small_2026_01_02_000000"), str(tmp_path / "small"), joined=True, outer="slurm")
-    assert earlier(tmp_path, here).files("checkpoints/*") == (f"{tmp_path}/small_2026_01_01_000000/checkpoints/1",)
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "\udcff"])

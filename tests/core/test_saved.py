@@ -16,7 +16,8 @@ from tests.core.run_directories import here, make, seal
 
 from primus_core.errors import RequestError
 from primus_core.host import HostRoot
-from primus_core.runs.saved import Damaged, dump, is_run, load, parse_name, state, undump
+from primus_core.runs.names import parse_name
+from primus_core.runs.saved import Damaged, dump, is_run, load, state, undump
 
 HOST = HostRoot()
 

@@ -148,16 +148,6 @@ def test_an_event_does_not_show_the_value_of_a_secret_variable(tmp_path: Path, m
     assert json.loads((tmp_path / "events.jsonl").read_text())["what"] == ["with <secret>"]
 
 
-@pytest.mark.parametrize(
-    "words", [("runs", "show", TOKEN), ("direct", "--", TOKEN), ("direct", f"--{TOKEN}"), ("config", "show", TOKEN)]
-)
-def test_an_error_quotes_what_was_typed_without_the_secret(primus: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
-    result = primus(*words, cwd=tmp_path)
-    assert result.returncode == 2
-    assert "<secret>" in result.stderr
-    assert not found_in(result.stdout + result.stderr)
-
-
 def test_no_kind_is_in_a_capture_of_a_machine() -> None:
     packed = capture._archive({f"proc/{number}": text for number, (text, _) in enumerate(KINDS.values())}, ())
     assert not found_in(packed.decode(errors="replace"))

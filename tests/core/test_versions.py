@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from primus_core.installed import versions
-from primus_core.training import schemas
 
 
 def test_a_release_candidate_comes_before_its_release_and_before_later_ones() -> None:
@@ -17,9 +14,3 @@ def test_a_release_candidate_comes_before_its_release_and_before_later_ones() ->
 def test_suffixes_are_no_part_of_the_release() -> None:
     assert versions.release("0.19.2rc1+cpu") == (0, 19, 2)
     assert versions.release("2.13.0a0+git1a2b3c4") == (2, 13, 0)
-
-
-def test_the_newest_schema_is_the_one_of_the_newest_version(tmp_path: Path) -> None:
-    for version in ("0.19.2rc1", "0.19.10", "0.19.9"):
-        (tmp_path / f"it-{version}.json").touch()
-    assert list(schemas.shipped(tmp_path, "it")) == ["0.19.2rc1", "0.19.9", "0.19.10"]

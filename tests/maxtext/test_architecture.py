@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from primus_core.config.document import Document
-from primus_core.models import catalogue
-from primus_core.models.architecture import Architecture, Model
-from primus_core.models.arithmetic import flops_per_token, parameters
 from primus_maxtext.architecture import architecture
 from primus_maxtext.schema import load, shipped
 from primus_maxtext.settings import Settings
 from primus_maxtext.translation import lacks, translate
+from primus_train.models import catalogue
+from primus_train.models.architecture import Architecture, Model
+from primus_train.models.arithmetic import flops_per_token, parameters
 
 SCHEMA = load(list(shipped().values())[-1])
 BUILT = [model for model in catalogue.load().values() if not lacks(model.facts)]

@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
 
-from primus_core.models import catalogue
-from primus_core.testing import resolve
 from primus_maxtext.backend import MAXTEXT
+from primus_train.models import catalogue
+from primus_train.testing import resolve
 
 MODEL = {
     "decoder_block": "llama2", "base_emb_dim": 64, "base_mlp_dim": 192, "base_num_query_heads": 4,

@@ -17,10 +17,10 @@ from tests.conftest import ROOT
 
 from primus_core.cli.main import main
 from primus_core.installed.packages import version_of
-from primus_core.models import catalogue
-from primus_core.models.arithmetic import parameters
-from primus_core.templates.recipe import Template
 from primus_maxtext.translation import lacks
+from primus_train.models import catalogue
+from primus_train.models.arithmetic import parameters
+from primus_train.templates.recipe import Template
 
 FAMILIES = ("llama2", "llama3", "llama4", "qwen3", "mixtral")
 ALSO = ("deepseek_v2_lite", "llama4_scout_17B16E", "gemma4_26B", "gemma4_31B")

@@ -15,12 +15,12 @@ from tests.maxtext.conftest import SETTINGS, needs_maxtext, tiny
 from tests.planning import Resolve
 
 from primus_core.errors import ConfigError, MachineError, RequestError
-from primus_core.testing import BackendConformance
-from primus_core.training.indexed import IndexedWriter
 from primus_maxtext.backend import MAXTEXT
 from primus_maxtext.contradictions import CONTRADICTIONS
 from primus_maxtext.settings import _CHOICES
 from primus_maxtext.text import _TOKENIZERS
+from primus_train.testing import BackendConformance
+from primus_train.text.indexed import IndexedWriter
 
 
 class TestMaxText(BackendConformance):
@@ -230,7 +230,7 @@ def test_steps_and_their_schedule_fill_each_other_in(resolve: Resolve) -> None:
 def test_text_is_prepared_by_a_step_and_read_as_tokens(resolve: Resolve, tmp_path: Path) -> None:
     plan = resolve(tiny(data=TEXT, dataset_type=None, eval_interval=2))
     [step] = plan.prepare
-    assert "primus_core.training.indexed_text" in step.argv
+    assert "primus_train.text.prepare" in step.argv
     settings = plan.config["settings"]
     assert (settings["vocab_size"], settings["mmap_eod_id"]) == (512, 511)
     assert settings["grain_train_files"] == f"{tmp_path}/run/data-index|{tmp_path}/run/data/train"

@@ -20,13 +20,13 @@ from tests.maxtext.conftest import EXPERIMENT
 from primus_core.config.document import Document
 from primus_core.errors import RequestError
 from primus_core.installed.packages import version_of
-from primus_core.models import catalogue
-from primus_core.models.arithmetic import parameters
-from primus_core.testing import resolve
-from primus_core.training import options
 from primus_maxtext.backend import MAXTEXT
 from primus_maxtext.schema import Schema, load, shipped
 from primus_maxtext.translation import lacks, translate
+from primus_train.kit import options
+from primus_train.models import catalogue
+from primus_train.models.arithmetic import parameters
+from primus_train.testing import resolve
 
 MODELS = catalogue.load()
 BUILT = {name: model for name, model in MODELS.items() if not lacks(model.facts)}

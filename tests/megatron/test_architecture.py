@@ -16,17 +16,17 @@ from tests.planning import Resolve
 
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
-from primus_core.models import catalogue
-from primus_core.models.architecture import Architecture, Model
-from primus_core.models.arithmetic import flops_per_token, parameters
-from primus_core.testing import resolve as resolve_on
-from primus_core.training.backend import BackendPlan
 from primus_megatron.architecture import architecture
 from primus_megatron.backend import MEGATRON
 from primus_megatron.own_settings import SETTINGS
 from primus_megatron.schema import load, shipped
 from primus_megatron.settings import Settings
 from primus_megatron.translation import lacks, translate
+from primus_train.backend import BackendPlan
+from primus_train.models import catalogue
+from primus_train.models.architecture import Architecture, Model
+from primus_train.models.arithmetic import flops_per_token, parameters
+from primus_train.testing import resolve as resolve_on
 
 BUILT = [model for model in catalogue.load().values() if not lacks(model.facts)]
 LLAMA = catalogue.load()["llama3.1_8B"]

@@ -12,9 +12,9 @@ from tests.conftest import ROOT
 from tests.planning import Resolve
 
 from primus_core.config import files
-from primus_core.training.settings import as_markdown
 from primus_megatron.backend import MEGATRON
 from primus_megatron.own_settings import DATA, SETTINGS
+from primus_train.kit.settings import as_markdown
 
 PRESET = Path(MEGATRON.presets(), "modules", "pre_trainer.yaml")
 EXAMPLES = sorted((ROOT / "examples/megatron").glob("*.yaml"))

@@ -14,8 +14,8 @@ from tests.conftest import ROOT, Run, checksums
 from tests.core.machines import amd, base, write
 
 from primus_core.journal import summary
-from primus_core.training.indexed import IndexedWriter
 from primus_megatron.installation import importable_version
+from primus_train.text.indexed import IndexedWriter
 
 EXPERIMENT = ROOT / "examples/megatron/configs/MI300X/llama3.1_8B-fineweb-pretrain.yaml"
 TRAIN = ("--", "train", "pretrain", "--config", str(EXPERIMENT))

@@ -12,9 +12,9 @@ pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12
 
 from tests.megatron.conftest import Python
 
-from primus_core.training.indexed import IndexedWriter
-from primus_core.training.text_files import pieces
 from primus_megatron.installation import importable_version
+from primus_train.text.files import pieces
+from primus_train.text.indexed import IndexedWriter
 
 ORACLE = """
 import sys, numpy, torch
@@ -56,7 +56,7 @@ def test_pieces_end_at_line_ends_and_lose_nothing() -> None:
 
 
 def prepare(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "primus_core.training.indexed_text", "--source", str(tmp_path / "text")]
+    command = [sys.executable, "-m", "primus_train.text.prepare", "--source", str(tmp_path / "text")]
     command += ["--vocab-size", "300", "--cache", str(tmp_path / "cache"), "--out", str(tmp_path / "run/data"), *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -14,10 +14,10 @@ from tests.conftest import ROOT
 from tests.megatron.conftest import Python
 
 from primus_core.cli.main import main
-from primus_core.models import catalogue
-from primus_core.models.arithmetic import parameters
-from primus_core.templates.recipe import Template
 from primus_megatron.translation import lacks
+from primus_train.models import catalogue
+from primus_train.models.arithmetic import parameters
+from primus_train.templates.recipe import Template
 
 FAMILIES = ("llama2", "llama3", "llama4", "qwen2.5", "qwen3", "deepseek", "mixtral", "gpt_oss")
 FOLDER = ROOT / "examples/megatron/configs/MI300X"

@@ -14,9 +14,9 @@ from tests.megatron.conftest import MODEL, SETTINGS, tiny
 from tests.planning import Resolve, changed
 
 from primus_core.errors import ConfigError
-from primus_core.testing import BackendConformance
-from primus_core.training.backend import BackendPlan
 from primus_megatron.backend import MEGATRON
+from primus_train.backend import BackendPlan
+from primus_train.testing import BackendConformance
 
 
 class TestMegatron(BackendConformance):

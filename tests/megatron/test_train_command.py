@@ -17,7 +17,7 @@ from tests.conftest import ROOT, Run, wait_until
 from tests.megatron.conftest import Row, losses
 
 from primus_core.journal import summary
-from primus_core.training.indexed import IndexedWriter
+from primus_train.text.indexed import IndexedWriter
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

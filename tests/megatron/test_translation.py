@@ -17,12 +17,12 @@ from tests.planning import Resolve
 
 from primus_core.errors import RequestError
 from primus_core.installed.packages import version_of
-from primus_core.models import catalogue
-from primus_core.models.architecture import Model
-from primus_core.models.arithmetic import parameters
 from primus_megatron.own_settings import SETTINGS
 from primus_megatron.schema import load, shipped
 from primus_megatron.translation import lacks, translate
+from primus_train.models import catalogue
+from primus_train.models.architecture import Model
+from primus_train.models.arithmetic import parameters
 
 MODELS = catalogue.load()
 BUILT = {name: model for name, model in MODELS.items() if not lacks(model.facts)}

@@ -14,16 +14,16 @@ from tests.torchtitan.conftest import Program
 
 from primus_core.errors import RequestError
 from primus_core.installed.packages import version_of
-from primus_core.models import catalogue
-from primus_core.models.architecture import Architecture, Model
-from primus_core.models.arithmetic import flops_per_token, parameters
 from primus_core.testing import document_of
-from primus_core.testing import resolve as resolve_on
 from primus_torchtitan.architecture import architecture
 from primus_torchtitan.backend import TORCHTITAN
 from primus_torchtitan.model import resolve_model
 from primus_torchtitan.schema import load, shipped
 from primus_torchtitan.translation import FLAVORS, lacks, translate
+from primus_train.models import catalogue
+from primus_train.models.architecture import Architecture, Model
+from primus_train.models.arithmetic import flops_per_token, parameters
+from primus_train.testing import resolve as resolve_on
 
 MODELS = catalogue.load()
 BUILT = {name: model for name, model in MODELS.items() if not lacks(model)}

@@ -11,7 +11,7 @@ import pytest
 from tests.planning import changed
 
 from primus_core.errors import ConfigError
-from primus_core.training.backend import BackendPlan
+from primus_train.backend import BackendPlan
 
 Resolve = Callable[..., BackendPlan]
 

@@ -9,11 +9,11 @@ import pytest
 
 from primus_core.config import files
 from primus_core.config.document import at
-from primus_core.models import catalogue
-from primus_core.training.backend import BackendPlan
-from primus_core.training.settings import as_markdown
 from primus_torchtitan.backend import TORCHTITAN
 from primus_torchtitan.own_settings import DATA, MODEL, SETTINGS
+from primus_train.backend import BackendPlan
+from primus_train.kit.settings import as_markdown
+from primus_train.models import catalogue
 
 Resolve = Callable[..., BackendPlan]
 

@@ -12,11 +12,11 @@ import pytest
 
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
-from primus_core.training.backend import BackendPlan
 from primus_torchtitan.backend import TORCHTITAN
 from primus_torchtitan.earlier_names import moved, translate
 from primus_torchtitan.own_settings import MODEL, SETTINGS
 from primus_torchtitan.schema import load, shipped
+from primus_train.backend import BackendPlan
 
 Resolve = Callable[..., BackendPlan]
 

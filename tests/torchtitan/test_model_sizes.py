@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from tests.torchtitan.conftest import Program
 
-from primus_core.training.backend import BackendPlan
+from primus_train.backend import BackendPlan
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.slow]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primus_core.training.text_files import STDLIB, cache_key, pieces, sources
+from primus_train.text.files import STDLIB, cache_key, pieces, sources
 
 pytestmark = pytest.mark.torch  # tokenizers and tqdm come with the backend
 

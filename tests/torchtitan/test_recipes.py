@@ -8,10 +8,10 @@ import pytest
 from tests import templates
 
 from primus_core.cli.main import main
-from primus_core.models import catalogue
-from primus_core.models.arithmetic import parameters
-from primus_core.templates.recipe import Template
 from primus_torchtitan.translation import lacks
+from primus_train.models import catalogue
+from primus_train.models.arithmetic import parameters
+from primus_train.templates.recipe import Template
 
 
 @pytest.mark.parametrize("template", templates.of("torchtitan"), ids=lambda template: template.name)

@@ -9,9 +9,9 @@ from typing import ClassVar
 import pytest
 
 from primus_core.errors import ConfigError
-from primus_core.testing import BackendConformance
-from primus_core.training.backend import BackendPlan
 from primus_torchtitan.backend import TORCHTITAN
+from primus_train.backend import BackendPlan
+from primus_train.testing import BackendConformance
 
 Resolve = Callable[..., BackendPlan]
 

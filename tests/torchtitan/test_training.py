@@ -17,7 +17,7 @@ from tests.tensorboard import scalars
 from tests.torchtitan.conftest import Program
 
 from primus_core.journal.metrics import OnNonFinite
-from primus_core.training.backend import BackendPlan
+from primus_train.backend import BackendPlan
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")
 pytestmark = [pytest.mark.torch, pytest.mark.slow]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from primus_bench.gemm_problem import Problem
 from primus_core.errors import RequestError, suggestion
-from primus_core.models.architecture import Architecture
-from primus_core.models.arithmetic import Matrix, matrices
+from primus_train.models.architecture import Architecture
+from primus_train.models.arithmetic import Matrix, matrices
 
 __all__ = ["problems"]
 
@@ -20,7 +20,7 @@ def problems(
     Raises:
         RequestError: there is no such model, or it has no such matrix.
     """
-    from primus_core.models import catalogue
+    from primus_train.models import catalogue
 
     found = catalogue.find(model, catalogue.load(files))
     known = {row.name: row for row in matrices(found.facts)}

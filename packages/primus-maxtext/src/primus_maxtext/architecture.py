@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from primus_core.models.architecture import Architecture, LatentAttention, Mixture
 from primus_maxtext.settings import Settings
 from primus_maxtext.translation import BLOCKS, Block
+from primus_train.models.architecture import Architecture, LatentAttention, Mixture
 
 __all__ = ["architecture"]
 

@@ -12,8 +12,6 @@ from primus_core.config.document import Document
 from primus_core.errors import Mistakes
 from primus_core.installed.packages import version_of
 from primus_core.plan.plan import Requirement, Step, Worker
-from primus_core.training.backend import BackendCall, BackendPlan
-from primus_core.training.work import Work, planned
 from primus_maxtext import checkpoints, contradictions, device, own_file
 from primus_maxtext.continuation import changeable, continue_earlier
 from primus_maxtext.hyperparameters import hyperparameters
@@ -22,9 +20,11 @@ from primus_maxtext.own_settings import SETTINGS
 from primus_maxtext.schema import Schema, schema_for
 from primus_maxtext.settings import Settings
 from primus_maxtext.text import TAKEN, Data
+from primus_train.backend import BackendCall, BackendPlan
+from primus_train.kit.work import Work, planned
 
 if TYPE_CHECKING:
-    from primus_core.models.architecture import Architecture, Model
+    from primus_train.models.architecture import Architecture, Model
 
 __all__ = ["MAXTEXT", "MaxText"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from primus_core import variables
 from primus_core.errors import MachineError
 from primus_core.files.atomic import write_atomically
-from primus_core.training.backend import BackendCall
+from primus_train.backend import BackendCall
 
 __all__ = [
     "COMMITTED",

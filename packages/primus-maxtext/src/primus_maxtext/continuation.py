@@ -6,9 +6,9 @@ import glob
 import os
 from pathlib import Path
 
-from primus_core.training.backend import BackendCall
 from primus_maxtext.checkpoints import COMMITTED, FOLDER, is_whole
 from primus_maxtext.settings import Settings
+from primus_train.backend import BackendCall
 
 __all__ = ["CHANGEABLE", "changeable", "continue_earlier"]
 

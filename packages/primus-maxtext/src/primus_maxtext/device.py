@@ -7,8 +7,8 @@ import os
 from primus_core.environment import resolve
 from primus_core.errors import RequestError
 from primus_core.plan.plan import Requirement, Variable
-from primus_core.training.backend import WANDB, BackendCall
 from primus_maxtext.settings import Settings
+from primus_train.backend import WANDB, BackendCall
 
 __all__ = ["adapt", "dtype", "refuse_variables", "requires", "variables"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from primus_core.training.settings import Own
-from primus_core.training.text_data import rows
+from primus_train.kit.settings import Own
+from primus_train.text.data import rows
 
 __all__ = ["DATA", "SETTINGS"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from primus_core.config.document import Document, Path
 from primus_core.errors import ConfigError, Mistakes, suggestion
-from primus_core.training import settings
-from primus_core.training.options import Option
 from primus_maxtext.own_settings import SETTINGS
 from primus_maxtext.schema import Schema
+from primus_train.kit import settings
+from primus_train.kit.options import Option
 
 __all__ = ["LEAST", "Settings"]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from primus_core.training.recorder import Recorder, Step
-from primus_core.training.step_clock import Lap
+from primus_train.kit.recorder import Recorder, Step
+from primus_train.kit.step_clock import Lap
 
 __all__ = ["StepRecorder"]
 

@@ -9,13 +9,13 @@ from typing import Any
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, MachineError
 from primus_core.plan.plan import Requirement, Step
-from primus_core.training import text_data
-from primus_core.training.backend import BackendCall
-from primus_core.training.indexed import fault, largest
-from primus_core.training.settings import own_section
-from primus_core.training.text_data import Text
 from primus_maxtext.own_settings import DATA
 from primus_maxtext.settings import Settings
+from primus_train.backend import BackendCall
+from primus_train.kit.settings import own_section
+from primus_train.text import data
+from primus_train.text.data import Text
+from primus_train.text.indexed import fault, largest
 
 __all__ = ["TAKEN", "Data"]
 
@@ -44,7 +44,7 @@ class Data:
 
     def __init__(self, document: Document, call: BackendCall) -> None:
         self.call, self.document = call, document
-        self.text: Text | None = text_data.resolve(document, DATA, call, "MaxText")
+        self.text: Text | None = data.resolve(document, DATA, call, "MaxText")
         given = own_section(document, DATA, "data", "MaxText")
         self.train: list[Any] = given.get("train_data_path") or []
         self.valid: list[Any] = given.get("valid_data_path") or []
@@ -86,7 +86,7 @@ class Data:
 
     def _prepared(self, settings: Settings) -> tuple[tuple[Step, ...], list[Requirement]]:
         assert self.text
-        step, folder = text_data.prepare(self.text, self.call)
+        step, folder = data.prepare(self.text, self.call)
         settings.set("vocab_size", self.text.vocab_size)
         prefixes = [os.path.join(folder, part) for part in ("train", "validation")]
         self._read(settings, *([(1.0, prefix)] for prefix in prefixes), eod=self.text.vocab_size - 1)

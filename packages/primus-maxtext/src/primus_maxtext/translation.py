@@ -10,8 +10,8 @@ from collections.abc import Callable, Container, Iterator
 from typing import Any, NamedTuple
 
 from primus_core.errors import RequestError
-from primus_core.models.architecture import Architecture, LatentAttention, Mixture, Model, RopeScaling
 from primus_maxtext.schema import Schema
+from primus_train.models.architecture import Architecture, LatentAttention, Mixture, Model, RopeScaling
 
 __all__ = ["BLOCKS", "Block", "lacks", "translate"]
 

@@ -15,8 +15,6 @@ from typing import Any
 
 from primus_core.errors import MachineError
 from primus_core.journal.events import checkpoint_saved
-from primus_core.training import worker
-from primus_core.training.recorder import Recorder
 from primus_maxtext.checkpoints import (
     FOLDER,
     CheckpointWatch,
@@ -26,6 +24,8 @@ from primus_maxtext.checkpoints import (
     set_aside,
     steps,
 )
+from primus_train.kit import worker
+from primus_train.kit.recorder import Recorder
 
 __all__ = ["main", "words"]
 
@@ -134,10 +134,10 @@ def _quieten() -> None:
 
 
 def _train(resolved: Mapping[str, Any]) -> None:
-    from primus_core.training import patches
     from primus_maxtext.loop import Loop
     from primus_maxtext.patches import apply_all
     from primus_maxtext.step_metrics import StepRecorder
+    from primus_train.kit import patches
 
     rank, folder = worker.rank(), str(worker.run_directory())
     line = patches.told(apply_all(), "primus_maxtext.patches")

@@ -6,9 +6,9 @@ import ast
 import re
 from typing import Any
 
-from primus_core.models.architecture import Architecture, LatentAttention, Mixture
 from primus_megatron.settings import Settings
 from primus_megatron.vocabulary import tokens
+from primus_train.models.architecture import Architecture, LatentAttention, Mixture
 
 __all__ = ["architecture", "fit_experts"]
 

@@ -12,8 +12,6 @@ from primus_core.config.document import Document
 from primus_core.errors import ConfigError, MachineError, Mistakes
 from primus_core.installed import versions
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
-from primus_core.training.backend import WANDB, BackendCall, BackendPlan
-from primus_core.training.work import Work, planned
 from primus_megatron.checkpoints import TRACKER, fault, loaded, newest_whole
 from primus_megatron.continuation import CHANGEABLE, CHECKPOINTS, continue_earlier, on_replay
 from primus_megatron.device import Adaptation, adapt, cpu_variables
@@ -27,9 +25,11 @@ from primus_megatron.settings import Settings
 from primus_megatron.text import apply_text, data_files, lacks_validation, resolve_text
 from primus_megatron.turbo import check_turbo
 from primus_megatron.vocabulary import choose_tokenizer, of_model
+from primus_train.backend import WANDB, BackendCall, BackendPlan
+from primus_train.kit.work import Work, planned
 
 if TYPE_CHECKING:
-    from primus_core.models.architecture import Architecture, Model
+    from primus_train.models.architecture import Architecture, Model
 
 __all__ = ["MEGATRON", "Megatron"]
 

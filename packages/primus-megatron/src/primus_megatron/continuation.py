@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from primus_core.training.backend import BackendCall
 from primus_megatron.checkpoints import SIZES, is_whole, iteration_of, newest, newest_whole
 from primus_megatron.settings import Settings
+from primus_train.backend import BackendCall
 
 __all__ = ["CHANGEABLE", "CHECKPOINTS", "as_resumed", "continue_earlier", "on_replay"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from primus_core.errors import MachineError
 from primus_core.plan.plan import Requirement, Variable
-from primus_core.training.backend import BackendCall
 from primus_megatron.installation import Installation
 from primus_megatron.settings import Settings
+from primus_train.backend import BackendCall
 
 __all__ = ["Adaptation", "adapt", "cpu_variables"]
 

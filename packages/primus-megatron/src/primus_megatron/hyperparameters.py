@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from primus_core.models.architecture import Architecture
-from primus_core.training.hyperparameters import Hyperparameters
 from primus_megatron.settings import Settings
+from primus_train.kit.hyperparameters import Hyperparameters
+from primus_train.models.architecture import Architecture
 
 __all__ = ["data_type", "hyperparameters"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from primus_core.errors import MachineError
-from primus_core.training.backend import BackendCall
+from primus_train.backend import BackendCall
 
 __all__ = ["SETTING", "Installation", "importable_version", "installation", "version_below"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from primus_core.errors import MachineError
 from primus_core.installed import versions
-from primus_core.training import schemas
-from primus_core.training.options import Option
 from primus_megatron.installation import Installation
+from primus_train.kit import schemas
+from primus_train.kit.options import Option
 
 __all__ = ["Schema", "load", "place", "schema_for", "shipped"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from primus_core.config.document import Document, Path
 from primus_core.errors import ConfigError
-from primus_core.training import settings
 from primus_megatron.own_settings import SETTINGS
 from primus_megatron.schema import Schema
+from primus_train.kit import settings
 
 __all__ = ["LEAST", "Settings"]
 

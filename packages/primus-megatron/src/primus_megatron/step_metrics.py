@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from primus_core.errors import TrainingError
-from primus_core.training.recorder import Recorder, Step
+from primus_train.kit.recorder import Recorder, Step
 
 __all__ = ["found_by_check", "install"]
 

@@ -7,13 +7,13 @@ import os
 from primus_core.config.document import Document
 from primus_core.errors import MachineError
 from primus_core.plan.plan import Requirement, Step
-from primus_core.training import text_data
-from primus_core.training.backend import BackendCall
-from primus_core.training.indexed import fault
-from primus_core.training.text_data import Text
 from primus_megatron.own_settings import DATA
 from primus_megatron.settings import Settings
 from primus_megatron.vocabulary import use_null_tokenizer
+from primus_train.backend import BackendCall
+from primus_train.text import data
+from primus_train.text.data import Text
+from primus_train.text.indexed import fault
 
 __all__ = ["apply_text", "data_files", "lacks_validation", "resolve_text"]
 
@@ -24,7 +24,7 @@ _TAKEN = (*_PATHS, *_FILES, "mock_data", "tokenizer_type", "tokenizer_model", "s
 
 def resolve_text(document: Document, call: BackendCall) -> Text | None:
     """The section, or None where the experiment has none."""
-    return text_data.resolve(document, DATA, call, "Megatron")
+    return data.resolve(document, DATA, call, "Megatron")
 
 
 def apply_text(text: Text, settings: Settings, call: BackendCall) -> Step:
@@ -36,7 +36,7 @@ def apply_text(text: Text, settings: Settings, call: BackendCall) -> Step:
     for name in (*_TAKEN, "vocab_size"):
         if name in settings:
             raise settings.error(name, f"'{name}' and 'data.text' both say what to train on", fix="keep one of them")
-    step, folder = text_data.prepare(text, call)
+    step, folder = data.prepare(text, call)
     for name, part in (
         ("train_data_path", "train"),
         ("valid_data_path", "validation"),

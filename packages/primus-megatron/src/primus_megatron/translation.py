@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterator
 from typing import Any, NamedTuple
 
 from primus_core.errors import RequestError
-from primus_core.models.architecture import Architecture, LatentAttention, Mixture, Model, RopeScaling
+from primus_train.models.architecture import Architecture, LatentAttention, Mixture, Model, RopeScaling
 
 __all__ = ["lacks", "translate"]
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from primus_core.errors import MachineError
 from primus_core.journal.events import checkpoint_saved
-from primus_core.training import worker
-from primus_core.training.recorder import Recorder
-from primus_core.training.step_clock import StepClock
 from primus_megatron.checkpoints import CheckpointWatch, loaded, newest_whole
 from primus_megatron.continuation import as_resumed
+from primus_train.kit import worker
+from primus_train.kit.recorder import Recorder
+from primus_train.kit.step_clock import StepClock
 
 __all__ = ["main"]
 
@@ -53,9 +53,9 @@ def _resume(resolved: dict[str, Any]) -> None:
 
 def _adapt(planned: str) -> None:
     """Patches first, since Megatron's modules keep copies of what the patches change."""
-    from primus_core.training import patches
     from primus_megatron.patches import apply_all
     from primus_megatron.patches._patch import no_accelerator
+    from primus_train.kit import patches
 
     if planned == "gpu" and no_accelerator():
         import torch

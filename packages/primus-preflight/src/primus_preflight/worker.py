@@ -19,7 +19,6 @@ from primus_core.host import HostRoot
 from primus_core.machine import capture, facts
 from primus_core.machine.facts import Facts
 from primus_core.plugins.catalogue import Catalogue
-from primus_core.training import worker
 from primus_core.units import counted
 from primus_preflight import judging, progress, task
 from primus_preflight.checks.check import Check, Node
@@ -105,7 +104,7 @@ def _writes(folder: str) -> Iterator[None]:
 
 
 def _run_dir() -> str:
-    return str(worker.run_directory()) if variables.RUN_DIR in HostRoot().environ else os.getcwd()
+    return HostRoot().environ.get(variables.RUN_DIR) or os.getcwd()
 
 
 def _name(found: Facts) -> str:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from primus_core.errors import ConfigError
-from primus_core.models import catalogue
-from primus_core.models.architecture import Architecture
 from primus_torchtitan.model import Model
 from primus_torchtitan.translation import FLAVORS
+from primus_train.models import catalogue
+from primus_train.models.architecture import Architecture
 
 __all__ = ["architecture"]
 

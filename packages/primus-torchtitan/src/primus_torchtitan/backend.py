@@ -16,8 +16,6 @@ from primus_core.errors import AlreadyRefused, Mistakes
 from primus_core.installed import versions
 from primus_core.installed.packages import version_of
 from primus_core.plan.plan import Requirement, Variable, Worker
-from primus_core.training.backend import WANDB, BackendCall, BackendPlan
-from primus_core.training.work import Work, planned
 from primus_torchtitan import earlier_names
 from primus_torchtitan.continuation import CHANGEABLE, continue_earlier, loads, on_replay
 from primus_torchtitan.hyperparameters import data_type, hyperparameters
@@ -29,9 +27,11 @@ from primus_torchtitan.schema import Schema, schema_for
 from primus_torchtitan.settings import Settings
 from primus_torchtitan.text import TAKEN, Text, apply_text, resolve_text
 from primus_torchtitan.values import check_values
+from primus_train.backend import WANDB, BackendCall, BackendPlan
+from primus_train.kit.work import Work, planned
 
 if TYPE_CHECKING:
-    from primus_core.models.architecture import Architecture, Model
+    from primus_train.models.architecture import Architecture, Model
 
 __all__ = ["TORCHTITAN", "TorchTitan"]
 
@@ -283,7 +283,7 @@ def _download(path: str, named: str, model: str) -> str:
     or_set = "or set hf_assets_path"
     if os.path.exists(path):  # nothing to be done: spare the catalogue
         return f"put it back, {or_set}"
-    from primus_core.models import catalogue
+    from primus_train.models import catalogue
 
     name = os.path.basename(os.path.normpath(path))
     repository = next((one.facts.hf for one in catalogue.load().values() if one.facts.hf.endswith(f"/{name}")), "")

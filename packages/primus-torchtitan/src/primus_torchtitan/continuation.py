@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from primus_core.training.backend import BackendCall
 from primus_torchtitan.checkpoints import is_whole, resume_from
 from primus_torchtitan.settings import Settings
+from primus_train.backend import BackendCall
 
 __all__ = ["CHANGEABLE", "continue_earlier", "loads", "on_replay"]
 

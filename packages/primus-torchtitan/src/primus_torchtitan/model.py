@@ -8,9 +8,9 @@ from typing import Any
 
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, suggestion
-from primus_core.training.settings import own_section
 from primus_torchtitan.own_settings import MODEL
 from primus_torchtitan.schema import Schema
+from primus_train.kit.settings import own_section
 
 __all__ = ["Model", "resolve_model"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from primus_core.training.settings import Own
+from primus_train.kit.settings import Own
 
 __all__ = ["DATA", "MODEL", "SETTINGS"]
 

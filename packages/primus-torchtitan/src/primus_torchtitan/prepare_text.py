@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from primus_core.training.text_files import Text, main, pieces
+from primus_train.text.files import Text, main, pieces
 
 __all__ = ["write"]
 

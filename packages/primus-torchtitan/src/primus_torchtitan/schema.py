@@ -11,8 +11,8 @@ from typing import Any
 
 from primus_core.errors import MachineError
 from primus_core.installed import versions
-from primus_core.training import options, schemas
-from primus_core.training.options import Option
+from primus_train.kit import options, schemas
+from primus_train.kit.options import Option
 
 __all__ = ["Schema", "load", "schema_for", "shipped"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from primus_core.config.document import Document, Path
-from primus_core.training import settings
 from primus_torchtitan.own_settings import SETTINGS
 from primus_torchtitan.schema import Schema
+from primus_train.kit import settings
 
 __all__ = ["LEAST", "Settings"]
 

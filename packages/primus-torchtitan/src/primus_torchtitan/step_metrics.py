@@ -13,7 +13,7 @@ from typing import Any
 from torchtitan.components.metrics import BaseLogger, LoggerContainer, MetricsProcessor
 from torchtitan.tools.logging import logger
 
-from primus_core.training.recorder import Recorder, Step
+from primus_train.kit.recorder import Recorder, Step
 
 __all__ = ["PrimusMetrics", "install"]
 

@@ -10,12 +10,12 @@ from primus_core.config.document import Document
 from primus_core.environment import resolve
 from primus_core.errors import ConfigError
 from primus_core.plan.plan import Requirement, Step
-from primus_core.training.backend import BackendCall
-from primus_core.training.settings import own_section
-from primus_core.training.text_files import STDLIB
 from primus_torchtitan.model import Model
 from primus_torchtitan.own_settings import DATA
 from primus_torchtitan.settings import Settings
+from primus_train.backend import BackendCall
+from primus_train.kit.settings import own_section
+from primus_train.text.files import STDLIB
 
 __all__ = ["TAKEN", "Text", "apply_text", "resolve_text"]
 

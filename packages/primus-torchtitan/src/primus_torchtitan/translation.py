@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from primus_core.errors import RequestError
-from primus_core.models.architecture import Architecture, Model
+from primus_train.models.architecture import Architecture, Model
 
 __all__ = ["FLAVORS", "lacks", "translate"]
 

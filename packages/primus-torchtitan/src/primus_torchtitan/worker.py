@@ -9,8 +9,8 @@ from typing import Any
 
 from primus_core.errors import MachineError
 from primus_core.journal.events import checkpoint_saved
-from primus_core.training import worker
 from primus_torchtitan.checkpoints import CheckpointWatch, resume_from
+from primus_train.kit import worker
 
 __all__ = ["main"]
 
@@ -37,8 +37,8 @@ def _resume(settings: dict[str, Any]) -> None:
 
 def _adapt(resolved: dict[str, Any]) -> None:
     """Patches first, since TorchTitan's modules keep copies of what the patches change."""
-    from primus_core.training import patches
     from primus_torchtitan.patches import apply_all
+    from primus_train.kit import patches
 
     applied = apply_all()
     _check_device(resolved["device"])

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from primus_core.errors import RequestError, nearest
+from primus_core.plugins.catalogue import home_of, how_to_install
 from primus_core.request import former
 from primus_core.secrets.redaction import redact_words
 
@@ -197,8 +198,9 @@ def _means_runtime(words: Sequence[str], known: Known) -> bool:
 
 def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestError | None:
     what = f"'{head}' is a task for Python files" if head in known.tasks else f"primus has no command '{head}'"
-    if former_one := former.instead("primus", head):
-        return RequestError(what, fix=former_one)
+    home = home_of("commands", head)
+    if fix := former.instead("primus", head) or (home and how_to_install(home)):
+        return RequestError(what, fix=fix)
     if meant := _as_task(what, head, rest, known):
         return meant
     near = nearest(head, [*known.runtimes, *known.tasks, *known.commands])

@@ -18,6 +18,7 @@ from primus_core.host import HostRoot
 from primus_core.machine.facts import Facts, read
 from primus_core.plan.plan import Variable
 from primus_core.plugins.catalogue import Catalogue
+from primus_core.plugins.contracts import Described
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.secrets.redaction import redact, secret_values
 
@@ -161,7 +162,7 @@ def _find(args: Namespace, here: HostRoot, *, families: bool = False) -> _Found:
     catalogue = Catalogue.here(here, args.layer)
     options = resolve.from_options(args.env, facts.environ)
     environ = {**facts.environ, **{variable.name: variable.value for variable in options}}
-    framework, given = _experiment(args.config, environ)
+    framework, given = _experiment(args.config, environ, catalogue)
     framework = _known(args.framework or framework, catalogue)
     place, forced = placement.resolve(facts, environ)
     file = args.profile or catalogue.system.profile
@@ -179,19 +180,12 @@ def _assumed(path: str, here: HostRoot) -> HostRoot:
     return capture.read(path, here)
 
 
-def _experiment(path: str, environ: Mapping[str, str]) -> tuple[str, tuple[Variable, ...]]:
+def _experiment(path: str, environ: Mapping[str, str], catalogue: Catalogue) -> tuple[str, tuple[Variable, ...]]:
     """The framework of an experiment, and what its `env:` sets."""
     if not path:
         return "", ()
-    from primus_core.training import experiment as experiments
-
-    document = experiments.read(path, environ)
-    experiment = experiments.parse(document)
-    given = resolve.of_experiment(experiment.env, environ, lambda name: document.where(("env", name)))
-    frameworks = {module.framework for module in experiment.modules.values()}
-    if len(frameworks) == 1:
-        return frameworks.pop(), given
-    return experiment.modules[experiments.select(experiment, "pretrain", document)].framework, given
+    task = catalogue.find("tasks", "train").load()
+    return task.environment(path, environ) if isinstance(task, Described) else ("", ())
 
 
 def _known(framework: str, catalogue: Catalogue) -> str:

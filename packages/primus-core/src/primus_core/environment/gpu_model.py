@@ -27,10 +27,11 @@ def check(environ: Mapping[str, str], profiles: Callable[[], Iterable[str]]) -> 
 
 def _check(said: str, profiles: Callable[[], Iterable[str]]) -> None:
     from primus_core.machine import gpus  # reads a table: only where a word is to be found in it
+    from primus_core.machine.devices import VENDORS
 
     if gpus.by_name(said):
         return
-    known = sorted({*profiles(), *gpus.VENDORS, *(model.name for model in gpus.load())})
+    known = sorted({*profiles(), *VENDORS, *(model.name for model in gpus.load())})
     if said.lower() not in map(str.lower, known):
         raise RequestError(
             f"{variables.GPU_MODEL}: no GPU model is called '{said}'",

@@ -17,6 +17,7 @@ from primus_core.errors import ConfigError, suggestion
 from primus_core.files import trust
 from primus_core.installed import data_folders
 from primus_core.installed.data_folders import Folder
+from primus_core.machine.devices import VENDORS
 from primus_core.machine.facts import Facts, Gpu
 from primus_core.plan.plan import Variable
 from primus_core.secrets.redaction import is_secret_name
@@ -26,7 +27,6 @@ __all__ = ["Folder", "installed", "names", "outdated", "select", "variables"]
 
 BASE = "base"
 _FOLDER = os.path.join(os.path.dirname(__file__), "..", "data", "profiles")
-_PCI_VENDORS = {"amd": 0x1002, "nvidia": 0x10DE}
 
 
 class _Situation(NamedTuple):
@@ -125,7 +125,7 @@ def _unknown(pci: str) -> str:
 
 
 def _pci_id(gpu: Gpu) -> str:
-    return f"{_PCI_VENDORS.get(gpu.vendor, 0):04x}:{gpu.device_id:04x}"
+    return f"{VENDORS.get(gpu.vendor, 0):04x}:{gpu.device_id:04x}"
 
 
 def _chain(name: str, theirs: Mapping[str, Profile], child: Profile | None = None) -> tuple[Profile, ...]:

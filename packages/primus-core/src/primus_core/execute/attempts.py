@@ -8,6 +8,7 @@ from typing import Any
 
 from primus_core.journal import summary
 from primus_core.journal.events import Events
+from primus_core.plan.plan import METRICS
 from primus_core.process import failure
 from primus_core.runs.record import Record
 
@@ -81,4 +82,4 @@ class Attempts:
         return max((row["step"] for row in self._rows()[self._lines_before :]), default=None)
 
     def _rows(self) -> list[dict[str, Any]]:
-        return summary.read(f"{self.record.directory}/metrics.jsonl")
+        return summary.read(f"{self.record.directory}/{METRICS}")

@@ -13,7 +13,7 @@ from primus_core.files import plain_json
 from primus_core.files.atomic import FULL, regular
 from primus_core.journal import summary
 from primus_core.journal.events import CHECKPOINT_SAVED, FILE
-from primus_core.plan.plan import Plan, Step
+from primus_core.plan.plan import METRICS, Plan, Step
 from primus_core.process import failure
 from primus_core.runs.rundir import COMPLETED, short
 from primus_core.runs.saved import metadata
@@ -31,7 +31,7 @@ _ANEW = "    # the same under another name"
 def over(plan: Plan, status: str, seconds: float) -> str:
     """The lines of a run that did not fail."""
     directory = plan.place.directory
-    rows = summary.read(f"{directory}/metrics.jsonl")
+    rows = summary.read(f"{directory}/{METRICS}")
     after = next_lines(plan, status)
     return summary.render(rows, status=status, run_dir=short(directory), seconds=seconds, next_steps=after)
 
@@ -47,7 +47,7 @@ def failed(
         run_dir=short(directory),
         log=short(log_of(directory, first, step, launch_log)),
         step=step.name if step else "run",
-        last_metrics=summary.last_step(summary.read(f"{directory}/metrics.jsonl")),
+        last_metrics=summary.last_step(summary.read(f"{directory}/{METRICS}")),
         launch_log=said,
         why=why,
         next_steps=next_lines(plan, "failed"),
@@ -94,7 +94,7 @@ def _typed(plan: Plan) -> Sequence[str]:
 
 def _last_checkpoint(directory: str) -> int:
     """The step of the newest checkpoint before the end of the training that the run has told of; 0: none."""
-    rows = summary.read(f"{directory}/metrics.jsonl")
+    rows = summary.read(f"{directory}/{METRICS}")
     end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
     try:
         with open(f"{directory}/{FILE}", encoding="utf-8", errors="replace", opener=regular) as file:

@@ -29,7 +29,7 @@ from primus_core.hooks.scripts import Malformed, Spoken
 from primus_core.journal import summary
 from primus_core.journal.events import FILE, Events
 from primus_core.machine.facts import Facts
-from primus_core.plan.plan import BEFORE_RANKS, Plan, Step
+from primus_core.plan.plan import BEFORE_RANKS, METRICS, Plan, Step
 from primus_core.plan.secret_values import values_in
 from primus_core.process import failure
 from primus_core.process.console import append, say
@@ -178,7 +178,7 @@ class _Run:
     def _tell(self, status: str, code: int, first: failure.Failure | None) -> None:
         """The Python hooks hear how it ended."""
         if self.hooks:
-            rows = summary.read(f"{self.directory}/metrics.jsonl")
+            rows = summary.read(f"{self.directory}/{METRICS}")
             last = (rows[-1]["step"], rows[-1]["loss"]) if rows else (None, None)
             self.hooks.ended(Result(status, code, time.time() - self.record.started, *last), first)
 
@@ -330,7 +330,7 @@ class _Run:
             signals=self.signals,
             grace_s=plan.grace_period_s,
             silence_s=plan.hang_timeout_s if ranks else 0.0,
-            progress=f"{self.directory}/metrics.jsonl",
+            progress=f"{self.directory}/{METRICS}",
             metrics_rank=plan.metrics_rank,
             log_file=plan.log_file,
             log_limit=plan.log_limit,

@@ -10,7 +10,7 @@ from primus_core.hooks.data import FailureInfo, Result, RunInfo, Stop
 from primus_core.hooks.follow import Follower
 from primus_core.journal import events
 from primus_core.journal.metrics import is_step
-from primus_core.plan.plan import Plan
+from primus_core.plan.plan import METRICS, Plan
 from primus_core.process.failure import Failure
 from primus_core.process.streams import Mask
 
@@ -34,7 +34,7 @@ class Lifecycle:
     ) -> None:
         self.directory = plan.place.directory
         self.first_node = plan.distributed.node_rank == 0
-        self.metrics = Follower(f"{self.directory}/metrics.jsonl")
+        self.metrics = Follower(f"{self.directory}/{METRICS}")
         self.events = Follower(f"{self.directory}/{events.FILE}")
         self.launched = False
         self.next_look = 0.0

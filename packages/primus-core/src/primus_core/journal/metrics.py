@@ -1,6 +1,6 @@
 """Step metrics in one schema for every backend: a JSON object a line in `metrics.jsonl`, and one log line.
 
-`primus_core.training.recorder` makes one `Metrics` per logged step, and one `Validation` per evaluation; the supervisor
+`primus_train.kit.recorder` makes one `Metrics` per logged step, and one `Validation` per evaluation; the supervisor
 follows the file. What the figures mean stands in docs/metrics.md.
 """
 
@@ -43,7 +43,7 @@ class Metrics:
     mfu: float | None = None
     """Model FLOPs utilisation, 0 to 1; None where the device's peak is not known."""
     step_time_s: float | None = None
-    """Training time of a step, the mean since the line before (`primus_core.training.step_clock`)."""
+    """Training time of a step, the mean since the line before (`primus_train.kit.step_clock`)."""
     save_s: float | None = None
     """Time in saves since the line before."""
     evaluation_s: float | None = None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PCI",
+    "VENDORS",
     "Devices",
     "Gpu",
     "absent",
@@ -30,7 +31,8 @@ __all__ = [
 ]
 
 PCI = "/sys/bus/pci/devices"
-_VENDORS = {"amd": 0x1002, "nvidia": 0x10DE}
+VENDORS = {"amd": 0x1002, "nvidia": 0x10DE}
+"""PCI vendor ids."""
 _USUAL = (1, 2, 4, 8, 16)
 """How many GPUs a node has."""
 
@@ -85,7 +87,7 @@ def model_of(vendor: str, device_id: int) -> GpuModel | None:
     """The model by its PCI ids."""
     from primus_core.machine import gpus  # reads a table: only where there is a GPU
 
-    return gpus.by_pci_id(_VENDORS[vendor], device_id)
+    return gpus.by_pci_id(VENDORS[vendor], device_id)
 
 
 def said_model(vendor: str, environ: Mapping[str, str]) -> GpuModel | None:
@@ -126,7 +128,7 @@ def _said_vendor(said: str) -> str:
 
     model = gpus.by_name(said)
     word = said.strip().lower()
-    return model.vendor if model else word if word in _VENDORS else ""
+    return model.vendor if model else word if word in VENDORS else ""
 
 
 def named(found: Devices, environ: Mapping[str, str]) -> Devices:
@@ -163,7 +165,7 @@ def _unknown(devices: Sequence[Gpu]) -> tuple[str, ...]:
     """A note for each kind of GPU that is not in the table."""
     kinds = Counter((gpu.vendor, gpu.device_id, gpu.architecture) for gpu in devices if not gpu.model)
     return tuple(
-        f"UNKNOWN GPU {_VENDORS[vendor]:04x}:{device_id:04x} ({count} of architecture {architecture or 'unknown'}): "
+        f"UNKNOWN GPU {VENDORS[vendor]:04x}:{device_id:04x} ({count} of architecture {architecture or 'unknown'}): "
         f"Primus has no profile of its model; set {variables.GPU_MODEL}=<model> if it is one that Primus knows"
         for (vendor, device_id, architecture), count in kinds.items()
     )
@@ -187,7 +189,7 @@ def absent(host: HostRoot, devices: Sequence[Gpu], vendor: str) -> tuple[str, ..
         for address in host.names(PCI)
         if address not in listed
         and number(host.text(f"{PCI}/{address}/device"), 16) in known
-        and number(host.text(f"{PCI}/{address}/vendor"), 16) == _VENDORS[vendor]
+        and number(host.text(f"{PCI}/{address}/vendor"), 16) == VENDORS[vendor]
     )
 
 

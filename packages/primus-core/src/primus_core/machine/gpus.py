@@ -11,10 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["VENDORS", "GpuModel", "by_driver_name", "by_name", "by_pci_id", "load"]
+from primus_core.machine.devices import VENDORS
 
-VENDORS: Mapping[str, int] = MappingProxyType({"amd": 0x1002, "nvidia": 0x10DE})
-"""PCI vendor ids."""
+__all__ = ["GpuModel", "by_driver_name", "by_name", "by_pci_id", "load"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ _PROGRAMS: Mapping[str, str] = {
     "primus_core.rank": RANK,
     "primus_core.launch.rendezvous": RENDEZVOUS,
     "primus_core.registration": OWN_TASK,
-    "primus_core.indexed_text": "primus_core.training.indexed_text",
+    "primus_core.indexed_text": "primus_train.text.prepare",
 }
 """Modules that such a plan may name, and what they are called today."""
 _OF_SCHEDULER = ("together", "spares", "leave_out", "requeue")

@@ -17,6 +17,7 @@ __all__ = [
     "BACKEND_CONFIG",
     "BEFORE_RANKS",
     "EXPERIMENT",
+    "METRICS",
     "SCHEMA",
     "Distributed",
     "HookPlugin",
@@ -40,6 +41,8 @@ BACKEND_CONFIG = "config/backend_config.json"
 """In the run directory: what the backend of a training plans for its worker."""
 EXPERIMENT = "config/primus_config.yaml"
 """In the run directory: the experiment with all that it extends, and with the settings of the command line."""
+METRICS = "metrics.jsonl"
+"""In the run directory: a line for each step."""
 
 
 Scope = Literal["rank", "node", "run"]

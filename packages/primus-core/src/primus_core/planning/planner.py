@@ -23,7 +23,18 @@ from primus_core.hooks.scripts import Spoken
 from primus_core.host import HostRoot
 from primus_core.installed import packages
 from primus_core.machine.facts import Facts, read
-from primus_core.plan.plan import EXPERIMENT, SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable, Worker
+from primus_core.plan.plan import (
+    EXPERIMENT,
+    METRICS,
+    SCHEMA,
+    Distributed,
+    Plan,
+    RunPlace,
+    Scope,
+    Step,
+    Variable,
+    Worker,
+)
 from primus_core.plan.secret_values import values_in
 from primus_core.planning import preflight_step
 from primus_core.plugins.catalogue import Catalogue
@@ -377,7 +388,7 @@ class _Planning:
             Variable(variables.RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),
             Variable(variables.RUN_ID, task.place.run_id, "primus", "names the run"),
             Variable(variables.PARENT, task.place.directory, "primus", "the parent of what a rank or a hook starts"),
-            Variable(variables.METRICS_FILE, f"{task.place.directory}/metrics.jsonl", "primus", "step metrics go here"),
+            Variable(variables.METRICS_FILE, f"{task.place.directory}/{METRICS}", "primus", "step metrics go here"),
             *self.config_file(),
             *resolve.of_python(self.facts.cwd, self.facts.host.environ),
         )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from primus_core.hooks.files import Declared
     from primus_core.plan.plan import HookPlugin
 
-__all__ = ["Catalogue", "Plugin", "task_name"]
+__all__ = ["Catalogue", "Plugin", "home_of", "how_to_install", "task_name"]
 
 # What to install for a name that no package here provides. Only a hint: nothing is looked up by it.
 _HOMES = {
@@ -34,9 +34,13 @@ _HOMES = {
         "benchmark": "primus-bench",
         "preflight": "primus-preflight",
         "run": "primus",
+        "train": "primus-train",
     },
+    "commands": {"models": "primus-train"},
     "backends": {name: f"primus-{name}" for name in ("torchtitan", "megatron", "maxtext")},
 }
+_NEEDS = dict.fromkeys(("primus-bench", *_HOMES["backends"].values()), ("primus-train",))
+"""Packages of ours that these need, too: pip finds none of them by itself in a checkout."""
 _NEWER_PYTHON = {"primus-maxtext": (3, 12), "primus-megatron": (3, 12)}  # where pip would name no version that fits
 
 
@@ -201,7 +205,7 @@ class Catalogue:
 
         homes, known = _HOMES.get(kind, {}), self.names(kind)
         home = homes.get(name)
-        fix = _install(home) if home else suggestion(name, [*known, *homes]) or "see `primus plugins`"
+        fix = how_to_install(home) if home else suggestion(name, [*known, *homes]) or "see `primus plugins`"
         what = (
             f"the {kind.removesuffix('s')} '{name}' is not installed"
             if home
@@ -247,7 +251,12 @@ class Catalogue:
         return ", ".join(p.source for p in self.of(kind) if p.is_broken)
 
 
-def _install(package: str) -> str:
+def home_of(kind: str, name: str) -> str:
+    """The package of ours that has it, as far as is known here; empty: none."""
+    return _HOMES.get(kind, {}).get(name, "")
+
+
+def how_to_install(package: str) -> str:
     """How to install a package of ours, which may not be possible with this Python."""
     needed, here = _NEWER_PYTHON.get(package, (3, 0)), sys.version_info[:2]
     major, minor = needed
@@ -259,10 +268,12 @@ def _pip_install(package: str) -> str:
     """From the checkout that this package was installed from, where that is known: the names are on no index."""
     import shlex
 
-    beside = os.path.join(os.path.dirname(packages.installed_from("primus-core")), package)
-    if os.path.isabs(beside) and os.path.isdir(beside):
-        return f"pip install {shlex.quote(beside)}"
-    return f"in a checkout of Primus: pip install packages/{package}"
+    missing = [*(name for name in _NEEDS.get(package, ()) if not packages.version_of(name)), package]
+    checkout = os.path.dirname(packages.installed_from("primus-core"))
+    beside = [os.path.join(checkout, name) for name in missing]
+    if checkout.startswith("/") and all(map(os.path.isdir, beside)):
+        return f"pip install {shlex.join(beside)}"
+    return f"in a checkout of Primus: pip install {' '.join(f'packages/{name}' for name in missing)}"
 
 
 def task_name(words: Sequence[str], known: Sequence[str]) -> str:

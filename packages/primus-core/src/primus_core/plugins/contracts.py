@@ -1,4 +1,4 @@
-"""What a plugin is: the shapes that a task and a runtime have (a backend: `primus_core.training.backend`). All pure.
+"""What a plugin is: the shapes that a task and a runtime have (a backend: `primus_train.backend`). All pure.
 
 Planning calls only what stands here, and nothing here may write, start or install anything, or import a
 framework: that happens later, in the process that the plan describes.
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Cleaning",
     "Command",
+    "ConfigActions",
+    "Described",
     "Elsewhere",
     "OuterCall",
     "OuterPlan",
@@ -226,3 +228,24 @@ class Command(Protocol):
 
         A `PrimusError` becomes a message: `RequestError` is exit code 2, `MachineError` 3.
         """
+
+
+class ConfigActions(Protocol):
+    """Actions of `primus config` that a package adds: a module. Entry-point group `primus.config`."""
+
+    EXAMPLES: str
+    """Lines for the help."""
+
+    def add(self, actions: argparse._SubParsersAction[Parser]) -> None:
+        """Add parsers, each with `run`, a function from the parsed arguments to the exit code, among its defaults."""
+
+    def complete(self, parsers: Mapping[str, Parser]) -> None:
+        """Say what may be named, for completion. `parsers`: those of all actions by name."""
+
+
+@runtime_checkable
+class Described(Protocol):
+    """What a task has whose request is a file: `primus env explain --config FILE` asks it."""
+
+    def environment(self, path: str, environ: Mapping[str, str]) -> tuple[str, tuple[Variable, ...]]:
+        """The framework of the request in the file `path`, and the variables that it sets."""

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from primus_core.journal import summary
+from primus_core.plan.plan import METRICS
 
 __all__ = ["Curve", "Point", "read", "side_by_side"]
 
@@ -65,7 +66,7 @@ class Curve:
 def read(directory: str) -> Curve:
     """The curve of the run in `directory`; empty where it logged nothing."""
     curve = Curve()
-    for row in summary.stream(f"{directory}/metrics.jsonl"):
+    for row in summary.stream(f"{directory}/{METRICS}"):
         curve.add(row)
     return curve
 

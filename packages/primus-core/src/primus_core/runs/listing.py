@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -13,8 +12,10 @@ from primus_core.files import plain_json, trust
 from primus_core.files.atomic import regular
 from primus_core.host import HostRoot
 from primus_core.journal.metrics import is_step
-from primus_core.runs import lease
-from primus_core.runs.saved import Name, is_run, metadata, parse_name
+from primus_core.plan.plan import METRICS
+from primus_core.runs import lease, names
+from primus_core.runs.names import Name, parse_name
+from primus_core.runs.saved import is_run, metadata
 from primus_core.runs.status import Standing, standings
 
 __all__ = ["LATEST", "Run", "find", "last_metrics", "of_standing", "resolve", "workspace"]
@@ -97,7 +98,7 @@ def _stamp(started: Any) -> str:
     """A time as names have it."""
     seconds = _number(started)
     try:
-        return time.strftime("%Y_%m_%d_%H%M%S", time.localtime(seconds)) if seconds is not None else ""
+        return names.stamp(seconds) if seconds is not None else ""
     except (OverflowError, ValueError, OSError):
         return ""
 
@@ -163,7 +164,7 @@ def _number(value: Any) -> float | None:
 
 def last_metrics(directory: str) -> dict[str, Any]:
     """The newest step in a run's `metrics.jsonl`; empty where there is none. Reads the file's end only."""
-    for line in reversed(_tail(f"{directory}/metrics.jsonl").split(b"\n")[:-1]):
+    for line in reversed(_tail(f"{directory}/{METRICS}").split(b"\n")[:-1]):
         try:
             row = plain_json.loads(line)
         except (ValueError, RecursionError):

@@ -17,7 +17,7 @@ from primus_core.files.access_lists import keep_to_owner
 from primus_core.files.atomic import FULL, OTHERS_WRITE, create, write_atomically
 from primus_core.journal import summary
 from primus_core.machine.facts import Facts
-from primus_core.plan.plan import Plan
+from primus_core.plan.plan import METRICS, Plan
 from primus_core.plan.secret_values import values_in
 from primus_core.runs.lease import Lease
 from primus_core.runs.saved import metadata
@@ -173,7 +173,7 @@ class Record:
 
     def end(self, status: str, exit_code: int, **fields: Any) -> str:
         """Record how it ended, with the last step; why that could not be written, or nothing."""
-        rows = summary.read(f"{self.directory}/metrics.jsonl")
+        rows = summary.read(f"{self.directory}/{METRICS}")
         last: dict[str, Any] = {"last_step": rows[-1]["step"], "last_loss": rows[-1]["loss"]} if rows else {}
         if not exit_code and (step := summary.ended_at(self.directory)):
             last["last_step"] = step

@@ -16,7 +16,8 @@ from primus_core.hooks import data, scripts
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import BACKEND_CONFIG, HookPlugin, Plan, Requirement, RunPlace, Step, Variable, load
 from primus_core.plugins.contracts import TaskPlan
-from primus_core.runs.saved import Saved, parse_name
+from primus_core.runs.names import parse_name
+from primus_core.runs.saved import Saved
 from primus_core.secrets.names import SECRET
 
 __all__ = ["Replay", "prepare"]

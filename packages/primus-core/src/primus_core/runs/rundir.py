@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator
 
 from primus_core import variables
 from primus_core.errors import RequestError
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import RunPlace
+from primus_core.runs.names import EXPERIMENT, parse_name, stamp
 
 __all__ = ["COMPLETED", "place", "runs_of", "short"]
 
 COMPLETED = "completed"
 
 _LONGEST = 200
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-_STAMP = r"_\d{4}_\d{2}_\d{2}_\d{6}(_\d+)?"
 
 
 def place(facts: Facts, workspace: str, exp_name: str) -> RunPlace:
@@ -41,18 +39,18 @@ def place(facts: Facts, workspace: str, exp_name: str) -> RunPlace:
         )
     if "\0" in workspace:
         raise RequestError("the workspace holds a NUL character", fix="write the path without it")
-    if not _NAME.fullmatch(exp_name):
+    if not re.fullmatch(EXPERIMENT, exp_name):
         raise RequestError(
             f"'{exp_name}' cannot name a run",
             why="it becomes a folder's name",
             fix="use letters, digits, '.', '_', '-' and '+'",
         )
     root = os.path.normpath(os.path.join(facts.cwd, os.path.expanduser(workspace)))
-    stamp = time.strftime("%Y_%m_%d_%H%M%S", time.localtime(facts.time))
-    name, count = f"{exp_name}_{stamp}", 1
+    first = f"{exp_name}_{stamp(facts.time)}"
+    name, count = first, 1
     while facts.host.exists(os.path.join(root, name)):
         count += 1
-        name = f"{exp_name}_{stamp}_{count}"
+        name = f"{first}_{count}"
     return RunPlace(name, os.path.join(root, name), os.path.join(root, exp_name))
 
 
@@ -66,19 +64,13 @@ def runs_of(place: RunPlace) -> Iterator[str]:
     """The directories of the experiment's runs before the one at `place`, newest first."""
     if not place.link:
         return
-    root, name = os.path.split(place.link)
-    runs = re.compile(re.escape(name) + _STAMP)
-    own = os.path.basename(place.directory)
+    root, exp_name = os.path.split(place.link)
+    own = parse_name(os.path.basename(place.directory))
     try:
-        found = sorted((entry for entry in os.listdir(root) if runs.fullmatch(entry)), key=_order, reverse=True)
+        names = {entry: parsed for entry in os.listdir(root) if (parsed := parse_name(entry))}
     except OSError:
         return
-    for entry in found:  # a job that is put back into the queue has runs after it, too
-        if entry != own and (not runs.fullmatch(own) or _order(entry) <= _order(own)):
+    for entry, name in sorted(names.items(), key=lambda named: named[1].order, reverse=True):
+        # A job that is put back into the queue has runs after it, too.
+        if name.exp_name == exp_name and name != own and (not own or name.order <= own.order):
             yield os.path.join(root, entry)
-
-
-def _order(name: str) -> tuple[str, int]:
-    """By time, then by the number that tells runs of one second apart."""
-    match = re.search(r"(_\d{4}_\d{2}_\d{2}_\d{6})(?:_(\d+))?$", name)
-    return (match[1], int(match[2] or 1)) if match else (name, 0)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from primus_core.errors import MachineError, RequestError
 from primus_core.files.atomic import read_below, read_regular
 from primus_core.runs import lease
+from primus_core.runs.names import parse_name
 
 if TYPE_CHECKING:
     from primus_core.files.trust import Trust
@@ -27,7 +28,6 @@ __all__ = [
     "SCHEMA",
     "STATES",
     "Damaged",
-    "Name",
     "Saved",
     "changed_paths",
     "dump",
@@ -35,7 +35,6 @@ __all__ = [
     "is_run",
     "load",
     "metadata",
-    "parse_name",
     "process_here",
     "state",
     "state_of",
@@ -64,7 +63,6 @@ _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE = (
 )
 _NEEDED = ("plan.json", _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE)
 _PATCH = "code/diff.patch"
-_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._+-]*)_(\d{4}_\d{2}_\d{2}_\d{6})(?:_(\d+))?")
 _HEADER = re.compile(rb"^diff --git (.*)$", re.M)
 _METADATA_BYTES = 1 << 24
 """No run writes so much about itself."""
@@ -74,14 +72,6 @@ _CLOCK_SLACK_S = 60
 
 class Damaged(MachineError):  # noqa: N818  # as one reads it: `raise Damaged`
     """A run directory that cannot be trusted: incomplete, changed since, or of another schema."""
-
-
-class Name(NamedTuple):
-    """A run's name, `<exp_name>_<YYYY_MM_DD_HHMMSS>` or with `_<number>`, taken apart."""
-
-    exp_name: str
-    stamp: str
-    number: int = 1
 
 
 class Saved(NamedTuple):
@@ -107,12 +97,6 @@ class Saved(NamedTuple):
         """Why what the snapshot says is not believed; empty: it is."""
         paths = (f"{self.directory}/{name}" for name in ("", MANIFEST, *self.files))
         return next(filter(None, map(believed.doubt, paths)), "")
-
-
-def parse_name(name: str) -> Name | None:
-    """The parts of a run directory's name; None for another folder's."""
-    match = _NAME.fullmatch(name)
-    return Name(match[1], match[2], int(match[3] or 1)) if match else None
 
 
 def metadata(directory: str) -> dict[str, Any]:

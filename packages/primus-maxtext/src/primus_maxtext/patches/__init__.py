@@ -6,8 +6,8 @@ Each says why it exists, when it is needed, and for which versions; a test fails
 from __future__ import annotations
 
 from primus_core.installed.packages import version_of
-from primus_core.training.patches import Patch, apply_needed
 from primus_maxtext.patches import installed_assets, token_in_tensorboard
+from primus_train.kit.patches import Patch, apply_needed
 
 __all__ = ["PATCHES", "apply_all"]
 

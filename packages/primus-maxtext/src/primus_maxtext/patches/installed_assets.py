@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from primus_core.training.patches import Patch
+from primus_train.kit.patches import Patch
 
 __all__ = ["PATCH"]
 

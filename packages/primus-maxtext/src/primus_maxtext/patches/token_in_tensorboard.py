@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from primus_core.training.patches import Patch
+from primus_train.kit.patches import Patch
 
 __all__ = ["PATCH"]
 

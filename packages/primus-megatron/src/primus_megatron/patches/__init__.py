@@ -5,7 +5,6 @@ Each says why it exists, when it is needed, and for which versions; a test fails
 
 from __future__ import annotations
 
-from primus_core.training.patches import Patch, apply_needed
 from primus_megatron.installation import importable_version
 from primus_megatron.patches import (
     chosen_optimizer_state,
@@ -20,6 +19,7 @@ from primus_megatron.patches import (
     resumed_distributed_optimizer,
     wheel_without_makefile,
 )
+from primus_train.kit.patches import Patch, apply_needed
 
 __all__ = ["PATCHES", "apply_all"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from importlib.util import find_spec
 
-from primus_core.training.patches import Patch
+from primus_train.kit.patches import Patch
 
 __all__ = ["no_accelerator", "no_fused_optimizer", "no_transformer_engine", "patch"]
 

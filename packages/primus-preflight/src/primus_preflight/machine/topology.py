@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Literal, NamedTuple
 
-from primus_core.machine.devices import PCI
+from primus_core.machine.devices import PCI, VENDORS
 from primus_core.machine.facts import Facts
-from primus_core.machine.gpus import VENDORS
 from primus_preflight.machine import kfd, nics, pci
 from primus_preflight.machine.files import cpus, integer
 from primus_preflight.machine.nics import Nic

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from primus_core.training.patches import Patch, apply_needed
 from primus_torchtitan.patches import (
     cpu_attention,
     cpu_device,
@@ -16,6 +15,7 @@ from primus_torchtitan.patches import (
     torch213_pipeline_step,
     torch213_set_timeout,
 )
+from primus_train.kit.patches import Patch, apply_needed
 
 __all__ = ["PATCHES", "apply_all"]
 

@@ -13,8 +13,8 @@ from primus_core import variables
 from primus_core.config.document import Document
 from primus_core.journal import metrics
 from primus_core.plan.plan import Worker
-from primus_core.training import options
-from primus_core.training.backend import BackendCall, BackendPlan
+from primus_train.backend import BackendCall, BackendPlan
+from primus_train.kit import options
 
 OPTIONS = {
     "steps": options.Option("steps", "int", 3),

@@ -1,1 +1,0 @@
-"""The task `train`, and what backends share: the experiment, settings, options, metrics, text."""

@@ -1,0 +1,1 @@
+"""Commands that need no runtime: experiments, templates and models."""

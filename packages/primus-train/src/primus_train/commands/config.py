@@ -1,0 +1,104 @@
+"""What training adds to `primus config`: experiments and their templates."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from importlib import import_module
+
+from primus_core.request.arguments import Parser
+from primus_train.task import add_which_run
+
+__all__ = ["EXAMPLES", "add", "complete", "run"]
+
+EXAMPLES = """  primus config list llama3 MI300X
+  primus config new llama3.1_8B --backend megatron --gpu MI300X -o exp.yaml
+  primus config show exp.yaml --resolved
+  primus config validate exp.yaml
+  primus config diff exp.yaml template:megatron/llama3.1_8B/MI300X"""
+_LIST_EPILOG = """examples:
+  primus config list
+  primus config list megatron qwen
+  primus config list MI355X --json"""
+_NEW_EPILOG = """examples:
+  primus config new llama3.1_8B --backend megatron --gpu MI300X
+  primus config new llama3.1_8B --backend megatron --gpu MI355X --precision FP8
+  primus config new qwen3_8B --backend torchtitan --gpu MI355X -o exp.yaml"""
+_SHOW_EPILOG = """examples:
+  primus config show exp.yaml
+  primus config show exp.yaml --resolved training.steps=100
+  primus config show template:megatron/llama3.1_8B/MI300X --resolved --json"""
+_VALIDATE_EPILOG = """examples:
+  primus config validate exp.yaml
+  primus config validate exp.yaml training.steps=100 --optimizer.lr 3e-4
+  primus config validate exp.yaml --gpu MI300X --nodes 8
+  primus config validate exp.yaml --assume-host node.tar.gz"""
+_DIFF_EPILOG = """examples:
+  primus config diff exp.yaml other.yaml
+  primus config diff template:megatron/llama3.1_8B/MI300X template:megatron/llama3.1_8B/MI355X --json"""
+_EXPERIMENT = "an experiment, YAML or TOML, or template:BACKEND/MODEL/GPU"
+
+
+def complete(parsers: Mapping[str, Parser]) -> None:
+    """Say what may be named, for completion."""
+    from primus_train.templates import catalogue
+
+    known = catalogue.known()
+    parsers["new"].first_words = tuple(dict.fromkeys(template.model for template in known))
+    for action in parsers["new"].actions():
+        if action.dest in ("backend", "gpu", "precision"):
+            action.choices = sorted({getattr(template, action.dest) for template in known})
+    for name in ("show", "validate", "diff"):
+        parsers[name].first_words = tuple(template.name for template in known)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what one of these actions asks for."""
+    module = {"list": "templates", "new": "templates"}.get(args.action, "resolved")
+    return int(getattr(import_module(f"primus_train.commands.{module}"), args.action)(args))
+
+
+def add(actions: argparse._SubParsersAction[Parser]) -> None:
+    """Declare the actions."""
+    listing = actions.add_parser("list", help="templates: all, or those that have all the words", epilog=_LIST_EPILOG)
+    listing.add_argument("words", nargs="*", metavar="WORD", help="part of a model, backend, GPU or package")
+    new = actions.add_parser("new", help="write an experiment to edit, from a template", epilog=_NEW_EPILOG)
+    new.add_argument("model", metavar="MODEL", help="a model of `primus config list`")
+    new.add_argument("--backend", metavar="BACKEND", required=True, help="the framework that trains it")
+    new.add_argument("--gpu", metavar="GPU", required=True, help="the GPUs that train it")
+    new.add_argument("--precision", metavar="NAME", default="", help="another than the usual one, as FP8")
+    new.add_argument("-o", "--output", metavar="FILE", default="", help="write it there (default: to stdout)")
+    show = actions.add_parser("show", help="an experiment, with what it extends", epilog=_SHOW_EPILOG)
+    show.add_argument("file", metavar="FILE", help=_EXPERIMENT)
+    show.add_argument("--resolved", action="store_true", help="every setting as a launch has it, and where it is from")
+    validate = actions.add_parser("validate", help="check all that a launch checks", epilog=_VALIDATE_EPILOG)
+    validate.add_argument("file", metavar="FILE", help=_EXPERIMENT)
+    diff = actions.add_parser("diff", help="what differs between two, resolved", epilog=_DIFF_EPILOG)
+    diff.add_argument("first", metavar="A", help=_EXPERIMENT)
+    diff.add_argument("second", metavar="B", help=_EXPERIMENT)
+    for action in (show, validate, diff):
+        _add_machine(action)
+    for action in (show, validate):
+        action.usage = f"{action.prog} FILE [key=value | --key value ...] [options]"
+        add_which_run(action)
+        action.rest_to("overrides")
+    for action in (listing, show, diff):
+        action.add_argument("--json", action="store_true", help="as JSON")
+    for action in (listing, new, show, validate, diff):
+        action.set_defaults(run=run)
+
+
+def _add_machine(parser: Parser) -> None:
+    group = parser.add_argument_group(
+        "the machine", "for which the settings are resolved (default: that of the template; without one, this)"
+    )
+    group.add_argument("--assume-host", metavar="FILE", default="", help="the machine of `primus env capture`")
+    group.add_argument("--gpu", metavar="MODEL", default="", help="machines with GPUs of this model")
+    group.add_argument("--gpus-per-node", type=_count, metavar="N", help="so many in each (default: 8)")
+    group.add_argument("--nodes", type=_count, metavar="N", help="so many machines (default: 1)")
+
+
+def _count(text: str) -> int:
+    if not (text.isdecimal() and text.isascii() and len(text) < 7 and int(text)):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to 999999")
+    return int(text)

@@ -1,0 +1,323 @@
+"""The experiment file: its form, checked, and its presets found and merged.
+
+Order, a later one wins: model preset < framework preset (`config:`) < `overrides:` < command line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from primus_core.config import bounds, files, strict
+from primus_core.config.document import REFUSED, Document, Path, at, dotted
+from primus_core.errors import AlreadyRefused, ConfigError, Mistakes, nearest, suggestion
+from primus_core.files import trust
+from primus_core.journal.metrics import OnNonFinite
+from primus_train.overrides import is_alone
+
+__all__ = ["Experiment", "Models", "Module", "merged", "parse", "read", "select"]
+
+_PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_SUFFIXES = (".yaml", ".yml", ".toml")
+
+
+def read(
+    path: str,
+    environ: Mapping[str, str],
+    *,
+    mistakes: Mistakes | None = None,
+    opener: bounds.Opener | None = None,
+) -> Document:
+    """A file with what it extends, templates among it (`config.files.read_extended`)."""
+    return files.read_extended(path, environ, mistakes=mistakes, opener=opener, template=_template)
+
+
+def _template(name: str, where: str) -> Document:
+    from primus_train.templates import catalogue  # a search for folders: only where one is named
+
+    return catalogue.document(name, where)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """One trainer: a framework and its settings. `model` and `config` are preset names or settings written out."""
+
+    framework: str
+    config: str | dict[str, Any] = field(default_factory=dict)
+    model: str | dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+    overrides: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """A whole experiment file."""
+
+    exp_name: str
+    modules: dict[str, Module]
+    work_group: str = ""
+    user_name: str = ""
+    workspace: str = "output"
+    on_non_finite: OnNonFinite = "stop"
+    env: dict[str, str | int | float | bool] = field(default_factory=dict)
+
+
+def parse(document: Document, mistakes: Mistakes | None = None) -> Experiment:
+    """The experiment in `document`. With `mistakes`, what is wrong goes there, and the rest is the experiment.
+
+    Raises:
+        ConfigError: what is wrong, with file, line and suggestion.
+        AlreadyRefused: it is in `mistakes`, and there is no rest.
+    """
+    try:
+        return strict.read(Experiment, document.data)
+    except strict.ValidationError as error:
+        wrong: dict[Path, Any] = {}
+        for one in error.errors():
+            wrong.setdefault(_place(one, document), one)  # of a union, the first says it best
+    found = Mistakes()
+    for path, one in wrong.items():
+        if not (at(document.data, path) is REFUSED or _is_misspelt(path, one, wrong)):
+            found.add(_explain(path, one, document))
+    if mistakes is None:
+        found.refuse()
+        raise AlreadyRefused(dotted(next(iter(wrong))))
+    mistakes.add(*found.found)
+    return _rest(document.data, wrong)
+
+
+_Wrong = Mapping[Path, Any]
+
+
+def _place(one: Any, document: Document) -> Path:
+    path: Path = tuple(one["loc"])
+    while one["type"] not in ("extra_forbidden", "missing") and not _stands(document.data, path):
+        path = path[:-1]  # pydantic adds the branch of a union (`str`, `dict[...]`); the file has no such key
+    return path
+
+
+def _is_misspelt(path: Path, one: Any, wrong: _Wrong) -> bool:
+    """Whether a key is missing because it is misspelt: that one's message has the line and the suggestion."""
+    beside = (p for p, other in wrong.items() if other["type"] == "extra_forbidden" and p[:-1] == path[:-1])
+    return one["type"] == "missing" and any(nearest(str(p[-1]), [str(path[-1])]) for p in beside)
+
+
+def _rest(data: Mapping[str, Any], wrong: _Wrong) -> Experiment:
+    """What can be checked although something is wrong: without it, and with names where they are missing."""
+    kept = _copied(data)
+    for path in wrong:
+        around = at(kept, path[:-1]) if path else None
+        if isinstance(around, dict):
+            around.pop(path[-1], None)
+            around |= {"exp_name": "unnamed"} if path == ("exp_name",) else {}
+    try:
+        return strict.read(Experiment, kept)
+    except strict.ValidationError:
+        raise AlreadyRefused(dotted(next(iter(wrong)))) from None
+
+
+def _copied(data: Any) -> Any:
+    """A copy of which every mapping can be changed."""
+    return {key: _copied(value) for key, value in data.items()} if isinstance(data, Mapping) else data
+
+
+def _explain(path: Path, one: Any, document: Document) -> ConfigError:
+    name = dotted(path)
+    where = document.where(path)
+    if one["type"] == "extra_forbidden":
+        known = _fields_beside(path)
+        return ConfigError(
+            f"unknown key '{name}'",
+            where=where,
+            why=f"known here: {', '.join(known)}",
+            fix=suggestion(str(path[-1]), known) or "settings of the framework belong below `overrides:`",
+        )
+    if one["type"] == "missing":
+        return ConfigError(f"'{name}' is missing", where=where, fix=f"add `{path[-1]}:`")
+    given = at(document.data, path)
+    if given is True and is_alone(where):
+        return ConfigError(f"'{where.rpartition(' ')[2]}' has no value", fix="write it behind: --key VALUE")
+    fix = _of_these(given, one) if one["type"] == "literal_error" else _FIXES.get(one["type"], _NESTED)
+    return ConfigError(f"'{name}' is {given!r}", where=where, why=one["msg"], fix=fix)
+
+
+def _of_these(given: Any, error: Any) -> str:
+    known = str(error["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
+    return suggestion(str(given), known) or f"write one of: {', '.join(known)}"
+
+
+_NESTED = "write keys and values below it, indented"
+_FIXES = {"string_type": "write text, in quotes where it looks like a number"}
+
+
+def _stands(data: Any, path: Path) -> bool:
+    around = at(data, path[:-1])
+    return not path or (isinstance(around, Mapping) and path[-1] in around)
+
+
+def _fields_beside(path: Path) -> list[str]:
+    return strict.keys(Module if len(path) > 2 else Experiment)
+
+
+_MODULES = {"pretrain": "pre_trainer", "posttrain": "post_trainer", "sft": "sft_trainer"}
+
+
+def select(experiment: Experiment, stage: str, document: Document) -> str:
+    """The name of the module that `train <stage>` runs: `pre_trainer` for pretrain, or the only trainer there is.
+
+    Raises:
+        ConfigError: there is none, or more than one and none has the stage's name.
+    """
+    wanted = _MODULES.get(stage, f"{stage}_trainer")
+    trainers = [name for name in experiment.modules if "trainer" in name]
+    if wanted in trainers:
+        return wanted
+    if len(trainers) == 1:
+        return trainers[0]
+    raise ConfigError(
+        f"no module to {stage}",
+        where=document.where(("modules",)),
+        why=f"modules: {', '.join(experiment.modules) or 'none'}",
+        fix=f"call it '{wanted}'",
+    )
+
+
+class Models(Protocol):
+    """Models that are known by name beside a backend's presets: the catalogue, in the backend's words."""
+
+    def names(self) -> Sequence[str]:
+        """All names."""
+
+    def read(self, name: str, where: str) -> Document:
+        """The settings of one; `where` the experiment says its name."""
+
+    def read_file(self, path: str, where: str) -> Document:
+        """The settings of the one model in a file of the catalogue's form."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Presets:
+    """Where preset names are looked up: the backend's folder, and beside the experiment for `./name.yaml`."""
+
+    folder: str
+    beside: str
+    environ: Mapping[str, str]
+    models: Models | None
+
+    def read(self, kind: str, name: str, where: str) -> Document:
+        others = self.models if kind == "models" else None
+        if others and not self._found(kind, name) and _stem(name) in others.names():
+            return others.read(_stem(name), where)
+        path = self._path(kind, name, where)
+        own = name.startswith("./")  # the others are of the backend's package, whoever installed it
+        document = read(path, self.environ, opener=trust.of(self.environ).opener if own else None)
+        if others and "models" in document.data:
+            return replace(others.read_file(path, where), files=document.files)
+        return document
+
+    def _path(self, kind: str, name: str, where: str) -> str:
+        if name.startswith("./"):
+            path = os.path.normpath(os.path.join(self.beside, name))
+            if not path.startswith(os.path.normpath(self.beside) + os.sep) and os.path.normpath(self.beside) != ".":
+                raise _escape(name, where)
+            if ".." in name.split("/"):
+                raise _escape(name, where)
+            if not os.path.isfile(path):
+                raise ConfigError(f"there is no file '{name}' beside the experiment", where=where)
+            trust.of(self.environ).require(path, "the preset")
+            return path
+        if not _PRESET.fullmatch(name):
+            raise _escape(name, where)
+        return self._named(kind, name, where)
+
+    def _named(self, kind: str, name: str, where: str) -> str:
+        if path := self._found(kind, name):
+            return path
+        known = sorted(os.path.splitext(entry)[0] for entry in _entries(os.path.join(self.folder, kind)))
+        others = self.models.names() if self.models and kind == "models" else ()
+        named = [*known, "all of `primus models list`"] if others else known
+        noun = {"models": "model", "modules": "framework preset"}[kind]
+        raise ConfigError(
+            f"unknown {noun} '{name}'",
+            where=where,
+            why=f"known: {', '.join(named) or 'none'}",
+            fix=suggestion(_stem(name), [*known, *others])
+            or "or write it out, or name a file beside this one: ./name.yaml",
+        )
+
+    def _found(self, kind: str, name: str) -> str:
+        """The preset's file; empty where there is none."""
+        paths = (os.path.join(self.folder, kind, _stem(name) + suffix) for suffix in _SUFFIXES)
+        return next(filter(os.path.isfile, paths), "")
+
+
+def _stem(name: str) -> str:
+    return name[: name.rindex(".")] if name.endswith(_SUFFIXES) else name
+
+
+def _entries(folder: str) -> list[str]:
+    return [entry for entry in os.listdir(folder) if entry.endswith(_SUFFIXES)] if os.path.isdir(folder) else []
+
+
+def _escape(name: str, where: str) -> ConfigError:
+    return ConfigError(
+        f"'{name}' is no preset name",
+        where=where,
+        why="a preset's name has no '/' and no '..'",
+        fix="use a plain name, or ./file.yaml for a file beside the experiment",
+    )
+
+
+def merged(
+    document: Document,
+    module: str,
+    *,
+    folder: str,
+    environ: Mapping[str, str],
+    beside: str,
+    command_line: Document,
+    models: Models | None = None,
+    mistakes: Mistakes | None = None,
+) -> Document:
+    """The module's settings, all four sources merged: the model's below `model`, data below `data`.
+
+    A preset in `folder` wins over one of `models` with its name. With `mistakes`, what is wrong goes there, and the
+    source in which it is stands under the key `""` as `REFUSED`.
+
+    Raises:
+        ConfigError: what is wrong with a source.
+    """
+    presets = _Presets(folder, beside, environ, models)
+    path: Path = ("modules", module)
+
+    def data() -> Document:
+        return document.section((*path, "data")).below(("data",)) if at(document.data, (*path, "data")) else Document()
+
+    sources: tuple[Callable[[], Document], ...] = (
+        lambda: _source(document, (*path, "model"), lambda n, w: presets.read("models", n, w)).below(("model",)),
+        lambda: _source(document, (*path, "config"), lambda n, w: presets.read("modules", n, w)).nested(),
+        data,
+        lambda: document.section((*path, "overrides")).nested(),
+        lambda: command_line,
+    )
+    whole, found = Document(), Mistakes()
+    for source in sources:
+        one = Document({"": REFUSED})
+        with found:
+            one = source()
+        whole = one.over(whole)
+    if mistakes is None:
+        found.refuse()
+    else:
+        mistakes.add(*found.found)
+    return whole
+
+
+def _source(document: Document, path: Path, read: Callable[[str, str], Document]) -> Document:
+    value = at(document.data, path)
+    if value is REFUSED or not isinstance(value, str | Mapping | None):
+        raise AlreadyRefused(dotted(path))
+    return read(value, document.where(path)) if isinstance(value, str) else document.section(path)

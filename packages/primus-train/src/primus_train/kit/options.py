@@ -1,0 +1,217 @@
+"""A framework's argument list as data, and settings checked against it without the framework.
+
+A backend ships one JSON file per supported version: `{"version": ..., "options": {"training.steps": {"type": "int",
+"default": 10000, "help": ...}, ...}}`, generated from the framework itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any, NamedTuple
+
+from primus_core.config.document import Document, Path, dotted
+from primus_core.errors import ConfigError, Mistakes, nearest, suggestion
+from primus_core.request import former
+from primus_train.overrides import is_alone, lacks_value
+
+__all__ = ["Checked", "Option", "check", "examine", "load"]
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "str": (str,),
+    "list": (list,),
+    "dict": (dict,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One argument of a framework. `type` is int, float, bool, str, list, dict or any."""
+
+    name: str
+    type: str
+    default: Any = None
+    choices: tuple[Any, ...] = ()
+    optional: bool = False
+    help: str = ""
+    least: float | None = None
+    most: float | None = None
+
+
+def load(path: str | FilePath) -> tuple[str, dict[str, Option]]:
+    """The framework's version and its options by dotted name, from a shipped schema."""
+    data = json.loads(FilePath(path).read_text(encoding="utf-8"))
+    options = {
+        name: Option(name=name, **{**row, "choices": tuple(row.get("choices", ()))})
+        for name, row in data["options"].items()
+    }
+    return data["version"], options
+
+
+class Checked(NamedTuple):
+    """What became of settings."""
+
+    given: dict[str, Any]
+    """Those that are right, flat by dotted name."""
+    refused: set[str]
+    """The names of those that are wrong, and of what was probably meant by a name that is unknown."""
+    mistakes: Mistakes
+
+
+def check(document: Document, options: Mapping[str, Option], *, framework: str) -> dict[str, Any]:
+    """The settings in `document` (nested), flat by dotted name, each known to `options` and of its type.
+
+    An integer where a float belongs becomes one.
+
+    Raises:
+        ConfigError: what is wrong, all of it, each with file and line.
+    """
+    found = examine(document, options, framework=framework)
+    found.mistakes.refuse()
+    return found.given
+
+
+def examine(document: Document, options: Mapping[str, Option], *, framework: str) -> Checked:
+    """The same, for those who go on with what is right."""
+    checked = Checked({}, set(), Mistakes())
+    _Walk(options, framework, checked).walk(document.data, (), document)
+    return checked
+
+
+class _Walk(NamedTuple):
+    options: Mapping[str, Option]
+    framework: str
+    checked: Checked
+
+    def walk(self, data: Mapping[str, Any], path: Path, document: Document) -> None:
+        for key, value in data.items():
+            with self.checked.mistakes:
+                self.setting(key, value, path, document)
+
+    def setting(self, key: str, value: Any, path: Path, document: Document) -> None:
+        here = (*path, key)
+        name = dotted(here)
+        if (option := self.options.get(name)) is not None:
+            self.checked.refused.add(name)
+            self.checked.given[name] = _typed(option, value, document.where(here))
+            self.checked.refused.discard(name)
+        elif any(known.startswith(name + ".") for known in self.options):
+            self.walk(_section(value, here, document), here, document)
+        elif "." in key and all(key.split(".")):
+            nested: dict[str, Any] = {key.split(".", 1)[0]: {key.split(".", 1)[1]: value}}
+            marks = Document({}, {(*path, *key.split(".")): document.where(here), path: document.where(here)})
+            self.walk(nested, path, marks)
+        else:
+            error, meant = _unknown(here, document, self.options, self.framework)
+            self.checked.refused.add(meant)
+            raise error
+
+
+def _section(value: Any, path: Path, document: Document) -> Mapping[str, Any]:
+    """A section; one whose settings are all commented out is an empty one."""
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigError(
+            f"'{dotted(path)}' is {value!r}",
+            where=document.where(path),
+            why="it is a section of settings",
+            fix="write keys and values below it, indented",
+        )
+    return value or {}
+
+
+def _unknown(path: Path, document: Document, options: Mapping[str, Option], framework: str) -> tuple[ConfigError, str]:
+    """The error for a name that the framework does not have, and the name that was probably meant."""
+    prefix = "".join(f"{part}." for part in path[:-1])
+    beside = {name[len(prefix) :].split(".")[0] for name in options if name.startswith(prefix)}
+    meant = _near(prefix, str(path[-1]), beside, options)
+    known = f"known in '{prefix[:-1]}': {', '.join(sorted(beside))}" if prefix else ""
+    what = f"{framework} has no setting '{dotted(path)}'"
+    if instead := former.instead("train", dotted(path)):
+        return ConfigError(what, where=document.where(path), fix=instead), ""
+    fix = f"did you mean '{meant}'?" if meant else "remove it"
+    return ConfigError(what, where=document.where(path), why="" if meant else known, fix=fix), meant
+
+
+def _near(prefix: str, leaf: str, beside: set[str], options: Mapping[str, Option]) -> str:
+    """What was meant: a name beside it, or the same name in another section (`lr` for `optimizer.lr`)."""
+    if near := nearest(leaf, beside):
+        return f"{prefix}{near}"
+    homes = [name for name in options if name.rpartition(".")[2] == leaf]
+    return homes[0] if len(homes) == 1 else ""
+
+
+def _typed(option: Option, value: Any, where: str) -> Any:
+    if value is None:
+        if option.optional:
+            return None
+        raise ConfigError(f"'{option.name}' cannot be empty", where=where, fix=f"give it {_wanted(option)}")
+    accepted = _TYPES.get(option.type, (object,))
+    wrong_bool = isinstance(value, bool) and option.type in ("int", "float")
+    if option.type == "str" and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # `tag=42`: what is text may look like a number
+    if option.type == "int" and isinstance(value, float) and value.is_integer():
+        value = int(value)  # 1e4 steps
+    if value is True and wrong_bool and is_alone(where):
+        raise lacks_value(where)
+    _refuse_infinite(option, value, where)
+    if wrong_bool or not isinstance(value, accepted):
+        given = f"{value!r} is {type(value).__name__}"
+        switch = option.type == "bool" and isinstance(value, int) and value in (0, 1)
+        fix = f"write {'true' if value else 'false'}" if switch else f"the default is {option.default!r}"
+        raise ConfigError(f"'{option.name}' takes {_wanted(option)}: {given}", where=where, fix=fix)
+    _check_range(option, value, where)
+    for item in value if isinstance(value, list) else [value]:
+        if option.choices and item not in option.choices:
+            names = ", ".join(str(choice) for choice in option.choices)
+            raise ConfigError(
+                f"'{option.name}' cannot be {item!r}",
+                where=where,
+                why=f"known values: {names}",
+                fix=suggestion(str(item), map(str, option.choices)) or "take one of them",
+            )
+    return float(value) if isinstance(value, int) and option.type == "float" else value
+
+
+def _refuse_infinite(option: Option, value: Any, where: str) -> None:
+    """`.nan`, `.inf` and `1e999` are numbers to YAML, and to no framework; in JSON they cannot be written at all."""
+    if option.type not in ("str", "bool", "int") and any(not math.isfinite(number) for number in _floats(value)):
+        raise ConfigError(
+            f"'{option.name}' is {value!r}, which is no finite number",
+            where=where,
+            fix=f"give it {_wanted(option)} that is finite; the default is {option.default!r}",
+        )
+
+
+def _floats(value: Any) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _floats(item)
+
+
+def _wanted(option: Option) -> str:
+    return {
+        "int": "a whole number",
+        "float": "a number",
+        "bool": "true or false",
+        "str": "text",
+        "list": "a list",
+        "dict": "keys and values",
+    }.get(option.type, "a value")
+
+
+def _check_range(option: Option, value: Any, where: str) -> None:
+    """Refuse a number that the framework says is too small or too large."""
+    if not isinstance(value, int | float):
+        return
+    if option.least is not None and value < option.least:
+        raise ConfigError(f"'{option.name}' is {value}, and must be at least {option.least:g}", where=where)
+    if option.most is not None and value > option.most:
+        raise ConfigError(f"'{option.name}' is {value}, and must be at most {option.most:g}", where=where)

@@ -1,0 +1,83 @@
+"""All models that are known here: Primus's own in `data/models`, those of packages, and those of a person's files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from primus_core.errors import ConfigError, RequestError, suggestion
+from primus_core.installed import data_folders
+from primus_core.installed.data_folders import Folder
+from primus_core.installed.packages import once
+from primus_train.models.architecture import Model
+from primus_train.models.files import SUFFIXES, read
+
+__all__ = ["find", "load"]
+
+_FOLDER = os.path.join(os.path.dirname(__file__), "..", "data", "models")
+
+
+def load(files: Sequence[str] = ()) -> Mapping[str, Model]:
+    """Every model by its name: Primus's own, of installed packages, and of `files`. Aliases are not among the names.
+
+    Raises:
+        ConfigError: a file is wrong, or two models have one name.
+    """
+    return _by_name((*_of_packages(), *(model for path in files for model in read(path, os.path.relpath(path)))))
+
+
+def find(name: str, models: Mapping[str, Model]) -> Model:
+    """The model called `name`, or the one in the file of that path.
+
+    Raises:
+        RequestError: there is none.
+        ConfigError: the file is wrong.
+    """
+    if os.sep in name or name.endswith(SUFFIXES):
+        return _only(name, read(name, name))
+    aliases = {alias: model for model in models.values() for alias in model.facts.aliases}
+    if found := models.get(name) or aliases.get(name):
+        return found
+    known = [*models, *aliases]
+    fix = suggestion(name, known) or "`primus models list` names all; a path names a file with one"
+    raise RequestError(f"no model is called '{name}'", why=f"{len(models)} are known here", fix=fix)
+
+
+def _only(path: str, models: Sequence[Model]) -> Model:
+    if len(models) == 1:
+        return models[0]
+    names = ", ".join(model.name for model in models)
+    fix = f"name the file below `models:` in primus.yaml (models: [{path}]), and give one of the names"
+    raise RequestError(f"{path} has {len(models)} models", why=names, fix=fix)
+
+
+@once
+def _of_packages() -> tuple[Model, ...]:
+    folders = (Folder(os.path.normpath(_FOLDER), "Primus"), *dict.fromkeys(data_folders.installed("primus.models")))
+    return tuple(model for folder in folders for model in _in_folder(folder))
+
+
+def _in_folder(folder: Folder) -> Iterator[Model]:
+    for path in data_folders.files(folder, "models", SUFFIXES):
+        try:
+            yield from read(path, folder.source)
+        except ConfigError as error:
+            error.why = f"{error.why}\nit is a model file of {folder.source}".lstrip("\n")
+            raise
+
+
+def _by_name(models: Iterable[Model]) -> dict[str, Model]:
+    found: dict[str, Model] = {}
+    taken: dict[str, Model] = {}
+    for model in models:
+        for name in (model.name, *model.facts.aliases):
+            if other := taken.get(name):
+                raise ConfigError(
+                    f"two models are called '{name}'",
+                    where=model.where,
+                    why=f"the other is of {other.origin}: {other.where}",
+                    fix="give this one a name of its own",
+                )
+            taken[name] = model
+        found[model.name] = model
+    return found

@@ -1,0 +1,410 @@
+"""Train a model with a framework behind Primus: Megatron, TorchTitan, MaxText.
+
+primus direct -- train pretrain --config exp.yaml training.steps=100
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from primus_core.environment import resolve as environment
+from primus_core.errors import ConfigError, MachineError, Mistakes, RequestError, suggestion
+from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PlannedFile, Requirement, RunPlace, Variable, Worker
+from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
+from primus_core.request.arguments import Parser
+from primus_core.secrets.redaction import is_secret_setting
+from primus_train import continuation
+from primus_train.backend import Backend, BackendCall, BackendPlan, load_backend
+
+if TYPE_CHECKING:
+    from primus_core.config.document import Document, Path
+    from primus_train.continuation import Earlier
+    from primus_train.experiment import Experiment
+
+__all__ = ["TRAIN", "Resolved", "resolve", "written"]
+
+_TOP_LEVEL = ("exp_name", "workspace", "work_group", "user_name", "on_non_finite")
+
+
+class Train:
+    """Task `train`."""
+
+    name = "train"
+    scope: Scope = "rank"
+    epilog = """examples:
+  primus direct -- train pretrain --config exp.yaml
+  primus direct -- train pretrain --config exp.yaml training.steps=100 --optimizer.lr 3e-4
+  primus direct --dry-run -- train pretrain --config exp.yaml
+  primus direct -- train pretrain --replay output/exp_2026_11_21_134522"""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """`train STAGE --config FILE [settings]`."""
+        parser.add_argument("stage", metavar="STAGE", help="what to train: pretrain (more where the backend has them)")
+        parser.add_argument("--config", metavar="FILE", help="the experiment, YAML or TOML")
+        parser.add_argument("--replay", metavar="RUN", help="a run directory: start that run again, as it was")
+        add_which_run(parser)
+        parser.add_argument("--check", action="store_true", help="with --replay: only say what equals and what differs")
+        parser.add_argument(
+            "--force", action="store_true", help="with --replay: start it although it cannot be the same"
+        )
+        parser.add_argument(
+            "--trust", action="store_true", help="with --replay: believe another user's run for this once"
+        )
+        parser.usage = f"{parser.prog} STAGE --config FILE [key=value | --key value ...]  |  STAGE --replay RUN"
+        parser.rest_to("overrides")
+        parser.first_words = ("pretrain",)
+
+    def plan(self, call: TaskCall) -> TaskPlan:
+        """Read the experiment, let the backend translate it, and plan the run."""
+        if not call.args.config:
+            from primus_train.templates import similar
+
+            raise similar.missing_option(call.args.overrides, call.command, call.facts.environ)
+        return _without_mistakes(call, _Planning.plan)
+
+    def environment(self, path: str, environ: Mapping[str, str]) -> tuple[str, tuple[Variable, ...]]:
+        """The framework of the experiment in the file `path`, and what its `env:` sets."""
+        from primus_train import experiment as experiments
+
+        document = experiments.read(path, environ)
+        experiment = experiments.parse(document)
+        given = environment.of_experiment(experiment.env, environ, lambda name: document.where(("env", name)))
+        frameworks = {module.framework for module in experiment.modules.values()}
+        if len(frameworks) == 1:
+            return frameworks.pop(), given
+        return experiment.modules[experiments.select(experiment, "pretrain", document)].framework, given
+
+
+class Resolved(NamedTuple):
+    """An experiment as a launch would have it."""
+
+    document: Document
+    experiment: Experiment
+    module: str
+    settings: Document
+    """Of the module, merged, with their places."""
+    planned: BackendPlan
+    task: TaskPlan
+
+
+def resolve(call: TaskCall) -> Resolved:
+    """The experiment that `call` names, with what its backend makes of it; for those who want more than the plan.
+
+    Raises:
+        RequestError: something in it is wrong, or its backend is not installed.
+    """
+    return _without_mistakes(call, _Planning.resolved)
+
+
+def written(call: TaskCall) -> Document:
+    """The experiment that `call` names as it is written, with the command line's settings where a file has them.
+
+    Raises:
+        RequestError: something in it is wrong.
+    """
+    return _without_mistakes(call, _Planning.written)
+
+
+T = TypeVar("T")
+
+
+def _without_mistakes(call: TaskCall, answer: Callable[[_Planning], T]) -> T:
+    """What planning answers, unless anything is wrong: then all of it."""
+    mistakes = Mistakes()
+    with mistakes:
+        found = answer(_Planning(call, mistakes))
+    mistakes.refuse()
+    return found
+
+
+class _Planning:
+    """One call. What is wrong goes to `mistakes`, as far as the rest can be checked without it."""
+
+    def __init__(self, call: TaskCall, mistakes: Mistakes) -> None:
+        from primus_core.config import files
+        from primus_train import experiment as experiments  # YAML and pydantic's engine load for this task only
+        from primus_train import overrides
+
+        self.call, self.args, self.mistakes, self.presets = call, call.args, mistakes, ""
+        config = self.args.config
+        config = config if config.startswith(files.TEMPLATE) else call.file(config)
+        self.folder = "." if config.startswith(files.TEMPLATE) else os.path.dirname(config) or "."
+        environ = call.facts.environ
+        if not (config.startswith(files.TEMPLATE) or os.path.exists(config)):
+            from primus_train.templates import similar
+
+            raise similar.missing_file(self.args.config, call.command, environ)
+        self.command_line = overrides.parse(self.args.overrides, environ, mistakes)
+        self.document = experiments.read(config, environ, mistakes=mistakes)
+        self._shorten_command_line()
+        self.catalogue = call.catalogue
+        self._adopt()
+        self.experiment = experiments.parse(self.document, mistakes)
+        self.module = experiments.select(self.experiment, self.args.stage, self.document)
+        self._name_model()
+
+    def _shorten_command_line(self) -> None:
+        """`modules.pre_trainer.overrides.training.steps=1` and `exp_name=x` mean what they say, too."""
+        from primus_core.config.document import Document
+
+        said = {key: self.command_line.data.pop(key) for key in _TOP_LEVEL if key in self.command_line.data}
+        top = {key: str(value) if _is_number(value) else value for key, value in said.items()}
+        whole = {"modules": self.command_line.data.pop("modules")} if "modules" in self.command_line.data else {}
+        marks = self.command_line.marks
+        self.document = Document({**top, **whole}, {k: m for k, m in marks.items() if k[0] in (*top, *whole)}).over(
+            self.document
+        )
+
+    def _name_model(self) -> None:
+        """`model=NAME` is that model, instead of the experiment's."""
+        from primus_core.config.document import Document
+        from primus_train import experiment as experiments
+
+        if not isinstance(self.command_line.data.get("model"), str):
+            return
+        path = ("modules", self.module, "model")
+        named = {"modules": {self.module: {"model": self.command_line.data.pop("model")}}}
+        mark = self.command_line.where(("model",))
+        self.document = Document(named, {path: mark}).over(self.document)
+        self.experiment = experiments.parse(self.document, self.mistakes)
+
+    def plan(self) -> TaskPlan:
+        framework = self.experiment.modules[self.module].framework
+        if self.call.elsewhere and framework not in self.catalogue.names("backends"):
+            return self._elsewhere(self.experiment, framework)
+        return self.resolved().task
+
+    def written(self) -> Document:
+        return self.command_line.below(("modules", self.module, "overrides")).over(self.document)
+
+    def resolved(self) -> Resolved:
+        from primus_core.config.document import Document
+        from primus_train import experiment as experiments
+        from primus_train.translated import Translated
+
+        experiment, module = self.experiment, self.module
+        backend = self._backend(experiment.modules[module].framework, module)
+        self.presets = backend.presets()
+        merged = experiments.merged(
+            self.document,
+            module,
+            folder=self.presets,
+            environ=self.call.facts.environ,
+            beside=self.folder,
+            command_line=self.command_line,
+            models=Translated(backend, self.catalogue.system.model_files),
+            mistakes=self.mistakes,
+        )
+        public = _without_secrets(merged.data, (), merged, self.mistakes)
+        settings, refused = Document(public, merged.marks, merged.files).split_refused()
+        place = self._place()
+        environ = self._environment()
+        earlier = continuation.Earlier(
+            place, self.call.facts, self.call.distributed, anew=getattr(self.args, "anew", False)
+        )
+        with self.mistakes:
+            planned = backend.resolve(
+                BackendCall(
+                    stage=self.args.stage,
+                    config=settings.data,
+                    document=settings,
+                    facts=self.call.facts,
+                    distributed=self.call.distributed,
+                    place=place,
+                    previous=earlier.files,
+                    on_non_finite=experiment.on_non_finite,
+                    elsewhere=self.call.elsewhere,
+                    refused=refused,
+                )
+            )
+        self.mistakes.refuse()
+        notes = self._continuation(earlier, planned, settings)
+        task = self._task_plan(experiment, module, settings, place, replace(planned, notes=notes), environ)
+        return Resolved(self.document, experiment, module, settings, planned, task)
+
+    def _place(self) -> RunPlace:
+        with self.mistakes:
+            return self.call.place(self.experiment.workspace, self.experiment.exp_name)
+        return RunPlace("unnamed", os.path.join(self.call.facts.cwd, "unnamed"), "")
+
+    def _environment(self) -> tuple[Variable, ...]:
+        """The variables of the experiment's `env:`."""
+        with self.mistakes:
+            return environment.of_experiment(
+                self.experiment.env, self.call.facts.environ, lambda name: self.document.where(("env", name))
+            )
+        return ()
+
+    def _continuation(self, earlier: Earlier, planned: BackendPlan, settings: Document) -> tuple[str, ...]:
+        """The plan's notes, if it continues what may be continued, or nothing."""
+        config, place, always = planned.config, earlier.place, getattr(self.args, "always", False)
+        start = continuation.Start(
+            config, place.directory, planned.changeable, planned.defaults, settings, earlier.facts.host.is_known
+        )
+        if planned.continues:
+            continuation.require_whole(planned.continues)
+        elif always:
+            raise earlier.nothing_to_continue()
+        if always:
+            changed = (f"although {one}" for one in continuation.changes(planned.continues, start))
+            return (*planned.notes, *changed)
+        if planned.continues:
+            continuation.refuse_changes(planned.continues, start)
+        else:
+            earlier.refuse_a_second(start)
+        return (*planned.notes, *earlier.notes)
+
+    def _elsewhere(self, experiment: Experiment, framework: str) -> TaskPlan:
+        """What is known where the backend is missing: it will be planned again where the run is."""
+        cache = os.path.join(self.call.facts.cwd, environment.cache(self.call.facts.environ))
+        return TaskPlan(
+            place=self.call.place(experiment.workspace, experiment.exp_name),
+            worker=Worker(""),
+            notes=(f"the backend {framework} is not installed here: the settings are checked inside",),
+            requires=(Requirement("folder", cache, "export PRIMUS_CACHE"),),
+            framework=framework,
+            folder=self.folder,
+            reads=self._reads(),
+        )
+
+    def _reads(self, settings: Document | None = None) -> tuple[str, ...]:
+        """The files of the experiment. Those of packages are there wherever their package is."""
+        from primus_core.installed.data_folders import installed
+
+        folders = [folder.path for group in ("primus.recipes", "primus.models") for folder in installed(group)]
+        inside = tuple(os.path.join(folder, "") for folder in (*folders, self.presets) if folder)
+        files = self.document.files + (settings.files if settings else ())
+        return tuple(dict.fromkeys(path for path in files if not path.startswith(inside)))
+
+    def _adopt(self) -> None:
+        """A file in a framework's own form becomes an experiment, if an installed backend knows that form."""
+        from primus_core.config.document import Document
+
+        if "modules" in self.document.data:
+            return
+        for name in self.catalogue.names("backends"):
+            try:
+                backend = load_backend(self.catalogue, name)
+            except MachineError:  # a broken package of others is no reason to refuse a file that is not its own
+                continue
+            if adopted := backend.adopt(self.document.data):
+                prefix = ("modules", "pre_trainer", "overrides")
+                marks = {prefix + path: mark for path, mark in self.document.marks.items()}
+                self.document = Document(dict(adopted), {**marks, (): self.document.where(())}, self.document.files)
+                return
+
+    def _backend(self, name: str, module: str) -> Backend:
+        where = self.document.where(("modules", module, "framework"))
+        if name not in self.catalogue.names("backends"):
+            missing = self.catalogue.missing("backends", name)
+            raise ConfigError(missing.what, where=where, why=missing.why, fix=missing.fix)
+        backend = load_backend(self.catalogue, name)
+        if self.args.stage not in backend.stages:
+            raise RequestError(
+                f"{name} has no stage '{self.args.stage}'",
+                why=f"it has: {', '.join(backend.stages)}",
+                fix=suggestion(self.args.stage, backend.stages) or f"train {backend.stages[0]}",
+            )
+        return backend
+
+    def _task_plan(
+        self,
+        experiment: Experiment,
+        module: str,
+        settings: Document,
+        place: RunPlace,
+        planned: BackendPlan,
+        given: tuple[Variable, ...],
+    ) -> TaskPlan:
+        return TaskPlan(
+            place=place,
+            worker=planned.worker,
+            prepare=planned.prepare,
+            environment=planned.environment + given,
+            files=_files(experiment, module, settings.data, planned),
+            requires=planned.requires,
+            config=planned.config,
+            notes=planned.notes,
+            next_steps=() if ("exp_name",) in self.command_line.marks else ("exp_name=mine",),
+            metrics_rank=planned.metrics_rank,
+            framework=experiment.modules[module].framework,
+            model=_label(experiment.modules[module].model, settings.data.get("model")),
+            folder=self.folder,
+            reads=self._reads(settings),
+            continues=planned.continues,
+            loads=planned.loads,
+        )
+
+
+def _is_number(value: Any) -> bool:
+    """`exp_name=42` is a name."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _files(
+    experiment: Experiment, module: str, settings: Mapping[str, Any], planned: BackendPlan
+) -> tuple[PlannedFile, ...]:
+    """The settings as they were resolved. `primus_config.yaml` is an experiment that gives the same plan anywhere."""
+    rest = {key: value for key, value in settings.items() if key not in ("model", "data")}
+    model, data = settings.get("model") or {}, settings.get("data") or {}
+    whole = asdict(experiment)
+    whole["modules"] = {
+        module: {"framework": experiment.modules[module].framework, "model": model, "data": data, "overrides": rest}
+    }
+    return (
+        PlannedFile(BACKEND_CONFIG, json.dumps(planned.config, indent=1, sort_keys=True)),
+        PlannedFile(EXPERIMENT, _yaml(whole)),
+        PlannedFile("config/model_config.yaml", _yaml(model)),
+        PlannedFile("config/data_config.yaml", _yaml({**planned.data, **data})),
+    )
+
+
+def _yaml(data: Mapping[str, Any]) -> str:
+    import yaml
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # in C where it is built
+    return str(yaml.dump(dict(data), Dumper=dumper, sort_keys=False))
+
+
+def _label(given: str | Mapping[str, Any], settings: Any) -> str:
+    """What to call the model in lists: the name of its preset or file, or what it says of itself if written out."""
+    if isinstance(given, str):
+        return os.path.splitext(os.path.basename(given))[0] if given.startswith("./") else given
+    named = settings if isinstance(settings, Mapping) else {}
+    return str(next((named[key] for key in ("name", "flavor", "family") if named.get(key)), ""))
+
+
+def add_which_run(parser: Parser) -> None:
+    """`--continue` and `--new`: what the person decides about an earlier run."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        continuation.CONTINUE,
+        dest="always",
+        action="store_true",
+        help="continue the newest unfinished run of the experiment, also with other settings",
+    )
+    which.add_argument(continuation.NEW, dest="anew", action="store_true", help="begin anew: continue no earlier run")
+
+
+def _without_secrets(data: Mapping[str, Any], path: Path, settings: Document, mistakes: Mistakes) -> dict[str, Any]:
+    """The same; a secret written into a setting is refused, so that no other error quotes it. A reference may stand."""
+    from primus_core.config.document import REFUSED, dotted
+
+    kept: dict[str, Any] = {}
+    for key, value in data.items():
+        here, kept[key] = (*path, key), value
+        if isinstance(value, Mapping):
+            kept[key] = _without_secrets(value, here, settings, mistakes)
+        elif isinstance(value, str) and is_secret_setting(str(key), value):
+            kept[key] = REFUSED
+            what = f"'{dotted(here)}' holds a secret, which would be saved with the run"
+            fix = f"export it, and write {key}: ${{NAME}} with the variable's name"
+            mistakes.add(ConfigError(what, where=settings.where(here), fix=fix))
+    return kept
+
+
+TRAIN = Train()

@@ -1,0 +1,1 @@
+"""Text for a training: found, tokenized, written as a framework reads it."""

@@ -1,0 +1,70 @@
+"""What to type instead, where a training was meant."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from tests.core.test_hints import ANSWERS, KNOWN, told, understood, with_packages
+
+from primus_core.cli.hints import HINTS, RUNTIMES, instead
+from primus_core.cli.main import main
+
+
+@pytest.mark.parametrize("words", [with_packages(words, ANSWERS[words]) for words in ANSWERS])
+def test_the_answer_is_the_command_to_type(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(shlex.split(words), capsys) == ANSWERS[words]
+
+
+def test_every_command_that_is_told_is_one() -> None:
+    """It is understood: by the runtimes and tasks that there are, or by the parser of that command."""
+    words = [word for hint in HINTS for word in hint.words] + list(RUNTIMES)
+    assert len(words) == len(set(words))
+    assert not set(words) & {*KNOWN.runtimes, *KNOWN.tasks, *KNOWN.commands}
+    for word in words:
+        for typed in ([word], [word, "a", "b"], [word, "exp.yaml", "b"]):
+            error = instead(typed, KNOWN, "")
+            assert error
+            assert understood(error.fix.partition("\n")[0]), error.fix
+
+
+@pytest.mark.parametrize(
+    ("words", "way_out"),
+    [("logs", "`latest` is the newest one"), ("runs", "known: list, show, diff, path"), ("config", "known: list, new, show")],
+)  # fmt: skip
+def test_a_missing_word_is_named_with_what_it_may_be(
+    words: str, way_out: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert way_out in told(words.split(), capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "whole"),
+    [
+        ("direct --log_file=r.log -- bench gemm", "primus direct --log-file=r.log -- bench gemm"),
+        pytest.param(
+            "direct -- preflight --perf-test", "primus direct -- preflight --level perf", marks=pytest.mark.torch
+        ),
+        ("diret -- bench gemm", "primus direct -- bench gemm"),
+        ("direct -- bnech gemm -M 8", "primus direct -- bench gemm -M 8"),
+        pytest.param("direct -- bench gem -M 8", "primus direct -- bench gemm -M 8", marks=pytest.mark.torch),
+        pytest.param(
+            "direct -- bench gemm -M 8 --dry-run", "primus --dry-run direct -- bench gemm -M 8", marks=pytest.mark.torch
+        ),
+        ("direct --silent -- bench gemm", "primus direct -- bench gemm"),
+        ("direct --script a.py --lr 1", "fix: primus direct -- run a.py --lr 1"),
+        ("direct -- train pretrain --confg x.yaml", "primus direct -- train pretrain --config x.yaml"),
+        ("slurm -N 2 srun -- bench gemm -M 8", "fix: primus slurm srun -N 2 -- bench gemm -M 8"),
+        ("runs list --statsu running", "primus runs list --status running"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_whole_command(
+    words: str, whole: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == 2
+    assert capsys.readouterr().err.splitlines()[-1].strip() == whole
+
+
+def test_flags_that_are_required_are_shown_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = "primus config new llama3.1_8B --gpu MI355X --backend torchtitan"
+    assert told(["config", "new", "llama3.1_8B", "--gpu", "MI355X"], capsys) == whole

@@ -1,0 +1,196 @@
+"""A framework's argument list as data: what fits it and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primus_core.config.document import Document
+from primus_core.errors import ConfigError
+from primus_train.kit.options import Option, check, load
+from primus_train.kit.settings import Settings
+
+ROWS: dict[str, dict[str, Any]] = {
+    "training.steps": {"type": "int", "default": 10},
+    "training.seq_len": {"type": "int", "default": 2048},
+    "training.name": {"type": "str", "default": "x"},
+    "training.note": {"type": "str", "default": None, "optional": True},
+    "optimizer.lr": {"type": "float", "default": 1e-3},
+    "optimizer.kind": {"type": "str", "default": "AdamW", "choices": ["Adam", "AdamW"]},
+    "optimizer.parts": {"type": "list", "default": [], "choices": ["heads", "layers"]},
+    "parallel.mesh.dims": {"type": "list", "default": []},
+    "parallel.share": {"type": "float", "default": 0.5, "least": 0, "most": 1},
+    "debug": {"type": "bool", "default": False},
+    "extra": {"type": "dict", "default": {}},
+    "any": {"type": "any"},
+}
+OPTIONS = {name: Option(name=name, **{**row, "choices": tuple(row.get("choices", ()))}) for name, row in ROWS.items()}
+
+
+def checked(data: dict[str, Any]) -> dict[str, Any]:
+    """The flat settings."""
+    return check(Document(data, {(): "x.yaml"}), OPTIONS, framework="acme")
+
+
+def refused(data: dict[str, Any], marks: dict[tuple[str | int, ...], str] | None = None) -> ConfigError:
+    """The error that these settings give."""
+    with pytest.raises(ConfigError) as caught:
+        check(Document(data, {(): "x.yaml", **(marks or {})}), OPTIONS, framework="acme")
+    return caught.value
+
+
+def test_a_shipped_schema_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text(json.dumps({"version": "1.2", "options": ROWS}))
+    assert load(tmp_path / "s.json") == ("1.2", OPTIONS)
+
+
+def test_nested_and_dotted_settings_are_the_same() -> None:
+    nested = {"training": {"steps": 5}, "parallel": {"mesh": {"dims": [1]}}, "debug": True}
+    dotted = {"training.steps": 5, "parallel.mesh.dims": [1], "debug": True}
+    mixed = {"training": {"steps": 5}, "parallel": {"mesh.dims": [1]}, "debug": True}
+    assert checked(nested) == checked(mixed) == checked(dotted) == dotted
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("training.steps", 1e4, 10000),
+        ("optimizer.lr", 1, 1.0),
+        ("training.note", None, None),
+        ("extra", {"a.b": 1}, {"a.b": 1}),
+        ("any", [None], [None]),
+        ("training", None, {}),
+    ],
+)
+def test_a_value_that_means_the_type_is_taken_as_it(name: str, value: Any, kept: Any) -> None:
+    result = checked({name: value})
+    assert result == ({} if name == "training" else {name: kept})
+    assert [type(v) for v in result.values()] == ([] if name == "training" else [type(kept)])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("training.steps", "ten", "takes a whole number: 'ten' is str"),
+        ("training.steps", 1.5, "takes a whole number: 1.5 is float"),
+        ("training.steps", True, "takes a whole number: True is bool"),
+        ("training.steps", float("inf"), "takes a whole number"),
+        ("training.steps", None, "cannot be empty"),
+        ("optimizer.lr", "1e-5x", "takes a number"),
+        ("optimizer.lr", False, "takes a number"),
+        ("training.name", 3.5, "takes text: 3.5 is float"),
+        ("debug", "yes", "takes true or false: 'yes' is str"),
+        ("debug", 1, "takes true or false"),
+        ("parallel.mesh.dims", "1,2", "takes a list"),
+        ("extra", [], "takes keys and values"),
+        ("training.steps", {"a": 1}, "takes a whole number"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_with_line_and_default(name: str, value: Any, said: str) -> None:
+    path = tuple(name.split("."))
+    data: Any = value
+    for part in reversed(path):
+        data = {part: data}
+    error = refused(data, {path: "x.yaml:7"})
+    assert error.what.startswith(f"x.yaml:7: '{name}' ")
+    assert said in error.what
+    assert error.fix
+
+
+def test_a_value_that_is_none_of_the_choices_is_refused_with_them() -> None:
+    error = refused({"optimizer": {"kind": "adamw2"}})
+    assert error.what == "x.yaml: 'optimizer.kind' cannot be 'adamw2'"
+    assert error.why == "known values: Adam, AdamW"
+    assert error.fix == "did you mean 'AdamW'?"
+
+
+@pytest.mark.parametrize(("value", "said"), [(-0.1, "is -0.1, and must be at least 0"), (2, "must be at most 1")])
+def test_a_number_outside_of_its_range_is_refused(value: float, said: str) -> None:
+    assert said in refused({"parallel": {"share": value}}, {("parallel", "share"): "x.yaml:3"}).what
+    assert checked({"parallel": {"share": 1}}) == {"parallel.share": 1.0}
+
+
+def test_each_value_of_a_list_is_one_of_the_choices() -> None:
+    assert checked({"optimizer": {"parts": ["layers", "heads"]}}) == {"optimizer.parts": ["layers", "heads"]}
+    assert refused({"optimizer": {"parts": ["heads", "layer"]}}).fix == "did you mean 'layers'?"
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "fix"),
+    [
+        ({"training": {"stepz": 1}}, "training.stepz", "did you mean 'training.steps'?"),
+        ({"trainng": {"steps": 1}}, "trainng", "did you mean 'training'?"),
+        ({"training.stepz": 1}, "training.stepz", "did you mean 'training.steps'?"),
+        ({"lr": 1}, "lr", "did you mean 'optimizer.lr'?"),
+        ({"training": {"lr": 1}}, "training.lr", "did you mean 'optimizer.lr'?"),
+        ({"parallel": {"msh": {}}}, "parallel.msh", "did you mean 'parallel.mesh'?"),
+        ({"zzz": 1}, "zzz", "remove it"),
+        ({"..": 1}, "..", "remove it"),
+    ],
+)
+def test_a_misspelt_setting_is_refused_with_its_line_and_a_suggestion(
+    data: dict[str, Any], name: str, fix: str
+) -> None:
+    error = refused(data, {(next(iter(data)),): "x.yaml:3"})
+    assert error.what == f"x.yaml:3: acme has no setting '{name}'"
+    assert error.fix == fix
+
+
+def test_where_nothing_is_near_the_settings_of_the_section_are_listed() -> None:
+    assert refused({"training": {"zzz": 1}}).why == "known in 'training': name, note, seq_len, steps"
+
+
+def test_a_value_in_place_of_a_section_is_refused_as_such() -> None:
+    error = refused({"training": 5})
+    assert error.what == "x.yaml: 'training' is 5"
+    assert error.why == "it is a section of settings"
+
+
+keys = st.sampled_from(["training", "steps", "lr", "optimizer", "a.b", "training.steps", "extra", ""]) | st.text(
+    max_size=4
+)
+data = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3),
+    lambda inner: st.dictionaries(keys, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(keys, data, max_size=3))
+def test_any_settings_are_known_options_or_refused(settings: dict[str, Any]) -> None:
+    result, fix = {}, "none needed"
+    try:
+        result = checked(settings)
+    except ConfigError as error:
+        fix = error.fix
+    assert result.keys() <= OPTIONS.keys()
+    assert fix
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("optimizer.lr", float("nan")), ("optimizer.lr", float("-inf")), ("parallel.mesh.dims", [1, float("inf")]),
+     ("extra", {"a": {"b": float("nan")}}), ("any", float("inf"))],
+)  # fmt: skip
+def test_what_is_no_finite_number_is_refused(name: str, value: Any) -> None:
+    error = refused({name: value}, {(name,): "x.yaml:4"})
+    assert f"'{name}' is {value!r}, which is no finite number" in error.what
+    assert error.where == "x.yaml:4"
+
+
+def test_every_wrong_setting_is_said() -> None:
+    error = refused({"training": {"stpes": 5, "seq_len": "long"}, "debug": 1, "optimizer.lr": 1e-3})
+    assert [one.what.split("'")[1] for one in error.each()] == ["training.stpes", "training.seq_len", "debug"]
+
+
+def test_a_check_by_a_value_that_was_refused_says_nothing() -> None:
+    found = Settings(Document({"training": {"stpes": 5, "seq_len": "long"}}), OPTIONS, (), {}, "acme")
+    said: list[int] = []
+    found.check(lambda s: said.append(s["training.steps"]), lambda s: said.append(s["training.seq_len"]))
+    found.check(lambda s: said.append(s["optimizer.lr"]))
+    assert (said, len(found.mistakes.found)) == ([1e-3], 2)

@@ -1,0 +1,114 @@
+"""Settings on the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primus_core.config.document import Document, at
+from primus_core.errors import RequestError
+from primus_train import overrides
+
+names = st.from_regex(r"[a-z][a-z0-9_]{0,6}", fullmatch=True).filter(lambda n: "token" not in n)
+values = st.integers() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False).map(float)
+
+
+def refused(*words: str) -> RequestError:
+    """The error that these words give."""
+    with pytest.raises(RequestError) as caught:
+        overrides.parse(words, {})
+    return caught.value
+
+
+@pytest.mark.parametrize("words", [["a.b=1e-5"], ["--a.b", "1e-5"], ["--a.b=1e-5"]])
+def test_the_three_ways_of_writing_a_setting_mean_the_same(words: list[str]) -> None:
+    document = overrides.parse(words, {})
+    assert document.data == {"a": {"b": 1e-5}}
+    assert document.where(("a", "b")) == f"command line: {' '.join(words)}"
+
+
+@pytest.mark.slow
+@given(st.lists(st.tuples(st.lists(names, min_size=1, max_size=3), values), max_size=6))
+def test_of_two_settings_of_one_key_the_later_wins(settings: list[tuple[list[str], Any]]) -> None:
+    words = [f"{'.'.join(path)}={value}" for path, value in settings]
+    if any(a[: len(b)] == b and a != b for a, _ in settings for b, _ in settings):
+        assert "has a value, and settings below it" in refused(*words).what
+    elif settings:
+        path, value = settings[-1]
+        assert at(overrides.parse(words, {}).data, tuple(path)) == value
+
+
+@given(st.lists(st.text(max_size=10), max_size=5))
+def test_any_words_are_settings_or_refused(words: list[str]) -> None:
+    result, what = Document(), "nothing wrong"
+    try:
+        result = overrides.parse(words, {})
+    except RequestError as error:
+        what = error.what
+    assert all(isinstance(key, str) and key for key in result.data)
+    assert what
+
+
+@pytest.mark.parametrize(
+    ("words", "data"),
+    [
+        (["--lr", "-0.1"], {"lr": -0.1}),
+        (["--lr", "-1e-3"], {"lr": -1e-3}),
+        (["--text", "a=b"], {"text": "a=b"}),
+        (["text=a=b"], {"text": "a=b"}),
+        (["name=run #5: better"], {"name": "run #5: better"}),
+        (["dims=[1, 2]"], {"dims": [1, 2]}),
+        (["opt={lr: 1}", "opt.eps=2"], {"opt": {"lr": 1, "eps": 2}}),
+        (["opt.lr=1", "opt={eps: 2}"], {"opt": {"lr": 1, "eps": 2}}),
+        (["empty="], {"empty": None}),
+        (["a=None", "b=null", "c=~", "--d", "None", "e='None'"], {**dict.fromkeys("abcd"), "e": "None"}),
+        (["--fast", "--lr", "1"], {"fast": True, "lr": 1}),
+        (["lr=1", "--fast"], {"fast": True, "lr": 1}),
+    ],
+)
+def test_values_are_what_a_person_would_expect(words: list[str], data: dict[str, Any]) -> None:
+    assert overrides.parse(words, {}).data == data
+
+
+@pytest.mark.parametrize("word", ["steps", "-x=1", "=1", "--", "--=1", ""])
+def test_what_is_no_setting_is_refused(word: str) -> None:
+    error = refused(word)
+    assert error.what == f"'{word}' is no setting"
+    assert error.fix == "write key=value, --key value or --key=value"
+
+
+@pytest.mark.parametrize("words", [["opt=adam", "opt.lr=1"], ["--opt.lr", "1", "opt=adam"]])
+def test_a_key_with_a_value_and_settings_below_it_is_refused_in_either_order(words: list[str]) -> None:
+    error = refused(*words)
+    assert error.what == "command line: 'opt' has a value, and settings below it"
+    assert all(word in error.why for word in ("opt=adam", "opt.lr"))
+
+
+def test_all_wrong_words_are_said_at_once() -> None:
+    error = refused("steps", "lr=${UNSET_HERE}", "right=1", "a=1", "a.b=2")
+    assert [one.what.partition(": ")[2] or one.what for one in error.each()] == [
+        "'steps' is no setting",
+        "lr=${UNSET_HERE}: ${UNSET_HERE} is not set",
+        "'a' has a value, and settings below it",
+    ]
+
+
+def test_an_empty_part_between_dots_is_refused() -> None:
+    assert "is no setting" in refused("training..steps=1").what
+
+
+def test_a_section_that_only_the_command_line_names_is_placed_there() -> None:
+    document = overrides.parse(["trainng.steps=1"], {}).over(Document({}, {(): "x.yaml:3"}))
+    assert document.where(("trainng",)) == "command line: trainng.steps=1"
+
+
+@pytest.mark.parametrize("word", ["moe.token_dispatcher_type=alltoall", "eos_token=</s>", "text_key=body", "tokens=5"])
+def test_a_setting_that_only_sounds_like_a_secret_is_taken(word: str) -> None:
+    assert overrides.parse([word], {}).data
+
+
+def test_a_secret_may_be_named_by_its_variable() -> None:
+    assert overrides.parse(["hub.token=${HF_TOKEN}"], {"HF_TOKEN": "hidden"}).data == {"hub": {"token": "${HF_TOKEN}"}}

@@ -222,7 +222,7 @@ def _help(asked: "Request", catalogue: "Catalogue") -> str:
     """The help that a request asks for, of its runtime or of its task; empty where it asks for none."""
     if not {"-h", "--help"} & {word for words in (asked.task, *(la.words for la in asked.layers)) for word in words}:
         return ""
-    from primus_core.planning.planner import runtime_parser, task_parser
+    from primus_core.planning.options import runtime_parser, task_parser
 
     for layer in asked.layers:
         if {"-h", "--help"} & set(layer.words):

@@ -26,11 +26,11 @@ READING = "from importlib.metadata import entry_points; entry_points(group='prim
 COMMANDS = (
     ("--version", ("--version",), 1.5),
     ("--help", ("--help",), 2.5),
-    ("direct --dry-run -- bench gemm", ("direct", "--dry-run", "--", "bench", "gemm", "-M", "8192"), 9.0),
+    ("direct --dry-run -- bench gemm", ("direct", "--dry-run", "--", "bench", "gemm", "-M", "8192"), 6.0),
     (
         "direct --dry-run -- train pretrain",
         ("direct", "--dry-run", "--", "train", "pretrain", "--config", "examples/quickstart.yaml"),
-        25.0,
+        15.0,
     ),
 )
 

@@ -92,6 +92,30 @@ def test_a_launch_loads_nothing_that_only_its_end_or_an_experiment_needs(
     assert not heavy & loaded(code, clean_environ, tmp_path)
 
 
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+@pytest.mark.whole
+def test_garbage_is_left_alone_while_a_launch_is_planned_and_no_longer(
+    options: tuple[str, ...], clean_environ: dict[str, str], project: Path
+) -> None:
+    code = r"""
+import gc, os, sys
+running, planning = set(), set()
+def watch(event, args):
+    if event in ("os.fork", "os.posix_spawn", "subprocess.Popen"):
+        running.add(gc.isenabled())
+    elif event == "import" and args[0] == "primus_core.planning.planner":
+        planning.add(gc.isenabled())
+sys.addaudithook(watch)
+from primus_core.cli.main import main
+code = main(sys.argv[1:])
+print(code, planning, running or "nothing", gc.isenabled(), file=sys.stderr)
+"""
+    words = ["direct", *options, "--single", "--", "analyze", "topology"]
+    command = [sys.executable, "-c", code, *words]
+    result = subprocess.run(command, env=clean_environ, cwd=project, text=True, capture_output=True, check=True)
+    assert result.stderr.splitlines()[-1] == f"0 {{False}} {'nothing' if options else {True}} True"
+
+
 @pytest.mark.whole
 def test_a_plan_reads_the_metadata_of_each_package_once(clean_environ: dict[str, str], project: Path) -> None:
     code = r"""

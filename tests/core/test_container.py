@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -70,6 +72,26 @@ def test_what_is_given_wins_over_a_default_or_adds_to_it(argv: Planned) -> None:
     assert values(words, "--security-opt") == ["label=disable", "seccomp=/p.json", "label=type:x"]
     assert values(words, "--cap-add") == ["SYS_PTRACE", "SYS_ADMIN"]
     assert "/dev/fuse" in values(words, "--device")
+
+
+def test_modules_in_the_working_folder_are_not_taken_for_those_of_the_image(
+    argv: Planned, project: Path, tmp_path: Path
+) -> None:
+    words = argv(env={"PYTHONPATH": ""})
+    entry = words[words.index("sh") : words.index("sh") + 10]  # with all that it takes before the words of the task
+    python = tmp_path / "image" / "python3"
+    python.parent.mkdir()
+    # no variable keeps a Python before 3.11 from importing what lies in the working folder
+    python.write_text(f'#!/bin/sh\nunset PYTHONSAFEPATH\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    for name in ("torch", "jax", "pydantic"):
+        (project / f"{name}.py").write_text("open('imported', 'w').close()\n")
+    environ = {"PATH": f"{python.parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    result = subprocess.run(
+        [*entry, "--version"], cwd=project, env=environ, text=True, capture_output=True, check=False
+    )
+    assert result.stdout.startswith("primus "), result.stderr
+    assert not (project / "imported").exists()
 
 
 @pytest.mark.parametrize("name", ["network", "ipc", "ulimit", "security-opt", "cap-add", "log-driver"])

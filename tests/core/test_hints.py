@@ -42,6 +42,16 @@ ANSWERS = {
     "train.py --lr 1": "primus direct -- run train.py --lr 1",
     "torchrun --nproc-per-node 8 --nnodes=2 train.py --lr 1": "GPUS_PER_NODE=8 NNODES=2 primus direct -- run train.py --lr 1",
     "torchrun --nproc_per_node=gpu --standalone train.py": "primus direct -- run train.py",
+    "direct --nproc-per-node 8 train.py": "GPUS_PER_NODE=8 primus direct -- run train.py",
+    "direct --nnodes=2 --single --nproc_per_node=8 train.py --nnodes 3":
+        "NNODES=2 GPUS_PER_NODE=8 primus direct --single -- run train.py --nnodes 3",
+    "direct --standalone train.py": "primus direct -- run train.py",
+    "direct --standalone --nproc-per-node gpu -- bench gemm": "primus direct -- bench gemm",
+    "direct --nproc-per-node 8 --nnodes 2 --single -- bench gemm":
+        "GPUS_PER_NODE=8 NNODES=2 primus direct --single -- bench gemm",
+    "slurm srun -N 2 -- direct --rdzv_endpoint h:29500 --rdzv-id=1 -- bench gemm":
+        "MASTER_ADDR=h MASTER_PORT=29500 primus slurm srun -N 2 -- direct -- bench gemm",
+    "run --nproc-per-node 8 train.py": "GPUS_PER_NODE=8 primus direct -- run train.py",
     "accelerate launch train.py": "primus direct -- run train.py",
     "mpirun": "primus direct -- run train.py",
     "exp.yaml": "primus direct -- train pretrain --config exp.yaml",
@@ -118,6 +128,22 @@ def test_a_secret_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("word", ["checkpoint", "monitor", "clean", "inspect"])
 def test_a_word_that_is_hardly_alike_is_no_misspelling(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert told([word], capsys).startswith("see `primus --help`")
+
+
+@pytest.mark.parametrize(
+    ("words", "whole"),
+    [
+        ("env capture", "env capture -o node.tar.gz"),
+        ("env capture x.tgz", "env capture -o x.tgz"),
+        ("env capture x.tgz --force", "env capture -o x.tgz --force"),
+        pytest.param("direct -- bench gemm", "direct -- bench gemm -M 8192", marks=pytest.mark.whole),
+        pytest.param("direct -- bench gemm 4096", "direct -- bench gemm -M 4096", marks=pytest.mark.whole),
+    ],
+)
+def test_flags_that_are_required_are_shown_with_an_example(
+    words: str, whole: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told(words.split(), capsys) == f"primus {whole}"
 
 
 def test_the_words_of_torchrun_have_an_answer(capsys: pytest.CaptureFixture[str]) -> None:

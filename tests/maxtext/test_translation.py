@@ -145,7 +145,7 @@ def test_only_these_models_go_by_the_name_of_another() -> None:
 
 def test_a_model_of_ones_own_has_a_name_only_where_maxtext_looks_at_it() -> None:
     assert "model_name" not in translate(replace(MODELS["llama3.1_8B"], name="mine"), SCHEMA)
-    plain = MODELS["deepseek_v3"].facts.model_copy(update={"rope_scaling": None})
+    plain = replace(MODELS["deepseek_v3"].facts, rope_scaling=None)
     latent = translate(replace(MODELS["deepseek_v3"], name="mine", facts=plain), SCHEMA)
     assert latent["model_name"] == "deepseek3-671b"
     assert latent["rope_factor"] == 1, "MaxText scales attention by it where nothing is stretched, too"

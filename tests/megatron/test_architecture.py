@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,7 +62,7 @@ def plan(*, gpus: int = 0, **changes: Any) -> BackendPlan:
 
 def test_the_plan_has_the_work_of_a_token_as_the_catalogue_counts_it() -> None:
     assert plan().config["flops_per_token"] == sum(flops_per_token(LLAMA.facts, 4096).values())
-    small = LLAMA.facts.model_copy(update={"num_layers": 4})
+    small = replace(LLAMA.facts, num_layers=4)
     assert plan(num_layers=4).config["flops_per_token"] == sum(flops_per_token(small, 4096).values())
 
 

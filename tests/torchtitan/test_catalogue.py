@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -109,7 +110,7 @@ def test_there_and_back_a_model_has_the_same_parameters_and_flops(resolve: Resol
     plan = resolve(
         json.dumps({"model": section(model), "dataloader": {"dataset": "c4"}, "training": {"seq_len": 4096}})
     )
-    without_mtp = model.facts.model_copy(update={"mtp_layers": 0})
+    without_mtp = replace(model.facts, mtp_layers=0)
     assert plan.config["flops_per_token"] == sum(flops_per_token(without_mtp, 4096).values())
     found = architecture(resolve_model(document_of(section(model)), SCHEMA, None))
     assert isinstance(found, Architecture)
@@ -117,7 +118,7 @@ def test_there_and_back_a_model_has_the_same_parameters_and_flops(resolve: Resol
 
 
 def test_fewer_layers_are_less_work_and_a_gpu_has_a_peak() -> None:
-    small = MODELS["llama3.1_8B"].facts.model_copy(update={"num_layers": 4})
+    small = replace(MODELS["llama3.1_8B"].facts, num_layers=4)
     settings = {"model": {**section(MODELS["llama3.1_8B"]), "n_layers": 4}, "dataloader": {"dataset": "c4"}}
     plan = resolve_on(TORCHTITAN, settings, gpus=8)
     length = SCHEMA.options["training.seq_len"].default

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.core.test_command import loaded
 
 from primus_core.config import files
 from primus_core.config.document import Document
@@ -254,3 +255,18 @@ def test_a_preset_name_that_leads_out_of_its_folder_is_refused(tmp_path: Path, p
 
 def test_a_file_beside_that_is_not_there_is_refused(tmp_path: Path, presets: Path) -> None:
     assert "no file './gone.yaml' beside" in preset_error(tmp_path, presets, "model: ./gone.yaml").what
+
+
+def test_reading_an_experiment_and_the_catalogue_searches_no_package_metadata(
+    clean_environ: dict[str, str], tmp_path: Path
+) -> None:
+    code = (
+        "from primus_train.models import catalogue; catalogue.load()\n"
+        "from primus_train import experiment, task\n"
+        "from primus_core.config.document import Document\n"
+        "experiment.parse(Document({'exp_name': 'x', 'modules': {'pre_trainer': {'framework': 'megatron'}}}, {}))\n"
+        "import primus_train.templates.catalogue"
+    )
+    found = loaded(code, clean_environ, tmp_path)
+    assert "pydantic_core" in found
+    assert not {"importlib.metadata", "pydantic", "socket", "tabulate"} & found

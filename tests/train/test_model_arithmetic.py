@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primus_core.config import files
+from primus_core.config import files, strict
 from primus_train.models import catalogue
 from primus_train.models.architecture import Architecture
 from primus_train.models.arithmetic import expert_layers, flops_per_token, full_attention_layers, parameters
@@ -26,7 +26,7 @@ MOE = {"num_experts": 8, "topk": 2, "moe_ffn_hidden_size": 32, "shared_expert_ff
 
 
 def small(**facts: Any) -> Architecture:
-    return Architecture.model_validate({**SMALL, **facts})
+    return strict.read(Architecture, {**SMALL, **facts})
 
 
 @pytest.mark.parametrize("name", MODELS)

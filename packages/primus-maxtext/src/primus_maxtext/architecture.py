@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from primus_maxtext.settings import Settings
 from primus_maxtext.translation import BLOCKS, Block
@@ -29,7 +29,7 @@ def architecture(settings: Settings) -> Architecture | str:
     if strange := _strange(settings, block):
         return strange
     latent = "latent" in block.always
-    return Architecture.model_construct(
+    return Architecture(
         num_layers=settings["base_num_decoder_layers"] * block.listed,
         hidden_size=settings["base_emb_dim"],
         ffn_hidden_size=settings["base_mlp_dim"],
@@ -66,7 +66,7 @@ def _strange(settings: Settings, block: Block) -> str:
     return ""
 
 
-def _qk_norm(settings: Settings, block: Block) -> str:
+def _qk_norm(settings: Settings, block: Block) -> Literal["none", "rms", "l2"]:
     if block.name == "gemma3":  # it asks nobody
         return "rms"
     if not settings["use_qk_norm"]:
@@ -87,7 +87,7 @@ def _window(settings: Settings, block: Block) -> dict[str, Any]:
 def _mixture(settings: Settings, block: Block) -> Mixture:
     width = settings["base_moe_mlp_dim"]
     biased = settings["routed_bias"]
-    return Mixture.model_construct(
+    return Mixture(
         num_experts=settings["num_experts"],
         topk=settings["num_experts_per_tok"],
         moe_ffn_hidden_size=width,
@@ -101,7 +101,7 @@ def _mixture(settings: Settings, block: Block) -> Mixture:
 
 
 def _latent(settings: Settings) -> LatentAttention:
-    return LatentAttention.model_construct(
+    return LatentAttention(
         q_lora_rank=settings["q_lora_rank"] or None,
         kv_lora_rank=settings["kv_lora_rank"],
         qk_nope_head_dim=settings["qk_nope_head_dim"],

@@ -27,7 +27,7 @@ def architecture(settings: Settings) -> Architecture | str:
     heads = settings["num_attention_heads"]
     width = settings["qk_head_dim"] + settings["qk_pos_emb_head_dim"] if latent else settings["kv_channels"]
     biased = settings["add_bias_linear"]
-    return Architecture.model_construct(
+    return Architecture(
         num_layers=settings["num_layers"],
         hidden_size=settings["hidden_size"],
         ffn_hidden_size=_ffn(settings),
@@ -125,7 +125,7 @@ def _window(settings: Settings) -> dict[str, Any]:
 
 def _mixture(settings: Settings) -> Mixture:
     first, step = _first_and_step(_expert_layers(settings)) or (0, 1)
-    return Mixture.model_construct(
+    return Mixture(
         num_experts=settings["num_experts"],
         topk=settings["moe_router_topk"],
         moe_ffn_hidden_size=settings["moe_ffn_hidden_size"] or _ffn(settings),
@@ -150,7 +150,7 @@ def _first_and_step(pattern: list[bool]) -> tuple[int, int] | None:
 
 
 def _latent(settings: Settings) -> LatentAttention:
-    return LatentAttention.model_construct(
+    return LatentAttention(
         q_lora_rank=settings["q_lora_rank"],
         kv_lora_rank=settings["kv_lora_rank"],
         qk_nope_head_dim=settings["qk_head_dim"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from primus_core.errors import ConfigError
@@ -27,12 +28,12 @@ def architecture(model: Model) -> Architecture | str:
     except ConfigError as error:  # a package's files: no reason to fail for a model of another
         return error.what
     # TorchTitan's flavors have no MTP layers.
-    return known.facts.model_copy(update={"mtp_layers": 0}) if known else f"the catalogue does not have {model.name}"
+    return replace(known.facts, mtp_layers=0) if known else f"the catalogue does not have {model.name}"
 
 
 def _dense(sizes: Mapping[str, Any], *, normed: bool) -> Architecture:
     width = sizes.get("head_dim", 128) if normed else sizes["dim"] // sizes["n_heads"]
-    return Architecture.model_construct(
+    return Architecture(
         num_layers=sizes["n_layers"],
         hidden_size=sizes["dim"],
         ffn_hidden_size=sizes["ffn_hidden_dim"],

@@ -1,4 +1,4 @@
-"""The experiment file: its form, checked with pydantic, and its presets found and merged.
+"""The experiment file: its form, checked, and its presets found and merged.
 
 Order, a later one wins: model preset < framework preset (`config:`) < `overrides:` < command line.
 """
@@ -8,14 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from pydantic import Field, ValidationError
-
-from primus_core.config import bounds, files
+from primus_core.config import bounds, files, strict
 from primus_core.config.document import REFUSED, Document, Path, at, dotted
-from primus_core.config.strict import Strict
 from primus_core.errors import AlreadyRefused, ConfigError, Mistakes, nearest, suggestion
 from primus_core.files import trust
 from primus_core.journal.metrics import OnNonFinite
@@ -44,17 +41,19 @@ def _template(name: str, where: str) -> Document:
     return catalogue.document(name, where)
 
 
-class Module(Strict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
     """One trainer: a framework and its settings. `model` and `config` are preset names or settings written out."""
 
     framework: str
-    config: str | dict[str, Any] = Field(default_factory=dict)
-    model: str | dict[str, Any] = Field(default_factory=dict)
-    data: dict[str, Any] = Field(default_factory=dict)
-    overrides: dict[str, Any] = Field(default_factory=dict)
+    config: str | dict[str, Any] = field(default_factory=dict)
+    model: str | dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+    overrides: dict[str, Any] = field(default_factory=dict)
 
 
-class Experiment(Strict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
     """A whole experiment file."""
 
     exp_name: str
@@ -63,7 +62,7 @@ class Experiment(Strict):
     user_name: str = ""
     workspace: str = "output"
     on_non_finite: OnNonFinite = "stop"
-    env: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    env: dict[str, str | int | float | bool] = field(default_factory=dict)
 
 
 def parse(document: Document, mistakes: Mistakes | None = None) -> Experiment:
@@ -74,8 +73,8 @@ def parse(document: Document, mistakes: Mistakes | None = None) -> Experiment:
         AlreadyRefused: it is in `mistakes`, and there is no rest.
     """
     try:
-        return Experiment.model_validate(document.data)
-    except ValidationError as error:
+        return strict.read(Experiment, document.data)
+    except strict.ValidationError as error:
         wrong: dict[Path, Any] = {}
         for one in error.errors():
             wrong.setdefault(_place(one, document), one)  # of a union, the first says it best
@@ -115,8 +114,8 @@ def _rest(data: Mapping[str, Any], wrong: _Wrong) -> Experiment:
             around.pop(path[-1], None)
             around |= {"exp_name": "unnamed"} if path == ("exp_name",) else {}
     try:
-        return Experiment.model_validate(kept)
-    except ValidationError:
+        return strict.read(Experiment, kept)
+    except strict.ValidationError:
         raise AlreadyRefused(dotted(next(iter(wrong)))) from None
 
 
@@ -160,7 +159,7 @@ def _stands(data: Any, path: Path) -> bool:
 
 
 def _fields_beside(path: Path) -> list[str]:
-    return sorted(Module.model_fields if len(path) > 2 else Experiment.model_fields)
+    return strict.keys(Module if len(path) > 2 else Experiment)
 
 
 _MODULES = {"pretrain": "pre_trainer", "posttrain": "post_trainer", "sft": "sft_trainer"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from primus_core.environment import resolve as environment
@@ -126,7 +126,7 @@ class _Planning:
 
     def __init__(self, call: TaskCall, mistakes: Mistakes) -> None:
         from primus_core.config import files
-        from primus_train import experiment as experiments  # YAML and pydantic load for this task only
+        from primus_train import experiment as experiments  # YAML and pydantic's engine load for this task only
         from primus_train import overrides
 
         self.call, self.args, self.mistakes, self.presets = call, call.args, mistakes, ""
@@ -351,7 +351,7 @@ def _files(
     """The settings as they were resolved. `primus_config.yaml` is an experiment that gives the same plan anywhere."""
     rest = {key: value for key, value in settings.items() if key not in ("model", "data")}
     model, data = settings.get("model") or {}, settings.get("data") or {}
-    whole = experiment.model_dump()
+    whole = asdict(experiment)
     whole["modules"] = {
         module: {"framework": experiment.modules[module].framework, "model": model, "data": data, "overrides": rest}
     }
@@ -366,7 +366,8 @@ def _files(
 def _yaml(data: Mapping[str, Any]) -> str:
     import yaml
 
-    return yaml.safe_dump(dict(data), sort_keys=False)
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # in C where it is built
+    return str(yaml.dump(dict(data), Dumper=dumper, sort_keys=False))
 
 
 def _label(given: str | Mapping[str, Any], settings: Any) -> str:

@@ -82,7 +82,7 @@ def _possible(before: list[str], catalogue: Catalogue, commands: Sequence[str]) 
 
 
 def _behind_runtime(before: list[str], catalogue: Catalogue) -> list[str]:
-    from primus_core.planning.planner import runtime_parser
+    from primus_core.planning.options import runtime_parser
 
     if "--" not in before:
         return [*_of_parser(runtime_parser(catalogue.runtime(before[0])), before[1:]), "--"]
@@ -93,7 +93,7 @@ def _behind_runtime(before: list[str], catalogue: Catalogue) -> list[str]:
 
 
 def _in_task(segment: list[str], catalogue: Catalogue) -> list[str]:
-    from primus_core.planning.planner import task_parser
+    from primus_core.planning.options import task_parser
 
     names = [name.split() for name in catalogue.names("tasks")]
     if not segment:

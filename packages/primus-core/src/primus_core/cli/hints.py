@@ -106,15 +106,17 @@ _WRONG = (
     re.compile(r"'(--[^']+)' would be a setting"),
 )
 _RIGHT = re.compile(r"did you mean '([^']+)'\?|(--[a-z]+(?:[ -][a-z]+)*)")
-_NEW_FLAGS = {"--backend": "torchtitan", "--gpu": "MI300X"}
-"""What `primus config new` requires, with an example of each."""
+_EXAMPLES = {"--backend": "torchtitan", "--gpu": "MI300X", "-o": "node.tar.gz", "-M": "8192"}
+"""The options that a command requires, with an example of each."""
+_ONLY = {"-o": "capture", "-M": "gemm"}
+"""Those that are all that a command needs, and its name: a word behind that is their value."""
 _SWITCHES = ("--dry-run", "--debug")
 
 
 def retyped(words: Sequence[str], refused: str, fix: str) -> str:
     """`fix`, and below it the whole command, where the fix is one word in another's place."""
-    if lacks := [flag for flag in _NEW_FLAGS if "are required: -" in refused and flag in refused]:
-        return f"primus {typed(words)} {' '.join(f'{flag} {_NEW_FLAGS[flag]}' for flag in lacks)}\n{fix}"
+    if complete := _completed(words, refused):
+        return f"{_whole(complete)}\n{fix}"
     wrong = next((word for pattern in _WRONG for word in pattern.findall(refused)), "")
     places = [at for at, word in enumerate(words) if word.partition("=")[0] == wrong.partition("=")[0]]
     if len(places) != 1:
@@ -122,28 +124,55 @@ def retyped(words: Sequence[str], refused: str, fix: str) -> str:
     before, word, after = words[: places[0]], words[places[0]], words[places[0] + 1 :]
     if "stands behind options" in refused and before[-1:] != ["slurm"] and "slurm" in before:
         at = before.index("slurm") + 1
-        return f"primus {typed([*before[:at], wrong, *before[at:], *after])}"
+        return _whole([*before[:at], wrong, *before[at:], *after])
     if wrong in _SWITCHES:
-        return f"put {wrong} before the `--`\nprimus {typed([wrong, *before, *after])}"
+        return f"put {wrong} before the `--`\n{_whole([wrong, *before, *after])}"
     return _exchanged(before, word, after, fix)
+
+
+def _whole(words: Sequence[str]) -> str:
+    """A command from its words; what torchrun's options among those of `direct` say is said before it."""
+    said, rest = former.without_launcher(words)
+    return f"{said}primus {typed(rest)}"
+
+
+def _completed(words: Sequence[str], refused: str) -> list[str]:
+    """`words` with the options that were required and are missing; empty: nobody knows an example of them."""
+    missing = refused.partition("the following arguments are required: ")[2].partition("\n")[0]
+    lacks = [names.partition("/")[0] for names in missing.split(", ")]
+    if not all(flag in _EXAMPLES for flag in lacks):
+        return []
+    command = _ONLY.get(lacks[0], "")
+    behind = words.index(command) + 1 if command in words else len(words)
+    if value := [word for word in words[behind : behind + 1] if not word.startswith("-")]:
+        return [*words[:behind], lacks[0], *value, *words[behind + 1 :]]
+    return [*words, *(word for flag in lacks for word in (flag, _EXAMPLES[flag]))]
 
 
 def _exchanged(before: Sequence[str], word: str, after: Sequence[str], fix: str) -> str:
     """`fix`, and the whole command with what it says in the place of `word`; `fix` alone where it says no word."""
     _, equals, value = word.partition("=")
-    if said := former.launcher_variables([word, *after[:1]]):
-        return f"{said}primus {typed([*before, *after[0 if equals else 1 :]])}"
+    if len(former.without_launcher(["direct", word])[1]) == 1:
+        return _whole([*before, word, *after])
     if fix.startswith("leave it out"):
-        return f"{fix}\nprimus {typed([*before, *after])}"
+        return f"{fix}\n{_whole([*before, *after])}"
     if not (right := _RIGHT.fullmatch(fix)):
         return fix
     new = (right[1] or right[2]).split()
-    return f"{fix}\nprimus {typed([*before, *new[:-1], f'{new[-1]}{equals}{value}', *after])}"
+    return f"{fix}\n{_whole([*before, *new[:-1], f'{new[-1]}{equals}{value}', *after])}"
 
 
 def instead(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
     """The answer to `words`, which were refused with the message `refused`; None: nobody can tell what they mean."""
-    words = list(words)
+    if error := _instead(list(words), known, refused):
+        return error
+    said, rest = former.without_launcher(words)  # the last of them may stand where a value would
+    if (error := _instead(rest, known, refused) if len(rest) < len(words) else None) and error.fix.startswith("primus"):
+        error.fix = f"{said}{error.fix}"
+    return error
+
+
+def _instead(words: list[str], known: Known, refused: str) -> RequestError | None:
     if not words or words[0].startswith("-"):
         return None
     if words[0] in known.tasks and not _means_runtime(words, known):
@@ -215,7 +244,7 @@ def _forgotten_dashes(words: Sequence[str], known: Known, refused: str) -> Reque
     return RequestError(
         f"there is no `--` before '{missing}'",
         why="`--` stands between the options of a runtime and what runs in it",
-        fix=f"primus {typed([*known.front, *_staged(complete)])}",
+        fix=_whole([*known.front, *_staged(complete)]),
     )
 
 
@@ -233,7 +262,7 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: str) -> Request
         what, why, task = "the task `train` needs a stage", _TRAINS, _staged(task)
     else:
         return None
-    return RequestError(what, why=why, fix=f"primus {typed([*known.front, *words[:begin], *task])}")
+    return RequestError(what, why=why, fix=_whole([*known.front, *words[:begin], *task]))
 
 
 def _misplaced_config(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
@@ -246,7 +275,7 @@ def _misplaced_config(words: Sequence[str], known: Known, refused: str) -> Reque
     return RequestError(
         "--config stands in the wrong segment",
         why="the experiment is an option of the task `train`",
-        fix=f"primus {typed([*known.front, *words[:at], *words[at + 2 : begin], *task])}",
+        fix=_whole([*known.front, *words[:at], *words[at + 2 : begin], *task]),
     )
 
 
@@ -266,7 +295,7 @@ def _command(runtime: Sequence[str], rest: Sequence[str], known: Known) -> str:
     if _task_at(words, known.tasks) == len(words):
         says = any(_begins_training(word) or word.endswith(_PROGRAM) for word in words)
         words = _with_task([*words, *(() if says else ("--config", "FILE"))], known, guess=True)
-    return f"primus {typed([*known.front, *_staged(_dashed(words, known))])}"
+    return _whole([*known.front, *_staged(_dashed(words, known))])
 
 
 def _with_task(words: Sequence[str], known: Known, *, guess: bool = False) -> list[str]:

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_options(config: SystemConfig) -> None:
     """Each runtime's section against its options; a launch checks only the one that it uses."""
-    from primus_core.planning.planner import runtime_parser
+    from primus_core.planning.options import runtime_parser
 
     catalogue = Catalogue(config)
     for name in catalogue.names("runtimes"):

@@ -20,7 +20,7 @@ FLAG_LISTS = frozenset({"XLA_FLAGS"})
 
 _SPACE = " \t\r\n"
 # A quote that opens a value must close it: `*+` gives nothing of the name back to try without.
-_FLAG = re.compile(r"""(-[A-Za-z0-9_-]*+(?:="(?:[^"\\]|\\.)*"|='[^']*'|(?!=['"])[^ \t\r\n]*))[ \t\r\n]*""", re.S)
+_FLAG = r"""(?s)(-[A-Za-z0-9_-]*+(?:="(?:[^"\\]|\\.)*"|='[^']*'|(?!=['"])[^ \t\r\n]*))[ \t\r\n]*"""
 
 
 class _Said(NamedTuple):
@@ -35,7 +35,7 @@ def words(text: str) -> tuple[str, ...] | None:
     """The flags of `text` as they are written; None: not all of it is flags."""
     found, at = [], len(text) - len(text.lstrip(_SPACE))
     while at < len(text):
-        match = _FLAG.match(text, at)
+        match = re.compile(_FLAG).match(text, at)
         if not match:
             return None
         found.append(match[1])

@@ -37,7 +37,7 @@ _KUBERNETES = "KUBERNETES_SERVICE_HOST"
 """Where it is set, the address of a service may lead here that is none of this node's."""
 VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """Variables by which a person chooses GPUs."""
-_HOST = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?$")
+_HOST = r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?$"
 
 
 def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tuple[Variable, ...]]:
@@ -204,7 +204,7 @@ def _checked(addr: str) -> str:
         return str(ipaddress.ip_address(bare))
     except ValueError:
         pass
-    if not _HOST.match(addr):
+    if not re.match(_HOST, addr):
         raise RequestError(
             f"MASTER_ADDR is '{addr}'",
             why="that is neither a host name nor an IPv4 or IPv6 address",

@@ -18,7 +18,7 @@ VERSIONS = ("cuda", "rocm")
 """Conditions that ask for a range of versions."""
 
 _CONDITIONS = ("architecture", "cuda", "deterministic", "framework", "nic", "rocm", "without")
-_PCI_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}")
+_PCI_ID = r"[0-9a-f]{4}:[0-9a-f]{4}"
 _ROW_KEYS = {"name": str, "value": str, "why": str, "source": str, "when": dict, "unset": bool}
 _FILE_KEYS = {"name": str, "extends": str, "pci_ids": list, "variable": list}
 
@@ -157,7 +157,7 @@ def _is_range(text: str) -> bool:
 
 def _pci(value: Any, path: str) -> str:
     text = value.lower() if isinstance(value, str) else repr(value)
-    if not _PCI_ID.fullmatch(text):
+    if not re.fullmatch(_PCI_ID, text):
         raise ConfigError(f"{value!r} in pci_ids is no PCI id", where=path, fix='write vendor and device: "1002:74a1"')
     return text
 

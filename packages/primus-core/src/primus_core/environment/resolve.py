@@ -81,7 +81,7 @@ _SESSION = (  # compiled where it is first asked: not for --help
     r"|(?i:https?|ftp|no|all)_(?i:proxy)|(TERM|SSH|XDG|DBUS|TMUX|LESS|HIST|CONDA|VSCODE|PMI|PMIX|LC)(_.*)?"
     r"|LANG|LANGUAGE|NNODES|NODE_RANK|MASTER_ADDR|MASTER_PORT|JAX_(COORDINATOR_(IP|PORT)|LOCAL_DEVICE_IDS)|PYTEST_.*|PRIMUS_TEST_.*"
 )
-_REFERENCE = re.compile(r"\$\{(\w+)\}")
+_REFERENCE = r"\$\{(\w+)\}"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """What every shell and every program takes as a variable's name."""
 
@@ -183,7 +183,7 @@ def of_experiment(
         if why:
             mistakes.add(ConfigError(f"'{name}' cannot be set in `env:`", where=where(name), why=why, fix="remove it"))
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        filled = _REFERENCE.sub(lambda match: environ.get(match[1], match[0]), text)
+        filled = re.sub(_REFERENCE, lambda match: environ.get(match[1], match[0]), text)
         secret = filled != text or is_secret_name(name) or looks_secret(filled)
         found.append(Variable(name, filled, "experiment", "set by the experiment", secret=secret, source=where(name)))
     mistakes.refuse()

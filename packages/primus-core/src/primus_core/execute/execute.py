@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING
 
 from primus_core import variables
 from primus_core.config import submission
-from primus_core.contracts import launchers
-from primus_core.contracts.launcher import Launcher
 from primus_core.environment.flag_lists import FLAG_LISTS, over
 from primus_core.errors import MachineError, PrimusError
-from primus_core.execute import closing, requirements
+from primus_core.execute import closing, first_failure, requirements
 from primus_core.execute.attempts import Attempts
 from primus_core.execute.attendance import Attendance, Course
+from primus_core.execute.script_lines import Listener
 from primus_core.files import trust
 from primus_core.files.atomic import link_atomically
 from primus_core.hooks import scripts
 from primus_core.hooks.data import Result, Stop
-from primus_core.hooks.scripts import Malformed, Spoken
+from primus_core.hooks.scripts import Spoken
 from primus_core.journal import summary
 from primus_core.journal.events import FILE, Events
 from primus_core.machine.facts import Facts
@@ -38,7 +37,7 @@ from primus_core.process.supervise import Ended, Signals, Watch, supervise
 from primus_core.runs import snapshot
 from primus_core.runs.record import Record, unwritable
 from primus_core.runs.rundir import COMPLETED, short
-from primus_core.secrets.redaction import redact, spelt
+from primus_core.secrets.redaction import redact
 
 if TYPE_CHECKING:
     from primus_core.hooks.lifecycle import Lifecycle
@@ -245,29 +244,15 @@ class _Run:
 
     def _script(self, step: Step) -> tuple[Ended, Spoken]:
         trust.of(self.facts.host.environ).require(step.script, "the script")  # planned a while ago: still the same?
-        said: list[Spoken] = []
-
-        def listen(line: bytes) -> None:
-            text = line.decode("utf-8", "surrogateescape")
-            self.mask.add(tuple(spelt(scripts.secrets_in(text))))
-            spoken = scripts.parse_line(text, step.script)
-            if isinstance(spoken, Malformed):
-                self._note(f"{step.name}: '{redact(spoken.text, self.mask.secrets)}' was ignored: {spoken.why}")
-                self.events.emit("malformed_line", level="warning", name=step.name, why=spoken.why)
-            elif spoken:
-                said.append(spoken)
-
-        ended = self._step(step, listen)
+        listener = Listener(step, self.mask, self.events, self._note)
+        ended = self._step(step, listener)
         if ended.timed_out:
             self._say(f"primus: {step.name} took longer than {step.timeout_s:g} s and was cut off\n")
         if (ended.timed_out or ended.signal) and not ended.exit_code:  # it tidied up and said that all is well
             ended = replace(ended, exit_code=128 + (ended.signal or signal.SIGTERM))
         for command in ended.left:
             self._note(redact(f"{step.name} left '{command}' running; it was ended with it", self.mask.secrets))
-        total = Spoken()
-        for spoken in said:
-            total = total.and_then(spoken)
-        return ended, total
+        return ended, listener.said
 
     def _steps(self) -> tuple[Ended, Step | None]:
         ended, step = Ended(0), None
@@ -289,10 +274,9 @@ class _Run:
             ended, step = self._in_turn(steps)
             first = self._first_failure(ended, step)
             code = first.exit_code if first and ended.exit_code else ended.exit_code
-            attempts.end(code, first.what if first else self._why_ended(ended))
-            over = ended.signal or ended.stopped or ended.not_started or not self.plan.max_restarts
-            over = over or not ended.exit_code
-            if over or step is not worker:
+            attempts.end(code, first.what if first else first_failure.why_ended(self.plan, ended))
+            over = ended.signal or ended.stopped or ended.not_started or not ended.exit_code
+            if over or not self.plan.max_restarts or step is not worker:
                 return ended, step
             if why := attempts.in_vain:
                 self._note(f"not started again: {why}")
@@ -307,10 +291,6 @@ class _Run:
             if (ended := self._step(step)).exit_code:
                 return ended, step
         return self._step(last), last
-
-    def _why_ended(self, ended: Ended) -> str:
-        silent = f"hung: no rank said anything for {self.plan.hang_timeout_s:g} s"
-        return silent if ended.hung else f"exit code {ended.exit_code}" if ended.exit_code else ""
 
     def _step(self, step: Step, listen: Callable[[bytes], None] | None = None) -> Ended:
         self.events.emit("step_started", name=step.name)
@@ -365,7 +345,7 @@ class _Run:
             if full := closing.disk_is_full(self.directory):
                 first = closing.for_want_of_space(first, code, full, self.plan.distributed.node_rank)
         status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
-        why = _why(ended, step) if step and step.script else ""
+        why = first_failure.of_script(ended, step) if step and step.script else ""
         record = first.to_record() if first else None
         if code and step and step.script:
             record = {"rank": -1, "what": f"{step.name}: {why or f'exit code {code}'}"}
@@ -383,43 +363,17 @@ class _Run:
             self._note(f"{self.dropped} bytes of log text could not be written: disk full, or too slow?")
         if status != "failed":
             return closing.over(self.plan, status, time.time() - self.record.started)
-        said = self._launch_log()
-        return closing.failed(self.plan, first, step, code, why=why, launch_log=self.launch_log, said=said)
+        return closing.failed(self.plan, first, step, code, why=why, launch_log=self.launch_log, said=self._logged())
 
     def _first_failure(self, ended: Ended, step: Step | None) -> failure.Failure | None:
-        node = self.plan.distributed.node_rank
-        if ended.hung:  # what ranks say on being ended is no reason, nor is their exit code
-            return failure.Failure(-1, 1, self._why_ended(ended), node_rank=node, time=time.time())
-        process = None
-        if step and step.ranks:
-            rank = step.first_rank if self._is_lone else None
-            log = f"{self.directory}/logs/rank_{rank}.log"
-            process = failure.of_process(ended.exit_code, self.facts.hostname, node, rank, log)
-        if self._is_lone and not ended.signal:
-            failure.leave_record(self.directory, process)
-        killed = self._launcher.signalled(self._launch_log()) if self._launcher else ()
-        first = failure.first_failure(self.directory, killed, node, self.facts.hostname) or process
-        if ended.exit_code and step and step.kind in BEFORE_RANKS:  # none has started; the error names the node
-            said = first.what.partition(": ")[2].partition("\n")[0] if first else ""
-            what = said or f"{step.kind}: ended with exit code {ended.exit_code}"
-            first = failure.Failure(-1, ended.exit_code, what, node_rank=-1, time=time.time())
-        return first
-
-    @property
-    def _launcher(self) -> Launcher | None:
-        return launchers.find(self.plan.worker.launcher) if self.plan.worker else None
-
-    @property
-    def _is_lone(self) -> bool:
-        """Whether the worker is one process that no launcher watches."""
-        return bool(self._launcher and not self._launcher.reports)
+        return first_failure.of_step(self.plan, self.facts.hostname, ended, step, self._logged)
 
     @property
     def launch_log(self) -> str:
         """What torchrun and plain processes print; of each node that joined the run a file of its own."""
         return f"{self.directory}/{self.record.part}logs/launch.log"
 
-    def _launch_log(self) -> str:
+    def _logged(self) -> str:
         """What the last step has printed there."""
         try:
             with open(self.launch_log, "rb") as file:
@@ -440,14 +394,6 @@ class _Run:
         say(text)
         if self.plan.log_file:
             append(self.plan.log_file, text)
-
-
-def _why(ended: Ended, script: Step) -> str:
-    """Why a script ended, where it could not say so itself."""
-    if ended.timed_out:
-        return f"took longer than {script.timeout_s:g} s"
-    number = ended.exit_code - 128
-    return f"ended by {signal.Signals(number).name}" if number in set(signal.Signals) else ""
 
 
 def _ranks(step: Step) -> str:

@@ -105,6 +105,6 @@ def _first_version(host: HostRoot, variables: tuple[str, ...], usual: str, forms
     """The version in the first file that says one, in the folders that variables name and the usual one."""
     folders = [*filter(None, (host.environ.get(name) for name in variables)), usual]
     for path, form in ((f"{folder}/{name}", form) for folder in folders for name, form in forms.items()):
-        if match := re.search(form, host.text(path) or ""):
+        if (text := host.text(path)) and (match := re.search(form, text)):
             return match[1]
     return ""

@@ -12,10 +12,11 @@ from primus_core.errors import RequestError
 
 __all__ = ["first_host", "host_count", "hosts"]
 
-_ITEM = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
-_BRACKET = re.compile(r"\[([^\[\]]*)\]")
-_RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
-_NUMBER = re.compile(r"[0-9]{1,18}")
+# As text: `re` compiles what is asked, and every dry run loads this module.
+_ITEM = r"(?:[^,\[\]]|\[[^\[\]]*\])+"
+_BRACKET = r"\[([^\[\]]*)\]"
+_RANGE = r"([0-9]{1,18})-([0-9]{1,18})"
+_NUMBER = r"[0-9]{1,18}"
 _SHOWN = 80
 
 
@@ -29,8 +30,8 @@ def hosts(text: str, source: str = "") -> Iterator[str]:
         fix = "write it as n[01-04,7],m3"
         named = f"{source} is '{text[:_SHOWN]}', which" if source else f"'{text[:_SHOWN]}'"
         raise RequestError(f"{named} is not a node list", why=why, fix=f"unset {source}, or {fix}" if source else fix)
-    for item in _ITEM.findall(text):
-        pieces = _BRACKET.split(item)  # text, what is in a bracket, text, ...
+    for item in re.findall(_ITEM, text):
+        pieces = re.split(_BRACKET, item)  # text, what is in a bracket, text, ...
         brackets = range(1, len(pieces), 2)
         # scontrol turns the last bracket fastest, then the first, the second, ... (hostlist.c, _push_range_list)
         yield from _names(pieces, [*reversed(brackets[:-1]), *brackets[-1:]])
@@ -48,16 +49,16 @@ def host_count(text: str) -> int:
 
 def _mistake(text: str) -> str:
     """Why it is not a node list; empty: it is one."""
-    brackets = _BRACKET.findall(text)
-    rest = _BRACKET.sub("", text)
+    brackets = re.findall(_BRACKET, text)
+    rest = re.sub(_BRACKET, "", text)
     if "[" in rest or "]" in rest:
         return "a bracket has no partner, or stands within another one"
     for bracket in brackets:
         for part in bracket.split(","):
-            match = _RANGE.fullmatch(part.strip())
+            match = re.fullmatch(_RANGE, part.strip())
             if match and int(match[1]) > int(match[2]):
                 return f"the range {part} ends before it begins"
-            if not match and not _NUMBER.fullmatch(part.strip()):
+            if not match and not re.fullmatch(_NUMBER, part.strip()):
                 return f"'{part}' in brackets is neither a number nor a range of numbers"
     return ""
 
@@ -75,7 +76,7 @@ def _names(pieces: list[str], order: Sequence[int]) -> Iterator[str]:
 def _values(bracket: str) -> Iterator[str]:
     """`01-03,7`: 01, 02, 03, 7. As wide as the range's beginning is written."""
     for part in (part.strip() for part in bracket.split(",")):
-        if match := _RANGE.fullmatch(part):
+        if match := re.fullmatch(_RANGE, part):
             yield from (f"{number:0{len(match[1])}d}" for number in range(int(match[1]), int(match[2]) + 1))
         else:
             yield part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from primus_core.execute import requirements
 from primus_core.files import trust
 from primus_core.host import HostRoot
 from primus_core.planning import planner
+from primus_core.planning.planned import Planned
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import Cleaning, OuterRuntime
 from primus_core.request.request import Request
@@ -45,6 +47,7 @@ def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tup
             if not planned.inner and planned.facts.host.is_here:
                 requirements.check_plan(planned.plan, host.environ, installed=False)
             return _show(planned, host.environ, as_json=planned.switches.json)
+        gc.enable()  # the command line has switched it off while it plans
         if planned.inner:
             from primus_core.execute.outer import execute_outer
 
@@ -65,7 +68,7 @@ def carry_out(asked: Request, host: HostRoot, catalogue: Catalogue, command: tup
             continue
 
 
-def _believing(planned: planner.Planned, host: HostRoot) -> HostRoot | None:
+def _believing(planned: Planned, host: HostRoot) -> HostRoot | None:
     """Before a run is replayed that is not believed: the machine as seen by somebody who does, for this command.
 
     Raises:
@@ -86,7 +89,7 @@ def _believing(planned: planner.Planned, host: HostRoot) -> HostRoot | None:
     return replace(host, environ=trust.with_name(host.environ, directory))
 
 
-def _agrees(planned: planner.Planned, host: HostRoot, why: str) -> bool:
+def _agrees(planned: Planned, host: HostRoot, why: str) -> bool:
     """Show what would run, and ask. A batch job has nobody to ask."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
@@ -101,13 +104,13 @@ def _agrees(planned: planner.Planned, host: HostRoot, why: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _plan(asked: Request, host: HostRoot, catalogue: Catalogue, command: tuple[str, ...]) -> planner.Planned:
+def _plan(asked: Request, host: HostRoot, catalogue: Catalogue, command: tuple[str, ...]) -> Planned:
     """The plan of all layers."""
     if not hasattr(catalogue.runtime(asked.layers[0].runtime), "wrap"):
         return planner.plan(asked, host, catalogue, command)
     from primus_core.planning import outer_layers
 
-    def inside(request: Request, host: HostRoot) -> planner.Planned:
+    def inside(request: Request, host: HostRoot) -> Planned:
         if len(request.layers) > 1 or outer_layers.is_outer(catalogue.runtime(request.layers[0].runtime)):
             return outer_layers.plan(request, host, catalogue, inside)
         return planner.plan(request, host, catalogue, command, elsewhere=True)
@@ -127,7 +130,7 @@ def _cleaned(asked: Request, host: HostRoot, catalogue: Catalogue) -> int | None
     return runtime.clean(args, host, dry_run=args.dry_run or asked.dry_run) if args.clean else None
 
 
-def _refuse_to_run(planned: planner.Planned) -> None:
+def _refuse_to_run(planned: Planned) -> None:
     dry = "--check or --dry-run" if planned.replay else "--dry-run"
     if planned.switches.assume_host:
         raise RequestError("--assume-host plans for another machine, and runs nothing", fix=f"add {dry}")
@@ -136,7 +139,7 @@ def _refuse_to_run(planned: planner.Planned) -> None:
         raise RequestError(f"--json goes with {dry}", fix=fix)
 
 
-def _show(planned: planner.Planned, environ: Mapping[str, str], *, as_json: bool) -> int:
+def _show(planned: Planned, environ: Mapping[str, str], *, as_json: bool) -> int:
     from primus_core.plan.secret_values import values_in
     from primus_core.secrets.redaction import redact
 

@@ -27,7 +27,8 @@ from primus_core.machine.facts import Facts
 from primus_core.plan.plan import SCHEMA, Plan, PlannedFile, RunPlace, Variable
 from primus_core.plan.secret_values import values_in
 from primus_core.planning import preflight_step
-from primus_core.planning.planner import Planned, runtime_parser, segment_name, switches_of
+from primus_core.planning.options import runtime_parser, segment_name, switches_of
+from primus_core.planning.planned import Planned
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import Elsewhere, OuterCall, OuterPlan, OuterRuntime
 from primus_core.request.arguments import parse_segment

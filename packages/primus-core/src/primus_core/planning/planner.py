@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from primus_core import variables
 from primus_core.config import submission
 from primus_core.config.system import EXTRA, apply_defaults
-from primus_core.contracts import launchers, schedulers
+from primus_core.contracts import launchers
 from primus_core.environment import resolve
 from primus_core.environment.flag_lists import FLAG_LISTS, over
 from primus_core.environment.nesting import parent_of
@@ -23,77 +22,31 @@ from primus_core.hooks.scripts import Spoken
 from primus_core.host import HostRoot
 from primus_core.installed import packages
 from primus_core.machine.facts import Facts, read
-from primus_core.plan.plan import (
-    EXPERIMENT,
-    METRICS,
-    SCHEMA,
-    Distributed,
-    Plan,
-    RunPlace,
-    Scope,
-    Step,
-    Variable,
-    Worker,
-)
+from primus_core.plan.plan import METRICS, SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable, Worker
 from primus_core.plan.secret_values import values_in
 from primus_core.planning import preflight_step
+from primus_core.planning.options import (
+    max_restarts,
+    only_layer,
+    refuse_settings,
+    runtime_parser,
+    segment_name,
+    switches_of,
+    task_parser,
+    with_options,
+)
+from primus_core.planning.planned import Planned
 from primus_core.plugins.catalogue import Catalogue
-from primus_core.plugins.contracts import OuterRuntime, Runtime, RuntimeCall, RuntimePlan, Task, TaskCall, TaskPlan
-from primus_core.request.arguments import Parser, flags_of, parse_segment
-from primus_core.request.request import Layer, Request, no_task
+from primus_core.plugins.contracts import RuntimeCall, RuntimePlan, TaskCall, TaskPlan
+from primus_core.request.arguments import flags_of, parse_segment
+from primus_core.request.request import Request, no_task
 from primus_core.runs.rundir import place
 from primus_core.secrets.redaction import redact_words, refuse_secrets
 
 if TYPE_CHECKING:
     from primus_core.runs.replay import Replay
 
-__all__ = ["Planned", "plan", "runtime_parser", "segment_name", "switches_of", "task_parser"]
-
-
-class Planned(NamedTuple):
-    """A plan, what it was made from, and the switches of the command line that are not part of it."""
-
-    plan: Plan
-    facts: Facts
-    switches: argparse.Namespace
-    """`dry_run`, `json`, `debug`, `assume_host` of the runtime; `check` and `force` of a replay."""
-    replay: Replay | None = None
-    reads: tuple[str, ...] = ()
-    """The files that were read for it, and those that it needs: whoever plans it again must see them."""
-    inputs: tuple[str, ...] = ()
-    """Those of them that it was made from: whoever plans it again from the same gets the same."""
-    hook_folders: tuple[str, ...] = ()
-    """Where hooks were looked for."""
-    writes: tuple[str, ...] = ()
-    """The folders that it writes in, beside the run directory."""
-    inner: Planned | None = None
-    """Of an outer layer: what the layer inside would do here."""
-
-
-def runtime_parser(runtime: Runtime | OuterRuntime, segment: str = "") -> Parser:
-    """The parser of a runtime's segment, with the options that every runtime has."""
-    parser = Parser(
-        prog=f"primus {runtime.name}",
-        epilog=runtime.epilog,
-        segment=segment,
-        usage=f"primus {runtime.name} [options] -- <task> [task options]",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
-    parser.add_argument("--json", action="store_true", help="with --dry-run: the plan as JSON")
-    parser.add_argument("--debug", action="store_true", help="more text: debug messages, and torchrun's; tracebacks")
-    parser.add_argument(
-        "--assume-host", metavar="FILE", default="", help="plan for the machine of `primus env capture`; with --dry-run"
-    )
-    preflight_step.add_options(parser)
-    runtime.add_arguments(parser)
-    return parser
-
-
-def task_parser(task: Task, name: str, segment: str = "") -> Parser:
-    """The parser of the task's segment."""
-    parser = Parser(prog=f"primus ... -- {name}", epilog=task.epilog, segment=segment)
-    task.add_arguments(parser)
-    return parser
+__all__ = ["plan"]
 
 
 def plan(
@@ -139,7 +92,7 @@ class _Planning:
         self.request, self.catalogue, self.spoken, self.first = request, catalogue, spoken, first
         self.elsewhere = elsewhere
         self.system = system = catalogue.system
-        layer = _only_layer(request)
+        layer = only_layer(request)
         self.runtime = catalogue.runtime(layer.runtime)
         self.parser = runtime_parser(self.runtime, segment_name(layer.segment, layer.runtime))
         apply_defaults(self.parser, system.section(layer.runtime))
@@ -164,7 +117,7 @@ class _Planning:
         sub = task_parser(task, name, segment_name(self.request.task_segment, name))
         task_args = parse_segment(sub, words, elsewhere=set(flags_of(self.parser)) - set(flags_of(sub)))
         if directory := getattr(task_args, "replay", ""):
-            _refuse_settings(directory, task_args)
+            refuse_settings(directory, task_args)
             return self.replayed(directory, name, command, switches_of(self.args, self.request, task_args))
         mistakes = Mistakes()
         place_in_job, task_plan = _UNKNOWN_PLACE, _UNKNOWN_TASK
@@ -354,12 +307,12 @@ class _Planning:
             model=task.model,
             gpu_model=self.facts.gpu_model,
             preflight=self.preflight(name, kept),
-            max_restarts=self.max_restarts(place_in_job),
+            max_restarts=max_restarts(self.args, self.facts, place_in_job.nnodes, elsewhere=self.elsewhere),
             continues=task.continues,
             loads=self.loaded(task, kept),
             started_by=parent_of(self.facts.environ),
         )
-        return self.with_hooks(_with_options(result, self.args, self.facts), kept)
+        return self.with_hooks(with_options(result, self.args, self.facts), kept)
 
     def modules_here(self) -> tuple[str, ...]:
         """What a person must know whose own modules lie where others can put some, too."""
@@ -426,79 +379,7 @@ class _Planning:
             raise RequestError("--preflight before preflight", why="it is the same task", fix="leave the option out")
         return "" if chosen == preflight_step.NONE or name == preflight_step.TASK else chosen
 
-    def max_restarts(self, place_in_job: Distributed) -> int:
-        """How often this node starts its ranks again in vain. Those of several nodes start together, or not at all."""
-        if self.facts.environ.get(variables.RESTARTED):
-            return 0
-        asked = int(getattr(self.args, "max_restarts", 0))
-        launch = schedulers.launch(place_in_job.nnodes)
-        if asked and place_in_job.nnodes > 1 and not self.elsewhere:
-            raise RequestError(
-                f"--max-restarts {asked} with {place_in_job.nnodes} nodes",
-                why="ranks of one node cannot start again without those of the others",
-                fix=f"start all nodes by one command: primus {launch} -- direct --max-restarts {asked} -- ...",
-            )
-        return asked
-
 
 def _whole(path: str) -> str:
     """`path` without `..`: behind a link, it is not what its letters say."""
     return os.path.realpath(path) if ".." in path.split("/") else path
-
-
-def _with_options(result: Plan, args: argparse.Namespace, facts: Facts) -> Plan:
-    """The plan with the runtime's options that say how to carry it out, those that this runtime has."""
-    worker = result.worker
-    return replace(
-        result,
-        worker=replace(worker, launcher="single") if worker and getattr(args, "single", False) else worker,
-        log_file=_log_file(getattr(args, "log_file", ""), facts),
-        log_limit=getattr(args, "log_limit", result.log_limit),
-        grace_period_s=getattr(args, "grace_period", result.grace_period_s),
-        hang_timeout_s=getattr(args, "hang_timeout", result.hang_timeout_s),
-    )
-
-
-def _refuse_settings(directory: str, task_args: argparse.Namespace) -> None:
-    if getattr(task_args, "config", "") or getattr(task_args, "overrides", []):
-        saved = f"$(primus runs path {shlex.quote(directory)})/{EXPERIMENT}"
-        raise RequestError(
-            "a replay takes no settings: it has those of its run",
-            fix=f"to change some: primus direct -- train {task_args.stage} --config {saved} key=value",
-        )
-    if getattr(task_args, "always", False) or getattr(task_args, "anew", False):
-        raise RequestError("--continue and --new do not go with --replay", why="a replay starts where its run did")
-
-
-def switches_of(args: argparse.Namespace, request: Request, task_args: argparse.Namespace | None) -> argparse.Namespace:
-    """What the command line says of how to carry out the plan."""
-    return argparse.Namespace(
-        dry_run=args.dry_run or request.dry_run,
-        json=args.json,
-        debug=args.debug or request.debug,
-        assume_host=args.assume_host,
-        check=request.check or getattr(task_args, "check", False),
-        force=request.force or getattr(task_args, "force", False),
-        trust=request.trust or getattr(task_args, "trust", False),
-    )
-
-
-def segment_name(number: int, name: str) -> str:
-    """A segment as messages call it."""
-    return f"segment {number} ({name})"
-
-
-def _only_layer(request: Request) -> Layer:
-    if len(request.layers) > 1:
-        first, second = request.layers[0].runtime, request.layers[1].runtime
-        raise RequestError(f"segment 2: '{second}' cannot run inside '{first}'", fix="drop one of the two")
-    return request.layers[0]
-
-
-def _log_file(path: str, facts: Facts) -> str:
-    if not path:
-        return ""
-    whole = os.path.normpath(os.path.join(facts.cwd, path))
-    if not os.path.isdir(os.path.dirname(whole)) or os.path.isdir(whole):
-        raise RequestError(f"--log-file {path}: no file can be made there", fix="name a file in a folder that exists")
-    return whole

@@ -16,7 +16,7 @@ from primus_core.host import HostRoot
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Plan, Requirement
 from primus_core.plan.secret_values import values_in
-from primus_core.planning.planner import Planned
+from primus_core.planning.planned import Planned
 from primus_core.runs import repository, snapshot
 from primus_core.runs.comparison import Severity, compare, severity
 from primus_core.runs.replay import Replay

@@ -109,7 +109,7 @@ def _record(rank: int, code: int, kind: str, message: str, trace: str) -> None:
         return
     import json
 
-    from primus_core.files.atomic import write_atomically
+    from primus_core.files.atomic import PRIVATE, write_atomically
     from primus_core.secrets.redaction import redact, secret_values
 
     values = secret_values(os.environ)
@@ -128,7 +128,8 @@ def _record(rank: int, code: int, kind: str, message: str, trace: str) -> None:
     folder = f"{run_dir}/{FAILURES}"
     try:
         os.makedirs(folder, exist_ok=True)
-        write_atomically(f"{folder}/rank_{rank}.json", json.dumps(record, indent=1))
+        # a traceback holds lines of a person's code
+        write_atomically(f"{folder}/rank_{rank}.json", json.dumps(record, indent=1), mode=PRIVATE)
     except OSError as error:  # the exit code is the rank's own, also on a full disk
         sys.stderr.write(f"primus: the failure of rank {rank} could not be recorded: {error.strerror}\n")
 

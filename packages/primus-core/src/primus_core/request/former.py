@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["as_program", "instead", "launcher_variables", "with_runtimes"]
+__all__ = ["as_program", "instead", "launcher_variables", "with_runtimes", "without_launcher"]
 
 _NO_PROGRAM = "there is none yet; a program of yours: primus direct -- run FILE [words]"
 _TORCHRUN = {
@@ -13,7 +13,15 @@ _TORCHRUN = {
     "--node-rank": "NODE_RANK=N before the command",
     "--master-addr": "MASTER_ADDR=HOST before the command",
     "--master-port": "MASTER_PORT=N before the command",
+    "--rdzv-endpoint": "MASTER_ADDR=HOST MASTER_PORT=N before the command",
+    **dict.fromkeys(("--rdzv-backend", "--rdzv-id", "--rdzv-conf"), "leave it out: nodes meet at MASTER_ADDR"),
+    "--standalone": "leave it out: one node is the default",
 }
+_ALONE = ("--standalone",)
+"""Those of torchrun that take no value."""
+_ANY = ("auto", "gpu", "cpu")
+"""Values that leave the choice to torchrun, and to us."""
+_PROGRAM = ".py"
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "primus": {
         "deps": "nothing is to be synchronized: backends are packages, as primus-megatron; see `primus plugins`",
@@ -92,16 +100,33 @@ def _spelt(word: str) -> str:
 
 def launcher_variables(words: Sequence[str]) -> str:
     """What torchrun's options among `words` say, as variables before a command: `GPUS_PER_NODE=8 `."""
+    return without_launcher(["direct", *words])[0]
+
+
+def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
+    """What torchrun's options among those of `direct` say, as variables before a command, and `words` without them."""
+    said, kept, rest = "", [], list(words)
+    inside = False
+    while rest:
+        word = rest.pop(0)
+        inside = word == "direct" or (inside and word != "--" and not word.endswith(_PROGRAM))
+        flag, equals, value = word.partition("=")
+        flag = flag.replace("_", "-")
+        if not inside or flag not in _TORCHRUN:
+            kept.append(word)
+        elif flag not in _ALONE:
+            said += _variables(flag, value if equals else rest.pop(0) if rest else "")
+    return said, kept
+
+
+def _variables(flag: str, value: str) -> str:
     import shlex
 
-    found = []
-    for word, after in zip(words, [*words[1:], ""], strict=False):
-        flag, equals, value = word.partition("=")
-        name = _TORCHRUN.get(flag.replace("_", "-"), "").partition("=")[0]
-        value = value if equals else after
-        if name and value and value not in ("auto", "gpu", "cpu"):
-            found.append(f"{name}={shlex.quote(value)} ")
-    return "".join(found)
+    if flag == "--rdzv-endpoint":
+        host, _, port = value.partition(":")
+        return _variables("--master-addr", host) + _variables("--master-port", port)
+    name, is_variable, _ = _TORCHRUN[flag].partition("=")
+    return f"{name}={shlex.quote(value)} " if is_variable and value and value not in _ANY else ""
 
 
 def as_program(words: Sequence[str]) -> str:

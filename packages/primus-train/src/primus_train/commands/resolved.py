@@ -23,6 +23,7 @@ from primus_core.machine import facts as machine
 from primus_core.machine.devices import memory_of
 from primus_core.machine.facts import Facts, Gpu
 from primus_core.plan.plan import Distributed, Plan, RunPlace
+from primus_core.planning import options as runtime_options
 from primus_core.planning import planner
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import TaskCall
@@ -100,7 +101,7 @@ def _refuse_misplaced(args: argparse.Namespace) -> None:
     """Options that only a launch has: a setting of the framework is never called so."""
     refuse_secrets(args.overrides)  # first: no other error shall quote one
     direct = Catalogue.here(HostRoot(), args.layer).runtime("direct")
-    options = flags_of(planner.runtime_parser(direct, ""))
+    options = flags_of(runtime_options.runtime_parser(direct, ""))
     for word in args.overrides:
         if (flag := word.partition("=")[0]) in options:
             raise RequestError(

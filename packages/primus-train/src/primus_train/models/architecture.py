@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, NamedTuple
-
-from pydantic import Field
-
-from primus_core.config.strict import Strict
 
 __all__ = ["Architecture", "Entry", "LatentAttention", "Mixture", "Model", "RopeScaling", "Wrong", "impossible"]
 
-Size = Annotated[int, Field(gt=0)]
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Size = Annotated[int, ("gt", 0)]
+Count = Annotated[int, ("ge", 0)]
+Positive = Annotated[float, ("gt", 0), ("allow_inf_nan", False)]
 
 
-class RopeScaling(Strict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RopeScaling:
     """How the rotary embedding is stretched beyond the length that it was trained on."""
 
     rope_type: Literal["llama3", "yarn", "linear"]
@@ -33,7 +30,8 @@ class RopeScaling(Strict):
     mscale_all_dim: Positive | None = None
 
 
-class Mixture(Strict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixture:
     """Mixture of experts."""
 
     num_experts: Size
@@ -60,7 +58,8 @@ class Mixture(Strict):
     """The router's weight multiplies what goes into an expert, and not what comes out (Llama 4)."""
 
 
-class LatentAttention(Strict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention:
     """Multi-head latent attention (MLA), as DeepSeek V2 brought it."""
 
     q_lora_rank: Size | None = None
@@ -70,7 +69,8 @@ class LatentAttention(Strict):
     v_head_dim: Size
 
 
-class Architecture(Strict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
     """A decoder of text. What is not said is the usual: RMSNorm, a gated MLP with SiLU, no biases."""
 
     num_layers: Size
@@ -112,10 +112,11 @@ class Architecture(Strict):
     """Layers that predict further tokens; their parameters count apart."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry(Architecture):
     """What a catalogue file says of one model."""
 
-    source: Annotated[list[str], Field(min_length=1)]
+    source: Annotated[list[str], ("min_length", 1)]
     """Where the facts are from, and what they were compared with."""
     hf: str = ""
     """Its repository on huggingface.co."""
@@ -125,7 +126,7 @@ class Entry(Architecture):
     """Those that work on one token, with embedding and head."""
     published: str = ""
     """The numbers as its authors round them."""
-    aliases: list[str] = Field(default_factory=list)
+    aliases: list[str] = field(default_factory=list)
     note: str = ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from primus_train.models.architecture import Entry, Model
@@ -66,7 +66,7 @@ def compare(model: Model) -> Check:
 def _hint(facts: Entry, what: str, known: int) -> str:
     """The one fact that, changed, would give the known number."""
     for change in _SUSPECTS:
-        counts = parameters(facts.model_copy(update=change))
+        counts = parameters(replace(facts, **change))
         if known == (counts.total if what == "parameters" else counts.active):
             return ", ".join(f"{key}: {str(value).lower()}" for key, value in change.items())
     return ""

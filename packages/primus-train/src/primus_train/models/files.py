@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import is_dataclass
+from typing import Any, get_args, get_type_hints
 
-from pydantic import BaseModel, ValidationError
-
-from primus_core.config import files
+from primus_core.config import files, strict
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.errors import ConfigError, suggestion
 from primus_train.models.architecture import Entry, Model, impossible
@@ -68,8 +67,8 @@ def _names(models: Document, common: Document) -> list[str]:
 
 def _model(name: str, document: Document, family: str, origin: str) -> Model:
     try:
-        entry = Entry.model_validate(_with_head_dim(name, document))
-    except ValidationError as error:
+        entry = strict.read(Entry, _with_head_dim(name, document))
+    except strict.ValidationError as error:
         raise _explain(name, error, document) from None
     for wrong in impossible(entry):
         key = wrong.key if at(document.data, wrong.key) is not None else ()
@@ -89,7 +88,7 @@ def _with_head_dim(name: str, document: Document) -> dict[str, Any]:
     return {**document.data, "head_dim": hidden // heads}
 
 
-def _explain(name: str, error: ValidationError, document: Document) -> ConfigError:
+def _explain(name: str, error: strict.ValidationError, document: Document) -> ConfigError:
     # A misspelt key before the key that it leaves missing: its message has the line and the suggestion.
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     path: Path = tuple(first["loc"])
@@ -109,8 +108,7 @@ def _explain(name: str, error: ValidationError, document: Document) -> ConfigErr
 
 def _fields(path: Path) -> list[str]:
     """The keys that stand at `path`."""
-    kind: type[BaseModel] = Entry
+    kind: Any = Entry
     for part in path:
-        choices = getattr(kind.model_fields[str(part)].annotation, "__args__", ())
-        kind = next(choice for choice in choices if isinstance(choice, type) and issubclass(choice, BaseModel))
-    return sorted(kind.model_fields)
+        kind = next(filter(is_dataclass, get_args(get_type_hints(kind)[str(part)])))
+    return strict.keys(kind)

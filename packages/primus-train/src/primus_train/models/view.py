@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 from primus_train.models.architecture import Architecture, Model
@@ -37,7 +38,13 @@ def _counts(counts: Counts) -> dict[str, Any]:
 
 def _facts(model: Model) -> dict[str, Any]:
     """Facts of the architecture, the usual ones too; what a model does not have is left out."""
-    return model.facts.model_dump(include=set(Architecture.model_fields), exclude_none=True)
+    facts = asdict(model.facts)
+    return _said({field.name: facts[field.name] for field in fields(Architecture)})
+
+
+def _said(facts: Mapping[str, Any]) -> dict[str, Any]:
+    said = {key: value for key, value in facts.items() if value is not None}
+    return {key: _said(value) if isinstance(value, Mapping) else value for key, value in said.items()}
 
 
 def as_text(model: Model, seq_length: int) -> str:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
-
-from primus_core.config import files
+from primus_core.config import files, strict
 from primus_core.config.document import Document, Path, dotted
-from primus_core.config.strict import Strict
 from primus_core.errors import ConfigError, suggestion
 
 __all__ = ["GPUS_PER_NODE", "MODULE", "Template", "leaves", "read"]
@@ -21,24 +18,27 @@ GPUS_PER_NODE = 8
 MODULE = "pre_trainer"
 
 
-class _Part(Strict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
     """What stands for all GPUs or, below `gpus:`, for one of them, which wins."""
 
-    settings: dict[str, Any] = Field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     source: str = ""
     """Where the numbers are published: a URL, or `name:rest` with a name of `sources`."""
-    derived: str | dict[str, str] = Field(default_factory=dict)
+    derived: str | dict[str, str] = field(default_factory=dict)
     """Why a setting has its value although nobody published or measured it; text: so it is with all of them."""
-    nodes: Annotated[int, Field(gt=0)] | None = None
+    nodes: Annotated[int, ("gt", 0)] | None = None
     """How many nodes of eight GPUs it is for."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Precise(_Part):
     """The same, with what stands for another precision than the usual one."""
 
-    precisions: dict[str, _Part] = Field(default_factory=dict)
+    precisions: dict[str, _Part] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Recipe(_Precise):
     """A file: one model with one backend."""
 
@@ -48,7 +48,7 @@ class _Recipe(_Precise):
     """The framework preset that it stands on."""
     model: dict[str, Any] | None = None
     """The model, written out, where the backend knows none by the name of the file."""
-    sources: dict[str, str] = Field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
     """What a name in `source` stands for; `{gpu}` is the GPU, `{precision}` the precision."""
     gpus: dict[str, _Precise]
 
@@ -107,8 +107,8 @@ def read(backend: str, model: str, path: str, origin: str) -> tuple[Template, ..
     """
     document = files.read_extended(path, {})
     try:
-        recipe = _Recipe.model_validate(document.data)
-    except ValidationError as error:
+        recipe = strict.read(_Recipe, document.data)
+    except strict.ValidationError as error:
         raise _explain(error, document) from None
     return tuple(
         _template(backend, model, gpu, precision, recipe, document, origin)
@@ -197,14 +197,14 @@ def _check(template: Template, chain: _Chain, document: Document) -> None:
         )
 
 
-def _explain(error: ValidationError, document: Document) -> ConfigError:
+def _explain(error: strict.ValidationError, document: Document) -> ConfigError:
     # A misspelt key before the key that it leaves missing: its message has the line and the suggestion.
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     path: Path = tuple(first["loc"])
     where, name = document.where(path), dotted(path)
     if first["type"] == "extra_forbidden":
         kind = _Part if "precisions" in path[:-1] else _Precise if path[0] == "gpus" else _Recipe
-        keys = sorted(kind.model_fields)
+        keys = strict.keys(kind)
         near = suggestion(str(path[-1]), keys) or "settings of the framework belong below `settings:`"
         return ConfigError(f"unknown key '{name}'", where=where, why=f"known here: {', '.join(keys)}", fix=near)
     if first["type"] == "missing":

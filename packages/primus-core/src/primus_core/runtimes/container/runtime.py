@@ -17,12 +17,12 @@ from primus_core.contracts import schedulers
 from primus_core.environment import placement, resolve
 from primus_core.errors import RequestError, suggestion
 from primus_core.host import HostRoot
-from primus_core.installed import packages as metadata
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Requirement, RunPlace, Step
 from primus_core.plugins.contracts import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser
 from primus_core.runtimes.container import apptainer, images
+from primus_core.runtimes.container.entry import ENTRY, carried
 from primus_core.runtimes.container.mounts import (
     Mount,
     given,
@@ -56,35 +56,6 @@ _SYSTEM = (
 )
 """Folders that are the image's own, whatever a variable says."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_ENTRY = """\
-protocol=$1 wanted=$2 python=$3 path=$4 carrier=$5 packages=$6; shift 6
-found=
-if [ "$wanted" != host ]; then found=$(primus __protocol 2>/dev/null); fi
-if [ "$found" = "$protocol" ]; then exec primus "$@"; fi
-if [ "$wanted" = image ]; then
-  what="the image has no Primus on its PATH"
-  if [ -n "$found" ]; then what="the image's Primus speaks protocol $found, this one protocol $protocol"; fi
-  printf '%s\\n' "primus: error: $what" "  fix: leave out --primus image, and this machine's Primus is carried in" >&2
-  exit 3
-fi
-has='import importlib.util as u, sys; sys.exit(not any(map(u.find_spec, ("torch", "jax"))))'
-if python3 -c "$has" 2>/dev/null; then
-  behind="$carrier${PYTHONPATH:+:$PYTHONPATH}"
-  works='import primus_core.planning.planner, pydantic'
-  if PRIMUS_CARRIED="$packages" PYTHONPATH="$behind" python3 -c "$works" 2>/dev/null; then
-    PRIMUS_CARRIED="$packages" PYTHONPATH="$behind" exec python3 -m primus_core "$@"
-  fi
-  echo "primus: note: the image's Python cannot load this machine's Primus: this machine's Python runs" >&2
-fi
-if ! "$python" -c "" 2>/dev/null; then
-  printf '%s\\n' "primus: error: this machine's Primus cannot run in the image: $python does not start there" \\
-    "  fix: install Primus in the image, or here with a Python outside of /usr, which can be carried in" >&2
-  exit 3
-fi
-if [ -n "$path" ]; then export PYTHONPATH="$path"; fi
-exec "$python" -m primus_core "$@"
-"""
-"""What starts inside. Nothing of a person's is in this text: words come as arguments."""
 
 
 class Container:
@@ -158,7 +129,7 @@ Options that are not listed go to the engine as they are (`--cpus 16`, `--pids-l
         argv = (
             *words(call, engine, name, {variables.ATTENDED: lock, variables.IMAGE: image, **told}),
             f"docker://{image}" if note and engine in apptainer.ENGINES else image,
-            *("sh", "-c", _ENTRY, "primus", str(variables.PROTOCOL), args.primus, *_carried(facts)),
+            *("sh", "-c", ENTRY, "primus", str(variables.PROTOCOL), args.primus, *carried(facts)),
             *call.inner,
         )
         step = Step(self.name, argv, facts.cwd, kind="worker", lock=lock)
@@ -366,13 +337,6 @@ def _forwarded(call: OuterCall) -> list[str]:
         name for name in call.facts.environ if name.startswith(FORWARDED + schedulers.families())
     } - resolve.OF_SYSTEM
     return sorted(named | of_person)
-
-
-def _carried(facts: Facts) -> tuple[str, ...]:
-    """This machine's Primus, as the script inside takes it: Python and its path; packages for another Python."""
-    packages = filter(os.path.isdir, metadata.places())
-    carrier = os.path.join(os.path.dirname(__file__), "carried")
-    return facts.python, facts.environ.get("PYTHONPATH", ""), carrier, os.pathsep.join(packages)
 
 
 def _of_person(call: OuterCall, taken: Sequence[Mount]) -> list[str]:

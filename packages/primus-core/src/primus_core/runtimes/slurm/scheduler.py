@@ -27,11 +27,12 @@ _TROUBLES_S = 20.0
 """So long a controller may take that has just lost a node."""
 
 # What srun and slurmstepd print (slurm/src/srun/libsrun/launch.c, src/slurmd/slurmstepd/req.c).
-_LOST = re.compile(r"Node failure on (\S+)")
-_CANCELLED = re.compile(r"\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+ DUE TO ([A-Z ]+)")
-_EXITED = re.compile(r"srun: error: (\S+): task \d+: Exited with exit code (\d+)")
+# As text: `re` compiles what is asked, and every dry run loads this module.
+_LOST = r"Node failure on (\S+)"
+_CANCELLED = r"\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+ DUE TO ([A-Z ]+)"
+_EXITED = r"srun: error: (\S+): task \d+: Exited with exit code (\d+)"
 _WITHDRAWN = "srun: Job has been cancelled"
-_QUEUED = re.compile(r"^srun: job ([0-9]+) queued and waiting for resources", re.M)
+_QUEUED = r"(?m)^srun: job ([0-9]+) queued and waiting for resources"
 _HEAD_BYTES = 4096
 
 
@@ -93,7 +94,7 @@ class Slurm:
 
         try:
             with open(f"{directory}/logs/slurm.log", encoding="utf-8", errors="replace", opener=regular) as file:
-                queued = _QUEUED.search(file.read(_HEAD_BYTES))
+                queued = re.search(_QUEUED, file.read(_HEAD_BYTES))
         except OSError:
             return ""
         return queued[1] if queued else ""
@@ -120,9 +121,9 @@ class Slurm:
         """What srun and slurmstepd print."""
         from primus_core.runtimes.slurm.queries import REASONS
 
-        reasons = (REASONS.get(word.strip()) for word in _CANCELLED.findall(text))
-        exited = tuple((host, int(code)) for host, code in _EXITED.findall(text))
-        lost = tuple(dict.fromkeys(_LOST.findall(text)))
+        reasons = (REASONS.get(word.strip()) for word in re.findall(_CANCELLED, text))
+        exited = tuple((host, int(code)) for host, code in re.findall(_EXITED, text))
+        lost = tuple(dict.fromkeys(re.findall(_LOST, text)))
         return Printed(next(filter(None, reasons), ""), lost, _WITHDRAWN in text, exited)
 
     def troubles(self, nodes: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:

@@ -1,0 +1,142 @@
+"""The options of a runtime and of a task: their parsers, and what they say of how a plan is carried out."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from dataclasses import replace
+
+from primus_core import variables
+from primus_core.contracts import schedulers
+from primus_core.errors import RequestError
+from primus_core.machine.facts import Facts
+from primus_core.plan.plan import EXPERIMENT, Plan
+from primus_core.planning import preflight_step
+from primus_core.plugins.contracts import OuterRuntime, Runtime, Task
+from primus_core.request.arguments import Parser
+from primus_core.request.request import Layer, Request
+
+__all__ = [
+    "max_restarts",
+    "only_layer",
+    "refuse_settings",
+    "runtime_parser",
+    "segment_name",
+    "switches_of",
+    "task_parser",
+    "with_options",
+]
+
+
+def runtime_parser(runtime: Runtime | OuterRuntime, segment: str = "") -> Parser:
+    """The parser of a runtime's segment, with the options that every runtime has."""
+    parser = Parser(
+        prog=f"primus {runtime.name}",
+        epilog=runtime.epilog,
+        segment=segment,
+        usage=f"primus {runtime.name} [options] -- <task> [task options]",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
+    parser.add_argument("--json", action="store_true", help="with --dry-run: the plan as JSON")
+    parser.add_argument("--debug", action="store_true", help="more text: debug messages, and torchrun's; tracebacks")
+    parser.add_argument(
+        "--assume-host", metavar="FILE", default="", help="plan for the machine of `primus env capture`; with --dry-run"
+    )
+    preflight_step.add_options(parser)
+    runtime.add_arguments(parser)
+    return parser
+
+
+def task_parser(task: Task, name: str, segment: str = "") -> Parser:
+    """The parser of the task's segment."""
+    parser = Parser(prog=f"primus ... -- {name}", epilog=task.epilog, segment=segment)
+    task.add_arguments(parser)
+    return parser
+
+
+def segment_name(number: int, name: str) -> str:
+    """A segment as messages call it."""
+    return f"segment {number} ({name})"
+
+
+def only_layer(request: Request) -> Layer:
+    """The layer of a request that has one.
+
+    Raises:
+        RequestError: it has several, and the first holds no other.
+    """
+    if len(request.layers) > 1:
+        first, second = request.layers[0].runtime, request.layers[1].runtime
+        raise RequestError(f"segment 2: '{second}' cannot run inside '{first}'", fix="drop one of the two")
+    return request.layers[0]
+
+
+def refuse_settings(directory: str, task_args: argparse.Namespace) -> None:
+    """Refuse what does not go with `--replay`.
+
+    Raises:
+        RequestError: there is some of it.
+    """
+    if getattr(task_args, "config", "") or getattr(task_args, "overrides", []):
+        saved = f"$(primus runs path {shlex.quote(directory)})/{EXPERIMENT}"
+        raise RequestError(
+            "a replay takes no settings: it has those of its run",
+            fix=f"to change some: primus direct -- train {task_args.stage} --config {saved} key=value",
+        )
+    if getattr(task_args, "always", False) or getattr(task_args, "anew", False):
+        raise RequestError("--continue and --new do not go with --replay", why="a replay starts where its run did")
+
+
+def switches_of(args: argparse.Namespace, request: Request, task_args: argparse.Namespace | None) -> argparse.Namespace:
+    """What the command line says of how to carry out the plan."""
+    return argparse.Namespace(
+        dry_run=args.dry_run or request.dry_run,
+        json=args.json,
+        debug=args.debug or request.debug,
+        assume_host=args.assume_host,
+        check=request.check or getattr(task_args, "check", False),
+        force=request.force or getattr(task_args, "force", False),
+        trust=request.trust or getattr(task_args, "trust", False),
+    )
+
+
+def max_restarts(args: argparse.Namespace, facts: Facts, nnodes: int, *, elsewhere: bool) -> int:
+    """How often this node starts its ranks again in vain. Those of several nodes start together, or not at all.
+
+    Raises:
+        RequestError: it is asked for several nodes that are started apart.
+    """
+    if facts.environ.get(variables.RESTARTED):
+        return 0
+    asked = int(getattr(args, "max_restarts", 0))
+    launch = schedulers.launch(nnodes)
+    if asked and nnodes > 1 and not elsewhere:
+        raise RequestError(
+            f"--max-restarts {asked} with {nnodes} nodes",
+            why="ranks of one node cannot start again without those of the others",
+            fix=f"start all nodes by one command: primus {launch} -- direct --max-restarts {asked} -- ...",
+        )
+    return asked
+
+
+def with_options(result: Plan, args: argparse.Namespace, facts: Facts) -> Plan:
+    """The plan with the runtime's options that say how to carry it out, those that this runtime has."""
+    worker = result.worker
+    return replace(
+        result,
+        worker=replace(worker, launcher="single") if worker and getattr(args, "single", False) else worker,
+        log_file=_log_file(getattr(args, "log_file", ""), facts),
+        log_limit=getattr(args, "log_limit", result.log_limit),
+        grace_period_s=getattr(args, "grace_period", result.grace_period_s),
+        hang_timeout_s=getattr(args, "hang_timeout", result.hang_timeout_s),
+    )
+
+
+def _log_file(path: str, facts: Facts) -> str:
+    if not path:
+        return ""
+    whole = os.path.normpath(os.path.join(facts.cwd, path))
+    if not os.path.isdir(os.path.dirname(whole)) or os.path.isdir(whole):
+        raise RequestError(f"--log-file {path}: no file can be made there", fix="name a file in a folder that exists")
+    return whole

@@ -19,7 +19,7 @@ PACKAGES = (
     *("libuuid1", "libexpat1", "libgdbm6", "libdb5.3", "libcrypt1"),
 )
 _LEFT_OUT = re.compile(r"/usr/share/(doc|man|locale|info|lintian|bash-completion|bug)/|/usr/lib/systemd/")
-_OF_PYTHON = ("test", "site-packages", "idlelib", "tkinter", "ensurepip", "__pycache__", "*.a", "config-*")
+_OF_PYTHON = (*("test", "site-packages", "idlelib", "tkinter", "__pycache__", "*.a", "config-*", "sitecustomize.py"),)
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -36,7 +36,7 @@ def make_system(root: Path) -> None:
     (root / "etc/group").write_text("root:x:0:\nvideo:x:44:\nnogroup:x:65534:\n")
     (root / "etc/nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files dns\n")
     _copy(sorted({*_files_of_packages(), "/bin/sh", "/bin/awk"}), root)
-    if sys.base_prefix == "/usr/local":  # a Python of the image's own place cannot be mounted there
+    if sys.base_prefix in ("/usr", "/usr/local"):  # a Python of the image's own place cannot be mounted there
         add_python(root)
 
 
@@ -63,10 +63,11 @@ def add_python(root: Path) -> None:
     """This interpreter's own, at its place."""
     base = Path(sys.base_prefix)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    if base == Path("/usr"):
-        return  # the packages bring it
     target = root / base.relative_to("/")
-    shutil.copytree(base / "lib" / version, target / "lib" / version, ignore=shutil.ignore_patterns(*_OF_PYTHON))
+    left_out = shutil.ignore_patterns(*_OF_PYTHON)
+    shutil.copytree(base / "lib" / version, target / "lib" / version, ignore=left_out, dirs_exist_ok=True)
+    if base == Path("/usr"):
+        return  # the packages bring the rest; of the library, some parts are packages of their own
     (target / "bin").mkdir(parents=True, exist_ok=True)
     for name in (f"bin/{version}", f"lib/lib{version}.so.1.0"):
         if (base / name).exists():

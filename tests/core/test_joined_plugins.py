@@ -160,3 +160,13 @@ def test_commands_are_suggested_for_the_scheduler_that_a_site_brings(primus: Run
     env = {"PYTHONPATH": site, "NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "localhost"}
     result = primus("direct", "--max-restarts", "1", "--", "behave", "exit", "0", cwd=project, env=env)
     assert "fix: start all nodes by one command: primus herd 2 -- direct --max-restarts 1 -- ..." in result.stderr
+
+
+def test_a_node_whose_scheduler_cannot_be_imported_does_not_run_as_if_it_were_alone(primus: Run, project: Path) -> None:
+    site = joining(project / "site", "odd", "primus.schedulers odd = odd:ODD", "import liboddity\n")
+    words = ("direct", "--single", "--", "behave", "exit", "0")
+    assert primus(*words, env={"PYTHONPATH": site}, cwd=project).returncode == 0, "by hand, it is on this node alone"
+    inside = {"PYTHONPATH": site, "PRIMUS_OUTER": "odd", "PRIMUS_RUN_DIR": str(project / "output/x")}
+    result = primus(*words, env=inside, cwd=project)
+    assert result.returncode == 3
+    assert "the scheduler 'odd' of odd 1.0 cannot be loaded" in result.stderr

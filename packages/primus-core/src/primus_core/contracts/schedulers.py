@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from primus_core import variables
 from primus_core.contracts.scheduler import Scheduler
 from primus_core.errors import MachineError
 from primus_core.installed import joined, packages
@@ -54,8 +55,17 @@ def title_of(known: Mapping[str, Any]) -> str:
 
 
 def started(environ: Mapping[str, str]) -> Scheduler | None:
-    """The scheduler that started this process on a node of a job; None: none did."""
-    return next((scheduler for scheduler in all_of_them() if scheduler.started(environ)), None)
+    """The scheduler that started this process on a node of a job; None: none did.
+
+    Raises:
+        MachineError: another layer of Primus started it, and the one that may have placed it here cannot be imported:
+            the node would take itself for the only one.
+    """
+    found = next((scheduler for scheduler in all_of_them() if scheduler.started(environ)), None)
+    if not found and environ.get(variables.OUTER):
+        for name in _names():
+            find(name)
+    return found
 
 
 def launch(nodes: object) -> str:

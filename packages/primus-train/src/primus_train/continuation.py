@@ -19,12 +19,13 @@ from primus_core.files import plain_json, trust
 from primus_core.files.atomic import regular
 from primus_core.machine.facts import Facts
 from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, Distributed, RunPlace
+from primus_core.request.arguments import Parser
 from primus_core.runs import lease
 from primus_core.runs.comparison import differing, dotted, flatten
 from primus_core.runs.rundir import COMPLETED, runs_of
 from primus_core.runs.saved import MANIFEST, Damaged, load, metadata, state_of
 
-__all__ = ["CHANGEABLE", "Changed", "Earlier", "Start", "changes", "refuse_changes", "require_whole"]
+__all__ = ["CHANGEABLE", "Changed", "Earlier", "Start", "add_which_run", "changes", "refuse_changes", "require_whole"]
 
 CONTINUE, NEW = "--continue", "--new"
 _READ = ("metadata.json", "plan.json", MANIFEST, BACKEND_CONFIG, lease.FOLDER)
@@ -260,3 +261,15 @@ def _json(path: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
+
+
+def add_which_run(parser: Parser) -> None:
+    """`--continue` and `--new`: what the person decides about an earlier run."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        CONTINUE,
+        dest="always",
+        action="store_true",
+        help="continue the newest unfinished run of the experiment, also with other settings",
+    )
+    which.add_argument(NEW, dest="anew", action="store_true", help="begin anew: continue no earlier run")

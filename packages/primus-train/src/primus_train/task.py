@@ -46,7 +46,7 @@ class Train:
         parser.add_argument("stage", metavar="STAGE", help="what to train: pretrain (more where the backend has them)")
         parser.add_argument("--config", metavar="FILE", help="the experiment, YAML or TOML")
         parser.add_argument("--replay", metavar="RUN", help="a run directory: start that run again, as it was")
-        add_which_run(parser)
+        continuation.add_which_run(parser)
         parser.add_argument("--check", action="store_true", help="with --replay: only say what equals and what differs")
         parser.add_argument(
             "--force", action="store_true", help="with --replay: start it although it cannot be the same"
@@ -376,18 +376,6 @@ def _label(given: str | Mapping[str, Any], settings: Any) -> str:
         return os.path.splitext(os.path.basename(given))[0] if given.startswith("./") else given
     named = settings if isinstance(settings, Mapping) else {}
     return str(next((named[key] for key in ("name", "flavor", "family") if named.get(key)), ""))
-
-
-def add_which_run(parser: Parser) -> None:
-    """`--continue` and `--new`: what the person decides about an earlier run."""
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        continuation.CONTINUE,
-        dest="always",
-        action="store_true",
-        help="continue the newest unfinished run of the experiment, also with other settings",
-    )
-    which.add_argument(continuation.NEW, dest="anew", action="store_true", help="begin anew: continue no earlier run")
 
 
 def _without_secrets(data: Mapping[str, Any], path: Path, settings: Document, mistakes: Mistakes) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from typing import Any, cast
 import yaml
 
 from primus_core.config import bounds, submission
-from primus_core.config.document import REFUSED, Document, Path, at
+from primus_core.config.document import REFUSED, Document, Path
 from primus_core.config.interpolation import interpolate
+from primus_core.config.toml_marks import toml_marks
 from primus_core.errors import AlreadyRefused, ConfigError, Mistakes
 from primus_core.files import trust
 
@@ -248,7 +249,7 @@ def _toml(text: str, path: str, environ: Environ, mistakes: Mistakes) -> Documen
         number = max(enumerate(text.split("\n"), 1), key=lambda line: line[1].count("[") + line[1].count("{"))[0]
         raise ConfigError("the file is nested too deeply", where=f"{path}:{number}", why=bounds.TOO_DEEP) from None
     bounds.check_depth(data, f"{path}:1")
-    marks = {(): path, **_toml_marks(text, path, data)}
+    marks = {(): path, **toml_marks(text, path, data)}
 
     def fill(value: Any, here: Path) -> Any:
         if isinstance(value, dict):
@@ -269,28 +270,6 @@ def _toml(text: str, path: str, environ: Environ, mistakes: Mistakes) -> Documen
         return REFUSED
 
     return _document(fill(data, ()), marks, path)
-
-
-def _toml_marks(text: str, path: str, data: dict[str, Any]) -> dict[Path, str]:
-    """Lines of `[table]` headers and of keys. tomllib keeps none; a key in an inline table gets its table's line.
-
-    What looks like either but is not in `data` is a line of a list.
-    """
-    marks: dict[Path, str] = {}
-    table: Path = ()
-    inside = False  # of a string of several lines
-    for number, line in enumerate(text.split("\n"), 1):
-        was_inside, inside = inside, inside ^ (len(re.findall(r"\"{3}|'{3}", line)) % 2 == 1)
-        header = re.match(r"\s*\[\[?([\w.\- \"']+)\]\]?\s*(?:#|$)", line)
-        key = re.match(r"\s*([\w.\-\"']+)\s*=", line)
-        if was_inside or not (found := header or key):
-            continue
-        parts = tuple(part.strip(" \"'") for part in found[1].split("."))
-        here = parts if header else (*table, *parts)
-        if at(data, here) is not None:
-            marks[here] = f"{path}:{number}"
-            table = here if header else table
-    return marks
 
 
 def read(

@@ -136,8 +136,8 @@ def test_a_word_that_is_hardly_alike_is_no_misspelling(word: str, capsys: pytest
         ("env capture", "env capture -o node.tar.gz"),
         ("env capture x.tgz", "env capture -o x.tgz"),
         ("env capture x.tgz --force", "env capture -o x.tgz --force"),
-        pytest.param("direct -- bench gemm", "direct -- bench gemm -M 8192", marks=pytest.mark.whole),
-        pytest.param("direct -- bench gemm 4096", "direct -- bench gemm -M 4096", marks=pytest.mark.whole),
+        pytest.param("direct -- bench gemm", "direct -- bench gemm -M 8192", marks=pytest.mark.torch),
+        pytest.param("direct -- bench gemm 4096", "direct -- bench gemm -M 4096", marks=pytest.mark.torch),
     ],
 )
 def test_flags_that_are_required_are_shown_with_an_example(

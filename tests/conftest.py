@@ -37,6 +37,8 @@ OTHERS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR")
 """Variables that pytest and torch set in their own process."""
 PATIENCE_S = 60
 """For what ends by itself, such as a keeper whose supervisor was killed: it gives the ranks four seconds."""
+INSIST_S = 12
+"""A run that was told to end is interrupted again after so long."""
 # Variables that a developer or a CI machine may have, and that would change what a test sees.
 AMBIENT = (
     *("NNODES", "NODE_RANK", "GPUS_PER_NODE", "MASTER_ADDR", "MASTER_PORT", "HF_TOKEN", "RANK", "WORLD_SIZE"),
@@ -81,7 +83,16 @@ def finalize_on_signals() -> None:
     """SIGTERM and SIGHUP end a run, and each process of xdist, as Ctrl-C does: by the finalizers of the fixtures."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # under nohup, SIGHUP is ignored
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, _interrupted)
+
+
+def _interrupted(*_: object) -> None:
+    """As Ctrl-C does, and again while that has not ended it: one may come where it is passed over."""
+    for again in range(1, 4):
+        later = threading.Timer(again * INSIST_S, os.kill, (os.getpid(), signal.SIGINT))
+        later.daemon = True
+        later.start()
+    raise KeyboardInterrupt
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -142,7 +142,8 @@ class Rules:
     def _in_new_lines(self, text: bytes, plain: Sequence[bytes]) -> Iterator[Span]:
         """Secrets in the lines that are not settled. `plain`: all lines, in lower case and without their digits."""
         lines = text.split(b"\n")
-        new = [number for number, line in enumerate(plain) if line not in self._settled]
+        strange = [number for number, line in enumerate(plain) if line not in self._settled]
+        new = sorted({*strange, *(number - 1 for number in strange if number)})  # some rules ask for the line before
         part = b"\n%b\n" % b"\n".join([lines[number] for number in new])
         ends = list(itertools.accumulate(map(len, lines)))
         for start, end in (*self.in_lines(part), *self.words(part)):

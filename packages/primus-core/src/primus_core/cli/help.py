@@ -2,7 +2,6 @@
 
 import os
 
-from primus_core.cli import commands
 from primus_core.installed import packages
 
 __all__ = ["overview"]
@@ -30,8 +29,7 @@ exit codes: 0 ok; the task's own when it failed (128+n for signal n); 2 wrong re
 def overview() -> str:
     """The whole text."""
     found = sorted(packages.entry_points(), key=lambda entry: entry.name)
-    listed = {title: [e for e in found if e.group == f"primus.{title}"] for title in ("runtimes", "tasks")}
-    listed["commands"] = commands.entries()
+    listed = {title: [e for e in found if e.group == f"primus.{title}"] for title in ("runtimes", "tasks", "commands")}
     summaries = packages.module_summaries({e.module for entries in listed.values() for e in entries})
     text = _HEAD
     for title, entries in listed.items():

@@ -43,9 +43,7 @@ def of_run(known: Mapping[str, Any]) -> Scheduler | None:
     """
     about = known.get("scheduler")
     name = about.get("name") if isinstance(about, Mapping) else None
-    if isinstance(name, str) and name:
-        return _loaded(name)
-    return next((_loaded(one.name) for one in joined.of_group(_GROUP) if one.package == joined.KERNEL), None)
+    return _loaded(name if isinstance(name, str) and name else _of_kernel())
 
 
 def title_of(known: Mapping[str, Any]) -> str:
@@ -83,6 +81,12 @@ def _names() -> tuple[str, ...]:
     """Names, in the order in which they are asked."""
     entries = sorted(joined.of_group(_GROUP), key=lambda entry: entry.package == joined.KERNEL)
     return tuple(dict.fromkeys(entry.name for entry in entries))
+
+
+@packages.once
+def _of_kernel() -> str:
+    """The name of the kernel's own: asked for each of thousands of runs."""
+    return next((one.name for one in joined.of_group(_GROUP) if one.package == joined.KERNEL), "")
 
 
 _known: dict[str, Scheduler | None] = {}

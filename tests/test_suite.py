@@ -159,7 +159,8 @@ def test_terminated_tests_end_what_their_fixtures_have_set_up(
                                start_new_session=True)  # fmt: skip
     wait_until((tmp_path / "begun").exists)
     os.killpg(running.pid, number)
-    assert running.wait(60) == pytest.ExitCode.INTERRUPTED
+    # told again while the interpreter ends, it ends by that signal: its fixtures have ended before
+    assert running.wait(60) in (pytest.ExitCode.INTERRUPTED, -signal.SIGINT)
     wait_until(lambda: not (tmp_path / "begun").exists())
 
 

@@ -18,7 +18,9 @@ class Checkout(MetadataHookInterface):
         metadata["dependencies"] = []
         for file in sorted(Path(self.root).glob("packages/*/pyproject.toml")):
             project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
-            place = f"{project['name']} @ {file.parent.as_uri()}"
+            # pip takes `primus-bench` at the end of a path for a name with a version, and keeps the wheel for good:
+            # after `git pull`, it would install the old one.
+            place = f"{project['name']} @ {file.parent.as_uri()}/."
             backends = project.get("entry-points", {}).get("primus.backends", ())
             extras |= {name: [place] for name in backends}
             metadata["dependencies"] += [] if backends else [place]

@@ -1,7 +1,7 @@
 """The way of a log line: eight ranks that print as fast as they can, against torchrun with the same program.
 
 On both sides each line gets to a file of its rank. torchrun also shows all of them on the console, Primus those of
-rank 0; Primus masks secrets, and takes each line when it is printed: torchrun's ranks write whole pages.
+rank 0; Primus masks secrets. With both, a rank writes each line when it is printed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ for n in range(count):
 def _usage(command: Sequence[str], folder: str, lines: int) -> tuple[float, float]:
     """Seconds that pass, and of CPU time in all its processes."""
     environ = {**os.environ, "PYTHONPATH": folder, "OMP_NUM_THREADS": "1", "GPUS_PER_NODE": str(RANKS)}
-    environ.pop("PYTHONUNBUFFERED", None)  # as a person has it: pages with torchrun, lines with Primus
+    environ.pop("PYTHONUNBUFFERED", None)  # as a person has it
     began = time.perf_counter()
     with open(f"{folder}/console", "wb") as console:
         process = subprocess.Popen(

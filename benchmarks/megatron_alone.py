@@ -13,10 +13,10 @@ from pathlib import Path
 
 def main(run: Path) -> None:
     """What CPUs need to run Megatron at all and the functions that a script around it must bring, then its loop."""
-    from primus_core.installed import versions
     from primus_megatron import patches
     from primus_megatron.loop import pretrain
     from primus_megatron.model import model_provider
+    from primus_train.kit import versions
 
     patches.apply_all()
     settings = json.loads((run / "config/backend_config.json").read_text(encoding="utf-8"))["settings"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that `benchmarks` is a package from anywhere
 
-from benchmarks import latency, launch, lines, maxtext_run, megatron_run, preflight, runs, throughput
+from benchmarks import data, diagnose, latency, launch, lines, maxtext_run, megatron_run, preflight, runs, throughput
 from benchmarks.ratio import Row
 from primus_core.installed.packages import version_of
 
@@ -17,7 +17,9 @@ SUITES = {
     "launch": (launch.rows, "primus-core"),
     "lines": (lines.rows, "primus-core"),
     "runs": (runs.rows, "primus-core"),
+    "diagnose": (diagnose.rows, "primus-diagnose"),
     "preflight": (preflight.rows, "primus-preflight"),
+    "data": (data.rows, "primus-data"),
     "throughput": (throughput.rows, "primus-torchtitan"),
     "maxtext": (maxtext_run.rows, "primus-maxtext"),
     "megatron": (megatron_run.rows, "primus-megatron"),

@@ -28,9 +28,6 @@ def main() -> None:
     from primus_torchtitan import patches
 
     patches.apply_all()
-    from primus_torchtitan import text_dataset
-
-    text_dataset.register(data_parallel=1)
     from torchtitan.train import main as train
 
     train()

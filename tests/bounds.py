@@ -26,6 +26,9 @@ FORKS = "PRIMUS_TEST_FORKS"
 """The variable with which the `primus` of a test is a fork, not a new Python: set by `hatch run quick`."""
 
 
+NEAR = 0.75
+"""A test or a file that costs this share of what fails the run is listed at its end."""
+
 _TICKS_A_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -36,7 +39,8 @@ class Bounds:
         known = tomllib.loads(file.read_text(encoding="utf-8"))
         self.file = file
         self.test_s, self.file_s = known["cpu_seconds"]["test"], known["cpu_seconds"]["file"]
-        self.exceptions = {row["where"]: row["cpu_seconds"] for row in known.get("exception", ())}
+        self.slack = known["cpu_seconds"].get("slack", 1)
+        self.exceptions: dict[str, float] = {row["where"]: row["cpu_seconds"] for row in known.get("exception", ())}
         here = os.environ.get(PART, "")
         rows = [row for row in known.get("skip", ()) if here not in row.get("except", ())]
         self.listed = [re.compile(row["reason"]) for row in rows]
@@ -80,29 +84,38 @@ class Bounds:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Name them."""
+        """Name them, and those that are near."""
         if found := list(self.findings()):
             terminalreporter.section("bounds", red=True)
             terminalreporter.write_line("\n".join([*found, f"The limits, the exceptions and the skips: {self.file}"]))
+        if near := [f"{cost:.0f} of {allowed * self.slack} CPU seconds: {where}"
+                    for where, cost, allowed in self._measured() if NEAR <= cost / (allowed * self.slack) <= 1]:  # fmt: skip
+            terminalreporter.section("near a bound")
+            terminalreporter.write_line("\n".join(near))
 
     def findings(self) -> Iterator[str]:
         """A sentence on each test and file beyond its limit, and on each reason to skip that is not listed."""
-        files: defaultdict[str, float] = defaultdict(float)
-        for test, cost in self.costs.items():
-            files[test.partition("::")[0]] += cost
-            yield from self._too_costly(test, cost, self.test_s)
-        for file, cost in files.items():
-            yield from self._too_costly(file, cost, self.file_s)
+        for where, cost, allowed in self._measured():
+            if cost > allowed * self.slack:
+                slow = f", {self.slack} times that on a slow machine" if self.slack > 1 else ""
+                yield f"COST {where}: {cost:.0f} CPU seconds; the limit is {allowed}{slow}."
         if os.environ.get(COMPLETE, "") not in {"", "0"}:
             for reason, tests in self.skips.items():
                 if not any(pattern.search(reason) for pattern in self.listed):
                     yield f"SKIPPED {len(tests)} tests, such as {tests[0]}: {reason}. This reason is not listed."
 
-    def _too_costly(self, where: str, cost: float, limit: float) -> Iterator[str]:
+    def _measured(self) -> Iterator[tuple[str, float, float]]:
+        """Each test and each file: what it cost, and its limit."""
+        files: defaultdict[str, float] = defaultdict(float)
+        for test, cost in self.costs.items():
+            files[test.partition("::")[0]] += cost
+            yield test, cost, self._limit(test, self.test_s)
+        for file, cost in files.items():
+            yield file, cost, self._limit(file, self.file_s)
+
+    def _limit(self, where: str, usual: float) -> float:
         name = where.partition("[")[0].partition("@")[0]  # without parameters, and without the group that xdist adds
-        allowed = self.exceptions.get(name, limit)
-        if cost > allowed:
-            yield f"COST {where}: {cost:.0f} CPU seconds; the limit is {allowed}."
+        return self.exceptions.get(name, usual)
 
 
 def cpu_seconds() -> float:

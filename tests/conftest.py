@@ -101,12 +101,17 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """A case of megabytes is named by its length: xdist compares the names of all tests."""
+    return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > 200 else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In several processes: the tests of such a file together, and what takes long first, so that all end at one time."""
     for item in items:
         path = item.path.relative_to(ROOT / "tests")
-        if path.parts[0] in ("core", "train"):
+        if path.parts[0] in ("core", "machine", "runs", "train"):
             item.add_marker("kernel")
         if not hasattr(config, "workerinput"):
             continue

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from primus_core.config import files
 from primus_core.journal.metrics import OnNonFinite
-from primus_core.machine import facts
-from primus_core.machine.facts import Gpu
 from primus_core.plan.plan import Distributed, RunPlace
+from primus_machine import facts
+from primus_machine.facts import Gpu
 from primus_train.backend import Backend, BackendCall, BackendPlan
 from primus_train.continuation import Start, changes
 

@@ -14,7 +14,20 @@ from pathlib import Path
 TEXT = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
 FIRST, TESTS = "examples/quickstart.yaml", "hatch run test"
 # What a line of the table may need that a bare machine does not have, or the reader's own words.
-NEEDS = (" IMAGE ", "train.py", "<", "primus slurm", "primus container", "maxtext", "megatron", "-- train pretrain")
+NEEDS = (
+    *(
+        " IMAGE ",
+        "train.py",
+        "<",
+        "primus slurm",
+        "primus container",
+        "maxtext",
+        "megatron",
+        "-- train pretrain",
+        "corpus",
+    ),
+    "-M 8192",  # a GPU: without instructions for bf16, a CPU takes half an hour for each product
+)
 VARIES = (
     (r"--config .* exp_name", "--config FILE exp_name"),  # with the settings of a test
     (r"(completed in) .*", r"\1 TIME"),

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core import machines
+from tests.machine import machines
 
 from primus_core.cli.main import main
-from primus_core.machine.gpus import by_name
+from primus_machine.gpus.models import by_name
 from primus_train.templates import catalogue
 from primus_train.templates.recipe import Template
 

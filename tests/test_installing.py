@@ -142,8 +142,12 @@ def test_pip_at_the_root_installs_the_packages(offered: tuple[str | Path, ...], 
     done = pip(*offered, "--no-build-isolation", "--ignore-requires-python", "--ignore-installed", "--dry-run",
                "--report", report, f".[{','.join(BACKENDS)}]")  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = {what["metadata"]["name"] for what in json.loads(report.read_text())["install"]}
-    assert {path.name for path in PACKAGES} <= found
+    found = {
+        what["metadata"]["name"]: what["download_info"]["url"] for what in json.loads(report.read_text())["install"]
+    }
+    assert {path.name for path in PACKAGES} <= found.keys()
+    last = {found[path.name].rpartition("/")[2] for path in PACKAGES}
+    assert not any("-" in name for name in last), "pip would keep these wheels, and install them again after a git pull"
 
 
 @pytest.mark.nightly

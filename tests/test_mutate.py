@@ -12,8 +12,8 @@ import pytest
 from tests import mutate
 from tests.conftest import ROOT
 
-FILES = "primus-core/src/primus_core/files/atomic.py"
-OUTLET = "tests/core/test_outlet.py"
+FILES = "primus-machine/src/primus_machine/files/atomic.py"
+WRITER = "tests/core/test_background_writer.py"
 
 
 def tried(environ: dict[str, str], folder: Path, known: str = "", survived: str = "", *words: str) -> tuple[int, str]:
@@ -43,38 +43,38 @@ def test_every_mutant_is_another_program(tmp_path: Path) -> None:
 def test_a_mutation_is_killed_or_has_survived_and_the_checkout_stays_as_it_is(
     clean_environ: dict[str, str], tmp_path: Path
 ) -> None:
-    before = (ROOT / "packages/primus-core/src/primus_core/process/outlet.py").read_bytes()
+    before = (ROOT / "packages/primus-machine/src/primus_machine/files/writer.py").read_bytes()
     mutation = f"""
 [tests]
 [[known]]
-file = "primus-core/src/primus_core/process/outlet.py"
+file = "primus-machine/src/primus_machine/files/writer.py"
 old = "daemon=True"
 new = "daemon=False"
-tests = ["{OUTLET}::test_text_arrives_whole_and_in_order"]
+tests = ["{WRITER}::test_text_arrives_whole_and_in_order"]
 [[known]]
-file = "primus-core/src/primus_core/process/outlet.py"
+file = "primus-machine/src/primus_machine/files/writer.py"
 old = "self._queue.append((descriptor, data))"
 new = "pass"
-tests = ["{OUTLET}::test_text_arrives_whole_and_in_order"]
+tests = ["{WRITER}::test_text_arrives_whole_and_in_order"]
 """
     code, said = tried(clean_environ, tmp_path, mutation, "", "--known")
     assert code == 1
-    assert "1/2 survived: primus_core/process/outlet.py:" in said
-    assert f"2/2 killed by {OUTLET}::test_text_arrives_whole_and_in_order" in said
+    assert "1/2 survived: primus_machine/files/writer.py:" in said
+    assert f"2/2 killed by {WRITER}::test_text_arrives_whole_and_in_order" in said
     assert "daemon=True → daemon=False\n2 mutations" in said.partition("survived, not listed: ")[2]
-    assert (ROOT / "packages/primus-core/src/primus_core/process/outlet.py").read_bytes() == before
+    assert (ROOT / "packages/primus-machine/src/primus_machine/files/writer.py").read_bytes() == before
 
 
 def test_an_entry_whose_mutation_is_gone_is_refused(clean_environ: dict[str, str], tmp_path: Path) -> None:
     entry = f'[[survived]]\nfile = "{FILES}"\nfunction = "write"\nchange = "1 → 2"\nreason = "It was so."\n'
-    code, said = tried(clean_environ, tmp_path, f'known = []\n[tests]\n"{FILES}" = ["{OUTLET}"]\n', entry)
+    code, said = tried(clean_environ, tmp_path, f'known = []\n[tests]\n"{FILES}" = ["{WRITER}"]\n', entry)
     assert code == 1
     assert "there is no such mutation" in said
     assert "'write', '1 → 2'" in said
 
 
 def test_a_named_mutation_of_a_text_that_is_gone_is_refused(clean_environ: dict[str, str], tmp_path: Path) -> None:
-    entry = f'[tests]\n[[known]]\nfile = "{FILES}"\nold = "os.sync()"\nnew = "pass"\ntests = ["{OUTLET}"]\n'
+    entry = f'[tests]\n[[known]]\nfile = "{FILES}"\nold = "os.sync()"\nnew = "pass"\ntests = ["{WRITER}"]\n'
     code, said = tried(clean_environ, tmp_path, entry, "", "--known")
     assert code == 1
     assert "must have this text once: os.sync()" in said

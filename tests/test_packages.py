@@ -37,6 +37,11 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.name.split("-")[0].replace("_", "-"): path for path in folder.glob("*.whl")}
 
 
+def of(wheels: dict[str, Path], *names: str) -> list[Path]:
+    """The wheels of `primus-<name>`."""
+    return [wheels[f"primus-{name}"] for name in names]
+
+
 @dataclass(frozen=True)
 class Environment:
     """A virtual environment. `pip` is the beginning of a command that works on it."""
@@ -113,7 +118,7 @@ def kernel_alone(
     wheels: dict[str, Path], environment: Install, tmp_path_factory: pytest.TempPathFactory
 ) -> Environment:
     """An environment with the kernel, for the tests that change nothing in it: one worker runs them."""
-    return environment(tmp_path_factory.mktemp("kernel") / "env", wheels["primus-core"])
+    return environment(tmp_path_factory.mktemp("kernel") / "env", *of(wheels, "machine", "core"))
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +127,7 @@ def for_backends(
 ) -> Environment:
     """An environment with what backends need, and none of them."""
     place = tmp_path_factory.mktemp("training") / "env"
-    return environment(place, wheels["primus-core"], wheels["primus-train"])
+    return environment(place, *of(wheels, "machine", "core", "runs", "train", "data"))
 
 
 def test_every_package_has_what_a_package_has(wheels: dict[str, Path]) -> None:
@@ -144,11 +149,16 @@ def test_every_package_has_what_a_package_has(wheels: dict[str, Path]) -> None:
         assert {name.removeprefix("src/") for name in sources.split()} <= set(names), "an sdist that lacks a file"
 
 
-def test_all_but_the_kernel_depend_on_a_range_of_it(wheels: dict[str, Path]) -> None:
+def test_each_depends_on_ranges_of_those_of_ours_that_it_imports_and_the_lowest_on_none() -> None:
     for package in PACKAGES:
         others = [need for need in project(package)["dependencies"] if need.startswith("primus-")]
-        assert others[:1] == ([] if package.name == "primus-core" else ["primus-core>=0.1,<0.2"]), package.name
-        assert others[1:] in ([], ["primus-train>=0.1,<0.2"]), package.name
+        sources = "".join(path.read_text() for path in package.glob("src/**/*.py"))
+        imported = {name.replace("_", "-") for name in re.findall(r"^ *(?:from|import) (primus_\w+)", sources, re.M)}
+        brought = {"primus-runs"} if package.name in ("primus", "primus-train") else set()
+        brought |= {"primus-container", "primus-slurm"} if package.name == "primus" else set()
+        ours = {path.name for path in PACKAGES} - {package.name}
+        assert {need.removesuffix(">=0.1,<0.2") for need in others} == imported & ours | brought, package.name
+        assert not others or package.name != "primus-machine"
 
 
 @pytest.mark.xdist_group("kernel alone")
@@ -158,25 +168,56 @@ def test_the_kernel_alone_helps_and_says_what_to_install(
     made = kernel_alone
     helped = run(made.bin / "primus", "--help", cwd=tmp_path, env=clean_environ)
     assert helped.returncode == 0
-    assert "runs" in helped.stdout
+    assert (
+        "none is installed. To train a model: in a checkout of Primus: pip install packages/primus-runs"
+        in helped.stdout
+    )
     train = "train pretrain --config exp.yaml"
-    absent = {"primus": "run train.py", "primus-preflight": "preflight", "primus-train": train}
-    absent["primus-train packages/primus-bench"] = "bench gemm -M 8"
+    runs = "primus-runs packages"
+    absent = {"primus-preflight": "direct -- preflight", f"{runs}/primus-train": f"direct -- {train}"}
+    absent[f"{runs}/primus-container packages/primus-slurm packages/primus"] = "direct -- run train.py"
+    bench = "primus-page packages/primus-runs packages/primus-train packages/primus-data packages/primus-bench"
+    absent[bench] = "direct -- bench gemm -M 8"
+    absent["primus-container"] = f"container --image IMAGE -- {train}"
+    absent["primus-slurm"] = f"slurm srun -N 2 -- {train}"
     for package, words in ((package, task.split()) for package, task in absent.items()):
-        asked = run(made.bin / "primus", "direct", "--", *words, cwd=tmp_path, env=clean_environ)
-        assert asked.returncode == 2
+        asked = run(made.bin / "primus", *words, cwd=tmp_path, env=clean_environ)
+        assert asked.returncode == 3
         assert f"fix: in a checkout of Primus: pip install packages/{package}" in asked.stderr
     for other in ("torchrun train.py", "run train.py"):
         asked = run(made.bin / "primus", *other.split(), cwd=tmp_path, env=clean_environ)
         assert asked.stderr.endswith("  fix: primus direct -- run train.py\n")
-    for command in ("models list", "config new llama3.1_8B"):
+    commands = {"models list": f"{runs}/primus-train", "config new llama3.1_8B": f"{runs}/primus-train"}
+    commands |= dict.fromkeys(("runs list", "logs latest --follow"), "primus-runs")
+    commands |= dict.fromkeys(("bench compare a b", "ci list"), bench)
+    commands["report latest"] = f"primus-page packages/{runs}/primus-report"
+    for command, package in commands.items():
         asked = run(made.bin / "primus", *command.split(), cwd=tmp_path, env=clean_environ)
-        assert (asked.returncode, "pip install packages/primus-train\n" in asked.stderr) == (2, True)
+        assert (asked.returncode, f"pip install packages/{package}\n" in asked.stderr) == (3, True), asked.stderr
     frozen = run(*made.pip, "list", "--format=freeze", cwd=tmp_path, env=clean_environ).stdout
     assert re.search(r"^primus-core\b", frozen, re.M)
     assert not re.search(r"^(torch|jax|numpy)\b", frozen, re.M)
     imported = "import importlib.util as u; print(*(u.find_spec(name) for name in ('torch', 'jax', 'numpy')))"
     assert run(made.bin / "python", "-c", imported, cwd=tmp_path, env=clean_environ).stdout == "None None None\n"
+
+
+@pytest.mark.xdist_group("kernel alone")
+def test_the_kernel_alone_does_not_take_a_node_of_many_for_the_only_one(
+    kernel_alone: Environment, tmp_path: Path, clean_environ: dict[str, str]
+) -> None:
+    (tmp_path / "primus.yaml").write_text("plugins: [t.py]\nslurm: {partition: gpu}\n")
+    (tmp_path / "t.py").write_text("from primus_core import register_task\n@register_task('hop')\ndef hop(call): ...\n")
+
+    def hop(**more: str) -> subprocess.CompletedProcess[str]:
+        node = {**clean_environ, "SLURM_JOB_ID": "7", "SLURM_NODEID": "1", "SLURM_NNODES": "2", **more}
+        return run(kernel_alone.bin / "primus", "direct", "--dry-run", "--", "hop", cwd=tmp_path, env=node)
+
+    refused = hop()
+    assert refused.returncode == 3
+    assert "this is one of 2 nodes of a job, and the scheduler 'slurm' is not installed here" in refused.stderr
+    assert "pip install packages/primus-slurm\n" in refused.stderr
+    by_hand = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "n1"}
+    assert (hop(SLURM_NNODES="1").returncode, hop(**by_hand).returncode) == (0, 0)
 
 
 @pytest.mark.xdist_group("for backends")
@@ -194,7 +235,7 @@ def test_a_package_for_a_newer_python_says_so_and_the_others_do_not_mind(
     (tmp_path / "exp.yaml").write_text(f"exp_name: x\nmodules: {{pre_trainer: {{framework: {framework}}}}}\n")
     asked = run(made.bin / "primus", "direct", "--", "train", "pretrain", "--config", "exp.yaml", cwd=tmp_path,
                 env=clean_environ)  # fmt: skip
-    assert asked.returncode == 2
+    assert asked.returncode == 3
     version = ".".join(map(str, sys.version_info[:2]))
     assert (
         f"with Python 3.12 or later (this is {version}): in a checkout of Primus: pip install packages/primus-{framework}"
@@ -207,7 +248,7 @@ def test_a_package_for_a_newer_python_says_so_and_the_others_do_not_mind(
 def test_without_torch_a_benchmark_is_exit_3_and_says_what_to_install(
     wheels: dict[str, Path], environment: Install, tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:
-    made = environment(tmp_path / "env", *(wheels[f"primus-{name}"] for name in ("core", "train", "bench")))
+    made = environment(tmp_path / "env", *of(wheels, "machine", "core", "page", "runs", "train", "data", "bench"))
     asked = run(made.bin / "primus", "direct", "--", "bench", "gemm", "-M", "64", cwd=tmp_path, env=clean_environ)
     assert asked.returncode == 3
     assert "torch" in asked.stderr

@@ -127,7 +127,7 @@ def test_an_interrupted_suite_leaves_nothing(
     running = subprocess.Popen([sys.executable, "-c", text], env=clean_environ, stderr=subprocess.DEVNULL)
     wait_until((tmp_path / "begun").exists)
     running.send_signal(number)
-    assert running.wait(60) == 130
+    assert running.wait(3 * suite.PATIENCE_S) == 130
 
 
 FIXTURE = """

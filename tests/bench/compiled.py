@@ -10,7 +10,7 @@ from typing import Any
 from triton import compiler
 from triton.backends.compiler import GPUTarget
 
-from primus_bench import matmul
+from primus_bench.benchmarks.gemm import matmul
 
 TYPES = {1: ("fp8e4nv", "bf16"), 2: ("bf16", "bf16"), 4: ("fp32", "fp32")}
 CONTIGUOUS = ("stride_ak", "stride_bn", "stride_cn")

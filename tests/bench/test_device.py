@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from primus_bench.device import Device, fp8_format, probe
+from primus_bench.measure.device import Device, fp8_format, probe
 from primus_core.errors import MachineError
-from primus_core.host import HostRoot
-from primus_core.machine import gpus
+from primus_machine.gpus import models
+from primus_machine.host import HostRoot
 
 pytestmark = pytest.mark.torch
 
 
 def device(model: str, compute_units: int) -> Device:
     """A GPU of that model with so many compute units."""
-    return Device("cuda", model, "", compute_units, 2**29, 2**34, None, gpus.by_name(model))
+    return Device("cuda", model, "", compute_units, 2**29, 2**34, None, models.by_name(model))
 
 
 def test_gfx942_multiplies_fnuz_and_others_the_open_format() -> None:

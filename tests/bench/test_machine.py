@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from primus_bench import machine
-from primus_core.host import HostRoot
+from primus_bench.measure import machine, where
+from primus_machine.host import HostRoot
 
 
 def tree(root: Path, files: dict[str, str]) -> HostRoot:
@@ -57,3 +57,10 @@ def test_pci_ids_are_read_by_address(tmp_path: Path) -> None:
     host = tree(tmp_path, {f"{folder}/vendor": "0x1002", f"{folder}/device": "0x74a1"})
     assert machine.pci_ids(host, "0000:05:00.0") == (0x1002, 0x74A1)
     assert machine.pci_ids(host, "0000:06:00.0") is None
+
+
+def test_clock_power_and_temperature_of_a_gpu_are_those_of_its_driver(tmp_path: Path) -> None:
+    sensors = "sys/bus/pci/devices/0000:05:00.0/hwmon/hwmon3"
+    files = {"power1_average": "745000000", "freq1_input": "2100000000", "temp1_input": "61000"}
+    host = tree(tmp_path, {f"{sensors}/{name}": value for name, value in files.items()})
+    assert where._gpu(host, "0000:05:00.0") == {"gpu_mhz": 2100.0, "gpu_watts": 745.0, "gpu_celsius": 61.0}

@@ -15,20 +15,23 @@ import torch
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from primus_bench.accuracy import check
-from primus_bench.device import probe
-from primus_bench.gemm_problem import Problem
-from primus_bench.matmul import _TILES, multiply
-from primus_bench.operands import Rotation
+from primus_bench.benchmarks.gemm import matmul, tiles
+from primus_bench.benchmarks.gemm.accuracy import check
+from primus_bench.benchmarks.gemm.matmul import multiply
+from primus_bench.benchmarks.gemm.operands import Rotation
+from primus_bench.benchmarks.gemm.problem import Problem
+from primus_bench.measure.device import probe
 
 pytestmark = pytest.mark.torch
 
 Case = tuple[Any, ...]
 
 HERE = Path(__file__).parent
-SHARED_MEMORY = {"nvidia": 227 * 1024, "amd": 64 * 1024}
-NVIDIA = {"backend": "cuda", "arch": 90, "warp": 32, "chiplets": 1}
-AMD = {"backend": "hip", "arch": "gfx942", "warp": 64, "chiplets": 8}
+TARGETS = {
+    "sm_90": {"backend": "cuda", "arch": 90, "warp": 32, "chiplets": 1},
+    "gfx942": {"backend": "hip", "arch": "gfx942", "warp": 64, "chiplets": 8},
+    "gfx950": {"backend": "hip", "arch": "gfx950", "warp": 64, "chiplets": 8},
+}
 
 
 def in_a_process(script: str, cases: list[dict[str, Any]], **environment: str) -> list[dict[str, Any]]:
@@ -93,21 +96,57 @@ def test_the_result_is_right_in_every_type_layout_and_shape_whatever_the_chiplet
 def test_it_compiles_to_matrix_instructions_for_nvidia_and_amd_gpus(tmp_path: Path) -> None:
     """No GPU is needed for that. The smallest tile of each size: large ones take seconds each."""
     cases = [
-        {**gpu, "width": width, "tile": _TILES[vendor, width][-1], "even": width != 2, "far": width == 2}
-        for (vendor, gpu), width in itertools.product((("nvidia", NVIDIA), ("amd", AMD)), (1, 2, 4))
+        {
+            **TARGETS[gpu.architecture],
+            "width": width,
+            "tile": gpu.by_width[width][-1],
+            "even": width != 2,
+            "far": width == 2,
+        }
+        for gpu, width in itertools.product(tiles.load(), (1, 2, 4))
     ]
     cases[0]["tile"] = (64, 64, 128, 2, 4)  # 64 rows: the least that Hopper's wgmma takes
     cases[1]["tile"] = (64, 64, 64, 3, 4)
     found = in_a_process("compiled.py", cases, TRITON_CACHE_DIR=str(tmp_path), TRITON_DEFAULT_FP_FUSION="1")
     wgmma, mfma = ["wgmma.mma_async"], ["v_mfma"]
-    assert [case["matrix"] for case in found] == [wgmma, wgmma, [], mfma, mfma, mfma]
+    assert [case["matrix"] for case in found] == [wgmma, wgmma, [], *[mfma] * 6]
 
 
-@pytest.mark.parametrize(("vendor", "width"), list(_TILES))
-def test_every_tile_fits_the_shared_memory_of_its_gpus(vendor: str, width: int) -> None:
-    for m, n, k, stages, _ in _TILES[vendor, width]:
-        buffers = stages if vendor == "nvidia" else stages - 1
-        assert buffers * (m + n) * k * width <= SHARED_MEMORY[vendor]
+@pytest.mark.parametrize(("gpu", "width"), list(itertools.product(tiles.load(), (1, 2, 4))))
+def test_every_tile_fits_the_shared_memory_of_its_gpu(gpu: tiles.Tiles, width: int) -> None:
+    for m, n, k, stages, _ in gpu.by_width[width]:
+        buffers = stages if gpu.vendor == "nvidia" else stages - 1
+        assert buffers * (m + n) * k * width <= gpu.shared_kib * 1024
+
+
+def test_a_gpu_without_tiles_of_its_own_gets_those_of_its_vendor() -> None:
+    assert [one.architecture for one in tiles.load()] == ["sm_90", "gfx942", "gfx950"]
+    assert tiles.of("gfx950", "amd").shared_kib == 160
+    assert tiles.of("gfx90a", "amd").architecture == "gfx942"
+    assert tiles.of("sm_100", "nvidia").architecture == "sm_90"
+
+
+@pytest.mark.parametrize(("gpu", "width"), list(itertools.product(tiles.load(), (1, 2, 4))))
+def test_every_tile_of_a_gpu_is_a_candidate_that_is_timed_for_each_shape_and_kept(gpu: tiles.Tiles, width: int) -> None:
+    tuned = matmul._tuned(gpu.architecture, gpu.vendor, width)
+    found = [(*(one.kwargs[f"BLOCK_{axis}"] for axis in "MNK"), one.num_stages, one.num_warps) for one in tuned.configs]
+    assert found == list(gpu.by_width[width])
+    assert {"M", "N", "K", "CHIPLETS"} <= set(tuned.keys)
+    assert tuned.cache_results
+    assert matmul.chosen_tile(gpu.architecture, width) == "", "nothing is timed yet"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA or ROCm device here")
+def test_a_tile_of_the_list_is_chosen_by_measuring_on_the_gpu() -> None:
+    device = probe("cuda")
+    operands = Rotation(Problem(4096, 4096, 4096), 1, "cuda", 0, device.fp8).operands(0)
+    multiply(*operands, device.chiplets, device.architecture)
+    tuned = matmul._tuned(device.architecture, matmul._vendor(), 2)
+    times = [min(one) if isinstance(one, list) else one for one in tuned.configs_timings.values()]
+    assert len(times) == len(tuned.configs)
+    assert min(times) < max(times)
+    assert matmul.chosen_tile(device.architecture, 2).startswith("tile ")
 
 
 @pytest.mark.gpu
@@ -121,4 +160,5 @@ def test_the_result_is_right_on_a_gpu(dtype: str, layout: tuple[bool, bool]) -> 
     for m, n, k in ((512, 768, 256), (1000, 513, 300), (1, 7, 3)):
         problem = Problem(m, n, k, dtype, *layout)
         operands = Rotation(problem, 1, "cuda", 0, device.fp8).operands(0)
-        assert check("triton", lambda a, b, c: multiply(a, b, c, device.chiplets), operands, problem).right
+        result = check(lambda a, b, c: multiply(a, b, c, device.chiplets, device.architecture), operands, problem)
+        assert result.right

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primus_bench.measure import CpuTimer, Prepare, WarmUp, measure, summary, warm_up
+from primus_bench.measure.timing import CpuTimer, Prepare, WarmUp, measure, summary, warm_up
 
 pytestmark = pytest.mark.torch
 

@@ -7,8 +7,8 @@ import itertools
 import pytest
 import torch
 
-from primus_bench.gemm_problem import Problem
-from primus_bench.operands import Rotation, sets_for, torch_dtype
+from primus_bench.benchmarks.gemm.operands import Rotation, sets_for, torch_dtype
+from primus_bench.benchmarks.gemm.problem import Problem
 from primus_core.errors import MachineError
 
 pytestmark = pytest.mark.torch

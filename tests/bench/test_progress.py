@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 from tests.conftest import wait_until
 
-from primus_bench.progress import Progress
+from primus_bench.measure.progress import Progress
 
 
 def test_quick_work_is_silent() -> None:
@@ -18,16 +17,22 @@ def test_quick_work_is_silent() -> None:
     assert said == []
 
 
-def test_slow_work_says_what_it_does_once_although_it_blocks() -> None:
+def test_slow_work_says_what_it_does_and_for_how_long_although_it_blocks() -> None:
     said: list[str] = []
     with Progress(said.append, first_after_s=0.01) as progress:
         progress("checking")
-        wait_until(lambda: said)
-        time.sleep(0.1)
-    assert said == ["bench: checking"]
+        wait_until(lambda: len(said) > 1)
+    assert said[:2] == ["bench: checking", "bench: checking (for 0 s)"]
 
 
 def test_nothing_goes_on_after_an_error() -> None:
     with pytest.raises(ValueError, match="broken"), Progress(print):
         raise ValueError("broken")
     assert "progress" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_nothing_is_said_before_there_is_something_to_say() -> None:
+    said: list[str] = []
+    with Progress(said.append, first_after_s=0.001) as progress:
+        wait_until(lambda: progress._pause_s > 0.001)  # it has looked
+        assert said == []

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primus_bench import gemm_options
-from primus_bench.gemm_problem import DTYPES
+from primus_bench.benchmarks.gemm import options as gemm_options
+from primus_bench.benchmarks.gemm.problem import DTYPES
 from primus_bench.task import BENCH
 from primus_core.errors import RequestError
-from primus_core.host import HostRoot
-from primus_core.machine.facts import Facts, Gpu
 from primus_core.plan.plan import Distributed, RunPlace
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, parse_segment
+from primus_machine.facts import Facts, Gpu
+from primus_machine.host import HostRoot
 
 FILE_NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 A_GPU = Gpu("amd", "0000:05:00.0", 0x74A1)
@@ -45,10 +45,12 @@ def settings(plan: TaskPlan) -> gemm_options.Settings:
     return gemm_options.settle(parser.parse_args(plan.worker.args), gpu_here=True)
 
 
-def test_the_worker_is_one_plain_process() -> None:
-    """A benchmark of one device has no ranks."""
-    plan = planned("gemm", "-M", "512")
-    assert (plan.worker.module, plan.worker.launcher) == ("primus_bench.gemm", "single")
+@pytest.mark.parametrize("name", ["attention", "comm", "gemm", "io", "memory", "suite", "train"])
+def test_each_device_has_a_worker(name: str) -> None:
+    needed = {"gemm": ("-M", "512"), "train": ("--model", "llama3.1_8B")}
+    plan = planned(name, *needed.get(name, ()))
+    assert (plan.worker.module, plan.worker.launcher) == (f"primus_bench.benchmarks.{name}.worker", "torchrun")
+    assert plan.worker.args[-2:] == ("--output", f"/home/me/output/bench-{name}_1/{name}.json")
     assert BENCH.scope == "run"
 
 
@@ -61,26 +63,18 @@ def test_the_long_spelling_of_a_size_is_the_same() -> None:
     assert planned("gemm", "--M", "8", "--N", "9", "--K=10") == planned("gemm", "-M", "8", "-N9", "-K", "10")
 
 
-def test_a_model_gives_a_problem_for_each_of_its_matrices_with_the_weights_as_they_are_stored() -> None:
-    plan = planned("gemm", "-M", "8192", "--model", "llama3.1_8B", "--dtype", "fp16")
-    found = {p.name: (p.m, p.n, p.k, p.trans_b, p.dtype) for p in settings(plan).problems}
-    assert found == {
-        "qkv": (8192, 4096 + 2 * 1024, 4096, True, "fp16"),
-        "attention-out": (8192, 4096, 4096, True, "fp16"),
-        "mlp-gate-up": (8192, 2 * 14336, 4096, True, "fp16"),
-        "mlp-down": (8192, 4096, 14336, True, "fp16"),
-        "head": (8192, 128256, 4096, True, "fp16"),
-    }
+def test_sweeps_and_lists_are_measured_in_every_combination() -> None:
+    found = settings(planned("gemm", "-M", "1024:4096:x2", "-N", "64,96", "-K", "32")).problems
+    assert [(p.m, p.n, p.k) for p in found] == [(m, n, 32) for m in (1024, 2048, 4096) for n in (64, 96)]
+    squares = settings(planned("gemm", "-M", "1024:4096:+1024")).problems
+    assert [(p.m, p.n, p.k) for p in squares] == [(m, m, m) for m in (1024, 2048, 3072, 4096)]
 
 
-def test_an_expert_gets_its_share_of_the_tokens_and_the_router_is_left_out() -> None:
-    found = {p.name: p.m for p in settings(planned("gemm", "-M", "8192", "--model", "qwen3_30B_A3B")).problems}
-    assert found == {"qkv": 8192, "attention-out": 8192, "experts-gate-up": 512, "experts-down": 512, "head": 8192}
-
-
-def test_matrices_are_chosen_by_name() -> None:
-    plan = planned("gemm", "-M", "64", "--model", "deepseek_v3", "--matrix", "kv-up", "--matrix", "router")
-    assert [(p.name, p.n, p.k) for p in settings(plan).problems] == [("kv-up", 32768, 512), ("router", 256, 7168)]
+def test_groups_share_the_rows() -> None:
+    [problem] = settings(planned("gemm", "-M", "10", "-N", "4", "-K", "2", "--groups", "3")).problems
+    assert problem.group_sizes == (4, 3, 3)
+    assert problem.flops == 2 * 10 * 4 * 2
+    assert problem.bytes_moved == 2 * (10 * 2 + 3 * 2 * 4 + 10 * 4)
 
 
 @pytest.mark.parametrize(
@@ -88,13 +82,26 @@ def test_matrices_are_chosen_by_name() -> None:
     [
         (["--model", "llama3_1_8B"], "did you mean 'llama3.1_8B'?"),
         (["--model", "grok1", "--matrix", "expert-down"], "did you mean 'experts-down'?"),
-        (["--model", "grok1", "-K", "64"], "leave out -N, -K"),
-        (["--matrix", "qkv"], "add --model"),
+        (
+            ["--model", "grok1", "-M", "64", "--trans-a"],
+            "remove -M, --trans-a, or remove --model; the number of tokens",
+        ),
+        (["--model", "grok1", "--shapes", "x.csv"], "--model and --shapes both define the shapes"),
+        (["-M", "64", "--matrix", "qkv"], "add --model"),
+        (["-M", "64", "128"], "'128' is not known here"),
+        (["--shapes", "x.csv", "-K", "64"], "remove -K, or remove --shapes"),
+        (["--model", "llama3.1_8B", "--tp", "3"], "known: 1, 2, 4, 8"),
+        (["--model", "llama3.1_8B", "--ep", "2"], "the model is dense"),
+        (["--model", "mixtral_8x7B", "--ep", "3"], "known: 1, 2, 4, 8"),
+        (["--model", "deepseek_v3", "--seq-len", "16"], "not every one of 256 experts gets a token"),
+        (["-M", "8", "--groups", "9"], "choose at most M groups"),
+        (["-M", "1:200:+1", "-N", "1:4:+1"], "800 shapes together"),
+        (["-M", "64", "--groups", "2", "--engine", "hipblaslt"], "measures no grouped GEMM"),
     ],
 )
-def test_a_model_or_matrix_that_cannot_be_is_refused(words: list[str], said: str) -> None:
+def test_a_model_or_shape_that_cannot_be_is_refused(words: list[str], said: str) -> None:
     with pytest.raises(RequestError) as caught:
-        planned("gemm", "-M", "64", *words)
+        planned("gemm", *words)
     assert said in str(caught.value)
 
 
@@ -102,10 +109,15 @@ def test_a_model_or_matrix_that_cannot_be_is_refused(words: list[str], said: str
     ("words", "allowed"),
     [
         (["-M", "0"], "whole number from 1"),
+        (["-M", "8x"], "several are a list (A,B) or a range: 1024:16384:x2"),
         (["-M", "-5"], "whole number from 1"),
         (["-M", "1.5"], "whole number from 1"),
         (["-M", "9" * 5000], "whole number from 1"),
         (["-M", "8", "-N", "many"], "whole number from 1"),
+        (["-M", "8KiB"], "whole number from 1"),
+        (["-M", "8:4:x2"], "must rise"),
+        (["-M", "8:64:4"], "1024:16384:x2 (doubled)"),
+        (["-M", "1:1000:+1"], "at most 200"),
         (["-M", "8", "--dtype", "zz"], "fp8"),
         (["-M", "8", "--engine", "hopeless"], "triton"),
         (["-M", "8", "--device", "tpu"], "cuda"),
@@ -113,9 +125,9 @@ def test_a_model_or_matrix_that_cannot_be_is_refused(words: list[str], said: str
         (["-M", "8", "--duration", "nan"], "greater than 0"),
         (["-M", "8", "--duration", "inf"], "greater than 0"),
         (["-M", "8", "--seed", "-1"], "whole number from 0"),
-        (["-M", "8", "--output", "result.txt"], ".md, .csv or .json"),
-        (["-M", "8", "--output", ".json"], ".md, .csv or .json"),
-        ([], "-M/--M"),
+        (["-M", "8", "--output", "result.txt"], ".md, .csv, .json or .html"),
+        (["-M", "8", "--output", ".json"], ".md, .csv, .json or .html"),
+        ([], "required: -M"),
     ],
 )
 def test_a_bad_value_is_refused_and_the_allowed_ones_are_named(words: list[str], allowed: str) -> None:
@@ -125,10 +137,32 @@ def test_a_bad_value_is_refused_and_the_allowed_ones_are_named(words: list[str],
     assert caught.value.exit_code == 2
 
 
+def test_all_mistakes_are_shown_at_once() -> None:
+    with pytest.raises(RequestError) as caught:
+        planned("gemm", "-M", "8KiB", "--dtype", "bf61", "--engine", "tritn", "--device", "tpu")
+    assert [line for line in str(caught.value).splitlines() if "did you mean" in line] == [
+        "  fix: did you mean 'bf16'?", "  fix: did you mean 'triton'?", "  fix: did you mean 'cpu'?"
+    ]  # fmt: skip
+    assert "'8KiB' is not" in str(caught.value)
+    with pytest.raises(RequestError) as caught:
+        planned(
+            "gemm", "--model", "llama3.1_8B", "--tp", "3", "--matrix", "qvk", "--engine", "triton", "--device", "cpu"
+        )
+    assert {"did you mean 'qkv'?", "--tp 3 cannot divide", "needs a GPU"} <= {
+        word for word in ("did you mean 'qkv'?", "--tp 3 cannot divide", "needs a GPU") if word in str(caught.value)
+    }
+
+
 def test_a_missing_or_unknown_benchmark_is_refused_and_the_known_ones_are_named() -> None:
     for words in ((), ("gem", "-M", "8")):
         with pytest.raises(RequestError, match="gemm"):
             planned(*words)
+
+
+def test_a_misspelt_benchmark_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(RequestError, match="did you mean 'gemm'") as caught:
+        planned("gemn", "-M", "8")
+    assert caught.value.exit_code == 2
 
 
 def test_a_misspelt_option_is_refused_with_a_suggestion() -> None:
@@ -165,9 +199,9 @@ def test_all_engines_are_those_that_the_device_has() -> None:
     on_cpu = planned("gemm", "-M", "8", "--engine", "all")
     on_gpu = planned("gemm", "-M", "8", "--engine", "all", gpus=(A_GPU,))
     assert settings(on_cpu).engines == ("torch",)
-    assert on_cpu.notes == ("triton is left out: it needs a GPU",)
+    assert on_cpu.notes == ("the engines triton and hipblaslt are skipped: they need a GPU",)
     assert settings(on_gpu).engines == ("torch", "triton")
-    assert on_gpu.notes == ()
+    assert on_gpu.notes == ("the engine hipblaslt is skipped: hipblaslt-bench is not on PATH",)
 
 
 def test_what_an_engine_needs_is_required_with_the_command_that_installs_it() -> None:
@@ -178,6 +212,8 @@ def test_what_an_engine_needs_is_required_with_the_command_that_installs_it() ->
     torch, triton = ("torch", "pip install 'primus-bench[torch]'"), ("triton", "pip install 'primus-bench[triton]'")
     assert needs("torch") == [torch]
     assert needs("triton") == needs("all") == [torch, triton]
+    assert [name for name, _ in needs("hipblaslt")] == ["torch", "hipblaslt-bench"]
+    assert "add the folder with hipblaslt-bench to PATH" in needs("hipblaslt")[1][1]
 
 
 def test_output_files_are_relative_to_where_the_person_stands() -> None:
@@ -228,5 +264,21 @@ def test_the_worker_reads_the_same_settings_that_were_planned(
 def test_planning_imports_nothing_heavy() -> None:
     heavy = "{'torch', 'triton', 'numpy', 'tabulate', 'pydantic'}"
     code = f"import sys, primus_bench.task; print(*({heavy} & set(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == []
+
+
+def test_only_the_benchmark_that_is_asked_for_is_imported() -> None:
+    code = """
+import sys
+from primus_bench.task import BENCH
+from primus_core.request.arguments import Parser
+parser = Parser(prog="bench")
+BENCH.add_arguments(parser)
+whole = parser.format_help()
+assert "Measure the speed of matrix multiplication." in whole, whole
+print(*sorted(name for name in sys.modules if name.startswith("primus_bench.benchmarks.")))
+assert "--trans-a" in parser.below(["gemm"]).format_help()
+"""
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.split() == []

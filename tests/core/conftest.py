@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -72,10 +74,10 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def install(folder: Path) -> None:
-    """The packages of other teams, installed by pip. What builds them is here already; else pip would download it."""
+def install(folder: Path, names: Sequence[str] = ("acme-primus", "broken-primus")) -> None:
+    """Packages of other teams, installed by pip. What builds them is here already; else pip would download it."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
-    packages = (str(THIRD_PARTY / name) for name in ("acme-primus", "broken-primus"))
+    packages = (str(THIRD_PARTY / name) for name in names)
     subprocess.run([*command, "--target", str(folder), *packages], check=True, timeout=300)
 
 
@@ -83,3 +85,9 @@ def install(folder: Path) -> None:
 def third_party(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A folder into which pip installed the packages of other teams; goes on PYTHONPATH."""
     return str(once(tmp_path_factory, "third-party", install))
+
+
+@pytest.fixture(scope="session")
+def acme_grid(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same with the batch system of another team."""
+    return str(once(tmp_path_factory, "acme-grid", partial(install, names=("acme-grid",))))

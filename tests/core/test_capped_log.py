@@ -31,6 +31,7 @@ def numbers(path: Path) -> list[int]:
     return [int(found) for found in re.findall(r"^line (\d+)", path.read_text(), re.M)]
 
 
+@pytest.mark.torch
 @pytest.mark.slow
 def test_the_beginning_and_the_end_are_kept_and_the_rest_is_counted(primus: Run, talker: Path) -> None:
     result = primus("direct", "--single", "--log-limit", "64KiB", "--", "talk", "20000", cwd=talker)
@@ -67,6 +68,7 @@ def pieces(tmp_path: Path) -> Path:
     return run
 
 
+@pytest.mark.torch
 def test_the_pieces_of_a_long_log_are_printed_one_after_the_other(primus: Run, pieces: Path) -> None:
     shown = primus("logs", str(pieces)).stdout.splitlines()
     assert [line.split()[0] for line in shown] == ["begin"] * 200_000 + [".1"] * 200_000 + [".2"] * 10

@@ -12,14 +12,51 @@ import pytest
 from tests.conftest import Run
 from tests.core.test_direct import metadata, run_of
 
+from primus_core.installed import joined
+
 
 @pytest.mark.whole
 def test_help_lists_runtimes_tasks_and_examples(primus: Run) -> None:
     result = primus("--help")
     assert result.returncode == 0
-    assert re.search(r"^  direct +Run here", result.stdout, re.M)
-    assert re.search(r"^  runs +What has run", result.stdout, re.M)
+    assert re.search(r"^  direct +Run on this machine\.$", result.stdout, re.M)
+    assert re.search(r"^  replay +Start a saved run again", result.stdout, re.M)
     assert "primus direct -- train pretrain" in result.stdout
+
+
+_VERBS = [
+    "Explain",
+    "Check",
+    "Compare",
+    "List",
+    "Manage",
+    "Measure",
+    "Print",
+    "Run",
+    "Show",
+    "Start",
+    "Stop",
+    "Train",
+    "Trust",
+    "Write",
+]
+
+
+def test_every_summary_in_the_help_begins_with_a_verb_and_opens_the_help_of_its_own(primus: Run) -> None:
+    rows = re.findall(r"^  ([a-z]+) {2,}(.*)$", primus("--help").stdout, re.M)
+    assert {name for name, _ in rows} >= {"direct", "replay", "config"}
+    assert [row for row in rows if re.split(r"\W", row[1])[0] not in _VERBS] == []
+    for command in ("env", "config", "hooks"):
+        assert_each_action_has_a_verb(primus, command)
+
+
+def assert_each_action_has_a_verb(primus: Run, command: str) -> None:
+    """Its line in the help of `command` begins with one, and opens the help of the action."""
+    below = re.findall(r"^    ([a-z]+) {2,}(\S.*)$", primus(command, "--help").stdout, re.M)
+    assert below
+    for name, summary in below:
+        assert re.split(r"\W", summary)[0] in _VERBS
+        assert summary in " ".join(primus(command, name, "--help").stdout.split())
 
 
 def test_no_arguments_at_all_show_the_help(primus: Run) -> None:
@@ -80,6 +117,9 @@ def test_help_and_version_import_nothing_but_themselves(clean_environ: dict[str,
             "primus_core.cli.main",
             *(f"primus_core.{module}" for module in modules),
         }
+        if flag == "--help" and not joined.of_group("primus.tasks"):  # it says what to install
+            hint = "from primus_core.installed.homes import how_to_install; how_to_install('primus-train')"
+            needed |= loaded(hint, clean_environ, tmp_path)
         assert loaded(code, clean_environ, tmp_path) <= needed, flag
 
 
@@ -126,7 +166,9 @@ from primus_core.cli.main import main
 assert main(["direct", "--dry-run", "--assume-host", sys.argv[1], "--", "analyze", "topology"]) == 0
 print(*(path for path in opened if str(path).endswith("entry_points.txt")), sep="\n", file=sys.stderr)
 """
-    gpus = Path(__file__).with_name("captures") / "mi210-8.tar.gz"  # they ask for profiles, beside tasks and runtimes
+    gpus = (
+        Path(__file__).parents[1] / "machine/captures" / "mi210-8.tar.gz"
+    )  # they ask for profiles, beside tasks and runtimes
     command = [sys.executable, "-c", code, str(gpus)]
     result = subprocess.run(command, env=clean_environ, cwd=project, text=True, capture_output=True, check=True)
     read = result.stderr.splitlines()
@@ -158,6 +200,11 @@ def test_a_closed_reader_is_no_traceback(clean_environ: dict[str, str], words: s
     assert (result.returncode, result.stderr) == (141, "")
 
 
+def test_an_outer_layer_is_told_the_protocol_and_which_schedulers_are_missing(primus: Run) -> None:
+    assert primus("__protocol").stdout == "1\n"
+    assert primus("__protocol", "herd", "flock").stdout == "1 without flock without herd\n"
+
+
 def complete(primus: Run, *words: str, cwd: Path | None = None) -> list[str]:
     """What the shell is offered for the last of `words`."""
     return primus("__complete", str(len(words)), "primus", *words, cwd=cwd).stdout.split()
@@ -173,11 +220,8 @@ def test_every_shell_has_a_script_and_others_are_refused(primus: Run) -> None:
 
 def test_help_says_in_the_words_of_the_field_what_an_option_does(primus: Run) -> None:
     wanted = {
-        ("--help",): "Stop a running job",
-        ("stop", "--help"): "Stop a running job.",
-        ("runs", "list", "--help"): "filter by status",
-        ("slurm", "--help"): "give up after N consecutive restarts without progress (default: direct's)",
-        ("direct", "--help"): "give up after N consecutive restarts without progress (default 0)",
+        ("--help",): "Start a saved run again",
+        ("direct", "--help"): "give up after N consecutive restarts without progress (default: 0)",
     }
     for words, said in wanted.items():
         assert said in " ".join(primus(*words).stdout.split()), words

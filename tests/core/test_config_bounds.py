@@ -11,7 +11,7 @@ from tests.conftest import Run
 from primus_core.config.bounds import DEPTH
 from primus_core.config.files import parse_value, read
 from primus_core.errors import PrimusError
-from primus_core.files import plain_json
+from primus_machine.files import plain_json
 
 LEVELS = range(1, 12)
 ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -35,10 +35,10 @@ FILES = {
     "many.yaml": ("".join(f"k{n}: 1\n" for n in range(90_000)), "too many values"),
     "same.yaml": (f"{{{'a: 1,' * 180_000}}}\n", "too many values"),
     "many.toml": ("".join(f"k{n} = 1\n" for n in range(80_000)), "too many values"),
-    "number.toml": (f"a = {'9' * 900_000}\n", "not TOML"),
-    "word.toml": (f"{'a' * 900_000}\n", "not TOML"),
-    "defaults.yaml": (f"a: {'${A:' * 20_000}{'}' * 20_000}\n", "stand in each other"),
-    "variables.yaml": (f"a: '{'${LONG}' * 100_000}'\n", "more than 1 MiB"),
+    "number.toml": (f"a = {'9' * 900_000}\n", "not valid TOML"),
+    "word.toml": (f"{'a' * 900_000}\n", "not valid TOML"),
+    "defaults.yaml": (f"a: {'${A:' * 20_000}{'}' * 20_000}\n", "nested `${"),
+    "variables.yaml": (f"a: '{'${LONG}' * 100_000}'\n", "larger than 1 MiB"),
     "large.yaml": (f"#{'x' * (3 << 20)}\n", "too large"),
 }
 
@@ -89,6 +89,7 @@ def test_nested_json_is_no_json(text: str) -> None:
         plain_json.loads(text)
 
 
+@pytest.mark.torch
 def test_a_damaged_metadata_file_of_brackets_hides_no_other_run(primus: Run, tmp_path: Path) -> None:
     run = tmp_path / "output/x_2026_01_01_000000"
     run.mkdir(parents=True)

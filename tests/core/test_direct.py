@@ -41,7 +41,7 @@ def test_a_dry_run_changes_nothing_on_disk(primus: Run, project: Path) -> None:
 
 
 def test_a_dry_run_as_json_is_the_same_plan(primus: Run, project: Path) -> None:
-    from primus_core.plan.plan import load
+    from primus_core.replay.saved_plan import load
 
     text = primus("direct", "--dry-run", "--json", "--", "behave", "talk", "2", cwd=project).stdout
     plan = load(text)
@@ -167,7 +167,7 @@ def test_a_disk_that_takes_no_more_stops_logging_but_not_the_run(clean_environ: 
 
 KEEPER = r"""
 import os, signal, subprocess, sys
-from primus_core.process.keeper import become_subreaper, descendants
+from primus_machine.processes import become_subreaper, descendants
 asked = []
 sys.addaudithook(lambda event, args: event == "open" and str(args[0]).startswith("/proc/") and asked.append(args[0]))
 become_subreaper()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import Run
-from tests.core.machines import KFD, amd, base, port, roce_gids, routes, write
+from tests.machine.machines import KFD, amd, base, port, roce_gids, routes, write
 
 MELLANOX = {
     path: text
@@ -155,7 +155,7 @@ def test_a_source_stays_whole_to_be_copied(primus: Run, assumed: dict[str, str])
 
 def test_a_variable_that_nobody_sets_is_said_to_be_so(primus: Run) -> None:
     rows = variables(primus, "NCCL_PXN_DISABLE", "HOME", HOME="/home/me")
-    assert rows["NCCL_PXN_DISABLE"]["why"] == "nobody sets it here"
+    assert rows["NCCL_PXN_DISABLE"]["why"] == "not set"
     assert (rows["HOME"]["value"], rows["HOME"]["origin"]) == ("/home/me", "user")
 
 
@@ -227,7 +227,7 @@ def test_a_captured_machine_is_shown_as_it_is(primus: Run, tmp_path: Path) -> No
 WRONG = {
     "an unknown framework": (("explain", "--framework", "megatorn"), "did you mean 'megatron'?"),
     "a missing profile": (("show", "--profile", "gone.toml"), "gone.toml: this profile cannot be read"),
-    "a missing host": (("show", "--assume-host", "gone.tar.gz"), "'gone.tar.gz' is no captured machine"),
+    "a missing host": (("show", "--assume-host", "gone.tar.gz"), "'gone.tar.gz' is not a capture of a machine"),
     "a missing experiment": (("show", "--config", "gone.yaml"), "gone.yaml"),
     "a wrong option": (("show", "--profil", "x"), "did you mean '--profile'?"),
     "a wrong --env": (("show", "--env", "A B"), "neither NAME=VALUE"),
@@ -240,3 +240,20 @@ def test_several_nodes_need_a_place_to_meet(primus: Run) -> None:
     result = primus("env", "show", env={"NNODES": "2"})
     assert result.returncode == 2
     assert "MASTER_ADDR is not set" in result.stderr
+
+
+def test_the_options_of_direct_in_primus_yaml_count_and_a_misspelt_one_is_refused(primus: Run, tmp_path: Path) -> None:
+    file = tmp_path / "primus.yaml"
+    file.write_text("direct: {env: [SITE=1]}\n", encoding="utf-8")
+    assert "SITE=1 " in primus("env", "show", cwd=tmp_path).stdout
+    file.write_text("direct: {numaa: true}\n", encoding="utf-8")
+    result = primus("env", "show", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "`primus direct` has no option 'numaa'" in result.stderr
+    assert "did you mean 'numa'?" in result.stderr
+
+
+def test_a_variable_that_is_passed_on_by_name_overrides_nothing(primus: Run) -> None:
+    assert variables(primus, "--env", "SITE", SITE="1")["SITE"]["overrode"] == []
+    other = variables(primus, "--env", "SITE=2", SITE="1")["SITE"]["overrode"]
+    assert [one["origin"] for one in other] == ["user"]

@@ -72,7 +72,13 @@ def test_a_setting_wins_over_a_file_wherever_it_stands(tmp_path: Path) -> None:
     assert a.overrode == (("file1", f"--env {one}"), ("mine", "user"))
 
 
-@pytest.mark.parametrize("option", ["./gone.env", "A B=1", "1A=2", "=x", "", "a-b=1", "A\n=1"])
+@pytest.mark.parametrize("option", ["A B=1", "1A=2", "=x", "a-b=1", "A\n=1"])
+def test_a_name_that_no_variable_can_have_is_quoted(option: str) -> None:
+    name = option.partition("=")[0]
+    assert refused(option).what == f"--env: {name!r} cannot be the name of a variable"
+
+
+@pytest.mark.parametrize("option", ["./gone.env", ""])
 def test_what_is_neither_setting_nor_name_nor_file_is_refused(option: str) -> None:
     error = refused(option)
     assert error.what.endswith("is neither NAME=VALUE, nor the NAME of a variable, nor a file")
@@ -81,7 +87,7 @@ def test_what_is_neither_setting_nor_name_nor_file_is_refused(option: str) -> No
 
 def test_a_name_that_is_not_set_is_refused() -> None:
     error = refused("HF_TOKEN")
-    assert error.what == "--env: HF_TOKEN is not set here, so there is no value to pass on"
+    assert error.what == "--env: HF_TOKEN is not set, so it has no value to pass on"
     assert error.fix == "export HF_TOKEN=..., or write --env HF_TOKEN=VALUE"
 
 
@@ -92,7 +98,7 @@ def test_a_wrong_line_of_a_file_is_refused_with_its_number(tmp_path: Path) -> No
 
 def test_a_value_that_no_environment_can_carry_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.env").write_bytes(b"A=1\0\n")
-    assert "holds a NUL character" in refused(str(tmp_path / "x.env")).what
+    assert "contains a NUL character" in refused(str(tmp_path / "x.env")).what
 
 
 @pytest.mark.parametrize(
@@ -183,7 +189,7 @@ def test_an_option_cannot_set_what_primus_sets(option: str) -> None:
 
 
 def test_what_the_machine_is_read_by_is_refused_where_it_would_come_too_late() -> None:
-    with pytest.raises(RequestError, match="before it plans"):
+    with pytest.raises(RequestError, match="before planning"):
         from_options(["PRIMUS_GPU_MODEL=MI300X"], {})
-    with pytest.raises(ConfigError, match="before it plans"):
+    with pytest.raises(ConfigError, match="before planning"):
         of_experiment({"PRIMUS_GPU_MODEL": "MI300X"}, {}, lambda _: "x.yaml:2")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests import muster
+from tests import rank_report
 from tests.conftest import Run
 
-from primus_core.environment.flag_lists import name_of, over, together, words
+from primus_core.environment.flag_lists import applied, name_of, together, words
 from primus_core.environment.resolve import resolve
 from primus_core.plan.plan import Variable
 
@@ -98,7 +98,7 @@ def test_each_flag_tells_whence_it_is_and_what_it_won_over() -> None:
 def test_the_persons_text_that_is_no_list_stays_as_it_is_and_says_so(mine: str) -> None:
     [found] = resolve({"XLA_FLAGS": mine}, low=layers("--a=2"), forced=())
     assert (found.value, found.origin, found.flags) == (mine, "user", ())
-    assert found.why == "your own environment; no list of flags, so it stands alone"
+    assert found.why == "your own environment; not a list of flags, so it is not merged"
     assert found.overrode == (("--a=2", "0"),)
 
 
@@ -114,7 +114,7 @@ def test_one_secret_hides_all_flags() -> None:
 
 
 def test_other_variables_are_not_lists() -> None:
-    assert over({"A": "--a", "XLA_FLAGS": "--a"}, [Variable("A", "--b", ""), Variable("XLA_FLAGS", "--b", "")]) == {
+    assert applied({"A": "--a", "XLA_FLAGS": "--a"}, [Variable("A", "--b", ""), Variable("XLA_FLAGS", "--b", "")]) == {
         "A": "--b",
         "XLA_FLAGS": "--a --b",
     }
@@ -130,18 +130,18 @@ def project(tmp_path: Path) -> dict[str, str]:
     (hooks / "02_two.sh").write_text(
         'case "$XLA_FLAGS" in *--xla_mine=1*--xla_hook=1*) echo env.XLA_FLAGS=--xla_both=seen ;; esac\n'
     )
-    return {"PYTHONPATH": muster.write(tmp_path / "site"), "XLA_FLAGS": "--xla_mine=1 --xla_both=0 --xla_option=0"}
+    return {"PYTHONPATH": rank_report.write(tmp_path / "site"), "XLA_FLAGS": "--xla_mine=1 --xla_both=0 --xla_option=0"}
 
 
 @pytest.mark.slow
 def test_person_hooks_and_options_each_say_some_flags_and_a_replay_has_the_same(
     primus: Run, project: dict[str, str], tmp_path: Path
 ) -> None:
-    result = primus("direct", "--env", "XLA_FLAGS=--xla_option=1", "--", "muster", env=project)
+    result = primus("direct", "--env", "XLA_FLAGS=--xla_option=1", "--", "rank_report", env=project)
     assert result.returncode == 0, result.stderr
     got = json.loads(result.stdout.splitlines()[0])["XLA_FLAGS"]
     assert got == "--xla_mine=1 --xla_hook=1 --xla_both=seen --xla_option=1"
-    again = primus("replay", "output/muster", env={**project, "XLA_FLAGS": "--xla_other=1"})
+    again = primus("replay", "output/rank_report", env={**project, "XLA_FLAGS": "--xla_other=1"})
     assert again.returncode == 0, again.stderr
     assert set(json.loads(again.stdout.splitlines()[0])["XLA_FLAGS"].split()) == set(got.split())
 
@@ -153,13 +153,13 @@ def test_explain_has_a_row_for_each_flag_and_a_dry_run_a_line(primus: Run, proje
     assert shown[5].split()[:6] == ["--xla_option", "1", "--env", "0", "(user)", "given"]
     [row] = json.loads(primus("env", "explain", "XLA_FLAGS", "--json", *words, env=project).stdout)["variables"]
     assert [flag["name"] for flag in row["flags"]] == ["--xla_mine", "--xla_both", "--xla_option"]
-    dry = primus("direct", "--dry-run", *words, "--", "muster", env=project).stdout
+    dry = primus("direct", "--dry-run", *words, "--", "rank_report", env=project).stdout
     assert "#     --xla_option=1  (--env: given for this run; instead of 0 (user))" in dry
 
 
 @pytest.mark.parametrize(
     ("values", "what"),
-    [(("--a=1 --b=2", "--c=3 --b=4"), "--b is there twice"), (("a=1",), "XLA_FLAGS = 'a=1' is no list of flags")],
+    [(("--a=1 --b=2", "--c=3 --b=4"), "--b is set twice"), (("a=1",), "XLA_FLAGS = 'a=1' is not a list of flags")],
 )
 def test_a_profile_may_have_a_row_for_each_flag_and_only_one(
     primus: Run, tmp_path: Path, values: tuple[str, ...], what: str

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import Run
 
-from primus_core.request import former
+from primus_core.cli import former
 
 HERE = "-- train pretrain --config exp.yaml"
 WHOLE = {
@@ -33,7 +33,6 @@ def test_segments_that_amds_launcher_completes_are_answered_with_the_whole_comma
         ("deps sync", "backends are packages"),
         ("direct -- node_smoke", "primus direct -- preflight --level perf"),
         ("direct -- projection memory", "primus models show MODEL"),
-        ("direct -- data prepare", "data.text"),
         ("direct --silent -- train pretrain", "primus logs RUN"),
         ("direct --log_file x -- train pretrain", "did you mean '--log-file'?"),
     ],

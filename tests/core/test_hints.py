@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from tests.conftest import Run
+from tests.packages import PACKAGES, project
 
 from primus_core.cli.commands import load, names
 from primus_core.cli.hints import Known, instead
 from primus_core.cli.main import main
+from primus_core.installed import homes
 from primus_core.request.arguments import parse_segment
 from primus_core.request.request import parse
 
@@ -100,7 +102,7 @@ def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 def with_packages(words: str, answer: str) -> Any:
     """A case; one that names the task of a package is none for the kernel alone."""
-    return pytest.param(words, marks=pytest.mark.torch) if "-- run " in answer else words
+    return pytest.param(words, marks=pytest.mark.torch) if "-- run " in f"{words} {answer}" else words
 
 
 def understood(fix: str) -> bool:
@@ -156,3 +158,12 @@ def test_nothing_is_written_or_started(primus: Run, tmp_path: Path) -> None:
     for words in ("status", "run exp.yaml", "direct train pretrain --config exp.yaml"):
         assert primus(*words.split()).returncode == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_every_name_that_a_package_of_ours_brings_leads_to_that_package() -> None:
+    groups = ("backends", "commands", "runtimes", "schedulers", "tasks")
+    for package in PACKAGES:
+        brought = project(package).get("entry-points", {})
+        names = [(kind, name) for kind in groups for name in brought.get(f"primus.{kind}", ())]
+        wrong = [] if package.name == "primus-core" else [n for n in names if homes.home_of(*n) != package.name]
+        assert wrong == [], package.name

@@ -17,9 +17,9 @@ from tests.conftest import Run
 from tests.core.test_direct import metadata, run_of
 
 from primus_core.errors import RequestError
-from primus_core.host import HostRoot
-from primus_core.runs import lease
-from primus_core.runs.lease import Lease
+from primus_machine.files import lease
+from primus_machine.files.lease import Lease
+from primus_machine.host import HostRoot
 
 PRIMUS = str(Path(sys.executable).with_name("primus"))
 OTHER_HOST = ("unshare", "--map-root-user", "--uts", "sh", "-c", 'hostname elsewhere; exec "$0" "$@"')
@@ -66,6 +66,7 @@ def elsewhere(around: tuple[str, ...], environ: dict[str, str], folder: Path, *w
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.parametrize("around", [(), OTHER_HOST, OTHER_NAMESPACE], ids=["here", "other host", "other namespace"])
 def test_a_second_start_into_the_same_directory_is_refused_wherever_it_comes_from(
@@ -77,7 +78,7 @@ def test_a_second_start_into_the_same_directory_is_refused_wherever_it_comes_fro
         environ = {**clean_environ, "PRIMUS_RUN_DIR": str(run)}
         code, _, said = elsewhere(around, environ, project, "direct", "--", "behave", "exit", "0")
         assert code == 2, said
-        assert f"the run directory {run} is in use" in said
+        assert f"the directory {run} is in use" in said
         assert f"process {process.pid} of " in said
         assert before == ((run / "metadata.json").read_bytes(), (run / "plan.json").read_bytes())
         code, listed, _ = elsewhere(around, clean_environ, project, "runs", "list", "--json")
@@ -86,6 +87,7 @@ def test_a_second_start_into_the_same_directory_is_refused_wherever_it_comes_fro
 
 
 @pytest.mark.parametrize("around", [OTHER_HOST, OTHER_NAMESPACE], ids=["other host", "other namespace"])
+@pytest.mark.torch
 def test_stop_names_the_place_of_a_process_that_it_cannot_reach(
     clean_environ: dict[str, str], project: Path, around: tuple[str, ...]
 ) -> None:
@@ -181,8 +183,8 @@ def test_of_many_that_come_at_once_one_takes_over(tmp_path: Path) -> None:
     program = """
 import sys, time
 from primus_core.errors import RequestError
-from primus_core.host import HostRoot
-from primus_core.runs.lease import Lease
+from primus_machine.host import HostRoot
+from primus_machine.files.lease import Lease
 try:
     print(Lease.take(sys.argv[1], HostRoot(), user="ada", job={}).number, flush=True)
     sys.stdin.read()
@@ -225,6 +227,7 @@ def test_a_lease_that_was_removed_comes_back_unless_another_has_taken_the_place(
     assert (owner.is_lost(), other.is_lost()) == (True, False)
 
 
+@pytest.mark.torch
 def test_a_run_on_another_host_is_listed_by_its_owners_signs_of_life(primus: Run, project: Path) -> None:
     assert primus("direct", "--", "behave", "exit", "0", cwd=project).returncode == 0
     run = run_of(project)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import pickle
@@ -9,16 +10,18 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from tests.conftest import ROOT, Run, free_port
 
 from primus_core import get_logger
-from primus_core.journal.log import STEP
+from primus_core.logger.logger import STEP
 from primus_core.testing import capture_logs
 
 TASK = """
@@ -140,7 +143,9 @@ def test_the_level_is_info_unless_an_option_or_a_variable_says_otherwise(
     assert "WARNING: shard is short" in done.stderr
     levels = {line["level"] for line in lines((reader / "output/read-shards").resolve()) if line["rank"] == 0}
     assert ("debug" in levels, "info" in levels) == (shown == "DEBUG", shown != "WARNING")
-    wrong = "WARNING: PRIMUS_LOG_LEVEL is 'loud', which is no level: one of debug, info, warning, error, critical"
+    wrong = (
+        "WARNING: PRIMUS_LOG_LEVEL is 'loud', which is not a log level; known: debug, info, warning, error, critical"
+    )
     assert (wrong in done.stderr) == ("loud" in environ.values())
 
 
@@ -171,8 +176,20 @@ def test_a_process_without_a_run_writes_text_only(
     get_logger().info("by hand")
     monkeypatch.setenv("PRIMUS_RUN_DIR", str(run / "gone"))
     get_logger().info("and again")
-    assert capsys.readouterr().err == "by hand\nand again\n"
+    gone = f"{run}/gone/logs/events.jsonl cannot be written: No such file or directory; lines of it are lost"
+    assert capsys.readouterr().err == f"by hand\nprimus: WARNING: {gone}\nand again\n"
     assert list(run.rglob("*.jsonl")) == []
+
+
+@dataclass
+class Login:
+    user: str
+    token: str
+
+
+class Pair(NamedTuple):
+    user: str
+    token: str
 
 
 @pytest.mark.parametrize(
@@ -184,6 +201,14 @@ def test_a_process_without_a_run_writes_text_only(
         ({"note": f"the value is {SECRET}"}, {"note": "the value is <secret>"}),
         ({"login": {"api_key": ["a-b-c", {"deep": "d"}], "user": "me"}},
          {"login": {"api_key": ["<secret>", {"deep": "<secret>"}], "user": "me"}}),
+        ({"argv": ["mysql", "--password", "Sommer2026x", "-v"]}, {"argv": ["mysql", "--password", "<secret>", "-v"]}),
+        ({"argv": ("--api-key", "correct horse stapler")}, {"argv": ["--api-key", "<secret>"]}),
+        ({"argv": ["curl", "--token=a-b-c", "--steps=4"]}, {"argv": ["curl", "--token=<secret>", "--steps=4"]}),
+        ({"a": Login("me", "a-b-c"), "b": Pair("me", "a-b-c")}, {name: {"user": "me", "token": "<secret>"} for name in "ab"}),
+        ({"args": Namespace(user="me", password="a-b-c-d")}, {"args": "Namespace(user='me', password='<secret>')"}),
+        ({"pair": ("token", "Sommer2026x")}, {"pair": ["token", "<secret>"]}),
+        ({"a": {"b": [1, ["sh", ["--password", "Sommer2026x"]]]}}, {"a": {"b": [1, ["sh", ["--password", "<secret>"]]]}}),
+        ({"words": ["a", "--password", "--user", "me"]}, {"words": ["a", "--password", "--user", "me"]}),
         ({"path": Path("/data"), "loss": float("nan"), "done": {1}}, {"path": "/data", "loss": None, "done": [1]}),
         ({"token": 50256, "has_password": True, "api_key": None}, {"token": 50256, "has_password": True, "api_key": None}),
     ],
@@ -198,8 +223,90 @@ def test_a_secret_in_a_field_is_masked_in_the_file_and_on_the_console(
     line = lines(run)[-1]
     assert {name: line[name] for name in fields} == kept
     text = capsys.readouterr().err.splitlines()[-1]
-    for secret in (SECRET, "pa55word", "12345678", "a-b-c"):
+    for secret in (SECRET, "pa55word", "12345678", "a-b-c", "Sommer2026x", "stapler"):
         assert secret not in text
+
+
+class Scalar:
+    """A number as NumPy, PyTorch and JAX have it."""
+
+    ndim = 0
+
+    def item(self) -> float:
+        return 3.5
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise OSError("no words")
+
+
+class Unmappable(dict[str, int]):
+    def items(self) -> Any:
+        raise OSError("no items")
+
+
+def test_a_scalar_of_an_array_library_is_a_number(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    get_logger().info("a", loss=Scalar(), several=[Scalar(), 1])
+    assert (lines(run)[0]["loss"], lines(run)[0]["several"]) == (3.5, [3.5, 1])
+    assert capsys.readouterr().err == "a loss=3.5 several=[3.5, 1]\n"
+
+
+def test_a_field_of_the_caller_takes_the_place_of_none_of_ours(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    theirs = {"run": "mine", "node": 8, "rank": 9, "time": "late", "host": "h", "level": "loud"}
+    get_logger(rank=7).bind(rank_=5).info("a", **theirs)
+    [line] = lines(run)
+    assert (line["node"], line["rank"], line["level"]) == (1, 3, "info")
+    assert (line["rank_"], line["rank__"]) == (5, 9)
+    text = capsys.readouterr().err
+    for word in ("run_=mine", "node_=8", "rank_=5", "rank__=9", "time_=late", "host_=h", "level_=loud"):
+        assert f" {word}" in text
+
+
+@pytest.mark.parametrize(
+    ("logged", "event"),
+    [
+        (lambda log: log.info(None, k=1), "None"),
+        (lambda log: log.info(k=1), ""),
+        (lambda log: log.info(event="named", k=1), "named"),
+        (lambda log: log.info("bad %d", "x", k=1), "bad %d"),
+        (lambda log: log.info("a", event="b", self=1, method_name="c"), "a"),
+        (lambda log: log.info("a", field=Unspeakable()), "a"),
+        (lambda log: log.info("a", field={Unspeakable(): [Unspeakable()]}), "a"),
+        (lambda log: log.info("a", field=Unmappable(a=1)), "a"),
+        (lambda log: log.info("a", field="\ud800"), "a"),
+        (lambda log: log.info("a", field=10**5000), "a"),
+        (lambda log: log.info(Unspeakable()), "<Unspeakable, whose str() raises OSError>"),
+        (lambda log: log.info(("a", 1)), "('a', 1)"),
+        (lambda log: log.log(25, "a"), "a"),
+        (lambda log: asyncio.run(log.ainfo("bad %d", "x")), "bad %d"),
+        (lambda log: log.log("info", "a"), "a"),
+        (lambda log: log.log("wrong", "a"), "a"),
+        (lambda log: log.log(), ""),
+        (lambda log: log.exception("a"), "a"),
+        (lambda log: log.info("a", exc_info=5), "a"),
+    ],
+)
+def test_a_wrong_line_is_logged_and_does_not_raise(run: Path, logged: Callable[[Any], None], event: str) -> None:
+    logged(get_logger())
+    [line] = lines(run)
+    assert line["event"] == event
+    get_logger().info("after")
+    assert lines(run)[-1]["event"] == "after"
+
+
+def test_a_level_between_two_is_the_lower_one(run: Path) -> None:
+    for level in (0, 25, 45, 90):
+        get_logger().log(level, "a")
+    assert [line["level"] for line in lines(run)] == ["info", "error", "critical"], "debug is not shown"
+
+
+def test_a_stack_is_logged_where_one_is_asked_for(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    get_logger().info("a", stack_info=True)
+    [line] = lines(run)
+    assert "stack_info" not in line
+    assert "test_a_stack_is_logged" in line["stack"].splitlines()[-2]
+    assert capsys.readouterr().err.startswith("a\nStack (most recent call last):\n")
 
 
 def test_what_contains_itself_is_logged(run: Path) -> None:

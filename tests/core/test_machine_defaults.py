@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import Run
-from tests.core.machines import amd, base, local, port, roce_gids, write
+from tests.machine.machines import amd, base, local, port, roce_gids, write
 
 EXPERIMENT = """\
 exp_name: down

@@ -20,7 +20,7 @@ import json, sys
 from primus_core.installed import packages
 sys.path[:0] = sys.argv[2:]
 points = [
-    [e.group, e.name, e.module, e.attribute, e.package, e.version]
+    [e.group, e.name, e.module, e.attribute, *e.source.rsplit(" ", 1)]
     for e in packages.entry_points("acme.")
 ]
 print(json.dumps({"points": points, "version": packages.version_of("acme-tools"),

@@ -11,7 +11,7 @@ from tests.conftest import Run
 from tests.core.test_direct import metadata
 
 from primus_core.environment.nesting import is_alone, outside
-from primus_core.host import HostRoot
+from primus_machine.host import HostRoot
 
 NESTED = '''
 """Tasks that start Primus in a rank."""
@@ -51,6 +51,7 @@ def listed(primus: Run, folder: Path) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in json.loads(primus("runs", "list", "--json", cwd=folder).stdout)}
 
 
+@pytest.mark.torch
 @pytest.mark.slow
 def test_a_command_in_a_rank_is_a_run_of_its_own_and_the_outer_one_still_replays(primus: Run, folder: Path) -> None:
     done = primus("direct", "--", "outer", "direct", "--", "inner", cwd=folder)
@@ -75,19 +76,6 @@ def test_a_command_in_a_hook_is_a_run_of_its_own(primus: Run, folder: Path) -> N
     [outer], [inner] = runs(folder, "outer"), runs(folder, "inner")
     assert metadata(inner)["parent"]["run_id"] == outer.name
     assert (metadata(outer)["status"], metadata(inner)["status"]) == ("completed", "completed")
-
-
-@pytest.mark.slow
-def test_a_run_that_a_node_of_many_starts_is_on_that_node_alone(primus: Run, folder: Path) -> None:
-    node = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "localhost", "PRIMUS_RUN_DIR": "output/shared"}
-    slurm = {"SLURM_JOB_ID": "7", "SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_NODELIST": "n[0-1]"}
-    words = ("outer", "direct", "--", "inner")
-    done = primus("direct", "--", *words, env={**node, "NODE_RANK": "0", **slurm}, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    [inner] = runs(folder, "inner")
-    assert f"inner 0 of 1 1 {inner}" in done.stdout
-    assert metadata(inner)["parent"]["run_id"] == "shared"
-    assert not (folder / "output/shared/nodes/0").exists()
 
 
 @pytest.mark.slow

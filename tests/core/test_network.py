@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.core import machines
-from tests.core.machines import ZERO, local, mapped, port, roce_gids, routes
+from tests.machine import machines
+from tests.machine.machines import ZERO, local, mapped, port, roce_gids, routes
 
 from primus_core.environment import network
 from primus_core.environment.network import Choice
-from primus_core.host import HostRoot, numbered
-from primus_core.machine import facts
-from primus_core.machine.facts import Facts, Port, Route
+from primus_machine import facts
+from primus_machine.facts import Facts, Port, Route
+from primus_machine.host import HostRoot, numbered
 
 ROUTES = routes(("0.0.0.0/0", "eno1", 100), ("10.1.0.0/16", "eno1", 100), ("172.17.0.0/16", "docker0", 0))
 HOSTS = {"etc/hosts": "127.0.0.1 localhost\n10.1.2.3 node-a.cluster node-a  # the first\n127.0.1.1 me\nbad node-bad\n"}
@@ -185,7 +185,7 @@ def test_a_device_whose_name_no_kernel_gives_is_noted_and_not_taken(tmp_path: Pa
     chosen = choose(read(tmp_path, port(name), port("mlx5_0")), nnodes=1)
     assert values(chosen) == {"NCCL_IB_HCA": "=mlx5_0:1"}
     shown = ascii(name[:64])
-    assert chosen.notes == (f"not taken as network devices, since no kernel names one so: {shown}",)
+    assert chosen.notes == (f"ignored as network devices because of their names: {shown}",)
     assert chosen.notes[0].isprintable()
 
 
@@ -251,7 +251,7 @@ def test_infiniband_is_preferred_to_the_ethernet_beside_it(tmp_path: Path) -> No
     chosen = choose(found, nnodes=1)
     assert values(chosen) == {"NCCL_IB_HCA": "=mlx5_0:1"}
     assert chosen.variables[0].why.endswith("; without mlx5_1:1 (not InfiniBand)")
-    left = "NCCL uses the InfiniBand ports, and not those of another kind: mlx5_1:1; NCCL_IB_HCA chooses others"
+    left = "NCCL uses the InfiniBand ports, not those of another kind: mlx5_1:1; set NCCL_IB_HCA to choose others"
     assert chosen.notes == (left,)
     assert choose(found, nnodes=1, NCCL_IB_HCA="mlx5_1").notes == (), "the person has chosen"
 
@@ -325,7 +325,7 @@ def test_ethernet_ports_without_a_gid_are_left_out(tmp_path: Path) -> None:
 
 def test_ports_that_are_all_down_give_nothing_but_a_note(tmp_path: Path) -> None:
     found = read(tmp_path, *(port(f"mlx5_{n}", state="1: DOWN", physical="3: Disabled") for n in (0, 1)))
-    note = "all InfiniBand and RoCE ports are DOWN (mlx5_0:1, mlx5_1:1): between nodes, NCCL goes over TCP"
+    note = "all InfiniBand and RoCE ports are DOWN (mlx5_0:1, mlx5_1:1): NCCL uses TCP between nodes"
     assert choose(found, nnodes=1) == Choice(notes=(note,))
     assert choose(found, nnodes=1, has_gpus=False) == Choice()
 
@@ -339,11 +339,11 @@ def test_a_rail_that_is_missing_among_its_like_is_named(tmp_path: Path) -> None:
         port("mlx5_0", number=2, **down),  # type: ignore[arg-type]  # second ports are often unused
         port("bnxt_re0", layer="Ethernet", driver="bnxt_en", **down),  # type: ignore[arg-type]
     )
-    note = "DOWN: mlx5_2:1; NCCL is left with 2 ports: is a cable missing?"
+    note = "DOWN: mlx5_2:1; ports left for NCCL: 2; check the cables"
     assert choose(found, nnodes=1).notes == (note,)
     assert choose(found, nnodes=1, NCCL_IB_HCA="=mlx5_0:1,mlx5_1:1").notes == (), "the person does without"
     assert choose(found, nnodes=1, NCCL_IB_HCA="bnxt").notes == (
-        "DOWN: bnxt_re0:1; NCCL is left with 0 ports: is a cable missing?",
+        "DOWN: bnxt_re0:1; ports left for NCCL: 0; check the cables",
     )
 
 
@@ -412,8 +412,8 @@ def test_an_address_with_a_zone_names_its_interface(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("master", "why"),
     [
-        ("node-z", "its address is not known here"),
-        ("node-bad", "its address is not known here"),
+        ("node-z", "its address cannot be resolved"),
+        ("node-bad", "its address cannot be resolved"),
         ("me", "127.0.1.1 is this machine itself (see /etc/hosts)"),
         ("172.17.0.2", "the route to 172.17.0.2 leads through docker0, which reaches no other node"),
         ("fd00::1", "no route to fd00::1"),
@@ -422,7 +422,7 @@ def test_an_address_with_a_zone_names_its_interface(tmp_path: Path) -> None:
 def test_where_no_interface_is_found_none_is_set_and_a_note_says_why(tmp_path: Path, master: str, why: str) -> None:
     chosen = choose(read(tmp_path, ROUTES, HOSTS), master=master)
     assert chosen.variables == ()
-    advice = "set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME if ranks do not meet"
+    advice = "set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME if the ranks cannot connect"
     assert chosen.notes == (f"no interface to MASTER_ADDR {master}: {why}; {advice}",)
 
 

@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import muster
+from tests import rank_report
 from tests.conftest import Run
 
-CAPTURES = Path(__file__).parent / "captures"
+CAPTURES = Path(__file__).parents[1] / "machine/captures"
 Roll = dict[str, str | None]
 Result = subprocess.CompletedProcess[str]
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> dict[str, str]:
-    """The environment in which the task `muster` is installed, and where nobody finds torch."""
-    site = Path(muster.write(tmp_path / "site"))
+    """The environment in which the task `rank_report` is installed, and where nobody finds torch."""
+    site = Path(rank_report.write(tmp_path / "site"))
     (site / "torch.py").write_text("raise ImportError('nobody needs it')\n")
     return {"PYTHONPATH": str(site)}
 
 
 def run_of(folder: Path) -> Path:
-    return (folder / "output" / "muster").resolve()
+    return (folder / "output" / "rank_report").resolve()
 
 
 def metadata(folder: Path) -> dict[str, Any]:
@@ -41,9 +41,11 @@ def said(text: str) -> Roll:
 
 def both(primus: Run, folder: Path, env: dict[str, str], *words: str) -> list[Result]:
     """Two nodes that share a run directory, each started by hand, at once."""
-    node = {**env, "NNODES": "2", "PRIMUS_RUN_DIR": str(folder / "output/muster"), "PRIMUS_RUN_ID": "muster"}
+    node = {**env, "NNODES": "2", "PRIMUS_RUN_DIR": str(folder / "output/rank_report"), "PRIMUS_RUN_ID": "rank_report"}
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda n: primus("direct", "--", "muster", *words, env={**node, "NODE_RANK": n}), "01"))
+        return list(
+            pool.map(lambda n: primus("direct", "--", "rank_report", *words, env={**node, "NODE_RANK": n}), "01")
+        )
 
 
 @pytest.mark.slow
@@ -53,7 +55,7 @@ def test_each_of_two_nodes_has_one_rank_and_knows_where_they_meet(
     env = {**site, "MASTER_ADDR": "localhost", "MASTER_PORT": "5432", "GPUS_PER_NODE": "4"}
     results = both(primus, tmp_path, env)
     assert [result.returncode for result in results] == [0, 0], results
-    logs = tmp_path / "output/muster/logs"
+    logs = tmp_path / "output/rank_report/logs"
     for node, rank in enumerate("01"):
         assert said((logs / f"rank_{node}.log").read_text()) == {
             "RANK": rank,
@@ -95,27 +97,28 @@ def test_a_killed_process_is_the_first_failure_however_quickly_the_other_says_th
     assert metadata(tmp_path)["first_failure"]["rank"] == 1
 
 
+@pytest.mark.torch
 def test_a_lone_node_is_one_rank_that_meets_nobody(primus: Run, site: dict[str, str], tmp_path: Path) -> None:
-    result = primus("direct", "--", "muster", env={**site, "GPUS_PER_NODE": "4"})
+    result = primus("direct", "--", "rank_report", env={**site, "GPUS_PER_NODE": "4"})
     assert result.returncode == 0, result.stderr
     roll = said(result.stdout)
     assert (roll["RANK"], roll["WORLD_SIZE"], roll["GPUS_PER_NODE"]) == ("0", "1", "4")
     assert (roll["JAX_COORDINATOR_IP"], roll["JAX_COORDINATOR_PORT"]) == (None, None)
     assert metadata(tmp_path)["world_size"] == 1
-    assert "ranks      1 on one node, with 4 devices" in primus("runs", "show", "output/muster").stdout
+    assert "ranks      1 on one node, with 4 devices" in primus("runs", "show", "output/rank_report").stdout
 
 
 def test_a_process_that_is_killed_alone_is_a_rank_and_no_launcher(
     primus: Run, site: dict[str, str], tmp_path: Path
 ) -> None:
-    result = primus("direct", "--max-restarts", "1", "--", "muster", "--do", "die", env=site)
+    result = primus("direct", "--max-restarts", "1", "--", "rank_report", "--do", "die", env=site)
     assert result.returncode == 137
     assert "first failure rank 0 on node 0" in result.stderr
     assert len(metadata(tmp_path)["attempts"]) == 2
 
 
 def test_single_is_one_process_that_is_told_that_it_is_alone(primus: Run, site: dict[str, str], tmp_path: Path) -> None:
-    roll = said(primus("direct", "--single", "--", "muster", env={**site, "GPUS_PER_NODE": "4"}).stdout)
+    roll = said(primus("direct", "--single", "--", "rank_report", env={**site, "GPUS_PER_NODE": "4"}).stdout)
     assert (roll["RANK"], roll["WORLD_SIZE"]) == ("0", "1")
     plan = json.loads((run_of(tmp_path) / "plan.json").read_text())
     assert (plan["worker"]["launcher"], plan["distributed"]["one_per_node"]) == ("single", False)
@@ -123,7 +126,7 @@ def test_single_is_one_process_that_is_told_that_it_is_alone(primus: Run, site: 
 
 def test_the_printed_script_pasted_into_a_shell_does_the_same(primus: Run, site: dict[str, str]) -> None:
     env = {**site, "NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "::1", "GPUS_PER_NODE": "4"}
-    shown = primus("direct", "--dry-run", "--rendezvous-timeout", "0", "--", "muster", env=env).stdout
+    shown = primus("direct", "--dry-run", "--rendezvous-timeout", "0", "--", "rank_report", env=env).stdout
     assert "# ranks      2 (node 1 of 2, one per node, for 4 devices, master ::1, port 1234)" in shown
     assert not re.search("^# needs ", shown, re.M)
     pasted = subprocess.run(["bash"], input=shown, text=True, capture_output=True, check=True, env={**site})
@@ -133,7 +136,7 @@ def test_the_printed_script_pasted_into_a_shell_does_the_same(primus: Run, site:
 
 def test_a_coordinator_that_the_person_names_is_the_one(primus: Run, site: dict[str, str]) -> None:
     env = {**site, "NNODES": "2", "MASTER_ADDR": "node1", "JAX_COORDINATOR_IP": "10.0.0.7"}
-    shown = primus("direct", "--dry-run", "--json", "--", "muster", env=env).stdout
+    shown = primus("direct", "--dry-run", "--json", "--", "rank_report", env=env).stdout
     found = {v["name"]: (v["value"], v["origin"]) for v in json.loads(shown)["environment"]}
     assert found["JAX_COORDINATOR_IP"] == ("10.0.0.7", "user")
     assert found["JAX_COORDINATOR_PORT"] == ("1234", "direct")
@@ -141,7 +144,7 @@ def test_a_coordinator_that_the_person_names_is_the_one(primus: Run, site: dict[
 
 def test_it_takes_as_many_gpus_as_are_asked_for(primus: Run, site: dict[str, str]) -> None:
     def taken(*more: str, **environ: str) -> str | None:
-        words = (*more, "--dry-run", "--json", "--assume-host", str(CAPTURES / "mi210-8.tar.gz"), "--", "muster")
+        words = (*more, "--dry-run", "--json", "--assume-host", str(CAPTURES / "mi210-8.tar.gz"), "--", "rank_report")
         shown = json.loads(primus("direct", *words, env={**site, **environ}).stdout)
         return {v["name"]: v["value"] for v in shown["environment"]}.get("JAX_LOCAL_DEVICE_IDS")
 
@@ -155,18 +158,19 @@ def test_it_takes_as_many_gpus_as_are_asked_for(primus: Run, site: dict[str, str
 @pytest.mark.slow
 def test_a_replay_keeps_nodes_and_devices_or_is_refused(primus: Run, site: dict[str, str], tmp_path: Path) -> None:
     env = {**site, "GPUS_PER_NODE": "4"}
-    assert primus("direct", "--", "muster", env=env).returncode == 0
-    again = primus("replay", "output/muster", env=site)
+    assert primus("direct", "--", "rank_report", env=env).returncode == 0
+    again = primus("replay", "output/rank_report", env=site)
     assert again.returncode == 0, again.stderr
     assert said(again.stdout)["GPUS_PER_NODE"] == "4"
-    refused = primus("replay", "output/muster", env={**site, "NNODES": "2", "MASTER_ADDR": "localhost"})
+    refused = primus("replay", "output/rank_report", env={**site, "NNODES": "2", "MASTER_ADDR": "localhost"})
     assert refused.returncode == 3
     assert "nnodes: 1 then, 2 here" in refused.stderr
 
 
+@pytest.mark.torch
 def test_another_launcher_is_a_difference_between_runs(primus: Run, site: dict[str, str], tmp_path: Path) -> None:
-    primus("direct", "--", "muster", env=site)
+    primus("direct", "--", "rank_report", env=site)
     first = run_of(tmp_path)
-    primus("direct", "--single", "--", "muster", env=site)
+    primus("direct", "--single", "--", "rank_report", env=site)
     shown = primus("runs", "diff", str(first), str(run_of(tmp_path))).stdout
     assert re.search(r"launcher.*one-per-node.*single", shown)

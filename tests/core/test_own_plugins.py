@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
@@ -92,16 +91,9 @@ def test_a_launch_does_not_pass_over_hooks_that_are_not_run(primus: Run, own: Pa
     assert f"primus trust {own}" in refused.stderr
 
 
-def test_a_container_and_a_job_have_them_too(primus: Run, own: Path, env: dict[str, str]) -> None:
-    words = ("container", "--dry-run", "--json", "--image", "IMG", "--engine", "podman", "--", "mine")
-    (own.parents[3] / "work").mkdir()
-    planned = primus(*words, env=env, cwd=own.parents[3] / "work")
-    assert planned.returncode == 0, planned.stderr
-    argv = json.loads(planned.stdout)["steps"][-1]["argv"]
-    assert any(f"{own}/mine.py" in word for word in argv), "it is seen inside"
-    told = {v["name"]: v["value"] for v in json.loads(planned.stdout)["environment"]}
-    assert told["PRIMUS_PLUGINS"] == str(own)
-    job = primus("slurm", "--dry-run", "--json", "sbatch", "--", "mine", env=env, cwd=own.parents[3] / "work")
-    assert any(f["path"].endswith(f"{own}/mine.py") for f in json.loads(job.stdout)["files"]), "a job has a copy"
-    inside = {"HOME": "/nowhere", "PRIMUS_PLUGINS": str(own), "PRIMUS_OUTER": "container"}
-    assert primus("plugins", env=inside).stdout.count("mine") >= 1
+def test_a_pipe_in_the_folder_of_plugins_makes_no_command_wait(primus: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "settings/primus/plugins"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "waits.py")
+    shown = primus("--help", env={"XDG_CONFIG_HOME": str(tmp_path / "settings")}, timeout=60)
+    assert shown.returncode == 0, shown.stderr

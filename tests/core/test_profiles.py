@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.core.machines import amd, base, nvidia, port, write
+from tests.machine.machines import amd, base, nvidia, port, write
 
 from primus_core.environment import profiles
 from primus_core.environment.profile_files import Profile, read
 from primus_core.environment.profiles import Folder
 from primus_core.environment.resolve import resolve
 from primus_core.errors import ConfigError
-from primus_core.machine import facts, gpus
-from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Variable
+from primus_machine import facts
+from primus_machine.facts import Facts
+from primus_machine.gpus import models
 
 FOLDER = Path(profiles.__file__).parent.parent / "data" / "profiles"
 BUILT_IN = {path.stem: read(str(path)) for path in sorted(FOLDER.glob("*.toml"))}
@@ -71,10 +72,10 @@ def test_no_row_names_what_only_the_machine_knows(row: object) -> None:
 
 
 def test_every_model_of_the_table_has_a_profile_below_its_vendors() -> None:
-    for model in gpus.load():
+    for model in models.load():
         own = BUILT_IN[model.name.replace(" ", "-")]
         assert (own.name, own.extends) == (model.name, model.vendor)
-    assert {name.replace("-", " ") for name in BUILT_IN} == {m.name for m in gpus.load()} | {"base", "amd", "nvidia"}
+    assert {name.replace("-", " ") for name in BUILT_IN} == {m.name for m in models.load()} | {"base", "amd", "nvidia"}
 
 
 def test_base_asks_for_nothing_that_only_a_gpu_needs() -> None:
@@ -263,7 +264,7 @@ def test_two_profiles_of_one_name_are_refused_with_both_sources(name: str, other
 
 def test_a_package_whose_folder_is_gone_is_named(tmp_path: Path) -> None:
     gone = Folder(str(tmp_path / "gone"), "acme-primus 2.1.0")
-    with pytest.raises(ConfigError, match=r"profiles of acme-primus 2\.1\.0 are not there"):
+    with pytest.raises(ConfigError, match=r"profiles of acme-primus 2\.1\.0 are missing"):
         profiles.select(machine(tmp_path / "m", amd("MI300X")), [gone])
     assert chain(machine(tmp_path / "n"), "", gone) == ["base"], "without a GPU nobody looks"
 
@@ -279,7 +280,7 @@ def test_profiles_that_extend_each_other_are_refused(tmp_path: Path) -> None:
 
 def test_a_profile_that_extends_an_unknown_one_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     path = profile(tmp_path, 'extends = "nvidea"\n')
-    with pytest.raises(ConfigError, match="there is no profile 'nvidea'") as caught:
+    with pytest.raises(ConfigError, match="unknown profile 'nvidea'") as caught:
         profiles.select(machine(tmp_path / "m"), (), path)
     assert caught.value.where == path
     assert caught.value.fix == "did you mean 'nvidia'?"
@@ -287,7 +288,7 @@ def test_a_profile_that_extends_an_unknown_one_is_refused_with_a_suggestion(tmp_
 
 ROW = '[[variable]]\nname = "A"\nvalue = "1"\n'
 WRONG = {
-    "this is not TOML": ("name = ", "cannot be read"),
+    "this is not valid TOML": ("name = ", "cannot be read"),
     "an unknown key": ('extend = "amd"\n', "'extend' is no key of a profile"),
     "an unknown key of a row": (ROW + 'vaule = "1"\n', "'vaule' is no key of a variable"),
     "a number": ('[[variable]]\nname = "A"\nvalue = 1\n', "value = 1 is no text"),
@@ -297,24 +298,24 @@ WRONG = {
     "no variable's name": ('[[variable]]\nname = "A B"\nvalue = "1"\n', "'A B' cannot be set by a profile"),
     "an escape": ('[[variable]]\nname = "A\\u001b[31m"\nvalue = "1"\n', r"'A\x1b[31m' cannot be set by a profile"),
     "Primus's own": ('[[variable]]\nname = "RANK"\nvalue = "1"\n', "'RANK' cannot be set by a profile"),
-    "twice": (ROW + ROW, "A is there twice"),
+    "twice": (ROW + ROW, "A is set twice"),
     "an unknown condition": (ROW + 'when = { arch = "gfx942" }\n', "'arch' is no condition"),
-    "a wrong condition": (ROW + 'when = { deterministic = "1" }\n', "that takes true or false"),
-    "an empty condition": (ROW + "when = { nic = [] }\n", "that takes text"),
-    "no version": (ROW + 'when = { rocm = "6.2" }\n', "that is no version"),
+    "a wrong condition": (ROW + 'when = { deterministic = "1" }\n', "must be true or false"),
+    "an empty condition": (ROW + "when = { nic = [] }\n", "must be text"),
+    "no version": (ROW + 'when = { rocm = "6.2" }\n', "this is not a version"),
     "a release that is compatible with any": (
         ROW + 'when = { rocm = "~=6" }\n',
         "[[variable]] 1 (A): when rocm = '~=6'",
     ),
     "an order of a family": (
         ROW + 'when = { cuda = [">=12", ">=6.*"] }\n',
-        "(A): when cuda = '>=6.*': that is no version",
+        "(A): when cuda = '>=6.*': this is not a version",
     ),
-    "a version without an end": (ROW + f'when = {{ rocm = ">={"9" * 5000}" }}\n', "that is no version"),
-    "every version": (ROW + 'when = { rocm = "" }\n', "that is no version"),
+    "a version without an end": (ROW + f'when = {{ rocm = ">={"9" * 5000}" }}\n', "this is not a version"),
+    "every version": (ROW + 'when = { rocm = "" }\n', "this is not a version"),
     "lists without an end": ("x = " + "[" * 20000, "cannot be read"),
     "no row": ("variable = [1]\n", "1 is no row"),
-    "no PCI id": ('pci_ids = ["75a8"]\n', "is no PCI id"),
+    "no PCI id": ('pci_ids = ["75a8"]\n', "is not a PCI id"),
 }
 
 

@@ -24,9 +24,15 @@ PUBLIC = {
         ),
         *("Scope", "Task", "TaskCall", "TaskPlan"),
     ],
-    "primus_core.hooks.follow": ["Follower"],
-    "primus_core.hooks.specs": ["FailureInfo", "Result", "RunInfo", "StepMetrics", "StopRun", "hookimpl", "hookspec"],
-    "primus_core.journal.metrics": ["Metrics", "OnNonFinite", "Validation", "append", "is_step", "log_line", "tell"],
+    "primus_core.errors": [
+        *("AlreadyRefused", "ConfigError", "MachineError", "Mistakes", "PrimusError", "RequestError"),
+        *("RunDirectoryTaken", "SeveralErrors", "TrainingError", "nearest", "suggestion"),
+    ],
+    "primus_core.hooks.specs": [
+        *("Event", "FailureInfo", "HangInfo", "Ranks", "Result", "RunInfo", "StepMetrics", "StopRun"),
+        *("hookimpl", "hookspec"),
+    ],
+    "primus_core.journal.metrics": ["Metrics", "OnNonFinite", "Validation", "append", "is_step", "log_line"],
     "primus_core.contracts.launcher": ["LaunchCall", "LaunchPlan", "Launcher", "Signalled"],
     "primus_core.contracts.scheduler": ["FORGOTTEN", "Job", "Phase", "Printed", "Scheduler", "Target"],
     "primus_core.testing": ["capture_logs", "document_of", "facts_of"],

@@ -15,11 +15,11 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from tests import muster
+from tests import rank_report
 from tests.conftest import Run, free_port, wait_until
 from tests.lab import hosts, slurm
 
-from primus_core.execute.meeting import messages
+from primus_core.multinode.rendezvous_client import messages
 from primus_core.request.arguments import duration
 
 LINE = re.compile(r"^primus: rendezvous: (.*); waiting for (\d+) s, gives up after .*", re.M)
@@ -28,7 +28,7 @@ LINE = re.compile(r"^primus: rendezvous: (.*); waiting for (\d+) s, gives up aft
 @pytest.fixture
 def site(tmp_path: Path) -> dict[str, str]:
     """A task with one process on each node; the variables of its package."""
-    muster.write(tmp_path / "packages")
+    rank_report.write(tmp_path / "packages")
     return {"PYTHONPATH": str(tmp_path / "packages"), "MASTER_PORT": str(free_port())}
 
 
@@ -37,7 +37,7 @@ class Node:
 
     def __init__(self, folder: Path, environ: dict[str, str], *options: str, inside: Sequence[str] = ()) -> None:
         folder.mkdir()
-        command = [*inside, str(Path(sys.executable).with_name("primus")), "direct", *options, "--", "muster"]
+        command = [*inside, str(Path(sys.executable).with_name("primus")), "direct", *options, "--", "rank_report"]
         self.log = folder / "console"
         with self.log.open("wb") as console:
             self.process = subprocess.Popen(
@@ -120,10 +120,10 @@ def test_a_wrong_address_a_missing_node_and_a_second_one_of_that_rank_end_with_t
     assert f"  what          {unheard}" in lost.text
     assert LINE.search(lost.text), "it said so before, too"
     assert "waited for 20 s (--rendezvous-timeout)" in lost.text
-    record = json.loads(next((tmp_path / "0/output").glob("muster_*/metadata.json")).read_text())
+    record = json.loads(next((tmp_path / "0/output").glob("rank_report_*/metadata.json")).read_text())
     assert (record["status"], record["exit_code"]) == ("failed", 1)
     assert record["first_failure"]["what"] == what
-    events = next((tmp_path / "0/output").glob("muster_*/logs/events.jsonl")).read_text()
+    events = next((tmp_path / "0/output").glob("rank_report_*/logs/events.jsonl")).read_text()
     assert '"name": "worker"' not in events, "no rank has started"
 
 
@@ -144,29 +144,6 @@ def test_an_address_that_is_none_of_node_0s_is_refused_with_both_named(
     assert forwarded.end() == 0, forwarded.text
 
 
-def test_an_address_outside_of_the_allocation_is_refused(primus: Run, site: dict[str, str]) -> None:
-    job = {"SLURM_JOB_ID": "7", "SLURM_NODEID": "0", "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "n[1-2]",
-           "SLURMD_NODENAME": "n1"}  # fmt: skip
-    for wrong, why in (("n9.invalid", "the job runs on n[1-2], and 'n9.invalid' is none of its nodes"),
-                       ("192.0.2.7", "'192.0.2.7' leads to 192.0.2.7, which is no address of n1")):  # fmt: skip
-        done = primus("direct", "--dry-run", "--", "muster", env={**site, **job, "MASTER_ADDR": wrong})
-        assert done.returncode == 2, done.stdout
-        assert f"MASTER_ADDR is '{wrong}', but node rank 0 is n1" in done.stderr
-        assert why in done.stderr
-        assert "unset MASTER_ADDR" in done.stderr
-    right = primus("direct", "--dry-run", "--", "muster", env={**site, **job, "MASTER_ADDR": "n1"})
-    assert right.returncode == 0, right.stderr
-
-
-def test_the_nodes_of_a_job_are_named(primus: Run, site: dict[str, str]) -> None:
-    """Under Slurm, node 0 knows which node has which rank; a limit shorter than the first line ends it, too."""
-    job = {"SLURM_JOB_ID": "7", "SLURM_NODEID": "0", "SLURM_NNODES": "3", "SLURM_JOB_NODELIST": "n[1,5-6]"}
-    here = {"MASTER_ADDR": "127.0.0.1", "SLURMD_NODENAME": "n1"}
-    done = primus("direct", "--rendezvous-timeout", "1s", "--", "muster", env={**site, **job, **here})
-    assert done.returncode == 1
-    assert "missing: node ranks 1 (n5), 2 (n6)" in done.stderr
-
-
 @pytest.mark.slow
 def test_a_port_that_another_program_holds_is_named_on_both_sides(
     primus: Run, tmp_path: Path, site: dict[str, str]
@@ -174,7 +151,9 @@ def test_a_port_that_another_program_holds_is_named_on_both_sides(
     env = {**site, "NNODES": "2", "MASTER_ADDR": "127.0.0.1"}
     with socket.create_server(("127.0.0.1", int(site["MASTER_PORT"]))), ThreadPoolExecutor(2) as pool:
         first, second = pool.map(
-            lambda rank: primus("direct", "--rendezvous-timeout", "3s", "--", "muster", env={**env, "NODE_RANK": rank}),
+            lambda rank: primus(
+                "direct", "--rendezvous-timeout", "3s", "--", "rank_report", env={**env, "NODE_RANK": rank}
+            ),
             "01",
         )
     assert (first.returncode, second.returncode) == (3, 1)
@@ -197,7 +176,7 @@ def test_another_program_that_answers_is_named_and_another_port_is_the_way_out(
     env = {**site, "NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": where[0]}
     with Server(where, Banner) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        done = primus("direct", "--rendezvous-timeout", "2s", "--", "muster", env=env)
+        done = primus("direct", "--rendezvous-timeout", "2s", "--", "rank_report", env=env)
         server.shutdown()
     assert done.returncode == 1
     assert f"rendezvous: node rank 1: another program answers at {where[0]}:{where[1]}, not Primus" in done.stderr
@@ -208,7 +187,7 @@ def test_another_program_that_answers_is_named_and_another_port_is_the_way_out(
 @pytest.mark.slow
 def test_an_address_that_no_node_can_resolve_is_named_as_the_cause(primus: Run, site: dict[str, str]) -> None:
     env = {**site, "NNODES": "2", "MASTER_ADDR": "nowhere.invalid"}
-    options = ("direct", "--rendezvous-timeout", "30s", "--", "muster")
+    options = ("direct", "--rendezvous-timeout", "30s", "--", "rank_report")
     with ThreadPoolExecutor(2) as pool:
         both = pool.map(lambda rank: primus(*options, env={**env, "NODE_RANK": rank}), "01")
     for done in both:
@@ -222,7 +201,7 @@ def test_an_address_that_no_node_can_resolve_is_named_as_the_cause(primus: Run, 
 
 def test_nodes_that_shall_not_meet_start_at_once_and_one_node_meets_nobody(primus: Run, site: dict[str, str]) -> None:
     def steps(*options: str, **environ: str) -> list[str]:
-        shown = primus("direct", "--dry-run", "--json", *options, "--", "muster", env={**site, **environ})
+        shown = primus("direct", "--dry-run", "--json", *options, "--", "rank_report", env={**site, **environ})
         return [step["name"] for step in json.loads(shown.stdout)["steps"]]
 
     two = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "node1"}
@@ -233,10 +212,10 @@ def test_nodes_that_shall_not_meet_start_at_once_and_one_node_meets_nobody(primu
 def test_the_limit_may_stand_in_a_file(primus: Run, tmp_path: Path, site: dict[str, str]) -> None:
     (tmp_path / "primus.yaml").write_text("direct: {rendezvous_timeout: 90s}\n")
     two = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "node1"}
-    assert "--timeout 90\n" in primus("direct", "--dry-run", "--", "muster", env={**site, **two}).stdout
-    wrong = primus("direct", "--rendezvous-timeout", "soon", "--", "muster", env=site)
+    assert "--timeout 90\n" in primus("direct", "--dry-run", "--", "rank_report", env={**site, **two}).stdout
+    wrong = primus("direct", "--rendezvous-timeout", "soon", "--", "rank_report", env=site)
     assert wrong.returncode == 2
-    assert "'soon' is no duration such as 30s, 10m or 1h30m" in wrong.stderr
+    assert "'soon' is not a duration such as 30s, 10m or 1h30m" in wrong.stderr
 
 
 @pytest.mark.parametrize(

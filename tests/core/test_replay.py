@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from tests.conftest import Run
-from tests.core import machines
-from tests.core.repositories import commit, git
 from tests.core.test_direct import metadata, run_of
+from tests.machine import machines
+from tests.machine.repositories import commit, git
 
 from primus_core.runs.saved import load
 
@@ -44,7 +44,7 @@ modules:
 FAILED = 3
 """This machine cannot: nothing was started."""
 
-Spoken = Callable[..., dict[str, Any]]
+ScriptOutput = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def workplace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def spoken(primus: Run, workplace: Path) -> Spoken:
+def spoken(primus: Run, workplace: Path) -> ScriptOutput:
     """`spoken(*words, env=..., cwd=...)`: what the task got that these words start."""
     seen = workplace.parent / "seen.json"
 
@@ -74,7 +74,7 @@ def spoken(primus: Run, workplace: Path) -> Spoken:
 
 
 @pytest.fixture
-def first(spoken: Spoken, workplace: Path) -> Path:
+def first(spoken: ScriptOutput, workplace: Path) -> Path:
     """The directory of a run of that task."""
     env = {
         "OMP_NUM_THREADS": "3",
@@ -148,7 +148,7 @@ def machine(folder: Path, *trees: Mapping[str, str]) -> str:
 
 
 @pytest.mark.slow
-def test_a_run_comes_back_with_its_words_and_environment(spoken: Spoken, first: Path) -> None:
+def test_a_run_comes_back_with_its_words_and_environment(spoken: ScriptOutput, first: Path) -> None:
     now = {
         "OMP_NUM_THREADS": "7",
         "NCCL_DEBUG": "INFO",
@@ -170,7 +170,7 @@ def test_a_run_comes_back_with_its_words_and_environment(spoken: Spoken, first: 
     assert environ["MY_TOKEN"] == "new-token"
 
 
-def test_paths_below_the_run_directory_are_those_of_the_new_run(spoken: Spoken, workplace: Path) -> None:
+def test_paths_below_the_run_directory_are_those_of_the_new_run(spoken: ScriptOutput, workplace: Path) -> None:
     spoken("direct", "--", "speak")
     old = run_of(workplace, "speak")
     new = spoken("replay", "speak")["environ"]
@@ -180,7 +180,7 @@ def test_paths_below_the_run_directory_are_those_of_the_new_run(spoken: Spoken, 
 
 
 @pytest.mark.slow
-def test_the_parent_is_on_record_and_the_snapshot_whole(spoken: Spoken, first: Path, workplace: Path) -> None:
+def test_the_parent_is_on_record_and_the_snapshot_whole(spoken: ScriptOutput, first: Path, workplace: Path) -> None:
     stderr = spoken("replay", str(first), env={"MY_TOKEN": "again-a-token"})["stderr"]
     new = run_of(workplace, "speak")
     assert f"primus: note: this run replays {first}" in stderr
@@ -189,9 +189,10 @@ def test_the_parent_is_on_record_and_the_snapshot_whole(spoken: Spoken, first: P
     assert load(str(new)).plan["parent"] == str(first)
 
 
+@pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.parametrize("again", [1, 3])
-def test_a_replay_can_be_replayed(primus: Run, spoken: Spoken, first: Path, workplace: Path, again: int) -> None:
+def test_a_replay_can_be_replayed(primus: Run, spoken: ScriptOutput, first: Path, workplace: Path, again: int) -> None:
     env = {"MY_TOKEN": "again-a-token"}
     for _ in range(again):
         spoken("replay", "latest", env={**env, "PLACE": "elsewhere"})
@@ -206,7 +207,7 @@ def test_a_replay_can_be_replayed(primus: Run, spoken: Spoken, first: Path, work
 
 
 @pytest.mark.slow
-def test_the_persons_own_env_options_win(spoken: Spoken, first: Path) -> None:
+def test_the_persons_own_env_options_win(spoken: ScriptOutput, first: Path) -> None:
     options = ("--env", "COLOUR=blue", "--env", "FROM_HOOK=mine", "--env", "PLACE", "--env", "MY_TOKEN=typed-token")
     environ = spoken("replay", str(first), "direct", *options, env={"PLACE": "here"})["environ"]
     assert (environ["COLOUR"], environ["FROM_HOOK"], environ["PLACE"]) == ("blue", "mine", "here")
@@ -214,7 +215,9 @@ def test_the_persons_own_env_options_win(spoken: Spoken, first: Path) -> None:
 
 
 @pytest.mark.slow
-def test_scripts_run_from_the_copies_when_the_originals_are_gone(spoken: Spoken, first: Path, workplace: Path) -> None:
+def test_scripts_run_from_the_copies_when_the_originals_are_gone(
+    spoken: ScriptOutput, first: Path, workplace: Path
+) -> None:
     shutil.rmtree(workplace / "hooks")
     (workplace / "fix.py").unlink()
     again = spoken("replay", str(first), env={"MY_TOKEN": "again-a-token"})
@@ -224,7 +227,7 @@ def test_scripts_run_from_the_copies_when_the_originals_are_gone(spoken: Spoken,
 
 
 @pytest.mark.slow
-def test_python_hooks_run_from_their_copies_too(spoken: Spoken, workplace: Path) -> None:
+def test_python_hooks_run_from_their_copies_too(spoken: ScriptOutput, workplace: Path) -> None:
     (workplace / "primus.yaml").write_text("plugins: [./tasks.py, ./watch.py]\n")
     text = "from primus_core import hookimpl\n@hookimpl\ndef before_launch(run): open('{}', 'a').write(run.task)\n"
     told = workplace.parent / "told"
@@ -240,13 +243,13 @@ def test_python_hooks_run_from_their_copies_too(spoken: Spoken, workplace: Path)
 
 
 @pytest.mark.slow
-def test_hooks_of_today_do_not_run(spoken: Spoken, first: Path, workplace: Path) -> None:
+def test_hooks_of_today_do_not_run(spoken: ScriptOutput, first: Path, workplace: Path) -> None:
     (workplace / "hooks/speak/02-new.sh").write_text("echo env.NEW=1\n")
     assert "NEW" not in spoken("replay", str(first), env={"MY_TOKEN": "again-a-token"})["environ"]
 
 
 @pytest.mark.slow
-def test_a_run_is_found_by_name_by_link_and_as_the_newest(spoken: Spoken, first: Path, workplace: Path) -> None:
+def test_a_run_is_found_by_name_by_link_and_as_the_newest(spoken: ScriptOutput, first: Path, workplace: Path) -> None:
     env = {"MY_TOKEN": "again-a-token"}
     for name in (first.name, "speak", "latest", "output/speak", f"output/{first.name}", str(first)):
         assert spoken("replay", name, env=env)["words"] == ["a b", "--flag"]
@@ -255,7 +258,7 @@ def test_a_run_is_found_by_name_by_link_and_as_the_newest(spoken: Spoken, first:
 
 @pytest.mark.slow
 def test_a_run_directory_that_was_moved_is_replayed_beside_where_it_is(
-    spoken: Spoken, first: Path, tmp_path: Path
+    spoken: ScriptOutput, first: Path, tmp_path: Path
 ) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
@@ -330,14 +333,14 @@ def test_a_secret_that_the_run_had_is_asked_for(primus: Run, first: Path, workpl
     assert everything(workplace) == before
 
 
-def test_a_secret_that_only_the_person_had_is_missed_aloud(spoken: Spoken, primus: Run, workplace: Path) -> None:
+def test_a_secret_that_only_the_person_had_is_missed_aloud(spoken: ScriptOutput, primus: Run, workplace: Path) -> None:
     spoken("direct", "--", "speak", env={"HF_TOKEN": "of-the-hub"})
     result = primus("replay", "speak", "--check", cwd=workplace)
     assert result.returncode == 0
     assert "warning   environment: HF_TOKEN: <secret> → not set" in result.stdout
 
 
-def test_a_secret_inside_a_value_is_asked_for_with_it(spoken: Spoken, primus: Run, workplace: Path) -> None:
+def test_a_secret_inside_a_value_is_asked_for_with_it(spoken: ScriptOutput, primus: Run, workplace: Path) -> None:
     env = {"PASS_WORD_TOKEN": "a-long-secret"}
     spoken("direct", "--env", "STORE=store:a-long-secret", "--", "speak", env=env)
     run = run_of(workplace, "speak")
@@ -345,14 +348,14 @@ def test_a_secret_inside_a_value_is_asked_for_with_it(spoken: Spoken, primus: Ru
     assert spoken("replay", str(run), env={"STORE": "store:now"})["environ"]["STORE"] == "store:now"
 
 
-def test_a_secret_on_the_command_line_cannot_come_back(spoken: Spoken, primus: Run, workplace: Path) -> None:
+def test_a_secret_on_the_command_line_cannot_come_back(spoken: ScriptOutput, primus: Run, workplace: Path) -> None:
     spoken("direct", "--", "speak", "a-long-secret", env={"PASS_WORD_TOKEN": "a-long-secret"})
     result = primus("replay", "speak", cwd=workplace)
     assert result.returncode == FAILED
     assert "secret: the worker's arguments" in result.stderr
 
 
-def test_a_secret_in_a_script_cannot_come_back(spoken: Spoken, primus: Run, workplace: Path) -> None:
+def test_a_secret_in_a_script_cannot_come_back(spoken: ScriptOutput, primus: Run, workplace: Path) -> None:
     (workplace / "hooks/speak/02.sh").write_text("echo a-long-secret > /dev/null\n")
     spoken("direct", "--", "speak", env={"PASS_WORD_TOKEN": "a-long-secret"})
     result = primus("replay", "speak", cwd=workplace)
@@ -410,14 +413,14 @@ def test_a_run_on_a_gpu_is_refused_where_there_is_none(primus: Run, first: Path,
 
 
 @pytest.mark.slow
-def test_another_version_of_a_package_is_a_warning_and_goes_on(spoken: Spoken, first: Path) -> None:
+def test_another_version_of_a_package_is_a_warning_and_goes_on(spoken: ScriptOutput, first: Path) -> None:
     text = (first / "env/packages.txt").read_text()
     rewritten(first, {"env/packages.txt": re.sub(r"^pluggy==.*$", "pluggy==0.9", text, flags=re.M)})
     again = spoken("replay", str(first), env={"MY_TOKEN": "again-a-token"})
     assert re.search(r"  warning   packages: pluggy: 0\.9 → \d", again["stderr"])
 
 
-def test_another_state_of_the_repository_is_a_warning(spoken: Spoken, primus: Run, workplace: Path) -> None:
+def test_another_state_of_the_repository_is_a_warning(spoken: ScriptOutput, primus: Run, workplace: Path) -> None:
     git(workplace, "init", "--quiet")
     (workplace / ".gitignore").write_text("output\n__pycache__\n")
     commit(workplace)
@@ -434,6 +437,22 @@ def test_another_state_of_the_repository_is_a_warning(spoken: Spoken, primus: Ru
     assert later.returncode == 0
 
 
+EVIL = "\x1b]0;owned\x07\x1b[2J\u202e"
+
+
+@pytest.mark.parametrize("words", [("--check",), ("--dry-run",), ()])
+def test_what_a_snapshot_says_cannot_write_to_the_terminal(primus: Run, first: Path, words: tuple[str, ...]) -> None:
+    run = first.rename(first.with_name(f"evil\x1b[2J_{first.name}"))
+    (run / "metadata.json").write_text(json.dumps({**metadata(run), "status": EVIL}))
+    plan = json.loads((run / "plan.json").read_text())
+    plan["requires"] = [{"kind": "file", "name": f"/nowhere/{EVIL}", "fix": EVIL}]
+    rewritten(run, {"env/packages.txt": f"{EVIL}==1{EVIL}\n", "plan.json": json.dumps({**plan, "gpu_model": EVIL})})
+    told = primus("replay", str(run), *words, env={"MY_TOKEN": "again-a-token"})
+    assert told.returncode == FAILED or words == ("--dry-run",), told.stderr
+    assert "\\x1b]0;owned\\x07\\x1b[2J\\u202e" in told.stdout + told.stderr
+    assert not {"\x1b", "\x07", "\u202e"} & {*told.stdout, *told.stderr}
+
+
 def test_metadata_of_another_hand_are_no_bug_of_ours(primus: Run, first: Path) -> None:
     (first / "metadata.json").write_text(json.dumps({**metadata(first), "last_step": 3, "last_loss": None}))
     assert primus("replay", str(first), "--check", env={"MY_TOKEN": "x-second-token"}).stderr == ""
@@ -444,6 +463,15 @@ def test_a_missing_file_of_tasks_blocks(primus: Run, first: Path, workplace: Pat
     result = primus("replay", str(first), env={"MY_TOKEN": "again-a-token"})
     assert result.returncode == FAILED
     assert f"file: {workplace}/tasks.py" in result.stderr
+
+
+def test_a_script_that_the_snapshot_lacks_blocks(primus: Run, first: Path) -> None:
+    manifest = json.loads((first / "snapshot.json").read_text())
+    del manifest["files"]["config/hooks/01-say.sh"]
+    (first / "snapshot.json").write_text(json.dumps(manifest))
+    (first / "config/hooks/01-say.sh").unlink()
+    found = checked(primus, first)
+    assert (found["code"], row(found, "hook config/hooks/01-say.sh")["severity"]) == (FAILED, "blocking")
 
 
 def _delete(run: Path) -> str:
@@ -468,7 +496,7 @@ def _other_snapshot(run: Path) -> str:
 def _other_plan(run: Path) -> str:
     plan = json.loads((run / "plan.json").read_text())
     rewritten(run, {"plan.json": json.dumps({**plan, "schema": 99})})
-    return "plan schema 99 is not 3"
+    return "the plan has schema 99"
 
 
 def _no_plan(run: Path) -> str:
@@ -479,7 +507,7 @@ def _no_plan(run: Path) -> str:
 def _no_manifest(run: Path) -> str:
     (run / "snapshot.json").unlink()
     (run / "metadata.json").write_text(json.dumps({**metadata(run), "status": "preparing", "pid": 0}))
-    return "has no whole snapshot"
+    return "has no complete snapshot"
 
 
 @pytest.mark.slow
@@ -495,3 +523,27 @@ def test_a_damaged_snapshot_is_never_replayed(
     assert says in result.stderr
     assert "Traceback" not in result.stderr
     assert everything(first.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("typed", "what", "fix"),
+    [
+        (
+            ("latest", "--check", "--", "direct", "--single"),
+            "before 'direct'",
+            "primus replay latest --check direct --single",
+        ),
+        (("latest", "--", "train", "pretrain"), "before 'train'", "primus replay latest"),
+        (("latest", "--"), "at its end", "primus replay latest"),
+    ],
+)
+def test_dashes_before_the_runtime_of_a_replay_are_refused_with_the_command_to_type(
+    primus: Run, tmp_path: Path, typed: tuple[str, ...], what: str, fix: str
+) -> None:
+    refused = primus("replay", *typed, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        f"primus: error: a replay takes no `--` {what}\n"
+        "  why: its task is in the snapshot, and its runtimes follow the run and its options\n"
+        f"  fix: {fix}\n"
+    )

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.conftest import Run
-from tests.core.repositories import commit, git, tree
 from tests.core.test_direct import run_of
+from tests.machine.repositories import commit, git, tree
 
-from primus_core.runs import repository
-from primus_core.runs.repository import Code
-from primus_core.runs.saved import changed_paths
+from primus_machine.code import repository
+from primus_machine.code.patch import changed_paths
+from primus_machine.code.repository import Code
 
 PATH = st.text(st.sampled_from(["a", "b", " ", "/", '"', "\\", "\n", "é", "-"]), min_size=1, max_size=12).filter(
     lambda path: path == os.path.normpath(path) and not path.startswith(("/", "-"))

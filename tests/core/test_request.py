@@ -118,20 +118,29 @@ def test_an_unknown_option_is_refused_with_its_segment_and_a_suggestion() -> Non
     assert error.fix == "did you mean '--duration'?"
 
 
+def test_all_mistakes_of_a_segment_are_reported_at_once() -> None:
+    error = parsing_error(parser(), "--dtype", "zz", "--duraton=3", "--wrong")
+    assert [one.what.removeprefix("segment 2 (bench): ").partition(" (")[0] for one in error.each()] == [
+        "--dtype: invalid choice: 'zz'",
+        "'--duraton=3' is not known here",
+        "'--wrong' is not known here",
+    ]
+
+
 def test_an_abbreviated_option_is_unknown() -> None:
     assert "'--dur' is not known here" in parsing_error(parser(), "--dur", "3").what
 
 
 def test_a_value_of_the_wrong_kind_is_refused_with_the_known_ones() -> None:
     error = parsing_error(parser(), "--dtype", "zz")
-    assert error.what.startswith("segment 2 (bench): argument --dtype: invalid choice: 'zz'")
+    assert error.what.startswith("segment 2 (bench): --dtype: invalid choice: 'zz'")
     assert "bf16" in error.what
     assert error.fix == "see `primus ... -- bench --help`"
 
 
 def test_a_runtime_option_behind_the_task_is_said_to_be_misplaced() -> None:
     error = parsing_error(parser(), "--numa", elsewhere=("--numa",))
-    assert error.what == "segment 2 (bench): '--numa' stands in the wrong segment"
+    assert error.what == "segment 2 (bench): '--numa' is in the wrong segment"
     assert error.fix == "put --numa before the `--`"
 
 
@@ -147,5 +156,5 @@ def test_a_subcommand_reports_the_segment_that_it_stands_in() -> None:
     gemm: Parser = top.add_subparsers(parser_class=Parser).add_parser("gemm")
     gemm.add_argument("-M", type=int)
     assert "-M" in flags_of(top)
-    assert parsing_error(top, "gemm", "-M", "x").what.startswith("segment 2 (bench): argument -M")
+    assert parsing_error(top, "gemm", "-M", "x").what.startswith("segment 2 (bench): -M")
     assert top.below(["gemm", "-M"]) is gemm

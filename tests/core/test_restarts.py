@@ -10,7 +10,8 @@ import pytest
 from tests.conftest import Run
 from tests.core.test_direct import metadata, run_of
 
-from primus_core.execute.attempts import fruitless
+from primus_core.journal.record import Attempt
+from primus_core.outcome.attempts import without_progress
 
 TASKS = '''
 """Trains on paper: each start goes on from the last step, and fails where the words say."""
@@ -70,6 +71,7 @@ def test_a_failing_rank_ends_the_run_unless_somebody_asks_for_restarts(primus: R
     assert (only["exit_code"], only["last_step"], only["what"]) == (1, 2, "ValueError: start 1 fails after step 2")
 
 
+@pytest.mark.torch
 @pytest.mark.slow
 def test_a_start_that_gets_further_is_no_vain_restart(primus: Run, folder: Path) -> None:
     result = primus("direct", "--max-restarts", "1", "--", "steps", "6", "1,2,3,4,5", cwd=folder)
@@ -87,6 +89,7 @@ def test_a_start_that_gets_further_is_no_vain_restart(primus: Run, folder: Path)
     assert second.endswith("to step 2, ValueError: start 2 fails after step 2")
 
 
+@pytest.mark.torch
 def test_the_last_step_of_a_run_may_be_one_that_was_not_logged(primus: Run, folder: Path) -> None:
     event = "events.Events(call.run_dir + '/' + events.FILE).emit(events.TRAINING_ENDED, step=6)"
     text = TASKS.replace("    saved = run", f"    from primus_core.journal import events\n    {event}\n    saved = run")
@@ -112,7 +115,7 @@ def test_a_crash_loop_stops_after_so_many_vain_restarts(primus: Run, folder: Pat
 def test_a_rank_that_hangs_is_ended_and_named(primus: Run, folder: Path) -> None:
     result = primus("direct", "--hang-timeout", "2", "--", "steps", "3", "hang", cwd=folder)
     assert result.returncode == 1
-    assert "hung: no rank said anything for 2 s" in result.stderr
+    assert "hung: no rank printed anything for 2 s" in result.stderr
     log = next(line.split()[1] for line in result.stderr.splitlines() if line.startswith("  log "))
     assert (folder / log).exists()
     assert metadata(run_of(folder, "steps"))["first_failure"]["what"].startswith("hung")
@@ -124,7 +127,7 @@ def test_a_rank_that_hung_is_started_again_where_asked(primus: Run, folder: Path
     result = primus("direct", *words, "--", "steps", "3", "hang", cwd=folder)
     assert result.returncode == 0, result.stderr
     first, second = attempts(run_of(folder, "steps"))
-    assert (first["what"], second["what"]) == ("hung: no rank said anything for 2 s", "")
+    assert (first["what"], second["what"]) == ("hung: no rank printed anything for 2 s", "")
 
 
 def test_a_signal_ends_a_run_that_would_be_started_again(primus: Run, project: Path) -> None:
@@ -144,10 +147,10 @@ def test_only_attempts_that_ended_by_themselves_without_a_new_step_are_vain(
     last_steps: list[int | str | None], vain: int
 ) -> None:
     made = [
-        {"last_step": int(step.removeprefix("told ")), "ended_by_others": True} if isinstance(step, str)
-        else {"last_step": step} for step in last_steps
+        Attempt(last_step=int(step.removeprefix("told ")), ended_by_others=True) if isinstance(step, str)
+        else Attempt(last_step=step) for step in last_steps
     ]  # fmt: skip
-    assert fruitless(made) == vain
+    assert without_progress(made) == vain
 
 
 @pytest.mark.parametrize("words", [("--max-restarts", "-1"), ("--max-restarts", "x"), ("--hang-timeout", "0")])

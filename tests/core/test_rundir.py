@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from primus_core.errors import RequestError
-from primus_core.host import HostRoot
-from primus_core.machine.facts import Facts
+from primus_core.journal import record
+from primus_core.journal.record import RunRecord
 from primus_core.plan.plan import RunPlace
 from primus_core.runs.rundir import place
-from primus_core.runs.saved import MANIFEST, metadata
+from primus_core.runs.saved import MANIFEST
+from primus_machine.facts import Facts
+from primus_machine.host import HostRoot
 
 MOMENT = time.mktime((2026, 11, 21, 10, 15, 26, 0, 0, -1))
 
@@ -88,4 +90,4 @@ def test_an_inner_layer_joins_the_run_of_the_outer_one(tmp_path: Path) -> None:
 def test_metadata_that_cannot_be_read_is_empty(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "metadata.json").write_text(text, errors="surrogateescape")
-    assert metadata(str(tmp_path)) == {}
+    assert record.read(str(tmp_path)) == RunRecord()

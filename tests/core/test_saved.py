@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.core.run_directories import here, make, seal
 
 from primus_core.errors import RequestError
-from primus_core.host import HostRoot
 from primus_core.runs.names import parse_name
 from primus_core.runs.saved import Damaged, dump, is_run, load, state, undump
+from primus_machine.host import HostRoot
 
 HOST = HostRoot()
 
@@ -27,7 +27,7 @@ def test_a_whole_snapshot_is_read_with_all_its_parts(tmp_path: Path) -> None:
     directory = make(tmp_path, environ={"MESSAGE": "two\nlines \\n"}, code={"dirty": True}, patch=patch)
     saved = load(str(directory))
     assert saved.directory == str(directory)
-    assert saved.metadata["status"] == "completed"
+    assert saved.record.status == "completed"
     assert saved.plan["schema"] == 2
     assert saved.environment["MESSAGE"] == "two\nlines \\n"
     assert saved.packages == {"torch": "2.9.0", "primus-core": "0.1.0"}
@@ -40,13 +40,13 @@ def test_a_whole_snapshot_is_read_with_all_its_parts(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on_can_be_read(tmp_path: Path) -> None:
-    assert load(str(make(tmp_path, metadata=here()))).metadata["status"] == "started"
+    assert load(str(make(tmp_path, metadata=here()))).record.status == "started"
 
 
 def test_a_snapshot_without_its_marker_is_incomplete(tmp_path: Path) -> None:
     directory = make(tmp_path, metadata=here(status="preparing", pid=0))
     (directory / "snapshot.json").unlink()
-    with pytest.raises(Damaged, match=f"{directory.name} has no whole snapshot") as raised:
+    with pytest.raises(Damaged, match=f"{directory.name} has no complete snapshot") as raised:
         load(str(directory))
     assert raised.value.exit_code == 3
 
@@ -54,14 +54,14 @@ def test_a_snapshot_without_its_marker_is_incomplete(tmp_path: Path) -> None:
 def test_a_folder_that_has_only_the_name_of_a_run_is_incomplete(tmp_path: Path) -> None:
     directory = tmp_path / "small_2026_11_21_101526"
     directory.mkdir()
-    with pytest.raises(Damaged, match="has no whole snapshot"):
+    with pytest.raises(Damaged, match="has no complete snapshot"):
         load(str(directory))
 
 
 def test_an_old_run_that_ended_is_not_said_to_be_cut_short(tmp_path: Path) -> None:
     directory = make(tmp_path)
     (directory / "snapshot.json").unlink()
-    with pytest.raises(Damaged, match="has no whole snapshot") as raised:
+    with pytest.raises(Damaged, match="has no complete snapshot") as raised:
         load(str(directory))
     assert "earlier version" in raised.value.why
 
@@ -98,7 +98,7 @@ def test_a_file_cut_short_says_by_how_much(tmp_path: Path) -> None:
     (directory / "env/packages.txt").write_text("torch")
     with pytest.raises(Damaged) as raised:
         load(str(directory))
-    assert raised.value.why == "it has 5 bytes, and had 32 when it was written"
+    assert raised.value.why == "it has 5 bytes, but had 32 when it was written"
 
 
 def test_a_file_that_is_a_folder_now_is_named(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_folder_that_is_no_run_is_a_wrong_request_with_a_suggestion(tmp_path: 
 def test_a_moved_run_is_as_good_as_before(tmp_path: Path) -> None:
     directory = make(tmp_path)
     shutil.move(directory, tmp_path / "archive")
-    assert load(str(tmp_path / "archive")).metadata["run_id"] == directory.name
+    assert load(str(tmp_path / "archive")).record.run_id == directory.name
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "interrupted"])

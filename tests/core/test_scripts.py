@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.conftest import Run, wait_until
 from tests.core.test_direct import metadata, run_of
 
-from primus_core.hooks.scripts import Malformed, Spoken, parse_line, secrets_in
+from primus_core.hooks.scripts import Malformed, ScriptOutput, parse_line, secrets_in
 
 TASKS = '''
 """A task that shows what reached it."""
@@ -298,11 +298,11 @@ def test_a_signal_during_a_hook_ends_it_at_once_and_nothing_is_launched(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--patch", "fxi.sh"), ["--patch fxi.sh: there is no such file", "did you mean 'fix.sh'?"]),
-        (("--patch", "fix.txt"), ["--patch fix.txt: neither a bash nor a Python file", "*.sh or *.py"]),
-        (("--patch", "hooks"), ["neither a bash nor a Python file"]),
-        (("--hooks", "hoks"), ["there is no folder of hooks", "hoks", "did you mean 'hooks'?"]),
-        (("--hooks", "fix.sh"), ["is no folder of hooks", "--patch FILE"]),
+        (("--patch", "fxi.sh"), ["--patch: there is no file 'fxi.sh'", "did you mean 'fix.sh'?"]),
+        (("--patch", "fix.txt"), ["--patch fix.txt: it is neither a bash nor a Python file", "*.sh or *.py"]),
+        (("--patch", "hooks"), ["it is neither a bash nor a Python file"]),
+        (("--hooks", "hoks"), ["--hooks: there is no folder", "hoks", "did you mean 'hooks'?"]),
+        (("--hooks", "fix.sh"), ["is not a hooks folder", "--patch FILE"]),
     ],
 )
 def test_what_is_not_there_is_refused_before_anything_happens(
@@ -386,9 +386,9 @@ def test_hooks_list_shows_them_in_their_order(primus: Run, stage: Path) -> None:
         "hooks/2.sh", "hooks/other/1.sh", "hooks/show/1.sh", "given/0.py", "fix.sh",
     ]  # fmt: skip
     assert not (stage / "ran").exists()
-    assert "no hooks here" in primus("hooks", "list", cwd=stage / "given").stdout
+    assert "no hooks found" in primus("hooks", "list", cwd=stage / "given").stdout
     assert "did you mean 'show'?" in primus("hooks", "list", "shwo", cwd=stage).stderr
-    assert "--config gone.yaml: there is no such file" in primus("hooks", "list", "--config", "gone.yaml").stderr
+    assert "--config: there is no file 'gone.yaml'" in primus("hooks", "list", "--config", "gone.yaml").stderr
 
 
 def test_a_run_without_scripts_has_no_folder_for_them(primus: Run, stage: Path) -> None:
@@ -403,7 +403,7 @@ VALUE = st.text(st.characters(blacklist_characters="\r\n\0"), max_size=40)
 
 
 def env_of(spoken: Any) -> dict[str, str]:
-    assert isinstance(spoken, Spoken)
+    assert isinstance(spoken, ScriptOutput)
     return {v.name: v.value for v in spoken.environment}
 
 
@@ -415,8 +415,8 @@ def test_a_variable_is_said_with_any_value(name: str, value: str, end: str) -> N
 @given(st.from_regex(r"x[A-Za-z0-9_.-]*", fullmatch=True), VALUE)
 def test_an_argument_is_said_with_any_value_that_is_no_secret(name: str, value: str) -> None:
     spoken = parse_line(f"extra.{name}={value}", "s.sh")
-    if isinstance(spoken, Spoken):
-        assert spoken == Spoken(words=(f"--{name}", value))
+    if isinstance(spoken, ScriptOutput):
+        assert spoken == ScriptOutput(words=(f"--{name}", value))
     else:
         assert secrets_in(f"extra.{name}={value}")
 
@@ -433,10 +433,10 @@ def test_no_line_breaks_it_and_only_the_protocols_lines_say_anything(text: str) 
 @given(NAME, VALUE, VALUE)
 def test_a_later_value_of_a_variable_wins_and_words_add_up(name: str, before: str, after: str) -> None:
     first, second = parse_line(f"env.{name}={before}", "a"), parse_line(f"env.{name}={after}", "b")
-    assert isinstance(first, Spoken)
-    assert isinstance(second, Spoken)
+    assert isinstance(first, ScriptOutput)
+    assert isinstance(second, ScriptOutput)
     assert env_of(first.and_then(second)) == {name: after}
-    assert Spoken(words=("--a", "1")).and_then(Spoken(words=("--a", "2"))).words == ("--a", "1", "--a", "2")
+    assert ScriptOutput(words=("--a", "1")).and_then(ScriptOutput(words=("--a", "2"))).words == ("--a", "1", "--a", "2")
 
 
 @pytest.mark.parametrize(

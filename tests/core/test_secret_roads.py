@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run
-from tests.core.repositories import commit, git
-from tests.core.secret_kinds import KINDS, PRIVATE_KEY, found_in
+from tests.machine.repositories import commit, git
+from tests.machine.secret_kinds import KINDS, PRIVATE_KEY, found_in
 
 from primus_core.journal.events import Events
-from primus_core.machine import capture
-from primus_core.secrets.redaction import looks_secret, redact
+from primus_core.runs import snapshot
+from primus_machine.captures import capture
+from primus_machine.secrets.redaction import looks_secret, redact
 
 TASKS = """
 import os, sys
@@ -76,6 +77,7 @@ def everything(result: subprocess.CompletedProcess[str], run: Path) -> dict[str,
     }
 
 
+@pytest.mark.torch
 @pytest.mark.slow
 def test_no_kind_leaves_by_any_road_of_a_run_and_what_holds_code_is_private(primus: Run, leaky: Path) -> None:
     env = {f"NOTE_{number}": text for number, (text, _) in enumerate(KINDS.values())}
@@ -114,12 +116,14 @@ def test_no_kind_leaves_by_any_road_of_a_run_and_what_holds_code_is_private(prim
         ("direct", "--dry-run", "--json", "--", "leak"),
         ("env", "show", "--json"),
         ("env", "explain"),
-        ("container", "--dry-run", "--image", "IMG", "--engine", "podman", "--", "leak"),
-        ("container", "--dry-run", "--image", "IMG", "--engine", "podman", "--label", "LABEL", "--", "leak"),
-        ("slurm", "sbatch", "--dry-run", "-N", "1", "--comment", "LABEL", "--", "leak"),
     ],
 )
 def test_no_kind_is_in_what_is_only_shown(primus: Run, leaky: Path, words: tuple[str, ...]) -> None:
+    shows_no_kind(primus, leaky, *words)
+
+
+def shows_no_kind(primus: Run, leaky: Path, *words: str) -> None:
+    """A command in a folder and an environment full of secrets prints none; one with LABEL among its words is refused."""
     leaky = leaky.rename(leaky.with_name(KINDS["github app"][0]))  # the path to it is shown, too
     kinds = list(KINDS.values())
     env = {f"NOTE_{number}": text for number, (text, _) in enumerate(kinds)}
@@ -130,7 +134,7 @@ def test_no_kind_is_in_what_is_only_shown(primus: Run, leaky: Path, words: tuple
     assert not found_in(result.stdout + result.stderr)
     assert result.returncode == (2 if "LABEL" in words else 0), result.stderr
     if "LABEL" in words:
-        assert "holds a secret" in result.stderr
+        assert "contains a secret" in result.stderr
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -169,3 +173,19 @@ def test_a_known_value_within_another_variable_is_not_explained(primus: Run, tmp
     assert "NCCL_DEBUG_FILE" in result.stdout
     assert "/tmp/<secret>.log" in result.stdout
     assert "planted-4d" not in result.stdout + result.stderr
+
+
+def test_an_error_does_not_quote_a_secret(primus: Run, tmp_path: Path) -> None:
+    result = primus("direct", "--", "planted-4d-value", cwd=tmp_path, env={"HF_TOKEN": "planted-4d-value"})
+    assert result.returncode == 2
+    assert "<secret>" in result.stderr
+    assert "planted-4d" not in result.stdout + result.stderr
+
+
+def test_the_patch_of_an_outer_layer_is_saved_without_the_secrets_of_the_layer_inside(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/code.json").write_text("{}")
+    (tmp_path / "code/diff.patch").write_text("+password_of_inside = planted-4d-value\n")
+    code = snapshot._known_code(str(tmp_path), ("planted-4d-value",))
+    assert code is not None
+    assert code.patch == "+password_of_inside = <secret>\n"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run
 
-from primus_core.process.keeper import descendants
+from primus_machine.processes import descendants
 
 VALUE = "secret-5f1c9a77e0"
 
@@ -197,6 +197,7 @@ def leaks(text: str, *which: str) -> list[str]:
     return [name for name in which or PLANTED if any(form in text for form in forms[name])]
 
 
+@pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [("tell",), ("tell", "fail")])
 def test_secrets_planted_everywhere_are_found_nowhere(
@@ -247,7 +248,7 @@ def test_a_hook_cannot_pass_a_secret_as_an_argument(primus: Run, planted: Path) 
     (planted / "hooks/2.py").write_text(f"print('extra.hub.token={PLANTED['hook']}')\n")
     result = primus("direct", "--", "analyze", "topology", cwd=planted, env={"HF_TOKEN": PLANTED["environment"]})
     assert result.returncode == 0, result.stderr
-    assert "'extra.hub.token=<secret>' was ignored: it holds a secret" in result.stderr
+    assert "'extra.hub.token=<secret>' was ignored: it contains a secret" in result.stderr
     assert result.stdout == "rank 0 of 1 words ['--x', 'a b']\n"
     assert not leaks(everything(result, planted / "output"), "hook")
 
@@ -300,7 +301,7 @@ def test_a_secret_in_the_words_of_any_task_is_refused_and_not_repeated(
 ) -> None:
     result = primus("direct", "--single", *options, "--", "analyze", "topology", "show", *words, cwd=project)
     assert result.returncode == 2
-    assert "holds a secret, which a command line would show to everybody" in result.stderr
+    assert "contains a secret, which everybody on this machine could read" in result.stderr
     assert "export it" in result.stderr
     assert VALUE not in everything(result, project)
     assert not (project / "output").exists()

@@ -104,7 +104,7 @@ def test_the_printed_step_gives_the_same_arguments_environment_and_folder(
 ) -> None:
     folder = str(Path(printer).parent)
     variables = tuple(Variable(name, value, "--env", "it\nsays so") for name, value in environ.items())
-    plan = planned(Step("worker", (printer, *words), folder, ranks=2), environment=variables)
+    plan = planned(Step("worker", (printer, *words), folder, ranks=2), environment=variables, directory=f"{folder}/run")
     argv, seen, cwd = json.loads(bash(script(plan), X_OLD="kept"))
     assert argv == words
     assert {name: seen[name] for name in environ} == environ
@@ -130,10 +130,10 @@ def test_a_file_that_holds_the_end_mark_is_whole_all_the_same(tmp_path: Path) ->
     assert (tmp_path / "run/x").read_text() == text
 
 
-def test_no_text_of_a_plan_becomes_a_command() -> None:
+def test_no_text_of_a_plan_becomes_a_command(tmp_path: Path) -> None:
     evil = "\necho caught\n"
     plan = planned(
-        directory=f"/nowhere{evil}",
+        directory=f"{tmp_path}/run{evil}",
         notes=(f"note{evil}",),
         environment=(Variable("A", evil, evil, evil),),
         requires=(Requirement("module", f"m{evil}", "f"),),
@@ -144,6 +144,7 @@ def test_no_text_of_a_plan_becomes_a_command() -> None:
 def test_a_secret_is_shown_by_name_only_and_left_to_the_person(printer: str) -> None:
     plan = planned(
         Step("worker", (printer,), "/"),
+        directory=f"{printer}-run",
         environment=(Variable("HF_TOKEN", "hunter22", "--env", secret=True), Variable("A", "1", "--env")),
     )
     shown = script(plan)
@@ -190,8 +191,6 @@ cat > /nowhere/run/metadata.json <<'PRIMUS_END_OF_FILE'
  ],
  "task": "train",
  "runtime": "direct",
- "framework": "",
- "model": "",
  "world_size": 2,
  "primus_version": "0.1.0"
 }

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from tests.conftest import Run
-from tests.core.repositories import commit, git, tree
 from tests.core.test_direct import metadata, run_of
+from tests.machine.repositories import commit, git, tree
 
 from primus_core.installed import packages as installed
 from primus_core.runs.saved import Saved, load
@@ -31,7 +31,7 @@ def see(call):
     from primus_core.runs.saved import load
     saved = load(call.run_dir)
     found = sorted(os.path.relpath(os.path.join(f, n), call.run_dir) for f, _, ns in os.walk(call.run_dir) for n in ns)
-    print("SEEN", json.dumps({"files": found, "status": saved.metadata["status"]}))
+    print("SEEN", json.dumps({"files": found, "status": saved.record.status}))
 
 @register_task("each", scope="node")
 def each(call):
@@ -99,7 +99,7 @@ def test_the_manifest_holds_every_file_with_its_checksum(primus: Run, workplace:
 
 
 def test_a_machine_without_gpus_says_none(primus: Run, workplace: Path) -> None:
-    from primus_core.machine import facts
+    from primus_machine import facts
 
     if facts.read().gpus:
         pytest.skip("this machine has GPUs")
@@ -111,13 +111,13 @@ def test_a_machine_without_gpus_says_none(primus: Run, workplace: Path) -> None:
 
 
 def test_a_machine_with_gpus_is_described(primus: Run, workplace: Path) -> None:
-    from tests.core import machines
+    from tests.machine import machines
 
-    from primus_core.machine import facts
     from primus_core.planning import planner
     from primus_core.plugins.catalogue import Catalogue
     from primus_core.request.request import Layer, Request
     from primus_core.runs import snapshot
+    from primus_machine import facts
 
     host = machines.write(workplace / "node", machines.base(), machines.amd("MI300X"))
     asked = Request((Layer("direct", ()),), ("see",))
@@ -291,7 +291,7 @@ def test_without_git_the_run_goes_on_and_says_that_its_code_is_not_recorded(prim
     folder.mkdir()
     result = primus("direct", "--", "see", cwd=repository, env={"PATH": str(folder)})
     assert result.returncode == 0, result.stderr
-    assert "primus: note: the code that runs is not recorded: git is not installed" in result.stderr
+    assert "primus: note: the code of the run is not recorded: git is not installed" in result.stderr
     assert load(str(run_of(repository, "see"))).code["error"] == "git is not installed"
 
 
@@ -299,7 +299,7 @@ def test_a_broken_repository_is_noted_and_the_run_goes_on(primus: Run, repositor
     (repository / ".git/index").write_bytes(b"nonsense")
     result = primus("direct", "--", "see", cwd=repository)
     assert result.returncode == 0
-    assert "the code that runs is not recorded" in result.stderr
+    assert "the code of the run is not recorded" in result.stderr
 
 
 def test_the_persons_index_is_not_touched(primus: Run, repository: Path) -> None:
@@ -340,7 +340,7 @@ def test_each_node_keeps_its_own_part(clean_environ: dict[str, str], repository:
         saved = load(str(folder))
         assert saved.environment["WHOSE"] == str(rank)
         assert saved.plan["distributed"]["node_rank"] == rank
-        assert saved.metadata["status"] == metadata(folder)["status"] == "completed"
+        assert saved.record.status == metadata(folder)["status"] == "completed"
         assert {str(p.relative_to(folder)) for p in folder.rglob("*")} >= LAYOUT
         assert (folder / "logs/launch.log").exists() or (shared / "logs/rank_0.log").exists()
     assert not list(shared.rglob("*.partial"))

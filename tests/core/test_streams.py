@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -10,9 +12,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.core.secret_kinds import KINDS, PRIVATE_KEY, found_in
+from tests.machine.secret_kinds import KINDS, PRIVATE_KEY, found_in
 
-from primus_core.process.streams import Channel, Mask, RankPipes, for_console, shown
+from primus_core import variables
+from primus_core.output.streams import RankPipes, for_console, shown
+from primus_machine.pipes import Channel
+from primus_machine.secrets.masks import Mask
 
 SECRET = "hunter2-and-more"
 
@@ -188,3 +193,15 @@ def test_each_rank_has_two_named_pipes_and_nothing_is_left_of_them() -> None:
 def test_what_a_traced_script_says_is_hidden_only_where_its_name_is_a_secrets() -> None:
     mask = Mask(())
     assert mask(b"+ echo env.HF_TOKEN=abc env.LR=3") == b"+ echo env.HF_TOKEN=<secret> env.LR=3"
+
+
+def test_a_rank_writes_a_line_at_once_and_in_one_piece(tmp_path: Path, clean_environ: dict[str, str]) -> None:
+    (tmp_path / "prints.py").write_text(
+        "import sys\nprint('line', sys.stdout.line_buffering, sys.stdout.write_through)\n", encoding="utf-8"
+    )
+    pipes = RankPipes([0])
+    environ = {**clean_environ, "PYTHONPATH": str(tmp_path), "RANK": "0", variables.STREAMS: pipes.folder}
+    as_torchrun = [sys.executable, "-u", "-m", "primus_core.programs.rank", "prints"]
+    subprocess.run(as_torchrun, env=environ, check=True)
+    assert os.read(pipes.descriptors[0, "out"], 100) == b"line True False\n"
+    pipes.close()

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from primus_core.journal import summary
 from primus_core.journal.metrics import Metrics, Validation, append, is_step, log_line
-from primus_core.process import failure
-from primus_core.runs.listing import last_metrics
+from primus_core.outcome import closing, failure
 from primus_core.runtimes.direct.torchrun import TORCHRUN
 
 # As torch 2.13 prints it when rank 0 is killed, rank 1 crashes and rank 2 is ended by torchrun.
@@ -94,6 +93,12 @@ def test_a_rank_that_was_killed_comes_before_all_that_raised(tmp_path: Path) -> 
     found = first(tmp_path, TABLE)
     assert (found.rank, found.exit_code, found.host) == (0, 137, "node-7")
     assert found.what.startswith("ended by SIGKILL (out of memory?")
+
+
+def test_a_rank_that_torchrun_killed_for_not_ending_is_not_the_first_failure(tmp_path: Path) -> None:
+    record(tmp_path, 1, at=1.0, kind="TimeoutError")
+    forced = "W1125 api.py:1047] Unable to shutdown process 13157 via 15, forcefully exiting via 9\n"
+    assert first(tmp_path, forced + TABLE.replace("-11", "-15")).rank == 1
 
 
 def test_of_several_killed_ranks_the_one_that_torchrun_saw_first_counts(tmp_path: Path) -> None:
@@ -200,14 +205,14 @@ def test_metrics_are_read_line_by_line_and_a_cut_or_strange_line_is_left_out(tmp
 
 
 def test_the_last_step_is_one_phrase() -> None:
-    assert summary.last_step([row(1, 9.0), row(40, 4.21)]) == "40/120, loss 4.2100"
-    assert summary.last_step([]) == ""
-    assert summary.last_step([row(40, None)]) == "40/120, loss not finite"
+    assert closing.last_step([row(1, 9.0), row(40, 4.21)]) == "40/120, loss 4.2100"
+    assert closing.last_step([]) == ""
+    assert closing.last_step([row(40, None)]) == "40/120, loss not finite"
 
 
 def test_the_closing_lines_of_a_completed_run() -> None:
     rows = [row(1, 10.0, tokens_per_second=100.0), row(60, 5.0, tokens_per_second=1300.0), row(120, 4.0)]
-    text = summary.render(
+    text = closing.render(
         rows, status="completed", run_dir="output/x", seconds=125.4, next_steps=("primus again", "primus more")
     )
     assert text == (
@@ -226,12 +231,12 @@ def test_a_step_that_was_done_again_counts_once() -> None:
         row(2, 8.0, tokens_per_second=100.0),
         row(2, 8.0, tokens_per_second=300.0),
     ]
-    text = summary.render(rows, status="completed", run_dir="r", seconds=1.0, next_steps=())
+    text = closing.render(rows, status="completed", run_dir="r", seconds=1.0, next_steps=())
     assert "200 tokens/s (median over 2 logged steps)" in text
 
 
 def test_an_interrupted_run_is_told_what_to_type_next() -> None:
-    text = summary.render([], status="interrupted", run_dir="output/x", seconds=3.04, next_steps=("primus again",))
+    text = closing.render([], status="interrupted", run_dir="output/x", seconds=3.04, next_steps=("primus again",))
     assert text == "primus: interrupted in 3.0 s\n  run    output/x\n  next   primus again\n"
 
 
@@ -239,7 +244,7 @@ def test_an_interrupted_run_is_told_what_to_type_next() -> None:
     ("seconds", "shown"), [(0.0, "0.0 s"), (59.4, "59.4 s"), (60.0, "1 min 0 s"), (59.6, "1 min 0 s")]
 )
 def test_a_duration_never_says_sixty_seconds(seconds: float, shown: str) -> None:
-    text = summary.render([], status="completed", run_dir="r", seconds=seconds, next_steps=())
+    text = closing.render([], status="completed", run_dir="r", seconds=seconds, next_steps=())
     assert text.startswith(f"primus: completed in {shown}\n")
 
 
@@ -248,8 +253,7 @@ def test_an_evaluation_is_a_line_of_its_own_and_no_step(tmp_path: Path) -> None:
     evaluation = Validation(step=2, steps=4, validation_loss=1.75)
     append(file, Metrics(step=2, steps=4, loss=1.5))
     append(file, evaluation)
-    assert summary.last_step(summary.read(file)) == "2/4, loss 1.5000"
-    assert last_metrics(str(tmp_path))["loss"] == 1.5
+    assert closing.last_step(summary.read(file)) == "2/4, loss 1.5000"
     assert [is_step(json.loads(line)) for line in Path(file).read_text().splitlines()] == [True, False]
     assert log_line(evaluation) == "iteration 2/4 | validation loss: 1.75000"
 

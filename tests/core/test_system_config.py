@@ -18,8 +18,8 @@ from tests.core.run_directories import make
 from primus_core.config.document import Document
 from primus_core.config.system import Layer, SystemConfig, apply_defaults, load
 from primus_core.errors import ConfigError
-from primus_core.host import HostRoot
 from primus_core.request.arguments import Parser, parse_segment
+from primus_machine.host import HostRoot
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_without_files_the_packaged_layer_holds(home: Path) -> None:
     assert (config.plugin_files, config.hook_folders, config.patches) == ((), (), ())
     assert (config.profile, config.workspace) == ("", "")
     assert config.document.where(("hooks", "timeout_s")) == "packaged"
-    assert config.section("direct") == Document()
+    assert config.section("direct") == Document({})
 
 
 def test_the_packaged_layer_names_no_path_so_that_paths_can_be_read_without_it(home: Path) -> None:
@@ -73,7 +73,7 @@ def test_in_a_folder_without_files_nothing_is_opened_and_no_reader_loaded(home: 
 import sys
 from primus_core import variables
 from primus_core.config import system as system_config
-from primus_core.host import HostRoot
+from primus_machine.host import HostRoot
 seen = []
 sys.addaudithook(lambda event, _: seen.append(event))
 system_config.load(HostRoot())
@@ -139,11 +139,17 @@ WRONG = {
     "a text for a runtime": ("direct: numa\n", "primus.yaml:1: `direct` takes keys and values", "'numa'"),
     "a time of zero": ("hooks: {timeout_s: 0}\n", "primus.yaml:1: `hooks.timeout_s` takes a number of seconds", "is 0"),
     "a time that is on": ("hooks: {timeout_s: true}\n", "`hooks.timeout_s` takes a number of seconds", "True"),
+    "an unknown key of watch": (
+        "watch: {slow_rnak: 2}\n",
+        "primus.yaml:1: unknown key 'watch.slow_rnak'",
+        "did you mean 'slow_rank'?",
+    ),
+    "a factor of one": ("watch: {slow_step: 1}\n", "primus.yaml:1: `watch.slow_step` takes a factor above 1", "is 1"),
     "a missing file": ("plugins: [no.py]\n", "primus.yaml:1: there is no file 'no.py'", "relative to this file"),
     "a missing folder": ("hooks: {folders: [no]}\n", "primus.yaml:1: there is no folder 'no'", "relative to this file"),
     "a missing profile": ("profile: no.toml\n", "primus.yaml:1: there is no file 'no.toml'", "looked for"),
-    "one option twice": ("direct:\n  log-file: a\n  log_file: b\n", "primus.yaml:3: 'log-file' stands here twice", "-"),
-    "no YAML": ("a: b: c\n", "primus.yaml:1: this is not YAML", ""),
+    "one option twice": ("direct:\n  log-file: a\n  log_file: b\n", "primus.yaml:3: 'log-file' is set twice", "-"),
+    "no YAML": ("a: b: c\n", "primus.yaml:1: this is not valid YAML", ""),
     "a list at the top": ("- a\n", "primus.yaml:1: the file must hold keys and values", ""),
 }
 
@@ -164,7 +170,7 @@ def test_a_wrong_file_ends_the_command_with_exit_code_2(primus: Run, tmp_path: P
 
 
 def test_a_file_that_config_names_must_be_there(home: Path) -> None:
-    with pytest.raises(ConfigError, match=r"more\.yaml: no such file"):
+    with pytest.raises(ConfigError, match=r"there is no file .*more\.yaml"):
         load(host(home), "more.yaml")
 
 
@@ -267,7 +273,7 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown option": ({"grace": 1}, "`primus toy` has no option 'grace'"),
     "a misspelt option": ({"grace-perod": 1}, "did you mean 'grace-period'?"),
     "help": ({"help": True}, "no option 'help'"),
-    "a text for a switch": ({"single": "yes"}, "'single' is on or off"),
+    "a text for a switch": ({"single": "yes"}, "'single' must be true or false"),
     "a switch for a number": ({"grace-period": True}, "'grace-period' takes a value"),
     "a text for a number": ({"grace-period": "soon"}, "'grace-period' is 'soon'"),
     "a text for a list": ({"env": "A=1"}, "'env' takes a list"),
@@ -319,6 +325,17 @@ def test_config_system_shows_each_value_with_its_origin_and_what_it_won_over(pri
     assert {"key": "hooks.event_timeout_s", "value": 30, "origin": "packaged", "overrode": []} in found["settings"]
 
 
+def test_a_runtime_of_ours_that_may_be_missing_here_may_have_a_section_and_no_other_one(
+    primus: Run, tmp_path: Path
+) -> None:
+    write(tmp_path / "primus.yaml", "slurm: {partition: gpu}\ncontainer: {cpus: 4}\n")
+    assert primus("direct", "--dry-run", "--", "nothing").stderr.startswith("primus: error: segment 2: no task")
+    write(tmp_path / "primus.yaml", "slrm: {partition: gpu}\n")
+    refused = primus("direct", "--dry-run", "--", "nothing")
+    assert "primus.yaml:1: unknown key 'slrm'" in refused.stderr
+    assert "did you mean 'slurm'?" in refused.stderr
+
+
 def test_config_system_does_not_show_the_value_of_a_secret_variable(primus: Run, tmp_path: Path) -> None:
     (tmp_path / "primus.yaml").write_text("container: {image: registry/known-elsewhere-9f:1}\n")
     result = primus("config", "system", cwd=tmp_path, env={"DB_PW": "known-elsewhere-9f"})
@@ -358,17 +375,18 @@ def test_global_options_go_before_a_management_command_that_can_use_them(primus:
     assert primus("--debug", "plugins").returncode == 0
     wrong = primus("--dry-run", "--config", "more.yaml", "plugins", "--json")
     assert wrong.returncode == 2
-    assert "--dry-run goes before a runtime, and 'plugins' is none" in wrong.stderr
-    assert "fix: leave it out: primus --config more.yaml plugins --json" in wrong.stderr
+    assert "--dry-run needs a runtime, and 'plugins' is not a runtime" in wrong.stderr
+    assert "fix: remove it: primus --config more.yaml plugins --json" in wrong.stderr
     assert "there is no run 'x'" in primus("--debug", "--config", "more.yaml", "replay", "x").stderr
 
 
+@pytest.mark.torch
 def test_runs_are_where_the_system_config_says(primus: Run, tmp_path: Path) -> None:
     make(tmp_path / "there", "a_2026_01_01_000000")
     write(tmp_path / "primus.yaml", "workspace: there\n")
     assert "a_2026_01_01_000000" in primus("runs", "list").stdout
     assert primus("runs", "path", "a").stdout == f"{tmp_path}/there/a_2026_01_01_000000\n"
-    assert "it is completed" in primus("stop", "latest").stderr
+    assert "its status is completed" in primus("stop", "latest").stderr
     assert primus("runs", "path", "a", "--workspace", "here").returncode == 2
 
 
@@ -411,7 +429,7 @@ def site(tmp_path: Path) -> Path:
         (("config", "validate", "exp.yaml"), "exp.yaml is valid"),
         (("config", "show", "exp.yaml", "--resolved"), "model.dim"),
         (("direct", "--dry-run", "--", "train", "pretrain", "--config", "exp.yaml"), "torch.distributed.run"),
-        (("direct", "--dry-run", "--", "bench", "gemm", "-M", "64", "--model", "mine_1B"), "x64x"),
+        (("direct", "--dry-run", "--", "bench", "gemm", "--seq-len", "64", "--model", "mine_1B"), "=64x"),
         (("plugins",), "where"),
         (("runs", "list"), "no runs in"),
     ],

@@ -14,7 +14,7 @@ from acme_primus.countdown import Countdown
 class Plain(Countdown):
     def resolve(self, call):
         planned = super().resolve(call)
-        return replace(planned, worker=replace(planned.worker, launcher="one-per-node"))
+        return replace(planned, worker=planned.worker._replace(launcher="one-per-node"))
 
 BACKEND = Plain()
 """

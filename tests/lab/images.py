@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 PACKAGES = (
@@ -85,11 +86,10 @@ def add_primus(root: Path) -> None:
             if ".." not in file.parts and source.suffix != ".pth" and source.is_file():
                 (packages / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, packages / file)
-    import primus_core
-
-    source = Path(primus_core.__file__).parent
     skipped = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(source, packages / "primus_core", ignore=skipped, dirs_exist_ok=True)
+    for module in (import_module(name) for name in ("primus_core", "primus_machine")):
+        source = Path(str(module.__file__)).parent
+        shutil.copytree(source, packages / source.name, ignore=skipped, dirs_exist_ok=True)
     interpreter = os.path.realpath(sys.executable)
     add_command(root, f'PYTHONPATH=/opt/primus exec {interpreter} -m primus_core "$@"')
 

@@ -57,7 +57,7 @@ def test_a_model_that_maxtext_names_is_known_by_its_own_file(name: str) -> None:
         ({"mlp_activations": ["gelu"]}, "its MLPs have no gate"),
         ({"global_parameter_scale": 2, "mhc_expansion_rate": 4}, "it has mhc_expansion_rate, global_parameter_scale"),
         ({"engram_layers": [1, 4]}, "it has engram_layers"),
-        ({"decoder_block": "gpt_oss", "base_num_decoder_layers": 3}, "its layers are no multiple of 2"),
+        ({"decoder_block": "gpt_oss", "base_num_decoder_layers": 3}, "its layers are not a multiple of 2"),
         ({"decoder_block": "gemma2"}, "it has norms after attention or MLP only"),
     ],
 )

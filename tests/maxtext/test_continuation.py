@@ -69,7 +69,7 @@ def test_what_nobody_asked_for_is_not_continued(resolve: Resolve, tmp_path: Path
 def test_a_run_that_has_made_all_steps_that_are_asked_for_is_refused(resolve: Resolve, tmp_path: Path) -> None:
     checkpoint(tmp_path / "earlier", 99)
     previous = earlier(resolve, tmp_path / "earlier")
-    with pytest.raises(ConfigError, match="checkpoint of step 100 of earlier is not before step 100, the end that is"):
+    with pytest.raises(ConfigError, match="checkpoint of step 100 of earlier is not before step 100, where training"):
         resolve(SAVES, previous=previous)
     checkpoint(tmp_path / "earlier", 98)
     plan = resolve(SAVES, previous=previous)

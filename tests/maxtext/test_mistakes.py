@@ -13,23 +13,23 @@ from tests.mistakes import Asker, Mistake, refused_alike
 
 MISTAKES = {
     "devices that do not divide": Mistake("there are 2 devices", words="ici_fsdp_parallelism=3"),
-    "a batch that is none": Mistake("are no batch", words="per_device_batch_size=0.3"),
+    "a batch that is none": Mistake("are not a whole batch", words="per_device_batch_size=0.3"),
     "heads that do not divide": Mistake("serves as many of them", words="base_num_query_heads=3"),
     "a length that does not divide": Mistake(
         "'max_target_length' is 63", words="ici_context_parallelism=2 max_target_length=63"
     ),
     "no steps": Mistake("'steps' is 0", words="steps=0"),
     "a warm-up longer than the training": Mistake("'warmup_steps_fraction' is 1.5", words="warmup_steps_fraction=1.5"),
-    "no number": Mistake("no finite number", words="learning_rate=.inf"),
+    "no number": Mistake("not a finite number", words="learning_rate=.inf"),
     "null for a number": Mistake("'steps' cannot be empty", words="steps=None"),
     "a word without value": Mistake("'--steps' has no value", words="--steps"),
     "a kernel of a GPU": Mistake("needs a GPU", words="attention=cudnn_flash_te"),
     "an unknown model": Mistake("MaxText has no model 'lama'", words="model_name=lama"),
-    "two sources of data": Mistake("both say what to train on", words="dataset_type=hf"),
-    "no such text": Mistake("nowhere' is not here", words="data.text=nowhere", code=3),
-    "no such checkpoint": Mistake("nowhere' is not here", words="load_parameters_path=nowhere", code=3),
-    "nobody logs in": Mistake("Weights & Biases is switched on", words="--enable_wandb", code=3),
-    "not an experiment's": Mistake("'metrics_file' is not for an experiment to set", words="metrics_file=m"),
+    "two sources of data": Mistake("both set the training data", words="dataset_type=hf"),
+    "no such text": Mistake("nowhere' not found", words="data.text=nowhere", code=3),
+    "no such checkpoint": Mistake("nowhere' not found", words="load_parameters_path=nowhere", code=3),
+    "nobody logs in": Mistake("Weights & Biases is enabled", words="--enable_wandb", code=3),
+    "not an experiment's": Mistake("'metrics_file' cannot be set in an experiment", words="metrics_file=m"),
 }
 
 
@@ -50,7 +50,7 @@ def test_validate_a_dry_run_and_a_launch_refuse_alike(asker: Asker, kind: str) -
 def test_mistakes_in_settings_data_and_mesh_are_said_at_once(asker: Asker) -> None:
     words = "ici_fsdp_parallelism=3 adam_b1=1 adam_b2=1 learning_rate=.nan stpes=3 data.vocab_size=5 attention=flash_te"
     said = refused_alike(asker, Mistake("7 errors", words=words))
-    assert "there is nothing to train on" not in said, "the data are wrong, not missing"
+    assert "there is no training data" not in said, "the data are wrong, not missing"
 
 
 def test_of_an_unknown_model_only_what_was_given_is_judged(asker: Asker) -> None:

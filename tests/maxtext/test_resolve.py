@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
 
+from tests.indexed_files import write_indexed
 from tests.maxtext.conftest import SETTINGS, needs_maxtext, tiny
 from tests.planning import Resolve
 
@@ -19,8 +20,8 @@ from primus_maxtext.backend import MAXTEXT
 from primus_maxtext.contradictions import CONTRADICTIONS
 from primus_maxtext.settings import _CHOICES
 from primus_maxtext.text import _TOKENIZERS
+from primus_train.profiling import ProfiledSteps
 from primus_train.testing import BackendConformance
-from primus_train.text.indexed import IndexedWriter
 
 
 class TestMaxText(BackendConformance):
@@ -59,20 +60,24 @@ GRAIN = {"dataset_type": "grain", "grain_train_files": "a.array_record", "tokeni
         ({"grain_file_type": "arrayrecords"}, "did you mean 'arrayrecord'?"),
         ({"model_name": "llama3-8"}, "did you mean 'llama3-8b'?"),
         ({"attention": "cudnn_flash_te"}, "needs a GPU"),
-        ({"steps": 1e30}, "a number from 1 to 2147483647"),
+        ({"steps": 1e30}, "from 1 to 2147483647"),
         ({"metrics_file": "mine"}, "metrics.jsonl of the run directory"),
         ({"hf_access_token": "hf_abc"}, "export HF_TOKEN"),
         ({"base_config": "mine.yml"}, "put it below `extends:`"),
         ({"metrics_file": "m.txt"}, "step metrics are in metrics.jsonl"),
-        ({"per_device_batch_size": 0.5}, "0.5 sequences are no batch"),
-        ({"dataset_type": None}, "there is nothing to train on"),
-        ({"data": TEXT, "dataset_type": "hf"}, "both say what to train on"),
+        ({"per_device_batch_size": 0.5}, "0.5 sequences are not a whole batch"),
+        ({"dataset_type": None}, "there is no training data"),
+        ({"data": TEXT, "dataset_type": "hf"}, "both set the training data"),
         ({"data": {"text": "python-stdlib"}, "dataset_type": None}, "`data` has no `vocab_size`"),
         ({"data": {"txt": "python-stdlib"}}, "did you mean 'data.text'?"),
-        ({"data": {"train_data_path": ["a"], **TEXT}, "dataset_type": None}, "both say what to train on"),
-        ({"data": {"train_data_path": ["a"]}, "dataset_type": None}, "'data.eod_id' is not set"),
+        ({"data": {"train_data_path": ["a"], **TEXT}, "dataset_type": None}, "both set the training data"),
+        ({"data": {"train_data_path": ["a"]}, "reset_attention_mask": True, "dataset_type": None}, "set data.eod_id"),
         ({"data": {"train_data_path": ["a.bin"], "eod_id": 0}, "dataset_type": None}, "write a"),
-        ({"data": {"train_data_path": ["a,b"], "eod_id": 0}, "dataset_type": None}, "rename or link it"),
+        ({"data": {"train_data_path": ["a"], "valid_data_path": ["b"], "split": "9,1"}}, "'data.split' both set"),
+        ({"data": {"train_data_path": ["a"], "split": "0,1"}}, "'data.split' is '0,1'"),
+        ({"data": {"input": "a.jsonl"}}, "`data` has no `tokenizer_model`"),
+        ({"data": {"input": "a.jsonl", "document_chars": 9}}, "'data.document_chars' does not go with 'data.input'"),
+        ({"data": {"split": "9,1", **TEXT}}, "'data.split' does not go with 'data.text'"),
         ({"data": {"train_data_path": [3, "a", 1, 7], "eod_id": 0}, "dataset_type": None}, "where a path should be"),
         ({"data": {"valid_data_path": ["a"]}}, "there is no 'data.train_data_path'"),
         (
@@ -119,7 +124,7 @@ REFUSED: list[tuple[str, int, int, dict[str, Any], str]] = [
     ("load_full_state_path", 0, 1, {"load_full_state_path": "/b"}, "enable_checkpointing=true"),
     ("sliding_window_size", 0, 1, {"attention_type": "local_sliding"}, "so far back"),
     ("base_num_decoder_layers", 0, 1, {**CYCLE, "base_num_decoder_layers": 3}, "take a multiple of 2"),
-    ("inhomogeneous_layer_cycle_interval", 0, 1, {"inhomogeneous_layer_cycle_interval": 2}, "are all alike"),
+    ("inhomogeneous_layer_cycle_interval", 0, 1, {"inhomogeneous_layer_cycle_interval": 2}, "are all equal"),
     ("quantization", 0, 1, {"quantization": "fp4"}, "use_qwix_quantization=true"),
     ("chunk_attn_window_size", 0, 1, {"attention_type": "chunk"}, "so many tokens"),
     ("num_vocab_tiling", 0, 1, {"num_vocab_tiling": 7}, "take a divisor"),
@@ -142,8 +147,8 @@ def test_every_row_of_contradictions_has_a_case_here() -> None:
 
 
 LAYOUTS: list[tuple[int, int, int, dict[str, Any], str]] = [
-    (0, 1, 3, {"ici_fsdp_parallelism": 2}, "ici_fsdp_parallelism=2, and there are 3 devices"),
-    (0, 1, 4, {"ici_fsdp_parallelism": -1, "ici_data_parallelism": -1}, "takes what the others leave"),
+    (0, 1, 3, {"ici_fsdp_parallelism": 2}, "ici_fsdp_parallelism=2, but there are 3 devices"),
+    (0, 1, 4, {"ici_fsdp_parallelism": -1, "ici_data_parallelism": -1}, "only one axis of a mesh can be -1"),
     (0, 1, 1, {"ici_fsdp_parallelism": 0}, "-1: the rest"),
     (0, 1, 4, {"ici_tensor_parallelism": 4, "ici_fsdp_parallelism": 1}, "'base_num_kv_heads' is 2"),
     (0, 1, 3, {"ici_fsdp_parallelism": -1}, "'base_emb_dim' is 64, divided by fsdp 3"),
@@ -152,10 +157,10 @@ LAYOUTS: list[tuple[int, int, int, dict[str, Any], str]] = [
     (0, 1, 2, {**EXPERTS, "num_experts": 5, "ici_expert_parallelism": 2}, "'num_experts' is 5"),
     (0, 1, 2, {"ici_context_parallelism": 2, "max_target_length": 65}, "'max_target_length' is 65"),
     (0, 1, 2, {**PIPELINE, "base_num_decoder_layers": 3}, "'base_num_decoder_layers' is 3"),
-    (0, 1, 4, {"dcn_data_parallelism": 2}, "on CPUs all devices are in one slice"),
+    (0, 1, 4, {"dcn_data_parallelism": 2}, "on CPUs, the devices of all nodes are one slice"),
     (8, 1, 8, {"dcn_data_parallelism": 2}, "there is one node"),
-    (8, 2, 8, {"dcn_data_parallelism": 3}, "dcn_data_parallelism=3, and there are 2 nodes"),
-    (8, 1, 8, {"per_device_batch_size": 0.3}, "2.4 sequences are no batch"),
+    (8, 2, 8, {"dcn_data_parallelism": 3}, "dcn_data_parallelism=3, but there are 2 nodes"),
+    (8, 1, 8, {"per_device_batch_size": 0.3}, "2.4 sequences are not a whole batch"),
 ]
 
 
@@ -209,7 +214,7 @@ def test_what_the_experiment_says_wins_over_a_named_model(resolve: Resolve) -> N
 def test_a_setting_from_a_variable_is_refused_with_its_name(resolve: Resolve) -> None:
     with pytest.raises(RequestError, match="M_STEPS is set") as caught:
         resolve(environ={"M_STEPS": "7"})
-    assert caught.value.fix == "unset M_STEPS, and set 'steps' in the experiment, or behind it"
+    assert caught.value.fix == "unset M_STEPS, and set 'steps' in the experiment or after it"
     with pytest.raises(RequestError) as caught:
         resolve(environ={"M_HF_ACCESS_TOKEN": "hf_abc"})
     assert "hf_abc" not in str(caught.value)
@@ -230,23 +235,19 @@ def test_steps_and_their_schedule_fill_each_other_in(resolve: Resolve) -> None:
 def test_text_is_prepared_by_a_step_and_read_as_tokens(resolve: Resolve, tmp_path: Path) -> None:
     plan = resolve(tiny(data=TEXT, dataset_type=None, eval_interval=2))
     [step] = plan.prepare
-    assert "primus_train.text.prepare" in step.argv
+    assert "primus_data.training.prepare" in step.argv
     settings = plan.config["settings"]
     assert (settings["vocab_size"], settings["mmap_eod_id"]) == (512, 511)
-    assert settings["grain_train_files"] == f"{tmp_path}/run/data-index|{tmp_path}/run/data/train"
+    assert settings["grain_train_files"] == f"{tmp_path}/run/data/train"
+    assert (settings["data_shuffle_seed"], settings["reset_attention_mask"]) == (1234, False), "Megatron's defaults"
     assert settings["grain_eval_files"].endswith("/data/validation")
-
-
-def indexed(prefix: Path, tokens: list[int]) -> None:
-    with IndexedWriter(str(prefix), 512) as writer:
-        writer.add(tokens)
 
 
 def test_indexed_files_are_blended_by_their_weights(resolve: Resolve, tmp_path: Path) -> None:
     data = {"train_data_path": [0.7, "web", 0.3, "books"], "eod_id": 0}
     plan = resolve(tiny(data=data, dataset_type=None))
-    index, here = f"{tmp_path}/run/data-index", str(tmp_path)
-    assert plan.config["settings"]["grain_train_files"] == f"{index}|{here}/web,0.7;{index}|{here}/books,0.3"
+    here = str(tmp_path)
+    assert plan.config["samples"]["train"]["blend"] == [[0.7, f"{here}/web"], [0.3, f"{here}/books"]]
     files = [need.name for need in plan.requires if need.kind == "file"]
     assert files == [f"{here}/{name}.{suffix}" for name in ("web", "books") for suffix in ("bin", "idx")]
 
@@ -260,12 +261,15 @@ def test_a_weight_that_is_no_share_is_refused(resolve: Resolve, weight: float) -
 
 @pytest.mark.parametrize(
     ("tokens", "cut_at", "expected"),
-    [([1] * 100, 10, "it was cut off"), ([1, 600], 0, "it has the token 600, and the model has 512 (0 to 511)")],
+    [
+        ([1] * 100, 10, "it was cut off"),
+        ([1, 600], 0, "it has the token 600, but the vocabulary of the model has 512 (0 to 511)"),
+    ],
 )
 def test_indexed_files_that_cannot_be_trained_on_are_refused(
     resolve: Resolve, tmp_path: Path, tokens: list[int], cut_at: int, expected: str
 ) -> None:
-    indexed(tmp_path / "corpus", tokens)
+    write_indexed(tmp_path / "corpus", [tokens])
     if cut_at:
         os.truncate(tmp_path / "corpus.bin", cut_at)
     data = {"train_data_path": ["corpus"], "eod_id": 0}
@@ -298,7 +302,7 @@ def test_a_checkpoint_of_ones_own_to_start_from_must_be_there(resolve: Resolve, 
 
 def test_what_primus_says_itself_has_no_effect_and_is_told(resolve: Resolve) -> None:
     plan = resolve(tiny(run_name="mine", base_output_directory="./out", hf_access_token='${HF_TOKEN:""}'))
-    assert "without effect, since Primus says it itself: run_name, base_output_directory, hf_access_token" in plan.notes
+    assert "ignored, because Primus sets it itself: run_name, base_output_directory, hf_access_token" in plan.notes
     assert plan.config["settings"]["run_name"] == "run"
 
 
@@ -314,7 +318,7 @@ def test_a_file_of_maxtexts_own_is_an_experiment() -> None:
 
 def test_nodes_started_by_hand_are_told_to_share_a_run_directory(resolve: Resolve) -> None:
     by_hand = {"environ": {"NNODES": "2"}, "nnodes": 2}
-    told = "the nodes save into one run directory: start each with the same PRIMUS_RUN_DIR"
+    told = "all nodes save to one run directory: start each node with the same PRIMUS_RUN_DIR"
     assert told in resolve(tiny(enable_checkpointing=True), **by_hand).notes
     assert told not in resolve(tiny(), **by_hand).notes
     assert told not in resolve(tiny(enable_checkpointing=True)).notes
@@ -334,3 +338,15 @@ def test_what_is_said_of_maxtexts_code_is_so() -> None:
     branch = r'remat_policy (?:==|!=|in) (?:\{([^}]*)\}|"(\w+)")'
     named = " ".join(f"{several} {one}" for several, one in re.findall(branch, code))
     assert set(re.findall(r"\w+", named)) == set(_CHOICES["remat_policy"])
+
+
+def test_profiled_steps_become_its_settings_for_the_profiler_of_jax(resolve: Resolve) -> None:
+    settings = MAXTEXT.profiling(ProfiledSteps(10, 13), "/run")
+    assert settings == {
+        "profiler": "xplane",
+        "skip_first_n_steps_for_profiler": 9,
+        "profiler_steps": 4,
+        "upload_all_profiler_results": True,
+    }
+    resolved = resolve(tiny(**settings)).config["settings"]
+    assert settings.items() <= resolved.items()

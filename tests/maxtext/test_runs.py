@@ -159,7 +159,7 @@ def test_nodes_without_a_common_run_directory_end_before_the_first_step(project:
     first, second = by_hand(project, "here", "there", "per_device_batch_size=2")
     for node in (first, second):
         assert node.returncode == 3, node.stderr
-        assert "node 0 saves checkpoints in a folder that node 1 does not see" in node.stderr
+        assert "node 0 saves checkpoints in a folder that node 1 cannot access" in node.stderr
     assert not rows(project.folder / "output/here")
 
 

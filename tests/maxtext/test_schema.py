@@ -51,7 +51,7 @@ def test_a_version_without_schema_is_asked(tmp_path: Path) -> None:
 
 
 def test_a_version_that_does_not_answer_is_an_error() -> None:
-    with pytest.raises(MachineError, match="could not be asked"):
+    with pytest.raises(MachineError, match="could not be imported"):
         schema_for("0.2.99", "false")
 
 

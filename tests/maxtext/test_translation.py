@@ -90,7 +90,7 @@ def test_the_page_names_exactly_the_models_that_maxtext_has_otherwise() -> None:
 def test_a_refusal_names_the_model_and_all_that_is_lacking() -> None:
     with pytest.raises(RequestError, match="MaxText cannot build grok1") as caught:
         translate(MODELS["grok1"], SCHEMA)
-    assert "norms after attention and MLP, too; a GELU in its gated MLPs; experts weighed" in caught.value.why
+    assert "additional norms after attention and MLP; a GELU in its gated MLPs; experts weighted" in caught.value.why
 
 
 def test_a_version_that_lacks_a_setting_is_refused_with_it() -> None:

@@ -96,7 +96,7 @@ def test_a_smaller_model_has_the_first_layers_of_a_pattern(resolve: Resolve) -> 
     model = {**MODEL, "num_experts": 4, "moe_layer_freq": "[0]*1+[1]*7"}
     plan = resolve(tiny(model=model))
     assert plan.config["settings"]["moe_layer_freq"] == [0, 1, 1, 1]
-    assert "of the 8 layers that moe_layer_freq describes, the model has the first 4" in plan.notes
+    assert "moe_layer_freq describes 8 layers; the model uses the first 4" in plan.notes
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
 from tests.conftest import ROOT, Run, checksums
-from tests.core.machines import amd, base, write
+from tests.indexed_files import write_indexed
+from tests.machine.machines import amd, base, write
 
 from primus_core.journal import summary
 from primus_megatron.installation import importable_version
-from primus_train.text.indexed import IndexedWriter
 
 EXPERIMENT = ROOT / "examples/megatron/configs/MI300X/llama3.1_8B-fineweb-pretrain.yaml"
 TRAIN = ("--", "train", "pretrain", "--config", str(EXPERIMENT))
@@ -83,10 +83,10 @@ def test_what_nobody_can_know_of_another_machine_is_listed_and_told(primus: Run,
     kernels = {"transformer_engine", "fused_weight_gradient_mlp_cuda", "primus_turbo"}
     assert needs >= {*kernels, "wandb", "tensorboard", f"{DATA}.bin", f"{DATA}.idx"}
     notes = " ".join(plan["notes"])
-    assert "what is installed there is not known" in notes
-    assert "'cross_entropy_fusion_impl: te' is refused by Megatron since 0.18" in notes
+    assert "it is not known what is installed there" in notes
+    assert "'cross_entropy_fusion_impl: te' is rejected by Megatron since 0.18" in notes
     assert "no evaluation: there is no valid_data_path" in notes
-    assert "use_turbo_grouped_mlp is without effect: the model has no experts" in notes
+    assert "use_turbo_grouped_mlp is ignored: the model has no experts" in notes
 
 
 def test_a_misspelt_override_is_refused_with_a_suggestion(primus: Run, node: str) -> None:
@@ -104,7 +104,7 @@ def test_sizes_that_do_not_divide_the_ranks_are_refused_with_the_numbers(primus:
 def test_its_nodes_need_not_be_known_yet(primus: Run) -> None:
     done = primus("slurm", "--dry-run", "sbatch", "-N", "2", *TRAIN)
     assert done.returncode == 0, done.stderr
-    assert "the layout is checked where they start" in done.stdout
+    assert "the layout is checked on the nodes" in done.stdout
 
 
 SMALL = {
@@ -126,9 +126,7 @@ LEFT_OUT = {
 @pytest.mark.slow
 @pytest.mark.skipif(not importable_version(), reason="megatron-core is not installed")
 def test_a_small_copy_of_it_trains_and_goes_on_in_the_folder_that_it_names(primus: Run, tmp_path: Path) -> None:
-    with IndexedWriter(str(tmp_path / "corpus"), 512) as corpus:
-        for number in range(100):
-            corpus.add([*(number * i % 50 for i in range(100)), 511])
+    write_indexed(tmp_path / "corpus", ([*(number * i % 50 for i in range(100)), 511] for number in range(100)))
     words = [f"{name}={json.dumps(value)}" for name, value in {**SMALL, **LEFT_OUT}.items()]
     environ = {"CUDA_VISIBLE_DEVICES": "", "GPUS_PER_NODE": "2"}
     for iterations, first in ((4, 1), (6, 5)):
@@ -153,7 +151,7 @@ def test_a_small_copy_of_it_trains_and_goes_on_in_the_folder_that_it_names(primu
 
     finished = primus("direct", *TRAIN, *words, "train_iters=6", env=environ)
     assert finished.returncode == 1, "the folder has that iteration already"
-    assert "no step was made, although training was to end at step 6" in finished.stderr
+    assert "no step was made, but training should end at step 6" in finished.stderr
 
 
 def summary_of(run: Path) -> list[tuple[int, float]]:

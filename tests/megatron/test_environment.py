@@ -11,12 +11,12 @@ import pytest
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
 from tests.conftest import ROOT, Run
+from tests.indexed_files import write_indexed
 from tests.megatron.conftest import tiny
 from tests.planning import Resolve
 
 from primus_core.errors import ConfigError, MachineError
 from primus_core.installed.packages import version_of
-from primus_train.text.indexed import IndexedWriter
 
 CPU = {"CUDA_VISIBLE_DEVICES": "", "GPUS_PER_NODE": "1"}
 ON_FILES = {"mock_data": None, "tokenizer_type": "NullTokenizer"}
@@ -29,13 +29,13 @@ def needs(resolve: Resolve, **changes: Any) -> dict[str, str]:
 
 @pytest.mark.skipif(bool(version_of("transformer-engine")), reason="Transformer Engine is installed")
 def test_a_setting_that_needs_missing_kernels_needs_them_at_the_start(resolve: Resolve) -> None:
-    assert needs(resolve, fp8="hybrid")["transformer_engine"] == "install Transformer Engine, or do without fp8"
+    assert needs(resolve, fp8="hybrid")["transformer_engine"] == "install Transformer Engine, or disable fp8"
     fused = needs(resolve, gradient_accumulation_fusion=True)["fused_weight_gradient_mlp_cuda"]
     assert fused == "install APEX with its extensions, or gradient_accumulation_fusion: false"
     assert "transformer_engine" in needs(resolve, transformer_impl="transformer_engine")
     notes = " ".join(resolve(gpus=1).notes)
     assert "transformer_impl is local: Transformer Engine is not installed" in notes
-    assert "gradient_accumulation_fusion is off: APEX's fused_weight_gradient_mlp_cuda is not installed" in notes
+    assert "gradient_accumulation_fusion is disabled: APEX's fused_weight_gradient_mlp_cuda is not installed" in notes
 
 
 def test_local_layers_and_their_lack_are_a_contradiction(resolve: Resolve) -> None:
@@ -49,7 +49,7 @@ def test_the_cross_entropy_that_a_version_refuses_is_refused_before(resolve: Res
     if version_of("megatron-core").startswith("0.17."):
         assert "transformer_engine" in {need.name for need in resolve(text, gpus=1).requires}
     else:
-        with pytest.raises(MachineError, match=r"settings\.yaml:\d+: .*refused by Megatron since 0\.18") as caught:
+        with pytest.raises(MachineError, match=r"settings\.yaml:\d+: .*rejected by Megatron since 0\.18") as caught:
             resolve(text, gpus=1)
         assert "native" in caught.value.fix
 
@@ -57,8 +57,8 @@ def test_the_cross_entropy_that_a_version_refuses_is_refused_before(resolve: Res
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"use_turbo_attention": True, "attention_dropout": 0.1}, "drops nothing out"),
-        ({"use_turbo_grouped_mlp": True, "num_experts": 4}, "not connected"),
+        ({"use_turbo_attention": True, "attention_dropout": 0.1}, "does not support dropout"),
+        ({"use_turbo_grouped_mlp": True, "num_experts": 4}, "does not support"),
     ],
 )
 def test_what_primus_turbo_cannot_do_is_refused(resolve: Resolve, changes: dict[str, Any], expected: str) -> None:
@@ -67,10 +67,7 @@ def test_what_primus_turbo_cannot_do_is_refused(resolve: Resolve, changes: dict[
 
 
 def data(folder: Path, documents: list[list[int]]) -> Path:
-    with IndexedWriter(str(folder / "corpus"), 512) as writer:
-        for document in documents:
-            writer.add(document)
-    return folder / "corpus"
+    return Path(write_indexed(folder / "corpus", documents))
 
 
 def cut(path: Path, size: int) -> None:
@@ -80,12 +77,12 @@ def cut(path: Path, size: int) -> None:
 @pytest.mark.parametrize(
     ("break_it", "expected"),
     [
-        (lambda prefix: cut(prefix.with_suffix(".bin"), 10), "corpus.bin has 10 bytes, and its index tells of 400"),
+        (lambda prefix: cut(prefix.with_suffix(".bin"), 10), "corpus.bin has 10 bytes, but its index lists 400"),
         (lambda prefix: cut(prefix.with_suffix(".idx"), 50), "corpus.idx has 50 bytes of 82: it was cut off"),
         (lambda prefix: cut(prefix.with_suffix(".idx"), 10), "corpus.idx has 10 bytes: it was cut off"),
-        (lambda prefix: prefix.with_suffix(".idx").write_text("text " * 20), "no index of Megatron's"),
-        (lambda prefix: data(prefix.parent, []), "0 sequences in 0 documents: there is nothing in it"),
-        (lambda prefix: data(prefix.parent, [[], []]), "0 sequences in 2 documents: there is nothing in it"),
+        (lambda prefix: prefix.with_suffix(".idx").write_text("text " * 20), "not an index of Megatron"),
+        (lambda prefix: data(prefix.parent, []), "0 sequences in 0 documents: it is empty"),
+        (lambda prefix: data(prefix.parent, [[], []]), "0 sequences in 2 documents: it is empty"),
     ],
 )
 def test_data_that_cannot_be_trained_on_is_refused(
@@ -115,14 +112,14 @@ def checkpoint(folder: Path, *iterations: int) -> Path:
     [
         (
             lambda kept: (kept / "latest_checkpointed_iteration.txt").unlink(),
-            "says which checkpoint is the newest",
+            "which names the newest checkpoint",
             "=4",
         ),
         (lambda kept: (kept / "latest_checkpointed_iteration.txt").write_text("6"), "no iter_0000006", "ckpt_step=4"),
         (lambda kept: (kept / "iter_0000004/part").write_text(""), "iter_0000004 was cut off", "ckpt_step=2"),
         (
             lambda kept: kept.rename(kept.with_name("moved")) and kept.write_text(""),
-            "it is no folder",
+            "it is not a folder",
             "correct 'load'",
         ),
     ],
@@ -167,4 +164,4 @@ def test_of_a_container_nothing_is_known_outside(primus: Run, tmp_path: Path) ->
     assert inside.returncode == 0, inside.stderr
     here = primus("direct", "--dry-run", *train, env=CPU)
     assert here.returncode == 3
-    assert "backend_path '/in/the/image' holds no Megatron" in here.stderr
+    assert "backend_path '/in/the/image' contains no Megatron" in here.stderr

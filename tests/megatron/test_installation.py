@@ -70,7 +70,9 @@ def test_a_folder_without_megatron_is_refused(primus: Run, tmp_path: Path) -> No
     config = ("direct", "--", "train", "pretrain", "--config", str(ROOT / "examples/megatron/tiny-cpu.yaml"))
     done = primus(*config, "backend_path=absent", env=CPU)
     assert done.returncode == 3
-    assert f"'absent' holds no Megatron\n  why: there is no {tmp_path}/absent/megatron/core/package_info" in done.stderr
+    assert (
+        f"'absent' contains no Megatron\n  why: there is no {tmp_path}/absent/megatron/core/package_info" in done.stderr
+    )
     done = primus(*config, env=CPU | {"BACKEND_PATH": str(tmp_path)})
     assert done.returncode == 3
     assert "remove BACKEND_PATH" in done.stderr

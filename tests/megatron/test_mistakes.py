@@ -20,32 +20,32 @@ MADE_UP = "      mock_data: true\n      vocab_size: 511\n"
 
 MISTAKES = {
     "ranks that do not divide": Mistake("= 3 does not divide 2 ranks", words="tensor_model_parallel_size=3"),
-    "a batch that does not divide": Mistake("global_batch_size 6 is no multiple of 4", words="global_batch_size=6"),
+    "a batch that does not divide": Mistake("global_batch_size 6 is not a multiple of 4", words="global_batch_size=6"),
     "heads that do not divide": Mistake("num_attention_heads 5 does not divide", words="num_attention_heads=5"),
     "layers that do not divide": Mistake(
         "does not divide num_layers 3", words="pipeline_model_parallel_size=2 num_layers=3"
     ),
     "experts of no model": Mistake("for a model without experts", words="expert_model_parallel_size=2"),
-    "a warm-up as long as the training": Mistake("lr_warmup_iters 4 leaves nothing", words="lr_warmup_iters=4"),
+    "a warm-up as long as the training": Mistake(
+        "lr_warmup_iters 4 is not less than train_iters 4", words="lr_warmup_iters=4"
+    ),
     "a rate that grows": Mistake("min_lr 1 is above lr", words="min_lr=1"),
     "a warm-up that is all": Mistake("must be at least 0 and below 1", words="lr_warmup_fraction=1.0"),
     "no end of a schedule": Mistake("has no 'lr_wsd_decay_iters'", words="lr_decay_style=WSD"),
-    "no number": Mistake("no finite number", words="lr=1e999"),
+    "no number": Mistake("not a finite number", words="lr=1e999"),
     "null for a number": Mistake("'train_iters' is not set", words="train_iters=None"),
     "a word without value": Mistake("'--train_iters' has no value", words="--train_iters"),
     "a kernel of a GPU": Mistake("needs a GPU", words="--masked_softmax_fusion"),
     "eight bits": Mistake("'fp8' needs Transformer Engine", words="fp8=hybrid"),
-    "nothing to train on": Mistake("there is nothing to train on", words="mock_data=false"),
-    "no such text": Mistake(
-        "nowhere' is not here", (MADE_UP, ""), words="data.text=nowhere data.vocab_size=512", code=3
-    ),
+    "nothing to train on": Mistake("there is no training data", words="mock_data=false"),
+    "no such text": Mistake("nowhere' not found", (MADE_UP, ""), words="data.text=nowhere data.vocab_size=512", code=3),
     "no such data": Mistake(
-        "nowhere.bin' is not here", words="mock_data=false tokenizer_type=NullTokenizer data_path=nowhere", code=3
+        "nowhere.bin' not found", words="mock_data=false tokenizer_type=NullTokenizer data_path=nowhere", code=3
     ),
-    "no such checkpoint": Mistake("nowhere' is not here", words="load=nowhere", code=3),
-    "no folder to save in": Mistake("cannot be written in", words="save=exp.yaml/ckpt", code=3),
-    "nobody logs in": Mistake("Weights & Biases is switched on", words="wandb_project=mine", code=3),
-    "not an experiment's": Mistake("'rank' is not for an experiment to set", words="rank=0"),
+    "no such checkpoint": Mistake("nowhere' not found", words="load=nowhere", code=3),
+    "no folder to save in": Mistake("is not writable", words="save=exp.yaml/ckpt", code=3),
+    "nobody logs in": Mistake("Weights & Biases is enabled", words="wandb_project=mine", code=3),
+    "not an experiment's": Mistake("'rank' cannot be set in an experiment", words="rank=0"),
 }
 
 
@@ -67,7 +67,9 @@ def test_mistakes_in_model_settings_schedule_and_layout_are_said_at_once(asker: 
     words += " num_attention_heads=5 masked_softmax_fusion=true rank=0"
     said = refused_alike(asker, Mistake("8 errors", words=words))
     assert "does not divide num_layers 3" in said
-    assert "leaves nothing" not in said, "train_iters is misspelt, so nobody knows how long the training is"
+    assert "is not less than train_iters" not in said, (
+        "train_iters is misspelt, so nobody knows how long the training is"
+    )
 
 
 def test_a_word_alone_is_true(asker: Asker) -> None:
@@ -79,7 +81,7 @@ def test_a_word_alone_is_true(asker: Asker) -> None:
 def test_an_experiment_for_gpus_is_told_to_name_them(asker: Asker) -> None:
     asker.monkeypatch.delenv("GPUS_PER_NODE")
     said = asker.ask(Mistake("", words="masked_softmax_fusion=true lr=.nan"))["config validate"].err
-    assert "for machines that have, name them: primus config validate exp.yaml --gpu MI300X --nodes N" in said
+    assert "name the machines of the training: primus config validate exp.yaml --gpu MI300X --nodes N" in said
     assert "set it to false on a CPU" not in said
     assert "give it a number that is finite" in said, "it is wrong on every machine"
 

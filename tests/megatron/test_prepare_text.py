@@ -10,11 +10,11 @@ import pytest
 
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12")
 
+from tests.indexed_files import write_indexed
 from tests.megatron.conftest import Python
 
+from primus_data.training.files import pieces
 from primus_megatron.installation import importable_version
-from primus_train.text.files import pieces
-from primus_train.text.indexed import IndexedWriter
 
 ORACLE = """
 import sys, numpy, torch
@@ -32,19 +32,11 @@ builder.finalize(sys.argv[1] + ".idx")
 @pytest.mark.skipif(not importable_version(), reason="megatron-core is not installed")
 @pytest.mark.parametrize("vocab", [512, 70000])
 def test_the_files_are_megatrons_own(python: Python, tmp_path: Path, vocab: int) -> None:
-    with IndexedWriter(str(tmp_path / "ours"), vocab) as writer:
-        for document in ([1, 2, 3], [], [7] * 1000, [0]):
-            writer.add(document)
+    write_indexed(tmp_path / "ours", ([1, 2, 3], [], [7] * 1000, [0]), vocab)
     assert python(ORACLE, str(tmp_path / "theirs"), str(vocab)).code == 0
     for suffix in (".bin", ".idx"):
         ours, theirs = tmp_path / f"ours{suffix}", tmp_path / f"theirs{suffix}"
         assert ours.read_bytes() == theirs.read_bytes()
-
-
-def test_a_writer_that_fails_leaves_no_index(tmp_path: Path) -> None:
-    with pytest.raises(OverflowError), IndexedWriter(str(tmp_path / "x"), 512) as writer:
-        writer.add([1 << 16])
-    assert not (tmp_path / "x.idx").exists()
 
 
 def test_pieces_end_at_line_ends_and_lose_nothing() -> None:
@@ -56,7 +48,7 @@ def test_pieces_end_at_line_ends_and_lose_nothing() -> None:
 
 
 def prepare(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "primus_train.text.prepare", "--source", str(tmp_path / "text")]
+    command = [sys.executable, "-m", "primus_data.training.prepare", "--source", str(tmp_path / "text")]
     command += ["--vocab-size", "300", "--cache", str(tmp_path / "cache"), "--out", str(tmp_path / "run/data"), *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

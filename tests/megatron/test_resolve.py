@@ -16,6 +16,7 @@ from tests.planning import Resolve, changed
 from primus_core.errors import ConfigError
 from primus_megatron.backend import MEGATRON
 from primus_train.backend import BackendPlan
+from primus_train.profiling import ProfiledSteps
 from primus_train.testing import BackendConformance
 
 
@@ -44,16 +45,16 @@ def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, **changes: Any) -> 
         ({"attention_backend": "flesh"}, "did you mean 'flash'?"),
         ({"lr": None}, "'lr' is not set"),
         ({"vocab_size": None}, "'vocab_size' is not set"),
-        ({"world_size": 2}, "not for an experiment to set"),
-        ({"mock_data": None}, "there is nothing to train on"),
-        ({"train_data_path": "a"}, "both say what to train on"),
+        ({"world_size": 2}, "cannot be set in an experiment"),
+        ({"mock_data": None}, "there is no training data"),
+        ({"train_data_path": "a"}, "both set the training data"),
         ({"mock_data": None, "train_data_path": "3 web.bin 1 books"}, "write web"),
         ({"recompute_modules": 3, "recompute_granularity": "ful"}, "did you mean 'full'?"),
         ({"moe_router_load_balancing_type": "sinkhorm"}, "did you mean 'sinkhorn'?"),
         ({"use_turbo_attention": True}, "needs enable_primus_turbo"),
         ({"gradient_accumulation_fusion": True}, "needs a GPU"),
         ({"fp8": "hybrid"}, "needs Transformer Engine"),
-        ({"data": {"text": "python-stdlib", "vocab_size": 512}, "mock_data": None}, "both say what to train on"),
+        ({"data": {"text": "python-stdlib", "vocab_size": 512}, "mock_data": None}, "both set the training data"),
         ({"data": {"text": "python-stdlib"}, "mock_data": None}, "`data` has no `vocab_size`"),
         ({"data": {"txt": "python-stdlib"}}, "did you mean 'data.text'?"),
     ],
@@ -71,9 +72,9 @@ def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(
         (1, {"pipeline_model_parallel_size": 2}, "= 2 does not divide 1 rank"),
         (3, {"tensor_model_parallel_size": 3}, "tensor_model_parallel_size 3 does not divide num_attention_heads 4"),
         (3, {"pipeline_model_parallel_size": 3}, "does not divide num_layers 4"),
-        (2, {"pipeline_model_parallel_size": 2, "num_layers_per_virtual_pipeline_stage": 3}, "no multiple of 6"),
+        (2, {"pipeline_model_parallel_size": 2, "num_layers_per_virtual_pipeline_stage": 3}, "not a multiple of 6"),
         (1, {"num_layers_per_virtual_pipeline_stage": 1}, "in a pipeline of one rank"),
-        (3, {}, "global_batch_size 8 is no multiple of 6"),
+        (3, {}, "global_batch_size 8 is not a multiple of 6"),
         (2, {"expert_model_parallel_size": 2}, "a model without experts"),
         (2, {"expert_model_parallel_size": 2, "num_experts": 3}, "does not divide num_experts 3"),
         (2, {"expert_model_parallel_size": 2, "num_experts": 4, "tensor_model_parallel_size": 2}, "= 4 does not"),
@@ -131,7 +132,7 @@ def test_a_blend_keeps_its_weights(resolve: Resolve, tmp_path: Path) -> None:
     ("changes", "why"),
     [
         ({"mock_data": None, "train_data_path": "web"}, "there is no valid_data_path"),
-        ({"split": "100,0,0"}, "split 100,0,0 leaves nothing for it"),
+        ({"split": "100,0,0"}, "split 100,0,0 leaves no data for it"),
         ({"mock_data": None, "train_data_path": "web", "valid_data_path": "kept"}, ""),
         ({}, ""),
     ],
@@ -160,7 +161,7 @@ def test_tensorboard_and_wandb_are_in_the_run_directory(resolve: Resolve, tmp_pa
     assert "export WANDB_API_KEY=..., or WANDB_MODE=offline" in login.fix
     offline = resolve(tiny(wandb_project="mine"), environ={"WANDB_MODE": "offline"})
     assert offline.config["settings"]["tensorboard_dir"] == str(tmp_path / "run/tensorboard")
-    assert "TensorBoard is on, since Weights & Biases is" in offline.notes
+    assert "TensorBoard is enabled, because Weights & Biases needs it" in offline.notes
     assert "WANDB" not in " ".join(offline.notes)
 
 
@@ -188,7 +189,7 @@ def test_a_checkpoint_of_another_model_or_layout_is_not_continued_by_itself(reso
     assert plan().continues == str(run)
     assert differs() == []
     with pytest.raises(
-        ConfigError, match="checkpoint of iteration 2 of earlier is not before iteration 2, the end that"
+        ConfigError, match="checkpoint of iteration 2 of earlier is not before iteration 2, where training"
     ):
         plan(train_iters=2)
     assert differs(train_iters=77, log_interval=3, save_interval=9, eval_interval=4) == []
@@ -220,3 +221,57 @@ def test_a_training_on_gpus_in_float32_is_said(resolve: Resolve) -> None:
     assert said in resolve(tiny(bf16=False), ranks=1, gpus=1).notes
     assert said not in resolve(tiny(bf16=True), ranks=1, gpus=1).notes
     assert said not in resolve(tiny(bf16=False)).notes
+
+
+def test_profiled_steps_become_its_settings_for_torch_profiler(resolve: Resolve) -> None:
+    settings = MEGATRON.profiling(ProfiledSteps(10, 13), "/run")
+    assert settings == {
+        "profile": True,
+        "use_pytorch_profiler": True,
+        "profile_step_start": 10,
+        "profile_step_end": 14,
+        "profile_ranks": [],
+        "tensorboard_dir": "/run/traces/tensorboard",
+    }
+    resolved = resolve(tiny(**settings)).config["settings"]
+    assert {name: resolved.get(name, []) for name in settings} == settings
+
+
+RAW = {"input": "shards/*.jsonl", "tokenizer_model": "tokenizer.json", "split": "98,2"}
+
+
+def test_raw_text_is_tokenized_by_a_step_and_read_as_numbers(resolve: Resolve, tmp_path: Path) -> None:
+    plan = resolve(tiny(data=RAW, mock_data=None, vocab_size=1024, eval_iters=1))
+    [step] = plan.prepare
+    settings = plan.config["settings"]
+    assert step.argv[1:3] == ("-m", "primus_data.training.prepare_input")
+    assert step.argv[step.argv.index("--model-vocab-size") + 1] == "1024"
+    assert settings["data_path"] == [f"{step.argv[step.argv.index('--out') + 1]}/corpus_text_document"]
+    assert (settings["split"], settings["tokenizer_type"], settings["eval_iters"]) == ("98,2", "NullTokenizer", 1)
+
+
+def test_raw_text_without_a_split_is_all_trained_on(resolve: Resolve) -> None:
+    data = {name: value for name, value in RAW.items() if name != "split"}
+    plan = resolve(tiny(data=data, mock_data=None, vocab_size=1024, eval_iters=1))
+    assert plan.config["settings"]["train_data_path"][0].endswith("/data/corpus_text_document")
+    assert "no evaluation: there is no valid_data_path" in plan.notes
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"mock_data": True}, "'mock_data' and 'data.input' both set the training data"),
+        ({"split": "9,1,0"}, "'split' and 'data.input' both set the training data"),
+        ({"vocab_size": None}, "'vocab_size' is not set"),
+        ({"reset_position_ids": True}, "'reset_position_ids' needs the end of document"),
+    ],
+)
+def test_raw_text_beside_other_data_is_refused(resolve: Resolve, changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        resolve(tiny(**{"data": RAW, "mock_data": None, "vocab_size": 1024, **changes}))
+
+
+def test_with_a_tokenizer_of_its_own_megatron_knows_the_end_of_document(resolve: Resolve) -> None:
+    own = {"tokenizer_type": "HuggingFaceTokenizer", "tokenizer_model": "folder", "reset_position_ids": True}
+    plan = resolve(tiny(data=RAW, mock_data=None, vocab_size=1024, **own))
+    assert plan.config["settings"]["tokenizer_type"] == "HuggingFaceTokenizer"

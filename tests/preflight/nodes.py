@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.core import machines
-from tests.core.machines import AMD, IB, KFD, PCI
+from tests.machine import machines
+from tests.machine.machines import AMD, IB, KFD, PCI
 
-from primus_core.host import HostRoot
-from primus_core.machine import capture, facts
 from primus_core.plugins.catalogue import Catalogue
+from primus_machine import facts
+from primus_machine.captures import capture
+from primus_machine.host import HostRoot
 from primus_preflight.checks import catalogue
 from primus_preflight.checks.check import Check, Node
 from primus_preflight.checks.findings import Finding
@@ -156,11 +156,10 @@ def write(root: Path, tree: Tree) -> HostRoot:
     return HostRoot(str(root), {})
 
 
-@dataclass(frozen=True, slots=True)
 class Held(capture.CapturedHost):
     """A machine in memory, with what is bytes, too."""
 
-    binary: Mapping[str, bytes] = field(default_factory=dict)
+    binary: Mapping[str, bytes]
 
     def data(self, path: str, limit: int) -> bytes:
         return self.binary.get(path.lstrip("/"), b"")[:limit]
@@ -170,8 +169,9 @@ def held(tree: Tree) -> HostRoot:
     """The same machine, many times faster than its files."""
     texts = {path: content.strip() for path, content in tree.items() if isinstance(content, str) and path[-1] != "/"}
     folders = capture._listings(path.rstrip("/") for path in tree)
-    held = {path: content for path, content in tree.items() if isinstance(content, bytes)}
-    return Held("", {}, HostRoot("/nowhere", {}), texts, folders, held)
+    found = Held("", HostRoot("/nowhere", {}), texts, folders)
+    found.binary = {path: content for path, content in tree.items() if isinstance(content, bytes)}
+    return found
 
 
 def checks() -> tuple[Check, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.machines import IB, PCI
+from tests.machine.machines import IB, PCI
 from tests.preflight import nodes
 from tests.preflight.nodes import Tree
 

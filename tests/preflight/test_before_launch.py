@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import muster
+from tests import rank_report
 from tests.conftest import ROOT, Run
 
-from primus_core.errors import MachineError, RequestError
-from primus_core.host import HostRoot
+from primus_core.errors import MachineError
 from primus_core.planning import planner
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.request.request import parse
+from primus_machine.host import HostRoot
 from primus_preflight.checks.findings import Finding
 from primus_preflight.verdict import gate, health, node_report
 from primus_preflight.verdict.gate import Verdict
@@ -59,9 +59,9 @@ def broken(call):
 
 @pytest.fixture
 def site(tmp_path: Path) -> dict[str, str]:
-    """A project that asks the lamp alone; the packages `muster` and `acme-rack`; the variables that these need."""
+    """A project that asks the lamp alone; the packages `rank_report` and `acme-rack`; the variables that these need."""
     packages = tmp_path / "packages"
-    muster.write(packages)
+    rank_report.write(packages)
     about = packages / "acme_rack-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Name: acme-rack\nVersion: 1.0\n")
@@ -110,16 +110,16 @@ def test_a_machine_that_is_not_fit_starts_nothing_and_the_run_says_why(
             timeout=120, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)),
         )  # fmt: skip
 
-    good = run("direct", "--preflight", "--", "muster", files=300)
+    good = run("direct", "--preflight", "--", "rank_report", files=300)
     assert good.returncode == 0, good.stderr
-    bad = run("direct", "--preflight", "--", "muster", files=299)
+    bad = run("direct", "--preflight", "--", "rank_report", files=299)
     assert bad.returncode == 1
     assert "FAIL    host.nofile\n        299 files; expected ≥ 300" in bad.stderr
     assert "fix: ulimit -n" in bad.stderr
     assert "primus: preflight failed" in bad.stderr
     assert '"RANK"' in good.stdout
     assert '"RANK"' not in bad.stdout
-    directory = (tmp_path / "output/muster").resolve()
+    directory = (tmp_path / "output/rank_report").resolve()
     assert started(directory) == ["preflight"]
     known, (host,) = metadata(directory), [path.stem for path in (directory / "preflight").glob("*.json")]
     assert (known["status"], known["exit_code"]) == ("failed", 1)
@@ -127,7 +127,7 @@ def test_a_machine_that_is_not_fit_starts_nothing_and_the_run_says_why(
     assert known["first_failure"]["rank"] == -1, "no rank has started"
     assert "| fail | host.nofile |" in (directory / "preflight/report.md").read_text()
     assert "299 files" in (directory / "logs/launch.log").read_text()
-    assert f"failure    {known['first_failure']['what']}\n" in run("runs", "show", "muster", files=300).stdout
+    assert f"failure    {known['first_failure']['what']}\n" in run("runs", "show", "rank_report", files=300).stdout
     assert " failed " in run("runs", "list", "-n", "1", files=300).stdout
 
 
@@ -149,16 +149,16 @@ def test_a_training_that_must_not_start_does_not_even_prepare_its_data(
 def test_a_dry_run_shows_the_step_and_the_plan_keeps_what_was_asked(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
-    done = primus("direct", "--dry-run", "--preflight", "--", "muster", env=site)
+    done = primus("direct", "--dry-run", "--preflight", "--", "rank_report", env=site)
     steps = [line for line in done.stdout.splitlines() if line.startswith("# step: ")]
     assert steps == ["# step: preflight", "# step: worker, 1 rank"]
     words = "-m primus_core.programs.rank primus_preflight.worker '--only=rack.*' --wait=1 --level=quick --gate=stop"
     assert f"{words} --node-rank 0 --nodes 1\n" in done.stdout
     assert not (tmp_path / "output").exists()
-    assert planned(primus("direct", "--dry-run", "--json", "--preflight", "--", "muster", env=site))["preflight"] == (
-        "quick"
-    )
-    assert "preflight" not in kinds(planned(primus("direct", "--dry-run", "--json", "--", "muster", env=site)))
+    assert planned(primus("direct", "--dry-run", "--json", "--preflight", "--", "rank_report", env=site))[
+        "preflight"
+    ] == ("quick")
+    assert "preflight" not in kinds(planned(primus("direct", "--dry-run", "--json", "--", "rank_report", env=site)))
 
 
 @pytest.mark.parametrize(
@@ -168,19 +168,19 @@ def test_a_dry_run_shows_the_step_and_the_plan_keeps_what_was_asked(
         ("red", "--preflight", 1, "preflight: not fit to train: n0 (rack.lamp)"),
         ("", "--preflight", 3, "preflight: incomplete: nodes: 1 unknown: n0 (rack.lamp)"),
         ("broken", "--preflight=warn", 137, "preflight: ended with exit code 137"),
-        ("red", "--preflight=warn", 0, "the launch goes on (--preflight=warn) after preflight: not fit to train: n0"),
-        ("", "--preflight=warn", 0, "the launch goes on (--preflight=warn) after preflight: incomplete"),
+        ("red", "--preflight=warn", 0, "the launch continues (--preflight=warn) after preflight: not fit to train: n0"),
+        ("", "--preflight=warn", 0, "the launch continues (--preflight=warn) after preflight: incomplete"),
     ],
 )
 def test_the_launch_ends_as_preflight_does_unless_it_shall_only_warn(
     primus: Run, tmp_path: Path, site: dict[str, str], lamp: str, option: str, code: int, said: str
 ) -> None:
-    done = primus("direct", option, "--", "muster", env={**site, "LAMP": lamp, "SLURMD_NODENAME": "n0"})
+    done = primus("direct", option, "--", "rank_report", env={**site, "LAMP": lamp, "SLURMD_NODENAME": "n0"})
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert ('"RANK"' in done.stdout) == (code == 0)
-    assert (tmp_path / "output/muster/preflight/n0.json").exists() == (lamp != "broken")
-    assert metadata(tmp_path / "output/muster")["exit_code"] == code
+    assert (tmp_path / "output/rank_report/preflight/n0.json").exists() == (lamp != "broken")
+    assert metadata(tmp_path / "output/rank_report")["exit_code"] == code
 
 
 def by_hand(
@@ -188,7 +188,7 @@ def by_hand(
     site: dict[str, str],
     *lamps: str,
     nodes: int = 2,
-    words: Sequence[str] = ("--preflight", "--", "muster"),
+    words: Sequence[str] = ("--preflight", "--", "rank_report"),
 ) -> list[subprocess.CompletedProcess[str]]:
     """The first nodes of two, each started by hand with its lamp, in one run directory."""
     whole = {**site, "NNODES": str(nodes), "MASTER_ADDR": "127.0.0.1", "PRIMUS_RUN_DIR": "output/both"}
@@ -229,7 +229,10 @@ def test_fit_nodes_start_and_what_they_said_then_counts_for_no_later_launch(
         [alone] = by_hand(primus, site, "green")
         assert alone.returncode == 3
         assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
-        assert "fix: look at what those nodes print; with their names, --expected-nodes says which" in alone.stderr
+        assert (
+            "fix: check the output of those nodes; with --expected-nodes and their names, the report lists the missing ones"
+            in alone.stderr
+        )
         assert '"RANK"' not in alone.stdout
 
 
@@ -240,7 +243,7 @@ def test_what_a_node_said_to_an_earlier_preflight_in_the_folder_counts_for_no_la
     (tmp_path / "primus.yaml").write_text("preflight: {only: ['rack.*']}\n")
     assert [node.returncode for node in by_hand(primus, site, "green", "green", words=("--", "preflight"))] == [0, 0]
     (tmp_path / "primus.yaml").write_text("preflight: {only: ['rack.*'], wait: 1}\n")
-    for words in (("--", "preflight"), ("--preflight", "--", "muster")):
+    for words in (("--", "preflight"), ("--preflight", "--", "rank_report")):
         [alone] = by_hand(primus, site, "green", words=words)
         assert alone.returncode == 3
         assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
@@ -271,15 +274,15 @@ def test_a_run_directory_that_takes_no_report_makes_no_node_unfit(
 ) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run/preflight").touch()
-    done = primus("direct", "--preflight", "--", "muster", env={**site, "PRIMUS_RUN_DIR": "run"})
+    done = primus("direct", "--preflight", "--", "rank_report", env={**site, "PRIMUS_RUN_DIR": "run"})
     assert done.returncode == 3
     assert f"cannot write to {tmp_path}/run/preflight" in done.stderr
     assert "Traceback" not in done.stderr
     (tmp_path / "other").mkdir()
     (tmp_path / "other/preflight").touch()
-    warned = primus("direct", "--preflight=warn", "--", "muster", env={**site, "PRIMUS_RUN_DIR": "other"})
+    warned = primus("direct", "--preflight=warn", "--", "rank_report", env={**site, "PRIMUS_RUN_DIR": "other"})
     assert warned.returncode == 0, warned.stderr
-    assert "the launch goes on (--preflight=warn) after preflight: cannot write to" in warned.stderr
+    assert "the launch continues (--preflight=warn) after preflight: cannot write to" in warned.stderr
 
 
 @pytest.mark.slow
@@ -303,7 +306,7 @@ def test_a_report_that_cannot_be_written_stops_all_nodes_with_one_word_and_hides
 def test_a_verdict_counts_for_the_node_whose_report_it_judged(tmp_path: Path) -> None:
     own = NodeReport("n1", (), node_rank=1, time=2.0)
     gate.write(str(tmp_path), Verdict(0, "", {"n0": 1.0, "n1": 1.0}))
-    with pytest.raises(MachineError, match="node 0 did not say whether all nodes are fit"):
+    with pytest.raises(MachineError, match="node 0 did not report a verdict"):
         gate.follow(str(tmp_path), own, -5.0)
     gate.write(str(tmp_path), Verdict(0, "", {"n0": 1.0, "n1": 2.0}))
     assert gate.follow(str(tmp_path), own, -5.0) == 0
@@ -343,7 +346,7 @@ def test_an_outer_layer_hands_the_option_to_the_one_that_starts_the_ranks(
     primus: Run, site: dict[str, str], outer: tuple[str, ...]
 ) -> None:
     runtime, *words = outer
-    plan = planned(primus(runtime, "--dry-run", "--json", *words, "muster", env=site))
+    plan = planned(primus(runtime, "--dry-run", "--json", *words, "rank_report", env=site))
     meeting = ["rendezvous"] if runtime == "slurm" else []  # of two nodes
     assert kinds(plan) == ["preflight", *meeting, "worker"]
     assert plan["preflight"] == "quick"
@@ -355,11 +358,11 @@ def test_the_command_line_wins_over_files_which_need_no_option_for_the_task_itse
     with (tmp_path / "primus.yaml").open("a") as file:
         file.write("direct: {preflight: warn}\nslurm: {preflight: quick}\n")
     dry = ("direct", "--dry-run", "--json")
-    assert planned(primus(*dry, "--", "muster", env=site))["preflight"] == "warn"
-    assert planned(primus(*dry, "--preflight", "--", "muster", env=site))["preflight"] == "quick"
-    assert not planned(primus(*dry, "--no-preflight", "--", "muster", env=site))["preflight"]
+    assert planned(primus(*dry, "--", "rank_report", env=site))["preflight"] == "warn"
+    assert planned(primus(*dry, "--preflight", "--", "rank_report", env=site))["preflight"] == "quick"
+    assert not planned(primus(*dry, "--no-preflight", "--", "rank_report", env=site))["preflight"]
     outer = ("slurm", "--dry-run", "--json", "srun", "-N", "2")
-    assert planned(primus(*outer, "--", "muster", env=site))["preflight"] == "quick"
+    assert planned(primus(*outer, "--", "rank_report", env=site))["preflight"] == "quick"
     assert kinds(planned(primus(*outer, "--", "preflight", env=site))) == ["worker"]
     itself = planned(primus(*dry, "--", "preflight", env=site))
     assert kinds(itself) == ["worker"]
@@ -370,9 +373,9 @@ def test_the_command_line_wins_over_files_which_need_no_option_for_the_task_itse
     ("words", "environ", "said"),
     [
         (("--preflight", "--", "preflight"), {}, "--preflight before preflight"),
-        (("--preflight=slow", "--", "muster"), {}, "invalid choice: 'slow' (choose from 'quick', 'perf', 'warn')"),
+        (("--preflight=slow", "--", "rank_report"), {}, "invalid choice: 'slow' (choose from 'quick', 'perf', 'warn')"),
         (
-            ("--preflight", "--", "muster"),
+            ("--preflight", "--", "rank_report"),
             {"NNODES": "2", "MASTER_ADDR": "127.0.0.1"},
             "2 nodes that have no run directory in common",
         ),
@@ -392,16 +395,16 @@ def test_what_cannot_be_is_refused_before_anything_starts(
     [
         ("{onyl: [x]}", "primus.yaml:1: `primus ... -- preflight` has no option 'onyl'"),
         ("{gate: warn}", "primus.yaml:1: `primus ... -- preflight` has no option 'gate'"),
-        ("{only: ['host.nofiles']}", "--only host.nofiles: no check is called so"),
+        ("{only: ['host.nofiles']}", "--only host.nofiles: no check has this name"),
         ("{thresholds: ./none.toml}", "none.toml"),
-        ("{assume-host: ./there.tar.gz}", "a launch looks at the machine that it is on"),
+        ("{assume-host: ./there.tar.gz}", "preflight before a launch checks this machine"),
     ],
 )
 def test_wrong_settings_of_the_site_are_refused(
     primus: Run, tmp_path: Path, site: dict[str, str], section: str, said: str
 ) -> None:
     (tmp_path / "primus.yaml").write_text(f"preflight: {section}\n")
-    done = primus("direct", "--preflight", "--", "muster", env=site)
+    done = primus("direct", "--preflight", "--", "rank_report", env=site)
     assert done.returncode == 2
     assert said in done.stderr
 
@@ -413,7 +416,7 @@ def test_without_the_package_the_error_says_what_to_install_where_the_ranks_star
     catalogue.plugins = [plugin for plugin in catalogue.plugins if plugin.name != "preflight"]
     words = ("direct", "--preflight", "--", "train", "pretrain", "--config", str(ROOT / "examples/quickstart.yaml"))
     request = parse(words, {"direct"}, {"train"})
-    with pytest.raises(RequestError) as raised:
+    with pytest.raises(MachineError) as raised:
         planner.plan(request, host, catalogue, words)
     assert raised.value.fix.startswith("pip install /"), "it is installed from a checkout here"
     assert raised.value.fix.endswith("packages/primus-preflight")
@@ -426,18 +429,18 @@ def test_without_the_package_the_error_says_what_to_install_where_the_ranks_star
 
 @pytest.mark.slow
 def test_a_replay_looks_too_unless_it_is_told_not_to(primus: Run, tmp_path: Path, site: dict[str, str]) -> None:
-    assert primus("direct", "--preflight", "--", "muster", env=site).returncode == 0
-    again = planned(primus("replay", "muster", "--dry-run", "--json", env=site))
+    assert primus("direct", "--preflight", "--", "rank_report", env=site).returncode == 0
+    again = planned(primus("replay", "rank_report", "--dry-run", "--json", env=site))
     assert (kinds(again), again["preflight"]) == (["preflight", "worker"], "quick")
-    never = planned(primus("replay", "muster", "--dry-run", "--json", "direct", "--no-preflight", env=site))
+    never = planned(primus("replay", "rank_report", "--dry-run", "--json", "direct", "--no-preflight", env=site))
     assert (kinds(never), never["preflight"]) == (["worker"], "")
 
 
 @pytest.mark.slow
 def test_runs_diff_says_where_the_nodes_were_not_as_healthy(primus: Run, tmp_path: Path, site: dict[str, str]) -> None:
     for lamp in ("green", "red"):
-        primus("direct", "--preflight=warn", "--", "muster", env={**site, "LAMP": lamp, "SLURMD_NODENAME": "n0"})
-    first, second = sorted(path.name for path in (tmp_path / "output").glob("muster_*"))
+        primus("direct", "--preflight=warn", "--", "rank_report", env={**site, "LAMP": lamp, "SLURMD_NODENAME": "n0"})
+    first, second = sorted(path.name for path in (tmp_path / "output").glob("rank_report_*"))
     done = primus("runs", "diff", first, second, "--json", env=site)
     rows = [tuple(row.values()) for row in json.loads(done.stdout)["differences"] if row["category"] == "health"]
     assert rows == [("health", "rack.lamp, n0", "pass green", "fail red")]
@@ -448,14 +451,14 @@ def test_a_package_that_cannot_compare_runs_spoils_no_comparison(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
     for _ in range(2):
-        primus("direct", "--", "muster", env=site)
-    first, second = sorted(path.name for path in (tmp_path / "output").glob("muster_*"))
+        primus("direct", "--", "rank_report", env=site)
+    first, second = sorted(path.name for path in (tmp_path / "output").glob("rank_report_*"))
     listed = tmp_path / "packages/acme_rack-1.0.dist-info/entry_points.txt"
     listed.write_text("[primus.comparisons]\nrack = acme_rack:lamp\n")
     done = primus("runs", "diff", first, second, env=site)
     assert done.returncode == 0, done.stderr
     assert "primus: note: acme-rack 1.0 cannot compare these runs: " in done.stderr
-    assert "the two runs had the same to start from" in done.stdout
+    assert "the inputs of the two runs are equal" in done.stdout
 
 
 def of_run(folder: Path, *reports: NodeReport) -> str:

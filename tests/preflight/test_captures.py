@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.core.machines import PCI
+from tests.machine.machines import PCI
 from tests.preflight import nodes
 
-from primus_core.host import HostRoot
-from primus_core.machine import capture
+from primus_machine.captures import capture
+from primus_machine.host import HostRoot
 from primus_preflight.checks.findings import Finding
 
 HERE = Path(__file__).parent
@@ -45,7 +45,7 @@ def test_the_missing_partition_of_a_captured_mi300x_is_found_and_its_links_are_w
 
 @pytest.mark.parametrize("name", ["mi210-8", "mi300x-cpx-63-of-64"])
 def test_what_an_older_capture_does_not_hold_is_unknown(name: str) -> None:
-    known = found(HERE.parent / f"core/captures/{name}.tar.gz")
+    known = found(HERE.parent / f"machine/captures/{name}.tar.gz")
     assert of(known, "gpu.xgmi") == [("unknown", "")] * 8
     asked = {"gpu.driver", "gpu.access", "gpu.temperature", "gpu.uncorrectable", "gpu.pcie-width", "gpu.memory-used"}
     assert {known[key].status for key in known if key[0] in asked} == {"unknown"}

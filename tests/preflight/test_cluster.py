@@ -88,7 +88,7 @@ def test_a_cluster_of_good_nodes_passes() -> None:
 def test_nodes_that_did_not_report_are_named_where_their_names_are_known() -> None:
     found = judge([node("n1", DRIVER), node("n3", DRIVER)], wanted=cluster.expected("n[1-4]"))
     assert (found.passing, found.unknown, found.exit_code) == (("n1", "n3"), ("n2", "n4"), 3)
-    assert "no report" in found.nodes["n2"][0].why
+    assert "did not report" in found.nodes["n2"][0].why
     counted = judge([node("n1", DRIVER), node("n3", DRIVER)], wanted=cluster.expected("4"))
     assert (counted.passing, counted.absent, counted.exit_code) == (("n1", "n3"), 2, 3)
 
@@ -175,8 +175,8 @@ def test_a_file_of_names_may_lie_in_the_current_folder_and_one_that_is_not_there
         ("node[1-99999999999]", "more than 100000 nodes"),
         ("9" * 5000, "more than 100000 nodes"),
         ("node[01-", "'node[01-' is not a node list"),
-        ("-3", "'-3' is no name of a node"),
-        ("n1;n2", "'n1;n2' is no name of a node"),
+        ("-3", "'-3' is not the name of a node"),
+        ("n1;n2", "'n1;n2' is not the name of a node"),
     ],
 )
 def test_what_names_no_nodes_is_refused(text: str, why: str) -> None:
@@ -228,7 +228,7 @@ def test_what_is_no_file_is_no_report_and_nobody_waits_for_it(tmp_path: Path) ->
     (tmp_path / "n3.json").mkdir()
     found = judge(*node_report.read_all(str(tmp_path)))
     assert (found.passing, found.unknown) == (("n1",), ("n2", "n3"))
-    assert "it is no regular file" in found.nodes["n2"][0].why
+    assert "it is not a regular file" in found.nodes["n2"][0].why
 
 
 def test_a_folder_of_files_is_judged_by_the_command_and_lists_are_such_as_slurm_takes(

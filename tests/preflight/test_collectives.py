@@ -56,7 +56,7 @@ def test_a_rank_that_nobody_meets_is_a_result(tmp_path: Path) -> None:
     )
     finding = summed(RULE, GROUP, ended)
     assert (finding.status, finding.measured) == ("fail", "no result")
-    assert finding.why == "it ended with exit code 1: rank 0 did not say where it listens"
+    assert finding.why == "it ended with exit code 1: rank 0 did not publish its port"
 
 
 def test_without_torch_nothing_is_known_and_how_to_get_it_is_said(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_without_torch_nothing_is_known_and_how_to_get_it_is_said(tmp_path: Path
         ((said(value=2.0), said(wrong="the sum is not 2")), "fail", "a wrong sum", "the sum is not 2"),
         ((said(value=2.0), Ended(None, "", "")), "fail", "no result", "it did not end within 150 s"),
         ((said(value=2.0), Ended(-6, "", "NCCL WARN x")), "fail", "no result", "it ended by SIGABRT: NCCL WARN x"),
-        ((said(value=2.0), Ended(0, "[[[", "")), "fail", "no result", "a process said nothing"),
+        ((said(value=2.0), Ended(0, "[[[", "")), "fail", "no result", "a process printed nothing"),
     ],
 )
 def test_a_sum_that_is_wrong_or_does_not_come_fails(
@@ -96,7 +96,7 @@ def test_nodes_agree_on_who_sums_up_and_leave_out_who_reaches_nobody(tmp_path: P
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(lambda rank: gathered(here(tmp_path, rank, 3), 8, reached=rank != 1), range(3)))
     first, second, third = found
-    assert second == "no partner was reached"
+    assert second == "no peer was reached"
     assert isinstance(first, Group)
     assert isinstance(third, Group)
     assert [(one.device, one.first, one.own, one.world, one.address) for one in (first, third)] == [
@@ -143,4 +143,4 @@ def test_a_sum_that_fails_for_all_is_the_fault_of_who_is_bad_with_its_partners()
     assert judge(cluster()).failing == ("n0", "n1", "n2")
     found = judge(cluster((0, 2), (1, 2)))
     assert (found.failing, found.passing) == (("n2",), ("n0", "n1"))
-    assert [one.why for one in found.nodes["n0"] if one.check == "network.all-reduce"] == ["not without n2"]
+    assert [one.why for one in found.nodes["n0"] if one.check == "network.all-reduce"] == ["it fails because of n2"]

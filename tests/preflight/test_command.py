@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run
-from tests.core.machines import PCI
+from tests.machine.machines import PCI
 from tests.preflight import nodes
 
-from primus_core.machine import facts
+from primus_machine import facts
 from primus_preflight.checks import thresholds
 from primus_preflight.checks.check import Node
 from primus_preflight.network import collectives
@@ -92,6 +92,11 @@ def test_the_list_says_what_each_check_reads(primus: Run) -> None:
     assert "/sys/bus/pci/devices/*/current_link_width" in done.stdout
 
 
+def test_the_list_leaves_the_link_to_the_newest_checks_alone(primus: Run, tmp_path: Path) -> None:
+    assert primus("direct", "--", "preflight", "list", cwd=tmp_path).returncode == 0
+    assert not (tmp_path / "output/preflight").is_symlink()
+
+
 def test_the_list_has_the_checks_of_all_levels(primus: Run) -> None:
     done = primus("direct", "--", "preflight", "list", "--tests", "gpu.gemm*", "--tests", "gpu.count")
     rows = [line.split()[:2] for line in done.stdout.splitlines() if not line.startswith(" ")]
@@ -102,22 +107,22 @@ def test_the_list_has_the_checks_of_all_levels(primus: Run) -> None:
     ("words", "why"),
     [
         (("--only", "gpu.pcie-with"), "did you mean 'gpu.pcie-width'?"),
-        (("--skip", "gpu.nothing-*"), "no check is called so"),
+        (("--skip", "gpu.nothing-*"), "no check has this name"),
         (("--gpu", "--only", "host.*"), "no check is left"),
         (("--expected-nodes", "./nothing"), "cannot be read"),
-        (("report",), "`report` needs a folder"),
+        (("report",), "only `report` takes a folder"),
         (("report", "nowhere"), "'nowhere' is no folder"),
         (("--output", "report.pdf"), "ends in none of .html, .json, .md"),
-        (("--thresholds", "nothing.toml"), "no such file"),
-        (("--output", "file/report.html"), "/file is no folder"),
-        (("--output", "folder.md"), "what is there is no regular file"),
+        (("--thresholds", "nothing.toml"), "there is no file"),
+        (("--output", "file/report.html"), "/file is not a folder"),
+        (("--output", "folder.md"), "it is not a regular file"),
         (("--baseline", "folder.md"), "--baseline folder.md: no report of a node"),
-        (("--assume-host", "nothing.tar.gz"), "'nothing.tar.gz' is no captured machine"),
-        (("--output", "fifo.md"), "what is there is no regular file"),
-        (("--baseline", "fifo.md"), "it is no regular file"),
-        (("--assume-host", "fifo.md"), "it is no regular file"),
-        (("--thresholds", "fifo.md"), "it is no regular file"),
-        (("--expected-nodes", "./fifo.md"), "it is no regular file"),
+        (("--assume-host", "nothing.tar.gz"), "'nothing.tar.gz' is not a capture of a machine"),
+        (("--output", "fifo.md"), "it is not a regular file"),
+        (("--baseline", "fifo.md"), "it is not a regular file"),
+        (("--assume-host", "fifo.md"), "it is not a regular file"),
+        (("--thresholds", "fifo.md"), "it is not a regular file"),
+        (("--expected-nodes", "./fifo.md"), "it is not a regular file"),
     ],
 )
 def test_a_wrong_request_is_refused_before_anything_starts(
@@ -172,7 +177,7 @@ def test_a_site_lays_its_thresholds_over_ours(primus: Run, tmp_path: Path) -> No
         ('[host.shm]\nseverity = "bad"\n', "site.toml:2: severity = 'bad'"),
         ("[gpu.count.models.MI300X]\nfloor = 8\nmost = 9\n", "site.toml:3: 'most' is no key"),
         ("[gpu.count.models.MI300X.models.MI210]\nfloor = 8\n", "'models' is no key"),
-        ("host = 7\n", "site.toml:1: 'host' is no table"),
+        ("host = 7\n", "site.toml:1: 'host' is not a table of checks"),
     ],
 )
 def test_a_wrong_threshold_is_refused_with_its_line(primus: Run, tmp_path: Path, text: str, said: str) -> None:
@@ -274,7 +279,7 @@ def test_a_package_brings_checks_and_one_that_breaks_is_unknown(primus: Run, tmp
 def test_checks_that_cannot_be_loaded_are_no_silent_pass(primus: Run, tmp_path: Path) -> None:
     done = primus("direct", "--", "preflight", env=package(tmp_path / "site", "acme_rack:nothing"))
     assert done.returncode == 3
-    assert "the plugin 'rack' of acme-rack 1.0 cannot be loaded" in done.stderr
+    assert "the check 'rack' of acme-rack 1.0 cannot be loaded" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -284,7 +289,7 @@ def test_checks_that_cannot_be_loaded_are_no_silent_pass(primus: Run, tmp_path: 
 def test_what_is_called_for_checks_and_gives_none_is_named(primus: Run, tmp_path: Path, name: str, why: str) -> None:
     done = primus("direct", "--", "preflight", "list", env=package(tmp_path / "site", f"acme_rack:{name}"))
     assert done.returncode == 3
-    assert "'rack' of acme-rack 1.0 does not say its checks" in done.stderr
+    assert "'rack' of acme-rack 1.0 does not return checks" in done.stderr
     assert why in done.stderr
     assert "Traceback" not in done.stderr
 

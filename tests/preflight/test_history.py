@@ -131,14 +131,14 @@ def test_the_command_compares_with_several_earlier_runs_and_names_nodes_that_are
     report = json.loads(done.stdout)
     assert (report["failing"], report["passing"]) == (["n1"], ["n2"])
     assert report["nodes"]["n1"][0]["expected"] == "about 601"
-    assert "the baseline knows nothing of n2" in done.stderr
+    assert "the baseline has no report of n2" in done.stderr
 
 
 def test_a_baseline_that_says_nothing_is_refused(primus: Run, tmp_path: Path) -> None:
     save(tmp_path / "now", run(DRIVER))
     (tmp_path / "empty").mkdir()
     (tmp_path / "torn.json").write_text('{"schema": 1')
-    for name, why in (("nowhere", "No such file"), ("empty", "no file of a node"), ("torn.json", "cannot be read")):
+    for name, why in (("nowhere", "No such file"), ("empty", "no report of a node"), ("torn.json", "cannot be read")):
         done = primus("direct", "--", "preflight", "report", "now", "--baseline", name)
         assert done.returncode == 2, done.stderr
         assert f"--baseline {name}" in done.stderr

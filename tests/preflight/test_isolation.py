@@ -118,7 +118,7 @@ def test_of_three_nodes_the_slow_one_is_told_with_its_direction_and_what_to_do()
 def test_two_nodes_cannot_tell_which_of_them_it_is() -> None:
     found = cluster(2, slow(), cut=frozenset({1}))
     assert found.failing == ("n0", "n1")
-    assert all("nobody else tells" in failed(found, name)[0].why for name in found.failing)
+    assert all("no other node can tell" in failed(found, name)[0].why for name in found.failing)
     assert cluster(2, slow()).passing == ("n0", "n1")
 
 
@@ -177,7 +177,9 @@ def test_a_node_that_never_came_is_nobody_elses_fault() -> None:
     reports = []
     for rank in range(3):
         met = [
-            Met("rank 3", None, "it did not come", came=False) if other == 3 else Met(host(other), Measured(30, 9, 9))
+            Met("rank 3", None, "it did not connect", came=False)
+            if other == 3
+            else Met(host(other), Measured(30, 9, 9))
             for other in partners(rank, 4)
         ]
         reports.append(NodeReport(host(rank), findings(rank, 4, met, pairs.checks()), node_rank=rank))
@@ -220,4 +222,4 @@ def test_of_many_nodes_each_talks_to_eight_others() -> None:
     (said,) = [
         one for one in findings(7, 2000, met, pairs.checks()) if (one.check, one.subject) == ("network.peers", "")
     ]
-    assert said.measured == "8 of 1999 other nodes, spread over the schedule"
+    assert said.measured == "8 of 1999 other nodes, chosen by the schedule"

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run, all_gone, wait_until
-from tests.core.machines import KFD, PCI
+from tests.machine.machines import KFD, PCI
 from tests.preflight import nodes
 from tests.preflight.nodes import ADDRESSES, MEASURED
 
-from primus_core.host import HostRoot
-from primus_core.machine import facts
-from primus_core.machine.facts import Facts
+from primus_machine import facts
+from primus_machine.facts import Facts
+from primus_machine.host import HostRoot
 from primus_preflight import progress
 from primus_preflight.checks import processes
 from primus_preflight.checks.check import Check, Node
@@ -168,7 +168,7 @@ def test_a_process_that_hangs_crashes_or_babbles_is_a_result_and_takes_no_other_
         "it did not end within 6 s",
         "it ended by SIGABRT: Memory access fault by GPU node-2",
         "it ended with exit code 1: torch.OutOfMemoryError: HIP out of memory",
-        "its process ended without a word of it",
+        "its process ended without a result",
     ]
     memory = {one.subject: (one.status, one.why) for one in findings(found, "memory")}
     assert memory[ADDRESSES[5]] == ("fail", "it did not end within 6 s")
@@ -243,7 +243,7 @@ def test_a_partition_has_its_share_to_reach_and_a_name_of_its_own() -> None:
 def test_of_a_model_nobody_knows_the_others_tell_what_it_should_reach() -> None:
     (found,) = findings([result({"value": 5.0}, model="")], "gemm")
     assert (found.status, found.compare, found.value) == ("pass", "higher", 5.0)
-    assert "as the others" in found.expected
+    assert "compared with the other nodes only" in found.expected
 
 
 def moments(*mhz: float) -> tuple[Sample, ...]:
@@ -469,7 +469,7 @@ def test_who_waits_is_told_what_goes_on(capsys: pytest.CaptureFixture[str]) -> N
         asked.set()
         return "gpu.gemm (50 of 52)"
 
-    with progress.told(what, first_after_s=0.01):
+    with progress.logged(what, first_after_s=0.01):
         assert asked.wait(60)
     assert capsys.readouterr().err.startswith("preflight: gpu.gemm (50 of 52), after 0 s\n")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.core import machines
-from tests.core.machines import IB, KFD, PCI
+from tests.machine import machines
+from tests.machine.machines import IB, KFD, PCI
 from tests.preflight import nodes
 from tests.preflight.nodes import ADDRESSES, Tree, healthy, text
 

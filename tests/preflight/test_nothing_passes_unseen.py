@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run
-from tests.core.machines import IB, KFD, PCI
+from tests.machine.machines import IB, KFD, PCI
 from tests.preflight import nodes
 from tests.preflight.nodes import ADDRESSES, Tree
 
 from primus_core.installed import packages
-from primus_core.machine import facts
+from primus_machine import facts
 from primus_preflight.checks import thresholds
 from primus_preflight.checks.check import Check, Node
 from primus_preflight.checks.findings import verdict
@@ -127,7 +127,7 @@ def test_what_is_unknown_always_has_a_reason() -> None:
     rule = Rule("rack.lamp", floor=1)
     silent = Check("rack.lamp", "", ("/etc/lamp",), lambda _, rule: [rule.number("", None)], rule)
     [one] = silent.findings(Node(facts.read(nodes.held({}))))
-    assert (one.status, one.why) == ("unknown", "nothing can be read from /etc/lamp")
+    assert (one.status, one.why) == ("unknown", "cannot read /etc/lamp")
     skipped = judge([NodeReport("n1", (rule.skip("no lamp here"),)), NodeReport("n2", ())])
     assert skipped.unknown == ("n1", "n2")
     assert [skipped.nodes[host][-1].why for host in skipped.unknown] == [

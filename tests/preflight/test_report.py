@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run
-from tests.core.machines import PCI
+from tests.machine.machines import PCI
 from tests.preflight import nodes
 from tests.preflight.test_cluster import DRIVER, GEMM, healthy, node, plant
 
@@ -78,7 +78,7 @@ def test_the_page_says_what_is_wrong_where_and_what_to_do() -> None:
         "≥ 16 lanes",
         "data sheets: x16",
         "reseat the GPU",
-        "no report",
+        "did not report",
     ):
         assert said in found.text, said
     assert found.marks("rect") == ["pass", "fail", "unknown"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.core.secret_kinds import KINDS, found_in
+from tests.machine.secret_kinds import KINDS, found_in
 
 from primus_preflight import judging
 from primus_preflight.checks.findings import Finding

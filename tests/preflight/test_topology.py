@@ -11,14 +11,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from tests.conftest import Run
-from tests.core import machines
-from tests.core.machines import IB, KFD, PCI
+from tests.machine import machines
+from tests.machine.machines import IB, KFD, PCI
 from tests.preflight import nodes, switched
 from tests.preflight.nodes import ADDRESSES, Tree
 
 from primus_core.errors import MachineError
-from primus_core.host import HostRoot
-from primus_core.machine import capture, facts
+from primus_machine import facts
+from primus_machine.captures import capture
+from primus_machine.host import HostRoot
 from primus_preflight import analyze_worker
 from primus_preflight.machine import pci, topology
 from primus_preflight.machine.topology import Topology
@@ -291,7 +292,7 @@ def test_adapters_of_another_numa_node_serve_nobody_and_a_check_says_so() -> Non
 def test_where_the_machine_does_not_say_where_adapters_sit_it_is_not_known() -> None:
     tree = {path: text for path, text in nodes.healthy().items() if not re.search("mlx5_./device/numa_node", path)}
     found = of(tree)
-    assert found.serving(found.gpus[0]) == ((), "the machine does not say where adapters sit", False)
+    assert found.serving(found.gpus[0]) == ((), "the machine does not report the NUMA nodes of adapters", False)
     assert [one.status for one in nodes.found(nodes.held(tree)) if one.check == "network.distance"] == ["unknown"] * 8
 
 
@@ -402,8 +403,8 @@ def test_a_picture_that_nobody_named_is_in_the_run_directory(
         ((), "one of: analyze topology"),
         (("topologie",), "did you mean 'topology'?"),
         (("topology", "--visualize", "node.png"), "'node.png' does not end in .svg or .html"),
-        (("topology", "--visualize", "file/node.svg"), "/file is no folder"),
-        (("topology", "--assume-host", "file"), "'file' is no captured machine"),
+        (("topology", "--visualize", "file/node.svg"), "/file is not a folder"),
+        (("topology", "--assume-host", "file"), "'file' is not a capture of a machine"),
     ],
 )
 def test_a_wrong_request_is_refused_before_anything_starts(

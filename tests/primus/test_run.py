@@ -63,6 +63,6 @@ def test_a_misspelt_file_is_answered_with_the_nearest_and_an_experiment_with_wha
     assert f"did you mean '{program}'?" in primus("direct", "--", "run", near).stderr
     (tmp_path / "exp.yaml").write_text("modules: {}")
     refused = primus("direct", "--", "run", "exp.yaml", "steps=1")
-    assert "'exp.yaml' is no Python file" in refused.stderr
+    assert "'exp.yaml' is not a Python file" in refused.stderr
     assert "fix: primus direct -- train pretrain --config exp.yaml steps=1" in refused.stderr
     assert not (tmp_path / "output").exists()

@@ -98,7 +98,7 @@ def test_a_script_prints_its_command_and_becomes_it(clean_environ: dict[str, str
     said = "primus: run_pretrain.sh is: primus direct -- train pretrain --config exp.yaml 'a b=1'\n"
     assert done.stderr.startswith(said)
     assert "note: BACKEND is not read" in done.stderr
-    assert "exp.yaml: no such file" in done.stderr
+    assert "there is no file 'exp.yaml'" in done.stderr
     assert done.returncode == 2
     again = typed(shlex.split(said.partition(" is: ")[2]), tmp_path, env)
     assert again.stderr in done.stderr

@@ -1,4 +1,4 @@
-"""A real cluster for the tests of the runtime `slurm`: one for the session, of four nodes.
+"""A real cluster for the tests of the runtime `slurm` that ask for one: one for the session, of four nodes.
 
 A test that breaks nodes or waits for Slurm's clock asks for a `lab` instead (`tests.lab.side_by_side`).
 """
@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.core.conftest import project
 from tests.lab import containers, plain, slurm
 from tests.lab.side_by_side import SideBySide
 from tests.lab.slurm import Cluster, wait_until
+
+__all__ = ["project"]
 
 TASKS = '''
 """Tasks that say where they run."""
@@ -47,10 +50,13 @@ def ranks(call):
 '''
 
 
+CLUSTERS = frozenset({"cluster", "side_by_side"})
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests here need the cluster, and torchrun to start ranks."""
+    """Those with a cluster need torchrun, too, to start ranks."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if Path(__file__).parent in item.path.parents and CLUSTERS & set(getattr(item, "fixturenames", ())):
             for mark in (pytest.mark.slurm, pytest.mark.torch, pytest.mark.slow):
                 item.add_marker(mark)
 

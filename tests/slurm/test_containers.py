@@ -47,7 +47,7 @@ def test_an_image_that_a_node_does_not_have_is_exit_code_3(primus: Run, environ:
     image = ("container", "--image", "localhost/no-such-image:1")
     done = primus("slurm", "srun", "-N", "1", "--", *image, "--", "ranks", "say", cwd=folder, env=environ)
     assert done.returncode == 3, done.stderr
-    assert "could not start what was asked (exit code 125)" in done.stderr
+    assert "could not start the command (exit code 125)" in done.stderr
     assert json.loads((folder / "output/ranks/metadata.json").read_text())["exit_code"] == 3
 
 

@@ -184,7 +184,7 @@ def test_a_frozen_node_ends_the_run_where_hanging_is_noticed(lab: Lab) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
     assert code == 1, said
-    assert job.known["first_failure"]["what"] == "hung: no rank said anything for 40 s", said
+    assert job.known["first_failure"]["what"] == "hung: no rank printed anything for 40 s", said
     wait_until(lambda: not ranks_of(job.run) and not lab.cluster.jobs())
 
 
@@ -242,7 +242,7 @@ def test_a_job_that_runs_out_of_time_is_queued_again_where_restarts_are_wanted(l
     lab.cluster.run("scontrol", "update", f"JobId={job.known['job_id']}", "EndTime=now+45")
     last = go_on_to_the_end(job, lab.cluster)
     first, *_ = job.known["attempts"]
-    assert (first["what"], first["exit_code"]) == ("told by SIGUSR2 that its time ends", 140)
+    assert (first["what"], first["exit_code"]) == ("received SIGUSR2: close to the job's time limit", 140)
     assert steps_of(job) == list(range(1, last + 1))
 
 
@@ -253,6 +253,7 @@ def test_the_time_limit_of_a_job_is_the_reason_of_its_end(lab: Lab) -> None:
     assert code == 143, said
     assert job.known["status"] == "interrupted"
     assert "time limit" in str(job.known["attempts"][0]["what"])
+    assert "diagnosis: The job reached its time limit" in said, "by itself, where the person waits"
 
 
 def test_a_failed_rank_is_started_again_on_all_nodes_until_that_is_in_vain(lab: Lab) -> None:

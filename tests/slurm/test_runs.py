@@ -88,7 +88,7 @@ def test_a_job_that_waits_is_pending_and_is_withdrawn(site: Site) -> None:
     assert site.cluster.job(job)["JobState"] == "CANCELLED"
     assert site.metadata()["status"] == "interrupted"
     again = site("stop", "latest")
-    assert (again.returncode, "does not run: it is interrupted" in again.stderr) == (0, True)
+    assert (again.returncode, "is not running: its status is interrupted" in again.stderr) == (0, True)
 
 
 def test_a_job_that_was_cancelled_by_other_means_is_interrupted_too(site: Site) -> None:
@@ -167,7 +167,7 @@ def test_a_number_that_another_job_has_by_now_ends_nothing(site: Site) -> None:
     path.write_text(json.dumps({**site.metadata(), "job_id": other}))
     assert site.shown()["status"] == "lost"
     done = site("stop", "latest")
-    assert (done.returncode, "does not run: it is lost" in done.stderr) == (0, True)
+    assert (done.returncode, "is not running: its status is lost" in done.stderr) == (0, True)
     assert other in site.cluster.jobs()
 
 
@@ -214,7 +214,7 @@ def test_logs_wait_for_a_job_and_end_with_it(site: Site, start: Start) -> None:
     for process in (ranks, launch):
         assert process.stderr is not None
         said = process.stderr.readline()
-        assert said == f"primus: waiting for job {job}: pending (BeginTime); Ctrl-C ends this command, not the run\n"
+        assert said == f"primus: waiting for job {job}: pending (BeginTime); Ctrl-C stops this command, not the run\n"
     site.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")
     said, errors = ranks.communicate(timeout=120)
     assert (ranks.returncode, errors) == (0, "")
@@ -256,7 +256,7 @@ def test_ctrl_c_and_a_closed_pipe_end_the_showing_quietly(site: Site, start: Sta
     follower.stdout.readline()
     follower.send_signal(signal.SIGINT)
     _, errors = follower.communicate(timeout=120)
-    assert (follower.returncode, errors) == (130, "")
+    assert (follower.returncode, errors) == (130, "primus: interrupted\n")
     silent = start("bash", "-c", f"{PRIMUS} logs latest --follow | head -1")  # the rank says nothing more
     said, errors = silent.communicate(timeout=120)
     assert said.startswith("rank 0 of 1")
@@ -279,7 +279,7 @@ def test_a_job_owns_its_run_directory_and_what_its_hooks_start_are_runs_of_their
     before = (directory / "metadata.json").read_bytes()
     second = site("direct", "--", "ranks", "exit", "0", "0", PRIMUS_RUN_DIR=str(directory))
     assert second.returncode == 2, second.stderr
-    assert f"the run directory {directory} is in use" in second.stderr
+    assert f"the directory {directory} is in use" in second.stderr
     assert (directory / "metadata.json").read_bytes() == before
     owner = json.loads(max((directory / "lease").glob("*.json")).read_text())
     assert owner["job_id"] == job

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import muster
+from tests import rank_report
 from tests.conftest import Run
 from tests.lab.slurm import Cluster, wait_until
 
@@ -75,10 +75,10 @@ def test_two_nodes_share_one_run_with_ranks_in_the_order_of_nodes(
 def test_one_process_per_node_is_told_of_one_place_to_meet(
     primus: Run, on_cluster: dict[str, str], folder: Path
 ) -> None:
-    env = {**on_cluster, "PYTHONPATH": muster.write(folder / "site"), "GPUS_PER_NODE": "4"}
-    result = primus(*TWO, "--", "muster", cwd=folder, env=env)
+    env = {**on_cluster, "PYTHONPATH": rank_report.write(folder / "site"), "GPUS_PER_NODE": "4"}
+    result = primus(*TWO, "--", "rank_report", cwd=folder, env=env)
     assert result.returncode == 0, result.stderr
-    run = run_of(folder, "muster")
+    run = run_of(folder, "rank_report")
     rolls = [json.loads((run / f"logs/rank_{rank}.log").read_text().splitlines()[0]) for rank in range(2)]
     assert [(roll["NODE_RANK"], roll["NNODES"], roll["GPUS_PER_NODE"]) for roll in rolls] == [
         ("0", "2", "4"),
@@ -93,11 +93,11 @@ def test_one_process_per_node_is_told_of_one_place_to_meet(
 def test_a_node_whose_only_process_is_killed_ends_the_others_and_is_named(
     primus: Run, on_cluster: dict[str, str], folder: Path
 ) -> None:
-    env = {**on_cluster, "PYTHONPATH": muster.write(folder / "site")}
-    result = primus(*TWO, "--", "muster", "--do", "desert", "--rank", "1", cwd=folder, env=env)
+    env = {**on_cluster, "PYTHONPATH": rank_report.write(folder / "site")}
+    result = primus(*TWO, "--", "rank_report", "--do", "desert", "--rank", "1", cwd=folder, env=env)
     assert result.returncode == 137, result.stderr
     assert "first failure rank 1 on node 1" in result.stderr
-    assert metadata(run_of(folder, "muster"))["first_failure"]["what"].startswith("ended by SIGKILL")
+    assert metadata(run_of(folder, "rank_report"))["first_failure"]["what"].startswith("ended by SIGKILL")
 
 
 def test_the_tasks_exit_code_comes_back_from_any_node(primus: Run, on_cluster: dict[str, str], folder: Path) -> None:
@@ -276,6 +276,6 @@ def test_who_stops_following_leaves_the_job(
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "goes on" in said
+    assert "keeps running" in said
     assert len(cluster.jobs()) == 1
     assert metadata(run_of(folder))["status"] == "submitted"

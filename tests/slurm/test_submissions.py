@@ -79,7 +79,7 @@ def test_a_file_with_a_secret_must_not_change_between(project: Project) -> None:
     assert project.cluster.wait(job)["ExitCode"] == "2:0"
     log = (project.run / f"logs/slurm_{job}.log").read_text()
     assert f"{project.hook} was changed after the run was submitted" in log
-    assert "it holds a secret, so that it was not copied" in log
+    assert "a secret, so it was not copied" in log
     assert (project.known()["status"], project.known()["exit_code"]) == ("failed", 2)
 
 

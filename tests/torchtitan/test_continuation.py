@@ -62,8 +62,8 @@ def test_a_run_that_has_made_all_steps_that_are_asked_for_is_refused(
         (tmp_path / "r/checkpoints/step-90/.metadata").write_text("")
     with pytest.raises(ConfigError) as refused:
         resolve(text, previous=previous)
-    assert f"checkpoint of step 100 of r is not before step {steps}, the end that is asked for" in refused.value.what
-    assert refused.value.fix == "ask for more steps: training.steps=N, above 100\nor begin anew: --new"
+    assert f"checkpoint of step 100 of r is not before step {steps}, where training ends" in refused.value.what
+    assert refused.value.fix == "ask for more steps: training.steps=N, above 100\nor start from the first step: --new"
 
 
 def test_the_newest_checkpoint_before_the_end_is_taken_and_later_ones_are_named(
@@ -100,15 +100,29 @@ def test_what_changes_the_training_must_not_differ(
     assert changed(run, resolve(TEXT.replace(before, after), previous=previous, run=here), here) == names
 
 
-def test_another_number_of_data_parallel_ranks_is_refused(resolve: Resolve, tmp_path: Path) -> None:
-    previous = earlier_run(resolve, tmp_path / "r", TEXT, {10: "x"})
+OWN_DATASET = TEXT.replace("data: {text: python-stdlib, vocab_size: 512}\n", "dataloader: {dataset: c4}\n").replace(
+    "n_heads: 4", "n_heads: 4, vocab_size: 512"
+)
+
+
+def test_another_number_of_data_parallel_ranks_is_refused_with_a_dataset_of_torchtitan(
+    resolve: Resolve, tmp_path: Path
+) -> None:
+    previous = earlier_run(resolve, tmp_path / "r", OWN_DATASET, {10: "x"})
     with pytest.raises(ConfigError, match="step 10 of r: data-parallel ranks there: 1, here: 2"):
-        resolve(TEXT, ranks=2, previous=previous)
+        resolve(OWN_DATASET, ranks=2, previous=previous)
+
+
+def test_another_number_of_data_parallel_ranks_continues_with_data_that_primus_reads(
+    resolve: Resolve, tmp_path: Path
+) -> None:
+    plan = resolve(TEXT, ranks=2, previous=earlier_run(resolve, tmp_path / "r", TEXT, {10: "x"}))
+    assert plan.continues == str(tmp_path / "r")
 
 
 def test_the_position_in_the_data_can_be_given_up_to_continue(resolve: Resolve, tmp_path: Path) -> None:
-    text = TEXT.replace("enable: true", "enable: true, exclude_from_loading: [dataloader]")
-    plan = resolve(text, ranks=2, previous=earlier_run(resolve, tmp_path / "r", TEXT, {10: "x"}))
+    text = OWN_DATASET.replace("enable: true", "enable: true, exclude_from_loading: [dataloader]")
+    plan = resolve(text, ranks=2, previous=earlier_run(resolve, tmp_path / "r", OWN_DATASET, {10: "x"}))
     assert "checkpoint.initial_load_path" in settings(plan)
 
 

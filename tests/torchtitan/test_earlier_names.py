@@ -47,12 +47,12 @@ def known_today() -> set[str]:
 @pytest.mark.parametrize("name", sorted(SETTINGS_0_2_2))
 def test_every_setting_of_0_2_has_a_fate(name: str) -> None:
     if "gone" in moved().get(name, {}) and SETTINGS_0_2_2[name] not in moved()[name].get("unless", ()):
-        with pytest.raises(ConfigError, match=f"'{name}' is gone"):
+        with pytest.raises(ConfigError, match=f"'{name}' was removed from TorchTitan"):
             translate(Document(nested(name, SETTINGS_0_2_2[name])))
         return
     document, notes = translate(Document(nested(name, SETTINGS_0_2_2[name])))
     names = set(leaves(document.data))
-    assert names <= known_today(), f"{name} became {names}, which is no setting of today"
+    assert names <= known_today(), f"{name} became {names}, which is not a setting of today"
     assert names or any(name in note for note in notes), f"{name} disappeared without a word"
 
 
@@ -65,7 +65,7 @@ def test_a_renamed_setting_keeps_its_place_in_errors(resolve: Resolve) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('[model]\nconverters = ["float8"]', "'model.converters' is gone"),
+        ('[model]\nconverters = ["float8"]', "'model.converters' was removed from TorchTitan"),
         ('[activation_checkpoint]\nselective_ac_option = "2"', "chooses by operation"),
         ("[fault_tolerance]\nenable = true", "continues an interrupted run"),
         ("[optimizer]\nearly_step_in_backward = true", "always steps after"),
@@ -80,7 +80,7 @@ def test_a_setting_that_is_gone_is_refused_by_name(resolve: Resolve, text: str, 
 
 
 def test_one_setting_under_two_names_must_agree(resolve: Resolve) -> None:
-    with pytest.raises(ConfigError, match="one setting with two values"):
+    with pytest.raises(ConfigError, match="the same setting with different values"):
         resolve("model: {family: llama3, flavor: 8B}\ntraining: {dataset: c4}\ndataloader: {dataset: c4_test}")
 
 

@@ -22,7 +22,7 @@ OF_C4 = "{}\n    overrides: {dataloader.dataset: c4, dataloader.dataset_path: no
 
 MISTAKES = {
     "ranks that do not divide": Mistake("do not make 2 ranks", words="parallelism.tensor_parallel_degree=3"),
-    "a batch that does not divide": Mistake("no multiple of 4", words="training.global_batch_size=6"),
+    "a batch that does not divide": Mistake("not a multiple of 4", words="training.global_batch_size=6"),
     "heads that do not divide": Mistake(
         "does not divide n_kv_heads 1",
         (MODEL, "n_heads: 4, n_kv_heads: 1"),
@@ -35,24 +35,24 @@ MISTAKES = {
         words="parallelism.pipeline_parallel_degree=2 model.n_layers=1 parallelism.pipeline_parallel_schedule=Interleaved1F1B",
     ),
     "no steps": Mistake("must be at least 1", words="training.steps=0"),
-    "no number": Mistake("no finite number", words="optimizer.lr=.nan"),
+    "no number": Mistake("not a finite number", words="optimizer.lr=.nan"),
     "null for a number": Mistake("'training.steps' cannot be empty", words="training.steps=None"),
     "a word without value": Mistake("'--training.steps' has no value", words="--training.steps"),
     "a value and settings": Mistake("'training' has a value, and settings", words="training=1 training.steps=2"),
     "two vocabularies": Mistake("data.vocab_size is 512, and model.vocab_size is 500", words="model.vocab_size=500"),
     "no such checkpoint": Mistake(
-        "nowhere' is not here", words="checkpoint.enable=true checkpoint.initial_load_path=nowhere", code=3
+        "nowhere' not found", words="checkpoint.enable=true checkpoint.initial_load_path=nowhere", code=3
     ),
     "no folder to save in": Mistake(
-        "cannot be written in", words="checkpoint.enable=true checkpoint.folder=/proc/version/saved", code=3
+        "is not writable", words="checkpoint.enable=true checkpoint.folder=/proc/version/saved", code=3
     ),
-    "no such text": Mistake("nowhere' is not here", (DATA, "{text: nowhere, vocab_size: 512}"), code=3),
-    "nobody logs in": Mistake("Weights & Biases is switched on", words="metrics.enable_wandb=true", code=3),
-    "no folder to write in": Mistake("cannot be written in", words="data.cache=exp.yaml/cache", code=3),
+    "no such text": Mistake("nowhere' not found", (DATA, "{text: nowhere, vocab_size: 512}"), code=3),
+    "nobody logs in": Mistake("Weights & Biases is enabled", words="metrics.enable_wandb=true", code=3),
+    "no folder to write in": Mistake("is not writable", words="data.cache=exp.yaml/cache", code=3),
     "a compiled kernel without compiling": Mistake(
         "works on a compiled model only", words="compile.enable_async_tensor_parallel=true compile.enable=false"
     ),
-    "a setting that is gone": Mistake("is gone from TorchTitan", words="model.converters=[float8]"),
+    "a setting that is gone": Mistake("was removed from TorchTitan", words="model.converters=[float8]"),
 }
 
 
@@ -83,14 +83,14 @@ modules:
       checkpoint.keep_latest_k: 1
 """
     said = refused_alike(asker, Mistake("6 errors", (GOOD, text), words="parallelism.tensor_parallel_degree=2"))
-    pieces = ("cannot share 3", "must be at least 258", "did you mean 'training.steps'?", "no multiple of 2")
-    assert all(piece in said for piece in (*pieces, "no finite number", "'checkpoint.keep_latest_k' cannot be 1"))
+    pieces = ("cannot share 3", "must be at least 258", "did you mean 'training.steps'?", "not a multiple of 2")
+    assert all(piece in said for piece in (*pieces, "not a finite number", "'checkpoint.keep_latest_k' cannot be 1"))
 
 
 def test_what_is_missing_is_said_beside_other_mistakes(asker: Asker) -> None:
     change = (DATA, "{text: nowhere, vocab_size: 512}")
     said = refused_alike(asker, Mistake("2 errors", change, words="training.steps=0"))
-    assert "nowhere' is not here" in said
+    assert "nowhere' not found" in said
 
 
 @pytest.mark.parametrize("said", ["key", "offline", "experiment", "netrc"])
@@ -109,7 +109,7 @@ def test_who_says_who_logs_in_may_report(asker: Asker, said: str) -> None:
 
 def test_another_login_does_not_count(asker: Asker) -> None:
     (asker.folder / ".netrc").write_text("machine example.org\n  login user\n")
-    refused_alike(asker, Mistake("Weights & Biases is switched on", words="metrics.enable_wandb=true", code=3))
+    refused_alike(asker, Mistake("Weights & Biases is enabled", words="metrics.enable_wandb=true", code=3))
 
 
 def test_null_is_written_in_four_ways(asker: Asker) -> None:

@@ -1,17 +1,25 @@
-"""Text is prepared once, the same way everywhere, and several processes may ask for it at the same time."""
+"""Text is prepared once, the same way everywhere, and several processes may ask for it at the same time.
+
+It is the form of runs that earlier versions started, whose replays need it.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.torchtitan.test_training import losses, train
 
-from primus_train.text.files import STDLIB, cache_key, pieces, sources
+from primus_data.training.files import STDLIB, cache_key, pieces, sources
+
+__all__ = ["train"]
 
 pytestmark = pytest.mark.torch  # tokenizers and tqdm come with the backend
 
@@ -140,3 +148,11 @@ def test_the_standard_library_is_text_without_its_tests() -> None:
     assert len(found) > 300
     assert found == sources(STDLIB)
     assert not [path for path in found if {"test", "site-packages", "__pycache__"} & set(path.parts)]
+
+
+@pytest.mark.slow
+def test_a_run_that_an_earlier_version_planned_trains_as_it_was(train: Callable[..., Any], tmp_path: Path) -> None:
+    rows, log = train(former=True)
+    assert losses(rows)[-1] < losses(rows)[0]
+    assert "Preparing primus_text dataset from" in log
+    assert (tmp_path / "run/data/documents.jsonl").exists()

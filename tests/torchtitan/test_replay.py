@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import Run, checksums, plain_environ
 from tests.torchtitan.quickstart import CONFIG, PRIMUS, losses, train
 
+from primus_core.journal.record import OtherRun
 from primus_core.runs.saved import load
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")
@@ -57,7 +58,7 @@ def test_a_replay_trains_the_same_in_another_environment(primus: Run, run: Path,
     assert new != run
     assert losses(new) == losses(run)
     assert list(losses(new)) == [1, 2, 3, 4, 5, 6]
-    assert load(str(new)).metadata["parent"] == {"run_id": run.name, "directory": str(run)}
+    assert load(str(new)).record.parent == OtherRun(run.name, str(run))
     environ = load(str(new)).environment
     assert {name: environ.get(name) for name in NOW} == {**THEN, "NCCL_IB_DISABLE": None}
     assert (new / "checkpoints").is_dir(), "what it writes is its own"

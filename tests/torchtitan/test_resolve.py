@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from tests.indexed_files import write_indexed
 
-from primus_core.errors import ConfigError
+from primus_core.errors import ConfigError, MachineError
 from primus_torchtitan.backend import TORCHTITAN
 from primus_train.backend import BackendPlan
 from primus_train.testing import BackendConformance
@@ -54,7 +57,7 @@ def test_the_config_of_a_plan_is_json(resolve: Resolve) -> None:
         ("optimizer: {lr: fast}", "'optimizer.lr' takes a number"),
         ("optimizer: {name: Adamw}", "did you mean 'AdamW'?"),
         ("optimizer: {lr: 1e-3, param_groups: []}", "both describe the optimizer"),
-        ("optimizer: {param_groups: [{pattern: '(', optimizer_name: Adam}]}", "no regular expression"),
+        ("optimizer: {param_groups: [{pattern: '(', optimizer_name: Adam}]}", "not a regular expression"),
         ("optimizer: {param_groups: [{pattern: x, optimizer_name: Adan}]}", "did you mean 'Adam'?"),
         ("activation_checkpoint: {mode: sellective}", "did you mean 'selective'?"),
         ("activation_checkpoint: {mode: memory_budget}", "works on a compiled model only"),
@@ -65,7 +68,7 @@ def test_the_config_of_a_plan_is_json(resolve: Resolve) -> None:
         ("checkpoint: {keep_latest_k: 1}", "cannot be 1"),
         ("checkpoint: {folder: ''}", "is empty"),
         ("dataloader: {dataset: c4_tset}", "did you mean 'c4_test'?"),
-        ("dataloader: {dataset: c4}", "both say what to train on"),
+        ("dataloader: {dataset: c4}", "both set the training data"),
         ("dump_folder: /tmp/x", "set `workspace:`"),
         ("parallelism: {pipeline_parallel_schedule: 1F1C}", "did you mean '1F1B'?"),
         ("parallelism: {expert_parallel_degree: 2}", "a model without experts"),
@@ -91,7 +94,7 @@ def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(resolve: Resolve, t
         ("{family: llama3, dim: 64, n_layers: 2, n_heads: 64}", "needs an even width"),
         ("{family: llama3, dim: wide, n_layers: 2, n_heads: 4}", "'model.dim' takes a whole number"),
         ("{family: llama3, dim: 0, n_layers: 2, n_heads: 4}", "must be at least 1"),
-        ("{family: deepseek_v3, flavor: 16B, dim: 64}", "own sizes make models of llama3 and qwen3"),
+        ("{family: deepseek_v3, flavor: 16B, dim: 64}", "you can set sizes for llama3 and qwen3"),
         ("{family: qwen3, flavor: 30B-A3B, n_layers: 2}", "without experts"),
         ("{family: my_models.llama}", "needs a flavor"),
         ("{family: llama3, dim: 64, n_layers: 2, n_heads: 4, vocab_size: 1024}", "data.vocab_size is 512"),
@@ -109,9 +112,9 @@ def test_a_wrong_model_is_refused(resolve: Resolve, model: str, expected: str) -
         (4, "parallelism: {tensor_parallel_degree: 4}", "does not divide n_kv_heads 2"),
         (2, "parallelism: {tensor_parallel_degree: 2}\ntraining: {seq_len: 63}\nloss: {kind: cross_entropy}", "63"),
         (2, "parallelism: {context_parallel_degree: 2}\ntraining: {seq_len: 66}\nloss: {kind: cross_entropy}", "66"),
-        (2, "training: {global_batch_size: 20}", "no multiple of 16"),
+        (2, "training: {global_batch_size: 20}", "not a multiple of 16"),
         (4, "parallelism: {pipeline_parallel_degree: 4, pipeline_parallel_schedule: Interleaved1F1B}", "too few"),
-        (2, "parallelism: {pipeline_parallel_degree: 2, pipeline_parallel_microbatch_size: 3}", "no multiple of"),
+        (2, "parallelism: {pipeline_parallel_degree: 2, pipeline_parallel_microbatch_size: 3}", "not a multiple of"),
         (2, "parallelism: {pipeline_parallel_degree: 2, pipeline_parallel_layers_per_stage: 2}", "one stage each"),
         (1, "training: {seq_len: 262144}", "exceed the model's 131072"),
     ],
@@ -158,10 +161,11 @@ def test_text_is_prepared_by_a_step_and_read_from_the_run_directory(resolve: Res
     plan = resolve()
     (step,) = plan.prepare
     settings = plan.config["settings"]
-    assert step.argv[1:3] == ("-m", "primus_torchtitan.prepare_text")
-    assert settings["dataloader.dataset"] == "primus_text"
-    assert settings["dataloader.dataset_path"] == step.argv[step.argv.index("--out") + 1]
-    assert settings["hf_assets_path"] == f"{settings['dataloader.dataset_path']}/tokenizer"
+    assert step.argv[1:3] == ("-m", "primus_data.training.prepare")
+    assert settings["dataloader.dataset"] == "primus_indexed"
+    assert settings["hf_assets_path"] == step.argv[step.argv.index("--out") + 1]
+    train = plan.config["samples"]["train"]
+    assert train == {"blend": [[None, f"{settings['hf_assets_path']}/train"]], "seed": 1234}
 
 
 def test_without_data_the_files_that_training_reads_are_required(resolve: Resolve) -> None:
@@ -218,7 +222,79 @@ def test_what_chooses_kernels_of_amds_primus_is_said_and_fp8_by_them_is_refused(
     kernels = "primus_turbo: {enable_primus_turbo: true, use_turbo_attention: true, enable_attention_float8: false}\n"
     plain, with_them = resolve(model, ranks=2, gpus=2), resolve(model + kernels, ranks=2, gpus=2)
     assert with_them.config["settings"] == plain.config["settings"]
-    [note] = [note for note in with_them.notes if "of AMD's Primus" in note]
+    [note] = [note for note in with_them.notes if "AMD's Primus" in note]
     assert note.endswith(": primus_turbo.enable_primus_turbo, primus_turbo.use_turbo_attention")
     with pytest.raises(ConfigError, match="use_turbo_float8_linear' cannot be True"):
         resolve(model + "primus_turbo: {use_turbo_float8_linear: true}\n")
+
+
+RAW = """
+model: {family: llama3, dim: 64, n_layers: 4, n_heads: 4, vocab_size: 1024}
+data: {input: shards/*.jsonl, tokenizer_model: tokenizer.json, split: '98,2'}
+"""
+
+
+def test_raw_text_is_tokenized_by_a_step_and_divided(resolve: Resolve, tmp_path: Path) -> None:
+    plan = resolve(RAW)
+    [step] = plan.prepare
+    assert step.argv[1:3] == ("-m", "primus_data.training.prepare_input")
+    said = " ".join(step.argv)
+    assert "--model-vocab-size 1024 --json-key text --tokenizer-type HuggingFaceTokenizer" in said
+    assert f"--tokenizer-model {tmp_path}/tokenizer.json --append-eod --input {tmp_path}/shards/*.jsonl" in said
+    blend, split = [[None, f"{plan.config['settings']['dump_folder']}/data/corpus_text_document"]], [98.0, 2.0]
+    assert plan.config["samples"] == {
+        "train": {"blend": blend, "split": split, "seed": 1234},
+        "validation": {"blend": blend, "split": split, "part": 1, "seed": 1234},
+    }
+    assert [need.name for need in plan.requires if need.kind == "file"] == [
+        f"{tmp_path}/shards",
+        f"{tmp_path}/tokenizer.json",
+    ]
+
+
+def test_prepared_data_are_read_where_they_are(resolve: Resolve, tmp_path: Path) -> None:
+    text = RAW.partition("data:")[0] + "data: {train_data_path: 0.7 web 0.3 books, valid_data_path: [held], seed: 7}\n"
+    plan = resolve(text)
+    assert plan.prepare == ()
+    assert plan.config["samples"] == {
+        "train": {"blend": [[0.7, f"{tmp_path}/web"], [0.3, f"{tmp_path}/books"]], "split": [1.0], "seed": 7},
+        "validation": {"blend": [[None, f"{tmp_path}/held"]], "seed": 7},
+    }
+    files = [need.name for need in plan.requires if need.kind == "file"]
+    assert files == [f"{tmp_path}/{name}.{end}" for name in ("web", "books", "held") for end in ("bin", "idx")]
+    for name, last in (("web", 7), ("books", 7), ("held", 1024)):
+        write_indexed(tmp_path / name, [[1, 2, last]])
+    with pytest.raises(MachineError, match="held' cannot be trained on") as caught:
+        resolve(text)
+    assert caught.value.why == "it has the token 1024, but the vocabulary of the model has 1024 (0 to 1023)"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("{input: a.jsonl}", "`data` has no `tokenizer_model`"),
+        ("{input: a.jsonl, tokenizer_model: t, tokenizer_type: HuggingFaceTokeniser}", "there is no tokenizer"),
+        ("{input: a.jsonl, tokenizer_model: t, text: python-stdlib}", "'data.text' and 'data.input' both set"),
+        ("{input: a.jsonl, tokenizer_model: t, vocab_size: 512}", "'data.vocab_size' does not go with 'data.input'"),
+        ("{train_data_path: a, cache: c}", "'data.cache' does not go with 'data.train_data_path'"),
+        ("{train_data_path: a.bin}", "'data.train_data_path' names 'a.bin'"),
+        ("{train_data_path: [0, a, 1, b]}", "gives 'a' the weight 0"),
+        ("{train_data_path: [1, a, b]}", "has 1 where a path should be"),
+        ("{train_data_path: a, split: '98,x'}", "'data.split' is '98,x'"),
+        ("{tokenizer_model: t}", "'data.tokenizer_model' is set, and there is no 'data.input'"),
+        ("{valid_data_path: t}", "'data.valid_data_path' is set, and there is no 'data.train_data_path'"),
+    ],
+)
+def test_data_that_contradict_themselves_are_refused(resolve: Resolve, data: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(expected)):
+        resolve(RAW.partition("data:")[0] + f"data: {data}\n")
+
+
+def test_a_dataset_of_torchtitan_and_data_are_refused(resolve: Resolve) -> None:
+    with pytest.raises(ConfigError, match=r"'dataloader.dataset' and the section `data` both set the training data"):
+        resolve(RAW + "dataloader: {dataset: c4}\n")
+
+
+def test_workers_that_torchtitans_own_loader_would_start_are_noted(resolve: Resolve) -> None:
+    notes = resolve(RAW + "dataloader: {num_workers: 2}\n").notes
+    assert "ignored, because Primus reads the data in the worker: dataloader.num_workers" in notes

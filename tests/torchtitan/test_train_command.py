@@ -165,10 +165,10 @@ def test_on_slurm_the_layout_is_checked_before_the_queue_where_the_number_of_ran
     task = train("training.global_batch_size=33")[2:]
     unknown = primus("slurm", "--dry-run", "-N2", "--", *task)
     assert unknown.returncode == 0, unknown.stderr
-    assert "the layout is checked where they start" in unknown.stdout
+    assert "the layout is checked on the nodes" in unknown.stdout
     known = primus("slurm", "--dry-run", "-N2", "--gpus-per-node=8", "--", *task)
     assert known.returncode == 2
-    assert "is no multiple of 128" in known.stderr
+    assert "is not a multiple of 128" in known.stderr
     split = primus("slurm", "--dry-run", "-N2", "--", *task, "parallelism.tensor_parallel_degree=3")
     assert split.returncode == 2, "what needs no number of ranks is checked at once"
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,6 +18,7 @@ from tests.tensorboard import scalars
 from tests.torchtitan.conftest import Program
 
 from primus_core.journal.metrics import OnNonFinite
+from primus_data.indexed.reader import Indexed
 from primus_train.backend import BackendPlan
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")
@@ -73,9 +75,11 @@ def train(
         real: bool = False,
         fails: bool = False,
         on_non_finite: OnNonFinite = "stop",
+        former: bool = False,
     ) -> Any:
         folder = tmp_path / run
         plan = resolve(text, ranks=ranks, run=folder, previous=previous, on_non_finite=on_non_finite)
+        plan = as_planned_formerly(plan, folder) if former else plan
         (folder / "config").mkdir(parents=True)
         (folder / "logs").mkdir()
         (folder / "config" / "backend_config.json").write_text(json.dumps(plan.config))
@@ -92,6 +96,17 @@ def train(
         return [json.loads(line) for line in lines], "".join(rank.out + rank.err for rank in done)
 
     return run
+
+
+def as_planned_formerly(plan: BackendPlan, run: Path) -> BackendPlan:
+    """As versions without `primus_data.training` planned it: documents in one file, which TorchTitan tokenizes."""
+    kept = {name: value for name, value in plan.config["settings"].items() if not name.startswith("validator.")}
+    data = {"dataloader.dataset_path": f"{run}/data", "hf_assets_path": f"{run}/data/tokenizer"}
+    settings = {**kept, **data, "dataloader.dataset": "primus_text"}
+    [step] = plan.prepare
+    argv = tuple(word.replace("primus_data.training.prepare", "primus_torchtitan.prepare_text") for word in step.argv)
+    config = {name: value for name, value in plan.config.items() if name != "samples"} | {"settings": settings}
+    return replace(plan, config=config, prepare=(step._replace(argv=argv),))
 
 
 def losses(rows: list[Row]) -> list[float]:
@@ -144,7 +159,8 @@ def test_two_ranks_train(train: Callable[..., Any], name: str, parallelism: str,
 
 def test_a_run_that_stopped_continues_exactly(train: Callable[..., Any], tmp_path: Path) -> None:
     text = (
-        TINY.replace("steps: 4", "steps: 6") + "checkpoint: {enable: true, interval: 2, last_save_model_only: false}\n"
+        TINY.replace("steps: 4", "steps: 6, global_batch_size: 8")
+        + "checkpoint: {enable: true, interval: 2, last_save_model_only: false}\n"
     )
     whole, _ = train(text, run="whole")
     (tmp_path / "whole" / "checkpoints" / "step-6" / ".metadata").unlink()  # as if it had been stopped before step 6
@@ -157,6 +173,8 @@ def test_a_run_that_stopped_continues_exactly(train: Callable[..., Any], tmp_pat
     assert [row["step"] for row in rest] == [5, 6]
     assert losses(rest) == losses(whole)[4:]
     assert rest[-1]["tokens"] == whole[-1]["tokens"]
+    two, _ = train(text, ranks=2, run="two", previous=previous)
+    assert losses(two) == pytest.approx(losses(whole)[4:], rel=1e-5), "the same samples, on two ranks"
 
     for number, changed in enumerate(("lr: 5e-3", "lr: 1e-3, weight_decay: 5.0")):
         other, _ = train(text.replace("lr: 1e-3", changed), run=f"other{number}", previous=previous)
@@ -174,11 +192,10 @@ def test_validation_runs_on_documents_that_training_does_not_see(train: Callable
     assert set(held_out_losses) == {1, 2, 4}, "TorchTitan begins with one"
     assert f"iteration 4/4 | validation loss: {held_out_losses[4]:.5f}" in log
     assert "validate step" not in log, "TorchTitan's own line would say it twice"
-    seen, held_out = (
-        (tmp_path / "run" / "data" / part / "documents.jsonl").read_text() for part in (".", "validation")
-    )
-    assert held_out
-    assert not set(held_out.splitlines()) & set(seen.splitlines())
+    seen, held_out = (Indexed(str(tmp_path / "run/data" / part)) for part in ("train", "validation"))
+    trained_on = {seen.document(number).tobytes() for number in range(seen.documents)}
+    assert held_out.documents
+    assert not trained_on & {held_out.document(number).tobytes() for number in range(held_out.documents)}
 
 
 def test_the_time_of_a_step_is_torchtitans_own_without_saves_and_evaluations(
@@ -199,7 +216,7 @@ def test_the_time_of_a_step_is_torchtitans_own_without_saves_and_evaluations(
     own = scalars(tmp_path / "run")["throughput(tps)"]
     alone = [row for row in found[1:] if row["step"] not in evaluated | saved]
     ratios = [own[row["step"]] / row["tokens_per_second"] for row in alone]
-    assert median(ratios) == pytest.approx(1, rel=0.01), ratios
+    assert median(ratios) == pytest.approx(1, rel=0.05), ratios  # two clocks, on a machine that may be busy
     events = [json.loads(line) for line in (tmp_path / "run/logs/events.jsonl").read_text().splitlines()]
     [ended] = [event for event in events if event["event"] == "training_ended"]
     assert ended["save_s"] > 0.02 < ended["evaluation_s"], "after the last step"

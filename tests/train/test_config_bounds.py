@@ -36,6 +36,6 @@ def test_the_command_refuses_it_in_little_time_and_memory(
 def test_a_pipe_is_refused_and_not_waited_for(primus: Run, tmp_path: Path, words: str) -> None:
     os.mkfifo(tmp_path / "exp.yaml")
     done = primus(*words.split(), "exp.yaml", cwd=tmp_path)
-    assert (done.returncode, "exp.yaml: it is no regular file" in done.stderr) == (2, True)
+    assert (done.returncode, "exp.yaml: it is not a regular file" in done.stderr) == (2, True)
     misspelt = primus(*words.split(), "gone/epx.yaml", cwd=tmp_path)
-    assert (misspelt.returncode, "no such file" in misspelt.stderr) == (2, True), "nor does the search wait"
+    assert (misspelt.returncode, "there is no file" in misspelt.stderr) == (2, True), "nor does the search wait"

@@ -153,8 +153,8 @@ def test_another_setting_that_matters_is_refused_with_its_place_and_both_ways_ou
     assert "lr: 0.5 there, 0.25 here  (exp.yaml:8)" in refused.stderr
     assert "model.layers: 2 there, 3 here  (exp.yaml:5)" in refused.stderr
     assert "seed: not set there, 1 here  (command line: seed=1)" in refused.stderr
-    assert "continue it all the same: --continue" in refused.stderr
-    assert "begin anew: --new" in refused.stderr
+    assert "continue anyway: --continue" in refused.stderr
+    assert "start from the first step: --new" in refused.stderr
     assert primus("direct", "--dry-run", *TRAIN[1:], env=environ).returncode == 2, "a dry run, too"
     validated = primus("config", "validate", "exp.yaml", "seed=1", env=environ)
     assert (validated.returncode, validated.stderr) == (2, refused.stderr), "GPUs have nothing to do with it"
@@ -306,7 +306,7 @@ def test_a_run_whose_snapshot_was_changed_is_not_continued(
     for words in ((), ("--continue",)):
         refused = primus(*TRAIN, *words, env=environ)
         assert refused.returncode == 2, refused.stderr
-        assert f"{first.name} would be continued, but its snapshot is not whole" in refused.stderr
+        assert f"{first.name} would be continued, but its snapshot is not complete" in refused.stderr
         assert "config/backend_config.json is damaged" in refused.stderr
     assert primus(*TRAIN, "--new", env=environ).returncode == 0
 

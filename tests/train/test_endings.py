@@ -61,8 +61,8 @@ def test_a_run_with_a_checkpoint_that_did_not_end_well_says_how_to_continue_it(
     (folder / "primus.yaml").write_text("plugins: [./hook.py]\n", encoding="utf-8")
     slow = folder / "site/plain_countdown.py"
     text = slow.read_text(encoding="utf-8").replace(
-        'return replace(planned, worker=replace(planned.worker, launcher="one-per-node"))',
-        'return replace(planned, worker=replace(planned.worker, module="slow", launcher="one-per-node"))',
+        'return replace(planned, worker=planned.worker._replace(launcher="one-per-node"))',
+        'return replace(planned, worker=planned.worker._replace(module="slow", launcher="one-per-node"))',
     )
     slow.write_text(text, encoding="utf-8")
     (folder / "site/slow.py").write_text("import sys, time\ntime.sleep(1.5)\nsys.exit(9)\n", encoding="utf-8")

@@ -105,7 +105,7 @@ def test_a_good_experiment_is_read(tmp_path: Path) -> None:
         ),
         ("env:", "training:", 9, "unknown key 'training'", "settings of the framework belong below `overrides:`"),
         ("env:", "str:", 9, "unknown key 'str'", "settings of the framework belong below `overrides:`"),
-        ("small", "2024", 1, "'exp_name' is 2024", "write text, in quotes where it looks like a number"),
+        ("small", "2024", 1, "'exp_name' is 2024", "write text; quote it if it looks like a number"),
         ("small", "[a]", 1, "'exp_name' is ['a']", "write text"),
         ("small", "", 1, "'exp_name' is None", "write text"),
         ("torchtitan", "3", 4, "'modules.pre_trainer.framework' is 3", "write text"),
@@ -249,7 +249,7 @@ def test_an_unknown_model_is_refused_with_the_known_ones_and_a_suggestion(tmp_pa
 )
 def test_a_preset_name_that_leads_out_of_its_folder_is_refused(tmp_path: Path, presets: Path, name: str) -> None:
     error = preset_error(tmp_path, presets, f"model: {name}")
-    assert "is no preset name" in error.what
+    assert "is not the name of a preset" in error.what
     assert error.fix
 
 

@@ -7,8 +7,9 @@ import shlex
 import pytest
 from tests.core.test_hints import ANSWERS, KNOWN, told, understood, with_packages
 
-from primus_core.cli.hints import HINTS, RUNTIMES, instead
+from primus_core.cli.hints import hints, instead
 from primus_core.cli.main import main
+from primus_core.installed.homes import MEANT
 
 
 @pytest.mark.parametrize("words", [with_packages(words, ANSWERS[words]) for words in ANSWERS])
@@ -18,7 +19,7 @@ def test_the_answer_is_the_command_to_type(words: str, capsys: pytest.CaptureFix
 
 def test_every_command_that_is_told_is_one() -> None:
     """It is understood: by the runtimes and tasks that there are, or by the parser of that command."""
-    words = [word for hint in HINTS for word in hint.words] + list(RUNTIMES)
+    words = [word for hint in hints() for word in hint.words] + list(MEANT)
     assert len(words) == len(set(words))
     assert not set(words) & {*KNOWN.runtimes, *KNOWN.tasks, *KNOWN.commands}
     for word in words:
@@ -30,7 +31,7 @@ def test_every_command_that_is_told_is_one() -> None:
 
 @pytest.mark.parametrize(
     ("words", "way_out"),
-    [("logs", "`latest` is the newest one"), ("runs", "known: list, show, diff, path"), ("config", "known: list, new, show")],
+    [("logs", "`latest` is the newest run"), ("runs", "known: list, show, diff, path"), ("config", "known: list, new, show")],
 )  # fmt: skip
 def test_a_missing_word_is_named_with_what_it_may_be(
     words: str, way_out: str, capsys: pytest.CaptureFixture[str]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.core.run_directories import make
 
-from primus_core.runs.comparison import agreed, compare
 from primus_core.runs.saved import Saved, load
+from primus_runs.comparison import agreed, compare
 from primus_train.kit.hyperparameters import NAMES, Hyperparameters
 from primus_train.models import catalogue
 from primus_train.models.arithmetic import parameters

@@ -23,7 +23,7 @@ STEPS, LOSS = "steps: 4", "{start: 3.5}"
 
 MISTAKES = {
     # The form of the file
-    "not YAML": Mistake("exp.yaml:4: this is not YAML", ("    framework", "\tframework")),
+    "not YAML": Mistake("exp.yaml:4: this is not valid YAML", ("    framework", "\tframework")),
     "a list": Mistake("exp.yaml:1: the file must hold keys and values", (GOOD, "- exp_name\n")),
     "a duplicate key": Mistake("exp.yaml:7: duplicate key 'steps'", ("      loss", "      steps: 5\n      loss")),
     "an unknown tag": Mistake("exp.yaml:6: unknown tag 'tag:yaml.org,2002:set'", (STEPS, "steps: !!set 4")),
@@ -73,9 +73,9 @@ MISTAKES = {
     "no value of the setting": Mistake("'loss.kind' cannot be 'stepe'", (LOSS, "{kind: stepe}")),
     "an empty setting": Mistake("'steps' cannot be empty", (STEPS, "steps: null")),
     "a value for a section": Mistake("'loss' is 3", (LOSS, "3")),
-    "not a number": Mistake("'loss.start' is nan, which is no finite number", (LOSS, "{start: .nan}")),
-    "an infinite number": Mistake("'loss.start' is -inf, which is no finite number", (LOSS, "{start: -.inf}")),
-    "a number too large": Mistake("'loss.start' is inf, which is no finite number", words="loss.start=1e999"),
+    "not a number": Mistake("'loss.start' is nan, which is not a finite number", (LOSS, "{start: .nan}")),
+    "an infinite number": Mistake("'loss.start' is -inf, which is not a finite number", (LOSS, "{start: -.inf}")),
+    "a number too large": Mistake("'loss.start' is inf, which is not a finite number", words="loss.start=1e999"),
     "an infinite whole number": Mistake("'steps' takes a whole number: inf", words="steps=.inf"),
     "a value with settings below it": Mistake(
         ("exp.yaml:8: 'loss' has a value, and settings below it", "exp.yaml:7"),
@@ -86,7 +86,7 @@ MISTAKES = {
     "None for a number": Mistake("'steps' cannot be empty", words="steps=None"),
     "null for a number": Mistake("'steps' cannot be empty", words="--steps null"),
     "null for a name": Mistake("'exp_name' is None", words="exp_name=null"),
-    "no setting": Mistake("'steps' is no setting", words="steps"),
+    "no setting": Mistake("'steps' is not a setting", words="steps"),
     "a word without value": Mistake(("'--steps' has no value", "true or false"), words="--steps"),
     "a name without value": Mistake("'--exp_name' has no value", words="--exp_name"),
     "a value and settings": Mistake(
@@ -97,13 +97,13 @@ MISTAKES = {
     ),
     "a misspelt override": Mistake("command line: stpes=5", words="stpes=5"),
     "an unset variable in an override": Mistake("${UNSET_OF_MINE} is not set", words="steps=${UNSET_OF_MINE}"),
-    "a secret on the command line": Mistake("holds a secret", words="hf_token=abcdefgh"),
+    "a secret on the command line": Mistake("contains a secret", words="hf_token=abcdefgh"),
     # Options
-    "a folder of hooks that is not there": Mistake("there is no folder of hooks", options="--hooks nowhere"),
-    "a patch that is not there": Mistake("--patch fix.sh: there is no such file", options="--patch fix.sh"),
-    "a patch of no kind": Mistake("neither a bash nor a Python file", options="--patch exp.yaml"),
+    "a folder of hooks that is not there": Mistake("--hooks: there is no folder", options="--hooks nowhere"),
+    "a patch that is not there": Mistake("--patch: there is no file 'fix.sh'", options="--patch fix.sh"),
+    "a patch of no kind": Mistake("it is neither a bash nor a Python file", options="--patch exp.yaml"),
     "an --env of no form": Mistake("--env: '9lives'", options="--env 9lives=1"),
-    "an --env that is not set": Mistake("UNSET_OF_MINE is not set here", options="--env UNSET_OF_MINE"),
+    "an --env that is not set": Mistake("UNSET_OF_MINE is not set, so", options="--env UNSET_OF_MINE"),
     "a profile that is not there": Mistake("nowhere.toml", options="--profile nowhere.toml"),
     "a log in no folder": Mistake("--log-file no/where.log", options="--log-file no/where.log"),
     "a number that is none": Mistake("soon", options="--grace-period soon"),

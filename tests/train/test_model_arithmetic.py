@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primus_core.config import files, strict
+from primus_core.config import files
+from primus_machine import strict
 from primus_train.models import catalogue
 from primus_train.models.architecture import Architecture
 from primus_train.models.arithmetic import expert_layers, flops_per_token, full_attention_layers, parameters

@@ -87,7 +87,7 @@ def test_an_unknown_name_is_refused_with_a_suggestion(primus: Run) -> None:
     assert refused.returncode == 2
     assert "no model is called 'llama-3.1-8b'" in refused.stderr
     assert "did you mean 'llama3.1_8B'?" in refused.stderr
-    assert "'0' is no number of tokens" in primus("models", "show", "grok1", "--seq-length", "0").stderr
+    assert "'0' is not a number of tokens" in primus("models", "show", "grok1", "--seq-length", "0").stderr
 
 
 def test_check_holds_for_every_model(primus: Run) -> None:
@@ -112,7 +112,7 @@ def test_check_says_what_differs_and_which_fact_would_explain_it(primus: Run, mi
     mine.write_text(MINE + f"    parameters: {PARAMETERS}\n")
     assert primus("models", "check", "mine.yaml").returncode == 0
     mine.write_text(MINE)
-    assert "not compared, for they say no number: mine_1B" in primus("models", "check", "./mine.yaml").stdout
+    assert "not compared, because they have no known number: mine_1B" in primus("models", "check", "./mine.yaml").stdout
 
 
 # Models of others
@@ -190,12 +190,12 @@ def test_the_names_of_models_are_completed(primus: Run) -> None:
         ("source: [my notebook]", "source: []", 3, "'source' is []"),
         ("tie_embeddings: true", "moe: {num_expert: 8, topk: 2}\n    tie_embeddings: true", 13, "'num_experts'?"),
         ("tie_embeddings: true", "head_dim: 63\n    tie_embeddings: true", 13, "a head is 63 wide"),
-        ("tie_embeddings: true", "tie_embeddings: true\n    full_attention_every: 2", 14, "say sliding_window too"),
+        ("tie_embeddings: true", "tie_embeddings: true\n    full_attention_every: 2", 14, "set sliding_window, too"),
         ("tie_embeddings: true", "tie_embeddings: true\n    rope_scaling: {rope_type: yarm, factor: 2}", 14, "'yarm'"),
         ("mine_1B", "mine 1B", 2, "'mine 1B' is no name of a model"),
         ("models:", "modles:", 1, "did you mean 'models'?"),
         (MINE, "models: [a]\n", 1, "`models` takes keys and values"),
-        (MINE, "family: x\n", 0, "there is no model in this file"),
+        (MINE, "family: x\n", 0, "this file has no model"),
     ],
 )  # fmt: skip
 def test_a_wrong_fact_is_refused_with_its_place(mine: Path, old: str, new: str, line: int, said: str) -> None:

@@ -179,7 +179,7 @@ def test_any_settings_are_known_options_or_refused(settings: dict[str, Any]) -> 
 )  # fmt: skip
 def test_what_is_no_finite_number_is_refused(name: str, value: Any) -> None:
     error = refused({name: value}, {(name,): "x.yaml:4"})
-    assert f"'{name}' is {value!r}, which is no finite number" in error.what
+    assert f"'{name}' is {value!r}, which is not a finite number" in error.what
     assert error.where == "x.yaml:4"
 
 

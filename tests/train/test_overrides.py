@@ -43,7 +43,7 @@ def test_of_two_settings_of_one_key_the_later_wins(settings: list[tuple[list[str
 
 @given(st.lists(st.text(max_size=10), max_size=5))
 def test_any_words_are_settings_or_refused(words: list[str]) -> None:
-    result, what = Document(), "nothing wrong"
+    result, what = Document({}), "nothing wrong"
     try:
         result = overrides.parse(words, {})
     except RequestError as error:
@@ -76,7 +76,7 @@ def test_values_are_what_a_person_would_expect(words: list[str], data: dict[str,
 @pytest.mark.parametrize("word", ["steps", "-x=1", "=1", "--", "--=1", ""])
 def test_what_is_no_setting_is_refused(word: str) -> None:
     error = refused(word)
-    assert error.what == f"'{word}' is no setting"
+    assert error.what == f"'{word}' is not a setting"
     assert error.fix == "write key=value, --key value or --key=value"
 
 
@@ -90,18 +90,18 @@ def test_a_key_with_a_value_and_settings_below_it_is_refused_in_either_order(wor
 def test_all_wrong_words_are_said_at_once() -> None:
     error = refused("steps", "lr=${UNSET_HERE}", "right=1", "a=1", "a.b=2")
     assert [one.what.partition(": ")[2] or one.what for one in error.each()] == [
-        "'steps' is no setting",
+        "'steps' is not a setting",
         "lr=${UNSET_HERE}: ${UNSET_HERE} is not set",
         "'a' has a value, and settings below it",
     ]
 
 
 def test_an_empty_part_between_dots_is_refused() -> None:
-    assert "is no setting" in refused("training..steps=1").what
+    assert "is not a setting" in refused("training..steps=1").what
 
 
 def test_a_section_that_only_the_command_line_names_is_placed_there() -> None:
-    document = overrides.parse(["trainng.steps=1"], {}).over(Document({}, {(): "x.yaml:3"}))
+    document = overrides.parse(["trainng.steps=1"], {}).merged_onto(Document({}, {(): "x.yaml:3"}))
     assert document.where(("trainng",)) == "command line: trainng.steps=1"
 
 

@@ -7,18 +7,19 @@ import importlib
 import pytest
 
 PUBLIC = {
-    "primus_train.backend": ["WANDB", "Backend", "BackendCall", "BackendPlan", "load_backend"],
+    "primus_train.backend": ["WANDB", "Backend", "BackendCall", "BackendPlan", "load_backend", "missing_backend"],
     "primus_train.models.architecture": [
         *("Architecture", "Entry", "LatentAttention", "Mixture", "Model", "RopeScaling", "Wrong", "impossible"),
     ],
     "primus_train.models.arithmetic": [
-        *("Counts", "Matrix", "expert_layers", "flops_per_token", "full_attention_layers", "matrices", "parameters"),
+        *("Counts", "Matrix", "expert_layers", "flops_per_token", "full_attention_layers", "matrices"),
+        *("matrices_of_training", "parameters"),
     ],
     "primus_train.models.catalogue": ["find", "load"],
     "primus_train.kit.options": ["Checked", "Option", "check", "examine", "load"],
     "primus_train.kit.recorder": ["IN_A_ROW", "Recorder", "Step", "print_line"],
     "primus_train.kit.step_clock": ["Lap", "StepClock"],
-    "primus_train.kit.work": ["ComputeCost", "planned"],
+    "primus_train.kit.work": ["ComputeCost", "planned", "planned_ranks"],
 }
 
 

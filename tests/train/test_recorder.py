@@ -120,7 +120,7 @@ def test_a_training_without_steps_has_no_end_to_tell(tmp_path: Path) -> None:
 
 
 def test_a_training_that_was_asked_for_steps_and_made_none_has_failed(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="no step was made, although training was to end at step 100"):
+    with pytest.raises(TrainingError, match="no step was made, but training should end at step 100"):
         Training(tmp_path).recorder.close(asked=100)
 
 
@@ -131,7 +131,7 @@ def test_the_third_loss_in_a_row_that_is_not_finite_ends_the_run_and_names_the_s
     assert error.value.exit_code == 1
     assert error.value.what == "the loss is nan at steps 5, 6, 7"
     assert "lower the learning rate" in error.value.fix
-    assert "on_non_finite=warn trains on" in error.value.fix
+    assert "on_non_finite=warn continues" in error.value.fix
     assert [row["loss"] for row in training.rows()] == [4.0, 3.0, 2.0, 1.0, None, None, None]
     assert [(event["step"], event["loss"]) for event in training.events("loss_not_finite")] == [
         (5, "nan"), (6, "nan"), (7, "nan"),
@@ -173,7 +173,7 @@ def test_a_setting_of_the_framework_that_ends_a_run_at_once_does(tmp_path: Path,
     with pytest.raises(TrainingError) as error:
         Training(tmp_path, on_non_finite=choice).lose(NAN, ended_by="abort_on_nan_loss")
     assert error.value.what == "the loss is nan at step 1"
-    assert "abort_on_nan_loss=false trains on" in error.value.fix
+    assert "abort_on_nan_loss=false continues" in error.value.fix
 
 
 def test_a_rank_that_does_not_report_ends_too_and_writes_nothing(tmp_path: Path) -> None:
@@ -193,5 +193,5 @@ def test_where_a_framework_ends_the_run_the_rank_that_found_it_tells(tmp_path: P
     training = Training(tmp_path, reports=False)
     error = training.recorder.ended_by("check_for_nan", 5, "found NaN in local grad norm")
     assert (error.what, error.why) == ("the loss or a gradient is not finite at step 5", "found NaN in local grad norm")
-    assert error.fix.endswith("check_for_nan=false trains on whatever the loss is")
+    assert error.fix.endswith("check_for_nan=false continues despite such a loss")
     assert training.events("loss_not_finite")[0]["step"] == 5

@@ -48,7 +48,7 @@ def test_the_replay_finds_a_backend_where_the_run_found_it(primus: Run, trained:
         (("replay", "RUN", "steps=9"), "steps=9"),
         (("replay",), "RUN"),
         (("replay", "nothing"), "there is no run 'nothing'"),
-        (("replay", "RUN", "--json"), "--json goes with --check or --dry-run"),
+        (("replay", "RUN", "--json"), "--json requires --check or --dry-run"),
         (("replay", "RUN", "--chekc"), "--check"),
     ],
 )
@@ -94,4 +94,13 @@ def test_a_folder_that_is_no_run_is_a_wrong_request(primus: Run, tmp_path: Path)
     (tmp_path / "stuff").mkdir()
     result = primus("direct", "--", "train", "pretrain", "--replay", "stuff")
     assert result.returncode == 2
-    assert "is no run directory" in result.stderr
+    assert "there is no run 'stuff'" in result.stderr
+
+
+@pytest.mark.slow
+def test_the_run_to_replay_may_be_named_as_for_the_command(primus: Run, trained: Path, third_party: str) -> None:
+    env = {"PYTHONPATH": third_party, "MY_KEY": "another-key-now", "API_KEY": "and-the-variable", "STEEPNESS": "9"}
+    for name in ("latest", "down", trained.name):
+        result = primus("direct", "--", "train", "pretrain", "--replay", name, "--check", env=env)
+        assert result.returncode == 0, result.stderr
+        assert trained.name in result.stdout

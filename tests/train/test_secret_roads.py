@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run
-from tests.core.secret_kinds import found_in
 from tests.core.test_secret_roads import TOKEN
+from tests.machine.secret_kinds import found_in
 
 
 @pytest.mark.parametrize(

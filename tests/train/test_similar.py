@@ -37,7 +37,7 @@ def test_a_misspelt_experiment_is_answered_with_the_whole_command_which_works(
     typed = ("direct", "--single", "--env", "A=b c", "--", "train", "pretrain", *words, "steps=2")
     refused = primus(*typed, env=env)
     assert refused.returncode == 2
-    assert "no such file" in refused.stderr
+    assert "there is no file" in refused.stderr
     [command] = meant(refused.stderr)
     assert shlex.split(command) == ["primus", "direct", "--single", "--env", "A=b c", "--", "train", "pretrain",
                                     "--config", "examples/countdown.yaml", "steps=2"]  # fmt: skip
@@ -81,7 +81,7 @@ def test_variables_of_the_old_scripts_are_said_in_one_line_and_never_read(
     env = {"PYTHONPATH": third_party, "EXP": "examples/countdown.yaml", "BACKEND": "MaxText", "NNODES": "1"}
     refused = primus("direct", "--", "train", "pretrain", env=env)
     [line] = [line for line in refused.stderr.splitlines() if "EXP" in line]
-    assert line.startswith("  why: Primus does not read EXP, BACKEND: --config names the experiment;")
+    assert line.startswith("  why: Primus does not read EXP, BACKEND: name the experiment with --config;")
     assert meant(refused.stderr)[0].endswith("--config examples/countdown.yaml")
     planned = primus("direct", "--dry-run", "--", "train", "pretrain", "--config", "examples/countdown.yaml", env=env)
     assert planned.returncode == 0, planned.stderr

@@ -201,11 +201,11 @@ def test_a_job_whose_copies_are_gone_says_so(job: Job, primus: Run) -> None:
     exported, words = job.script()
     done = primus(*words, cwd=job.folder, env={**job.environ, **exported})
     assert done.returncode == 3
-    assert "does not hold what was submitted" in done.stderr
+    assert "does not contain the submitted files" in done.stderr
     assert "submit the run again" in done.stderr
     known = json.loads((job.run / "metadata.json").read_text(encoding="utf-8"))
     assert (known["status"], known["exit_code"]) == ("failed", 3)
-    assert "does not hold what was submitted" in known["first_failure"]["what"]
+    assert "does not contain the submitted files" in known["first_failure"]["what"]
 
 
 def test_what_lies_around_a_script_is_found_in_the_job(job: Job) -> None:

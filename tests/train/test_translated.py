@@ -46,7 +46,7 @@ def merged(tmp_path: Path, model: str, backend: object, *files_of_models: str) -
     document = files.read(str(tmp_path / "exp.yaml"), {})
     return experiment.merged(
         document, "pre_trainer", folder=str(tmp_path / "presets"), environ={}, beside=str(tmp_path),
-        command_line=Document(), models=Translated(cast("Backend", backend), files_of_models),
+        command_line=Document({}), models=Translated(cast("Backend", backend), files_of_models),
     )  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def test_a_file_in_the_catalogues_words_beside_the_experiment_is_translated(tmp_
 @pytest.mark.parametrize(
     ("text", "backend", "said"),
     [
-        (MINE, object(), "knows no models in the catalogue's words"),
+        (MINE, object(), "does not support models of the catalogue"),
         (MINE + MINE.partition("models:\n")[2].replace("mine_1B", "other"), Wide(), "has 2 models"),
         (MINE.replace("num_layers", "num_layer"), Wide(), "unknown key 'num_layer'"),
     ],

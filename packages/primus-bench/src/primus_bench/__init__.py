@@ -1,1 +1,1 @@
-"""Benchmarks of one device. Nothing is imported here: the command line only needs `primus_bench.task`."""
+"""Benchmarks of devices, nodes and networks. Nothing is imported here: planning only needs `primus_bench.task`."""

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from primus_core.hooks.specs import hookimpl
-    from primus_core.journal.log import get_logger
+    from primus_core.logger.logger import get_logger
     from primus_core.plugins.dropped_in import register_task
     from primus_core.plugins.dropped_in import register_task as register_subcommand
 
@@ -21,7 +21,7 @@ def __getattr__(name: str) -> "Any":
 
         return hookimpl
     if name == "get_logger":
-        from primus_core.journal.log import get_logger
+        from primus_core.logger.logger import get_logger
 
         return get_logger
     if name in __all__:

@@ -1,20 +1,18 @@
-"""Every error that Primus shows a person: what happened, why, and what to do about it.
+"""The errors that Primus shows a person, under the name by which plugins import them."""
 
-    PrimusError                 exit 1
-    ├── RequestError            exit 2: the request was wrong, nothing was started
-    │   └── ConfigError         the same, in a file: it names file and line
-    │       └── SeveralErrors   more than one at once; exit 3 where all of them are of the machine
-    ├── MachineError            exit 3: this machine or environment cannot run it
-    ├── AlreadyRefused          a check asked for a value that another error is about
-    ├── TrainingError           exit 1: training began, and did not reach its end
-    └── RunDirectoryTaken       another run took the directory first: plan again
-
-Anything else that reaches `main` is a bug of ours.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
+from primus_machine.errors import (
+    AlreadyRefused,
+    ConfigError,
+    MachineError,
+    Mistakes,
+    PrimusError,
+    RequestError,
+    RunDirectoryTaken,
+    SeveralErrors,
+    TrainingError,
+    nearest,
+    suggestion,
+)
 
 __all__ = [
     "AlreadyRefused",
@@ -29,159 +27,3 @@ __all__ = [
     "nearest",
     "suggestion",
 ]
-
-
-class PrimusError(Exception):
-    """Something a person can act on. `what` is one line; `why` and `fix` may be longer."""
-
-    exit_code = 1
-
-    def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
-        super().__init__(what)
-        self.what, self.why, self.fix = what, why, fix
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    def lines(self) -> list[str]:
-        """The error as text: `what`, then `why:` and `fix:` where there are any."""
-        parts = [("why: ", self.why), ("fix: ", self.fix)]
-        hang = "\n       "
-        return [self.what] + [f"  {label}{text.replace(chr(10), hang)}" for label, text in parts if text]
-
-    def each(self) -> tuple[PrimusError, ...]:
-        """The errors that it stands for: itself, unless it is several."""
-        return (self,)
-
-    def retold(self, change: Callable[[str], str]) -> PrimusError:
-        """The same error, each of its texts changed."""
-        for one in (self, *(one for one in self.each() if one is not self)):
-            one.what, one.why, one.fix = map(change, (one.what, one.why, one.fix))
-            one.args = (one.what,)
-        return self
-
-
-class RequestError(PrimusError):
-    """The request was wrong. Nothing was started, nothing was written."""
-
-    exit_code = 2
-
-
-class ConfigError(RequestError):
-    """A file of the user is wrong. `where` is `file:line` (or `file`)."""
-
-    def __init__(self, what: str, *, where: str = "", why: str = "", fix: str = "") -> None:
-        super().__init__(f"{where}: {what}" if where else what, why=why, fix=fix)
-        self.where = where
-
-
-class MachineError(PrimusError):
-    """The environment cannot run it: something is missing here that the plan needs."""
-
-    exit_code = 3
-
-
-class SeveralErrors(ConfigError):  # noqa: N818  # the plural says what it is
-    """All mistakes of one request. Who asks for `what`, `why` and `fix` gets those of the first."""
-
-    def __init__(self, errors: Iterable[PrimusError]) -> None:
-        self.errors = tuple(errors)
-        first = self.errors[0]
-        super().__init__(first.what, why=first.why, fix=first.fix)
-        self.where = getattr(first, "where", "")
-        self.exit_code = min(error.exit_code for error in self.errors)
-
-    def lines(self) -> list[str]:
-        """The lines of each, one error after the other."""
-        return [line for error in self.errors for line in error.lines()]
-
-    def each(self) -> tuple[PrimusError, ...]:
-        """Each of them."""
-        return self.errors
-
-
-class AlreadyRefused(PrimusError):  # noqa: N818  # it names what happened; nobody is shown it
-    """A check needs a value that has been refused, so it has nothing to say. `Mistakes` drops it."""
-
-
-_MOST_MISTAKES = 100
-"""After so many, the search for more ends: each costs a search for what was meant."""
-
-
-class Mistakes:
-    """Collects errors, so that a person sees all of them at once.
-
-    mistakes = Mistakes()
-    with mistakes:
-        check_layout(settings)
-    with mistakes:
-        check_data(settings)
-    mistakes.refuse()
-    """
-
-    def __init__(self) -> None:
-        self.found: list[PrimusError] = []
-        self._texts: set[str] = set()
-
-    def __enter__(self) -> None:
-        """What follows may raise."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        """Keep an error about the request or the machine; let everything else pass. Nobody reads more than some."""
-        if isinstance(error, RequestError | MachineError):
-            self.add(error)
-            if len(self.found) >= _MOST_MISTAKES:
-                self.refuse()
-        return isinstance(error, RequestError | MachineError | AlreadyRefused)
-
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-        return bool(self.found)
-
-    def add(self, *errors: PrimusError) -> None:
-        """Keep them; what was found twice is one."""
-        for one in (one for error in errors for one in error.each()):
-            if (text := str(one)) not in self._texts:
-                self._texts.add(text)
-                self.found.append(one)
-
-    def refuse(self) -> None:
-        """Raise what was found, if anything was.
-
-        Raises:
-            PrimusError: the one mistake, or `SeveralErrors`.
-        """
-        if self.found:
-            raise self.found[0] if len(self.found) == 1 else SeveralErrors(_by_place(self.found))
-
-
-def _by_place(errors: list[PrimusError]) -> list[PrimusError]:
-    """Those of a file by line, file after file; then those that have no line."""
-    places = [(getattr(error, "where", "")).rpartition(":") for error in errors]
-    files = list(dict.fromkeys(file for file, _, line in places if line.isdecimal()))
-    keys = [(files.index(file), int(line)) if line.isdecimal() else (len(files), 0) for file, _, line in places]
-    return [errors[index] for index in sorted(range(len(errors)), key=keys.__getitem__)]
-
-
-class TrainingError(PrimusError):
-    """Training began, and did not reach its end."""
-
-
-class RunDirectoryTaken(PrimusError):  # noqa: N818  # it names what happened; nobody is shown it
-    """The planned run directory appeared between planning and executing."""
-
-
-def suggestion(word: str, known: Iterable[str], alike: float = 0.6) -> str:
-    """`did you mean 'x'? ` for the known word nearest to `word`, or an empty string where none is so much `alike`."""
-    near = nearest(word, known, alike)
-    return f"did you mean '{near}'?" if near else ""
-
-
-def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str:
-    """The known word nearest to `word`, or an empty string where none is so much `alike`."""
-    import difflib  # only an error needs it
-
-    names = sorted(set(known))
-    folded = {name.lower().replace("-", "_"): name for name in names}
-    near = difflib.get_close_matches(word.lower().replace("-", "_"), list(folded), n=1, cutoff=alike)
-    return folded[near[0]] if near else ""

@@ -1,29 +1,25 @@
 """Names of the environment variables with which the parts of Primus speak to each other."""
 
+from primus_machine.variables import OUTER
+
 PROTOCOL = 1
 """What an outer layer of Primus and an inner one agree on: these variables, and the run directory. Another number
 means that they cannot work together, whatever their versions.
 """
 ATTENDED = "PRIMUS_ATTENDED"
-"""A file that whoever runs the container keeps locked (`launch.attendance`)."""
+"""A file that whoever runs the container keeps locked (`multinode.watches`)."""
 CACHE = "PRIMUS_CACHE"
 """The folder for what can be made again (`environment.cache`): outside of a container and inside, the same."""
 CARRIED = "PRIMUS_CARRIED"
 """Folders with packages of the machine outside, for a Python of the image (`carried/sitecustomize.py`)."""
 CONFIG = "PRIMUS_CONFIG"
 """The last file of the system config, where no `--config` names one: a run passes it on to all of its processes."""
-GPU_MODEL = "PRIMUS_GPU_MODEL"
-"""The person's word on which model the GPUs are, over what is detected; `none`: no profile."""
-HOME = "PRIMUS_HOME"
-"""The person's home folder outside, which `~` means in their settings: inside a container, HOME is another one."""
 IMAGE = "PRIMUS_IMAGE"
 """The image of the container around this layer, as the person named it."""
-OUTER = "PRIMUS_OUTER"
-"""The runtime around this layer, which keeps the run's `metadata.json`: `container`, or a scheduler's."""
 IN_HOOK = "PRIMUS_IN_HOOK"
 """Set for hooks and patches: a `primus` command that one of them types runs none of them again."""
 LOG_LEVEL = "PRIMUS_LOG_LEVEL"
-"""The least level that loggers write (`journal.log`): debug, info (the default), warning, error, critical."""
+"""The least level that loggers write (`logger`): debug, info (the default), warning, error, critical."""
 METRICS_FILE = "PRIMUS_METRICS_FILE"
 """Where a worker appends step metrics: `metrics.jsonl` in the run directory."""
 NUMA_CPUS = "PRIMUS_NUMA_CPUS"
@@ -36,14 +32,10 @@ PARENT = "PRIMUS_PARENT"
 """The run directory of the run around this process. Ranks and hooks have it in `RUN_DIR`, too; a layer inside another
 run finds that one's directory there instead (`nesting`).
 """
-RUN_DIR = "PRIMUS_RUN_DIR"
-"""The run directory. Set by an outer layer, it makes the inner ones join its run."""
 RUN_ID = "PRIMUS_RUN_ID"
-TRUSTED = "PRIMUS_TRUSTED"
-"""Folders and files, separated by `:`, that the layer around this one believes, or that a person trusts (`trust`)."""
 SUBMITTED = "PRIMUS_SUBMITTED"
 """The folder with what was submitted (`submission`): a job reads it instead of the files that it was planned from."""
 OF_STEPS = frozenset({OUTER, RESTARTED})
 """Only the nodes of a step find these in their environment: they name the layer that started it."""
 STREAMS = "PRIMUS_STREAMS"
-"""Folder with the named pipes `<rank>.out` and `<rank>.err`; unset: output stays where it is."""
+"""Folder with the named pipes `<rank>.out` and `<rank>.err`, and `<rank>.pid`; unset: output stays where it is."""

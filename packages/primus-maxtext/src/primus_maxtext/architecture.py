@@ -62,7 +62,7 @@ def _strange(settings: Settings, block: Block) -> str:
     if "post_norms" in block.always and not (settings["use_post_attn_norm"] and settings["use_post_ffw_norm"]):
         return "it has norms after attention or MLP only"
     if settings["base_num_decoder_layers"] * block.listed % block.repeated:
-        return f"its layers are no multiple of {block.repeated}"
+        return f"its layers are not a multiple of {block.repeated}"
     return ""
 
 

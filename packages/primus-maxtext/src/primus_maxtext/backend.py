@@ -25,6 +25,7 @@ from primus_train.kit.work import ComputeCost, planned
 
 if TYPE_CHECKING:
     from primus_train.models.architecture import Architecture, Model
+    from primus_train.profiling import ProfiledSteps
 
 __all__ = ["MAXTEXT", "MaxText"]
 
@@ -65,6 +66,16 @@ class MaxText:
         schema, _ = schema_for(version_of("maxtext"), sys.executable)
         return translation.translate(model, schema)
 
+    def profiling(self, steps: ProfiledSteps, directory: str) -> Mapping[str, Any]:
+        """JAX's profiler in every process; see `Backend.profiling`. The worker leads what it writes to `traces`."""
+        del directory  # MaxText has one folder for what it writes
+        return {
+            "profiler": "xplane",
+            "skip_first_n_steps_for_profiler": steps.first - 1,
+            "profiler_steps": steps.number,
+            "upload_all_profiler_results": True,
+        }
+
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and check the settings; see `Backend.resolve`."""
         schema, notes = schema_for(version_of("maxtext"), call.facts.python)
@@ -86,11 +97,16 @@ class _Resolution:
         with mistakes:
             self.data = None if call.is_refused("data") else Data(document.section(("data",)), call)
         model = document.section(("model",))
-        self.settings = Settings(rest.over(self.data.model(model) if self.data else model), schema, call.refused_flat)
+        self.settings = Settings(
+            rest.merged_onto(self.data.model(model) if self.data else model), schema, call.refused_flat
+        )
         self.settings.mistakes.add(*mistakes.found)
         self.device = call.device
 
-    def plan(self) -> BackendPlan:
+    def checked(self) -> tuple[tuple[Step, ...], list[Requirement], Layout, int]:
+        """Fill in the defaults, and refuse what is wrong: all mistakes at once. The steps that prepare the data, what
+        they require, the layout, and the sequences of a step.
+        """
         settings = self.settings
         steps: tuple[Step, ...] = ()
         files: list[Requirement] = []
@@ -98,7 +114,7 @@ class _Resolution:
         with settings.mistakes:
             device.refuse_variables(self.call, settings)
         if settings.without_effect:
-            self.notes.append(f"without effect, since Primus says it itself: {', '.join(settings.without_effect)}")
+            self.notes.append(f"ignored, because Primus sets it itself: {', '.join(settings.without_effect)}")
         with settings.mistakes:
             steps, files = self.applied()
         with settings.mistakes:
@@ -116,22 +132,33 @@ class _Resolution:
             settings.needs((*files, *self.folders()), self.call)
         settings.refuse()
         self.notes += checkpoints.shared(self.call, saves=settings["enable_checkpointing"])
-        architecture = self.architecture()
-        resolved: dict[str, Any] = {
+        return steps, files, layout, batch
+
+    def resolved(self, layout: Layout, architecture: Architecture | None) -> dict[str, Any]:
+        """What the worker gets beside the settings."""
+        settings = self.settings
+        return {
             "framework": "maxtext",
             "framework_version": self.schema.version,
             "stage": self.call.stage,
             "device": self.device,
             "model": {name: settings[name] for name in _ARCHITECTURE},
             "data": self.data.to_dict() if self.data else None,
+            "samples": self.data.told() if self.data else None,
             "data_parallel": layout.data,
             "metrics_rank": 0,
             "on_non_finite": self.call.on_non_finite,
             **self.work(architecture).to_dict(),
         }
+
+    def plan(self) -> BackendPlan:
+        settings = self.settings
+        steps, files, layout, batch = self.checked()
+        architecture = self.architecture()
+        resolved = self.resolved(layout, architecture)
         same = hyperparameters(settings, architecture, batch, resolved["data"] or {})
-        source, told = continue_earlier(settings, self.call)
-        self.notes += told
+        source, found = continue_earlier(settings, self.call)
+        self.notes += found
         return BackendPlan(
             worker=Worker("primus_maxtext.worker", launcher="one-per-node"),
             config={**resolved, "hyperparameters": same.to_dict(), "continue_from": source, "settings": self.given()},
@@ -163,13 +190,13 @@ class _Resolution:
             if settings[name] == -1:
                 settings.set(name, settings[other])
         if not 1 <= settings["steps"] <= _MOST_STEPS:
-            why = f"it is a number from 1 to {_MOST_STEPS}, since JAX counts in 32 bits"
+            why = f"it must be from 1 to {_MOST_STEPS}, because JAX counts in 32 bits"
             raise settings.error("steps", f"'steps' is {settings['steps']}", why=why, fix="set the number of steps")
 
     def layout(self) -> Layout:
         if self.call.distributed.tentative:
-            told = "how many devices there will be is not known yet: the layout is checked where they are"
-            self.notes.append(told)
+            note = "the number of devices is not known yet: the layout is checked on the nodes"
+            self.notes.append(note)
         return check_layout(self.settings, self.call.distributed, gpu=self.device == "gpu")
 
     def sequences(self, layout: Layout) -> int:
@@ -179,7 +206,9 @@ class _Resolution:
         if micro < 1 or micro != int(micro):
             what = f"'per_device_batch_size' is {settings['per_device_batch_size']}, on {layout.devices} devices"
             fix = f"set it to 1, or to n/{layout.devices}"
-            raise settings.error("per_device_batch_size", what, why=f"{micro:g} sequences are no batch", fix=fix)
+            raise settings.error(
+                "per_device_batch_size", what, why=f"{micro:g} sequences are not a whole batch", fix=fix
+            )
         return int(micro) * int(settings["gradient_accumulation_steps"])
 
     def architecture(self) -> Architecture | None:
@@ -199,12 +228,12 @@ class _Resolution:
         return work
 
     def modules(self) -> list[Requirement]:
-        return device.requires(self.settings, self.device, text=bool(self.data and self.data.text))
+        return device.requires(self.settings, self.device)
 
     def folders(self) -> list[Requirement]:
         """The cache to write in, and the checkpoint to start from, where they are of this file system."""
         rows: tuple[tuple[Literal["file", "folder"], str, str], ...] = (
-            ("folder", "jax_cache_dir", "a folder that you may write in"),
+            ("folder", "jax_cache_dir", "a writable folder"),
             ("file", "load_parameters_path", "a checkpoint's folder"),
             ("file", "load_full_state_path", "a checkpoint's folder"),
         )

@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from primus_core import variables
 from primus_core.errors import MachineError
-from primus_core.files.atomic import write_atomically
+from primus_machine import variables
+from primus_machine.files.atomic import write_atomically
 from primus_train.backend import BackendCall
 
 __all__ = [
@@ -90,7 +90,7 @@ def shared(call: BackendCall, *, saves: bool) -> tuple[str, ...]:
     by_hand = call.distributed.nnodes > 1 and "NNODES" in call.facts.environ and not call.place.joined
     if not (saves and by_hand):
         return ()
-    return (f"the nodes save into one run directory: start each with the same {variables.RUN_DIR}",)
+    return (f"all nodes save to one run directory: start each node with the same {variables.RUN_DIR}",)
 
 
 def check_shared(folder: str) -> None:
@@ -104,10 +104,10 @@ def check_shared(folder: str) -> None:
     seen = [bool(it) for it in process_allgather(os.path.isdir(folder)).reshape(-1)]
     if not all(seen):
         raise MachineError(
-            f"node 0 saves checkpoints in a folder that node {seen.index(False)} does not see: {folder}",
-            why="the nodes write their parts of a checkpoint into one folder",
-            fix=f"set `workspace` to a folder that all nodes see, and where you start each node by hand, "
-            f"{variables.RUN_DIR} to the same for all; or enable_checkpointing=false",
+            f"node 0 saves checkpoints in a folder that node {seen.index(False)} cannot access: {folder}",
+            why="all nodes write their parts of a checkpoint to one folder",
+            fix=f"set `workspace` to a folder that all nodes can access; if you start the nodes by hand, set "
+            f"{variables.RUN_DIR} to the same value on all nodes; or set enable_checkpointing=false",
         )
 
 
@@ -154,7 +154,7 @@ def explain_loading(paths: Sequence[str]) -> None:
                 raise
             raise MachineError(
                 f"the checkpoint cannot be loaded: {paths[0]}",
-                why=_said(error),
+                why=_message(error),
                 fix=f"take another one, of this model, whose files are whole: without {' and '.join(paths)} an "
                 "automatic continuation takes the one before; auto_continue_train=false starts from the beginning",
             ) from error
@@ -162,7 +162,7 @@ def explain_loading(paths: Sequence[str]) -> None:
     checkpointing.load_state_if_possible = load
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """Differences of shapes, line by line; of a traceback inside the message, what it ends with."""
     text = str(error).strip()
     text = text.rpartition("\n")[2] if "Traceback" in text else text

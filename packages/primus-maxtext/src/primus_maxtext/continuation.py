@@ -47,17 +47,24 @@ def continue_earlier(settings: Settings, call: BackendCall) -> tuple[str, tuple[
     return checkpoint, notes
 
 
-def _check_processes(settings: Settings, call: BackendCall, checkpoint: str, told: str) -> None:
+def _check_processes(settings: Settings, call: BackendCall, checkpoint: str, shown: str) -> None:
     """MaxText would end over it on every node, at each start again."""
     then = len(glob.glob(os.path.join(glob.escape(checkpoint), "iter", "process_*-of-*.json")))
     now = call.distributed.nnodes
+    if then and call.config.get("data"):
+        raise settings.error(
+            "auto_continue_train",
+            f"cannot continue from {shown}: an earlier version of Primus started the run",
+            why="its checkpoint contains the data position of each node, and now there is one for all",
+            fix="start from the first step: --new",
+        )
     if then in (0, now) or settings["dataset_type"] != "grain" or call.distributed.tentative:
         return
     raise settings.error(
         "auto_continue_train",
-        f"cannot continue from {told}: nodes that saved it: {then}, now: {now}",
-        why="a checkpoint has each node's place in the data",
-        fix=f"start it on as many nodes ({then}), or begin anew: --new",
+        f"cannot continue from {shown}: nodes that saved it: {then}, now: {now}",
+        why="a checkpoint contains the data position of each node",
+        fix=f"start it on {then} nodes, or start from the first step: --new",
     )
 
 

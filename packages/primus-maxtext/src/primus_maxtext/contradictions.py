@@ -46,6 +46,11 @@ def _sequences(s: Settings, layout: Layout) -> int:
     return int(s["per_device_batch_size"] * layout.devices)
 
 
+def _tokens(s: Settings) -> float:
+    """Of a device, in a step. A part of a token is a batch that is refused elsewhere."""
+    return float(s["per_device_batch_size"] * s["max_target_length"])
+
+
 def _piped(layout: Layout) -> bool:
     return layout.sizes["pipeline"] > 1
 
@@ -92,7 +97,7 @@ CONTRADICTIONS = (
             and s["grain_file_type"] not in ("parquet", "tfrecord")
             and not s["grain_eval_files"]
         ),
-        "there is nothing to evaluate on",
+        "there is no data for the evaluation",
         "set grain_eval_files",
     ),
     Contradiction(
@@ -100,7 +105,7 @@ CONTRADICTIONS = (
         lambda s, _: (
             s["eval_interval"] > 0 and s["dataset_type"] == "hf" and not (s["hf_eval_files"] or s["hf_eval_split"])
         ),
-        "there is nothing to evaluate on",
+        "there is no data for the evaluation",
         "set hf_eval_files or hf_eval_split",
     ),
     Contradiction(
@@ -112,7 +117,7 @@ CONTRADICTIONS = (
     Contradiction(
         "dataset_type",
         lambda s, _: s["dataset_type"] == "grain" and not _train_files(s),
-        "there is nothing to train on",
+        "there is no training data",
         "set grain_train_files",
     ),
     Contradiction(
@@ -136,14 +141,14 @@ CONTRADICTIONS = (
     Contradiction(
         "tokenizer_path",
         lambda s, _: s["tokenizer_type"] == "tiktoken" and "tiktoken" not in (s["tokenizer_path"] or "tiktoken"),
-        "MaxText takes a file of tiktoken's only where its name says so",
+        "MaxText recognizes a tiktoken file by its name",
         "rename it, or set tokenizer_type=sentencepiece or huggingface",
     ),
     Contradiction(
         "base_num_decoder_layers",
         lambda s, _: _is_cut(s),
         "MaxText builds whole cycles of {inhomogeneous_layer_cycle_interval} layers "
-        "('inhomogeneous_layer_cycle_interval'), and leaves out the rest without a word",
+        "('inhomogeneous_layer_cycle_interval')and silently drops the rest",
         "take a multiple of {inhomogeneous_layer_cycle_interval}, or scan_layers=false",
     ),
     Contradiction(
@@ -153,7 +158,7 @@ CONTRADICTIONS = (
             and s["inhomogeneous_layer_cycle_interval"] != 1
             and s["decoder_block"] not in (*_CYCLES, "qwen3_next", "gemma3", "gemma4")
         ),
-        "layers of 'decoder_block: {decoder_block}' are all alike, and MaxText would build one where so many should be",
+        "layers of 'decoder_block: {decoder_block}' are all equal, and MaxText would build a single layer",
         "inhomogeneous_layer_cycle_interval=1",
     ),
     Contradiction(
@@ -161,7 +166,7 @@ CONTRADICTIONS = (
         lambda s, _: (
             s["quantization"] in _BY_QWIX and not (s["use_qwix_quantization"] or s["use_batch_split_schedule"])
         ),
-        "MaxText has it by Qwix alone",
+        "MaxText supports it only with Qwix",
         "use_qwix_quantization=true, or fp8, nanoo_fp8 or int8",
     ),
     Contradiction(
@@ -173,13 +178,13 @@ CONTRADICTIONS = (
     Contradiction(
         "head_dim",
         lambda s, _: s["attention_type"] != "mla" and s["decoder_block"] != "gpt3" and s["head_dim"] % 2,
-        "the rotary embedding turns its numbers in pairs",
+        "the rotary embedding rotates pairs of numbers",
         "take an even number",
     ),
     Contradiction(
         "attention",
         lambda s, _: _needs_plain_attention(s),
-        "MaxText has sparse attention ('decoder_block: {decoder_block}') with few kernels",
+        "MaxText has sparse attention ('decoder_block: {decoder_block}') only with few kernels",
         "attention=dot_product",
     ),
     Contradiction(
@@ -188,19 +193,19 @@ CONTRADICTIONS = (
             s["scan_layers"]
             and (s["deepstack_visual_indexes_for_vit"] or s["model_name"] in ("gemma4-e2b", "gemma4-e4b"))
         ),
-        "layers of '{model_name}' differ from each other, and MaxText would make one loop of them",
+        "layers of '{model_name}' differ from each other, and scan_layers treats them as equal",
         "scan_layers=false",
     ),
     Contradiction(
         "adam_b1",
         lambda s, _: s["adam_b1"] >= 1,
-        "a mean that keeps all of itself takes in no gradient",
+        "with a decay of 1, the moving average ignores the gradients",
         "take a number below 1, like 0.9",
     ),
     Contradiction(
         "adam_b2",
         lambda s, _: s["adam_b2"] >= 1,
-        "a mean that keeps all of itself takes in no gradient",
+        "with a decay of 1, the moving average ignores the gradients",
         "take a number below 1, like 0.95",
     ),
     Contradiction(
@@ -234,7 +239,7 @@ CONTRADICTIONS = (
     Contradiction(
         "load_full_state_path",
         lambda s, _: s["load_full_state_path"] and not s["enable_checkpointing"],
-        "MaxText loads it by the checkpointing that 'enable_checkpointing: false' switches off",
+        "MaxText loads it only if enable_checkpointing is true",
         "enable_checkpointing=true",
     ),
     Contradiction(
@@ -251,7 +256,7 @@ CONTRADICTIONS = (
     ),
     Contradiction(
         "num_vocab_tiling",
-        lambda s, _: s["per_device_batch_size"] * s["max_target_length"] % s["num_vocab_tiling"],
+        lambda s, _: _tokens(s) % 1 == 0 and _tokens(s) % s["num_vocab_tiling"],
         "it divides the tokens of a device, 'per_device_batch_size' x 'max_target_length'",
         "take a divisor",
     ),
@@ -282,9 +287,9 @@ def refuse(settings: Settings, layout: Layout) -> None:
     for name, holds, why, fix in CONTRADICTIONS:
         with settings.mistakes:
             if holds(settings, layout):
-                told = _Values(settings)
+                values = _Values(settings)
                 what = f"'{name}' is {settings[name]!r}"
-                raise settings.error(name, what, why=why.format_map(told), fix=fix.format_map(told))
+                raise settings.error(name, what, why=why.format_map(values), fix=fix.format_map(values))
 
 
 class _Values(dict[str, object]):

@@ -29,8 +29,8 @@ def refuse_variables(call: BackendCall, settings: Settings) -> None:
         if name.startswith("M_") and setting in settings.options:
             raise RequestError(
                 f"{name} is set",
-                why=f"MaxText would take '{setting}' from it, whatever the experiment says",
-                fix=f"unset {name}, and set '{setting}' in the experiment, or behind it",  # the value may be a secret
+                why=f"MaxText would take '{setting}' from it, overriding the experiment",
+                fix=f"unset {name}, and set '{setting}' in the experiment or after it",  # the value may be a secret
             )
 
 
@@ -60,7 +60,7 @@ def _cpu(settings: Settings) -> tuple[str, ...]:
         settings.default(name, 0)  # a process for loading would take a core from training
     if settings["num_experts"] > 1:
         off = [name for name in ("megablox", "sparse_matmul") if settings.default(name, False)]
-        return (f"{' and '.join(off)} off: these kernels are for GPUs and TPUs",) if off else ()
+        return (f"{' and '.join(off)} disabled: these kernels need a GPU or TPU",) if off else ()
     return ()
 
 
@@ -76,17 +76,16 @@ def variables(call: BackendCall, device: str) -> tuple[Variable, ...]:
     if device != "cpu":
         return ()
     count = call.distributed.gpus_per_node
-    found = [Variable("JAX_PLATFORMS", "cpu", _ORIGIN, "there is no GPU, and JAX need not look for one")]
+    found = [Variable("JAX_PLATFORMS", "cpu", _ORIGIN, "there is no GPU, so JAX does not search for one")]
     if count > 1:
         flag = f"--xla_force_host_platform_device_count={count}"
-        found.append(Variable("XLA_FLAGS", flag, _ORIGIN, f"GPUS_PER_NODE={count}: as many devices of this CPU"))
+        found.append(Variable("XLA_FLAGS", flag, _ORIGIN, f"GPUS_PER_NODE={count}: number of virtual CPU devices"))
     return tuple(found)
 
 
-def requires(settings: Settings, device: str, *, text: bool) -> list[Requirement]:
+def requires(settings: Settings, device: str) -> list[Requirement]:
     """What must be installed when it runs. A dry run only lists it."""
-    names = {"jax": True, "maxtext": True, "tokenizers": text}
-    found = [Requirement("module", name, _INSTALL) for name, needed in names.items() if needed]
+    found = [Requirement("module", name, _INSTALL) for name in ("jax", "maxtext")]
     others = {
         "transformer_engine": device == "gpu" and _wants_transformer_engine(settings),
         "tensorboardX": settings["enable_tensorboard"],

@@ -90,7 +90,7 @@ def _filled(settings: Settings, level: str, count: int | None, *, one_level: boo
         both = " and ".join(f"'{names[axis]}'" for axis in open_axes)
         given = next((names[axis] for axis in open_axes if names[axis] in settings), names[open_axes[0]])
         fix = f"set one of them: {names[open_axes[0]]}=1"
-        raise settings.error(given, f"{both} are -1", why="one axis of a mesh takes what the others leave", fix=fix)
+        raise settings.error(given, f"{both} are -1", why="only one axis of a mesh can be -1", fix=fix)
     fixed = math.prod(size for size in sizes.values() if size != -1)
     whole = fixed if count is None else count
     if whole % fixed or (not open_axes and whole != fixed):
@@ -101,13 +101,13 @@ def _filled(settings: Settings, level: str, count: int | None, *, one_level: boo
 def _does_not_fit(
     settings: Settings, names: Mapping[str, str], sizes: Mapping[str, int], whole: int, what: str
 ) -> ConfigError:
-    said = {names[axis]: size for axis, size in sizes.items() if size not in (1, -1)}
-    product = " x ".join(f"{name}={size}" for name, size in said.items()) or "1"
-    name = next(iter(said), names["fsdp"])
+    chosen = {names[axis]: size for axis, size in sizes.items() if size not in (1, -1)}
+    product = " x ".join(f"{name}={size}" for name, size in chosen.items()) or "1"
+    name = next(iter(chosen), names["fsdp"])
     return settings.error(
         name,
-        f"the mesh does not fit: {product}, and there are {whole} {what}",
-        why=f"the product of the axes must be {whole}; one of them may be -1 and takes the rest",
+        f"the mesh does not fit: {product}, but there are {whole} {what}",
+        why=f"the product of the axes must be {whole}; one of them may be -1, for the rest",
         fix=f"correct '{name}', or start as many as it says (GPUS_PER_NODE, NNODES)",
     )
 
@@ -117,7 +117,7 @@ def _alone(settings: Settings, *, gpu: bool) -> dict[str, int]:
     for axis in _AXES:
         name = f"dcn_{axis}_parallelism"
         if settings[name] not in (1, -1):
-            why = "there is one node" if gpu else "on CPUs all devices are in one slice: those of all nodes are `ici`"
+            why = "there is one node" if gpu else "on CPUs, the devices of all nodes are one slice (`ici`)"
             raise settings.error(name, f"'{name}' is {settings[name]}", why=why, fix="remove it, or set it to -1")
     return dict.fromkeys(_AXES, 1)
 
@@ -135,7 +135,7 @@ def _check_whole(settings: Settings, layout: Layout, name: str) -> None:
         raise settings.error(
             "ici_tensor_parallelism",
             f"tensor parallelism is {tensor}, and '{name}' is {heads}",
-            why="each device has whole heads",
+            why="each device needs whole heads",
             fix=f"take a divisor of {heads}",
         )
 
@@ -148,7 +148,7 @@ def _check_weights(settings: Settings, layout: Layout) -> None:
             raise settings.error(
                 f"ici_{next(iter(parts))}_parallelism",
                 f"'{name}' is {settings[name]}, divided by " + " x ".join(f"{a} {size}" for a, size in parts.items()),
-                why="each device has an equal part of a weight",
+                why="each device needs an equal part of a weight",
                 fix=f"take a divisor of {settings[name]}",
             )
 

@@ -94,7 +94,7 @@ def _initialized(train: Any, words: list[str]) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         name = "".join(f"'{part}': " for part in first["loc"])
-        why = "of some settings, only MaxText itself knows what they need"
+        why = "only MaxText itself can check some settings"
         raise ConfigError(
             f"MaxText refuses the settings: {name}{first['msg'].removeprefix('Value error, ')}", why=why
         ) from error

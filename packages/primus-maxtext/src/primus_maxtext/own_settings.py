@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from primus_train.kit.settings import Own
-from primus_train.text.data import rows
+from primus_data.training.section import rows, rows_of_prefixes
+from primus_train.kit.settings import PrimusSetting
 
 __all__ = ["DATA", "SETTINGS"]
 
 SETTINGS = (
-    Own("auto_continue_train", "bool", True, "continue from the newest checkpoint of an earlier, unfinished run",
-        "its newest checkpoint is one of this run's, which MaxText loads"),
+    PrimusSetting("auto_continue_train", "bool", True,
+        "continue from the newest checkpoint of an earlier, unfinished run",
+        "MaxText loads the newest checkpoint of that run"),
 )  # fmt: skip
 """Beside MaxText's own, at the top of a module's settings."""
 
+_READER = "a reader of Primus instead of `dataset_type`"
 DATA = (
-    *rows(
-        "a step before the worker; `dataset_type: grain`, `grain_file_type: mmap_npy`, `grain_train_files`",
-        "`vocab_size`; the last token is `mmap_eod_id`",
-    ),
-    Own("train_data_path", "list", None,
-        "prefixes of `.bin`/`.idx` files to train on, each with a weight before it or none with any",
-        "`dataset_type: grain`, `grain_file_type: mmap_npy`, `grain_train_files`"),
-    Own("valid_data_path", "list", None, "the same, to evaluate on", "`grain_eval_files`"),
-    Own("eod_id", "int", None, "the token that ends a document in these files", "`mmap_eod_id`", least=0),
+    *rows(f"prepared in a step before the worker; {_READER}", "`vocab_size`; the last token is `mmap_eod_id`"),
+    *rows_of_prefixes(_READER, "the same for the evaluation"),
+    PrimusSetting("eod_id", "int", None,
+        "the token that ends a document in `input` or `train_data_path`",
+        "`mmap_eod_id`, which `reset_attention_mask` and `eod_mask_loss` need", least=0),
 )  # fmt: skip
 """Below `data`."""

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from primus_core.errors import MachineError
-from primus_core.installed import versions
-from primus_train.kit import options, schemas
+from primus_train.kit import options, schemas, versions
 from primus_train.kit.options import Option
 
 __all__ = ["Schema", "load", "schema_for", "shipped"]

@@ -43,7 +43,7 @@ _CHOICES = {
 }  # fmt: skip
 """What may be trained with on GPUs and CPUs, where MaxText says only that it is text."""
 _ASKED_OTHERWISE = {
-    "base_config": ("settings stand in the experiment", "put it below `extends:`, or remove it"),
+    "base_config": ("write settings in the experiment", "put it below `extends:`, or remove it"),
     "metrics_file": ("step metrics are in metrics.jsonl of the run directory", "remove it"),
     "enable_single_controller": ("it is for Pathways on TPUs", "remove it"),
     "compile_topology": ("it compiles for another machine, and trains nothing", "remove it"),
@@ -62,7 +62,7 @@ class Settings(settings.Settings):
         mistakes = Mistakes()
         for name, (why, fix) in _ASKED_OTHERWISE.items():
             if name in document.data:
-                what = f"'{name}' is not for an experiment to set"
+                what = f"'{name}' cannot be set in an experiment"
                 mistakes.add(ConfigError(what, where=document.where((name,)), why=why, fix=fix))
         with mistakes:
             _refuse_token(document)
@@ -85,7 +85,10 @@ class Settings(settings.Settings):
 def _refuse_token(document: Document) -> None:
     token = document.data.get("hf_access_token") or ""
     if str(token).strip("'\"") and not str(token).startswith("${"):
-        what, why = "'hf_access_token' is not for an experiment to set", "a token would be in every copy of it"
+        what, why = (
+            "'hf_access_token' cannot be set in an experiment",
+            "every copy of the experiment would contain the token",
+        )
         raise ConfigError(what, where=document.where(("hf_access_token",)), why=why, fix="export HF_TOKEN")
 
 

@@ -97,7 +97,7 @@ _TRAITS = {
     "l2_norm": Lack("norms of queries and keys without a weight", lambda a: a.qk_norm == "l2"),
     "qkv_bias": Lack("biases of queries, keys and values", lambda a: a.qkv_bias),
     "out_bias": Lack("a bias after attention", lambda a: a.out_bias),
-    "post_norms": Lack("norms after attention and MLP, too", lambda a: a.norms_per_layer == 4),
+    "post_norms": Lack("additional norms after attention and MLP", lambda a: a.norms_per_layer == 4),
     "geglu": Lack("a GELU in its gated MLPs", lambda a: a.activation == "geglu"),
     "clamped": Lack("gpt-oss's activation", lambda a: a.activation == "clamped_swiglu"),
     "sinks": Lack("attention sinks", lambda a: a.attn_sinks),
@@ -139,7 +139,7 @@ def translate(model: Model, schema: Schema) -> dict[str, Any]:
     if missing := lacks(facts):
         raise RequestError(
             f"MaxText cannot build {model.name}",
-            why=f"as layers of '{_block(facts).name}', the nearest that it has, the model has {'; '.join(missing)}",
+            why=f"with layers of '{_block(facts).name}', the nearest match, MaxText lacks {'; '.join(missing)}",
             fix="train it with another backend",
         )
     settings = dict(_settings(facts, _block(facts)))
@@ -167,7 +167,7 @@ def _unfit(a: Architecture, block: Block) -> Iterator[str]:
     """Numbers that the block cannot have."""
     moe = a.moe
     if moe and moe.score not in block.scores:
-        yield f"experts weighed {_SCORES[moe.score]}"
+        yield f"experts weighted {_SCORES[moe.score]}"
     if moe and moe.shared_expert_ffn % moe.moe_ffn_hidden_size:
         yield "shared experts of another width than the others"
     if moe and moe.scores_on_input and moe.topk > 1:
@@ -175,13 +175,13 @@ def _unfit(a: Architecture, block: Block) -> Iterator[str]:
     if block.every and a.full_attention_every != block.every:
         yield f"full attention in other layers than every {block.every}th"
     if a.num_layers % block.repeated:
-        yield f"{a.num_layers} layers, no multiple of {block.repeated}"
+        yield f"{a.num_layers} layers, not a multiple of {block.repeated}"
     if "out_bias" in block.also and a.qkv_bias != a.out_bias:
         yield "biases on one side of attention only"
     if a.logit_softcap and not a.tie_embeddings:
         yield "a soft cap on the logits of a head of its own"
     if not _stretches(a):
-        yield "another stretching of the rotary embedding"
+        yield "a different scaling of the rotary embedding"
 
 
 def _stretches(a: Architecture) -> bool:

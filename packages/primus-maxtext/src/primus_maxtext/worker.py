@@ -5,12 +5,14 @@ Started on every node as `python -m primus_core.programs.rank primus_maxtext.wor
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import os
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from primus_core import get_logger
@@ -27,6 +29,7 @@ from primus_maxtext.checkpoints import (
 )
 from primus_train.kit import worker
 from primus_train.kit.recorder import Recorder
+from primus_train.profiling import TRACES
 
 __all__ = ["main", "words"]
 
@@ -45,7 +48,25 @@ def main() -> None:
     if saves and int(os.environ["WORLD_SIZE"]) > 1:
         check_shared(_folder())
     _quieten()
-    _train(resolved)
+    try:
+        _train(resolved)
+    except Exception as error:  # whatever it is, the others wait for this process
+        if int(os.environ["WORLD_SIZE"]) > 1:
+            _leave(getattr(error, "exit_code", 1))
+        raise
+
+
+def _leave(code: int) -> None:
+    """End without JAX's meeting at the end: the others wait in a collective for this process, and it would wait five
+    minutes for them. What is registered last comes first.
+    """
+
+    def at_once() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+    atexit.register(at_once)
 
 
 def _folder() -> str:
@@ -56,12 +77,15 @@ def _make_folder(source: str) -> None:
     """The checkpoint of an earlier run becomes this one's, once: a further attempt has its own."""
     folder = _folder()
     os.makedirs(folder, exist_ok=True)
-    for step in set_aside(folder):
-        message = f"the checkpoint of step {step + 1} was cut off, and is set aside"
-        get_logger().warning("checkpoint_cut_off", message=message, step=step + 1)
+    cut = set_aside(folder)
     if source and not steps(folder):
         carry_over(source, os.path.join(folder, os.path.basename(source)))
-    if found := steps(folder):
+    found = steps(folder)
+    for step in cut:
+        message = f"the checkpoint of step {step + 1} was cut off and is skipped"
+        resumes_from = found[-1] + 1 if found else None
+        get_logger().warning("checkpoint_cut_off", message=message, step=step + 1, resumes_from=resumes_from)
+    if found:
         message = f"continues from step {found[-1] + 1} in {folder}"
         get_logger().info("continues", message=message, step=found[-1] + 1, path=folder)
 
@@ -103,7 +127,7 @@ def _check_free(port: int) -> None:
     except OSError as error:
         raise MachineError(
             f"node 0 cannot listen on port {port}: {os.strerror(error.errno or 0)}",
-            why="there the nodes' processes meet",
+            why="the nodes meet there",
             fix="set MASTER_PORT to a port that is free, the same on all nodes",
         ) from None
 
@@ -113,7 +137,7 @@ def _check_device(planned: str) -> None:
 
     if planned == "gpu" and jax.default_backend() != "gpu":
         raise MachineError(
-            "the plan counts on GPUs, and JAX sees none",
+            "the plan uses GPUs, but JAX finds none",
             why=f"jax {jax.__version__} found only: {jax.default_backend()}",
             fix="install JAX's plugin for this GPU (jax[cuda12], or AMD's jax-rocm7-plugin and jax-rocm7-pjrt), "
             "or set CUDA_VISIBLE_DEVICES= to train on the CPU",
@@ -137,13 +161,16 @@ def _quieten() -> None:
 
 
 def _train(resolved: Mapping[str, Any]) -> None:
+    from primus_maxtext import token_ids
     from primus_maxtext.loop import Loop
     from primus_maxtext.patches import apply_all
     from primus_maxtext.step_metrics import StepRecorder
     from primus_train.kit import patches
 
     rank, folder = worker.rank(), str(worker.run_directory())
-    line = patches.told(apply_all(), "primus_maxtext.patches")
+    if resolved["settings"].get("profiler") == "xplane":
+        _lead_to_traces(folder)
+    line = patches.summary(apply_all(), "primus_maxtext.patches")
     if line and rank == 0:
         get_logger().info("patched", message=line)
     watch = CheckpointWatch(
@@ -152,6 +179,11 @@ def _train(resolved: Mapping[str, Any]) -> None:
     recorder = Recorder.of(resolved)
     steps = StepRecorder(recorder, watch.look if rank == 0 else lambda: None)
     steps.install()
+    token_ids.check_first_batches()
+    if resolved.get("samples"):  # a run of an earlier version has none
+        from primus_maxtext import indexed_input
+
+        indexed_input.install(resolved["samples"])
     explain_loading(_loaded(resolved))
     loop = Loop(steps)
     loop.run(words(resolved["settings"]))
@@ -159,6 +191,15 @@ def _train(resolved: Mapping[str, Any]) -> None:
     recorder.close(0 if loop.terminated else resolved["settings"]["steps"])
     if loop.terminated:
         sys.exit(_TERMINATED)
+
+
+def _lead_to_traces(folder: str) -> None:
+    """MaxText writes traces where TensorBoard looks for them: a link there makes that the run's `traces`."""
+    place = os.path.join(folder, "tensorboard", "plugins", "profile")
+    os.makedirs(os.path.join(folder, TRACES), exist_ok=True)
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    with suppress(FileExistsError):  # of an earlier attempt, or by another node
+        os.symlink(os.path.join("..", "..", TRACES), place)
 
 
 def words(settings: Mapping[str, Any]) -> list[str]:

@@ -61,11 +61,11 @@ def fit_experts(settings: Settings) -> list[str]:
         settings.set("moe_layer_freq", given.replace(" ", ""))  # with a space, Megatron takes it for no pattern
     if len(pattern) < layers:
         what = f"'moe_layer_freq' is a pattern of {len(pattern)} layers, and num_layers is {layers}"
-        raise settings.error("moe_layer_freq", what, fix="let it have an item for each layer")
+        raise settings.error("moe_layer_freq", what, fix="write one item for each layer")
     if len(pattern) == layers:
         return []
     settings.set("moe_layer_freq", [int(layer) for layer in pattern[:layers]])
-    return [f"of the {len(pattern)} layers that moe_layer_freq describes, the model has the first {layers}"]
+    return [f"moe_layer_freq describes {len(pattern)} layers; the model uses the first {layers}"]
 
 
 def _expert_layers(settings: Settings) -> list[bool]:
@@ -80,7 +80,9 @@ def _expert_layers(settings: Settings) -> list[bool]:
     if isinstance(pattern, list):
         return [bool(layer) for layer in pattern]
     fix = "write a number, or 0 and 1 per layer: [0]*1+[1]*26"
-    raise settings.error("moe_layer_freq", f"'moe_layer_freq' is {given!r}", why="it is no pattern of layers", fix=fix)
+    raise settings.error(
+        "moe_layer_freq", f"'moe_layer_freq' is {given!r}", why="it is not a pattern of layers", fix=fix
+    )
 
 
 def _value(node: ast.expr) -> Any:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, MachineError, Mistakes
-from primus_core.installed import versions
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
 from primus_megatron.checkpoints import TRACKER, fault, loaded, newest_whole
 from primus_megatron.continuation import CHANGEABLE, CHECKPOINTS, continue_earlier, on_replay
@@ -22,14 +21,17 @@ from primus_megatron.own_settings import SETTINGS, SPEED
 from primus_megatron.schedule import check_schedule
 from primus_megatron.schema import Schema, schema_for
 from primus_megatron.settings import Settings
-from primus_megatron.text import apply_text, data_files, lacks_validation, resolve_text
+from primus_megatron.text import Text, apply_text, data_files, lacks_validation, resolve_text
 from primus_megatron.turbo import check_turbo
 from primus_megatron.vocabulary import choose_tokenizer, of_model
 from primus_train.backend import WANDB, BackendCall, BackendPlan
-from primus_train.kit.work import ComputeCost, planned
+from primus_train.kit import versions
+from primus_train.kit.work import ComputeCost, planned, planned_ranks
+from primus_train.profiling import TRACES
 
 if TYPE_CHECKING:
     from primus_train.models.architecture import Architecture, Model
+    from primus_train.profiling import ProfiledSteps
 
 __all__ = ["MEGATRON", "Megatron"]
 
@@ -80,11 +82,22 @@ class Megatron:
         schema, _ = schema_for(Installation(importable_version(), known=False), sys.executable)
         return translation.translate(model, schema.version, {*schema.options, *(own.name for own in SETTINGS)})
 
+    def profiling(self, steps: ProfiledSteps, directory: str) -> Mapping[str, Any]:
+        """Torch's profiler on every rank; see `Backend.profiling`. It writes beside the folder for TensorBoard."""
+        return {
+            "profile": True,
+            "use_pytorch_profiler": True,
+            "profile_step_start": steps.first,
+            "profile_step_end": steps.last + 1,
+            "profile_ranks": [],
+            "tensorboard_dir": os.path.join(directory, TRACES, "tensorboard"),
+        }
+
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and check the settings; see `Backend.resolve`."""
         megatron = installation(call)
         schema, notes = schema_for(megatron, call.facts.python)
-        older = versions.older_note("torch", _TESTED, "Megatron may need what it lacks") if megatron.known else ()
+        older = versions.older_note("torch", _TESTED, "Megatron may need a newer one") if megatron.known else ()
         return _Resolution(call, megatron, schema, [*notes, *older]).plan()
 
 
@@ -105,13 +118,19 @@ class _Resolution:
             with mistakes:
                 self.text = resolve_text(document.section(("data",)), call)
             self.text_is_wrong = bool(mistakes)
-        model = of_model(document.section(("model",)), rest, text=bool(self.text) or self.text_is_wrong)
-        self.settings = Settings(rest.over(model), schema, call.refused_flat)
+        brings_tokenizer = isinstance(self.text, Text) or self.text_is_wrong
+        model = of_model(
+            document.section(("model",)), rest, text=brings_tokenizer, tokens=bool(self.text) or brings_tokenizer
+        )
+        self.settings = Settings(rest.merged_onto(model), schema, call.refused_flat)
         self.settings.mistakes.add(*mistakes.found)
         self.device = call.device
         self.files: list[Requirement] = []
 
-    def plan(self) -> BackendPlan:
+    def checked(self) -> tuple[tuple[Step, ...], Layout, tuple[Requirement, ...]]:
+        """Fill in the defaults, and refuse what is wrong: all mistakes at once. The steps that prepare the data, the
+        layout, and what the settings require.
+        """
         settings = self.settings
         prepare: tuple[Step, ...] = ()
         adapted, turbo, layout = Adaptation(), list[Requirement](), Layout(1, 1, 1, 1, stages_inside_data=False)
@@ -128,12 +147,16 @@ class _Resolution:
             turbo, notes = check_turbo(settings)
             self.notes += [*adapted.notes, *notes]
         with settings.mistakes:
-            layout = check_layout(settings, self.ranks())
+            layout = check_layout(settings, planned_ranks(self.call.distributed, self.notes))
         settings.check(check_schedule)
         settings.needs(self.files, self.call)
         settings.refuse()
-        architecture = self.architecture()
-        resolved: dict[str, Any] = {
+        return prepare, layout, (*adapted.requires, *turbo)
+
+    def resolved(self, layout: Layout, architecture: Architecture | None) -> dict[str, Any]:
+        """What the worker gets beside the settings."""
+        settings = self.settings
+        return {
             "framework": "megatron",
             "framework_version": self.schema.version,
             "checkout": self.megatron.checkout,
@@ -148,9 +171,15 @@ class _Resolution:
             "on_non_finite": self.call.on_non_finite,
             **self.work(architecture).to_dict(),
         }
+
+    def plan(self) -> BackendPlan:
+        settings = self.settings
+        prepare, layout, requires = self.checked()
+        architecture = self.architecture()
+        resolved = self.resolved(layout, architecture)
         same = hyperparameters(settings, architecture, self.sequences(layout), resolved["data"] or {})
-        source, told = continue_earlier(settings, self.call, resolved)
-        self.notes += told
+        source, found = continue_earlier(settings, self.call, resolved)
+        self.notes += found
         return BackendPlan(
             worker=Worker("primus_megatron.worker"),
             config={
@@ -161,7 +190,7 @@ class _Resolution:
             },
             prepare=prepare,
             environment=self.environment(),
-            requires=(*self.modules(), *adapted.requires, *turbo, *self.files),
+            requires=(*self.modules(), *requires, *self.files),
             notes=tuple(self.notes),
             data=settings.named(_DATA),
             metrics_rank=layout.metrics_rank,
@@ -199,17 +228,10 @@ class _Resolution:
         self.notes += notes
         return work
 
-    def ranks(self) -> int | None:
-        """How many there will be; None: that is not known yet."""
-        place = self.call.distributed
-        if place.tentative:
-            self.notes.append("how many ranks there will be is not known yet: the layout is checked where they start")
-        return None if place.tentative else place.world_size
-
     def data(self) -> tuple[Step, ...]:
         """The steps that prepare it; what must be there otherwise is in `files`."""
         if cache := self.settings["data_cache_path"]:
-            fix = "set 'data_cache_path' to a folder that you may write in"
+            fix = "set 'data_cache_path' to a writable folder"
             self.files.append(Requirement("folder", os.path.join(self.call.facts.cwd, cache), fix))
         self.settings.default("data_cache_path", os.path.join(self.call.place.directory, "cache"))
         if self.text_is_wrong:
@@ -218,7 +240,7 @@ class _Resolution:
         if self.text:
             self.files += self.text.requires()
             try:
-                return (apply_text(self.text, self.settings, self.call),)
+                return apply_text(self.text, self.settings, self.call)
             except ConfigError:
                 self.settings.refused |= _OF_DATA
                 raise
@@ -242,9 +264,9 @@ class _Resolution:
         if settings["norm_epsilon"] is not None:
             settings.default("layernorm_epsilon", settings["norm_epsilon"])
         unused = [row for row in SETTINGS if row.becomes == "-" and row.name in settings and settings[row.name]]
-        for why, is_speed in (("logs and metrics are Primus's", False), ("they choose kernels of AMD's Primus", True)):
+        for why, is_speed in (("Primus writes logs and metrics", False), ("they select kernels of AMD's Primus", True)):
             if names := [row.name for row in unused if (row.meaning == SPEED) is is_speed]:
-                self.notes.append(f"without effect, since {why}: {', '.join(names)}")
+                self.notes.append(f"ignored, because {why}: {', '.join(names)}")
         if self.device == "gpu" and not (settings["bf16"] or settings["fp16"]):
             self.notes.append("it trains in float32: neither bf16 nor fp16 is set")
 
@@ -257,7 +279,7 @@ class _Resolution:
             settings.default("wandb_exp_name", run.run_id)
             settings.default("wandb_save_dir", os.path.join(run.directory, "wandb"))
             if settings["disable_tensorboard"]:
-                self.notes.append("TensorBoard is on, since Weights & Biases is")
+                self.notes.append("TensorBoard is enabled, because Weights & Biases needs it")
             self.files.append(WANDB)
         if settings["wandb_project"] or not settings["disable_tensorboard"]:
             settings.default("tensorboard_dir", os.path.join(run.directory, "tensorboard"))
@@ -276,7 +298,7 @@ class _Resolution:
             settings.default("save", os.path.join(self.call.place.directory, CHECKPOINTS))
         if settings["save"]:
             settings.set("save", os.path.normpath(os.path.join(cwd, settings["save"])))
-            self.files.append(Requirement("folder", settings["save"], "set 'save' to a folder that you may write in"))
+            self.files.append(Requirement("folder", settings["save"], "set 'save' to a writable folder"))
             settings.default("save_interval", settings["train_iters"])  # Megatron divides by it at the end
             settings.default("exit_signal_handler", True)
         for name in _LOADED:
@@ -294,7 +316,7 @@ class _Resolution:
             return
         if why := fault(folder, settings["ckpt_step"] if name == "load" else None):
             whole = newest_whole(folder)[0]
-            fix = f"the newest that is whole: ckpt_step={whole}" if whole else f"correct '{name}', or remove it"
+            fix = f"the newest complete checkpoint: ckpt_step={whole}" if whole else f"correct '{name}', or remove it"
             raise MachineError(f"{settings.where(name)}: '{name}: {folder}' cannot be loaded", why=why, fix=fix)
 
     def loads(self) -> tuple[str, ...]:
@@ -330,7 +352,7 @@ class _Resolution:
 
     def modules(self) -> list[Requirement]:
         """What must be installed when it runs. A dry run only lists it."""
-        names = ["torch", "megatron.training", "psutil", *(["tokenizers"] if self.text else [])]
+        names = ["torch", "megatron.training", "psutil"]
         found = [Requirement("module", name, _TORCH if name == "torch" else _INSTALL) for name in names]
         if folder := self.megatron.checkout:
             found[1] = Requirement("file", folder, f"correct {SETTING}: it is the folder of Megatron's code")

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable
 
-from primus_core.files.atomic import write_atomically
+from primus_machine.files.atomic import write_atomically
 
 __all__ = ["SIZES", "TRACKER", "CheckpointWatch", "fault", "is_whole", "loaded", "newest", "newest_whole"]
 
@@ -43,15 +43,15 @@ def iteration_of(name: str) -> int:
 def fault(folder: str, step: int | None = None) -> str:
     """Why the checkpoint of `step` (None: the newest) cannot be loaded from `folder`; empty if nothing is known."""
     if not os.path.isdir(folder):
-        return "it is no folder"
+        return "it is not a folder"
     if not os.access(folder, os.R_OK | os.X_OK):
-        return "it may not be read"
+        return "it is not readable"
     name = f"iter_{step:07d}" if step else _newest(folder)
     if not name:
-        return f"no {TRACKER} in it says which checkpoint is the newest"
+        return f"it has no {TRACKER}, which names the newest checkpoint"
     path = os.path.join(folder, name)
     if not os.path.isdir(path):
-        return f"there is no {name} in it"
+        return f"it has no {name}"
     return f"{name} was cut off" if os.path.exists(os.path.join(path, SIZES)) and not is_whole(path) else ""
 
 

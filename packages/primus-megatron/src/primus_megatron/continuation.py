@@ -94,7 +94,7 @@ def as_resumed(settings: Mapping[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def _check_layout(settings: Settings, run: str, now: Mapping[str, Any], said: str) -> None:
+def _check_layout(settings: Settings, run: str, now: Mapping[str, Any], shown: str) -> None:
     """Where Megatron cannot reshard a checkpoint, tensor and pipeline sizes must be the same."""
     try:
         then = json.loads(Path(run, "config", "backend_config.json").read_text(encoding="utf-8"))["fixed_layout"]
@@ -103,8 +103,8 @@ def _check_layout(settings: Settings, run: str, now: Mapping[str, Any], said: st
     if then != now["fixed_layout"]:
         raise settings.error(
             "auto_continue_train",
-            f"cannot continue from {said}: its tensor or pipeline sizes differ, or its optimizer is sharded otherwise",
-            why=f"[tensor, pipeline] that must be kept: {then} there, {now['fixed_layout']} here",
-            fix="take the sizes of that run; where you can still choose, dist_ckpt_optim_fully_reshardable: true lets "
-            "them change; or begin anew: --new",
+            f"cannot continue from {shown}: its tensor or pipeline parallel sizes or its optimizer sharding differ",
+            why=f"[tensor, pipeline] of the earlier run: {then}; here: {now['fixed_layout']}",
+            fix="use the sizes of that run, or start from the first step: --new. A run with "
+            "dist_ckpt_optim_fully_reshardable: true can be continued with other sizes",
         )

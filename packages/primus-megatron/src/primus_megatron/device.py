@@ -71,16 +71,18 @@ def _cpu(settings: Settings, found: Adaptation) -> None:
 
 def _gpu(settings: Settings, megatron: Installation, found: Adaptation) -> None:
     if not megatron.known:
-        found.notes.append("what is installed there is not known: kernels are checked where the ranks start")
+        found.notes.append("it is not known what is installed there: kernels are checked on the nodes")
     wanted = _of_transformer_engine(settings)
     if settings["transformer_impl"] == "local":
         _check_local(settings)
     elif wanted or "transformer_impl" in settings or megatron.has(_TE):
         if wanted or not megatron.has(_TE):
             names = ", ".join(wanted) or "transformer_impl"
-            found.requires.append(Requirement("module", _TE, f"install Transformer Engine, or do without {names}"))
+            found.requires.append(Requirement("module", _TE, f"install Transformer Engine, or disable {names}"))
         if settings["num_experts"] and settings.default("moe_grouped_gemm", True):
-            found.notes.append("moe_grouped_gemm is on: Transformer Engine multiplies all experts of a rank at once")
+            found.notes.append(
+                "moe_grouped_gemm is enabled: Transformer Engine multiplies all experts of a rank at once"
+            )
     else:
         _local_layers(settings, "Transformer Engine is not installed", found)
     kernels = _APEX if settings["transformer_impl"] == "local" else _APEX_ANYWAY
@@ -88,7 +90,7 @@ def _gpu(settings: Settings, megatron: Installation, found: Adaptation) -> None:
         if settings.given.get(name):
             found.requires.append(Requirement("module", module, f"install APEX with its extensions, or {name}: false"))
         elif not megatron.has(module) and settings.default(name, False):
-            found.notes.append(f"{name} is off: APEX's {module} is not installed")
+            found.notes.append(f"{name} is disabled: APEX's {module} is not installed")
 
 
 def _local_layers(settings: Settings, why: str, found: Adaptation) -> None:
@@ -125,9 +127,9 @@ def _check_loss(settings: Settings, megatron: Installation, found: Adaptation) -
     if not _loss_of_transformer_engine(settings) or megatron.version.startswith("0.17."):
         return
     name = "cross_entropy_fusion_impl"
-    what = f"{settings.where(name)}: '{name}: te' is refused by Megatron since 0.18, for its lack of stability"
+    what = f"{settings.where(name)}: '{name}: te' is rejected by Megatron since 0.18, because it is not stable"
     if megatron.known and megatron.version:
-        raise MachineError(what, why=f"this is {megatron.version}", fix=f"set {name}: native, or take Megatron 0.17")
+        raise MachineError(what, why=f"this is {megatron.version}", fix=f"set {name}: native, or use Megatron 0.17")
     found.notes.append(f"{what}: where that is installed, set {name}: native")
 
 

@@ -54,9 +54,9 @@ def installation(call: BackendCall) -> Installation:
     version = version_below(folder)
     if here and not version:
         raise MachineError(
-            f"{name} '{given}' holds no Megatron",
+            f"{name} '{given}' contains no Megatron",
             why=f"there is no {os.path.join(folder, _INFO)}",
-            fix=f"name the top folder of a Megatron-LM checkout, or remove {name}",
+            fix=f"name the root of a Megatron-LM checkout, or remove {name}",
         )
     return Installation(version or importable_version(), folder, here)
 

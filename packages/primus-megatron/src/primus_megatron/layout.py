@@ -87,7 +87,7 @@ def _check_model(settings: Settings, layout: Layout) -> None:
     if groups and groups % layout.tensor and layout.tensor % groups:
         raise settings.error(
             _TENSOR,
-            f"{_TENSOR} {layout.tensor} and num_query_groups {groups} do not divide one another",
+            f"{_TENSOR} {layout.tensor} and num_query_groups {groups} do not divide each other",
             fix=f"take a divisor or a multiple of {groups}",
         )
 
@@ -108,7 +108,7 @@ def _check_sequence(settings: Settings, layout: Layout) -> None:
         raise settings.error(
             "seq_length",
             f"seq_length {length} exceeds max_position_embeddings {longest}",
-            fix="shorten the one, or lengthen the other",
+            fix="reduce the first, or increase the second",
         )
     pieces = (layout.tensor if settings["sequence_parallel"] else 1) * (2 * layout.context if layout.context > 1 else 1)
     if length and length % pieces:
@@ -142,7 +142,7 @@ def _check_stages(settings: Settings, layout: Layout) -> None:
     if layers % unit:
         name = "num_layers_per_virtual_pipeline_stage" if chunk else "num_virtual_stages_per_pipeline_rank"
         raise settings.error(
-            name, f"num_layers {layers} is no multiple of {unit}", why=f"{name} x {layout.pipeline} pipeline ranks"
+            name, f"num_layers {layers} is not a multiple of {unit}", why=f"{name} x {layout.pipeline} pipeline ranks"
         )
 
 
@@ -154,7 +154,7 @@ def _check_batch(settings: Settings, layout: Layout) -> None:
     if total % unit:
         raise settings.error(
             "global_batch_size",
-            f"global_batch_size {total} is no multiple of {unit}",
+            f"global_batch_size {total} is not a multiple of {unit}",
             why=f"micro_batch_size {micro} x {layout.data} data-parallel ranks",
             fix=f"take a multiple of {unit}",
         )
@@ -170,7 +170,7 @@ def _check_experts(settings: Settings, layout: Layout) -> None:
         raise settings.error(
             "moe_router_topk",
             f"moe_router_topk {settings['moe_router_topk']} exceeds num_experts {experts}",
-            fix="send a token to fewer experts, or have more",
+            fix="reduce moe_router_topk, or increase num_experts",
         )
     tensor = settings["expert_tensor_parallel_size"] or layout.tensor
     unit = expert * tensor * layout.pipeline

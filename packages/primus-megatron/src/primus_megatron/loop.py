@@ -69,5 +69,5 @@ def _or_refuse(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
         at = traceback.extract_tb(error.__traceback__)[-1]
         raise RequestError(
-            "Megatron refuses these settings", why=str(error) or f"{at.line} ({at.filename}:{at.lineno})"
+            "Megatron rejects these settings", why=str(error) or f"{at.line} ({at.filename}:{at.lineno})"
         ) from error

@@ -80,7 +80,7 @@ def _check_tokens(args: Any) -> None:
     known, rows = get_tokenizer().vocab_size, args.padded_vocab_size
     if known > rows:
         raise RequestError(
-            f"the tokenizer has {known} tokens, and the model {rows}",
+            f"the tokenizer has {known} tokens, but the model has {rows}",
             why="vocab_size is the model's, which need not be that of the tokenizer",
             fix=f"set vocab_size: {known}",
         )

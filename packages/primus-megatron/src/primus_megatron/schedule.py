@@ -18,8 +18,8 @@ def _check_warmup(settings: Settings) -> None:
     if settings["lr_warmup_fraction"] is None and steps >= settings[end]:
         raise settings.error(
             "lr_warmup_iters",
-            f"lr_warmup_iters {steps} leaves nothing of {end} {settings[end]}",
-            why="the learning rate rises in the former, and falls in the rest of the latter",
+            f"lr_warmup_iters {steps} is not less than {end} {settings[end]}",
+            why="the learning rate rises in the first, and falls in the rest of the second",
             fix=f"take fewer than {settings[end]}",
         )
 
@@ -30,7 +30,7 @@ def _check_fraction(settings: Settings) -> None:
         what = f"'lr_warmup_fraction' is {share}, and must be at least 0 and below 1"
         raise settings.error("lr_warmup_fraction", what)
     if share is not None and settings["lr_warmup_iters"]:
-        what = "'lr_warmup_fraction' and 'lr_warmup_iters' both say how long the warm-up is"
+        what = "'lr_warmup_fraction' and 'lr_warmup_iters' both set the length of the warm-up"
         raise settings.error("lr_warmup_fraction", what, fix="keep one of them")
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from primus_core.errors import MachineError
-from primus_core.installed import versions
 from primus_megatron.installation import Installation
-from primus_train.kit import schemas
+from primus_train.kit import schemas, versions
 from primus_train.kit.options import Option
 
 __all__ = ["Schema", "load", "place", "schema_for", "shipped"]

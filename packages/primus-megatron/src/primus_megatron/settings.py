@@ -26,8 +26,8 @@ _ASKED_OTHERWISE = {
     "rank": "it is each process's own",
     "world_size": "it follows from the nodes and GPUs",
     "local_rank": "it is each process's own",
-    "config_file": "settings stand in the experiment",
-    "yaml_cfg": "settings stand in the experiment",
+    "config_file": "write settings in the experiment",
+    "yaml_cfg": "write settings in the experiment",
 }
 _ITEM: dict[str, Callable[[Any], Any]] = {"int": int, "float": float}
 
@@ -39,7 +39,7 @@ class Settings(settings.Settings):
         with_lists, wrong = _with_lists(document, schema)
         for name, why in _ASKED_OTHERWISE.items():
             if name in document.data:
-                what = f"'{name}' is not for an experiment to set"
+                what = f"'{name}' cannot be set in an experiment"
                 wrong[name] = ConfigError(what, where=document.where((name,)), why=why, fix="remove it")
         right = Document({name: value for name, value in with_lists.items() if name not in wrong}, document.marks)
         paths = [*refused, *((name,) for name in wrong)]

@@ -14,7 +14,7 @@ __all__ = ["found_by_check", "install"]
 
 _CHECK = "check_for_nan_in_loss_and_grad"
 _VALIDATION = {
-    16: "Megatron has saved a checkpoint: continued on other devices, it will say whether one is faulty",
+    16: "Megatron has saved a checkpoint; continue it on other devices to find out whether a device is faulty",
     17: "Megatron has repeated the step",
 }
 """Exit codes of its `rerun_state_machine`."""
@@ -105,7 +105,7 @@ def _install_evaluation(training: Any, recorder: Recorder) -> None:
         losses.extend(float(value) for name, value in (result[0] or {}).items() if name == "lm loss")
         return result
 
-    def told(prefix: str, step: Any, data: Any, model: Any, iteration: int, *rest: Any, **kwargs: Any) -> None:
+    def recorded(prefix: str, step: Any, data: Any, model: Any, iteration: int, *rest: Any, **kwargs: Any) -> None:
         losses.clear()
         with recorder.clock.evaluating(), _without_their_line():
             theirs(prefix, step, data, model, iteration, *rest, **kwargs)
@@ -116,7 +116,7 @@ def _install_evaluation(training: Any, recorder: Recorder) -> None:
             else:
                 recorder.validation(step=iteration, steps=training.get_args().train_iters, loss=losses[0])
 
-    training.evaluate, training.evaluate_and_print_results = evaluated, told
+    training.evaluate, training.evaluate_and_print_results = evaluated, recorded
 
 
 def _step(loss: float, lr: Any, iteration: int, grad_norm: Any) -> Step:

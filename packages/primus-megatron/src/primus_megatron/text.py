@@ -7,44 +7,66 @@ import os
 from primus_core.config.document import Document
 from primus_core.errors import MachineError
 from primus_core.plan.plan import Requirement, Step
+from primus_data.indexed.layout import fault
+from primus_data.training import section
+from primus_data.training.corpora import Prefixes, Raw, Text
 from primus_megatron.own_settings import DATA
 from primus_megatron.settings import Settings
-from primus_megatron.vocabulary import use_null_tokenizer
+from primus_megatron.vocabulary import tokens, use_null_tokenizer
 from primus_train.backend import BackendCall
-from primus_train.text import data
-from primus_train.text.data import Text
-from primus_train.text.indexed import fault
 
-__all__ = ["apply_text", "data_files", "lacks_validation", "resolve_text"]
+__all__ = ["Text", "apply_text", "data_files", "lacks_validation", "resolve_text"]
 
 _PATHS = ("data_path", "train_data_path", "valid_data_path", "test_data_path")
 _FILES = ("data_args_path", "per_split_data_args_path")
-_TAKEN = (*_PATHS, *_FILES, "mock_data", "tokenizer_type", "tokenizer_model", "split")
+_TAKEN = (*_PATHS, *_FILES, "mock_data", "split")
+_TOKENIZER = ("tokenizer_type", "tokenizer_model")
 
 
-def resolve_text(document: Document, call: BackendCall) -> Text | None:
+def resolve_text(document: Document, call: BackendCall) -> Text | Raw | None:
     """The section, or None where the experiment has none."""
-    return data.resolve(document, DATA, call, "Megatron")
+    found = section.resolve(document, DATA, call, "Megatron")
+    assert not isinstance(found, Prefixes)  # Megatron has settings of its own for them
+    return found
 
 
-def apply_text(text: Text, settings: Settings, call: BackendCall) -> Step:
-    """The step that prepares the text; Megatron is told to read the result.
+def apply_text(text: Text | Raw, settings: Settings, call: BackendCall) -> tuple[Step, ...]:
+    """The steps that prepare the text; Megatron is told to read the result.
 
     Raises:
-        ConfigError: the data, or its vocabulary, is named twice.
+        ConfigError: the data, or its vocabulary, is named twice; or Megatron needs a tokenizer beside it.
     """
-    for name in (*_TAKEN, "vocab_size"):
+    is_raw = isinstance(text, Raw)
+    for name in (*_TAKEN, *(() if is_raw else (*_TOKENIZER, "vocab_size"))):
         if name in settings:
-            raise settings.error(name, f"'{name}' and 'data.text' both say what to train on", fix="keep one of them")
-    step, folder = data.prepare(text, call)
-    for name, part in (
-        ("train_data_path", "train"),
-        ("valid_data_path", "validation"),
-        ("test_data_path", "validation"),
-    ):
-        settings.set(name, [os.path.join(folder, part)])
-    use_null_tokenizer(settings, text.vocab_size)
-    return step
+            what = f"'{name}' and '{'data.input' if is_raw else 'data.text'}' both set the training data"
+            raise settings.error(name, what, fix="keep one of them")
+    if isinstance(text, Raw):
+        _read_raw(text, settings, call)
+    else:
+        told = text.told(call)
+        for name, part in zip(_PATHS[1:], ("train", "validation", "validation"), strict=True):
+            settings.set(name, [told[part]["blend"][0][1]])
+        use_null_tokenizer(settings, text.vocab_size)
+    return text.steps(call, tokens(settings))
+
+
+def _read_raw(text: Raw, settings: Settings, call: BackendCall) -> None:
+    prefix = text.told(call)["train"]["blend"][0][1]
+    if len(text.split) > 1:
+        settings.set("data_path", [prefix])
+        settings.set("split", ",".join(f"{share:g}" for share in text.split))
+    else:
+        settings.set("train_data_path", [prefix])
+    if any(name in settings for name in _TOKENIZER):
+        return
+    if settings["vocab_size"] is None:
+        raise settings.error("vocab_size", "'vocab_size' is not set", why="the model needs it")
+    for name in ("reset_position_ids", "reset_attention_mask", "eod_mask_loss"):
+        if settings[name]:
+            fix = "set tokenizer_type and tokenizer_model to the tokenizer of 'data', as Megatron takes it"
+            raise settings.error(name, f"'{name}' needs the end of document", why="no tokenizer says it", fix=fix)
+    use_null_tokenizer(settings, settings["vocab_size"])
 
 
 def data_files(settings: Settings, cwd: str, *, known: bool) -> list[Requirement]:
@@ -60,11 +82,11 @@ def data_files(settings: Settings, cwd: str, *, known: bool) -> list[Requirement
     if not given and not settings["mock_data"]:
         raise settings.error(
             "mock_data",
-            "there is nothing to train on",
+            "there is no training data",
             fix="set train_data_path (or data_path) to .bin/.idx files, `data.text`, or mock_data: true",
         )
     if given and settings["mock_data"]:
-        raise settings.error("mock_data", f"'mock_data' and '{given[0]}' both say what to train on", fix="keep one")
+        raise settings.error("mock_data", f"'mock_data' and '{given[0]}' both set the training data", fix="keep one")
     found: list[Requirement] = []
     for name in given:
         found += _whole_files(settings, name, cwd) if name in _FILES else _prefixes(settings, name, cwd, known=known)
@@ -113,7 +135,7 @@ def lacks_validation(settings: Settings) -> str:
         return "" if settings["valid_data_path"] else "there is no valid_data_path"
     shares = (settings["split"] or "").split(",")
     if len(shares) > 1 and _is_number(shares[1]) and not float(shares[1]):
-        return f"split {settings['split']} leaves nothing for it"
+        return f"split {settings['split']} leaves no data for it"
     return ""
 
 

@@ -27,12 +27,12 @@ class Lack(NamedTuple):
 
 _LACKS = (
     Lack("a GELU in its gated MLPs (Megatron has SwiGLU and QuickGEGLU)", lambda a: a.activation == "geglu"),
-    Lack("norms after attention and MLP, too", lambda a: a.norms_per_layer != 2),
+    Lack("additional norms after attention and MLP", lambda a: a.norms_per_layer != 2),
     Lack("a soft cap on attention scores", lambda a: a.attn_softcap),
     Lack("a soft cap on logits", lambda a: a.logit_softcap),
     Lack("a rotary base of its own for layers with a window", lambda a: a.rope_theta_local),
     Lack("biases in some linear layers and not in others", lambda a: _biases(a) == "some"),
-    Lack("a stretching of the rotary embedding by other factors", lambda a: a.rope_scaling and not _stretches(a)),
+    Lack("a scaling of the rotary embedding with other factors", lambda a: a.rope_scaling and not _stretches(a)),
 )
 
 

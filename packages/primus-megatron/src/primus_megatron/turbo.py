@@ -13,10 +13,10 @@ _PACKAGE = "primus_turbo"
 _EXPERTS = ("use_turbo_grouped_mlp", "use_turbo_grouped_gemm")
 """Two names of one setting, of which AMD's Primus has the second one now."""
 _LACKS = {
-    "attention_dropout": "drops nothing out",
-    "context_parallel_size": "is connected for whole sequences only",
-    "reset_attention_mask": "knows no ends of documents",
-    "window_size": "is connected without windows",
+    "attention_dropout": "does not support dropout",
+    "context_parallel_size": "supports only whole sequences",
+    "reset_attention_mask": "does not support document boundaries",
+    "window_size": "does not support windows",
 }
 """What its attention, as it is connected here, does not do."""
 
@@ -37,9 +37,9 @@ def check_turbo(settings: Settings) -> tuple[list[Requirement], list[str]]:
         _check_attention(settings)
     for name in (name for name in _EXPERTS if settings[name]):
         if settings["num_experts"]:
-            what = "Primus-Turbo's experts are not connected to Megatron's yet"
+            what = "Primus does not support Primus-Turbo's experts with Megatron yet"
             raise settings.error(name, what, fix=f"set {name}: false")
-        notes.append(f"{name} is without effect: the model has no experts")
+        notes.append(f"{name} is ignored: the model has no experts")
     return [Requirement("module", _PACKAGE, "install Primus-Turbo, or set enable_primus_turbo: false")], notes
 
 
@@ -51,7 +51,7 @@ def _check_attention(settings: Settings) -> None:
                 name,
                 f"'{name}' is {value}, and use_turbo_attention is true",
                 why=f"Primus-Turbo's attention {why}",
-                fix=f"set '{name}' otherwise, or use_turbo_attention: false",
+                fix=f"set '{name}' to another value, or set use_turbo_attention: false",
             )
 
 

@@ -15,9 +15,11 @@ _HUGGING_FACE = "HuggingFaceTokenizer"
 _OF_TOKENIZER = ("tokenizer_type", "tokenizer_model")
 
 
-def of_model(model: Document, settings: Document, *, text: bool) -> Document:
-    """The `model` section without what the data replace: prepared text has its own tokens, mock data have no words."""
-    gone = (*_OF_TOKENIZER, "vocab_size") if text else _OF_TOKENIZER if _is_mock(settings.data) else ()
+def of_model(model: Document, settings: Document, *, text: bool, tokens: bool) -> Document:
+    """The `model` section without what the data replace: text of quickstarts has its own tokenizer; where `tokens` are
+    numbers already, and with mock data, there are no words.
+    """
+    gone = (*_OF_TOKENIZER, "vocab_size") if text else _OF_TOKENIZER if tokens or _is_mock(settings.data) else ()
     return Document({name: value for name, value in model.data.items() if name not in gone}, model.marks)
 
 
@@ -33,14 +35,14 @@ def choose_tokenizer(settings: Settings) -> None:
     """
     kind = settings["tokenizer_type"]
     if settings["vocab_size"] is None and (kind == NULL or (kind is None and settings["mock_data"])):
-        raise settings.error("vocab_size", "'vocab_size' is not set", why=f"the {NULL} has no vocabulary")
+        raise settings.error("vocab_size", "'vocab_size' is not set", why=f"{NULL} has no vocabulary")
     if kind is None and settings["mock_data"]:
         use_null_tokenizer(settings, settings["vocab_size"])
     elif kind is None and settings["tokenizer_model"]:
         settings.set("tokenizer_type", _HUGGING_FACE)
     elif kind is None:
         fix = f"set tokenizer_model to a model of huggingface.co or a folder, or tokenizer_type: {NULL}"
-        raise settings.error("tokenizer_type", "there is no tokenizer", why="the data have tokens of one", fix=fix)
+        raise settings.error("tokenizer_type", "there is no tokenizer", why="the data need a tokenizer", fix=fix)
     if settings["vocab_size"] and not settings["tokenizer_type"].startswith("Null"):
         unit = settings["make_vocab_size_divisible_by"] * settings["tensor_model_parallel_size"]
         # Otherwise Megatron would go by the tokenizer, which often has fewer tokens than its model.

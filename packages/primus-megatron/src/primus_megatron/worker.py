@@ -68,21 +68,21 @@ def _adapt(planned: str) -> None:
         import torch
 
         raise MachineError(
-            "the plan counts on GPUs, and torch sees none",
+            "the plan uses GPUs, but torch finds none",
             why=f"torch {torch.__version__} is built for another device, or the driver does not answer",
             fix="install the torch build for this machine, or set CUDA_VISIBLE_DEVICES= to train on the CPU",
         )
-    line = patches.told(apply_all(), "primus_megatron.patches")
+    line = patches.summary(apply_all(), "primus_megatron.patches")
     if line and worker.rank() == 0:
         get_logger().info("patched", message=line)
 
 
 def _train(resolved: dict[str, Any]) -> None:
-    from primus_core.installed import versions
     from primus_megatron.installation import importable_version
     from primus_megatron.loop import pretrain
     from primus_megatron.model import model_provider
     from primus_megatron.step_metrics import found_by_check, install
+    from primus_train.kit import versions
 
     settings = resolved["settings"]
     look = _watch(settings.get("save", "")) if worker.rank() == 0 else lambda: None

@@ -1,1 +1,1 @@
-"""Is this cluster fit to train, and if not, which node and why? Nothing is imported here."""
+"""Check whether the nodes are fit to train. Nothing is imported here."""

@@ -1,4 +1,4 @@
-"""What is connected to what in a node: GPUs, their links, NUMA nodes, adapters; as a tree, a matrix, a picture."""
+"""Show how the GPUs, CPUs and network adapters of a node are connected."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Analyze:
 def _validate(args: argparse.Namespace, call: TaskCall) -> None:
     """What the worker would find only after it has begun."""
     if args.assume_host:
-        from primus_core.machine import capture
+        from primus_machine.captures import capture
 
         capture.read(args.assume_host, call.facts.host)
     if args.visualize not in (None, PICTURE) and not call.distributed.node_rank:
@@ -60,11 +60,13 @@ def _validate(args: argparse.Namespace, call: TaskCall) -> None:
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The options; the worker's are the same."""
-    parser.add_argument("action", nargs="?", choices=_ACTIONS, help="what to look at")
+    parser.add_argument("action", nargs="?", choices=_ACTIONS, help="what to show")
     parser.add_argument("--visualize", type=_picture, nargs="?", const=PICTURE, metavar="FILE",
-                        help=f"draw it there, too ({', '.join(_PICTURES)}; default: {PICTURE})")  # fmt: skip
+                        help=f"also draw a picture ({', '.join(_PICTURES)}; default: {PICTURE})")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
-    parser.add_argument("--assume-host", default="", metavar="FILE", help="a captured machine instead of this one")
+    parser.add_argument(
+        "--assume-host", default="", metavar="FILE", help="use a machine captured by `primus env capture`"
+    )
     parser.add_argument("--node-rank", type=int, default=0, help=argparse.SUPPRESS)
 
 

@@ -9,12 +9,13 @@ import os
 import sys
 from collections.abc import Sequence
 
-from primus_core import variables
+from primus_core import get_logger
 from primus_core.errors import MachineError
-from primus_core.files.atomic import write_atomically
-from primus_core.host import HostRoot
-from primus_core.machine import capture, facts
 from primus_core.request.arguments import Parser, parse_segment
+from primus_machine import facts, variables
+from primus_machine.captures import capture
+from primus_machine.files.atomic import write_atomically
+from primus_machine.host import HostRoot
 from primus_preflight import analyze
 from primus_preflight.analyze import PICTURE
 from primus_preflight.machine import topology
@@ -55,7 +56,7 @@ def _draw(path: str, found: topology.Topology) -> None:
         write_atomically(path, drawn)
     except OSError as error:
         raise MachineError(f"cannot write {path}", why=str(error.strerror), fix="choose another --visualize") from None
-    print(f"picture: {path}", file=sys.stderr)
+    get_logger().info("picture_written", message=f"picture: {path}", path=path)
 
 
 if __name__ == "__main__":

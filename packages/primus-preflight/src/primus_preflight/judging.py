@@ -13,13 +13,12 @@ from functools import partial
 
 from primus_core import get_logger
 from primus_core.errors import MachineError, PrimusError
-from primus_core.files import plain_json
-from primus_core.files.atomic import write_atomically
-from primus_core.host import HostRoot
-from primus_core.secrets.redaction import redact
-from primus_core.units import counted
+from primus_core.journal import record
+from primus_machine.files.atomic import write_atomically
+from primus_machine.host import HostRoot
+from primus_machine.secrets.redaction import redact
+from primus_machine.units import counted
 from primus_preflight.checks.check import Level
-from primus_preflight.paths import text_of
 from primus_preflight.verdict import clocks, cluster, gate, history, node_report, provenance
 from primus_preflight.verdict.cluster import Cluster, Expected
 from primus_preflight.verdict.node_report import NodeReport, Unread
@@ -34,7 +33,7 @@ _FORMATS: Mapping[str, Callable[[Cluster], str]] = {
 }
 _WAIT_S: Mapping[Level, int] = {"quick": 60, "perf": 300, "full": 3600}
 """For nodes that are slower than node 0: a GPU that hangs is given minutes, and shall be a result."""
-_LOOK_EVERY_S, _TELL_EVERY_S = 0.2, 10.0
+_LOOK_EVERY_S, _LOG_EVERY_S = 0.2, 10.0
 _NAMED = 8
 
 
@@ -90,13 +89,13 @@ def _ended(error: PrimusError | None) -> int:
 def _waited(args: argparse.Namespace, there: Callable[[], Sequence[str]], gone: int) -> Expected:
     """The nodes that shall report, once they have or the time is over."""
     wanted = cluster.expected(args.expected_nodes) if args.expected_nodes else Expected(count=args.nodes)
-    began = told = time.monotonic()
+    began = logged = time.monotonic()
     while args.nodes > 1 and (left := _lacking(wanted, there())) > gone:
         now = time.monotonic()
         if now - began > patience(args, args.level):
             break
-        if now - told > _TELL_EVERY_S:
-            told = now
+        if now - logged > _LOG_EVERY_S:
+            logged = now
             message = f"preflight: waiting for {counted(left, 'report')}, for {now - began:.0f} s"
             get_logger().info("preflight_waiting", message=message, reports=left)
         time.sleep(_LOOK_EVERY_S)
@@ -134,10 +133,7 @@ def _outcome(
 
 def _command(run_dir: str) -> Sequence[str]:
     """As it was typed, with secrets masked: the run's record has it. A worker that was started alone is its own."""
-    try:
-        return [str(word) for word in plain_json.loads(text_of(os.path.join(run_dir, "metadata.json")))["command"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return sys.orig_argv
+    return record.read(run_dir).command or sys.orig_argv
 
 
 def _since(paths: Sequence[str], reports: list[NodeReport]) -> list[NodeReport]:
@@ -146,14 +142,14 @@ def _since(paths: Sequence[str], reports: list[NodeReport]) -> list[NodeReport]:
         return reports
     before = history.read(paths)
     if new := history.lacking(reports, before):
-        message = f"preflight: the baseline knows nothing of {_listed(new)}"
+        message = f"preflight: the baseline has no report of {_listed(new)}"
         get_logger().info("preflight_without_baseline", message=message, nodes=new)
     return history.compared(reports, before)
 
 
 def _write(outputs: Sequence[str], folder: str, found: Cluster) -> list[MachineError]:
     """All that can be written; of the rest, why not."""
-    room = "make room there, or choose another run directory (PRIMUS_RUN_DIR)"
+    room = "free space there, or choose another run directory (PRIMUS_RUN_DIR)"
     summary = os.path.join(folder, "report.md")
     writes = [(path, "choose another --output", partial(_write_report, path, found)) for path in outputs]
     writes += [(summary, room, partial(_write_report, summary, found))]
@@ -176,11 +172,13 @@ def _verdict(found: Cluster) -> PrimusError:
     """What the run's record says of it: which nodes, and which checks."""
     wrong, listed = ("fail", "failing") if found.failing else ("unknown", "unknown")
     named = [f"{host} ({_listed(_checks(found, host, wrong))})" for host in found.failing or found.unknown]
-    fix = f"the report says what to do for each; `srun --exclude` takes {listed}_nodes.txt beside it"
+    fix = f"the report has a fix for each check; `srun --exclude` takes {listed}_nodes.txt beside it"
     if found.failing:
         return PrimusError(f"preflight: not fit to train: {_listed(named)}", fix=fix)
     if not found.unknown:
-        fix = "look at what those nodes print; with their names, --expected-nodes says which they are"
+        fix = (
+            "check the output of those nodes; with --expected-nodes and their names, the report lists the missing ones"
+        )
     return MachineError(f"preflight: incomplete: {report.headline(found)}{': ' * bool(named)}{_listed(named)}", fix=fix)
 
 

@@ -24,7 +24,7 @@ def text_of(path: str) -> str:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, encoding="utf-8") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", path)
+            raise OSError(errno.EINVAL, "it is not a regular file", path)
         text = file.read(_LONGEST + 1)
         if len(text) > _LONGEST:
             raise OSError(errno.EFBIG, f"it is larger than {_LONGEST >> 20} MiB", path)
@@ -38,15 +38,15 @@ def check_output(option: str, path: str) -> None:
         RequestError: it cannot.
     """
     if why := _unwritable(os.path.abspath(path)):
-        raise RequestError(f"{option} {path}: no file can be written there", why=why, fix="name another file")
+        raise RequestError(f"{option} {path}: this file cannot be written", why=why, fix="name another file")
 
 
 def _unwritable(path: str) -> str:
     if os.path.lexists(path) and not os.path.isfile(path):
-        return "what is there is no regular file"
+        return "it is not a regular file"
     folder = os.path.dirname(path)
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
     if not os.path.isdir(folder):
-        return f"{folder} is no folder"
-    return "" if os.access(folder, os.W_OK | os.X_OK) else f"you may not write in {folder}"
+        return f"{folder} is not a folder"
+    return "" if os.access(folder, os.W_OK | os.X_OK) else f"{folder} is not writable"

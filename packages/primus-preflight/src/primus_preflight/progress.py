@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 from primus_core import get_logger
 
-__all__ = ["told"]
+__all__ = ["logged"]
 
 _FIRST_AFTER_S, _GROWTH, _LONGEST_PAUSE_S = 2.0, 1.5, 30.0
 
 
 @contextmanager
-def told(what: Callable[[], str], first_after_s: float = _FIRST_AFTER_S) -> Iterator[None]:
+def logged(what: Callable[[], str], first_after_s: float = _FIRST_AFTER_S) -> Iterator[None]:
     """Say meanwhile what goes on: nothing in the first seconds, then ever more rarely, even while the work blocks."""
     over, began = threading.Event(), time.monotonic()
 

@@ -1,4 +1,4 @@
-"""Is this cluster fit to train, and if not, which node and why?
+"""Check whether the nodes are fit to train.
 
 Each node looks at itself and writes what it found into the run directory; node 0 waits for the others and judges.
 """
@@ -9,14 +9,14 @@ import argparse
 import os
 from collections.abc import Sequence
 
-from primus_core import variables
 from primus_core.environment.placement import hides_gpus
 from primus_core.errors import RequestError
-from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Worker
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, whole_number
+from primus_machine import variables
+from primus_machine.facts import Facts
 from primus_preflight import paths
 from primus_preflight.checks import catalogue, thresholds
 from primus_preflight.checks.check import GROUPS, LEVELS, Check, Level
@@ -38,7 +38,7 @@ class Preflight:
   primus direct -- preflight list
   primus direct -- preflight report output/preflight --expected-nodes node[01-64]
 
-exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request;
+exit codes: 0 all nodes are fit; 1 at least one node is not fit; 2 wrong request;
   3 the state of at least one node could not be determined"""
 
     def add_arguments(self, parser: Parser) -> None:
@@ -50,19 +50,19 @@ exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request;
         args = call.args
         if (args.action == "report") != bool(args.folder):
             raise RequestError(
-                "`report` needs a folder, and only it takes one",
+                "only `report` takes a folder, and it needs one",
                 fix="primus direct -- preflight report output/preflight",
             )
         if args.gate and args.assume_host:
-            raise RequestError("a launch looks at the machine that it is on", fix="leave assume-host out")
+            raise RequestError("preflight before a launch checks this machine", fix="remove assume-host")
         if not call.elsewhere:
             _validate(args, call)
         node = call.distributed
         place = ("--node-rank", str(node.node_rank), "--nodes", str(node.nnodes))
         needed = ("--devices", str(count)) if (count := _devices(call)) else ()
         files = [path for path in (args.thresholds, args.folder, args.assume_host, *args.baseline) if path]
-        name = "preflight_report" if args.action == "report" else "preflight"  # the link leads to a run with reports
-        run = call.place("output", name)
+        name = "preflight" if args.action == "check" else f"preflight_{args.action}"
+        run = call.place("output", name)  # the link `preflight` leads to a run with reports
         links = _links((*files, args.expected_nodes), run.directory)
         return TaskPlan(
             place=run,
@@ -74,32 +74,41 @@ exit codes: 0 all nodes are fit; 1 a node is not; 2 wrong request;
 def declare(parser: argparse.ArgumentParser) -> None:
     """The options; the worker's are the same."""
     parser.add_argument("action", nargs="?", choices=_ACTIONS, default="check",
-                        help="check (default): look at each node; list: the checks; report: judge again")  # fmt: skip
+                        help="check (default): check each node; list: list checks; report: judge again")  # fmt: skip
     parser.add_argument(
-        "folder", nargs="?", default="", metavar="DIR", help="of report: a run directory, or its preflight/"
+        "folder", nargs="?", default="", metavar="DIR", help="for report: a run directory, or its folder preflight/"
     )
     for group in GROUPS:
         parser.add_argument(f"--{group}", dest="groups", action="append_const", const=group,
-                            help=f"checks of the {group} (default: all)")  # fmt: skip
+                            help=f"run only {group} checks (default: all groups)")  # fmt: skip
     parser.add_argument(
         "--level", choices=LEVELS, default="quick",
-        help="quick (default): seconds, to look; perf: a minute, to measure; full: many, under load, and all pairs",
+        help="quick (default): read settings, seconds; perf: measure, a minute; full: measure longer, many minutes",
     )  # fmt: skip
     parser.add_argument(
-        "--only", "--tests", action="append", default=[], metavar="PATTERN", help="only these checks: gpu.pcie-*"
+        "--only",
+        "--tests",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="run only checks that match PATTERN, such as gpu.pcie-*",
     )
     parser.add_argument("--skip", action="append", default=[], metavar="PATTERN", help="skip checks that match PATTERN")
-    parser.add_argument("--thresholds", default="", metavar="FILE", help="the site's own, over those of Primus")
+    parser.add_argument(
+        "--thresholds", default="", metavar="FILE", help="apply the thresholds in FILE over the built-in ones"
+    )
     parser.add_argument("--expected-nodes", default="", metavar="N|LIST|FILE",
-                        help="nodes that shall report: 64, node[01-64], or a file of names")  # fmt: skip
+                        help="nodes that must report: 64, node[01-64], or a file of names")  # fmt: skip
     parser.add_argument("--baseline", action="append", default=[], metavar="DIR|FILE",
-                        help="earlier reports, with which each node is compared; may be given again")  # fmt: skip
+                        help="compare each node with these earlier reports (repeatable)")  # fmt: skip
     parser.add_argument("--wait", type=whole_number, metavar="SECONDS",
-                        help="how long nodes wait for each other (default: 60; perf: 300; full: 3600)")  # fmt: skip
+                        help="wait SECONDS for the other nodes (default: 60; perf: 300; full: 3600)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--output", type=_file, action="append", default=[], metavar="FILE",
-                        help=f"write the report there too ({', '.join(SUFFIXES)}); may be given again")  # fmt: skip
-    parser.add_argument("--assume-host", default="", metavar="FILE", help="a captured machine instead of this one")
+                        help=f"also write the report to FILE ({', '.join(SUFFIXES)}; repeatable)")  # fmt: skip
+    parser.add_argument(
+        "--assume-host", default="", metavar="FILE", help="use a machine captured by `primus env capture`"
+    )
     parser.add_argument("--gate", choices=("stop", "warn"), default="", help=argparse.SUPPRESS)  # before a launch
     parser.add_argument("--devices", type=int, default=0, help=argparse.SUPPRESS)  # that the launch needs on each node
     parser.add_argument("--link", nargs=2, action="append", default=[], help=argparse.SUPPRESS)  # and where it led
@@ -145,9 +154,9 @@ def _devices(call: TaskCall) -> int:
     GPUS_PER_NODE alone does not: on a machine without GPUs, so many processes train on its CPUs.
     """
     environ = call.facts.environ
-    said = environ.get(variables.GPU_MODEL, "").strip().lower() not in ("", "none")
+    is_requested = environ.get(variables.GPU_MODEL, "").strip().lower() not in ("", "none")
     granted = environ.get("SLURM_GPUS_ON_NODE", "0").strip() not in ("", "0")
-    wanted = said or granted or bool(call.facts.gpus)
+    wanted = is_requested or granted or bool(call.facts.gpus)
     return call.distributed.gpus_per_node if wanted and not hides_gpus(environ) else 0
 
 
@@ -169,7 +178,7 @@ def _validate(args: argparse.Namespace, call: TaskCall) -> None:
 
         history.check(args.baseline)
     if args.assume_host:
-        from primus_core.machine import capture
+        from primus_machine.captures import capture
 
         capture.read(args.assume_host, call.facts.host)
     if call.distributed.nnodes == 1:  # of several, only node 0 would be refused, and the others would wait for it

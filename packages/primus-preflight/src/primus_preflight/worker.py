@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
-from primus_core import get_logger, variables
+from primus_core import get_logger
 from primus_core.errors import MachineError, PrimusError
-from primus_core.host import HostRoot
-from primus_core.machine import capture, facts
-from primus_core.machine.facts import Facts
 from primus_core.plugins.catalogue import Catalogue
-from primus_core.units import counted
+from primus_machine import facts, variables
+from primus_machine.captures import capture
+from primus_machine.facts import Facts
+from primus_machine.host import HostRoot
+from primus_machine.units import counted
 from primus_preflight import judging, progress, task
 from primus_preflight.checks.check import Check, Node
 from primus_preflight.checks.findings import Finding
@@ -51,14 +52,14 @@ def main(words: Sequence[str]) -> int:
     if args.action == "list":
         return 0 if args.node_rank else _list(checks)
     if not args.node_rank and (later := task.deferred(args, facts.read(here), Catalogue.here(here))):
-        said = f"preflight: not checked at level {args.level}, though {args.thresholds} sets a threshold: "
-        get_logger().info("preflight_not_checked", message=f"{said}{', '.join(later)}", checks=later)
+        beginning = f"preflight: not checked at level {args.level}, though {args.thresholds} sets a threshold: "
+        get_logger().info("preflight_not_checked", message=f"{beginning}{', '.join(later)}", checks=later)
     try:
         return _checked(args, checks, here)
     except PrimusError as error:
         if args.gate != "warn":
             raise
-        message = f"the launch goes on (--preflight=warn) after {error}"
+        message = f"the launch continues (--preflight=warn) after {error}"
         get_logger().warning("preflight_failed", message=message, exit_code=error.exit_code)
         return 0
 
@@ -67,7 +68,7 @@ def _list(checks: Sequence[Check]) -> int:
     names, levels = (max(map(len, texts)) for texts in ([c.name for c in checks], [c.level for c in checks]))
     for check in checks:
         print(f"{check.name:{names}}  {check.level:{levels}}  {check.summary}")
-        print(f"{'':{names}}  reads {', '.join(check.reads) or 'what only the running machine can say'}")
+        print(f"{'':{names}}  reads {', '.join(check.reads) or 'the running machine only'}")
     return 0
 
 
@@ -91,7 +92,7 @@ def _checked(args: argparse.Namespace, checks: Sequence[Check], here: HostRoot) 
 
 def _followed(args: argparse.Namespace, folder: str, own: NodeReport, *, shared: bool) -> int:
     """Wait for node 0's verdict. On a console that all nodes share, node 0 says who is missing."""
-    with nullcontext() if shared else progress.told(lambda: f"waiting for node 0's verdict in {folder}", _QUIET_S):
+    with nullcontext() if shared else progress.logged(lambda: f"waiting for node 0's verdict in {folder}", _QUIET_S):
         return gate.follow(folder, own, judging.patience(args, args.level))
 
 
@@ -100,7 +101,7 @@ def _writes(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:  # a full disk makes no node unfit
-        fix = "make room there, or choose another run directory (PRIMUS_RUN_DIR)"
+        fix = "free space there, or choose another run directory (PRIMUS_RUN_DIR)"
         raise MachineError(f"preflight: cannot write to {folder}", why=str(error.strerror), fix=fix) from None
 
 
@@ -117,7 +118,7 @@ def _met(found: Facts, checks: Sequence[Check], host: str, place: Place) -> Meet
     """What came of meeting the other nodes, where a check needs it."""
     if place.nodes == 1 or not found.host.is_here or not any(check.meets for check in checks):
         return None
-    with _told(lambda: f"meeting {counted(place.nodes - 1, 'other node')}", place.rank):
+    with _logged(lambda: f"meeting {counted(place.nodes - 1, 'other node')}", place.rank):
         return peers.meet(peers.card(found, place.rank, host), place)
 
 
@@ -130,7 +131,7 @@ def _place(args: argparse.Namespace, folder: str) -> Place:
 def _looked_at(node: Node, checks: Sequence[Check], host: str, node_rank: int) -> NodeReport:
     findings: list[Finding] = []
     at = ""
-    with _told(lambda: at, node_rank):
+    with _logged(lambda: at, node_rank):
         for number, check in enumerate(checks, 1):
             at = f"{check.name} ({number} of {len(checks)})"
             findings += check.findings(node)
@@ -138,8 +139,8 @@ def _looked_at(node: Node, checks: Sequence[Check], host: str, node_rank: int) -
     return NodeReport(host, tuple(findings), found.gpu_model, len(found.gpus), node_rank, time.time())
 
 
-def _told(what: Callable[[], str], node_rank: int) -> AbstractContextManager[None]:
-    return progress.told(what) if node_rank == 0 else nullcontext()
+def _logged(what: Callable[[], str], node_rank: int) -> AbstractContextManager[None]:
+    return progress.logged(what) if node_rank == 0 else nullcontext()
 
 
 if __name__ == "__main__":

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from primus_core.config.document import Document
 from primus_core.errors import AlreadyRefused, Mistakes
-from primus_core.installed import versions
 from primus_core.installed.packages import version_of
-from primus_core.plan.plan import Requirement, Variable, Worker
+from primus_core.plan.plan import Requirement, Step, Variable, Worker
 from primus_torchtitan import earlier_names
 from primus_torchtitan.continuation import CHANGEABLE, continue_earlier, loads, on_replay
 from primus_torchtitan.hyperparameters import data_type, hyperparameters
@@ -25,13 +24,16 @@ from primus_torchtitan.model import resolve_model
 from primus_torchtitan.own_settings import SETTINGS
 from primus_torchtitan.schema import Schema, schema_for
 from primus_torchtitan.settings import Settings
-from primus_torchtitan.text import TAKEN, Text, apply_text, resolve_text
+from primus_torchtitan.text import TAKEN, Data
 from primus_torchtitan.values import check_values
 from primus_train.backend import WANDB, BackendCall, BackendPlan
-from primus_train.kit.work import ComputeCost, planned
+from primus_train.kit import versions
+from primus_train.kit.work import ComputeCost, planned, planned_ranks
+from primus_train.profiling import TRACES
 
 if TYPE_CHECKING:
     from primus_train.models.architecture import Architecture, Model
+    from primus_train.profiling import ProfiledSteps
 
 __all__ = ["TORCHTITAN", "TorchTitan"]
 
@@ -40,6 +42,8 @@ _TORCH = "pip install 'primus-torchtitan[torch]'; for GPUs of AMD, see docs/inst
 _TESTED = "2.13"
 """The oldest torch that we test with."""
 _ORIGIN = "torchtitan"
+_PROFILER_WARMUP = 3
+"""Steps that the profiler takes part in before it records; as many as TorchTitan's own default."""
 _DATA = ("dataloader.", "validator.dataloader.", "hf_assets_path")
 """How settings begin that say what is trained on."""
 
@@ -65,12 +69,24 @@ class TorchTitan:
         schema, _ = schema_for(version_of("torchtitan"), sys.executable)
         return translation.translate(model, schema.families)
 
+    def profiling(self, steps: ProfiledSteps, directory: str) -> Mapping[str, Any]:
+        """A cycle of torch's profiler that ends with the last of these steps; see `Backend.profiling`."""
+        del directory  # the folder is below it
+        return {
+            "profiler.enable_profiling": True,
+            "profiler.save_traces_folder": TRACES,
+            "profiler.profile_freq": steps.last,
+            "profiler.profiler_active": steps.number,
+            "profiler.profiler_warmup": min(steps.first - 1, _PROFILER_WARMUP),
+            "profiler.profiler_repeat": 1,
+        }
+
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and check the settings; see `Backend.resolve`."""
         schema, notes = schema_for(version_of("torchtitan"), call.facts.python)
         mistakes = Mistakes()
         document, more = earlier_names.translate(call.document, mistakes)
-        older = () if call.elsewhere else versions.older_note("torch", _TESTED, "TorchTitan may need what it lacks")
+        older = () if call.elsewhere else versions.older_note("torch", _TESTED, "TorchTitan may need a newer one")
         work = _Resolution(call, schema, document, [*notes, *more, *older])
         work.settings.mistakes.add(*mistakes.found)
         return work.plan()
@@ -91,14 +107,14 @@ class _Resolution:
     def __init__(self, call: BackendCall, schema: Schema, document: Document, notes: list[str]) -> None:
         self.call, self.schema, self.notes = call, schema, notes
         self.settings = Settings(_without(document, ("model", "data")), schema, call.refused)
-        self.text: Text | None = None
+        self.data: Data | None = None
         vocab: int | None = _ANY_VOCABULARY
         wrong = Mistakes()
         is_wrong = call.is_refused("data")
         if not is_wrong:
             with wrong:
-                self.text = resolve_text(document.section(("data",)), call)
-                vocab = self.text.vocab_size if self.text else None
+                self.data = Data(document.section(("data",)), call)
+                vocab = self.data.vocab_size
             is_wrong = bool(wrong)
         self.settings.mistakes.add(*wrong.found)
         self.settings.refused |= set(TAKEN if is_wrong else ())
@@ -112,40 +128,58 @@ class _Resolution:
             raise AlreadyRefused("model")
         return resolve_model(document, self.schema, vocab)
 
-    def plan(self) -> BackendPlan:
+    def checked(self) -> tuple[tuple[Step, ...], Layout]:
+        """Fill in the defaults, and refuse what is wrong: all mistakes at once. The steps that prepare the data, and
+        the layout.
+        """
         settings = self.settings
         check_values(settings, self.schema, self.call.facts.cwd)
-        prepare, vocab, layout = None, 0, Layout(1, 1, 1, 1, 1)
+        prepare: tuple[Step, ...] = ()
+        layout = Layout(1, 1, 1, 1, 1)
         with settings.mistakes:
-            if self.text and self.model.family:
-                prepare, vocab = apply_text(self.text, self.model, settings, self.call)
+            if self.data and self.model.family:
+                prepare = self.data.apply(self.model, settings)
         with settings.mistakes:
             self.defaults()
         with settings.mistakes:
-            layout = check_layout(settings, self.ranks(), self.model.facts, self.schema.schedules)
+            layout = check_layout(
+                settings, planned_ranks(self.call.distributed, self.notes), self.model.facts, self.schema.schedules
+            )
         with settings.mistakes:
             settings.needs(self.requires(), self.call)
         settings.refuse()
+        if unused := self.data.without_effect(settings) if self.data else []:
+            self.notes.append(f"ignored, because Primus reads the data in the worker: {', '.join(unused)}")
         if unused := [row.name for row in SETTINGS if row.becomes == "-" and settings[row.name]]:
-            self.notes.append(f"without effect, since they are of AMD's Primus: {', '.join(unused)}")
-        rank = metrics_rank(layout, settings["parallelism.pipeline_parallel_schedule"])
-        architecture = self.architecture()
-        resolved: dict[str, Any] = {
+            self.notes.append(f"ignored, because they belong to AMD's Primus: {', '.join(unused)}")
+        return prepare, layout
+
+    def resolved(self, layout: Layout, rank: int, architecture: Architecture | None) -> dict[str, Any]:
+        """What the worker gets beside the settings. `rank`: that of the metrics."""
+        return {
             "framework": "torchtitan",
             "framework_version": self.schema.version,
             "stage": self.call.stage,
             "device": self.device,
             "model": self.model.to_dict(),
-            "data": self.text.to_dict(vocab) if self.text else None,
+            "data": self.data.to_dict() if self.data else None,
+            "samples": self.data.told() if self.data else None,
             "data_parallel": layout.data,
             "metrics_rank": rank,
             "global_batch_size": self.global_batch(layout.data),
             "on_non_finite": self.call.on_non_finite,
             **self.work(architecture).to_dict(),
         }
+
+    def plan(self) -> BackendPlan:
+        settings = self.settings
+        prepare, layout = self.checked()
+        rank = metrics_rank(layout, settings["parallelism.pipeline_parallel_schedule"])
+        architecture = self.architecture()
+        resolved = self.resolved(layout, rank, architecture)
         same = hyperparameters(settings, architecture, self.global_batch(layout.data), resolved["data"] or {})
-        source, told = continue_earlier(settings, self.call, resolved)
-        self.notes += told
+        source, found = continue_earlier(settings, self.call, resolved)
+        self.notes += found
         return BackendPlan(
             worker=Worker("primus_torchtitan.worker"),
             config={
@@ -154,7 +188,7 @@ class _Resolution:
                 "settings": settings.framework(),
                 "on_replay": on_replay(settings, self.call),
             },
-            prepare=(prepare,) if prepare else (),
+            prepare=prepare,
             environment=self.environment(rank if layout.pipeline > 1 else None),
             requires=self.requires(),
             notes=tuple(self.notes),
@@ -185,13 +219,6 @@ class _Resolution:
         work, notes = planned(model, self.settings["training.seq_len"], devices, data_type(self.settings))
         self.notes += notes
         return work
-
-    def ranks(self) -> int | None:
-        """How many there will be; None: that is not known yet."""
-        place = self.call.distributed
-        if place.tentative:
-            self.notes.append("how many ranks there will be is not known yet: the layout is checked where they start")
-        return None if place.tentative else place.world_size
 
     def global_batch(self, data_parallel: int) -> int:
         total: int = self.settings["training.global_batch_size"]
@@ -246,10 +273,10 @@ class _Resolution:
         if self.settings["metrics.enable_wandb"]:
             needed += [Requirement("module", "wandb", "pip install wandb, or set metrics.enable_wandb: false"), WANDB]
         if "." in self.model.family:
-            needed.append(Requirement("module", self.model.family.split(".")[0], "install the model's package"))
+            needed.append(Requirement("module", self.model.family.split(".")[0], "install the package of the model"))
         needed += self.checkpoints()
-        if self.text:
-            return (*needed, Requirement("module", "tokenizers", _INSTALL), *self.text.requires())
+        if self.data and self.data.corpus:
+            return (*needed, *self.data.corpus.requires())
         return (*needed, *self.files())
 
     def checkpoints(self) -> list[Requirement]:
@@ -259,7 +286,7 @@ class _Resolution:
         folder = os.path.join(self.call.place.directory, self.settings["checkpoint.folder"])
         found = []
         if os.path.isabs(self.settings["checkpoint.folder"]):
-            found.append(Requirement("folder", folder, "set checkpoint.folder to a folder that you may write in"))
+            found.append(Requirement("folder", folder, "set checkpoint.folder to a writable folder"))
         path = self.settings["checkpoint.initial_load_path"]
         if path and "://" not in path and not glob.glob(f"{glob.escape(folder)}/step-*"):
             found.append(
@@ -274,7 +301,7 @@ class _Resolution:
         dataset, path = self.settings["dataloader.dataset"], self.settings["dataloader.dataset_path"]
         if dataset == "c4_test" and not path:
             path = "tests/assets/c4_test"  # TorchTitan's default, which only its source tree has
-        fix = "set dataloader.dataset_path, or data.text: python-stdlib to train on text that is here"
+        fix = "set dataloader.dataset_path, or data.text: python-stdlib to train on local text"
         return [*found, Requirement("file", os.path.join(cwd, path), fix)] if path else found
 
 
@@ -282,7 +309,7 @@ def _download(path: str, named: str, model: str) -> str:
     """How the tokenizer of a model comes into its folder: the command, where the catalogue knows the repository."""
     or_set = "or set hf_assets_path"
     if os.path.exists(path):  # nothing to be done: spare the catalogue
-        return f"put it back, {or_set}"
+        return f"restore it, {or_set}"
     from primus_train.models import catalogue
 
     name = os.path.basename(os.path.normpath(path))

@@ -106,10 +106,10 @@ def _runs(metadata: tuple[str, ...], folder: str) -> dict[str, list[int]]:
     return runs
 
 
-def _check_ranks(settings: Settings, run: str, now: Mapping[str, Any], said: str) -> None:
-    """Each data-parallel rank's place in the data is part of a checkpoint."""
-    if "dataloader" in settings["checkpoint.exclude_from_loading"]:
-        return
+def _check_ranks(settings: Settings, run: str, now: Mapping[str, Any], shown: str) -> None:
+    """With TorchTitan's data sets, each data-parallel rank's place in the data is part of a checkpoint."""
+    if now["samples"] or "dataloader" in settings["checkpoint.exclude_from_loading"]:
+        return  # Primus's own loader has the number of samples that all ranks consumed
     try:
         then = json.loads(Path(run, "config", "backend_config.json").read_text(encoding="utf-8"))["data_parallel"]
     except (OSError, ValueError, KeyError):
@@ -117,8 +117,8 @@ def _check_ranks(settings: Settings, run: str, now: Mapping[str, Any], said: str
     if then != now["data_parallel"]:
         raise settings.error(
             "auto_continue_train",
-            f"cannot continue from {said}: data-parallel ranks there: {then}, here: {now['data_parallel']}",
-            why="a checkpoint has each rank's place in the data",
-            fix="start it on as many ranks, give up that place (checkpoint.exclude_from_loading: [dataloader]), "
-            "or begin anew: --new",
+            f"cannot continue from {shown}: data-parallel ranks there: {then}, here: {now['data_parallel']}",
+            why="a checkpoint contains the data position of each rank",
+            fix="start it on as many ranks, drop the data position (checkpoint.exclude_from_loading: [dataloader]), "
+            "or start from the first step: --new",
         )

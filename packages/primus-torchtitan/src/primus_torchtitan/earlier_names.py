@@ -102,7 +102,7 @@ class _Translation:
             self.put(tuple(_target(name, row).split(".")), value, path)
             return
         if "gone" in row and not _neutral(value, row):
-            what = f"'{name}' is gone from TorchTitan: {row['gone']}"
+            what = f"'{name}' was removed from TorchTitan: {row['gone']}"
             raise ConfigError(what, where=self.document.where(path), fix=row["instead"])
         self.notes.append(f"'{name}' has no effect: {row.get('ignored') or row['gone']}")
 
@@ -112,7 +112,7 @@ class _Translation:
             folder = folder.setdefault(part, {})
         if path[-1] in folder and folder[path[-1]] != value:
             raise ConfigError(
-                f"'{dotted(origin)}' and '{dotted(path)}' are one setting with two values",
+                f"'{dotted(origin)}' and '{dotted(path)}' are the same setting with different values",
                 where=self.document.where(origin),
                 fix=f"keep '{dotted(path)}'",
             )

@@ -93,8 +93,8 @@ def _degrees(settings: Settings, world_size: int) -> Layout:
         raise settings.error(
             first,
             f"the parallelism degrees ({shown}) do not make {world_size} {'rank' if world_size == 1 else 'ranks'}",
-            why=f"degrees other than shard take {others}; shard -1 means what is left",
-            fix=f"let their product be {world_size}, or start another number of ranks (GPUS_PER_NODE, NNODES)",
+            why=f"degrees other than shard take {others}; shard -1 means the rest",
+            fix=f"make their product {world_size}, or start another number of ranks (GPUS_PER_NODE, NNODES)",
         )
     return Layout(**{**degree, "shard": shard}, expert=settings["parallelism.expert_parallel_degree"])
 
@@ -105,7 +105,7 @@ def _check_sequence(settings: Settings, layout: Layout, facts: Mapping[str, Any]
         raise settings.error(
             "training.seq_len",
             f"sequences of {length} tokens exceed the model's {longest}",
-            fix="shorten training.seq_len, or give the model a longer max_seq_len",
+            fix="reduce training.seq_len, or increase max_seq_len of the model",
         )
     tensor = layout.tensor if settings["parallelism.enable_sequence_parallel"] else 1
     pieces = tensor * (2 * layout.context if layout.context > 1 else 1)
@@ -154,7 +154,7 @@ def _check_batch(settings: Settings, layout: Layout) -> None:
     if total >= 0 and (total == 0 or total % unit):
         raise settings.error(
             "training.global_batch_size",
-            f"training.global_batch_size {total} is no multiple of {unit}",
+            f"training.global_batch_size {total} is not a multiple of {unit}",
             why=f"local_batch_size {local} x {layout.data} data-parallel ranks",
             fix=f"take a multiple of {unit}, or -1 for {unit}",
         )
@@ -182,7 +182,7 @@ def _check_pipeline(settings: Settings, layout: Layout, facts: Mapping[str, Any]
             "parallelism.pipeline_parallel_schedule",
             f"there is no pipeline schedule '{schedule}'",
             why=f"known: {', '.join(schedules)}",
-            fix=suggestion(schedule, schedules) or "take one of them",
+            fix=suggestion(schedule, schedules) or "use one of them",
         )
     if layout.pipeline == 1:
         return
@@ -202,7 +202,7 @@ def _check_microbatches(settings: Settings) -> None:
     if local % micro:
         raise settings.error(
             "parallelism.pipeline_parallel_microbatch_size",
-            f"training.local_batch_size {local} is no multiple of the microbatch size {micro}",
+            f"training.local_batch_size {local} is not a multiple of the microbatch size {micro}",
         )
 
 

@@ -96,7 +96,7 @@ def _flavors(family: str, schema: Schema, where: _Places) -> Mapping[str, Mappin
         where=where("family"),
         why=f"known families: {', '.join(schema.families)}",
         fix=suggestion(family, schema.families)
-        or "take one of them, or the dotted name of a module that has a `model_registry`",
+        or "use one of them, or the dotted name of a module that has a `model_registry`",
     )
 
 
@@ -108,7 +108,7 @@ def _check_flavor(family: str, flavor: str | None, flavors: Mapping[str, Any], w
             f"{family} has no flavor '{flavor}'",
             where=where("flavor"),
             why=f"known flavors: {', '.join(flavors)}",
-            fix=suggestion(flavor, flavors) or "take one of them",
+            fix=suggestion(flavor, flavors) or "use one of them",
         )
 
 
@@ -118,9 +118,9 @@ def _sizes(
     """All sizes of a model of one's own: what was given over the flavor's, or over defaults."""
     if family not in _SIZED or base.get("experts"):
         raise ConfigError(
-            f"own sizes make models of {' and '.join(_SIZED)} without experts, not of {family}",
+            f"you can set sizes for {' and '.join(_SIZED)} without experts, not for {family}",
             where=where(next(iter(own), "family")),
-            fix="take a flavor as it is",
+            fix="use a flavor without sizes",
         )
     defaults = {row.name: row.default for row in MODEL if row.name in _FROM_FLAVOR}
     inherited = {name: base[name] for name in _FROM_FLAVOR if base.get(name) is not None}

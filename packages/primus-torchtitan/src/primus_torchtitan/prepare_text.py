@@ -1,4 +1,4 @@
-"""Text to train on, from files that are here: a tokenizer trained on them, and the documents in one file.
+"""Text as runs of earlier versions trained on it: a tokenizer, and the documents in one file. Replays prepare it again.
 
 python -m primus_torchtitan.prepare_text --source python-stdlib --vocab-size 4096 --cache DIR --out RUN/data
 """
@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import os
 import random
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-from primus_train.text.files import Text, main, pieces
+from primus_data.training.files import Text, main, pieces
+from primus_data.training.vocabulary import trained
 
 __all__ = ["write"]
 
@@ -45,35 +44,10 @@ def _write_documents(folder: Path, found: list[Text]) -> None:
 
 def _write_tokenizer(folder: Path, texts: list[str], vocab_size: int) -> None:
     """A byte-level BPE in the files that TorchTitan's `hf_assets_path` looks for."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        special_tokens=[BOS, EOS],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(_with_progress(texts), trainer)
-    if tokenizer.get_vocab_size() != vocab_size:
-        raise SystemExit(
-            f"the text gives {tokenizer.get_vocab_size()} tokens, not {vocab_size}:"
-            " use more text or a smaller vocab_size"
-        )
+    tokenizer = trained(texts, vocab_size, (BOS, EOS))
     folder.mkdir()
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": BOS, "eos_token": EOS}), encoding="utf-8")
-
-
-def _with_progress(texts: list[str]) -> Iterator[str]:
-    from tqdm import tqdm
-
-    with tqdm(total=sum(map(len, texts)), unit="B", unit_scale=True, desc="tokenizer", file=sys.stderr) as bar:
-        for text in texts:
-            yield text
-            bar.update(len(text))
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ class StepLogger(BaseLogger):  # type: ignore[misc]  # TorchTitan ships no types
                 self.recorder.validation(step=step, steps=self.steps, loss=float(metrics[_VALIDATION]))
             return
         lap = self.recorder.clock.lap()
+        self.recorder.last_step = step
         if self.has_loss:
             self.recorder.log(lap, self.step(metrics, step))
 
@@ -79,6 +80,8 @@ class PrimusMetrics(MetricsProcessor):  # type: ignore[misc]  # as above
             config=config, parallel_dims=parallel_dims, pp_schedule=pp_schedule, **kwargs
         )
         self.recorder = Recorder.of(config.plan, say=logger.info)
+        if self.recorder.waits and parallel_dims.pp_enabled:
+            self.recorder.waits.group = f"pipeline stage {parallel_dims.get_mesh('pp').get_local_rank()}"
         container = LoggerContainer()
         container.add_logger(
             StepLogger(

@@ -1,4 +1,4 @@
-"""Documents that `prepare_text` wrote, as one of TorchTitan's datasets. Runs in the worker."""
+"""Documents that `prepare_text` wrote, as one of TorchTitan's datasets: for replays of earlier versions' runs."""
 
 from __future__ import annotations
 

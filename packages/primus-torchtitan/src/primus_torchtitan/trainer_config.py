@@ -6,6 +6,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from primus_torchtitan.text import DATASET
+
 __all__ = ["build"]
 
 Settings = Mapping[str, Any]
@@ -30,9 +32,27 @@ def build(resolved: Settings) -> Any:
         optimizer=_optimizer(_take(settings, "optimizer")),
         metrics=_metrics(resolved),
     )
+    _read_indexed(config, resolved)
     for name, value in settings.items():
         _set(config, name, value)
     return _checked(config)
+
+
+def _read_indexed(config: Any, resolved: Settings) -> None:
+    """Where the plan says which samples are read, Primus's loader reads them, and nothing is left to tokenize."""
+    parts = resolved.get("samples") or {}  # a run of an earlier version has none
+    if not parts:
+        return
+    from primus_torchtitan.indexed_loader import IndexedLoader, NoTokenizer
+
+    vocab_size = config.model_spec.model.vocab_size
+    samples = resolved["settings"]["training.steps"] * resolved["global_batch_size"]
+    config.tokenizer = NoTokenizer.Config()
+    config.dataloader = IndexedLoader.Config(told={**parts["train"], "samples": samples}, vocab_size=vocab_size)
+    if "validation" in parts and resolved["settings"]["validator.dataloader.dataset"] == DATASET:
+        config.validator.dataloader = IndexedLoader.Config(
+            told=parts["validation"], vocab_size=vocab_size, infinite=False
+        )
 
 
 def _take(settings: dict[str, Any], section: str) -> dict[str, Any]:

@@ -47,28 +47,28 @@ class Lack(NamedTuple):
 
 _LACKS = (
     Lack("latent attention", lambda a: a.mla),
-    Lack("an MLP other than SwiGLU", lambda a: a.activation != "swiglu"),
-    Lack("norms after attention and MLP, too", lambda a: a.norms_per_layer != 2),
+    Lack("an MLP without SwiGLU", lambda a: a.activation != "swiglu"),
+    Lack("additional norms after attention and MLP", lambda a: a.norms_per_layer != 2),
     Lack("biases", lambda a: a.qkv_bias or a.out_bias),
     Lack("attention sinks", lambda a: a.attn_sinks),
     Lack("soft caps", lambda a: a.attn_softcap or a.logit_softcap),
     Lack("attention within windows or chunks", lambda a: a.sliding_window or a.attention_chunk),
     Lack("MTP layers", lambda a: a.mtp_layers),
     Lack("a norm of queries and keys without a weight", lambda a: a.qk_norm == "l2"),
-    Lack("heads of a width of their own",
+    Lack("a head size other than dim / n_heads",
          lambda a: _is_llama(a) and a.head_dim * a.num_attention_heads != a.hidden_size),
-    Lack("another norm_eps than 1e-5 (with norms of queries and keys, than 1e-6)",
+    Lack("a norm_eps other than 1e-5 (1e-6 with norms of queries and keys)",
          lambda a: a.norm_eps != (1e-5 if _is_llama(a) else 1e-6)),
-    Lack("another stretching of the rotary embedding", lambda a: not _stretches(a)),
+    Lack("a different scaling of the rotary embedding", lambda a: not _stretches(a)),
 )  # fmt: skip
 
 
 def lacks(model: Model) -> list[str]:
     """What of the model TorchTitan does not have."""
     if model.family == "llama4":
-        return ["the layers of Llama 4, which TorchTitan had up to 0.2"]
+        return ["the layers of Llama 4, which TorchTitan supported until 0.2"]
     if model.facts.moe:
-        return [] if model.name in FLAVORS else ["experts, and TorchTitan no flavor of it"]
+        return [] if model.name in FLAVORS else ["experts, and TorchTitan has no flavor for it"]
     return [lack.what for lack in _LACKS if lack.has(model.facts)]
 
 

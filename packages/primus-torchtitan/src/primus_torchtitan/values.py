@@ -43,7 +43,7 @@ def _check_folder(settings: Settings) -> None:
         raise settings.error(
             "dump_folder",
             "'dump_folder' is the run directory, which Primus names",
-            fix="set `workspace:` to say where run directories are made",
+            fix="set `workspace:` to choose where run directories are created",
         )
 
 
@@ -55,7 +55,7 @@ def _check_datasets(settings: Settings, schema: Schema) -> None:
                 name,
                 f"TorchTitan has no dataset '{dataset}'",
                 why=f"known datasets: {', '.join(schema.datasets)}",
-                fix=suggestion(dataset, schema.datasets) or "take one of them, or use `data.text`",
+                fix=suggestion(dataset, schema.datasets) or "use one of them, or use `data.text`",
             )
 
 
@@ -79,7 +79,7 @@ def _check_group(settings: Settings, name: str, group: Any) -> None:
     try:
         re.compile(group["pattern"])
     except re.error as error:
-        raise settings.error(at, f"'{name}.pattern' is no regular expression: {error}") from None
+        raise settings.error(at, f"'{name}.pattern' is not a regular expression: {error}") from None
     if group["optimizer_name"] not in _OPTIMIZERS:
         raise settings.error(
             at,
@@ -123,11 +123,13 @@ def _check_checkpoint(settings: Settings) -> None:
         raise settings.error(
             "checkpoint.keep_latest_k",
             "'checkpoint.keep_latest_k' cannot be 1",
-            why="the last checkpoint may still be in the writing",
-            fix="take 2, or 0 for all",
+            why="the last checkpoint may not be complete yet",
+            fix="use 2, or 0 to keep all",
         )
     if not settings["checkpoint.folder"].strip():
-        raise settings.error("checkpoint.folder", "'checkpoint.folder' is empty", fix="name a folder, or remove it")
+        raise settings.error(
+            "checkpoint.folder", "'checkpoint.folder' is empty", fix="name a folder, or remove the setting"
+        )
 
 
 def _set_loaded(settings: Settings, cwd: str) -> None:

@@ -45,11 +45,12 @@ def _adapt(resolved: dict[str, Any]) -> None:
     applied = apply_all()
     _check_device(resolved["device"])
 
-    from torchtitan.tools.logging import init_logger, logger
+    from torchtitan.tools.logging import init_logger
 
     init_logger()
-    if line := patches.told(applied, "primus_torchtitan.patches"):
-        logger.info(line)
+    line = patches.summary(applied, "primus_torchtitan.patches")
+    if line and worker.rank() == 0:
+        get_logger().info("patched", message=line)
 
     from primus_torchtitan import text_dataset
 
@@ -62,7 +63,7 @@ def _check_device(planned: str) -> None:
 
     if planned == "gpu" and not torch.accelerator.is_available():
         raise MachineError(
-            "the plan counts on GPUs, and torch sees none",
+            "the plan uses GPUs, but torch finds none",
             why=f"torch {torch.__version__} is built for another device, or the driver does not answer",
             fix="install the torch build for this machine, or set CUDA_VISIBLE_DEVICES= to train on the CPU",
         )

@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from primus_core.config.document import Document, Path
 from primus_core.environment.placement import hides_gpus
-from primus_core.files import plain_json
-from primus_core.files.atomic import regular
+from primus_core.errors import ConfigError
 from primus_core.journal.metrics import OnNonFinite
-from primus_core.machine.facts import Facts
 from primus_core.plan.plan import BACKEND_CONFIG, Distributed, Requirement, RunPlace, Step, Variable, Worker
+from primus_machine.facts import Facts
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import regular
 
 if TYPE_CHECKING:
     from primus_core.plugins.catalogue import Catalogue
     from primus_train.models.architecture import Model
+    from primus_train.profiling import ProfiledSteps
 
-__all__ = ["WANDB", "Backend", "BackendCall", "BackendPlan", "load_backend"]
+__all__ = ["WANDB", "Backend", "BackendCall", "BackendPlan", "load_backend", "missing_backend"]
 
-WANDB = Requirement("login", "Weights & Biases", "export WANDB_API_KEY=..., or WANDB_MODE=offline; or switch it off")
+WANDB = Requirement("login", "Weights & Biases", "export WANDB_API_KEY=..., or WANDB_MODE=offline; or disable it")
 """What a run needs that reports there."""
 
 
@@ -49,7 +51,7 @@ class BackendCall:
     """It will be planned again where it runs, with other packages (in a container)."""
     refused: tuple[Path, ...] = ()
     """Settings that are wrong and not in `config`; `()`: a whole file of them. A check that needs one is left out:
-    the launch is refused anyway, and what else is wrong is said at the same time (`settings.Settings`)."""
+    the launch fails anyway, and all other mistakes are reported at the same time (`settings.Settings`)."""
 
     def earlier(self) -> Mapping[str, Any]:
         """What an earlier attempt of this very run planned (`BackendPlan.config`); empty: this is the first."""
@@ -98,7 +100,7 @@ class BackendPlan:
     data: Mapping[str, Any] = field(default_factory=dict)
     """Those of the settings that say what is trained on, for `config/data_config.yaml`."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What the framework does where nothing was said, by setting."""
+    """The framework's defaults, by setting."""
     own: tuple[str, ...] = ()
     """Those of the settings that the backend adds to the framework's: their defaults are Primus's."""
     continues: str = ""
@@ -131,6 +133,12 @@ class Backend(Protocol):
         knows no names of the catalogue.
         """
 
+    def profiling(self, steps: ProfiledSteps, directory: str) -> Mapping[str, Any]:
+        """The settings by which the framework traces these steps of the run in `directory`; dotted names are nested.
+
+        A backend without this method has no `--profile`.
+        """
+
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and validate; imports no framework.
 
@@ -138,11 +146,19 @@ class Backend(Protocol):
         """
 
 
+def missing_backend(catalogue: Catalogue, name: str, where: str) -> ConfigError:
+    """The error for a backend that is not here, with the line that names it: exit code 3 if it could be installed."""
+    error = catalogue.missing("backends", name)
+    placed = ConfigError(error.what, where=where, why=error.why, fix=error.fix)
+    placed.exit_code = error.exit_code
+    return placed
+
+
 def load_backend(catalogue: Catalogue, name: str) -> Backend:
     """The installed backend of that name.
 
     Raises:
         RequestError: there is none.
-        MachineError: it cannot be imported.
+        MachineError: it is not installed, or cannot be imported.
     """
     return cast("Backend", catalogue.find("backends", name).load())

@@ -15,20 +15,21 @@ from typing import Any, NamedTuple
 
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, RequestError
-from primus_core.files import plain_json, trust
-from primus_core.files.atomic import regular
-from primus_core.machine.facts import Facts
-from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, Distributed, RunPlace
+from primus_core.journal import record
+from primus_core.journal.record import RunRecord
+from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PLAN, Distributed, RunPlace
 from primus_core.request.arguments import Parser
-from primus_core.runs import lease
 from primus_core.runs.comparison import differing, dotted, flatten
 from primus_core.runs.rundir import COMPLETED, runs_of
-from primus_core.runs.saved import MANIFEST, Damaged, load, metadata, state_of
+from primus_core.runs.saved import MANIFEST, Damaged, load, state_of
+from primus_machine.facts import Facts
+from primus_machine.files import lease, plain_json, trust
+from primus_machine.files.atomic import regular
 
 __all__ = ["CHANGEABLE", "Changed", "Earlier", "Start", "add_which_run", "changes", "refuse_changes", "require_whole"]
 
 CONTINUE, NEW = "--continue", "--new"
-_READ = ("metadata.json", "plan.json", MANIFEST, BACKEND_CONFIG, lease.FOLDER)
+_READ = (record.FILE, PLAN, MANIFEST, BACKEND_CONFIG, lease.FOLDER)
 """What of an earlier run is read before its checkpoint."""
 
 CHANGEABLE = (
@@ -64,7 +65,7 @@ class Start(NamedTuple):
     """What its backend adds to `CHANGEABLE`."""
     defaults: Mapping[str, Any] = {}
     """What the framework does where a setting is missing."""
-    written: Document = Document()
+    written: Document = Document({})
     """The settings as the person wrote them, with their places."""
     machine_known: bool = True
     """Whether the nodes are known. Before a scheduler has chosen them, what follows from their devices is a guess."""
@@ -102,8 +103,8 @@ class Earlier:
                 name = os.path.basename(directory)
                 self.notes.append(f"does not continue {name}: {why}; to trust it: {trust.command(directory)}")
                 continue
-            known = metadata(directory)
-            if known.get("status") == COMPLETED:
+            known = record.read(directory)
+            if known.status == COMPLETED:
                 return
             if self._is_node_of_this_launch(directory, known):
                 continue
@@ -121,12 +122,12 @@ class Earlier:
         found = (believed.doubt(f"{directory}/{name}".rstrip("/")) for name in ("", *_READ))
         return next(filter(None, found), "")
 
-    def _is_node_of_this_launch(self, directory: str, known: Mapping[str, Any]) -> bool:
+    def _is_node_of_this_launch(self, directory: str, known: RunRecord) -> bool:
         """Whether it is another node's part of the launch that this node belongs to, where each has its own run."""
         here = self.distributed
-        if here.nnodes == 1 or known.get("status") not in ("preparing", "started"):
+        if here.nnodes == 1 or known.status not in ("preparing", "started"):
             return False
-        there = _json(f"{directory}/plan.json").get("distributed") or {}
+        there = _json(f"{directory}/{PLAN}").get("distributed") or {}
         named = ("nnodes", "master_addr", "master_port")
         same = all(there.get(name) == getattr(here, name) for name in named)
         return not there or (same and there.get("node_rank") != here.node_rank)
@@ -141,13 +142,13 @@ class Earlier:
             return
         name = os.path.basename(self.running)
         if not changes(self.running, start):
-            raise self.runs_already("a second run with the same settings would start beside it, from the beginning")
+            raise self.runs_already("this launch would start a second run with the same settings from the first step")
         self.notes.append(f"does not continue {name}: it may still be running")
 
     def runs_already(self, why: str) -> RequestError:
         """The error for a run that cannot be continued because it may be running."""
         held = lease.look(self.running, self.facts.host)
-        owner = f"{held.whose()}: {held.sign_of_life()}" if held else "from here one cannot tell"
+        owner = f"{held.whose()}: {held.sign_of_life()}" if held else "its status is unknown here"
         return RequestError(
             f"{os.path.basename(self.running)} may still be running",
             why=f"{owner}\n{why}",
@@ -158,12 +159,12 @@ class Earlier:
         """The error for `--continue` where no run can be continued."""
         if self.running:
             return self.runs_already("only a run that has ended can be continued")
-        why = "no earlier, unfinished run of this experiment has a whole checkpoint to continue from"
-        why = why if self.asked else "the settings ask for no continuation, or save no checkpoint"
+        why = "no earlier, unfinished run of this experiment has a complete checkpoint"
+        why = why if self.asked else "the settings disable continuing, or save no checkpoint"
         return RequestError(
             f"{CONTINUE}: there is nothing to continue",
             why="\n".join((why, *self.notes)),
-            fix=f"leave {CONTINUE} out to begin from the first step",
+            fix=f"remove {CONTINUE} to start from the first step",
         )
 
 
@@ -177,9 +178,9 @@ def require_whole(run: str) -> None:
         load(run)
     except Damaged as error:
         raise RequestError(
-            f"{os.path.basename(run)} would be continued, but its snapshot is not whole",
+            f"{os.path.basename(run)} would be continued, but its snapshot is not complete",
             why="; ".join(filter(None, (error.what, error.why))),
-            fix=f"restore the file, or begin anew: {NEW}",
+            fix=f"restore the file, or start from the first step: {NEW}",
         ) from None
 
 
@@ -195,7 +196,7 @@ def refuse_changes(run: str, start: Start) -> None:
             f"{os.path.basename(run)} would be continued, but {count}",
             where=next((one.where for one in found if one.where), ""),
             why="\n".join(map(str, found)),
-            fix=f"continue it all the same: {CONTINUE}\nor begin anew: {NEW}",
+            fix=f"continue anyway: {CONTINUE}\nor start from the first step: {NEW}",
         )
 
 
@@ -204,7 +205,7 @@ def changes(run: str, start: Start) -> list[Changed]:
 
     Where the nodes are not known yet, only those that somebody wrote, now or then: the nodes compare the others.
     """
-    recorded = (_json(f"{run}/plan.json").get("place") or {}).get("directory") or run  # it may lie elsewhere now
+    recorded = (_json(f"{run}/{PLAN}").get("place") or {}).get("directory") or run  # it may lie elsewhere now
     there = _material(_json(f"{run}/{BACKEND_CONFIG}"), recorded, start)
     here = _material(start.config, start.directory, start)
     found: dict[tuple[str, str], Changed] = {}  # a backend may name the model's settings twice
@@ -270,6 +271,6 @@ def add_which_run(parser: Parser) -> None:
         CONTINUE,
         dest="always",
         action="store_true",
-        help="continue the newest unfinished run of the experiment, also with other settings",
+        help="continue the newest unfinished run of the experiment, even with changed settings",
     )
-    which.add_argument(NEW, dest="anew", action="store_true", help="begin anew: continue no earlier run")
+    which.add_argument(NEW, dest="anew", action="store_true", help="start from the first step; continue no earlier run")

@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from primus_core.config import bounds, files, strict
+from primus_core.config import bounds, files
 from primus_core.config.document import REFUSED, Document, Path, at, dotted
 from primus_core.errors import AlreadyRefused, ConfigError, Mistakes, nearest, suggestion
-from primus_core.files import trust
 from primus_core.journal.metrics import OnNonFinite
+from primus_machine import strict
+from primus_machine.files import trust
 from primus_train.overrides import is_alone
 
 __all__ = ["Experiment", "Models", "Module", "merged", "parse", "read", "select"]
@@ -139,7 +140,7 @@ def _explain(path: Path, one: Any, document: Document) -> ConfigError:
         return ConfigError(f"'{name}' is missing", where=where, fix=f"add `{path[-1]}:`")
     given = at(document.data, path)
     if given is True and is_alone(where):
-        return ConfigError(f"'{where.rpartition(' ')[2]}' has no value", fix="write it behind: --key VALUE")
+        return ConfigError(f"'{where.rpartition(' ')[2]}' has no value", fix="write it after the key: --key VALUE")
     fix = _of_these(given, one) if one["type"] == "literal_error" else _FIXES.get(one["type"], _NESTED)
     return ConfigError(f"'{name}' is {given!r}", where=where, why=one["msg"], fix=fix)
 
@@ -150,7 +151,7 @@ def _of_these(given: Any, error: Any) -> str:
 
 
 _NESTED = "write keys and values below it, indented"
-_FIXES = {"string_type": "write text, in quotes where it looks like a number"}
+_FIXES = {"string_type": "write text; quote it if it looks like a number"}
 
 
 def _stands(data: Any, path: Path) -> bool:
@@ -215,7 +216,7 @@ class _Presets:
         own = name.startswith("./")  # the others are of the backend's package, whoever installed it
         document = read(path, self.environ, opener=trust.of(self.environ).opener if own else None)
         if others and "models" in document.data:
-            return replace(others.read_file(path, where), files=document.files)
+            return others.read_file(path, where)._replace(files=document.files)
         return document
 
     def _path(self, kind: str, name: str, where: str) -> str:
@@ -245,7 +246,7 @@ class _Presets:
             where=where,
             why=f"known: {', '.join(named) or 'none'}",
             fix=suggestion(_stem(name), [*known, *others])
-            or "or write it out, or name a file beside this one: ./name.yaml",
+            or "or write its settings here, or name a file beside this one: ./name.yaml",
         )
 
     def _found(self, kind: str, name: str) -> str:
@@ -264,7 +265,7 @@ def _entries(folder: str) -> list[str]:
 
 def _escape(name: str, where: str) -> ConfigError:
     return ConfigError(
-        f"'{name}' is no preset name",
+        f"'{name}' is not the name of a preset",
         where=where,
         why="a preset's name has no '/' and no '..'",
         fix="use a plain name, or ./file.yaml for a file beside the experiment",
@@ -294,7 +295,9 @@ def merged(
     path: Path = ("modules", module)
 
     def data() -> Document:
-        return document.section((*path, "data")).below(("data",)) if at(document.data, (*path, "data")) else Document()
+        return (
+            document.section((*path, "data")).below(("data",)) if at(document.data, (*path, "data")) else Document({})
+        )
 
     sources: tuple[Callable[[], Document], ...] = (
         lambda: _source(document, (*path, "model"), lambda n, w: presets.read("models", n, w)).below(("model",)),
@@ -303,12 +306,12 @@ def merged(
         lambda: document.section((*path, "overrides")).nested(),
         lambda: command_line,
     )
-    whole, found = Document(), Mistakes()
+    whole, found = Document({}), Mistakes()
     for source in sources:
         one = Document({"": REFUSED})
         with found:
             one = source()
-        whole = one.over(whole)
+        whole = one.merged_onto(whole)
     if mistakes is None:
         found.refuse()
     else:

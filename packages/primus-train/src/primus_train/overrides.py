@@ -44,7 +44,7 @@ def is_alone(where: str) -> bool:
 def lacks_value(where: str) -> RequestError:
     """The error for such a key, where `true` is no value for it."""
     word = where.removeprefix(_PLACE)
-    fix = f"write {word} VALUE; a word alone means true, for settings that are true or false"
+    fix = f"write {word} VALUE; a key alone means true, only for settings that are true or false"
     return RequestError(f"'{word}' has no value", fix=fix)
 
 
@@ -61,7 +61,7 @@ class _Words:
         shown, key, text = _next(rest)
         path = tuple(key.split("."))
         if not all(path):
-            raise RequestError(f"'{shown}' is no setting", why="a part between its dots is empty")
+            raise RequestError(f"'{shown}' is not a setting", why="a part between its dots is empty")
         where = f"{_PLACE}{shown}"
         value: Any = REFUSED
         with self.mistakes:
@@ -90,7 +90,7 @@ def _next(rest: list[str]) -> tuple[str, str, str | None]:
     name, equals, value = word.lstrip("-").partition("=")
     dashed = word.startswith("--")
     if not name or (word.startswith("-") and not dashed) or (not dashed and not equals):
-        raise RequestError(f"'{word}' is no setting", fix="write key=value, --key value or --key=value")
+        raise RequestError(f"'{word}' is not a setting", fix="write key=value, --key value or --key=value")
     if equals:
         return word, name, value
     if not rest or (rest[0].startswith("--") and not rest[0][2:3].isdigit()):

@@ -1,4 +1,4 @@
-"""Train a model with a framework behind Primus: Megatron, TorchTitan, MaxText.
+"""Train a model with TorchTitan, Megatron or MaxText.
 
 primus direct -- train pretrain --config exp.yaml training.steps=100
 """
@@ -12,18 +12,18 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from primus_core.environment import resolve as environment
-from primus_core.errors import ConfigError, MachineError, Mistakes, RequestError, suggestion
+from primus_core.errors import MachineError, Mistakes, RequestError, suggestion
 from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PlannedFile, Requirement, RunPlace, Variable, Worker
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser
-from primus_core.secrets.redaction import is_secret_setting
-from primus_train import continuation
-from primus_train.backend import Backend, BackendCall, BackendPlan, load_backend
+from primus_machine.errors import expect
+from primus_train import continuation, modes, profiling, secret_settings
+from primus_train.backend import Backend, BackendCall, BackendPlan, load_backend, missing_backend
 
 if TYPE_CHECKING:
-    from primus_core.config.document import Document, Path
+    from primus_core.config.document import Document
     from primus_train.continuation import Earlier
-    from primus_train.experiment import Experiment
+    from primus_train.experiment import Experiment, Module
 
 __all__ = ["TRAIN", "Resolved", "resolve", "written"]
 
@@ -38,21 +38,21 @@ class Train:
     epilog = """examples:
   primus direct -- train pretrain --config exp.yaml
   primus direct -- train pretrain --config exp.yaml training.steps=100 --optimizer.lr 3e-4
+  primus direct -- train pretrain --config exp.yaml --profile 10:13
   primus direct --dry-run -- train pretrain --config exp.yaml
   primus direct -- train pretrain --replay output/exp_2026_11_21_134522"""
 
     def add_arguments(self, parser: Parser) -> None:
         """`train STAGE --config FILE [settings]`."""
-        parser.add_argument("stage", metavar="STAGE", help="what to train: pretrain (more where the backend has them)")
-        parser.add_argument("--config", metavar="FILE", help="the experiment, YAML or TOML")
-        parser.add_argument("--replay", metavar="RUN", help="a run directory: start that run again, as it was")
+        parser.add_argument("stage", metavar="STAGE", help="what to train: pretrain, or another stage of the backend")
+        parser.add_argument("--config", metavar="FILE", help="the experiment (YAML or TOML)")
+        parser.add_argument("--replay", metavar="RUN", help="replay a saved run, as `primus replay`")
+        profiling.add_argument(parser)
         continuation.add_which_run(parser)
-        parser.add_argument("--check", action="store_true", help="with --replay: only say what equals and what differs")
+        parser.add_argument("--check", action="store_true", help="with --replay: only show what differs; start nothing")
+        parser.add_argument("--force", action="store_true", help="with --replay: start despite blocking differences")
         parser.add_argument(
-            "--force", action="store_true", help="with --replay: start it although it cannot be the same"
-        )
-        parser.add_argument(
-            "--trust", action="store_true", help="with --replay: believe another user's run for this once"
+            "--trust", action="store_true", help="with --replay: replay another user's run without asking"
         )
         parser.usage = f"{parser.prog} STAGE --config FILE [key=value | --key value ...]  |  STAGE --replay RUN"
         parser.rest_to("overrides")
@@ -73,10 +73,13 @@ class Train:
         document = experiments.read(path, environ)
         experiment = experiments.parse(document)
         given = environment.of_experiment(experiment.env, environ, lambda name: document.where(("env", name)))
-        frameworks = {module.framework for module in experiment.modules.values()}
-        if len(frameworks) == 1:
-            return frameworks.pop(), given
-        return experiment.modules[experiments.select(experiment, "pretrain", document)].framework, given
+        module = experiment.modules.get("pre_trainer") or next(iter(experiment.modules.values()))
+        if len({one.framework for one in experiment.modules.values()}) > 1:
+            module = experiment.modules[experiments.select(experiment, "pretrain", document)]
+        workspace = os.path.abspath(os.path.expanduser(experiment.workspace))
+        seen = {**{variable.name: variable.value for variable in given}, **environ}
+        asked = modes.Training(module.framework, _named(experiment, module), workspace, seen)
+        return module.framework, (*modes.environment(asked), *given)
 
 
 class Resolved(NamedTuple):
@@ -151,13 +154,13 @@ class _Planning:
         """`modules.pre_trainer.overrides.training.steps=1` and `exp_name=x` mean what they say, too."""
         from primus_core.config.document import Document
 
-        said = {key: self.command_line.data.pop(key) for key in _TOP_LEVEL if key in self.command_line.data}
-        top = {key: str(value) if _is_number(value) else value for key, value in said.items()}
+        given = {key: self.command_line.data.pop(key) for key in _TOP_LEVEL if key in self.command_line.data}
+        top = {key: str(value) if _is_number(value) else value for key, value in given.items()}
         whole = {"modules": self.command_line.data.pop("modules")} if "modules" in self.command_line.data else {}
         marks = self.command_line.marks
-        self.document = Document({**top, **whole}, {k: m for k, m in marks.items() if k[0] in (*top, *whole)}).over(
-            self.document
-        )
+        self.document = Document(
+            {**top, **whole}, {k: m for k, m in marks.items() if k[0] in (*top, *whole)}
+        ).merged_onto(self.document)
 
     def _name_model(self) -> None:
         """`model=NAME` is that model, instead of the experiment's."""
@@ -169,17 +172,18 @@ class _Planning:
         path = ("modules", self.module, "model")
         named = {"modules": {self.module: {"model": self.command_line.data.pop("model")}}}
         mark = self.command_line.where(("model",))
-        self.document = Document(named, {path: mark}).over(self.document)
+        self.document = Document(named, {path: mark}).merged_onto(self.document)
         self.experiment = experiments.parse(self.document, self.mistakes)
 
     def plan(self) -> TaskPlan:
         framework = self.experiment.modules[self.module].framework
         if self.call.elsewhere and framework not in self.catalogue.names("backends"):
             return self._elsewhere(self.experiment, framework)
-        return self.resolved().task
+        task = self.resolved().task
+        return modes.changed(self._training(task), self.call, task)
 
     def written(self) -> Document:
-        return self.command_line.below(("modules", self.module, "overrides")).over(self.document)
+        return self.command_line.below(("modules", self.module, "overrides")).merged_onto(self.document)
 
     def resolved(self) -> Resolved:
         from primus_core.config.document import Document
@@ -189,6 +193,8 @@ class _Planning:
         experiment, module = self.experiment, self.module
         backend = self._backend(experiment.modules[module].framework, module)
         self.presets = backend.presets()
+        place = self._place()
+        self.command_line = profiling.added(self.command_line, backend, self.args, place.directory)
         merged = experiments.merged(
             self.document,
             module,
@@ -199,32 +205,38 @@ class _Planning:
             models=Translated(backend, self.catalogue.system.model_files),
             mistakes=self.mistakes,
         )
-        public = _without_secrets(merged.data, (), merged, self.mistakes)
+        public = secret_settings.refuse(merged.data, (), merged, self.mistakes)
         settings, refused = Document(public, merged.marks, merged.files).split_refused()
-        place = self._place()
         environ = self._environment()
         earlier = continuation.Earlier(
             place, self.call.facts, self.call.distributed, anew=getattr(self.args, "anew", False)
         )
         with self.mistakes:
-            planned = backend.resolve(
-                BackendCall(
-                    stage=self.args.stage,
-                    config=settings.data,
-                    document=settings,
-                    facts=self.call.facts,
-                    distributed=self.call.distributed,
-                    place=place,
-                    previous=earlier.files,
-                    on_non_finite=experiment.on_non_finite,
-                    elsewhere=self.call.elsewhere,
-                    refused=refused,
-                )
+            call = BackendCall(
+                self.args.stage,
+                settings.data,
+                settings,
+                facts=self.call.facts,
+                distributed=self.call.distributed,
+                place=place,
+                previous=earlier.files,
+                on_non_finite=experiment.on_non_finite,
+                elsewhere=self.call.elsewhere,
+                refused=refused,
             )
+            framework = experiment.modules[module].framework
+            planned = expect(backend.resolve(call), BackendPlan, f"the backend '{framework}'")
+            profiling.refuse_late(profiling.asked_of(self.args), planned.config)
         self.mistakes.refuse()
         notes = self._continuation(earlier, planned, settings)
         task = self._task_plan(experiment, module, settings, place, replace(planned, notes=notes), environ)
         return Resolved(self.document, experiment, module, settings, planned, task)
+
+    def _training(self, task: TaskPlan) -> modes.Training:
+        given = {variable.name: variable.value for variable in task.environment if variable.origin == "experiment"}
+        where, node = os.path.dirname(task.place.directory), self.call.distributed.node_rank
+        model = _named(self.experiment, self.experiment.modules[self.module])
+        return modes.Training(task.framework, model, where, {**given, **self.call.facts.environ}, node)
 
     def _place(self) -> RunPlace:
         with self.mistakes:
@@ -232,7 +244,6 @@ class _Planning:
         return RunPlace("unnamed", os.path.join(self.call.facts.cwd, "unnamed"), "")
 
     def _environment(self) -> tuple[Variable, ...]:
-        """The variables of the experiment's `env:`."""
         with self.mistakes:
             return environment.of_experiment(
                 self.experiment.env, self.call.facts.environ, lambda name: self.document.where(("env", name))
@@ -300,8 +311,7 @@ class _Planning:
     def _backend(self, name: str, module: str) -> Backend:
         where = self.document.where(("modules", module, "framework"))
         if name not in self.catalogue.names("backends"):
-            missing = self.catalogue.missing("backends", name)
-            raise ConfigError(missing.what, where=where, why=missing.why, fix=missing.fix)
+            raise missing_backend(self.catalogue, name, where)
         backend = load_backend(self.catalogue, name)
         if self.args.stage not in backend.stages:
             raise RequestError(
@@ -378,21 +388,9 @@ def _label(given: str | Mapping[str, Any], settings: Any) -> str:
     return str(next((named[key] for key in ("name", "flavor", "family") if named.get(key)), ""))
 
 
-def _without_secrets(data: Mapping[str, Any], path: Path, settings: Document, mistakes: Mistakes) -> dict[str, Any]:
-    """The same; a secret written into a setting is refused, so that no other error quotes it. A reference may stand."""
-    from primus_core.config.document import REFUSED, dotted
-
-    kept: dict[str, Any] = {}
-    for key, value in data.items():
-        here, kept[key] = (*path, key), value
-        if isinstance(value, Mapping):
-            kept[key] = _without_secrets(value, here, settings, mistakes)
-        elif isinstance(value, str) and is_secret_setting(str(key), value):
-            kept[key] = REFUSED
-            what = f"'{dotted(here)}' holds a secret, which would be saved with the run"
-            fix = f"export it, and write {key}: ${{NAME}} with the variable's name"
-            mistakes.add(ConfigError(what, where=settings.where(here), fix=fix))
-    return kept
+def _named(experiment: Experiment, module: Module) -> str:
+    """The model, where the file names one; else the experiment."""
+    return _label(module.model, None) or experiment.exp_name
 
 
 TRAIN = Train()

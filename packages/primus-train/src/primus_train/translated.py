@@ -14,7 +14,7 @@ from primus_train.models.architecture import Model
 
 __all__ = ["Translated"]
 
-_WRITE_OUT = "write the model out in the framework's settings"
+_WRITE_OUT = "write the model as settings of the framework"
 
 
 class Translated:
@@ -48,19 +48,19 @@ class Translated:
         Raises:
             ConfigError: the file is wrong, has several models, or the framework cannot build its model.
         """
-        with _told_at(where):
+        with _errors_at(where):
             if hasattr(self.backend, "translate"):
                 return self._settings(catalogue.find(path, {}), where)
-            raise RequestError("the backend knows no models in the catalogue's words", fix=_WRITE_OUT)
+            raise RequestError("the backend does not support models of the catalogue", fix=_WRITE_OUT)
 
     def _settings(self, model: Model, where: str) -> Document:
-        with _told_at(where):
+        with _errors_at(where):
             settings = dict(self.backend.translate(model))
         return Document(settings, dict.fromkeys([(), *((key,) for key in settings)], model.where))
 
 
 @contextmanager
-def _told_at(where: str) -> Iterator[None]:
+def _errors_at(where: str) -> Iterator[None]:
     """An error that has no place of its own stands where the model is named."""
     try:
         yield

@@ -28,12 +28,12 @@ class Run:
   primus direct --single -- run prepare.py
   primus slurm srun -N 2 -- run train.py --config my.json
 
-Everything behind FILE is the file's own, byte for byte."""
+Everything after FILE is passed to the file unchanged."""
 
     def add_arguments(self, parser: Parser) -> None:
         """`run FILE [words]`."""
-        parser.usage = f"{parser.prog} FILE [words of the file]"
-        parser.add_argument("file", metavar="FILE", help="a Python file; each rank runs it as its main program")
+        parser.usage = f"{parser.prog} FILE [arguments of FILE]"
+        parser.add_argument("file", metavar="FILE", help="a Python file, which each rank runs as its main program")
         parser.rest_to("words", checked=False, split=lambda _, words: (words[:1], words[1:]))
 
     def plan(self, call: TaskCall) -> TaskPlan:
@@ -41,10 +41,12 @@ Everything behind FILE is the file's own, byte for byte."""
         path = os.path.join(call.facts.cwd, call.file(call.args.file))
         if path.endswith(_EXPERIMENTS):
             fix = f"-- train pretrain --config {call.args.file}"
-            raise RequestError(f"'{call.args.file}' is no Python file", why="`run` runs one", fix=fix)
+            raise RequestError(f"'{call.args.file}' is not a Python file", why="`run` runs a Python file", fix=fix)
         if not call.elsewhere and not os.path.isfile(path):
-            fix = _beside(path, call.args.file) or "check the path: it is relative to where you stand"
-            raise RequestError(f"there is no file {call.args.file}", why=f"looked for {path}", fix=fix)
+            task = nearest(call.args.file, call.catalogue.names("tasks"))
+            fix = _beside(path, call.args.file) or (f"did you mean the task '{task}'?" if task else "")
+            fix = fix or "check the path: it is relative to the current folder"
+            raise RequestError(f"there is no file '{call.args.file}'", why=f"looked for {path}", fix=fix)
         name = os.path.splitext(os.path.basename(path))[0]
         return TaskPlan(
             place=call.place("output", name),

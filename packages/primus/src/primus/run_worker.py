@@ -10,8 +10,8 @@ import sys
 from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType
 
-from primus_core.files import trust
-from primus_core.host import HostRoot
+from primus_machine.files import trust
+from primus_machine.host import HostRoot
 
 _NO_TEXT = (".pyc", ".pyz", ".zip")
 

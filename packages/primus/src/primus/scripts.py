@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from primus_core.errors import PrimusError, RequestError, suggestion
-from primus_core.host import HostRoot
-from primus_core.secrets.redaction import redact_words
+from primus_machine.host import HostRoot
+from primus_machine.secrets.redaction import redact_words
 
 __all__ = ["RUNTIMES", "Forwarded", "forwarded", "main"]
 
@@ -38,14 +38,14 @@ _OF_NODES = ("NNODES", "NODE_RANK", "MASTER_ADDR")
 """What Slurm says better on each node."""
 _HOOK = "a hook script does that: docs/hooks.md"
 _UNREAD = {
-    "BACKEND": "`framework:` in the experiment names the backend",
+    "BACKEND": "set the backend with `framework:` in the experiment",
     **dict.fromkeys(("TORCHTITAN_PATH", "MAXTEXT_PATH"), "the backend is the installed package"),
     "MEGATRON_PATH": "BACKEND_PATH names a checkout of Megatron: docs/megatron.md",
-    "DATA_PATH": "the experiment names its data; HF_HOME is below it, as ever",
+    "DATA_PATH": "name the data in the experiment; HF_HOME is below it, as ever",
     "CLEAN_DOCKER_CONTAINER": "`primus container --clean` removes what dead runs of yours left, and no others",
     "LOG_DIR": "the run directory has the logs",
     **dict.fromkeys(("REBUILD_PRIMUS_TURBO", "REBUILD_BNXT", "REBUILD_UEP", "PATCH_TE_FLASH_ATTN"), _HOOK),
-    **dict.fromkeys(("USING_AINIC", "USING_UEP", "PRIMUS_HIPBLASLT_TUNING"), _HOOK),
+    **dict.fromkeys(("USING_AINIC", "USING_UEP"), _HOOK),
 }
 
 

@@ -29,11 +29,18 @@ def load(name: str) -> "Command":
     """The command of that name.
 
     Raises:
-        RequestError: two packages have one.
+        RequestError: two packages have one, or another one has a runtime of that name.
         MachineError: it cannot be imported.
     """
     from typing import cast
 
     from primus_core.installed import joined
+    from primus_machine.errors import RequestError
+
+    runtimes = [entry for entry in joined.of_group("primus.runtimes") if entry.name == name]
+    if runtimes:
+        command = next(entry for entry in entries() if entry.name == name)
+        why = f"{command.source} has the command, {runtimes[0].source} the runtime"
+        raise RequestError(f"'{name}' is a command and a runtime", why=why, fix="uninstall one of the two")
 
     return cast("Command", joined.load(_GROUP, name))

@@ -10,10 +10,10 @@ from argparse import SUPPRESS
 from collections.abc import Sequence
 
 from primus_core.cli.commands import load
-from primus_core.errors import PrimusError
-from primus_core.host import HostRoot
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.request.arguments import Parser
+from primus_machine.errors import PrimusError
+from primus_machine.host import HostRoot
 
 __all__ = ["SCRIPTS", "answer", "candidates"]
 
@@ -109,7 +109,7 @@ def _of_parser(parser: Parser, words: Sequence[str]) -> list[str]:
     """Options and subcommands that may follow; after an option with fixed values, those values."""
     subs = parser.subcommands()
     if words and words[0] in subs:
-        return _of_parser(subs[words[0]], words[1:])
+        return _of_parser(subs[words[0]].below(()), words[1:])
     for action in parser.actions():
         if words and words[-1] in action.option_strings and action.choices:
             return [str(choice) for choice in action.choices]

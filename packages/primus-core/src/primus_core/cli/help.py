@@ -7,7 +7,7 @@ from primus_core.installed import packages
 __all__ = ["overview"]
 
 _HEAD = """\
-primus: one command between you and a large-model training run
+Primus trains large models with one command: on this machine, in a container, or on a cluster.
 
 usage: primus [--dry-run] [--debug] [--config FILE] <runtime> [runtime options] -- <task> [task options]
        primus <command> [options]
@@ -22,7 +22,7 @@ examples:
   primus replay output/quickstart --check
 
 more:  primus <runtime> --help     primus direct -- <task> --help     primus --version
-exit codes: 0 ok; the task's own when it failed (128+n for signal n); 2 wrong request; 3 this machine cannot run it
+exit codes: 0 success; 2 wrong request; 3 this machine cannot run it; otherwise that of the task (128+n for signal n)
 """
 
 
@@ -33,9 +33,16 @@ def overview() -> str:
     summaries = packages.module_summaries({e.module for entries in listed.values() for e in entries})
     text = _HEAD
     for title, entries in listed.items():
-        text += f"\n{title}:\n" + "".join(_row(e.name, summaries[e.module], e.package) for e in entries)
-        text += _dropped_in() if title == "tasks" else ""
+        rows = "".join(_row(e.name, summaries[e.module], e.package) for e in entries)
+        rows += _dropped_in() if title == "tasks" else ""
+        text += f"\n{title}:\n{rows or _none()}"
     return text + _TAIL
+
+
+def _none() -> str:
+    from primus_core.installed.homes import how_to_install
+
+    return f"  none is installed. To train a model: {how_to_install('primus-train')}\n"
 
 
 def _row(name: str, summary: str, source: str) -> str:
@@ -49,8 +56,8 @@ def _dropped_in() -> str:
     own = environ.get("PRIMUS_PLUGINS") or f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/primus/plugins"
     if not any(map(os.path.exists, ("primus.yaml", f"{home}/.primus.yaml", own))):
         return ""
-    from primus_core.host import HostRoot
     from primus_core.plugins.catalogue import Catalogue
+    from primus_machine.host import HostRoot
 
     dropped = [p for p in Catalogue.here(HostRoot()).of("tasks") if p.target.endswith(".py")]
     return "".join(_row(p.name, p.summary(), p.source) for p in dropped)

@@ -5,19 +5,24 @@ Loaded only when a command line is refused.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import tomllib
 from collections.abc import Collection, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from primus_core.errors import RequestError, nearest
-from primus_core.plugins.catalogue import home_of, how_to_install
-from primus_core.request import former
-from primus_core.secrets.redaction import redact_words
+from primus_core.cli import former
+from primus_core.installed.homes import MEANT, home_of, how_to_install
+from primus_core.request.former import instead as former_word
+from primus_machine.errors import MachineError, RequestError, nearest
+from primus_machine.secrets.redaction import redact_words
 
-__all__ = ["HINTS", "RUNTIMES", "Hint", "Known", "instead", "retyped", "typed"]
+__all__ = ["Hint", "Known", "hints", "instead", "retyped", "typed"]
 
+_FILE = os.path.join(os.path.dirname(__file__), "..", "data", "hints.toml")
 _FILES = (".yaml", ".yml", ".toml")
 _PROGRAM = ".py"
 _STAGE = "pretrain"
@@ -43,45 +48,12 @@ class Hint(NamedTuple):
     """The command where they name an experiment; empty: as any other name."""
 
 
-_RESUME = "the command that started a run, typed again, continues it from its newest checkpoint"
-_NEW = "primus config new {} --backend torchtitan --gpu MI300X -o exp.yaml"
-
-
-def _saved(run: str) -> str:
-    """The command that continues a run from its own copy of the experiment. A run that never began has none."""
-    words = f'primus direct -- train pretrain --config "$(primus runs path {run})/config/primus_config.yaml"'
-    return f"{words}\nor type the command of that run: primus runs show {run}"
-
-
-HINTS = (
-    Hint(("status", "state"), "`runs` knows the status of each run", "primus runs list", "primus runs show {run}"),
-    Hint(("ps", "jobs", "top", "queue"), "`runs` knows what is running", "primus runs list --status running"),
-    Hint(("list", "ls", "history"), "`runs` knows what has run", "primus runs list"),
-    Hint(("show", "info", "describe"), "`runs` knows each run", "primus runs show latest", "primus runs show {run}"),
-    Hint(("diff", "compare"), "`runs` compares two runs", "primus runs diff A B", "primus runs diff {names}"),
-    Hint(("log", "tail", "attach", "watch"), "`logs` shows what the ranks of a run print",
-         "primus logs latest --follow", "primus logs {run} --follow"),
-    Hint(("kill", "cancel", "scancel"), "`stop` stops a running job", "primus stop latest", "primus stop {run}"),
-    Hint(("rerun", "repeat"), "`replay` starts a run again, as it was", "primus replay latest", "primus replay {run}"),
-    Hint(("resume", "continue", "restart"), _RESUME, _saved("latest"), _saved("{run}"),
-         "primus direct -- {training}"),
-    Hint(("init", "new", "create", "template", "templates"), "an experiment is a file, made from a template",
-         f"primus config list\nthen, for one of its models: {_NEW.format('MODEL')}",
-         f"primus config list {{run}}\nthen: {_NEW.format('{run}')}"),
-    Hint(("validate",), "`config` checks an experiment", "primus config validate FILE", "primus config validate {run}"),
-    Hint(("doctor", "check", "health", "diagnose"), "the task `preflight` checks", "primus direct -- preflight"),
-    Hint(("topology",), "it is a part of the task `analyze`", "primus direct -- analyze topology"),
-    Hint(("gemm",), "it is a benchmark of the task `bench`", "primus direct -- bench gemm -M 8192"),
-    Hint(("version",), "it is an option", "primus --version"),
-)  # fmt: skip
-
-RUNTIMES = {
-    **dict.fromkeys(("run", "launch", "start", "exec", "local", "localhost"), ("direct",)),
-    "srun": ("slurm", "srun"),
-    **dict.fromkeys(("sbatch", "submit"), ("slurm", "sbatch")),
-    **dict.fromkeys(("docker", "podman"), ("container",)),
-}
-"""Words that people type first, and the runtime that they mean."""
+@cache
+def hints() -> tuple[Hint, ...]:
+    """Those of `data/hints.toml`."""
+    with open(_FILE, "rb") as file:
+        rows = tomllib.load(file)["hint"]
+    return tuple(Hint(**{**row, "words": tuple(row["words"])}) for row in rows)
 
 
 class Known(NamedTuple):
@@ -100,11 +72,13 @@ def typed(words: Sequence[str]) -> str:
 
 
 _WRONG = (
-    re.compile(r"'([^']+)' (?:is not known here|stands in the wrong segment|stands behind options)"),
+    re.compile(r"'([^']+)' (?:is not known here|is in the wrong segment|comes after options)"),
     re.compile(r"(?:is called|has no stage|invalid choice:) '([^']+)'"),
-    re.compile(r"there is no file (\S+)"),
+    re.compile(r"there is no file '([^']+)'"),
     re.compile(r"'(--[^']+)' would be a setting"),
 )
+_LATE = re.compile(r"\((\S+)\): '[^']+' comes after options")
+"""A command of the runtime that is named there, behind the runtime's options."""
 _RIGHT = re.compile(r"did you mean '([^']+)'\?|(--[a-z]+(?:[ -][a-z]+)*)")
 _EXAMPLES = {"--backend": "torchtitan", "--gpu": "MI300X", "-o": "node.tar.gz", "-M": "8192"}
 """The options that a command requires, with an example of each."""
@@ -122,8 +96,9 @@ def retyped(words: Sequence[str], refused: str, fix: str) -> str:
     if len(places) != 1:
         return fix
     before, word, after = words[: places[0]], words[places[0]], words[places[0] + 1 :]
-    if "stands behind options" in refused and before[-1:] != ["slurm"] and "slurm" in before:
-        at = before.index("slurm") + 1
+    late = _LATE.search(refused)
+    if late and before[-1:] != [late[1]] and late[1] in before:
+        at = before.index(late[1]) + 1
         return _whole([*before[:at], wrong, *before[at:], *after])
     if wrong in _SWITCHES:
         return f"put {wrong} before the `--`\n{_whole([wrong, *before, *after])}"
@@ -131,9 +106,9 @@ def retyped(words: Sequence[str], refused: str, fix: str) -> str:
 
 
 def _whole(words: Sequence[str]) -> str:
-    """A command from its words; what torchrun's options among those of `direct` say is said before it."""
-    said, rest = former.without_launcher(words)
-    return f"{said}primus {typed(rest)}"
+    """A command from its words; with the variables for torchrun's options among those of `direct` before it."""
+    variables, rest = former.without_launcher(words)
+    return f"{variables}primus {typed(rest)}"
 
 
 def _completed(words: Sequence[str], refused: str) -> list[str]:
@@ -154,7 +129,7 @@ def _exchanged(before: Sequence[str], word: str, after: Sequence[str], fix: str)
     _, equals, value = word.partition("=")
     if len(former.without_launcher(["direct", word])[1]) == 1:
         return _whole([*before, word, *after])
-    if fix.startswith("leave it out"):
+    if fix.startswith("remove it"):
         return f"{fix}\n{_whole([*before, *after])}"
     if not (right := _RIGHT.fullmatch(fix)):
         return fix
@@ -166,20 +141,20 @@ def instead(words: Sequence[str], known: Known, refused: str) -> RequestError | 
     """The answer to `words`, which were refused with the message `refused`; None: nobody can tell what they mean."""
     if error := _instead(list(words), known, refused):
         return error
-    said, rest = former.without_launcher(words)  # the last of them may stand where a value would
+    variables, rest = former.without_launcher(words)  # the last of them may stand where a value would
     if (error := _instead(rest, known, refused) if len(rest) < len(words) else None) and error.fix.startswith("primus"):
-        error.fix = f"{said}{error.fix}"
+        error.fix = f"{variables}{error.fix}"
     return error
 
 
 def _instead(words: list[str], known: Known, refused: str) -> RequestError | None:
     if not words or words[0].startswith("-"):
         return None
-    if words[0] in known.tasks and not _means_runtime(words, known):
+    if words[0] in known.tasks and not (home_of("commands", words[0]) or _means_runtime(words, known)):
         return RequestError(refused, fix=_command(["direct"], words, known))
     if words[0] in known.runtimes:
-        if "'--script' is not known here" in refused and (program := former.as_program(words)):
-            return RequestError(refused, fix=program)
+        if meant := _former_segments(words, refused):
+            return RequestError(refused, fix=meant)
         return (
             _forgotten_dashes(words, known, refused)
             or _forgotten_task(words, known, refused)
@@ -188,19 +163,32 @@ def _instead(words: list[str], known: Known, refused: str) -> RequestError | Non
     return _unknown_command(words[0], words[1:], known)
 
 
+_OPTION_FIRST = re.compile("segment [0-9]+ begins with '")
+_NO_TASK = re.compile("segment [0-9]+: no task is called '")
+
+
+def _former_segments(words: Sequence[str], refused: str) -> str:
+    """The command line, where a segment begins as with AMD's launcher: with an option, or the words of a program."""
+    if _OPTION_FIRST.search(refused):
+        return f"did you mean: {former.as_program(words) or former.with_runtimes(words)}"
+    of_program = "'--script' is not known here" in refused or _NO_TASK.search(refused)
+    return former.as_program(words) if of_program else ""
+
+
 def _means_runtime(words: Sequence[str], known: Known) -> bool:
     """Whether `run`, a task, stands where other tools have a runtime: before an experiment, options, or a runtime."""
     after = words[1] if len(words) > 1 else "-"
-    return words[0] in RUNTIMES and (
-        after.startswith("-") or _begins_training(after) or after in known.runtimes or after in known.tasks
-    )
+    is_option = after[:1] == "-" and after not in ("-h", "--help")
+    return words[0] in MEANT and (is_option or _begins_training(after) or after in {*known.runtimes, *known.tasks})
 
 
 def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestError | None:
     what = f"'{head}' is a task for Python files" if head in known.tasks else f"primus has no command '{head}'"
     home = home_of("commands", head)
-    if fix := former.instead("primus", head) or (home and how_to_install(home)):
-        return RequestError(f"the command '{head}' is not installed" if home else what, fix=fix)
+    if home:
+        raise MachineError(f"the command '{head}' is not installed", fix=how_to_install(home))
+    if fix := former_word("primus", head):
+        return RequestError(what, fix=fix)
     if meant := _as_task(what, head, rest, known):
         return meant
     near = nearest(head, [*known.runtimes, *known.tasks, *known.commands])
@@ -208,7 +196,7 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
         return RequestError(what, fix=f"did you mean: {_command(['direct'], [near, *rest], known)}")
     if near in known.commands and not _hint(head):
         return RequestError(what, fix=f"did you mean `primus {typed([near, *rest])}`?")
-    if hint := _hint(head if near else nearest(head, [word for hint in HINTS for word in hint.words], _ALIKE)):
+    if hint := _hint(head if near else nearest(head, [word for hint in hints() for word in hint.words], _ALIKE)):
         return RequestError(what, why=hint.why, fix=_filled(hint, rest))
     return None
 
@@ -216,21 +204,21 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
 def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> RequestError | None:
     """The answer to a task without its runtime, or behind the launcher of others."""
     if _begins_training(head):
-        why = "a task needs a runtime to run in"
+        why = "a task needs a runtime"
         return RequestError(what, why=why, fix=_command(["direct"], [head, *rest], known))
     if "run" in known.tasks and (head in _LAUNCHERS or head.endswith(_PROGRAM)):
-        why = "the task `run` starts a Python file on every rank; GPUS_PER_NODE=N before it says how many on a node"
+        why = "the task `run` starts a Python file on every rank; GPUS_PER_NODE=N sets the number of ranks per node"
         begin = next((at for at, word in enumerate([head, *rest]) if word.endswith(_PROGRAM)), 0)
-        said = former.launcher_variables([head, *rest][:begin])
-        return RequestError(what, why=why, fix=f"{said}{_command(['direct'], _program([head, *rest]), known)}")
-    if runtime := RUNTIMES.get(head):
-        why = f"the runtime for that is `{runtime[0]}`; `--` and a task follow its options"
+        variables = former.launcher_variables([head, *rest][:begin])
+        return RequestError(what, why=why, fix=f"{variables}{_command(['direct'], _program([head, *rest]), known)}")
+    if runtime := MEANT.get(head):
+        why = f"the runtime for that is `{runtime[0]}`; put `--` and a task after its options"
         return RequestError(what, why=why, fix=_command(runtime, rest, known))
     return None
 
 
 def _hint(word: str) -> Hint | None:
-    return next((hint for hint in HINTS if word in hint.words), None)
+    return next((hint for hint in hints() if word in hint.words), None)
 
 
 def _forgotten_dashes(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
@@ -243,7 +231,7 @@ def _forgotten_dashes(words: Sequence[str], known: Known, refused: str) -> Reque
         return None
     return RequestError(
         f"there is no `--` before '{missing}'",
-        why="`--` stands between the options of a runtime and what runs in it",
+        why="`--` separates the options of a runtime from the task",
         fix=_whole([*known.front, *_staged(complete)]),
     )
 
@@ -253,11 +241,15 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: str) -> Request
     begin = max((index for index, word in enumerate(words) if word == "--"), default=len(words)) + 1
     task = list(words[begin:])
     if task and _begins_training(task[0]):
-        what, why, task = f"'{task[0]}' is no task", _TRAINS, _training(task)
+        what, why, task = f"'{task[0]}' is not a task", _TRAINS, _training(task)
     elif task[:1] == ["run"] and task[1:] and task[1].endswith(_FILES):
-        what, why, task = f"'{task[1]}' is no Python file", f"`run` runs one; {_TRAINS}", _training(task[1:])
+        what, why, task = (
+            f"'{task[1]}' is not a Python file",
+            f"`run` runs a Python file; {_TRAINS}",
+            _training(task[1:]),
+        )
     elif task and _begins_program(task, 0, known):
-        what, why, task = f"'{task[0]}' is no task", "`run` starts a Python file on every rank", _program(task)
+        what, why, task = f"'{task[0]}' is not a task", "`run` starts a Python file on every rank", _program(task)
     elif _staged(task) != task and ("STAGE" in refused or any(map(_is_file, task[1:2]))):
         what, why, task = "the task `train` needs a stage", _TRAINS, _staged(task)
     else:
@@ -273,7 +265,7 @@ def _misplaced_config(words: Sequence[str], known: Known, refused: str) -> Reque
         return None
     task = [*_staged([*words[begin:]]), "--config", words[at + 1]]
     return RequestError(
-        "--config stands in the wrong segment",
+        "--config is in the wrong segment",
         why="the experiment is an option of the task `train`",
         fix=_whole([*known.front, *words[:at], *words[at + 2 : begin], *task]),
     )
@@ -293,8 +285,8 @@ def _command(runtime: Sequence[str], rest: Sequence[str], known: Known) -> str:
     own = rest and rest[0] in known.runtimes
     words = [*(() if own else runtime), *(rest[1:] if rest and rest[0] == "--" else rest)]
     if _task_at(words, known.tasks) == len(words):
-        says = any(_begins_training(word) or word.endswith(_PROGRAM) for word in words)
-        words = _with_task([*words, *(() if says else ("--config", "FILE"))], known, guess=True)
+        names_experiment = any(_begins_training(word) or word.endswith(_PROGRAM) for word in words)
+        words = _with_task([*words, *(() if names_experiment else ("--config", "FILE"))], known, guess=True)
     return _whole([*known.front, *_staged(_dashed(words, known))])
 
 

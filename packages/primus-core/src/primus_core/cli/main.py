@@ -24,18 +24,20 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command; its exit code: 0, the task's own, 2 wrong request, 3 this machine cannot."""
     words = list(sys.argv[1:] if argv is None else argv)
     _open_streams()
+    code = 0
     try:
         code = _main(words)
         sys.stdout.flush()  # here, where a reader that has gone is no surprise; at exit it would be a message
     except KeyboardInterrupt:
+        sys.stderr.write("primus: interrupted\n")
         return 130
     except BrokenPipeError:  # the reader (`| head`) has gone
         _print_no_more()
         return 141
     except Exception as error:  # the last place: what is ours becomes a message, the rest is a bug
-        return _explain(error, words)
-    else:
-        return code
+        shown = _explain(error, words)
+        return code or shown  # of a run that failed, and whose last words find no space
+    return code
 
 
 def _open_streams() -> None:
@@ -56,20 +58,25 @@ def _print_no_more() -> None:
 
 def _explain(error: Exception, words: list[str]) -> int:
     from primus_core import variables
-    from primus_core.errors import PrimusError
-    from primus_core.secrets.redaction import redact, secret_values
+    from primus_machine.errors import PrimusError
+    from primus_machine.secrets.redaction import redact, secret_values
+    from primus_machine.text import printable
 
     if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
         _print_no_more()
         sys.stderr.write(f"primus: error: the output cannot be written\n  why: {error.strerror}\n")
         return 3
     if not isinstance(error, PrimusError):
-        sys.stderr.write(f"primus: this is a bug in {_origin(error)}; please report it with the lines below\n")
-        raise error
-    if os.environ.get(variables.SUBMITTED):
-        from primus_core.runs import record
+        from primus_core.installed import faults
 
-        error = record.refused(os.environ, error, dry_run="--dry-run" in words)
+        if not (found := faults.of_plugin(error)):
+            sys.stderr.write("primus: this is a bug in Primus; please report it with the lines below\n")
+            raise error
+        error = found
+    if os.environ.get(variables.SUBMITTED):
+        from primus_core.runs import record_writer
+
+        error = record_writer.refused(os.environ, error, dry_run="--dry-run" in words)
     several = error.each()
     if len(several) == 1 and error.exit_code == 2:
         from primus_core.cli import hints
@@ -81,22 +88,8 @@ def _explain(error: Exception, words: list[str]) -> int:
         import traceback
 
         text = "".join(traceback.format_exception(error)) + text
-    sys.stderr.write(redact(text, secret_values(os.environ)))
+    sys.stderr.write(printable(redact(text, secret_values(os.environ)), "\n\t"))
     return error.exit_code
-
-
-def _origin(error: Exception) -> str:
-    """The package in which an error arose: Primus, or that of a plugin."""
-    from primus_core.installed import packages as metadata
-
-    entries = [entry for entry in metadata.entry_points() if entry.package != "primus-core"]
-    packages = {entry.module.partition(".")[0]: f"{entry.package} {entry.version}" for entry in entries}
-    names, at = [], error.__traceback__
-    while at:
-        names.append(str(at.tb_frame.f_globals.get("__name__")).partition(".")[0])
-        at = at.tb_next
-    innermost = next((name for name in reversed(names) if name == "primus_core" or name in packages), "")
-    return packages.get(innermost, "Primus")
 
 
 def _main(words: list[str]) -> int:
@@ -105,7 +98,7 @@ def _main(words: list[str]) -> int:
 
         sys.stdout.write(overview())
         return 0
-    if words[0] == "--version":
+    if words == ["--version"]:
         from primus_core.installed.packages import version_of
 
         sys.stdout.write(f"primus {version_of('primus-core')}\n")
@@ -116,26 +109,34 @@ def _main(words: list[str]) -> int:
         _hide_secrets(words, len(words))
         return _management(words[0], words[1:])
     if words[0] == "__protocol":
-        from primus_core.variables import PROTOCOL
-
-        sys.stdout.write(f"{PROTOCOL}\n")
-        return 0
+        return _protocol(words[1:])
     if words[0] == "__complete":
         return _complete(words[1:])
     return _request(words)
 
 
+def _protocol(schedulers: list[str]) -> int:
+    """What an outer layer asks before it starts this Primus inside: the protocol, and which schedulers are missing."""
+    from primus_core.installed.packages import entry_points
+    from primus_core.variables import PROTOCOL
+
+    missing = {*schedulers} - {entry.name for entry in entry_points("primus.schedulers")}
+    sys.stdout.write(" without ".join(map(str, (PROTOCOL, *sorted(missing)))) + "\n")
+    return 0
+
+
 def _management(name: str, words: list[str], layer: str = "") -> int:
     from primus_core.cli import commands
+    from primus_machine.errors import expect
 
-    return int(commands.load(name).run(words, layer))
+    return expect(commands.load(name).run(words, layer) or 0, int, f"the command '{name}'")
 
 
 def _behind_globals(words: list[str]) -> "int | None":
     """`primus --config FILE config system`: a management command behind global options; None: it is none."""
     from primus_core.cli import commands
-    from primus_core.errors import RequestError
     from primus_core.request.request import config_of, global_words
+    from primus_machine.errors import RequestError
 
     front, rest = global_words(words)
     if not rest or rest[0] not in commands.names():
@@ -147,9 +148,9 @@ def _behind_globals(words: list[str]) -> "int | None":
         import shlex
 
         raise RequestError(
-            f"--dry-run goes before a runtime, and '{rest[0]}' is none",
+            f"--dry-run needs a runtime, and '{rest[0]}' is not a runtime",
             why=f"`primus {rest[0]}` starts nothing",
-            fix=f"leave it out: primus {shlex.join(word for word in words if word != '--dry-run')}",
+            fix=f"remove it: primus {shlex.join(word for word in words if word != '--dry-run')}",
         )
     return _management(rest[0], list(rest[1:]), config_of(words))
 
@@ -163,7 +164,7 @@ def _complete(words: list[str]) -> int:
 
 def _request(words: list[str]) -> int:
     """Plan, and show or run it. What planning makes lives as long as the process: a search for garbage among it, here
-    and at exit, takes a sixth of a dry run and finds nothing. `carry_out` allows it again before anything runs.
+    and at exit, takes a sixth of a dry run and finds nothing. `run_request` allows it again before anything runs.
     """
     import atexit
     import gc
@@ -177,10 +178,10 @@ def _request(words: list[str]) -> int:
 
 
 def _requested(words: list[str]) -> int:
-    from primus_core.errors import RequestError
-    from primus_core.host import HostRoot
     from primus_core.plugins.catalogue import Catalogue
     from primus_core.request import request
+    from primus_machine.errors import RequestError
+    from primus_machine.host import HostRoot
 
     if (code := _behind_globals(words)) is not None:
         return code
@@ -192,16 +193,16 @@ def _requested(words: list[str]) -> int:
     except RequestError as error:
         _hint(words, runtimes, tasks, error.what)
         if broken := catalogue.broken("tasks"):
-            error.fix = f"{error.fix}; tasks may be missing: `primus plugins` says why {broken} cannot be read"
+            error.fix = f"{error.fix}; tasks may be missing: `primus plugins` shows why {broken} cannot be loaded"
         raise
     if helped := _help(asked, catalogue):
         sys.stdout.write(helped)
         return 0
     _hide_secrets(words, len(words) - len(asked.task))
-    from primus_core.planning.carry_out import carry_out
+    from primus_core.planning.run_request import run_request
 
     try:
-        return carry_out(asked, host, catalogue, ("primus", *words))
+        return run_request(asked, host, catalogue, ("primus", *words))
     except RequestError as error:
         _hint(words, runtimes, tasks, error.what)
         raise
@@ -256,7 +257,7 @@ def _hide_secrets(words: list[str], end: int) -> None:
     """
     if not any(word.startswith(_ENV_FLAGS) for word in words[:end]):
         return
-    from primus_core.secrets.redaction import is_secret_name, looks_secret
+    from primus_machine.secrets.redaction import is_secret_name, looks_secret
 
     found: dict[str, str] = {}
     cleaned = list(words)

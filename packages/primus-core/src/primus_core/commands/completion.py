@@ -1,4 +1,4 @@
-"""Complete words in bash, zsh or fish: print a script for the shell to source."""
+"""Print the completion script for bash, zsh or fish."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _EPILOG = """examples:
 
 def parser() -> Parser:
     """The command's parser."""
-    parser = Parser(prog="primus completion", epilog=_EPILOG, description="Print a shell's completion script.")
-    parser.add_argument("shell", choices=sorted(SCRIPTS), help="the shell that completes")
+    parser = Parser(prog="primus completion", epilog=_EPILOG, description="Print the completion script for a shell.")
+    parser.add_argument("shell", choices=sorted(SCRIPTS), help="the shell")
     return parser
 
 

@@ -1,17 +1,17 @@
-"""Settings of primus.yaml files: system; of training: experiments and templates, list, new, show, validate, diff."""
+"""Manage experiments, templates and primus.yaml files: list, new, show, validate, diff, system."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from importlib import import_module
-from typing import cast
+from collections.abc import Sequence
+from functools import partial
 
-from primus_core.errors import RequestError
-from primus_core.installed import packages
-from primus_core.plugins.catalogue import how_to_install
+from primus_core.installed import joined
+from primus_core.installed.homes import how_to_install
+from primus_core.output.console import say
 from primus_core.plugins.contracts import ConfigActions
 from primus_core.request.arguments import Parser, parse_segment
+from primus_machine.errors import MachineError, PrimusError
 
 __all__ = ["parser", "run"]
 
@@ -26,46 +26,63 @@ _SYSTEM_EPILOG = """examples:
 
 def parser() -> Parser:
     """The command's parser, with what may be named for completion."""
-    whole = _parser()
-    for others in _others():
-        others.complete(whole.subcommands())
-    return whole
+    whole = _Whole()
+    for others in whole.joined:
+        others.complete(whole.parser.subcommands())
+    return whole.parser
 
 
 def run(words: Sequence[str], layer: str) -> int:
     """Do what the words ask for."""
-    if words and words[0] in _OF_TRAINING and not any(_others()):
-        raise RequestError(f"`primus config {words[0]}` is not installed", fix=how_to_install("primus-train"))
-    args = parse_segment(_parser(), words)
+    whole = _Whole()
+    if words and words[0] not in whole.parser.subcommands() and not words[0].startswith("-"):
+        for broken in whole.broken:
+            raise broken
+        if words[0] in _OF_TRAINING:
+            raise MachineError(f"`primus config {words[0]}` is not installed", fix=how_to_install("primus-train"))
+    args = parse_segment(whole.parser, words)
     args.layer = layer
+    for broken in whole.broken:
+        say(f"primus: note: {broken.what}: {broken.why}\n")
     return int(args.run(args))
 
 
-def _parser() -> Parser:
-    others = tuple(_others())
-    examples = "\n".join([*(one.EXAMPLES for one in others), _EXAMPLE])
-    parser = Parser(
-        prog="primus config",
-        epilog=f"examples:\n{examples}",
-        description="Experiments, templates, and the system config.",
-    )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for one in others:
-        one.add(actions)
-    system = actions.add_parser("system", help="what primus.yaml files set, and which line does", epilog=_SYSTEM_EPILOG)
-    system.add_argument("--config", metavar="FILE", default="", help="a further layer, which wins over the others")
-    system.add_argument("--json", action="store_true", help="as JSON")
-    system.set_defaults(run=_system)
-    return parser
+class _Whole:
+    """The parser with the actions of packages: `joined` have added theirs, and `broken` says why others have not."""
+
+    def __init__(self) -> None:
+        self.joined: list[ConfigActions] = []
+        self.broken: list[PrimusError] = []
+        self.parser = Parser(prog="primus config", description="Manage experiments, templates and primus.yaml files.")
+        self.actions = self.parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+        for name in dict.fromkeys(entry.name for entry in joined.of_group(_GROUP)):
+            self._join(name)
+        self._add_system()
+        self.parser.epilog = "\n".join(["examples:", *(one.EXAMPLES for one in self.joined), _EXAMPLE])
+
+    def _join(self, name: str) -> None:
+        try:
+            one: ConfigActions = joined.load(_GROUP, name)
+            joined.apart(partial(one.add, self.actions))
+            self.joined.append(one)
+        except PrimusError as error:
+            self.broken.append(error)
+        except Exception as error:  # a plugin may raise anything, and must not break the actions of others
+            why = f"{type(error).__name__}: {error}"
+            self.broken.append(MachineError(f"the actions '{name}' of `primus config` cannot be added", why=why))
+
+    def _add_system(self) -> None:
+        system = self.actions.add_parser(
+            "system",
+            help="Show the effective value of each key of primus.yaml, where it comes from, and what it overrides.",
+            epilog=_SYSTEM_EPILOG,
+        )
+        system.add_argument("--config", metavar="FILE", default="", help="add FILE as the highest layer")
+        system.add_argument("--json", action="store_true", help="print JSON")
+        system.set_defaults(run=_system)
 
 
 def _system(args: argparse.Namespace) -> int:
     from primus_core.commands import config_system
 
     return config_system.run(args)
-
-
-def _others() -> Iterator[ConfigActions]:
-    """What packages add."""
-    for entry in sorted(packages.entry_points(_GROUP), key=lambda entry: entry.name):
-        yield cast("ConfigActions", import_module(entry.module))

@@ -11,9 +11,9 @@ from typing import Any
 
 from primus_core.config import system as system_config
 from primus_core.config.system import Layer, Setting, SystemConfig
-from primus_core.host import HostRoot
 from primus_core.plugins.catalogue import Catalogue
-from primus_core.secrets.redaction import redact, secret_values, without_secrets
+from primus_machine.host import HostRoot
+from primus_machine.secrets.redaction import redact, secret_values, without_secrets
 
 __all__ = ["run"]
 
@@ -51,7 +51,7 @@ def _plain(setting: Setting) -> dict[str, Any]:
 
 
 def _as_text(config: SystemConfig) -> str:
-    lines = ["layers, a later one wins:"]
+    lines = ["layers (a later one wins):"]
     lines += [f"  {layer.name:<16}{_state(layer)}" for layer in _layers(config)]
     lines += ["", f"{'key':<28}{'value':<26}  from"]
     for setting in _settings(config):
@@ -75,7 +75,7 @@ def _layers(config: SystemConfig) -> list[Layer]:
 def _state(layer: Layer) -> str:
     if not layer.path:
         return "(HOME is not set)"
-    return layer.path if layer.document else f"{layer.path} (there is none)"
+    return layer.path if layer.document else f"{layer.path} (does not exist)"
 
 
 def _short(value: Any) -> str:

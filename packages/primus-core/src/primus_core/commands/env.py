@@ -1,4 +1,4 @@
-"""What is found here, which variables a run gets, and why: show, explain, capture."""
+"""Show the detected hardware and the environment variables of runs: show, explain, capture."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from primus_core.commands.env_view import listing, machine, named_rows, rows, table
+from primus_core.config.system import apply_defaults
 from primus_core.environment import placement, resolve
 from primus_core.environment.of_machine import of_machine
 from primus_core.environment.profile_files import Profile
-from primus_core.errors import PrimusError, RequestError, suggestion
-from primus_core.host import HostRoot
-from primus_core.machine.facts import Facts, read
+from primus_core.installed import homes, packages
 from primus_core.plan.plan import Variable
+from primus_core.planning.options import runtime_parser
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import Described
 from primus_core.request.arguments import Parser, parse_segment
-from primus_core.secrets.redaction import redact, secret_values
+from primus_machine.errors import PrimusError, RequestError, suggestion
+from primus_machine.facts import Facts, read
+from primus_machine.host import HostRoot
+from primus_machine.secrets.redaction import redact, secret_values
 
 __all__ = ["parser", "run"]
 
-_FRAMEWORKS = ("maxtext", "megatron", "torchtitan")
-"""Frameworks that profiles speak of, also where their packages are not installed."""
 _EPILOG = """examples:
   primus env show
   primus env explain NCCL_IB_HCA
@@ -42,9 +43,9 @@ _EXPLAIN_EPILOG = """examples:
   primus env explain NCCL_IB_GID_INDEX NCCL_IB_HCA
   NNODES=2 MASTER_ADDR=node1 primus env explain --framework megatron
 
-who wins: --env K=V > --env FILE > hooks and patches > your own environment > the experiment's env: > the backend
-> the network and the GPU's profile > base. In XLA_FLAGS, that goes for each flag.
-Hooks and backends speak when a run is planned: see --dry-run."""
+precedence: --env K=V > --env FILE > hooks and patches > your environment > env: of the experiment > the backend
+> the network and the GPU profile > base. For XLA_FLAGS, this holds for each flag.
+Hooks and backends set variables when a run is planned: see --dry-run."""
 _CAPTURE_EPILOG = """examples:
   primus env capture -o node.tar.gz
   primus env show --assume-host node.tar.gz"""
@@ -66,27 +67,35 @@ def parser() -> Parser:
     parser = Parser(
         prog="primus env",
         epilog=_EPILOG,
-        description="Show what is detected here and which environment a run gets, explain why, capture a machine.",
+        description="Show the detected hardware and the environment variables of runs.",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    show = actions.add_parser("show", help="what was detected here, and the variables", epilog=_SHOW_EPILOG)
-    explain = actions.add_parser("explain", help="each variable with its reason and source", epilog=_EXPLAIN_EPILOG)
-    explain.add_argument("names", nargs="*", metavar="NAME", help="only these variables")
+    show = actions.add_parser(
+        "show", help="Show what is detected on this machine, and the variables of a run.", epilog=_SHOW_EPILOG
+    )
+    explain = actions.add_parser(
+        "explain", help="Show why each variable has its value, and what it overrides.", epilog=_EXPLAIN_EPILOG
+    )
+    explain.add_argument("names", nargs="*", metavar="NAME", help="show only these variables")
     for action in (show, explain):
         _add_options(action)
-    packed = actions.add_parser("capture", help="write what is detected here to a file", epilog=_CAPTURE_EPILOG)
-    packed.add_argument("-o", "--output", required=True, metavar="FILE", help="where to, as node.tar.gz")
-    packed.add_argument("--force", action="store_true", help="replace FILE if it is there")
+    packed = actions.add_parser(
+        "capture", help="Write a description of this machine to a file.", epilog=_CAPTURE_EPILOG
+    )
+    packed.add_argument("-o", "--output", required=True, metavar="FILE", help="write to FILE, such as node.tar.gz")
+    packed.add_argument("--force", action="store_true", help="overwrite FILE if it exists")
     return parser
 
 
 def _add_options(parser: Parser) -> None:
-    parser.add_argument("--assume-host", metavar="FILE", default="", help="a captured machine instead of this one")
-    parser.add_argument("--profile", metavar="FILE", default="", help="lay this profile over the GPU's")
+    parser.add_argument(
+        "--assume-host", metavar="FILE", default="", help="use a machine captured by `primus env capture`"
+    )
+    parser.add_argument("--profile", metavar="FILE", default="", help="apply this GPU profile over the detected one")
     parser.add_argument("--env", action="append", default=[], metavar="K=V|FILE", help="set a variable (repeatable)")
-    parser.add_argument("--framework", metavar="NAME", default="", help="for training with it")
-    parser.add_argument("--config", metavar="FILE", default="", help="for this experiment: its env: and framework")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--framework", metavar="NAME", default="", help="add the variables for this framework")
+    parser.add_argument("--config", metavar="FILE", default="", help="add env: and the framework of this experiment")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(words: Sequence[str], layer: str) -> int:
@@ -99,7 +108,7 @@ def run(words: Sequence[str], layer: str) -> int:
 def _show(args: Namespace) -> int:
     found = _find(args, HostRoot())
     if args.json:
-        from primus_core.machine.system_info import describe
+        from primus_machine.system_info import describe
 
         about = {"profile": [profile.origin for profile in found.chain], **describe(found.facts)}
         return _say(json.dumps({**about, "variables": rows(found.variables), "notes": found.notes}, indent=1), found)
@@ -118,28 +127,29 @@ def _explain(args: Namespace) -> int:
 def _capture(args: Namespace) -> int:
     if os.path.lexists(args.output) and not args.force:
         raise RequestError(f"'{args.output}' is there already", fix="name another file, or add --force")
-    from primus_core.machine import capture
+    from primus_machine.captures import capture
 
     host = HostRoot()
-    capture.write(host, args.output, _reads(Catalogue.here(host, args.layer)))
+    reads = _reads(Catalogue.here(host, args.layer))
+    capture.write(host, args.output, reads, packages.version_of("primus-core"))
     facts = read(host)
     ports = len(facts.network.ports)
     sys.stdout.write(
         f"{args.output}: GPUs {facts.physical_gpus}, network ports {ports}, bytes {os.path.getsize(args.output)}\n"
-        "It holds what detection and checks read, as text. Serial numbers, host name and network addresses were\n"
-        f"replaced.\nSee it anywhere: primus env show --assume-host {args.output}\n"
+        "It has the text files that detection and checks read. Serial numbers, host name and network addresses were\n"
+        f"replaced.\nUse it on any machine: primus env show --assume-host {args.output}\n"
     )
     return 0
 
 
 def _reads(catalogue: Catalogue) -> list[str]:
-    """What the preflight checks of packages read. One that cannot be loaded is left out, and said."""
+    """What the preflight checks of packages read. One that cannot be loaded is left out, with a note."""
     reads: list[str] = []
     for plugin in catalogue.of("checks"):
         try:
             reads += (pattern for check in plugin.load()() for pattern in check.reads)
         except PrimusError as error:
-            sys.stderr.write(f"note: the capture lacks what some checks read: {error.what}\n")
+            sys.stderr.write(f"note: the capture does not contain what some checks read: {error.what}\n")
     return reads
 
 
@@ -160,12 +170,13 @@ def _find(args: Namespace, here: HostRoot, *, families: bool = False) -> _Found:
     """The layers of a run's environment, as planning lays them, as far as no task is needed to know them."""
     facts = read(_assumed(args.assume_host, here) if args.assume_host else here)
     catalogue = Catalogue.here(here, args.layer)
-    options = resolve.from_options(args.env, facts.environ)
+    settings = _direct(catalogue)
+    options = resolve.from_options([*settings.env, *args.env], facts.environ)
     environ = {**facts.environ, **{variable.name: variable.value for variable in options}}
     framework, given = _experiment(args.config, environ, catalogue)
     framework = _known(args.framework or framework, catalogue)
     place, forced = placement.resolve(facts, environ)
-    file = args.profile or catalogue.system.profile
+    file = args.profile or settings.profile or catalogue.system.profile
     seen = {**{variable.name: variable.value for variable in given}, **environ}
     found = of_machine(facts, place, framework=framework, profile_file=file, environ=seen)
     variables = resolve.resolve(
@@ -174,8 +185,15 @@ def _find(args: Namespace, here: HostRoot, *, families: bool = False) -> _Found:
     return _Found(facts, found.chain, environ, variables, found.notes)
 
 
+def _direct(catalogue: Catalogue) -> Namespace:
+    """The options of `primus direct` that primus.yaml sets: a run gets their variables and profile, too."""
+    parser = runtime_parser(catalogue.runtime("direct"))
+    apply_defaults(parser, catalogue.system.section("direct"))
+    return parse_segment(parser, [])
+
+
 def _assumed(path: str, here: HostRoot) -> HostRoot:
-    from primus_core.machine import capture
+    from primus_machine.captures import capture
 
     return capture.read(path, here)
 
@@ -189,11 +207,11 @@ def _experiment(path: str, environ: Mapping[str, str], catalogue: Catalogue) -> 
 
 
 def _known(framework: str, catalogue: Catalogue) -> str:
-    known = sorted({*_FRAMEWORKS, *catalogue.names("backends")})
+    known = sorted({*homes.names("backends"), *catalogue.names("backends")})
     if framework and framework not in known:
         raise RequestError(
-            f"no framework is called '{framework}'",
+            f"unknown framework '{framework}'",
             why=f"known: {', '.join(known)}",
-            fix=suggestion(framework, known) or "install the package with its backend",
+            fix=suggestion(framework, known) or "install the package of its backend",
         )
     return framework

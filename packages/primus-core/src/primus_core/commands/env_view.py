@@ -8,12 +8,12 @@ from typing import Any
 
 from primus_core.environment.profile_files import Profile
 from primus_core.environment.resolve import of_person
-from primus_core.errors import suggestion
-from primus_core.machine.facts import Facts, Gpu
 from primus_core.plan.plan import Variable
-from primus_core.plan.show import one_line
-from primus_core.secrets.names import SECRET
-from primus_core.units import counted
+from primus_machine.errors import suggestion
+from primus_machine.facts import Facts, Gpu
+from primus_machine.secrets.names import SECRET
+from primus_machine.text import printable
+from primus_machine.units import counted
 
 __all__ = ["listing", "machine", "named_rows", "rows", "table"]
 
@@ -36,7 +36,7 @@ def machine(facts: Facts, chain: Sequence[Profile], notes: Sequence[str]) -> str
         *(("note", note) for note in notes),
     ]
     shown = [("" if label == before else label, text) for (before, _), (label, text) in pairwise([("", ""), *lines])]
-    return "\n".join(f"{label:<10}{one_line(text)}" for label, text in shown)
+    return "\n".join(f"{label:<10}{printable(text)}" for label, text in shown)
 
 
 def _gpus(facts: Facts) -> list[str]:
@@ -94,7 +94,7 @@ def _ports(facts: Facts) -> list[str]:
 
 def listing(variables: Sequence[Variable]) -> str:
     """`NAME=VALUE  # origin`, one line each."""
-    texts = [f"{v.name}={one_line(_value(v))}" for v in variables]
+    texts = [f"{v.name}={printable(_value(v))}" for v in variables]
     width = min(max(map(len, texts), default=0), 60)
     return "\n".join(f"{text:<{width}}  # {v.origin}" for text, v in zip(texts, variables, strict=True))
 
@@ -108,7 +108,7 @@ def named_rows(variables: Sequence[Variable], names: Sequence[str], environ: Map
 def _other(name: str, environ: Mapping[str, str], known: Iterable[str]) -> Variable:
     if name in environ:
         return of_person(name, environ[name])
-    return Variable(name, "", "", "; ".join(filter(None, ("nobody sets it here", suggestion(name, known)))))
+    return Variable(name, "", "", "; ".join(filter(None, ("not set", suggestion(name, known)))))
 
 
 def rows(variables: Sequence[Variable]) -> list[dict[str, Any]]:
@@ -155,9 +155,9 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def _cells(variable: Variable) -> tuple[str, ...]:
-    lost = [f"{SECRET if variable.secret else one_line(value)} ({origin})" for value, origin in variable.overrode]
+    lost = [f"{SECRET if variable.secret else printable(value)} ({origin})" for value, origin in variable.overrode]
     source = variable.source.replace("; ", "\n")
-    value = f"{len(variable.flags)} flags:" if variable.flags else one_line(_value(variable))
+    value = f"{len(variable.flags)} flags:" if variable.flags else printable(_value(variable))
     return (variable.name, value, variable.origin, "\n".join(lost), variable.why, source)
 
 

@@ -1,4 +1,4 @@
-"""What runs around a launch, in its order: list."""
+"""List the hooks and patches that run around a launch, in their order."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import sys
 from collections.abc import Sequence
 
-from primus_core.errors import RequestError
-from primus_core.files import trust
 from primus_core.hooks import scripts
-from primus_core.host import HostRoot
-from primus_core.machine import facts as machine
+from primus_core.planning.options import task_parser
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.request.arguments import Parser, parse_segment
+from primus_machine import facts as machine
+from primus_machine.errors import RequestError, suggestion
+from primus_machine.files import trust
+from primus_machine.host import HostRoot
 
 __all__ = ["parser", "run"]
 
@@ -26,14 +27,20 @@ _EPILOG = """examples:
 
 def parser() -> Parser:
     """The command's parser."""
-    parser = Parser(prog="primus hooks", epilog=_EPILOG, description="The scripts and plugins around a launch.")
+    parser = Parser(
+        prog="primus hooks", epilog=_EPILOG, description="List the hooks and patches that run around a launch."
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="{list}")
-    listing = commands.add_parser("list", help="what would run, in its order", epilog=_EPILOG)
-    listing.add_argument("task", nargs="*", metavar="TASK [ACTION]", help="only what this task would run")
-    listing.add_argument("--config", metavar="FILE", default="", help="also the hooks beside this experiment")
-    listing.add_argument("--hooks", metavar="DIR", action="append", default=[], help="also the hooks in this folder")
-    listing.add_argument("--patch", metavar="FILE", action="append", default=[], help="also this patch")
-    listing.add_argument("--json", action="store_true", help="as JSON")
+    listing = commands.add_parser(
+        "list", help="List the scripts and plugins that would run, in their order.", epilog=_EPILOG
+    )
+    listing.add_argument("task", nargs="*", metavar="TASK [ACTION]", help="list only what runs for this task")
+    listing.add_argument("--config", metavar="FILE", default="", help="include the hooks beside this experiment")
+    listing.add_argument(
+        "--hooks", metavar="DIR", action="append", default=[], help="include the hooks in this folder (repeatable)"
+    )
+    listing.add_argument("--patch", metavar="FILE", action="append", default=[], help="include this patch (repeatable)")
+    listing.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
@@ -44,9 +51,13 @@ def run(words: Sequence[str], layer: str) -> int:
     catalogue = Catalogue.here(host, layer)
     facts = machine.read(host)
     if args.config and not os.path.isfile(args.config):
-        raise RequestError(f"--config {args.config}: there is no such file", fix="check the path")
+        raise RequestError(f"--config: there is no file '{args.config}'", fix="check the path")
     if args.task:
-        _, name, rest = catalogue.task(args.task)
+        task, name, rest = catalogue.task(args.task)
+        known = task_parser(task, name)
+        actions = {*known.first_words, *known.subcommands()}
+        if rest and rest[0] not in actions and (near := suggestion(rest[0], actions)):
+            raise RequestError(f"'{name}' has no action '{rest[0]}'", fix=near)
         args.task = [*name.split(), *rest]
     beside = os.path.dirname(args.config) or "." if args.config else ""
     believed = trust.of(host.environ)
@@ -65,8 +76,8 @@ def run(words: Sequence[str], layer: str) -> int:
         shown = [(row["kind"], _short(row["runs"], facts.cwd), row["from"]) for row in rows]
         sys.stdout.write(tabulate(shown, headers=("kind", "runs", "")) + "\n")
     else:
-        looked = ", ".join(dict.fromkeys(_short(folder, facts.cwd) for folder in folders)) or "no folder of hooks"
-        sys.stdout.write(f"no hooks here (looked in {looked})\n")
+        looked = ", ".join(dict.fromkeys(_short(folder, facts.cwd) for folder in folders)) or "no hooks folder"
+        sys.stdout.write(f"no hooks found (looked in {looked})\n")
     return 0
 
 

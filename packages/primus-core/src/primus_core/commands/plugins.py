@@ -1,4 +1,4 @@
-"""What is installed, and whether it loads."""
+"""List the installed plugins, and whether they load."""
 
 from __future__ import annotations
 
@@ -6,26 +6,17 @@ import json
 import sys
 from collections.abc import Sequence
 
-from primus_core.errors import PrimusError, RequestError
-from primus_core.host import HostRoot
+from primus_core.installed import data_folders
 from primus_core.plugins.catalogue import Catalogue, Plugin
 from primus_core.request.arguments import Parser, parse_segment
+from primus_machine.errors import PrimusError, RequestError
+from primus_machine.host import HostRoot
 
 __all__ = ["parser", "run"]
 
-_LOADED = (
-    "tasks",
-    "runtimes",
-    "backends",
-    "hooks",
-    "commands",
-    "schedulers",
-    "launchers",
-    "checks",
-    "benchmarks",
-    "comparisons",
-)
-"""The kinds that are code. The others are data, with nothing to load."""
+_KINDS = data_folders.KINDS | {"tasks", "runtimes", "backends", "hooks", "commands", "config", "schedulers",
+                               "launchers", "checks", "benchmarks", "comparisons"}  # fmt: skip
+"""Those that Primus knows, and can load."""
 _EPILOG = """examples:
   primus plugins
   primus plugins --json"""
@@ -33,8 +24,10 @@ _EPILOG = """examples:
 
 def parser() -> Parser:
     """The command's parser."""
-    parser = Parser(prog="primus plugins", epilog=_EPILOG, description="List what is installed, and whether it loads.")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser = Parser(
+        prog="primus plugins", epilog=_EPILOG, description="List the installed plugins, and whether they load."
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
@@ -56,7 +49,7 @@ def _row(plugin: Plugin, catalogue: Catalogue) -> dict[str, str]:
     twins = [p.source for p in catalogue.of(plugin.kind) if p.name == plugin.name and p is not plugin]
     if twins:
         return {**row, "status": f"broken: {' and '.join(twins)} has the name too"}
-    if plugin.kind not in _LOADED:
+    if plugin.kind not in _KINDS:
         return {**row, "status": "ok"}
     try:
         plugin.load()

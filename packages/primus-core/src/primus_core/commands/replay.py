@@ -1,16 +1,16 @@
-"""Start a run again, as it was: with the same settings, environment and scripts."""
+"""Start a saved run again, with the same settings, environment and scripts."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from primus_core.errors import RequestError, suggestion
-from primus_core.host import HostRoot
-from primus_core.planning.carry_out import carry_out
+from primus_core.planning.run_request import run_request
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.request.request import Layer, Request, global_words
-from primus_core.runs import listing as runs
+from primus_core.runs import lookup
+from primus_machine.errors import RequestError, suggestion
+from primus_machine.host import HostRoot
 
 __all__ = ["parser", "run"]
 
@@ -21,22 +21,28 @@ _EPILOG = """examples:
   primus replay exp container --image IMG
   primus direct -- train pretrain --replay output/exp_2026_11_21_134522
 
-What differs is told first. Where it could not be the same run (another GPU model, too few GPUs, a missing backend),
+Primus first shows what differs. If a difference is blocking (another GPU model, too few GPUs, a missing backend),
 nothing starts and the exit code is 3."""
 
 
 def parser() -> Parser:
     """The command's parser."""
-    parser = Parser(prog="primus replay", epilog=_EPILOG, description="Start a saved run again.")
+    parser = Parser(
+        prog="primus replay",
+        epilog=_EPILOG,
+        description="Start a saved run again, with the same settings, environment and scripts.",
+    )
     switches = "[--check] [--force] [--trust] [--dry-run] [--json]"
     parser.usage = f"primus replay RUN {switches} [runtime [options] [-- runtime [options]]]"
-    parser.add_argument("run", metavar="RUN", help="a run directory, a run's name, or an experiment's (its newest run)")
-    parser.add_argument("--check", action="store_true", help="only say what equals and what differs")
-    parser.add_argument("--force", action="store_true", help="start it although it cannot be the same run")
-    parser.add_argument("--trust", action="store_true", help="believe it for this once, although it is another user's")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
-    parser.add_argument("--json", action="store_true", help="with --check or --dry-run: as JSON")
-    parser.add_argument("--assume-host", metavar="FILE", default="", help="with --check or --dry-run: on that machine")
+    parser.add_argument("run", metavar="RUN", help="a run directory, or the name of a run or experiment")
+    parser.add_argument("--check", action="store_true", help="only show what differs; start nothing")
+    parser.add_argument("--force", action="store_true", help="start despite blocking differences")
+    parser.add_argument("--trust", action="store_true", help="replay another user's run without asking")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan without running it")
+    parser.add_argument("--json", action="store_true", help="with --check or --dry-run: print JSON")
+    parser.add_argument(
+        "--assume-host", metavar="FILE", default="", help="with --check or --dry-run: use a captured machine"
+    )
     return parser
 
 
@@ -46,8 +52,9 @@ def run(words: Sequence[str], layer: str) -> int:
     front, behind = global_words(words)
     catalogue = Catalogue.here(host, layer)
     own, layers = _split(behind, catalogue)
+    _refuse_dashes(own, behind)
     args = parse_segment(parser(), own)
-    directory = runs.resolve(args.run, catalogue.system.workspace or "output", host)
+    directory = lookup.resolve(args.run, catalogue.system.workspace or "output", host)
     switches = [flag for flag, on in (("--json", args.json), ("--dry-run", args.dry_run or "--dry-run" in front)) if on]
     switches += ["--assume-host", args.assume_host] if args.assume_host else []
     first = layers[0]._replace(words=(*switches, *layers[0].words))
@@ -55,7 +62,7 @@ def run(words: Sequence[str], layer: str) -> int:
         (first, *layers[1:]), ("replay",), debug="--debug" in front, config=layer,
         replay=directory, check=args.check, force=args.force, trust=args.trust,
     )  # fmt: skip
-    return carry_out(asked, host, catalogue, ("primus", *front, "replay", *behind))
+    return run_request(asked, host, catalogue, ("primus", *front, "replay", *behind))
 
 
 def _split(words: Sequence[str], catalogue: Catalogue) -> tuple[Sequence[str], list[Layer]]:
@@ -63,6 +70,26 @@ def _split(words: Sequence[str], catalogue: Catalogue) -> tuple[Sequence[str], l
     runtimes = catalogue.first_words("runtimes")
     first = next((index for index, word in enumerate(words) if index and word in runtimes), len(words))
     return words[:first], list(_layers(words[first:] or ["direct"], runtimes))
+
+
+def _refuse_dashes(own: Sequence[str], words: Sequence[str]) -> None:
+    """`replay RUN -- RUNTIME ...`: the runtimes follow the run at once, and no task follows.
+
+    Raises:
+        RequestError: a `--` stands among this command's `own` words, which `words` begin with.
+    """
+    if "--" not in own:
+        return
+    import shlex
+
+    at = own.index("--")
+    runtimes = () if own[at + 1 :] else words[len(own) :]
+    wrong = f" before '{words[at + 1]}'" if words[at + 1 :] else " at its end"
+    raise RequestError(
+        f"a replay takes no `--`{wrong}",
+        why="its task is in the snapshot, and its runtimes follow the run and its options",
+        fix=f"primus replay {shlex.join([*own[:at], *runtimes])}",
+    )
 
 
 def _layers(words: Sequence[str], runtimes: Collection[str]) -> Iterator[Layer]:

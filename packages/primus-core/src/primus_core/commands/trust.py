@@ -1,4 +1,4 @@
-"""Which folders of others you trust: their files are run and loaded."""
+"""Trust files that belong to other users, so that Primus runs and loads them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from primus_core.errors import MachineError, RequestError, suggestion
-from primus_core.files import plain_json, trust
-from primus_core.files.atomic import write_atomically
-from primus_core.host import HostRoot
 from primus_core.request.arguments import Parser, parse_segment
+from primus_machine.errors import MachineError, RequestError, suggestion
+from primus_machine.files import plain_json, trust
+from primus_machine.files.atomic import write_atomically
+from primus_machine.host import HostRoot
 
 __all__ = ["parser", "run"]
 
@@ -19,19 +19,19 @@ _EPILOG = """examples:
   primus trust --list
   primus trust --remove /shared/team/configs
 
-By default, Primus runs, loads and obeys only files that belong to you or to root, and that nobody else can write to.
-What lies in a trusted folder counts as yours, whoever wrote it: trust only folders of people who may act as you."""
+By default, Primus runs and loads only files that belong to you or to root, and that nobody else can write to.
+Files in a trusted folder count as yours, whoever wrote them: trust only folders of people who may act as you."""
 
 
 def parser() -> Parser:
     """The command's parser."""
-    parser = Parser(prog="primus trust", epilog=_EPILOG, description="Trust the files of others in a folder.")
+    parser = Parser(prog="primus trust", epilog=_EPILOG, description="Trust the files of other users in a folder.")
     parser.usage = "primus trust DIR [DIR ...] | --list | --remove DIR [DIR ...]"
-    parser.add_argument("folders", nargs="*", metavar="DIR", help="a folder, or a single file")
+    parser.add_argument("folders", nargs="*", metavar="DIR", help="a folder or a file")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--list", action="store_true", help="show what is trusted")
-    which.add_argument("--remove", action="store_true", help="trust it no longer")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    which.add_argument("--list", action="store_true", help="list the trusted folders")
+    which.add_argument("--remove", action="store_true", help="stop trusting DIR")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
@@ -43,7 +43,7 @@ def run(words: Sequence[str], layer: str) -> int:
     if bool(args.folders) == args.list:
         raise RequestError(
             "primus trust: name a folder" if not args.list else "--list takes no folder",
-            fix="primus trust DIR; primus trust --list shows what is trusted",
+            fix="primus trust DIR; primus trust --list shows the trusted folders",
         )
     known = list(trust.named(environ))
     if not args.list:
@@ -60,7 +60,7 @@ def _changed(known: Sequence[str], folders: Sequence[str], *, remove: bool) -> l
         if "\n" in real:
             raise RequestError("a path with a line break cannot be trusted", fix="rename the folder")
         if remove and real not in known:
-            near = suggestion(real, known) or "primus trust --list shows what is trusted"
+            near = suggestion(real, known) or "primus trust --list shows the trusted folders"
             raise RequestError(f"{given} is not trusted by name", fix=near)
         if not remove and not os.path.exists(real):
             raise _missing(given, real)
@@ -78,7 +78,7 @@ def _missing(given: str, real: str) -> RequestError:
 def _write(known: Sequence[str], environ: Mapping[str, str]) -> None:
     path = trust.named_file(environ)
     if not path:
-        raise MachineError("nobody knows your home folder", fix="export HOME=... or XDG_CONFIG_HOME=...")
+        raise MachineError("your home folder is unknown", fix="export HOME=... or XDG_CONFIG_HOME=...")
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         write_atomically(path, "".join(f"{folder}\n" for folder in known), mode=0o600)
@@ -91,7 +91,7 @@ def _show(known: Sequence[str], folders: Sequence[str], *, is_list: bool, remove
     if as_json:
         sys.stdout.write(plain_json.dumps({"trusted": list(known)}, indent=1) + "\n")
     elif is_list:
-        sys.stdout.write("".join(f"{folder}\n" for folder in known) or "no folder is trusted by name\n")
+        sys.stdout.write("".join(f"{folder}\n" for folder in known) or "no folder is trusted\n")
     else:
         word = "no longer trusted" if remove else "trusted"
         sys.stdout.write("".join(f"{word}: {os.path.realpath(os.path.expanduser(folder))}\n" for folder in folders))

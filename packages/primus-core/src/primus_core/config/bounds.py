@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from primus_core.errors import ConfigError
+from primus_machine.errors import ConfigError
 
 __all__ = [
     "DEPTH",
@@ -30,7 +30,9 @@ DEPTH = 100
 """Values may stand so many levels below the top."""
 MAX_VALUES = 20_000
 """A file may hold so many, those behind aliases counted each time."""
-TOO_DEEP = f"more than {DEPTH} levels of lists and mappings in each other"
+TOO_DEEP = f"more than {DEPTH} nested levels of lists and mappings"
+_PARSERS_LIMIT = "maximum nesting depth"
+"""The parser reads ahead, and since libyaml 0.2.6 refuses what is far too deep itself."""
 _LONG = 1 << 16
 _MAY_BE_DEEP = re.compile(rf"^[ \t?-]{{{DEPTH}}}", re.M)
 _DEEP_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{DEPTH}}}")
@@ -48,8 +50,8 @@ def text_of(path: str, opener: Opener | None = None) -> str:
     """
     with open(path, encoding="utf-8", opener=opener or _at_once) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            why = "a configuration is read several times: a pipe says it only once, or waits for ever"
-            raise ConfigError("it is no regular file", where=path, why=why, fix="write it to a file, and name that")
+            why = "a configuration is read several times, which does not work with a pipe"
+            raise ConfigError("it is not a regular file", where=path, why=why, fix="write it to a regular file")
         text = file.read(_SIZE + 1)
     if len(text) > _SIZE:
         why = f"{os.path.getsize(path)} bytes: more than {_SIZE >> 20} MiB"
@@ -67,10 +69,15 @@ def deep_line(text: str) -> int:
     if text.count("[") + text.count("{") < DEPTH and not _MAY_BE_DEEP.search(text):
         return 0
     depth = 0
-    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEPTH:
-            return event.start_mark.line + 1 if event.start_mark else 1
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEPTH:
+                return event.start_mark.line + 1 if event.start_mark else 1
+    except yaml.MarkedYAMLError as error:
+        if error.problem_mark and _PARSERS_LIMIT in (error.problem or ""):
+            return error.problem_mark.line + 1
+        raise
     return 0
 
 
@@ -119,6 +126,6 @@ def too_many(where: str) -> ConfigError:
     return ConfigError(
         "the file holds too many values",
         where=where,
-        why=f"with what its aliases (`*name`) stand for, more than {MAX_VALUES}",
-        fix="write out what you need of them",
+        why=f"with its aliases (`*name`) expanded, it has more than {MAX_VALUES}",
+        fix="write the values instead of the aliases",
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from primus_core.errors import ConfigError
+from primus_machine.errors import ConfigError
 
 __all__ = ["ONE_KIND", "REFUSED", "Document", "Path", "at", "both_kinds", "clash", "deep_merge", "dotted"]
 
@@ -83,12 +82,11 @@ def _parts(key: str) -> tuple[str, ...]:
     return parts if all(parts) else (key,)
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """Data and, for each path in it, the place that it came from (`file:line`, or `command line`)."""
 
-    data: dict[str, Any] = field(default_factory=dict)
-    marks: Mapping[Path, str] = field(default_factory=dict)
+    data: dict[str, Any]
+    marks: Mapping[Path, str] = {}
     files: tuple[str, ...] = ()
     """All files that were read for it, also those whose every key another one overrides."""
 
@@ -99,7 +97,7 @@ class Document:
                 return mark
         return ""
 
-    def over(self, base: Document) -> Document:
+    def merged_onto(self, base: Document) -> Document:
         """This document merged on top of `base`."""
         return Document(deep_merge(base.data, self.data), {**base.marks, **self.marks}, base.files + self.files)
 
@@ -123,7 +121,7 @@ class Document:
             added = {_parts(key)[0]: value}
             if path := clash(data, added):
                 first = next(other for other in self.data if _meets(_parts(other), path))
-                places = f"'{first}' stands at {self.where((first,))}"
+                places = f"'{first}' is set at {self.where((first,))}"
                 raise ConfigError(both_kinds(path), where=self.where((key,)), why=places, fix=ONE_KIND)
             data = deep_merge(data, added)
         marks = {(*_parts(str(k[0])), *k[1:]) if k else k: mark for k, mark in self.marks.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, cast
 
 import yaml
@@ -14,8 +13,8 @@ from primus_core.config import bounds, submission
 from primus_core.config.document import REFUSED, Document, Path
 from primus_core.config.interpolation import interpolate
 from primus_core.config.toml_marks import toml_marks
-from primus_core.errors import AlreadyRefused, ConfigError, Mistakes
-from primus_core.files import trust
+from primus_machine.errors import AlreadyRefused, ConfigError, Mistakes
+from primus_machine.files import trust
 
 __all__ = ["TEMPLATE", "bases", "parse_saved", "parse_value", "read", "read_extended"]
 
@@ -130,7 +129,9 @@ class _Convert:
         if not isinstance(node, yaml.CollectionNode):
             return self.scalar(cast("yaml.ScalarNode", node))
         if id(node) in self.around:
-            raise ConfigError("an alias refers to itself", where=self.place(node), fix="write it out")
+            raise ConfigError(
+                "an alias refers to itself", where=self.place(node), fix="write the value instead of the alias"
+            )
         if len(self.around) >= bounds.DEPTH:
             raise ConfigError("the file is nested too deeply", where=self.place(node), why=bounds.TOO_DEEP)
         self.around.append(id(node))
@@ -174,7 +175,7 @@ class _Convert:
             raise ConfigError(
                 f"duplicate key '{key}'",
                 where=self.place(node),
-                why=f"it stands at {marks[(*path, key)]} already",
+                why=f"it is already set at {marks[(*path, key)]}",
                 fix="keep one of them",
             )
         marks[(*path, key)] = self.place(node)
@@ -184,20 +185,22 @@ class _Convert:
         """The pairs of a mapping; those of `<<` first, less what the mapping or an earlier source says itself."""
         self.counted(node)
         own = [pair for pair in node.value if not pair[0].tag.endswith(":merge")]
-        said = {str(key.value) for key, _ in own}
+        own_keys = {str(key.value) for key, _ in own}
         for key, value in node.value:
             if key.tag.endswith(":merge"):
                 for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
                     if not isinstance(source, yaml.MappingNode):
-                        raise ConfigError("`<<` takes the keys and values of an alias", where=self.place(key))
-                    pairs = [pair for pair in self.pairs(source) if str(pair[0].value) not in said]
-                    said |= {str(merged.value) for merged, _ in pairs}
+                        raise ConfigError("`<<` needs an alias of a mapping", where=self.place(key))
+                    pairs = [pair for pair in self.pairs(source) if str(pair[0].value) not in own_keys]
+                    own_keys |= {str(merged.value) for merged, _ in pairs}
                     yield from pairs
         yield from own
 
 
 _BARE_VARIABLE = re.compile(r"[{[].*?[:,[] *\$\{")
-_OWN_LINE = "${...} cannot stand within { } or [ ]: write its key and value on a line of their own"
+_NEAR = 500
+"""Characters of a line in which such a variable is searched: the search takes the square of their number."""
+_OWN_LINE = "${...} is not allowed within { } or [ ]: write its key and value on a separate line"
 
 
 def _composed(text: str, path: str) -> yaml.Node | None:
@@ -210,10 +213,11 @@ def _composed(text: str, path: str) -> yaml.Node | None:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else path
-        near = "\n".join(text.splitlines()[max(mark.line - 1, 0) : mark.line + 1]) if mark else ""
-        fix = _OWN_LINE if _BARE_VARIABLE.search(near) else ""
+        lines = text.splitlines()[max(mark.line - 1, 0) : mark.line + 1] if mark else []
+        near = "\n".join(line[:_NEAR] for line in lines)
+        fix = _OWN_LINE if _BARE_VARIABLE.search(near) else "correct the YAML there; indent with spaces"
         why = getattr(error, "problem", None) or str(error)
-        raise ConfigError("this is not YAML", where=where, why=why, fix=fix) from None
+        raise ConfigError("this is not valid YAML", where=where, why=why, fix=fix) from None
 
 
 def _yaml(text: str, path: str, environ: Environ, mistakes: Mistakes) -> Document:
@@ -223,14 +227,15 @@ def _yaml(text: str, path: str, environ: Environ, mistakes: Mistakes) -> Documen
     try:
         data = {} if node is None else reader.value(node, (), marks)
     except RecursionError:
-        raise ConfigError("an alias refers to itself", where=path, fix="write it out") from None
+        raise ConfigError("an alias refers to itself", where=path, fix="write the value instead of the alias") from None
     mistakes.add(*reader.mistakes.found)
     return _document(data, marks, path)
 
 
 def _document(data: Any, marks: dict[Path, str], path: str) -> Document:
     if not isinstance(data, dict):
-        raise ConfigError("the file must hold keys and values at its top level", where=f"{path}:1")
+        fix = "write `key: value`; a list belongs below a key"
+        raise ConfigError("the file must hold keys and values at its top level", where=f"{path}:1", fix=fix)
     return Document(data, marks)
 
 
@@ -244,7 +249,7 @@ def _toml(text: str, path: str, environ: Environ, mistakes: Mistakes) -> Documen
     except ValueError as error:  # TOMLDecodeError is one, and so is a number of thousands of digits
         line = re.search(r"line (\d+)", str(error))
         where = f"{path}:{line[1]}" if line else path
-        raise ConfigError("this is not TOML", where=where, why=str(error)) from None
+        raise ConfigError("this is not valid TOML", where=where, why=str(error)) from None
     except RecursionError:
         number = max(enumerate(text.split("\n"), 1), key=lambda line: line[1].count("[") + line[1].count("{"))[0]
         raise ConfigError("the file is nested too deeply", where=f"{path}:{number}", why=bounds.TOO_DEEP) from None
@@ -296,14 +301,14 @@ def _read(path: str, environ: Environ, mistakes: Mistakes, opener: bounds.Opener
     try:
         text = bounds.text_of(path, opener)
     except FileNotFoundError:
-        fix = "check the path" if os.path.isabs(path) else "check the path: it is relative to where you stand"
-        raise ConfigError("no such file", where=path, fix=fix) from None
+        fix = "check the path" if os.path.isabs(path) else "check the path: it is relative to the current folder"
+        raise ConfigError(f"there is no file '{path}'", fix=fix) from None
     except IsADirectoryError:
         raise ConfigError("it is a folder", where=path, fix="name a file in it") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("the file cannot be read", where=path, why=str(error)) from None
     reader = _toml if path.endswith(".toml") else _yaml
-    return replace(reader(text, path, environ, mistakes), files=(path,))
+    return reader(text, path, environ, mistakes)._replace(files=(path,))
 
 
 def bases(document: Document) -> list[str]:
@@ -335,7 +340,7 @@ def read_extended(
     `template` reads what `template:NAME` means, which may then stand wherever a path does.
 
     Raises:
-        ConfigError: as `read`, or the files extend one another in a circle.
+        ConfigError: as `read`, or the files extend each other in a circle.
     """
     if path.startswith(TEMPLATE):
         return _from_template(path, "", template)
@@ -344,9 +349,9 @@ def read_extended(
     where = document.where(("extends",))
     result = Document({}, {})
     for base in bases(document):
-        result = _base(base, path, where, environ, chain, mistakes, template).over(result)
+        result = _base(base, path, where, environ, chain, mistakes, template).merged_onto(result)
     document.data.pop("extends", None)
-    return document.over(result)
+    return document.merged_onto(result)
 
 
 def _base(
@@ -363,7 +368,7 @@ def _base(
     target = submission.path(os.path.join(os.path.dirname(submission.original(path)), base), environ)
     if not os.path.isfile(target):
         raise ConfigError(
-            f"extends '{base}', which is no file",
+            f"extends '{base}', which does not exist",
             where=where,
             why=f"looked for {target}",
             fix="check the path: it is relative to this file",
@@ -372,11 +377,13 @@ def _base(
     believed.require(target, "the base file")
     if (real := os.path.realpath(target)) in chain:
         circle = " → ".join(os.path.basename(p) for p in (*chain[chain.index(real) :], real))
-        raise ConfigError("the files extend one another in a circle", where=where, why=circle, fix="cut this one")
+        raise ConfigError(
+            "the files extend each other in a circle", where=where, why=circle, fix="remove this `extends`"
+        )
     return read_extended(target, environ, chain, mistakes, believed.opener, template)
 
 
 def _from_template(name: str, where: str, template: Template | None) -> Document:
     if template is None:
-        raise ConfigError(f"'{name}' is a template, and none can stand here", where=where, fix="name a file")
+        raise ConfigError(f"'{name}' is a template; a template is not allowed here", where=where, fix="name a file")
     return template(name, where)

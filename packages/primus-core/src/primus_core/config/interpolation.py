@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from primus_core.errors import ConfigError
-from primus_core.secrets.redaction import is_secret_name
+from primus_machine.errors import ConfigError
+from primus_machine.secrets.redaction import is_secret_name
 
 __all__ = ["interpolate"]
 
@@ -26,7 +26,7 @@ def _closing(text: str, start: int, where: str) -> int:
         if not depth:
             return brace.start()
         if depth > _DEPTH:
-            raise ConfigError(f"more than {_DEPTH} `${{...}}` stand in each other", where=where, fix="give one default")
+            raise ConfigError(f"more than {_DEPTH} nested `${{...}}`", where=where, fix="give one default")
     return -1
 
 
@@ -53,7 +53,7 @@ def interpolate(text: str, environ: Mapping[str, str], where: str = "") -> str:
         at = end + 1
         length += len(parts[-1])
         if length > _LONGEST:
-            raise ConfigError(f"with its variables, a text has more than {_LONGEST >> 20} MiB", where=where)
+            raise ConfigError(f"with its variables, the text is larger than {_LONGEST >> 20} MiB", where=where)
     return "".join([*parts, text[at:]])
 
 

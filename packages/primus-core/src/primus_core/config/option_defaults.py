@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from primus_core.errors import Mistakes
+from primus_machine.errors import Mistakes
 
 if TYPE_CHECKING:
     import argparse
@@ -41,7 +41,7 @@ def apply_defaults(parser: Parser, section: Document) -> tuple[str, ...]:
     options, mistakes = _options(parser), Mistakes()
     passed: list[str] = []
     for key, value in section.data.items():
-        if value is None:  # as if no layer had said it
+        if value is None:  # as if no layer had set it
             continue
         setting = _Setting(parser, key, section.where((key,)))
         with mistakes:
@@ -84,18 +84,18 @@ class _Setting:
         self.parser, self.key, self.where = parser, key, where
 
     def fail(self, what: str, *, why: str = "", fix: str = "") -> NoReturn:
-        from primus_core.errors import ConfigError
+        from primus_machine.errors import ConfigError
 
         raise ConfigError(what, where=self.where, why=why, fix=fix)
 
     def shown(self, value: Any) -> str:
         """A value as an error may quote it."""
-        from primus_core.secrets.redaction import quoted
+        from primus_machine.secrets.redaction import quoted
 
         return quoted(value, self.key)
 
     def unknown(self, known: list[str]) -> NoReturn:
-        from primus_core.errors import suggestion
+        from primus_machine.errors import suggestion
 
         why = f"it has: {', '.join(sorted(known))}"
         fix = suggestion(self.key, known) or f"see `{self.parser.prog} --help`"
@@ -131,7 +131,7 @@ class _Setting:
 
     def _switch(self, flag: str, action: argparse.Action, value: Any) -> Any:
         if not isinstance(value, bool):
-            self.fail(f"'{self.key}' is on or off: true or false", why=f"it is {self.shown(value)}")
+            self.fail(f"'{self.key}' must be true or false", why=f"it is {self.shown(value)}")
         opposite = f"--no-{flag[2:]}"
         if value:
             self._offer_off(opposite, action)
@@ -159,13 +159,13 @@ class _Setting:
         text = self._whole(action, str(value))
         converted = self._typed(action, text)
         if action.choices is not None and converted not in action.choices:
-            from primus_core.errors import suggestion
+            from primus_machine.errors import suggestion
 
             known = [str(choice) for choice in action.choices]
             self.fail(
                 f"'{self.key}' cannot be {self.shown(text)}",
                 why=f"known: {', '.join(known)}",
-                fix=suggestion(text, known) or "take one of them",
+                fix=suggestion(text, known) or "use one of them",
             )
         return converted
 
@@ -194,8 +194,8 @@ class _Setting:
         except ArgumentTypeError as error:
             self.fail(f"'{self.key}': {str(error).replace(text, self.shown(text)[1:-1])}")
         except (TypeError, ValueError):
-            kind = getattr(action.type, "__name__", "value")
-            self.fail(f"'{self.key}' is {self.shown(text)}", why=f"it takes a value of type {kind}")
+            kinds: dict[Any, str] = {int: "a whole number", float: "a number"}
+            self.fail(f"'{self.key}' is {self.shown(text)}", why=f"it must be {kinds.get(action.type, 'valid')}")
 
     def _called(self, flag: str, action: argparse.Action, values: list[Any]) -> Any:
         """What the option's action makes of the values, one call for each time that it is given."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from primus_core import variables
 from primus_core.config import submission
+from primus_machine.variables import HOME
 
 __all__ = ["files", "folder"]
 
@@ -20,7 +21,7 @@ def folder(environ: Mapping[str, str]) -> str:
     """The folder, whether it is there or not; empty: there is no home. In a container, it is the one outside."""
     if given := environ.get(variables.PLUGINS):
         return given
-    home = environ.get(variables.HOME) or environ.get("HOME", "")
+    home = environ.get(HOME) or environ.get("HOME", "")
     config = environ.get("XDG_CONFIG_HOME", "")
     if not os.path.isabs(config):  # the XDG rules: a relative path is none
         config = os.path.join(home, ".config") if home else ""

@@ -16,10 +16,11 @@ from functools import cache
 from typing import Any
 
 from primus_core import variables
-from primus_core.errors import MachineError, RequestError
-from primus_core.files import plain_json, trust
-from primus_core.files.atomic import regular
-from primus_core.host import HostRoot
+from primus_machine.errors import MachineError, RequestError
+from primus_machine.files import plain_json, trust
+from primus_machine.files.atomic import regular
+from primus_machine.host import HostRoot
+from primus_machine.variables import RUN_DIR
 
 __all__ = ["FOLDER", "SCHEMA", "Submission", "absolute", "checksum", "of", "original", "path"]
 
@@ -39,7 +40,7 @@ class Submission:
             self.known = _json(f"{directory}/submission.json")
         except (OSError, ValueError) as error:
             raise MachineError(
-                f"{directory} does not hold what was submitted", why=str(error), fix="submit the run again"
+                f"{directory} does not contain the submitted files", why=str(error), fix="submit the run again"
             ) from None
         if self.known.get("schema") != SCHEMA:
             wrote = self.known.get("primus_version", "another version")
@@ -82,7 +83,7 @@ class Submission:
                 if not entry["copied"]:
                     raise RequestError(
                         f"{path} was {found[path]} after the run was submitted",
-                        why="it holds a secret, so that it was not copied with the other files",
+                        why="it contains a secret, so it was not copied with the other files",
                         fix="restore it and requeue the job, or submit the run again",
                     )
         return found
@@ -98,7 +99,7 @@ class Submission:
 def of(environ: Mapping[str, str]) -> Submission | None:
     """The submission that a job belongs to; None: this is no such job."""
     directory = environ.get(variables.SUBMITTED, "")
-    is_of_run = directory and directory == f"{environ.get(variables.RUN_DIR)}/{FOLDER}"
+    is_of_run = directory and directory == f"{environ.get(RUN_DIR)}/{FOLDER}"
     return _read(directory) if is_of_run else None
 
 
@@ -129,7 +130,7 @@ def absolute(path: str, cwd: str) -> str:
 def _spoilt(copy: str, what: str) -> MachineError:
     return MachineError(
         f"the submitted copy of {original(copy)} was {what}",
-        why=f"the job runs what was submitted: the copies in {copy.removesuffix(original(copy))}",
+        why=f"the job uses the submitted copies in {copy.removesuffix(original(copy))}",
         fix="restore the copy and requeue the job, or submit the run again",
     )
 

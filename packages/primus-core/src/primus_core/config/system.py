@@ -13,38 +13,41 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from primus_core import variables
-from primus_core.config import own_plugins, submission
+from primus_core.config import own_plugins, packaged, submission
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.config.option_defaults import apply_defaults
-from primus_core.errors import Mistakes
-from primus_core.files import trust
+from primus_machine.errors import Mistakes
+from primus_machine.files import trust
+from primus_machine.variables import HOME
 
 if TYPE_CHECKING:
-    from primus_core.host import HostRoot
+    from primus_machine.host import HostRoot
 
 __all__ = ["EXTRA", "FILE", "PREFLIGHT", "Layer", "Setting", "SystemConfig", "apply_defaults", "load"]
 
 EXTRA = "--config"
 """The name of the layer that the command line adds."""
 FILE = "primus.yaml"
-_PACKAGED = "../data/primus.toml"
 
+_WATCHED = ("loss_spike", "grad_norm_spike", "slow_step", "slow_rank", "rank_pause", "slow_gpu")
+"""What `primus-watch` reports by a factor; spelt here, since a misspelt key is refused before anything starts."""
 # What each fixed key takes. Any other key at the top is the name of a runtime, or of the task that runs before others.
 _KEYS: Mapping[Path, str] = {
     ("plugins",): "files",
     ("workspace",): "path",
     ("profile",): "file",
     ("models",): "files",
+    ("signatures",): "paths",
     ("hooks", "folders"): "folders",
     ("hooks", "patches"): "files",
     ("hooks", "timeout_s"): "seconds",
     ("hooks", "event_timeout_s"): "seconds",
+    **{("watch", name): "factor" for name in _WATCHED},
 }
+_SECTIONS = frozenset(path[0] for path in _KEYS if len(path) > 1)
 PREFLIGHT = "preflight"
 """The task that runs before others (`planning.preflight_step`); its options stand here as a runtime's do."""
-_SHAPES = {"files": "a list of paths", "folders": "a list of paths", "file": "a path", "path": "a path"}
-
-
+_NUMBERS = {"seconds": ("a number of seconds", 0), "factor": ("a factor", 1)}
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -77,11 +80,12 @@ class SystemConfig:
     @cached_property
     def packaged(self) -> Layer:
         """The lowest layer, read when somebody asks: reading it costs more than looking for all the others."""
-        from primus_core.config import files
+        return Layer(packaged.NAME, packaged.FILE, packaged.of_all_runtimes().merged_onto(self._kernel))
 
-        path = os.path.normpath(os.path.join(os.path.dirname(__file__), _PACKAGED))
-        document = files.read(path, {})
-        return Layer("packaged", path, Document(document.data, dict.fromkeys(document.marks, "packaged")))
+    @cached_property
+    def _kernel(self) -> Document:
+        """What the kernel says in it: no package's file can be wrong for a command that asks for nothing else."""
+        return packaged.kernel()
 
     @cached_property
     def document(self) -> Document:
@@ -93,9 +97,13 @@ class SystemConfig:
         """The result as plain data."""
         return self.document.data
 
-    def section(self, runtime: str, *, packaged: bool = False) -> Document:
-        """What the files say for the options of a runtime, or of preflight; `packaged`: what Primus says, too."""
-        return (self.document if packaged else self._own).section((runtime,))
+    def section(self, runtime: str) -> Document:
+        """What the files say for the options of a runtime, or of preflight."""
+        return self._own.section((runtime,))
+
+    def whole_section(self, runtime: str) -> Document:
+        """The same on top of what the runtime's package says."""
+        return _merged((packaged.of_runtime(runtime), self._own)).section((runtime,))
 
     def _paths(self, *path: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(at(self._own.data, path) or ()))
@@ -126,27 +134,35 @@ class SystemConfig:
         return self._paths("models")
 
     @property
+    def signature_files(self) -> tuple[str, ...]:
+        """Files and folders with failure signatures of a person's own."""
+        return self._paths("signatures")
+
+    @property
     def workspace(self) -> str:
-        """The folder where `primus runs` looks; empty: nobody said."""
+        """The folder where `primus runs` looks; empty: not set."""
         return at(self._own.data, ("workspace",)) or ""
 
     @property
     def hook_timeout_s(self) -> float:
         """How long a hook script or a patch may take."""
-        return float(at(self.values, ("hooks", "timeout_s")))
+        return self._seconds("timeout_s")
 
     @property
     def event_timeout_s(self) -> float:
         """How long a Python hook may take for one event."""
-        return float(at(self.values, ("hooks", "event_timeout_s")))
+        return self._seconds("event_timeout_s")
+
+    def _seconds(self, name: str) -> float:
+        return float(at(_merged((self._kernel, self._own)).data, ("hooks", name)))
 
     def settings(self) -> list[Setting]:
         """Every value of the result, by key."""
         documents = [layer.document for layer in (self.packaged, *self.layers) if layer.document][::-1]
         found = []
         for path in sorted(_leaves(self.values)):
-            said = [(at(d.data, path), d.where(path)) for d in documents if path in set(_leaves(d.data))]
-            found.append(Setting(dotted(path), *said[0], tuple(said[1:])))
+            values = [(at(d.data, path), d.where(path)) for d in documents if path in set(_leaves(d.data))]
+            found.append(Setting(dotted(path), *values[0], tuple(values[1:])))
         return found
 
 
@@ -185,13 +201,13 @@ def _layer(name: str, path: str, environ: Mapping[str, str], *, required: bool) 
 
 def _home(environ: Mapping[str, str]) -> str:
     """The person's home folder: in a container, the one outside."""
-    return environ.get(variables.HOME) or environ.get("HOME", "")
+    return environ.get(HOME) or environ.get("HOME", "")
 
 
 def _merged(documents: Iterator[Document | None] | tuple[Document | None, ...]) -> Document:
-    result = Document()
+    result = Document({})
     for document in documents:
-        result = document.over(result) if document else result
+        result = document.merged_onto(result) if document else result
     return result
 
 
@@ -205,7 +221,7 @@ def _leaves(data: Mapping[str, Any], before: Path = ()) -> Iterator[Path]:
 
 def _shown(path: Path, value: Any) -> str:
     """A value as an error may quote it."""
-    from primus_core.secrets.redaction import quoted  # only an error needs it
+    from primus_machine.secrets.redaction import quoted  # only an error needs it
 
     return quoted(value, str(path[-1]))
 
@@ -234,7 +250,7 @@ class _Checked:
     def _key(self, key: str, value: Any, marks: dict[Path, str]) -> Any:
         if (key,) in _KEYS:
             return self._value((key,), value)
-        if key != "hooks":
+        if key not in _SECTIONS:
             self._require_runtime(key)
             return self._options(key, value, marks)
         found = {}
@@ -249,26 +265,26 @@ class _Checked:
 
         file = self.source.where(("modules",)).rpartition(":")[0]
         fix = f"primus direct -- train pretrain --config {shlex.quote(os.path.relpath(file))}"
-        self._fail(
-            ("modules",), "this is an experiment, and no system config", why="the task `train` reads it", fix=fix
-        )
+        self._fail(("modules",), "this is an experiment, not a system config", why="the task `train` reads it", fix=fix)
 
     def _fail(self, path: Path, what: str, *, why: str = "", fix: str = "") -> NoReturn:
-        from primus_core.errors import ConfigError
+        from primus_machine.errors import ConfigError
 
         raise ConfigError(what, where=self.source.where(path), why=why, fix=fix)
 
     def _unknown(self, path: Path, known: list[str], more: str) -> NoReturn:
-        from primus_core.errors import suggestion
+        from primus_machine.errors import suggestion
 
         fix = suggestion(str(path[-1]), known) or f"remove it{more}"
         self._fail(path, f"unknown key '{dotted(path)}'", why=f"known: {', '.join(known)}", fix=fix)
 
     @cached_property
     def _runtimes(self) -> set[str]:
-        from primus_core.installed import packages
+        """Those that are here, and those of our packages that may be: a file for many machines has theirs, too."""
+        from primus_core.installed import homes, packages
 
-        return {entry.name for entry in packages.entry_points("primus.runtimes")} | {PREFLIGHT}
+        here = {entry.name for entry in packages.entry_points("primus.runtimes")}
+        return {PREFLIGHT, *here, *homes.names("runtimes")}
 
     def _require_runtime(self, key: str) -> None:
         if key not in self._runtimes:
@@ -286,7 +302,7 @@ class _Checked:
         for name, item in self._section(runtime, value).items():
             spelt = name.replace("_", "-")
             if spelt in options:
-                self._fail((runtime, name), f"'{spelt}' stands here twice: `-` and `_` are the same", fix="keep one")
+                self._fail((runtime, name), f"'{spelt}' is set twice: `-` and `_` are equal", fix="keep one")
             options[spelt] = self._from_home(item)
             marks[runtime, spelt] = self.source.where((runtime, name))
         return options
@@ -301,20 +317,23 @@ class _Checked:
         kind = _KEYS.get(path)
         if kind is None:
             self._unknown(path, [str(known[1]) for known in _KEYS if known[:1] == path[:1] and len(known) > 1], "")
-        if kind == "seconds":
-            return self._seconds(path, value)
+        if kind in _NUMBERS:
+            return self._number(path, value, *_NUMBERS[kind])
         if kind.endswith("s"):
             items = [] if value is None else value
             if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
-                self._fail(path, f"`{dotted(path)}` takes {_SHAPES[kind]}", why=f"it is {_shown(path, value)}")
+                self._misshapen(path, value, "a list of paths")
             return [whole for item in items for whole in self._listed(path, item, kind.removesuffix("s"))]
         if value is not None and not isinstance(value, str):
-            self._fail(path, f"`{dotted(path)}` takes {_SHAPES[kind]}", why=f"it is {_shown(path, value)}")
+            self._misshapen(path, value, "a path")
         return self._path(path, value, kind) if value else ""
 
-    def _seconds(self, path: Path, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-            self._fail(path, f"`{dotted(path)}` takes a number of seconds above 0", why=f"it is {_shown(path, value)}")
+    def _misshapen(self, path: Path, value: Any, shape: str) -> NoReturn:
+        self._fail(path, f"`{dotted(path)}` takes {shape}", why=f"it is {_shown(path, value)}")
+
+    def _number(self, path: Path, value: Any, shape: str, least: int) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least < value < 1e9:
+            self._misshapen(path, value, f"{shape} above {least}")
         return value
 
     def _listed(self, path: Path, item: str, kind: str) -> Iterator[str]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Distributed, Requirement, Step, Variable
+from primus_machine.facts import Facts
 
 __all__ = ["LaunchCall", "LaunchPlan", "Launcher", "Signalled"]
 

@@ -6,8 +6,8 @@ from functools import cache
 from typing import cast
 
 from primus_core.contracts.launcher import Launcher
-from primus_core.errors import PrimusError
 from primus_core.installed import joined
+from primus_machine.errors import PrimusError
 
 __all__ = ["families", "find"]
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from primus_core.plan.plan import Variable
 
-__all__ = ["FLAG_LISTS", "name_of", "over", "together", "words"]
+__all__ = ["FLAG_LISTS", "applied", "name_of", "together", "words"]
 
 FLAG_LISTS = frozenset({"XLA_FLAGS"})
 """Their names."""
@@ -23,8 +22,8 @@ _SPACE = " \t\r\n"
 _FLAG = r"""(?s)(-[A-Za-z0-9_-]*+(?:="(?:[^"\\]|\\.)*"|='[^']*'|(?!=['"])[^ \t\r\n]*))[ \t\r\n]*"""
 
 
-class _Said(NamedTuple):
-    """What a layer says of one flag: its words, more than one where it repeats itself, and what they won over."""
+class _Flag(NamedTuple):
+    """A flag in a layer: its words, several if the layer repeats it, and what they override."""
 
     layer: Variable
     words: tuple[str, ...]
@@ -48,7 +47,7 @@ def name_of(word: str) -> str:
     return word.partition("=")[0]
 
 
-def over(environ: Mapping[str, str], variables: Iterable[Variable]) -> dict[str, str]:
+def applied(environ: Mapping[str, str], variables: Iterable[Variable]) -> dict[str, str]:
     """`environ` with `variables` over it, lists of flags flag by flag."""
     found = dict(environ)
     for variable in variables:
@@ -64,19 +63,19 @@ def together(layers: Sequence[Variable]) -> Variable:
     A text that is no list of flags stands alone: it wins over all below it, or loses to the next one, as it is written.
     """
     kept, hidden = _beside(layers), any(layer.secret for layer in layers)
-    said, winner = _said(kept), kept[-1]
-    if len(kept) == 1 or not said:
-        why = f"{winner.why}; no list of flags, so it stands alone" if words(winner.value) is None else winner.why
-        return replace(winner, why=why, overrode=_as_overrode(layers[:-1]), secret=hidden)
+    flags, winner = _by_flag(kept), kept[-1]
+    if len(kept) == 1 or not flags:
+        why = f"{winner.why}; not a list of flags, so it is not merged" if words(winner.value) is None else winner.why
+        return winner._replace(why=why, overrode=_as_overrode(layers[:-1]), secret=hidden)
     return Variable(
         winner.name,
-        " ".join(word for flag in said.values() for word in flag.words),
-        ", ".join(dict.fromkeys(flag.layer.origin for flag in reversed(said.values()))),
-        "each flag is that of the highest layer which has it",
+        " ".join(word for flag in flags.values() for word in flag.words),
+        ", ".join(dict.fromkeys(flag.layer.origin for flag in reversed(flags.values()))),
+        "for each flag, the highest layer wins",
         secret=hidden,
         source="docs/environment.md",
         overrode=_as_overrode(layers[: -len(kept)]),
-        flags=() if hidden else tuple(_variable(name, flag) for name, flag in said.items()),
+        flags=() if hidden else tuple(_variable(name, flag) for name, flag in flags.items()),
     )
 
 
@@ -88,9 +87,9 @@ def _beside(layers: Sequence[Variable]) -> Sequence[Variable]:
     return layers
 
 
-def _said(layers: Sequence[Variable]) -> dict[str, _Said]:
+def _by_flag(layers: Sequence[Variable]) -> dict[str, _Flag]:
     """By flag, in the order of the layers and, within one, in its own."""
-    found: dict[str, _Said] = {}
+    found: dict[str, _Flag] = {}
     for layer in layers:
         own: dict[str, list[str]] = {}
         for word in words(layer.value) or ():
@@ -98,13 +97,13 @@ def _said(layers: Sequence[Variable]) -> dict[str, _Said]:
         for name, mine in own.items():
             below = found.pop(name, None)
             overrode = ((_value(below.words), below.layer.origin), *below.overrode) if below else ()
-            found[name] = _Said(layer, tuple(mine), overrode)
+            found[name] = _Flag(layer, tuple(mine), overrode)
     return found
 
 
-def _variable(name: str, said: _Said) -> Variable:
-    layer = said.layer
-    return Variable(name, _value(said.words), layer.origin, layer.why, source=layer.source, overrode=said.overrode)
+def _variable(name: str, flag: _Flag) -> Variable:
+    layer = flag.layer
+    return Variable(name, _value(flag.words), layer.origin, layer.why, source=layer.source, overrode=flag.overrode)
 
 
 def _value(flag: Sequence[str]) -> str:

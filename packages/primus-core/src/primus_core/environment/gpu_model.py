@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from primus_core import variables
-from primus_core.errors import RequestError, suggestion
+from primus_machine import variables
+from primus_machine.errors import RequestError, suggestion
 
 __all__ = ["check"]
 
@@ -20,21 +20,21 @@ def check(environ: Mapping[str, str], profiles: Callable[[], Iterable[str]]) -> 
     Raises:
         RequestError: the word is no model, no profile, and not `none`.
     """
-    said = environ.get(variables.GPU_MODEL, "").strip()
-    if said.lower() not in ("", _NONE):
-        _check(said, profiles)
+    name = environ.get(variables.GPU_MODEL, "").strip()
+    if name.lower() not in ("", _NONE):
+        _check(name, profiles)
 
 
-def _check(said: str, profiles: Callable[[], Iterable[str]]) -> None:
-    from primus_core.machine import gpus  # reads a table: only where a word is to be found in it
-    from primus_core.machine.devices import VENDORS
+def _check(name: str, profiles: Callable[[], Iterable[str]]) -> None:
+    from primus_machine.gpus import models  # reads a table: only where a word is to be found in it
+    from primus_machine.gpus.devices import VENDORS
 
-    if gpus.by_name(said):
+    if models.by_name(name):
         return
-    known = sorted({*profiles(), *VENDORS, *(model.name for model in gpus.load())})
-    if said.lower() not in map(str.lower, known):
+    known = sorted({*profiles(), *VENDORS, *(model.name for model in models.load())})
+    if name.lower() not in map(str.lower, known):
         raise RequestError(
-            f"{variables.GPU_MODEL}: no GPU model is called '{said}'",
+            f"{variables.GPU_MODEL}: unknown GPU model '{name}'",
             why=f"known: {', '.join([*known, _NONE])}",
-            fix=suggestion(said, known) or f"unset {variables.GPU_MODEL}: then the model is detected",
+            fix=suggestion(name, known) or f"unset {variables.GPU_MODEL} to detect the model",
         )

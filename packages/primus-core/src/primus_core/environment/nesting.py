@@ -7,16 +7,16 @@ Ranks and hooks have two variables that name their run: `PRIMUS_RUN_DIR`, where 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from primus_core import variables
 from primus_core.contracts import launchers
-from primus_core.host import HostRoot
+from primus_machine.host import HostRoot
+from primus_machine.variables import OUTER, RUN_DIR
 
 __all__ = ["is_alone", "outside", "parent_of"]
 
 _OF_RUN = (
-    *(variables.RUN_DIR, variables.RUN_ID, variables.OUTER, variables.RESTARTED, variables.ATTENDED),
+    *(RUN_DIR, variables.RUN_ID, OUTER, variables.RESTARTED, variables.ATTENDED),
     *(variables.METRICS_FILE, variables.STREAMS, variables.NUMA_CPUS, variables.SUBMITTED),
 )
 _OF_PLACE = (
@@ -32,12 +32,12 @@ def outside(host: HostRoot) -> HostRoot:
         return host
     dropped, families = {*_OF_RUN, *_OF_PLACE}, launchers.families()
     kept = {k: v for k, v in host.environ.items() if k not in dropped and not k.startswith(families)}
-    return replace(host, environ=kept)
+    return host.with_environ(kept)
 
 
 def _is_inside(environ: Mapping[str, str]) -> bool:
     parent = environ.get(variables.PARENT)
-    return bool(parent) and parent == environ.get(variables.RUN_DIR)
+    return bool(parent) and parent == environ.get(RUN_DIR)
 
 
 def parent_of(environ: Mapping[str, str]) -> str:
@@ -47,4 +47,4 @@ def parent_of(environ: Mapping[str, str]) -> str:
 
 def is_alone(environ: Mapping[str, str]) -> bool:
     """Whether a run that starts now has this node alone, whatever the job around it has: it is one process's own."""
-    return bool(parent_of(environ)) and variables.RUN_DIR not in environ
+    return bool(parent_of(environ)) and RUN_DIR not in environ

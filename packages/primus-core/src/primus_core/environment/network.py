@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from primus_core.machine.facts import Facts, Port, Route
-from primus_core.machine.interconnect import is_name
 from primus_core.plan.plan import Variable
+from primus_machine.facts import Facts, Port, Route
+from primus_machine.interconnect import is_name
 
 __all__ = ["Choice", "choose", "interface_to", "selects", "variables"]
 
@@ -68,12 +68,12 @@ def choose(
     return Choice(adapters.variables + sockets.variables, adapters.notes + sockets.notes)
 
 
-def _adapters(facts: Facts, said: str) -> Choice:
+def _adapters(facts: Facts, selection: str) -> Choice:
     active = tuple(port for port in facts.network.ports if port.active)
     chosen = _fast(_of_one_kind(_with_gid(_Ports(active))))
     # A person who chose the adapters still wants the GID that these have.
-    used = tuple(port for port in active if selects(said, port)) if said else chosen.ports
-    notes = (*_down(facts.network.ports, used, said), *(() if said else _idle(active, chosen)))
+    used = tuple(port for port in active if selects(selection, port)) if selection else chosen.ports
+    notes = (*_down(facts.network.ports, used, selection), *(() if selection else _idle(active, chosen)))
     if not chosen.ports:
         return Choice(notes=notes)
     gid, gid_note = _gid(used)
@@ -83,17 +83,17 @@ def _adapters(facts: Facts, said: str) -> Choice:
     return Choice((Variable("NCCL_IB_HCA", listed, "network", reasons, source=f"{_DOCS}#nccl-ib-hca"), *gid), notes)
 
 
-def _down(ports: Sequence[Port], used: Sequence[Port], said: str) -> tuple[str, ...]:
+def _down(ports: Sequence[Port], used: Sequence[Port], selection: str) -> tuple[str, ...]:
     """A note on ports that are down where they are missed: all, or those like the ones in use. A run is slow then.
 
     Unused second ports of cards are no news. Speeds are not compared: a port that is down does not tell its own.
     """
     if ports and not any(port.active for port in ports):
-        return (f"all InfiniBand and RoCE ports are DOWN ({_names(ports)}): between nodes, NCCL goes over TCP",)
+        return (f"all InfiniBand and RoCE ports are DOWN ({_names(ports)}): NCCL uses TCP between nodes",)
     like = {(port.link_layer, port.driver, port.port) for port in used}
-    missed = [p for p in ports if (p.link_layer, p.driver, p.port) in like or (said and not used)]
-    down = [port for port in missed if not port.active and selects(said, port)]
-    return (f"DOWN: {_names(down)}; NCCL is left with {len(used)} ports: is a cable missing?",) if down else ()
+    missed = [p for p in ports if (p.link_layer, p.driver, p.port) in like or (selection and not used)]
+    down = [port for port in missed if not port.active and selects(selection, port)]
+    return (f"DOWN: {_names(down)}; ports left for NCCL: {len(used)}; check the cables",) if down else ()
 
 
 def _idle(active: Sequence[Port], chosen: _Ports) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ def _idle(active: Sequence[Port], chosen: _Ports) -> tuple[str, ...]:
         return (f"no adapter is chosen for NCCL: {'; '.join(chosen.left_out)}",) if active else ()
     kind = _kind(chosen.ports[0])
     others = [port for port in active if _kind(port) != kind]
-    note = f"NCCL uses the {kind} ports, and not those of another kind: {_names(others)}; NCCL_IB_HCA chooses others"
+    note = f"NCCL uses the {kind} ports, not those of another kind: {_names(others)}; set NCCL_IB_HCA to choose others"
     return (note,) if others else ()
 
 
@@ -161,11 +161,11 @@ def _gid(ports: Sequence[Port]) -> tuple[tuple[Variable, ...], tuple[str, ...]]:
     return (Variable("NCCL_IB_GID_INDEX", str(indexes[0]), "network", why, source=f"{_DOCS}#nccl-ib-gid-index"),), ()
 
 
-def selects(said: str, port: Port) -> bool:
+def selects(selection: str, port: Port) -> bool:
     """Whether a value of `NCCL_IB_HCA` takes a port, as NCCL reads it: `mlx5`, `=mlx5_0:1,mlx5_1:1`, `^mlx5_3`."""
-    excludes = said.startswith("^")
-    exact = said.removeprefix("^").startswith("=")
-    entries = [entry for entry in said.removeprefix("^").removeprefix("=").split(",") if entry.partition(":")[0]]
+    excludes = selection.startswith("^")
+    exact = selection.removeprefix("^").startswith("=")
+    entries = [entry for entry in selection.removeprefix("^").removeprefix("=").split(",") if entry.partition(":")[0]]
     return excludes != (not entries or any(_matches(entry, port, exact=exact) for entry in entries))
 
 
@@ -180,8 +180,10 @@ def _sockets(facts: Facts, names: Sequence[str], master_address: str) -> Choice:
     interface, problem = _interface(facts.network.routes, addresses)
     if not interface:
         who = " and ".join(names)
-        why = problem or "its address is not known here"
-        return Choice(notes=(f"no interface to MASTER_ADDR {master_address}: {why}; set {who} if ranks do not meet",))
+        why = problem or "its address cannot be resolved"
+        return Choice(
+            notes=(f"no interface to MASTER_ADDR {master_address}: {why}; set {who} if the ranks cannot connect",)
+        )
     why = f"its route leads to {master_address}"
     found = {
         "NCCL_SOCKET_IFNAME": Variable(  # `=`: this name, and not all that begin with it

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from primus_core.environment import gpu_model, network, profiles
 from primus_core.environment.profile_files import Profile
-from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Distributed, Variable
+from primus_machine.facts import Facts
 
 __all__ = ["Defaults", "of_machine"]
 
@@ -41,8 +41,8 @@ def of_machine(
         facts, framework=framework, profile_file=profile_file, folders=folders, environ=environ
     )
     detected = of_network(facts, place, environ)
-    told = tuple(note for note in facts.notes if not profiles.outdated(note, chain))
-    return Defaults((*own, *detected.variables), (*told, *notes, *detected.notes), chain)
+    relevant = tuple(note for note in facts.notes if not profiles.outdated(note, chain))
+    return Defaults((*own, *detected.variables), (*relevant, *notes, *detected.notes), chain)
 
 
 def of_network(facts: Facts, place: Distributed, environ: Mapping[str, str]) -> network.Choice:

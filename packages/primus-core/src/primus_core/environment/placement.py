@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from primus_core.contracts import schedulers
-from primus_core.contracts.scheduler import Scheduler
 from primus_core.environment.nesting import is_alone
-from primus_core.errors import RequestError
-from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Distributed, Variable
+from primus_machine.errors import RequestError
+from primus_machine.facts import Facts
+
+if TYPE_CHECKING:
+    from primus_core.contracts.scheduler import Scheduler
 
 __all__ = [
     "MAX_GPUS_PER_NODE",
     "VISIBLE",
     "allocated",
     "allocation",
+    "given",
     "hides_gpus",
     "node_count",
     "refuse_wrong_master",
     "resolve",
-    "said",
 ]
 
 MAX_GPUS_PER_NODE = 72
@@ -54,7 +57,7 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
         raise RequestError(
             f"NODE_RANK is {node_rank}, but NNODES is {nnodes}",
             why=f"node ranks run from 0 to {nnodes - 1} (NODE_RANK from {rank_from}, NNODES from {nnodes_from})",
-            fix="set both, or neither",
+            fix="set both or none of them",
         )
     gpus, gpus_from = _number("GPUS_PER_NODE", environ, _devices(facts, environ), 1, MAX_GPUS_PER_NODE)
     addr, addr_from = _address(environ, nnodes)
@@ -65,7 +68,7 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
     place = Distributed(
         nnodes, node_rank, gpus, addr, port, tentative=not facts.host.is_known and gpus_from == "default"
     )
-    detected = _found(facts) if facts.host.is_known else "not known before the scheduler has chosen nodes"
+    detected = _found(facts) if facts.host.is_known else "unknown until the scheduler has chosen nodes"
     rows = (
         ("NNODES", nnodes, nnodes_from, "nodes in the job; each of them runs this command"),
         ("NODE_RANK", node_rank, rank_from, "this node's index"),
@@ -73,13 +76,13 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
         ("MASTER_ADDR", addr, addr_from, "where the ranks meet"),
         ("MASTER_PORT", port, port_from, meet),
     )
-    return place, tuple(Variable(name, str(value), said, why, source=_PAGE) for name, value, said, why in rows)
+    return place, tuple(Variable(name, str(value), origin, why, source=_PAGE) for name, value, origin, why in rows)
 
 
-def said(name: str, environ: Mapping[str, str]) -> str:
-    """What the person, else the scheduler, says of `NODE_RANK` or another of these; empty: nobody says it."""
+def given(name: str, environ: Mapping[str, str]) -> str:
+    """The value of `NODE_RANK` or another of these, as the user or else the scheduler set it; empty: not set."""
     scheduler = _scheduler(environ)
-    names = (name, *(scheduler.says.get(name, ()) if scheduler else ()))
+    names = (name, *(scheduler.variables.get(name, ()) if scheduler else ()))
     return next((environ[name] for name in names if environ.get(name, "").strip()), "")
 
 
@@ -119,13 +122,15 @@ def refuse_wrong_master(facts: Facts, place: Distributed, environ: Mapping[str, 
     if addr == node or any(map(facts.host.is_own, found)) or not (found or nodes):
         return
     leads = f"leads to {', '.join(found)}, which is no address of {node}" if found else "cannot be resolved there"
-    outside = f", and '{addr}' is none of its nodes" if addr.split(".")[0] not in allocated(environ) else ""
+    outside = f", not on '{addr}'" if addr.split(".")[0] not in allocated(environ) else ""
     job = f"; the job runs on {nodes}{outside}" if nodes else ""
-    by_hand = f"set MASTER_ADDR={node}, or start node rank 0 on {addr}; if it is forwarded: --rendezvous-timeout 0"
+    by_hand = (
+        f"set MASTER_ADDR={node}, or start node rank 0 on {addr}; if the port is forwarded: --rendezvous-timeout 0"
+    )
     raise RequestError(
         f"MASTER_ADDR is '{addr}', but node rank 0 is {node}",
         why=f"the ranks meet on node rank 0, and '{addr}' {leads}{job}",
-        fix=f"unset MASTER_ADDR: {scheduler.title} says it; or set MASTER_ADDR={node}"
+        fix=f"unset MASTER_ADDR: {scheduler.title} provides it; or set MASTER_ADDR={node}"
         if scheduler and nodes
         else by_hand,
     )
@@ -147,15 +152,15 @@ def _found(facts: Facts) -> str:
 
 def _number(name: str, environ: Mapping[str, str], default: int, low: int, high: int) -> tuple[int, str]:
     scheduler = _scheduler(environ)
-    for source in (name, *(scheduler.says.get(name, ()) if scheduler else ())):
+    for source in (name, *(scheduler.variables.get(name, ()) if scheduler else ())):
         text = environ.get(source, "").strip()
         if not text:
             continue
         if not re.fullmatch(r"[0-9]{1,9}", text) or not low <= int(text) <= high:
             raise RequestError(
                 f"{source} is '{text}'",
-                why=f"it takes a whole number from {low} to {high}",
-                fix=f"unset {source}, or set it right",
+                why=f"it must be a whole number from {low} to {high}",
+                fix=f"unset or correct {source}",
             )
         return int(text), scheduler.title if scheduler and source != name else "user"
     return default, "default"
@@ -190,7 +195,7 @@ def _address(environ: Mapping[str, str], nnodes: int) -> tuple[str, str]:
     if nnodes > 1:
         raise RequestError(
             f"NNODES is {nnodes}, but MASTER_ADDR is not set",
-            why="the nodes must know where to meet",
+            why="the nodes need the address of node 0",
             fix="export MASTER_ADDR=<host name or address of node 0> on every node",
         )
     return "localhost", "default"
@@ -207,7 +212,7 @@ def _checked(addr: str) -> str:
     if not re.match(_HOST, addr):
         raise RequestError(
             f"MASTER_ADDR is '{addr}'",
-            why="that is neither a host name nor an IPv4 or IPv6 address",
+            why="it is neither a host name nor an IPv4 or IPv6 address",
             fix="set it to the first node's name or address, without a port",
         )
     return addr

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from primus_core.environment import flag_lists
 from primus_core.environment.flag_lists import FLAG_LISTS
 from primus_core.environment.resolve import NAME, OWNED
-from primus_core.errors import ConfigError, suggestion
+from primus_machine.errors import ConfigError, suggestion
 
 __all__ = ["VERSIONS", "Profile", "Row", "listed", "read"]
 
@@ -60,7 +60,8 @@ def read(path: str, origin: str = "", opener: Callable[[str, int], int] | None =
         with open(path, "rb", opener=opener) as file:
             data = tomllib.load(file)
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError("this profile cannot be read", where=path, why=_reason(error)) from None
+        fix = "check the path" if isinstance(error, OSError) else "correct the file: docs/gpu-profiles.md"
+        raise ConfigError("this profile cannot be read", where=path, why=_reason(error), fix=fix) from None
     _check(data, _FILE_KEYS, path, "a profile")
     name = data.get("name") or os.path.splitext(os.path.basename(path))[0]
     return Profile(
@@ -75,19 +76,19 @@ def read(path: str, origin: str = "", opener: Callable[[str, int], int] | None =
 
 def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
-        return "it is damaged: its lists or tables lie too deep within each other"
+        return "it is damaged: its lists or tables are nested too deeply"
     return str(error.strerror) if isinstance(error, OSError) else str(error)
 
 
 def _rows(data: Sequence[Any], path: str) -> tuple[Row, ...]:
     rows = tuple(_row(item, f"{path}, [[variable]] {number}") for number, item in enumerate(data, 1))
     for number, row in enumerate(rows):
-        if twice := next((says for other in rows[:number] if (says := _says_again(row, other))), ""):
-            raise ConfigError(f"{twice} is there twice", where=path, fix="keep one, or give them different `when`")
+        if twice := next((repeated for other in rows[:number] if (repeated := _repeated(row, other))), ""):
+            raise ConfigError(f"{twice} is set twice", where=path, fix="remove one, or give them different `when`")
     return rows
 
 
-def _says_again(row: Row, other: Row) -> str:
+def _repeated(row: Row, other: Row) -> str:
     """What both say, where they hold in the same place: the variable, or a flag of its list."""
     if row.name != other.name or row.when != other.when:
         return ""
@@ -103,12 +104,16 @@ def _row(data: Any, where: str) -> Row:
     _check(data, _ROW_KEYS, where, "a variable")
     row = Row(**data)
     if not NAME.fullmatch(row.name) or row.name in OWNED:
-        why = "Primus sets it itself" if row.name in OWNED else "letters, digits and '_', no digit first"
+        why = (
+            "Primus sets it itself"
+            if row.name in OWNED
+            else "names have letters, digits and '_', and do not begin with a digit"
+        )
         raise ConfigError(f"{row.name!r} cannot be set by a profile", where=where, why=why)
     if row.unset == ("value" in data) or "\0" in row.value:
         raise ConfigError(f"{row.name} needs a value, or unset = true, and not both", where=where)
     if row.name in FLAG_LISTS and flag_lists.words(row.value) is None:
-        raise ConfigError(f"{row.name} = {row.value!r} is no list of flags", where=where, fix='write "--name=value"')
+        raise ConfigError(f"{row.name} = {row.value!r} is not a list of flags", where=where, fix='write "--name=value"')
     for key, wanted in row.when.items():
         _check_condition(key, wanted, f"{where} ({row.name})")
     return row
@@ -138,10 +143,10 @@ def _check_condition(key: str, wanted: Any, where: str) -> None:
     values = listed(wanted)
     if not values or not all(isinstance(value, kind) for value in values):
         expected = "true or false" if kind is bool else "text, or a list of texts"
-        raise ConfigError(f"when {key} = {wanted!r}: that takes {expected}", where=where)
+        raise ConfigError(f"when {key} = {wanted!r}: it must be {expected}", where=where)
     for value in values if key in VERSIONS else ():
         if not _is_range(value):
-            raise ConfigError(f"when {key} = {value!r}: that is no version", where=where, fix='write ">=6.2,<7"')
+            raise ConfigError(f"when {key} = {value!r}: this is not a version", where=where, fix='write ">=6.2,<7"')
 
 
 def _is_range(text: str) -> bool:
@@ -158,7 +163,9 @@ def _is_range(text: str) -> bool:
 def _pci(value: Any, path: str) -> str:
     text = value.lower() if isinstance(value, str) else repr(value)
     if not re.fullmatch(_PCI_ID, text):
-        raise ConfigError(f"{value!r} in pci_ids is no PCI id", where=path, fix='write vendor and device: "1002:74a1"')
+        raise ConfigError(
+            f"{value!r} in pci_ids is not a PCI id", where=path, fix='write vendor and device: "1002:74a1"'
+        )
     return text
 
 

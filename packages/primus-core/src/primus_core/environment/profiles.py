@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 from primus_core.environment.profile_files import VERSIONS, Profile, listed, read
 from primus_core.environment.profile_files import Row as _Row
-from primus_core.errors import ConfigError, suggestion
-from primus_core.files import trust
 from primus_core.installed import data_folders
 from primus_core.installed.data_folders import Folder
-from primus_core.machine.devices import VENDORS
-from primus_core.machine.facts import Facts, Gpu
 from primus_core.plan.plan import Variable
-from primus_core.secrets.redaction import is_secret_name
-from primus_core.variables import GPU_MODEL
+from primus_machine.errors import ConfigError, suggestion
+from primus_machine.facts import Facts, Gpu
+from primus_machine.files import trust
+from primus_machine.gpus.devices import VENDORS
+from primus_machine.secrets.redaction import is_secret_name
+from primus_machine.variables import GPU_MODEL
 
 __all__ = ["Folder", "installed", "names", "outdated", "select", "variables"]
 
@@ -103,8 +103,8 @@ def outdated(note: str, chain: Iterable[Profile]) -> bool:
 
 def _name(facts: Facts, theirs: Mapping[str, Profile]) -> tuple[str, tuple[str, ...]]:
     """Which profile the machine gets, by name."""
-    said = facts.environ.get(GPU_MODEL, "").strip().lower()
-    if not facts.gpus or said == "none":
+    model = facts.environ.get(GPU_MODEL, "").strip().lower()
+    if not facts.gpus or model == "none":
         return BASE, ()
     known = {name.lower(): name for name in (*_built_in(), *theirs)}
     if facts.gpu_model.lower() in known:
@@ -113,13 +113,13 @@ def _name(facts: Facts, theirs: Mapping[str, Profile]) -> tuple[str, tuple[str, 
     brought = next((profile.name for profile in theirs.values() if pci in profile.pci_ids), "")
     if brought and not facts.gpu_model:
         return brought, ()
-    told = any(pci in note or (facts.gpu_model and facts.gpu_model in note) for note in facts.notes)
-    return BASE, () if told else (_unknown(pci),)
+    reported = any(pci in note or (facts.gpu_model and facts.gpu_model in note) for note in facts.notes)
+    return BASE, () if reported else (_unknown(pci),)
 
 
 def _unknown(pci: str) -> str:
     return (
-        f"UNKNOWN GPU {pci}: it gets the base profile only. Set {GPU_MODEL}=<model> if it is one that Primus "
+        f"UNKNOWN GPU {pci}: it gets only the base profile. Set {GPU_MODEL}=<model> if it is one that Primus "
         "knows, or write a profile: docs/gpu-profiles.md"
     )
 
@@ -145,10 +145,10 @@ def _chain(name: str, theirs: Mapping[str, Profile], child: Profile | None = Non
 def _no_such(name: str, child: Profile | None, theirs: Mapping[str, Profile]) -> ConfigError:
     known = sorted({*_built_in(), *theirs})
     return ConfigError(
-        f"there is no profile '{name}'",
+        f"unknown profile '{name}'",
         where=child.path if child else "",
         why=f"profiles: {', '.join(known)}",
-        fix=suggestion(name, known) or "extend one of these",
+        fix=suggestion(name, known) or "extend one of them",
     )
 
 
@@ -175,7 +175,7 @@ def _theirs(folders: Sequence[Folder]) -> dict[str, Profile]:
                     f"two profiles are called '{profile.name}'",
                     where=path,
                     why=f"one is of {sources[profile.name]}, one of {folder.source}",
-                    fix="uninstall one, or rename it; --profile FILE changes a profile for one run",
+                    fix="uninstall one, or rename it; to change a profile for one run, use --profile FILE",
                 )
             sources[profile.name] = folder.source
             found[profile.name] = profile._replace(origin=f"profile {profile.name} ({folder.source})")
@@ -195,13 +195,13 @@ def _situation(facts: Facts, chain: Sequence[Profile], framework: str, environ: 
 
 
 def _architectures(facts: Facts, chain: Sequence[Profile]) -> frozenset[str]:
-    """Of the model that the person says, if one is said: they may be planning for another machine's GPU."""
-    said = facts.gpu_model if facts.environ.get(GPU_MODEL, "").strip() else ""
-    if said and any(said == profile.name for profile in chain):
-        from primus_core.machine import gpus
+    """Of the model that the user set, if one is set: they may be planning for another machine's GPU."""
+    model = facts.gpu_model if facts.environ.get(GPU_MODEL, "").strip() else ""
+    if model and any(model == profile.name for profile in chain):
+        from primus_machine.gpus import models
 
-        if model := gpus.by_name(said):
-            return frozenset({model.architecture})
+        if known := models.by_name(model):
+            return frozenset({known.architecture})
     return frozenset(gpu.architecture for gpu in facts.gpus if gpu.architecture)
 
 

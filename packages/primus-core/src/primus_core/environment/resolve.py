@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from primus_core import variables
 from primus_core.config import submission
 from primus_core.contracts import schedulers
 from primus_core.environment import flag_lists
-from primus_core.errors import ConfigError, Mistakes, RequestError
-from primus_core.files import trust
 from primus_core.plan.plan import Variable
-from primus_core.secrets.redaction import is_secret_name, looks_secret
+from primus_machine.errors import ConfigError, Mistakes, RequestError
+from primus_machine.files import trust
+from primus_machine.host import HostRoot
+from primus_machine.secrets.redaction import is_secret_name, looks_secret
+from primus_machine.variables import GPU_MODEL, HOME, OUTER, RUN_DIR, TRUSTED
 
 __all__ = [
     "FAMILIES",
@@ -29,6 +30,7 @@ __all__ = [
     "belongs_to_session",
     "cache",
     "from_options",
+    "modules_beside",
     "of_experiment",
     "of_person",
     "of_python",
@@ -43,16 +45,16 @@ OWNED = frozenset(
     {
         *("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
         *(
-            variables.RUN_DIR,
+            RUN_DIR,
             variables.RUN_ID,
             variables.PARENT,
             variables.IN_HOOK,
-            variables.OUTER,
+            OUTER,
             variables.RESTARTED,
-            variables.HOME,
+            HOME,
             variables.PLUGINS,
             variables.SUBMITTED,
-            variables.TRUSTED,
+            TRUSTED,
             variables.IMAGE,
             variables.CACHE,
             variables.CARRIED,
@@ -64,7 +66,7 @@ OWNED = frozenset(
     }
 )
 """What Primus and its launchers set themselves: another value would send a rank to the wrong place."""
-_READ_FIRST = frozenset({variables.GPU_MODEL})
+_READ_FIRST = frozenset({GPU_MODEL})
 """What the machine is read by, before there is an option, an experiment or a hook."""
 
 FAMILIES = (
@@ -100,15 +102,22 @@ def cache(environ: Mapping[str, str]) -> str:
 def of_python(cwd: str, environ: Mapping[str, str]) -> tuple[Variable, ...]:
     """What keeps `python -m` from taking modules from the folder where one stands, if others can put some there."""
     why = trust.of(environ).doubt(cwd)
-    reason = f"Python takes no modules from {cwd}: {why}; to use them: {trust.command(cwd)}"
+    reason = f"Python imports no modules from {cwd}: {why}; to use them: {trust.command(cwd)}"
     return (Variable("PYTHONSAFEPATH", "1", "trust", reason),) if why else ()
+
+
+def modules_beside(host: HostRoot, cwd: str) -> tuple[str, ...]:
+    """What a person must know whose own modules lie where others can put some, too."""
+    found = of_python(cwd, host.environ)
+    has_modules = found and any(name.endswith(".py") for name in host.names(cwd))
+    return tuple(variable.why for variable in found) if has_modules else ()
 
 
 def refused(name: str) -> str:
     """Why a run's variable of this name cannot be set by an option, an experiment or a hook; empty: it can."""
     if name in OWNED:
         return "Primus sets it itself"
-    return "Primus reads it before it plans: export it where you call primus" if name in _READ_FIRST else ""
+    return "Primus reads it before planning: export it in the shell that runs primus" if name in _READ_FIRST else ""
 
 
 def from_options(options: Sequence[str], environ: Mapping[str, str]) -> tuple[Variable, ...]:
@@ -149,19 +158,23 @@ def _file(path: str, environ: Mapping[str, str]) -> Iterable[Variable]:
 def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) -> Variable:
     name, equals, value = text.partition("=")
     if not NAME.fullmatch(name):
+        is_pair = f"{where}: {name!r} cannot be the name of a variable"
         raise RequestError(
-            f"{where}: '{name}' is neither NAME=VALUE, nor the NAME of a variable, nor a file",
+            is_pair if equals else f"{where}: '{name}' is neither NAME=VALUE, nor the NAME of a variable, nor a file",
             fix="for example --env NCCL_DEBUG=INFO",
         )
     if not equals and name not in environ:
         raise RequestError(
-            f"{where}: {name} is not set here, so there is no value to pass on",
+            f"{where}: {name} is not set, so it has no value to pass on",
             fix=f"export {name}=..., or write --env {name}=VALUE",
         )
     if why := refused(name):
-        raise RequestError(f"{where}: {name} cannot be set so", why=why, fix="leave it out")
+        raise RequestError(f"{where}: {name} cannot be set", why=why, fix="remove it")
     if "\0" in value:
-        raise RequestError(f"{where}: the value of {name} holds a NUL character", fix="no environment can carry one")
+        raise RequestError(
+            f"{where}: the value of {name} contains a NUL character",
+            fix="environment variables cannot contain NUL characters",
+        )
     value = value if equals else environ[name]
     secret = is_secret_name(name) or looks_secret(value)
     return Variable(name, value, origin, "given for this run", secret=secret, source=where)
@@ -178,8 +191,12 @@ def of_experiment(
     mistakes = Mistakes()
     found = []
     for name, value in env.items():
-        why = refused(name) if NAME.fullmatch(name) else "letters, digits and '_', no digit first"
-        why = "no variable can hold a NUL character" if "\0" in str(value) else why
+        why = (
+            refused(name)
+            if NAME.fullmatch(name)
+            else "names have letters, digits and '_', and do not begin with a digit"
+        )
+        why = "a variable cannot contain a NUL character" if "\0" in str(value) else why
         if why:
             mistakes.add(ConfigError(f"'{name}' cannot be set in `env:`", where=where(name), why=why, fix="remove it"))
         text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -217,14 +234,14 @@ def resolve(
     begins like one of `FAMILIES`.
     """
     claims: dict[str, list[Variable]] = {}
-    spoken = {variable.name for layer in (low, forced, hooks, options) for variable in layer}
+    named = {variable.name for layer in (low, forced, hooks, options) for variable in layer}
     person = [
         of_person(name, value)
         for name, value in environ.items()
-        if name in spoken or (families and name.startswith(FAMILIES) and not belongs_to_session(name))
+        if name in named or (families and name.startswith(FAMILIES) and not belongs_to_session(name))
     ]
-    # A forced value repeats the person's that it was made of, or an option's: that is no victory over it.
-    layers = ((low, ()), (person, ()), (hooks, ()), (forced, person), (options, forced))
+    # The value of an option (`--env NAME`) or a forced one may be the user's own: that overrides nothing.
+    layers = ((low, ()), (person, ()), (hooks, ()), (forced, person), (options, (*person, *forced)))
     for layer, repeated in layers:
         for variable in layer:
             below = claims.get(variable.name, [])
@@ -239,4 +256,4 @@ def _winner(claims: Sequence[Variable]) -> Variable:
         return flag_lists.together(claims)
     *lost, winner = claims
     overrode = tuple((variable.value, variable.origin) for variable in reversed(lost))
-    return replace(winner, overrode=overrode, secret=any(variable.secret for variable in claims))
+    return winner._replace(overrode=overrode, secret=any(variable.secret for variable in claims))

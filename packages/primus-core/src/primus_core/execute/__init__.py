@@ -1,1 +1,1 @@
-"""Carries out a plan: the run directory is made, steps run, attempts are counted, the end is said."""
+"""Carries out a plan: the run directory is made, steps run, attempts are counted, the end is reported."""

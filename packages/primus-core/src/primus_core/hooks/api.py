@@ -1,6 +1,6 @@
 """The supervisor's side of the Python Hook API: one process for each plugin, called at the moments of a run.
 
-A hook that hangs, crashes or leaks does so in its own process; the run goes on.
+A hook that hangs, crashes or leaks does so in its own process; the run continues.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from primus_core.errors import ConfigError
-from primus_core.files.atomic import open_to_append
 from primus_core.hooks.data import HOOKS, RunInfo, Stop
 from primus_core.hooks.process import HookProcess
 from primus_core.plan.plan import HookPlugin
-from primus_core.process.streams import Mask
+from primus_machine.errors import ConfigError
+from primus_machine.files.atomic import open_to_append
+from primus_machine.secrets.masks import Mask
 
 __all__ = ["HookProcesses"]
 
@@ -44,7 +44,7 @@ class HookProcesses:
 
         Args:
             plugins: from `Catalogue.hook_plugins`.
-            run: what every hook is told.
+            run: the data that every hook gets.
             timeout_s: the most that a hook may take for one call.
             environ: the plugins' environment, whole.
             say: shows a line to the person (it ends in a newline).
@@ -70,33 +70,42 @@ class HookProcesses:
             if self._interruptions() > seen:
                 return
         for process in self._processes:
-            if process.broken and not process.told:
-                process.told = True
+            if process.broken and not process.reported:
+                process.reported = True
                 self._refuse(process.plugin, process.broken)
 
     def _refuse(self, plugin: HookPlugin, broken: Mapping[str, str]) -> None:
         what, why, fix = self._masked(broken["what"]), self._masked(broken["why"]), broken["fix"]
         if not plugin.is_file:
-            self._say(f"note: the hooks of {plugin.source} are left out: {what}{f': {why}' if why else ''}")
+            self._say(f"note: the hooks of {plugin.source} are skipped: {what}{f': {why}' if why else ''}")
             return
         self.close()
         raise ConfigError(f"the hooks of {plugin.source} cannot be used: {what}", why=why, fix=fix)
 
     def call(self, name: str, **data: Any) -> Stop | None:
         """Call a hook of every plugin and wait for all, each at most the limit: whether one asks for the run's end."""
-        _require(name, data)
         self.ready()
-        plain = {key: _plain(value) for key, value in data.items()}
-        asked = [(process, process.ask(name, plain)) for process in self._processes if process.wants(name)]
-        deadline, seen = time.monotonic() + self._limit, self._interruptions()
-        while waiting := [process for process, number in asked if process.waits_for(number)]:
-            if self._interruptions() > seen:
-                break
+        answered, seen = self.asked(name, **data), self._interruptions()
+        while not answered() and self._interruptions() == seen:
             self._wait()
-            if time.monotonic() > deadline:
-                for process in (p for p, number in asked if p in waiting and p.waits_for(number)):
-                    process.late(self._limit)
         return self.stop if name == "before_launch" else None
+
+    def asked(self, name: str, **data: Any) -> Callable[[], bool]:
+        """Call a hook of every plugin; a function that says, without waiting, whether all have answered. Who takes
+        longer than the limit is cut off.
+        """
+        _require(name, data)
+        plain = {key: _plain(value) for key, value in data.items()}
+        asked = [(process, process.ask(name, plain)) for process in self._processes if process.takes(name)]
+        deadline = time.monotonic() + self._limit
+
+        def answered() -> bool:
+            waiting = [process for process, number in asked if process.waits_for(number)]
+            for process in waiting if time.monotonic() > deadline else ():
+                process.late(self._limit)
+            return not any(process.waits_for(number) for process, number in asked)
+
+        return answered
 
     @property
     def stop(self) -> Stop | None:
@@ -108,7 +117,7 @@ class HookProcesses:
         _require(name, data)
         plain = {key: _plain(value) for key, value in data.items()}
         for process in self._processes:
-            if process.wants(name):
+            if process.takes(name):
                 process.post(name, plain)
 
     def poll(self) -> None:
@@ -170,7 +179,7 @@ class HookProcesses:
 
 
 def _require(name: str, data: Mapping[str, Any]) -> None:
-    assert {"run", *data} == set(HOOKS[name]), f"{name} is told {HOOKS[name]}, not {sorted(data)}"
+    assert {"run", *data} == set(HOOKS[name]), f"{name} takes {HOOKS[name]}, not {sorted(data)}"
 
 
 def _plain(value: Any) -> Any:

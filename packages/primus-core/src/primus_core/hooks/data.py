@@ -1,4 +1,4 @@
-"""What the Python hooks are told, as plain data: it crosses a pipe as JSON between supervisor and hook process.
+"""The data of the Python hooks, which cross a pipe as JSON between supervisor and hook process.
 
 The hooks themselves stand in `primus_core.hooks.specs`. This module knows nothing of pluggy, since the supervisor and
 planning, which need the names here, must not pay for it.
@@ -14,7 +14,10 @@ from primus_core.plan.plan import HookPlugin
 __all__ = [
     "AFTER_THE_END",
     "HOOKS",
+    "Event",
     "FailureInfo",
+    "HangInfo",
+    "Ranks",
     "Result",
     "RunInfo",
     "StepMetrics",
@@ -28,6 +31,9 @@ HOOKS: Mapping[str, tuple[str, ...]] = {
     "after_launch": ("run",),
     "on_step": ("run", "metrics"),
     "on_checkpoint": ("run", "step", "path"),
+    "on_event": ("run", "event"),
+    "on_tick": ("run", "ranks"),
+    "on_hang": ("run", "hang"),
     "on_failure": ("run", "failure"),
     "after_run": ("run", "result"),
 }
@@ -46,6 +52,13 @@ StepMetrics = Mapping[str, Any]
 """
 
 
+Event = Mapping[str, Any]
+"""One line of `logs/events.jsonl`: time, level, event, run, node, rank, host, and what else the event has."""
+
+Ranks = Mapping[int, int]
+"""The processes of this node's ranks that have started, by global rank."""
+
+
 class StopRun(Exception):  # noqa: N818  # it asks for something; nothing has gone wrong
     """Raised in a hook: end the run gently, or do not launch it. `reason` is shown and recorded.
 
@@ -55,7 +68,7 @@ class StopRun(Exception):  # noqa: N818  # it asks for something; nothing has go
 
     def __init__(self, reason: str = "", exit_code: int = 1) -> None:
         if not isinstance(exit_code, int) or not 0 <= exit_code <= _MAX_EXIT_CODE:
-            wrong = f"StopRun(exit_code={exit_code!r}): it takes a whole number from 0 to {_MAX_EXIT_CODE}; 1 is used"
+            wrong = f"StopRun(exit_code={exit_code!r}): it must be a whole number from 0 to {_MAX_EXIT_CODE}; using 1"
             reason, exit_code = f"{reason}; {wrong}" if reason else wrong, 1
         super().__init__(reason)
         self.exit_code = int(exit_code)
@@ -94,11 +107,19 @@ class FailureInfo(NamedTuple):
     """The first failure of a run."""
 
     rank: int
-    """-1: no rank said why; it was the launcher, or a script."""
+    """-1: no rank recorded a reason; the launcher or a script failed."""
     exit_code: int
     what: str
     traceback: str
     host: str
+
+
+class HangInfo(NamedTuple):
+    """Ranks of this node that are about to be ended, since none of them prints anything."""
+
+    silent_s: float
+    """For so long (`--hang-timeout`)."""
+    ranks: Ranks
 
 
 class Result(NamedTuple):

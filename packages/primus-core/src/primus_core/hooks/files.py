@@ -9,8 +9,8 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from primus_core.errors import ConfigError, suggestion
 from primus_core.hooks.data import HOOKS
+from primus_machine.errors import ConfigError, suggestion
 
 __all__ = ["Declared", "check", "declared", "problem"]
 
@@ -58,7 +58,7 @@ def _declared(function: ast.FunctionDef | ast.AsyncFunctionDef, decorator: ast.e
     named = [k.value.value for k in keywords if k.arg == "specname" and isinstance(k.value, ast.Constant)]
     plain = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
     needed = plain[: len(plain) - len(function.args.defaults)]  # pluggy passes nothing to one with a default
-    wrong = "" if top else "it stands inside a class or a function, where nothing finds it"
+    wrong = "" if top else "it is inside a class or a function, where Primus does not find it"
     if isinstance(function, ast.AsyncFunctionDef):
         wrong = "an `async def` would never be awaited"
     return Declared(function.name, str(named[0]) if named else function.name, tuple(needed), function.lineno, wrong)
@@ -82,11 +82,11 @@ def check(hooks: Iterable[Declared], path: str) -> None:
 def problem(function: str, hook: str, arguments: Sequence[str]) -> tuple[str, str, str] | None:
     """What is wrong with a function for `hook` that takes `arguments`, as (what, why, fix); None: nothing."""
     if hook not in HOOKS:
-        fix = suggestion(hook, HOOKS) or "take one of them, or remove `@hookimpl`"
-        return f"there is no hook '{hook}'", f"hooks: {', '.join(HOOKS)}", fix
+        fix = suggestion(hook, HOOKS) or "use one of them, or remove `@hookimpl`"
+        return f"unknown hook '{hook}'", f"hooks: {', '.join(HOOKS)}", fix
     for argument in arguments:
         if argument not in HOOKS[hook]:
-            what = f"the hook '{function}' takes '{argument}', which {hook} does not give"
+            what = f"the hook '{function}' has the argument '{argument}', which {hook} does not provide"
             fix = suggestion(argument, HOOKS[hook]) or "remove it"
-            return what, f"{hook} gives: {', '.join(HOOKS[hook])}", fix
+            return what, f"{hook} provides: {', '.join(HOOKS[hook])}", fix
     return None

@@ -23,18 +23,35 @@ from typing import Any, NoReturn
 
 import pluggy
 
-from primus_core.errors import ConfigError, PrimusError
-from primus_core.files import own_code
-from primus_core.hooks import specs
-from primus_core.hooks.data import HOOKS, FailureInfo, Result, RunInfo, StopRun
+from primus_core.hooks import console, specs
+from primus_core.hooks.data import HOOKS, FailureInfo, HangInfo, Ranks, Result, RunInfo, StopRun
 from primus_core.hooks.files import problem
-from primus_core.process import keeper
+from primus_machine import processes
+from primus_machine.errors import ConfigError, PrimusError
+from primus_machine.files import own_code
 
 __all__ = ["main"]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LEFTOVER_GRACE_S = 0.5
-_TYPES: Mapping[str, Callable[..., Any]] = {"run": RunInfo, "failure": FailureInfo, "result": Result}
+
+
+def _by_rank(**pids: int) -> Ranks:
+    """JSON has no numbers as keys."""
+    return {int(rank): pid for rank, pid in pids.items()}
+
+
+def _hang(silent_s: float, ranks: Mapping[str, int]) -> HangInfo:
+    return HangInfo(silent_s, _by_rank(**ranks))
+
+
+_TYPES: Mapping[str, Callable[..., Any]] = {
+    "run": RunInfo,
+    "failure": FailureInfo,
+    "result": Result,
+    "hang": _hang,
+    "ranks": _by_rank,
+}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -42,6 +59,7 @@ def main(argv: Sequence[str]) -> int:
     supervisor, kind, target = argv
     requests, answers = _own_pipes()
     _end_with(int(supervisor))
+    console.SHOW.set(lambda text: _answer(answers, {"show": text}))
     try:
         manager = _manager(_plugin(kind, target))
     except (Exception, SystemExit) as error:  # what a plugin's import may do
@@ -53,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
         if "run" in request:
             run = RunInfo(**{**request["run"], "command": tuple(request["run"]["command"])})
         elif "end" in request:
-            _answer(answers, {"left": [keeper.command_of(pid) for pid in keeper.leftovers()]})
+            _answer(answers, {"left": [processes.command_of(pid) for pid in processes.leftovers()]})
             return 0
         else:
             _answer(answers, {"id": request["id"], **_called(manager, request["hook"], run, request["data"])})
@@ -75,8 +93,8 @@ def _end_with(supervisor: int) -> None:
     """Leave nothing behind: at the end, at SIGTERM, and when the supervisor dies, which is a SIGTERM from then on."""
     import ctypes  # the standard library has no prctl
 
-    keeper.become_subreaper()
-    atexit.register(keeper.end_all, _LEFTOVER_GRACE_S)  # registered first: runs behind what the plugin registers
+    processes.become_subreaper()
+    atexit.register(processes.end_all, _LEFTOVER_GRACE_S)  # registered first: runs behind what the plugin registers
     signal.signal(signal.SIGTERM, _terminated)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != supervisor:  # it died before the line above
@@ -86,7 +104,7 @@ def _end_with(supervisor: int) -> None:
 
 
 def _terminated(*_: object) -> NoReturn:
-    keeper.end_all(_LEFTOVER_GRACE_S)
+    processes.end_all(_LEFTOVER_GRACE_S)
     os._exit(128 + signal.SIGTERM)
 
 
@@ -123,7 +141,7 @@ def _check(manager: pluggy.PluginManager, plugin: object) -> None:
             where = f"{os.path.relpath(code.co_filename)}:{code.co_firstlineno}"
             raise ConfigError(what, where=where, why=why, fix=fix)
     if not found:
-        raise ConfigError("it has no hook", fix="mark a function with `@hookimpl` of primus_core")
+        raise ConfigError("it defines no hook", fix="mark a function with `@hookimpl` of primus_core")
 
 
 def _needed(function: Callable[..., Any]) -> list[str]:

@@ -11,11 +11,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from primus_core.files import plain_json
 from primus_core.hooks.data import AFTER_THE_END, RunInfo, Stop
 from primus_core.plan.plan import HookPlugin
-from primus_core.process.keeper import descendants
-from primus_core.process.streams import Channel, Mask
+from primus_machine.files import plain_json
+from primus_machine.pipes import Channel
+from primus_machine.processes import descendants
+from primus_machine.secrets.masks import Mask
 
 __all__ = ["LOAD_LIMIT_S", "HookProcess"]
 
@@ -49,7 +50,7 @@ class HookProcess:
         """The hooks that the plugin has; None while it is loading."""
         self.broken: Mapping[str, str] | None = None
         """Why it could not be loaded: `what`, `why`, `fix`."""
-        self.told = False
+        self.reported = False
         """Whether the person knows that it is broken."""
         self.alive = True
         self.stop: Stop | None = None
@@ -67,7 +68,7 @@ class HookProcess:
 
     # Asking.
 
-    def wants(self, hook: str) -> bool:
+    def takes(self, hook: str) -> bool:
         """Whether a call of `hook` would reach anything."""
         return self.alive and not self.broken and (self.hooks is None or hook in self.hooks)
 
@@ -130,7 +131,7 @@ class HookProcess:
         """Cut it off: an answer that is waited for did not come in time."""
         behind = f"{self.plugin.source} was {len(self._owed) - 1} events behind at {self._owed[-1].hook}"
         alone = len(self._owed) == 1
-        self.cut_off(self._overdue(limit_s) if alone else f"{behind}, did not get there in {limit_s:g} s")
+        self.cut_off(self._overdue(limit_s) if alone else f"{behind}, did not catch up in {limit_s:g} s")
 
     def _overdue(self, limit_s: float) -> str:
         return f"hook {self._owed[0].hook} of {self.plugin.source} took longer than {limit_s:g} s"
@@ -171,6 +172,9 @@ class HookProcess:
         except (ValueError, TypeError):  # what the interpreter's start-up files print, before the pipe is moved away
             self._log(self.plugin.source, line + b"\n")
             return
+        if "show" in answer:
+            self._say(str(answer["show"]))
+            return
         self._since = time.monotonic()
         if "ready" in answer:
             self.hooks = frozenset(answer["ready"])
@@ -187,10 +191,10 @@ class HookProcess:
                 self._failed(hook, error)
 
     def _stopped(self, hook: str, answer: Mapping[str, Any]) -> None:
-        """It asks for the run's end; of a run that is over, that is only said."""
+        """It asks for the end of the run; if the run is over, this is only a note."""
         reason = answer["stop"] or "no reason given"
         if hook in AFTER_THE_END:
-            self._say(f"note: StopRun in {hook} of {self.plugin.source} changes nothing, the run is over: {reason}")
+            self._say(f"note: StopRun in {hook} of {self.plugin.source} is ignored because the run has ended: {reason}")
         elif not self.stop:
             self.stop = Stop(f"{reason} ({hook} of {self.plugin.source})", int(answer["exit_code"]))
 
@@ -204,7 +208,7 @@ class HookProcess:
     # Ending.
 
     def _ended(self, code: int | None) -> None:
-        """It ended without being told to (None: it has only closed its pipe)."""
+        """It ended by itself (None: it has only closed its pipe)."""
         if code is None and (code := self._reap(1.0)) is None:
             self.kill()
         self._close()
@@ -217,14 +221,14 @@ class HookProcess:
 
     def cut_off(self, why: str) -> None:
         """End it now, and say why. Where it hangs goes to the log."""
-        self._say(f"{why} and was cut off; it gets no further events")
+        self._say(f"{why} and was killed; it gets no further events")
         _send(self.pid, signal.SIGUSR2)
         deadline = time.monotonic() + _LAST_WORDS_S
         while time.monotonic() < deadline:
             self._listen()
             time.sleep(0.02)
         self.kill()
-        self._owed.clear()  # told already
+        self._owed.clear()  # reported already
 
     def kill(self) -> None:
         """End it and everything that it has started, without a word."""
@@ -240,7 +244,7 @@ class HookProcess:
         _send(self.pid, signal.SIGTERM)
 
     def has_ended(self) -> bool:
-        """Whether it has ended, as it was told to; then it is put away."""
+        """Whether it has ended, as requested; then it is removed."""
         if self.alive:
             code = self._reap(0.0)
             self._drain()

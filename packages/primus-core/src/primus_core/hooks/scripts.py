@@ -5,7 +5,7 @@
 
 Each runs once per node before the ranks start. On stdout it may say `env.NAME=VALUE` (a variable for all that
 follows), `extra.name=value` (adds `--name value` to the task) and `launch.skip=REASON` (there is nothing to launch, and
-that is a good end). Exit 0 goes on; a patch may exit 2: "not applicable"; anything else stops the launch.
+that is a good end). Exit 0 continues; a patch may exit 2: "not applicable"; anything else stops the launch.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from primus_core.config import submission
 from primus_core.config.system import FILE, SystemConfig
 from primus_core.environment.flag_lists import FLAG_LISTS
 from primus_core.environment.resolve import refused
-from primus_core.errors import Mistakes, PrimusError, RequestError, suggestion
-from primus_core.files import trust
-from primus_core.files.trust import Trust
-from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Step, StepKind, Variable
-from primus_core.secrets.redaction import is_maskable, is_secret_name, is_secret_setting, looks_secret
+from primus_machine.errors import Mistakes, PrimusError, RequestError, suggestion
+from primus_machine.facts import Facts
+from primus_machine.files import trust
+from primus_machine.files.trust import Trust
+from primus_machine.secrets.redaction import is_maskable, is_secret_name, is_secret_setting, looks_secret
 
 __all__ = [
     "NOT_APPLICABLE",
     "Malformed",
-    "Spoken",
+    "ScriptOutput",
     "found",
     "hook_files",
     "hook_folders",
@@ -54,38 +54,38 @@ _SKIP = "launch.skip="
 _EXTRA = r"extra\.([A-Za-z0-9_][A-Za-z0-9_.-]*)=(.*)"
 
 
-class Spoken(NamedTuple):
-    """What scripts said, in their order: variables, words for the task, and why there is nothing to launch."""
+class ScriptOutput(NamedTuple):
+    """What scripts printed, in their order: variables, words for the task, and why there is nothing to launch."""
 
     environment: tuple[Variable, ...] = ()
     words: tuple[str, ...] = ()
     skip: str = ""
 
-    def and_then(self, other: Spoken) -> Spoken:
-        """Both; of a variable said twice, the later value; of a list of flags, both."""
+    def and_then(self, other: ScriptOutput) -> ScriptOutput:
+        """Both; for a variable that is set twice, the later value; for a list of flags, both."""
         both = enumerate((*self.environment, *other.environment))
-        said = {(v.name, number if v.name in FLAG_LISTS else 0): v for number, v in both}
-        return Spoken(tuple(said.values()), self.words + other.words, self.skip or other.skip)
+        latest = {(v.name, number if v.name in FLAG_LISTS else 0): v for number, v in both}
+        return ScriptOutput(tuple(latest.values()), self.words + other.words, self.skip or other.skip)
 
 
 @contextmanager
-def naming(speakers: Mapping[str, Sequence[str]]) -> Iterator[None]:
-    """What is wrong with the words that scripts said is theirs, and not the command line's; by the step's name."""
+def naming(words_of: Mapping[str, Sequence[str]]) -> Iterator[None]:
+    """Attribute errors in words that scripts added to the script, not to the command line; by the step's name."""
     try:
         yield
     except PrimusError as error:
-        said = {
+        latest = {
             f"command line: {flag} {value}": f"{step}: extra.{flag.removeprefix('--')}={value}"
-            for step, words in speakers.items()
+            for step, words in words_of.items()
             for flag, value in zip(words[::2], words[1::2], strict=True)
         }
 
-        def told(text: str) -> str:
-            for typed, line in said.items():
+        def quoted(text: str) -> str:
+            for typed, line in latest.items():
                 text = text.replace(typed, line)
             return text
 
-        error.retold(told)
+        error.retold(quoted)
         raise
 
 
@@ -96,12 +96,12 @@ class Malformed(NamedTuple):
     why: str
 
 
-def parse_line(line: str, script: str) -> Spoken | Malformed | None:
+def parse_line(line: str, script: str) -> ScriptOutput | Malformed | None:
     """What one line of a script's stdout says; None: it is only text."""
     line = line.rstrip("\r\n")
     if re.match(r"launch\.[a-z_]+=", line):
         skip = line.removeprefix(_SKIP).strip() or "no reason given"
-        return Spoken(skip=skip) if line.startswith(_SKIP) else Malformed(line, f"known: {_SKIP}REASON")
+        return ScriptOutput(skip=skip) if line.startswith(_SKIP) else Malformed(line, f"known: {_SKIP}REASON")
     if not line.startswith(("env.", "extra.")):
         return None
     if "\0" in line:
@@ -115,17 +115,21 @@ def parse_line(line: str, script: str) -> Spoken | Malformed | None:
     return Malformed(line, f"the form is {form}, without spaces in the name")
 
 
-def _variable(line: str, name: str, value: str, script: str) -> Spoken | Malformed:
+def _variable(line: str, name: str, value: str, script: str) -> ScriptOutput | Malformed:
     if why := refused(name):
-        return Malformed(line, f"{name} cannot be set so: {why}")
+        return Malformed(line, f"{name} cannot be set: {why}")
     secret = is_secret_name(name) or looks_secret(value)
-    return Spoken((Variable(name, value, f"hook {os.path.basename(script)}", f"said by {script}", secret=secret),))
+    return ScriptOutput(
+        (Variable(name, value, f"hook {os.path.basename(script)}", f"printed by {script}", secret=secret),)
+    )
 
 
-def _argument(line: str, name: str, value: str) -> Spoken | Malformed:
+def _argument(line: str, name: str, value: str) -> ScriptOutput | Malformed:
     if is_secret_setting(name, value):
-        return Malformed(line, "it holds a secret, and everybody here can read arguments: say env.NAME=VALUE")
-    return Spoken(words=(f"--{name}", value))
+        return Malformed(
+            line, "it contains a secret, and everybody on this machine can read arguments: print env.NAME=VALUE instead"
+        )
+    return ScriptOutput(words=(f"--{name}", value))
 
 
 def secrets_in(line: str) -> tuple[str, ...]:
@@ -195,9 +199,12 @@ def _hooks_in(folder: str, task: Sequence[str], believed: Trust) -> Iterator[str
 
 def _no_folder(path: str) -> RequestError:
     if os.path.exists(path):
-        return RequestError(f"'{path}' is no folder of hooks", fix="name the folder; a single script: --patch FILE")
+        return RequestError(
+            f"'{path}' is not a hooks folder",
+            fix="name the folder of the script, or use --patch FILE for a single script",
+        )
     near = suggestion(os.path.basename(path), _names_in(os.path.dirname(path)))
-    return RequestError(f"there is no folder of hooks '{path}'", fix=near or "name a folder with *.sh or *.py files")
+    return RequestError(f"--hooks: there is no folder '{path}'", fix=near or "name a folder with *.sh or *.py files")
 
 
 def _is_folder_name(word: str) -> bool:
@@ -215,9 +222,11 @@ def _scripts_in(folder: str) -> list[str]:
     for path in paths:
         if not os.path.isfile(path):
             why = (
-                f"it is a link to {os.readlink(path)}, which is not there" if os.path.islink(path) else "it is no file"
+                f"it is a link to {os.readlink(path)}, which does not exist"
+                if os.path.islink(path)
+                else "it is not a file"
             )
-            raise RequestError(f"the hook '{path}' cannot be run", why=why, fix="put it right, or remove it")
+            raise RequestError(f"the hook '{path}' cannot be run", why=why, fix="correct it, or remove it")
     return paths
 
 
@@ -225,7 +234,7 @@ def patch_files(paths: Sequence[str], cwd: str, believed: Trust) -> list[str]:
     """The patches as whole paths.
 
     Raises:
-        RequestError: one is missing, neither a bash nor a Python file by its suffix, or not `believed`.
+        RequestError: one is missing, it is neither a bash nor a Python file by its suffix, or not `believed`.
     """
     found, mistakes = [], Mistakes()
     for given in paths:
@@ -240,11 +249,11 @@ def patch_files(paths: Sequence[str], cwd: str, believed: Trust) -> list[str]:
 
 def _patch_file(given: str, cwd: str) -> str:
     path = os.path.normpath(os.path.join(cwd, os.path.expanduser(given)))
-    if not path.endswith(_SUFFIXES):
-        raise RequestError(f"--patch {given}: neither a bash nor a Python file", fix="call it *.sh or *.py")
-    if not os.path.isfile(path):
+    if not os.path.exists(path):
         near = suggestion(os.path.basename(path), _names_in(os.path.dirname(path)))
-        raise RequestError(f"--patch {given}: there is no such file", fix=near or "check the path")
+        raise RequestError(f"--patch: there is no file '{given}'", fix=near or "check the path")
+    if not (path.endswith(_SUFFIXES) and os.path.isfile(path)):
+        raise RequestError(f"--patch {given}: it is neither a bash nor a Python file", fix="name it *.sh or *.py")
     return path
 
 

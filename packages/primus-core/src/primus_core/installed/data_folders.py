@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from primus_core.errors import ConfigError
 from primus_core.installed import packages
+from primus_machine.errors import ConfigError
 
-__all__ = ["Folder", "files", "installed"]
+__all__ = ["KINDS", "Folder", "files", "installed", "require"]
+
+KINDS = frozenset({"after_failure", "defaults", "models", "profiles", "recipes", "signatures"})
+"""Of entry points that name no object: nothing is to be loaded, but something must be there."""
 
 
 class Folder(NamedTuple):
@@ -23,9 +26,7 @@ class Folder(NamedTuple):
 
 def installed(group: str) -> tuple[Folder, ...]:
     """The folders behind the entry points of `group`. A package is found, not imported."""
-    return tuple(
-        Folder(_of(entry), f"{entry.package} {entry.version}", entry.name) for entry in packages.entry_points(group)
-    )
+    return tuple(Folder(_of(entry), entry.source, entry.name) for entry in packages.entry_points(group))
 
 
 def files(folder: Folder, what: str, suffixes: tuple[str, ...]) -> list[str]:
@@ -34,7 +35,7 @@ def files(folder: Folder, what: str, suffixes: tuple[str, ...]) -> list[str]:
         entries = sorted(os.listdir(folder.path))
     except OSError as error:
         raise ConfigError(
-            f"the {what} of {folder.source} are not there",
+            f"the {what} of {folder.source} are missing",
             where=folder.path,
             why=str(error.strerror),
             fix="reinstall the package, or remove it; `primus plugins` lists its entry points",
@@ -42,12 +43,20 @@ def files(folder: Folder, what: str, suffixes: tuple[str, ...]) -> list[str]:
     return [os.path.join(folder.path, entry) for entry in entries if entry.endswith(suffixes)]
 
 
+def require(entry: packages.EntryPoint) -> None:
+    """Raises:
+    ConfigError: what the entry point names is not there.
+    """
+    files(Folder(_of(entry), entry.source), entry.group.removeprefix("primus."), ())
+
+
 def _of(entry: packages.EntryPoint) -> str:
     """`acme.profiles` is the folder acme/profiles; of a module in a file, the folder that the file is in."""
     from importlib.util import find_spec
 
     top, *below = entry.module.split(".")
-    spec = find_spec(top)  # of the topmost package: finding a deeper one would import those above
+    # Of the topmost package: finding a deeper one would import those above.
+    spec = find_spec(top) if top else None
     paths = [os.path.join(place, *below) for place in spec.submodule_search_locations or ()] if spec else []
     files = [os.path.dirname(path) for path in paths if os.path.isfile(f"{path}.py")]
-    return next(filter(os.path.isdir, [*paths, *files]), os.path.join(*entry.module.split(".")))
+    return next(filter(os.path.isdir, [*paths, *files]), os.path.join(os.path.dirname(entry.folder), top, *below))

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
-from primus_core.errors import MachineError, RequestError, suggestion
 from primus_core.installed.packages import EntryPoint, entry_points
+from primus_machine.errors import MachineError, PrimusError, RequestError, suggestion
 
-__all__ = ["KERNEL", "imported", "load", "of_group"]
+__all__ = ["KERNEL", "apart", "broken", "imported", "lacking", "load", "of_group", "twins"]
 
 KERNEL = "primus-core"
+_MEMBERS = {
+    "backends": "name stages presets adopt resolve",
+    "commands": "parser run",
+    "config": "EXAMPLES add complete",
+    "launchers": "name one_per_node reports families plan signalled",
+    "runtimes": "name epilog add_arguments",
+    "schedulers": "name title launch logs families variables started refuse numbers nodes hosts port look ask job_of "
+    "target version submitted printed without troubles requeue",
+    "tasks": "name scope epilog add_arguments plan",
+}
+"""What the interface of each kind requires. As names: a command need not load the interfaces."""
+_TYPES: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(("EXAMPLES", "epilog", "launch", "logs", "name", "title"), (str, "text")),
+    "scope": (("rank", "node", "run"), "rank, node or run"),
+    **dict.fromkeys(("one_per_node", "reports"), (bool, "True or False")),
+    **dict.fromkeys(("families", "holds", "stages", "variables"), (Iterable, "a collection")),
+}
+"""Of these members, or the values of one. Every other one is a function."""
 
 
 def of_group(group: str) -> list[EntryPoint]:
@@ -22,44 +43,105 @@ def load(group: str, name: str) -> Any:
     """The object of that name.
 
     Raises:
-        RequestError: two packages have one.
+        RequestError: two packages have one, or it is misspelt.
         MachineError: it is not installed, or importing it failed. What the kernel's own raises is a bug, and stays it.
     """
     found = [entry for entry in of_group(group) if entry.name == name]
-    kind = group.removeprefix("primus.").removesuffix("s")
     if len(found) > 1:
-        sources = " and ".join(f"{entry.package} {entry.version}" for entry in found)
-        raise RequestError(f"two packages have a {kind} '{name}'", why=sources, fix="uninstall one of them")
+        raise twins(_kind(group), name, (entry.source for entry in found))
     if not found:
-        raise _missing(group, kind, name)
+        raise _missing(group, name)
     try:
-        return imported(found[0])
+        return apart(partial(imported, found[0]))
+    except MachineError:
+        raise
     except Exception as error:  # a plugin's import may raise anything
         if found[0].package == KERNEL:
             raise
-        raise _broken(kind, found[0], error) from error
+        raise _broken(found[0], f"{type(error).__name__}: {error}") from error
+
+
+def apart(load: Callable[[], Any]) -> Any:
+    """What `load` returns, which runs code of others: that prints to stderr, for stdout is the command's, and an exit
+    is an error of that code.
+    """
+    out, sys.stdout = sys.stdout, sys.stderr
+    try:
+        return load()
+    except SystemExit as stop:
+        raise ImportError(f"it calls sys.exit({stop.code!r})") from stop
+    finally:
+        sys.stdout = out
 
 
 def imported(entry: EntryPoint) -> Any:
-    """The object that an entry point names; whatever importing it raises."""
+    """The object that an entry point names; whatever importing it raises.
+
+    Raises:
+        MachineError: it is not what its kind requires.
+    """
     value: Any = import_module(entry.module)
     for part in entry.attribute.split(".") if entry.attribute else ():
         value = getattr(value, part)
+    if isinstance(value, type) and entry.group.removeprefix("primus.") in _MEMBERS:
+        raise _broken(entry, f"{entry.attribute} is a class, and must be an instance")
+    if missing := lacking(entry.group, value):
+        raise _broken(entry, f"it lacks {', '.join(missing)} (docs/plugins.md)")
+    for name in _required(entry.group, value):
+        if wrong := _wrong(value, name):
+            raise _broken(entry, f"{wrong} (docs/plugins.md)")
     return value
 
 
-def _missing(group: str, kind: str, name: str) -> MachineError:
+def lacking(group: str, value: Any) -> list[str]:
+    """The members that its kind requires and it does not have. A property is not computed."""
+    return [name for name in _required(group, value) if not (hasattr(type(value), name) or hasattr(value, name))]
+
+
+def _required(group: str, value: Any) -> list[str]:
+    names = _MEMBERS.get(group.removeprefix("primus."), "").split()
+    if group == "primus.runtimes":
+        names += ("holds", "wrap") if hasattr(value, "wrap") else ("distributed", "plan")
+    return names
+
+
+def _wrong(value: Any, name: str) -> str:
+    """How the member differs from its interface; empty: it does not, or only computing it could tell."""
+    declared = getattr(type(value), name, None)
+    if hasattr(declared, "__get__") and not callable(declared):
+        return ""
+    kind, words = _TYPES.get(name, (Callable, "a function"))
+    member = getattr(value, name)
+    fits = member in kind if isinstance(kind, tuple) else isinstance(member, kind)
+    return "" if fits else f"`{name}` must be {words}, and is {member!r:.60}"
+
+
+def _missing(group: str, name: str) -> PrimusError:
     known = [entry.name for entry in of_group(group)]
-    return MachineError(
-        f"the {kind} '{name}' is not installed here",
-        why=f"installed: {', '.join(known) or 'none'}",
-        fix=suggestion(name, known) or "install the package that brings it",
+    why = f"installed: {', '.join(known) or 'none'}"
+    if near := suggestion(name, known):
+        return RequestError(f"no {_kind(group)} is called '{name}'", why=why, fix=near)
+    return MachineError(f"the {_kind(group)} '{name}' is not installed here", why=why, fix="install its package")
+
+
+def _kind(group: str) -> str:
+    return group.removeprefix("primus.").removesuffix("s")
+
+
+def twins(kind: str, name: str, sources: Iterable[str]) -> RequestError:
+    """The error for a name that is given twice."""
+    return RequestError(
+        f"two {kind}s are called '{name}'", why=" and ".join(sources), fix="uninstall or rename one of them"
     )
 
 
-def _broken(kind: str, entry: EntryPoint, error: Exception) -> MachineError:
+def broken(kind: str, name: str, source: str, why: str, fix: str = "") -> MachineError:
+    """The error for a plugin that cannot be used."""
+    what = f"the {kind} '{name}' of {source} cannot be loaded"
     return MachineError(
-        f"the {kind} '{entry.name}' of {entry.package} {entry.version} cannot be loaded",
-        why=f"{type(error).__name__}: {error}",
-        fix="reinstall or remove it; `primus plugins` lists the state of all",
+        what, why=why, fix=fix or "reinstall or remove it; `primus plugins` shows the status of all plugins"
     )
+
+
+def _broken(entry: EntryPoint, why: str) -> MachineError:
+    return broken(_kind(entry.group), entry.name, entry.source, why)

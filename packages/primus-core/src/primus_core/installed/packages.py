@@ -25,16 +25,20 @@ __all__ = [
 ]
 
 
+_OURS = "primus."
+
+
 class EntryPoint:
     """One line of an `entry_points.txt`: `name = module:attribute` in a `[group]`, and the package that has it."""
 
-    __slots__ = ("attribute", "folder", "group", "module", "name", "package", "version")
+    __slots__ = ("attribute", "folder", "group", "module", "name", "package", "source")
 
     def __init__(self, group: str, name: str, value: str, folder: str) -> None:
         self.group, self.name, self.folder = group, name, folder
         target = value.partition("[")[0].replace(" ", "")  # `module:attribute [extra]`, an old form
         self.module, _, self.attribute = target.partition(":")
-        self.package, self.version = _package_of(folder)
+        self.package, version = _package_of(folder)
+        self.source = f"{self.package} {version}"  # as messages call it
 
 
 def _package_of(folder: str) -> tuple[str, str]:
@@ -88,11 +92,13 @@ def _folders() -> "Iterator[str]":
 def _read(path: str, size: int = 1 << 16) -> str:
     """A file's beginning, with as few system calls as there are: login nodes sit on NFS."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return ""
     try:
         return os.read(descriptor, size).decode("utf-8", "replace")
+    except OSError:  # a folder, a FIFO
+        return ""
     finally:
         os.close(descriptor)
 
@@ -103,9 +109,20 @@ def _texts() -> list[tuple[str, str]]:
     return [(folder, _read(f"{folder}/entry_points.txt")) for folder in _folders()]
 
 
-def entry_points(prefix: str = "primus.") -> list[EntryPoint]:
+def entry_points(prefix: str = _OURS) -> list[EntryPoint]:
     """Every entry point in a group that begins with `prefix`, as this process found them when it first looked."""
-    found = []
+    if not prefix.startswith(_OURS):
+        return list(_parsed(prefix))
+    return [entry for entry in _ours() if entry.group.startswith(prefix)]
+
+
+@once
+def _ours() -> list[EntryPoint]:
+    """A launch asks for a dozen groups of these."""
+    return list(_parsed(_OURS))
+
+
+def _parsed(prefix: str) -> "Iterator[EntryPoint]":
     for folder, text in _texts():
         if f"[{prefix}" not in text:
             continue
@@ -115,8 +132,7 @@ def entry_points(prefix: str = "primus.") -> list[EntryPoint]:
                 group = line.strip("[]").strip()
             elif group.startswith(prefix) and "=" in line and not line.startswith(("#", ";")):
                 name, _, value = line.partition("=")
-                found.append(EntryPoint(group, name.strip(), value.strip(), folder))
-    return found
+                yield EntryPoint(group, name.strip() or "(no name)", value.strip(), folder)
 
 
 def version_of(package: str) -> str:
@@ -136,7 +152,7 @@ def installed_from(package: str) -> str:
         url = urlsplit(str(json.loads(_read(f"{folder}/direct_url.json"))["url"]))
     except (ValueError, TypeError, KeyError):  # there is none, or it is not what pip writes (PEP 610)
         return ""
-    path = unquote(url.path)
+    path = os.path.normpath(unquote(url.path))
     return path if url.scheme == "file" and os.path.isdir(path) else ""
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from primus_core import variables
-from primus_core.files import plain_json
-from primus_core.files.atomic import open_to_append
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import append_line
+from primus_machine.variables import RUN_DIR
 
 __all__ = [
     "CHECKPOINT_SAVED",
@@ -44,7 +46,7 @@ def place(environ: Mapping[str, str]) -> dict[str, Any]:
     rank = "" if environ.get(variables.IN_HOOK) else environ.get("RANK", "")
     node = environ.get("NODE_RANK") or environ.get("GROUP_RANK", "")
     return {
-        "run": environ.get(variables.RUN_ID) or os.path.basename(environ.get(variables.RUN_DIR, "")),
+        "run": environ.get(variables.RUN_ID) or os.path.basename(environ.get(RUN_DIR, "")),
         "node": int(node) if node.isdecimal() else 0,
         "rank": int(rank) if rank.isdecimal() else None,
         "host": os.uname().nodename,
@@ -54,24 +56,48 @@ def place(environ: Mapping[str, str]) -> dict[str, Any]:
 @functools.lru_cache(1)
 def known_secrets(environ: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """The secrets in the items of an environment, which is searched again only once it has changed."""
-    from primus_core.secrets.redaction import secret_values  # loaded where something is said
+    from primus_machine.secrets.redaction import secret_values  # loaded when something is logged
 
     return secret_values(dict(environ))
 
 
 def append(path: str, record: Mapping[str, Any]) -> None:
-    """Add one line to `path`, in one write: a killed process leaves whole lines only, and no two lines mix.
-
-    `record` has been masked.
+    """Add one line to `path`. `record` has been masked. Where that fails, this process says so once, and at its end how
+    often it did.
     """
-    line = f"{plain_json.dumps(record)}\n".encode()
     try:
-        descriptor = open_to_append(path)
-        try:
-            os.write(descriptor, line)
-        finally:
-            os.close(descriptor)
-    except OSError:  # a full disk must not end a run that trains
+        append_line(path, plain_json.dumps(record))
+    except OSError as error:  # a full disk must not end a run that trains
+        _missing(path).count(error)
+
+
+class _Missing:
+    """The lines that this process could not add to a file."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.lines = path, 0
+
+    def count(self, error: OSError) -> None:
+        self.lines += 1
+        if self.lines == 1:
+            import atexit
+
+            atexit.register(self._say_all)
+            _warn(f"{self.path} cannot be written: {error.strerror}; lines of it are lost")
+
+    def _say_all(self) -> None:
+        _warn(f"{self.path} lacks {self.lines} line{'s' * (self.lines > 1)}")
+
+
+_missing = functools.cache(_Missing)
+
+
+def _warn(text: str) -> None:
+    """In capitals: the console shows what any rank says so."""
+    try:
+        sys.stderr.write(f"primus: WARNING: {text}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):  # nobody reads any more, or it is closed
         pass
 
 
@@ -84,14 +110,14 @@ class Events:
     @classmethod
     def of_process(cls, run_dir: str) -> Events:
         """Those of this process in the run at `run_dir`."""
-        from primus_core.host import HostRoot
+        from primus_machine.host import HostRoot
 
         return cls(f"{run_dir}/{FILE}", **place(HostRoot().environ))
 
     def emit(self, event: str, *, level: str = "", **fields: Any) -> None:
         """Add one event; without a `level`, the end of something that failed is an error, and all else info."""
-        from primus_core.host import HostRoot
-        from primus_core.secrets.fields import masked
+        from primus_machine.host import HostRoot
+        from primus_machine.secrets.fields import masked
 
         level = level or ("error" if fields.get("exit_code") else "info")
         record = {"time": round(time.time(), 3), "level": level, "event": event, **self._always, **fields}

@@ -6,16 +6,13 @@ follows the file. What the figures mean stands in docs/metrics.md.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from primus_core.files import plain_json
-from primus_core.files.atomic import open_to_append
+from primus_core.journal import events
 
-__all__ = ["Metrics", "OnNonFinite", "Validation", "append", "is_step", "log_line", "tell"]
+__all__ = ["Metrics", "OnNonFinite", "Validation", "append", "is_step", "log_line"]
 
 OnNonFinite = Literal["stop", "warn", "ignore"]
 """What follows losses that are not finite, as experiments say it."""
@@ -70,25 +67,9 @@ def is_step(row: Mapping[str, Any]) -> bool:
     return "validation_loss" not in row
 
 
-def tell(metrics: Metrics | Validation, file: str = "") -> None:
-    """One line for people, and one for programs where there is a `file`.
-
-    `print` could make two writes of a line: another's may come between, and who reads them wakes twice.
-    """
-    sys.stdout.write(f"{log_line(metrics)}\n")
-    sys.stdout.flush()
-    if file:
-        append(file, metrics)
-
-
 def append(path: str, metrics: Metrics | Validation) -> None:
-    """Add one line to `path`. A single O_APPEND write: a killed process leaves whole lines only."""
-    line = plain_json.dumps(asdict(metrics)) + "\n"
-    descriptor = open_to_append(path)
-    try:
-        os.write(descriptor, line.encode())
-    finally:
-        os.close(descriptor)
+    """Add one line to `path`, or say that it is lost."""
+    events.append(path, asdict(metrics))
 
 
 def log_line(metrics: Metrics | Validation) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from primus_core.files import plain_json
-from primus_core.files.atomic import regular
 from primus_core.journal.events import FILE, TRAINING_ENDED
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import regular
+from primus_machine.files.plain_json import number, whole
 
-__all__ = ["ended_at", "last_step", "read", "render", "stream"]
+__all__ = ["Row", "ended_at", "read", "stream"]
 
 Row = dict[str, Any]
 
@@ -45,8 +46,8 @@ def ended_at(directory: str) -> int | None:
 def _step(line: str) -> int | None:
     with contextlib.suppress(ValueError, AttributeError):
         event = plain_json.loads(line)
-        if event.get("event") == TRAINING_ENDED and isinstance(event.get("step"), int):
-            return int(event["step"])
+        if event.get("event") == TRAINING_ENDED:
+            return whole(event.get("step"))
     return None
 
 
@@ -57,37 +58,13 @@ def _row(line: str) -> Row:
     """
     try:
         row = plain_json.loads(line)
-        return row if {"step", "steps", "loss"} <= row.keys() and isinstance(row["loss"], int | float | None) else {}
-    except (ValueError, AttributeError):
+    except ValueError:
         return {}
-
-
-def last_step(rows: Sequence[Row]) -> str:
-    """`40/120, loss 4.21` of the newest step, or an empty string."""
-    return f"{rows[-1]['step']}/{rows[-1]['steps']}, loss {_loss(rows[-1])}" if rows else ""
-
-
-def _loss(row: Row) -> str:
-    return "not finite" if row["loss"] is None else f"{row['loss']:.4f}"
-
-
-def render(rows: Sequence[Row], *, status: str, run_dir: str, seconds: float, next_steps: Sequence[str]) -> str:
-    """The closing lines of a run that completed or was interrupted."""
-    lines = [f"primus: {status} in {_duration(seconds)}", f"  run    {run_dir}"]
-    if rows:
-        lines.append(
-            f"  loss   {_loss(rows[0])} at step {rows[0]['step']} → {_loss(rows[-1])} at step {rows[-1]['step']}"
-        )
-        latest = {row["step"]: row for row in rows}  # a step that was done again counts once
-        speeds = [row["tokens_per_second"] for row in latest.values() if row.get("tokens_per_second")]
-        if speeds:
-            from statistics import median  # with it, fractions, decimals and random numbers: not before a launch
-
-            lines.append(f"  speed  {median(speeds):,.0f} tokens/s (median over {len(speeds)} logged steps)")
-    lines += [f"  {'next' if not index else '':<6} {step}" for index, step in enumerate(next_steps)]
-    return "\n".join(lines) + "\n"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
+    if not (isinstance(row, dict) and {"step", "steps", "loss"} <= row.keys() and whole(row["step"]) is not None):
+        return {}
+    if number(row.get("tokens_per_second")) is None:
+        row.pop("tokens_per_second", None)
+    loss = row["loss"]
+    if isinstance(loss, float):  # some other tool has written NaN
+        row["loss"] = number(loss)
+    return row if loss is None or isinstance(loss, float) or number(loss) is not None else {}

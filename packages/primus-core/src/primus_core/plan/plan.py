@@ -1,23 +1,22 @@
 """The plan: everything Primus will do, as plain data.
 
 A dry run shows it, a snapshot saves it, execution carries it out; nothing else decides anything.
-`Plan.to_dict` and `load` are inverse, except that a secret leaves as a marker.
+`Plan.to_dict` and `replay.saved_plan.load` are inverse, except that a secret leaves as a marker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, NamedTuple
 
-from primus_core.files import plain_json
-from primus_core.secrets.names import SECRET
+from primus_machine.secrets.names import SECRET
 
 __all__ = [
     "BACKEND_CONFIG",
     "BEFORE_RANKS",
     "EXPERIMENT",
     "METRICS",
+    "PLAN",
     "SCHEMA",
     "Distributed",
     "HookPlugin",
@@ -31,7 +30,6 @@ __all__ = [
     "StepKind",
     "Variable",
     "Worker",
-    "load",
 ]
 
 SCHEMA = 3
@@ -43,14 +41,15 @@ EXPERIMENT = "config/primus_config.yaml"
 """In the run directory: the experiment with all that it extends, and with the settings of the command line."""
 METRICS = "metrics.jsonl"
 """In the run directory: a line for each step."""
+PLAN = "plan.json"
+"""In the run directory: the plan of the ranks."""
 
 
 Scope = Literal["rank", "node", "run"]
 """How often a task's worker runs: on every rank, once per node, or once per run (on node 0)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(NamedTuple):
     """An environment variable that Primus sets: its value, where that came from, and why."""
 
     name: str
@@ -63,11 +62,10 @@ class Variable:
     overrode: tuple[tuple[str, str], ...] = ()
     """What this value won over, strongest first, as (value, origin)."""
     flags: tuple[Variable, ...] = ()
-    """Of a list of flags that several layers said: each flag as a variable of its own."""
+    """For a list of flags that several layers set: each flag as a separate variable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Distributed:
+class Distributed(NamedTuple):
     """Where this node stands in the job, and where its ranks meet."""
 
     nnodes: int = 1
@@ -79,15 +77,17 @@ class Distributed:
     """How many ranks there will be is not known yet: a scheduler chooses the nodes."""
     one_per_node: bool = False
     """One process drives all devices of a node, and is the only rank there (launcher `one-per-node`)."""
+    once: bool = False
+    """Only node 0 starts a rank, and only one."""
 
     @property
     def world_size(self) -> int:
         """Number of ranks over all nodes."""
-        return self.nnodes if self.one_per_node else self.nnodes * self.gpus_per_node
+        nodes = 1 if self.once else self.nnodes
+        return nodes if self.one_per_node else nodes * self.gpus_per_node
 
 
-@dataclass(frozen=True, slots=True)
-class RunPlace:
+class RunPlace(NamedTuple):
     """Where a run keeps its files. `directory` is absolute and does not exist yet, unless `joined`."""
 
     run_id: str
@@ -100,8 +100,7 @@ class RunPlace:
     """The runtime of that layer, which keeps `metadata.json`; empty: nobody does, so node 0 does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(NamedTuple):
     """Something that must be here before anything starts; missing, it is exit code 3 with `fix`.
 
     A folder is one to write in: it need not be there, if it can be made. A login is to a service that asks for one.
@@ -120,26 +119,24 @@ BEFORE_RANKS: tuple[StepKind, ...] = ("preflight", "rendezvous")
 """Steps in which all nodes take part, and whose failure is no rank's."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerStep:
+class SchedulerStep(NamedTuple):
     """A step on the nodes of a scheduler: that one is asked what became of them."""
 
     name: str
     """Its name (`primus.schedulers`)."""
     together: bool = False
-    """Where one of these nodes fails, the others wait in vain."""
+    """If one of these nodes fails, the others cannot continue."""
     spares: int = 0
     """So many of them may be left out of a further attempt."""
-    leave_out: str = ""
-    """The flag that leaves nodes out of a further attempt, put behind the program; `{nodes}` in it stands for their
-    names.
-    """
+    leaves_out: bool = False
+    """A further attempt leaves the nodes out that failed (`Scheduler.without`)."""
     requeue: tuple[str, ...] = ()
     """A command that puts the job back into the queue, where its time ends."""
+    takes_over: bool = False
+    """Where one of these nodes fails, another has seen to its work: the step succeeds if one node does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A process to start. `ranks`: how many processes of `programs.rank` it becomes here (0: it is a plain process)."""
 
     name: str
@@ -163,13 +160,11 @@ class Step:
     fallback_for: str = ""
     stop: tuple[str, ...] = ()
     """A command that asks what the step has started to end, where a signal to its process would not be passed on."""
-    refusals: tuple[int, ...] = (125, 126, 127)
-    """Exit codes with which an outer layer's program says that it could not start what was asked: here, podman's and
-    docker's."""
+    refusals: tuple[int, ...] = (126, 127)
+    """Exit codes with which an outer layer's program says that it could not start what was asked: here, a shell's."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFile:
+class PlannedFile(NamedTuple):
     """A file that the run directory gets before the first step: `path` is relative to it."""
 
     path: str
@@ -181,8 +176,7 @@ class PlannedFile:
     """It is a link to `source`, and no copy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(NamedTuple):
     """What a task runs: a Python module with arguments, started by `launcher`.
 
     `torchrun` starts `gpus_per_node` ranks on each node, `one-per-node` one process that drives all devices there,
@@ -204,8 +198,7 @@ class HookPlugin(NamedTuple):
     is_file: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """One run on this node: what will be started, with which environment, and where its files go."""
 
     schema: int
@@ -256,12 +249,16 @@ class Plan:
     """Plugins with Python hooks; each runs in a process beside the supervisor."""
     hook_timeout_s: float = 0.0
     """The most that a Python hook may take for one call; 0 where there is none."""
+    after_failure: tuple[Step, ...] = ()
+    """Programs of packages that look at the run once it has failed; each gets the exit code as its last argument."""
     preflight: str = ""
     """What `--preflight` asked for: a replay does the same; empty: nothing."""
     max_restarts: int = 0
     """How many times in a row the worker may be started again without reaching a step that it had not reached."""
     hang_timeout_s: float = 0.0
     """A worker that says nothing for so many seconds is ended as one that hangs; 0: it may be silent for ever."""
+    start_timeout_s: float = 0.0
+    """The same before its first step, where it compiles and loads; 0: as long as later."""
     loads: tuple[str, ...] = ()
     """Checkpoints and code, files or folders, that its worker loads, and that must be trusted (`trust`)."""
     inner: tuple[str, ...] = ()
@@ -283,33 +280,12 @@ class Plan:
 
 
 def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, HookPlugin):
+        return list(value)  # as version 0.1 saved it
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
     return value
-
-
-def load(text: str) -> Plan:
-    """The plan in JSON `text` (a saved `plan.json`, or a dry run's `--json`).
-
-    Raises:
-        ConfigError: it is no plan, or one of another schema.
-    """
-    from pydantic import TypeAdapter  # 80 ms that only a loaded plan pays
-
-    from primus_core.errors import ConfigError
-    from primus_core.plan import former
-
-    try:
-        data = plain_json.loads(text)
-        schema = data["schema"] if isinstance(data, dict) else None
-        if schema == former.SCHEMA:
-            data = former.to_present(data)
-        elif isinstance(schema, int) and schema != SCHEMA:  # first: another schema has other fields, too
-            raise ConfigError(f"plan schema {schema} is not {SCHEMA}", fix="use the Primus version that wrote it")
-        return TypeAdapter(Plan).validate_python(data)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError("this is not a plan", why=str(error)) from None

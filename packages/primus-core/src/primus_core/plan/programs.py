@@ -1,4 +1,4 @@
-"""The modules that a plan starts by name. Saved plans hold these names: they stay, or `former` has them."""
+"""The modules that a plan starts by name. Saved plans hold these names: they stay, or `replay.saved_plan` has them."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from primus_core.plan.plan import Plan
-from primus_core.secrets.redaction import secret_values
+from primus_machine.secrets.redaction import secret_values
 
 __all__ = ["values_in"]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 
-from primus_core.files import plain_json
+from primus_core.journal import RECORD
 from primus_core.plan.plan import Distributed, Plan, PlannedFile, Step, Variable
-from primus_core.secrets.names import SECRET
+from primus_machine.files import plain_json
+from primus_machine.secrets.names import SECRET
+from primus_machine.text import printable
 
-__all__ = ["UNWATCHED", "one_line", "script"]
+__all__ = ["UNWATCHED", "script"]
 
 UNWATCHED = "unwatched"
 """The status of a run that was started by pasting this script."""
@@ -44,21 +46,19 @@ def _script(plan: Plan) -> str:
     head += [
         f"# hooks      {plugin.target} ({plugin.source}), in a process beside the run" for plugin in plan.hook_plugins
     ]
+    head += [
+        f"# afterwards {shlex.join(step.argv)} EXIT_CODE ({step.name}), if the run fails" for step in plan.after_failure
+    ]
     head += dict.fromkeys(f"# needs      {r.kind} {r.name}" for r in plan.requires)  # two may need the same
-    head = [one_line(line) for line in head]
+    head = [printable(line) for line in head]
     parts = ["\n".join(head), _variables(plan.environment), _files(plan)]
     parts += [_step(step, plan) for step in plan.steps]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def one_line(text: str) -> str:
-    """`text` with what is not printable spelt out: line ends, and what a terminal would obey."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
-
-
 def _ranks(place: Distributed) -> str:
     if place.tentative:
-        return f"not known before the scheduler has chosen nodes ({place.nnodes} of them, as far as is known)"
+        return f"unknown until the scheduler has chosen nodes ({place.nnodes} of them, as far as known)"
     return f"{place.world_size} ({_where(place)})"
 
 
@@ -78,7 +78,7 @@ def _variables(variables: tuple[Variable, ...]) -> str:
     for v in variables:
         rows.append(f"#   {v.name:<{width}}  {SECRET if v.secret else v.value}  ({_reason(v)})")
         rows += [f"#     {flag.name}={flag.value}  ({_reason(flag)})" for flag in v.flags]
-    return "\n".join(["# environment", *(one_line(row) for row in rows)])
+    return "\n".join(["# environment", *(printable(row) for row in rows)])
 
 
 def _reason(variable: Variable) -> str:
@@ -97,7 +97,7 @@ def _record(plan: Plan) -> PlannedFile:
     known = {
         "run_id": plan.place.run_id,
         "status": UNWATCHED,
-        "command": list(plan.command),
+        "command": plan.command,
         "task": plan.task,
         "runtime": plan.runtime,
         "framework": plan.framework,
@@ -105,7 +105,7 @@ def _record(plan: Plan) -> PlannedFile:
         "world_size": plan.distributed.world_size,
         "primus_version": plan.primus_version,
     }
-    return PlannedFile("metadata.json", plain_json.dumps(known, indent=1))
+    return PlannedFile(RECORD, plain_json.dumps({name: value for name, value in known.items() if value}, indent=1))
 
 
 def _file(plan: Plan, file: PlannedFile) -> str:
@@ -130,11 +130,14 @@ def _step(step: Step, plan: Plan) -> str:
     ranks = f", {step.ranks} rank{'s' if step.ranks != 1 else ''}" if step.ranks else ""
     lines = [f"# step: {step.name}{ranks}"]
     if step.script:
-        lines.append("# what it says by env.NAME=VALUE and extra.name=value, Primus adds to the plan; a shell does not")
+        lines.append(
+            "# Primus adds the output env.NAME=VALUE and extra.name=value of this script to the plan; a shell does not"
+        )
     lines += [f"# export {name} yourself: its value is a secret" for name in secrets]
     lines.append(f"cd {shlex.quote(step.cwd)} && env {shlex.join([*settings, *step.argv])}")
     if step.fallback:
-        lines.append(f"# where {step.argv[0]} does not know {step.fallback_for}: {one_line(shlex.join(step.fallback))}")
-    if step.scheduler and step.scheduler.leave_out:
-        lines.append(f"# a further attempt leaves failed nodes out: {step.scheduler.leave_out}")
+        lacks = f"{step.argv[0]} does not support {step.fallback_for}"
+        lines.append(f"# if {lacks}: {printable(shlex.join(step.fallback))}")
+    if step.scheduler and step.scheduler.leaves_out:
+        lines.append("# a restart excludes failed nodes")
     return "\n".join(lines)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from dataclasses import replace
 
 from primus_core import variables
 from primus_core.contracts import schedulers
-from primus_core.errors import RequestError
-from primus_core.machine.facts import Facts
 from primus_core.plan.plan import EXPERIMENT, Plan
 from primus_core.planning import preflight_step
 from primus_core.plugins.contracts import OuterRuntime, Runtime, Task
 from primus_core.request.arguments import Parser
 from primus_core.request.request import Layer, Request
+from primus_machine.errors import RequestError
+from primus_machine.facts import Facts
 
 __all__ = [
     "max_restarts",
@@ -37,11 +36,16 @@ def runtime_parser(runtime: Runtime | OuterRuntime, segment: str = "") -> Parser
         segment=segment,
         usage=f"primus {runtime.name} [options] -- <task> [task options]",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
-    parser.add_argument("--json", action="store_true", help="with --dry-run: the plan as JSON")
-    parser.add_argument("--debug", action="store_true", help="more text: debug messages, and torchrun's; tracebacks")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan without running it")
+    parser.add_argument("--json", action="store_true", help="with --dry-run: print the plan as JSON")
     parser.add_argument(
-        "--assume-host", metavar="FILE", default="", help="plan for the machine of `primus env capture`; with --dry-run"
+        "--debug", action="store_true", help="show debug messages, the output of torchrun, and tracebacks"
+    )
+    parser.add_argument(
+        "--assume-host",
+        metavar="FILE",
+        default="",
+        help="with --dry-run: plan for a machine captured by `primus env capture`",
     )
     preflight_step.add_options(parser)
     runtime.add_arguments(parser)
@@ -67,8 +71,9 @@ def only_layer(request: Request) -> Layer:
         RequestError: it has several, and the first holds no other.
     """
     if len(request.layers) > 1:
-        first, second = request.layers[0].runtime, request.layers[1].runtime
-        raise RequestError(f"segment 2: '{second}' cannot run inside '{first}'", fix="drop one of the two")
+        first, second = request.layers[:2]
+        what = f"segment {second.segment}: '{second.runtime}' cannot run inside '{first.runtime}'"
+        raise RequestError(what, fix="drop one of the two")
     return request.layers[0]
 
 
@@ -102,7 +107,7 @@ def switches_of(args: argparse.Namespace, request: Request, task_args: argparse.
 
 
 def max_restarts(args: argparse.Namespace, facts: Facts, nnodes: int, *, elsewhere: bool) -> int:
-    """How often this node starts its ranks again in vain. Those of several nodes start together, or not at all.
+    """The most restarts in a row without progress. Ranks of several nodes start together, or not at all.
 
     Raises:
         RequestError: it is asked for several nodes that are started apart.
@@ -123,13 +128,13 @@ def max_restarts(args: argparse.Namespace, facts: Facts, nnodes: int, *, elsewhe
 def with_options(result: Plan, args: argparse.Namespace, facts: Facts) -> Plan:
     """The plan with the runtime's options that say how to carry it out, those that this runtime has."""
     worker = result.worker
-    return replace(
-        result,
-        worker=replace(worker, launcher="single") if worker and getattr(args, "single", False) else worker,
+    return result._replace(
+        worker=worker._replace(launcher="single") if worker and getattr(args, "single", False) else worker,
         log_file=_log_file(getattr(args, "log_file", ""), facts),
         log_limit=getattr(args, "log_limit", result.log_limit),
         grace_period_s=getattr(args, "grace_period", result.grace_period_s),
         hang_timeout_s=getattr(args, "hang_timeout", result.hang_timeout_s),
+        start_timeout_s=getattr(args, "start_timeout", result.start_timeout_s),
     )
 
 

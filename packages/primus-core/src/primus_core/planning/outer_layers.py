@@ -1,6 +1,6 @@
 """Planning of the outer layers: what `container` and its like run is `primus` again, planned here as it will be there.
 
-The inner command is planned first, on this machine, so that what is wrong with it is said before anything starts; its
+The inner command is planned first, on this machine, so that it is refused before anything starts; its
 plan names the run directory and the files that must be seen inside. Then the outer runtime makes a process of it.
 """
 
@@ -10,20 +10,15 @@ import argparse
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import cast
 
 from primus_core import variables
-from primus_core.config import own_plugins, submission
+from primus_core.config import submission
 from primus_core.config.system import apply_defaults
 from primus_core.environment import resolve
-from primus_core.environment.flag_lists import FLAG_LISTS, over
-from primus_core.environment.nesting import parent_of
-from primus_core.errors import RequestError
-from primus_core.files import trust
-from primus_core.host import UNREAD, HostRoot
+from primus_core.environment.flag_lists import FLAG_LISTS, applied
+from primus_core.environment.joining import joining
 from primus_core.installed import packages
-from primus_core.machine.facts import Facts
 from primus_core.plan.plan import SCHEMA, Plan, PlannedFile, RunPlace, Variable
 from primus_core.plan.secret_values import values_in
 from primus_core.planning import preflight_step
@@ -33,7 +28,10 @@ from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import Elsewhere, OuterCall, OuterPlan, OuterRuntime
 from primus_core.request.arguments import parse_segment
 from primus_core.request.request import Layer, Request, no_task
-from primus_core.secrets.redaction import redact_words
+from primus_machine.errors import RequestError, expect
+from primus_machine.facts import Facts
+from primus_machine.host import UNREAD, HostRoot
+from primus_machine.secrets.redaction import redact_words
 
 __all__ = ["finished", "is_outer", "parsed", "plan"]
 
@@ -73,11 +71,12 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
         facts = facts._replace(host=host, environ=host.environ, hostname=host.hostname())
     copies = _copies(runtime, inner, facts)
     submitted = _submitted(copies, inner.plan.place, host.environ)
-    own = (*submitted, *options, *_joining(runtime, inner.plan, host, (*inner.reads, *inner.plan.loads)))
-    words = _words(inner_request)
-    reads, writes, restarts = inner.reads, inner.writes, inner.plan.max_restarts
-    framework = inner.plan.framework
-    wrapped = runtime.wrap(OuterCall(args, facts, inner.plan.place, words, reads, writes, own, restarts, framework))
+    reads, place, elsewhere = (*inner.reads, *inner.plan.loads), inner.plan.place, isinstance(runtime, Elsewhere)
+    own = (*submitted, *options, *joining(runtime.name, place, host, reads, elsewhere=elsewhere))
+    words = _words(_named(inner_request, inner))
+    known = (inner.plan.max_restarts, inner.plan.framework, inner.takes_over)
+    call = OuterCall(args, facts, place, words, inner.reads, inner.writes, own, *known)
+    wrapped = expect(runtime.wrap(call), OuterPlan, f"the runtime '{runtime.name}'")
     wrapped = wrapped._replace(files=(*wrapped.files, *copies))
     result = _around(inner.plan, runtime.name, wrapped, own, words)
     return inner._replace(plan=result, facts=facts, switches=_switches(args, request, inner), inner=inner)
@@ -89,8 +88,7 @@ def _copies(runtime: OuterRuntime, inner: Planned, facts: Facts) -> tuple[Planne
         return ()
     from primus_core.runs import submitting
 
-    while inner.inner:
-        inner = inner.inner
+    inner = inner.innermost
     secrets = values_in(inner.plan, facts.host.environ)
     return submitting.files(inner.plan, facts, inner.inputs, inner.hook_folders, secrets)
 
@@ -112,32 +110,14 @@ def _submitted(copies: Sequence[PlannedFile], place: RunPlace, environ: Mapping[
 
 def _laid(options: Sequence[Variable], host: HostRoot) -> tuple[Variable, ...]:
     """The same; a list of flags with the person's own in it, which the layer inside would take for the option's."""
-    environ = over(host.environ, options)
-    return tuple(replace(v, value=environ[v.name]) if v.name in FLAG_LISTS else v for v in options)
-
-
-def _joining(runtime: OuterRuntime, inner: Plan, host: HostRoot, reads: Sequence[str]) -> tuple[Variable, ...]:
-    """What makes the layers inside parts of this run."""
-    return (
-        Variable(variables.RUN_DIR, inner.place.directory, "primus", "where this run keeps its files"),
-        Variable(variables.RUN_ID, inner.place.run_id, "primus", "names the run"),
-        Variable(variables.OUTER, runtime.name, "primus", "the layer that keeps metadata.json"),
-        *_parent(host),
-        Variable(variables.CACHE, resolve.cache(host.environ), "primus", "what can be made again, made once"),
-        *_home(host),
-        *_plugins(host),
-        *_config(host),
-        *_restarted(runtime),
-        *resolve.of_python(host.cwd(), host.environ),
-        *_trusted(() if isinstance(runtime, Elsewhere) else reads, host),
-    )
+    environ = applied(host.environ, options)
+    return tuple(v._replace(value=environ[v.name]) if v.name in FLAG_LISTS else v for v in options)
 
 
 def _around(inner: Plan, runtime: str, wrapped: OuterPlan, own: Sequence[Variable], words: tuple[str, ...]) -> Plan:
     """The outer layer's plan: what the run is, it has from the one inside."""
-    withheld = wrapped.withheld | (
-        variables.OF_STEPS if any(step.kind == "submit" for step in wrapped.steps) else frozenset()
-    )
+    submits = any(step.kind == "submit" for step in wrapped.steps)
+    withheld = wrapped.withheld | (variables.OF_STEPS if submits else frozenset())
     return Plan(
         schema=SCHEMA,
         primus_version=packages.version_of("primus-core"),
@@ -160,70 +140,29 @@ def _around(inner: Plan, runtime: str, wrapped: OuterPlan, own: Sequence[Variabl
         continues=inner.continues,
         started_by=inner.started_by,
         loads=inner.loads,
+        after_failure=() if submits else inner.after_failure,
         max_restarts=wrapped.max_restarts,
         inner=words,
     )
 
 
-def _restarted(runtime: OuterRuntime) -> tuple[Variable, ...]:
-    """One that has several nodes restarts them together."""
-    why = "starts the ranks of all nodes again"
-    found = Variable(variables.RESTARTED, runtime.name, "primus", why)
-    return (found,) if isinstance(runtime, Elsewhere) else ()
-
-
-def _trusted(reads: Sequence[str], host: HostRoot) -> tuple[Variable, ...]:
-    """What is believed here, for the layers inside: there, files may seem to have another owner."""
-    believed = trust.of(host.environ)
-    lasting = (path for path in reads if not believed.doubt(path) and not believed.may_be_replaced(path))
-    handed = dict.fromkeys(
-        (*believed.names, *lasting)
-    )  # a job may wait for hours; what is not among them is asked again
-    value = os.pathsep.join(path for path in handed if os.pathsep not in path)
-    return (Variable(variables.TRUSTED, value, "primus", "what was believed outside"),) if value else ()
-
-
-def _parent(host: HostRoot) -> tuple[Variable, ...]:
-    parent = parent_of(host.environ)
-    return (Variable(variables.PARENT, parent, "primus", "the run that started this one"),) if parent else ()
-
-
-def _home(host: HostRoot) -> tuple[Variable, ...]:
-    home = host.environ.get(variables.HOME) or host.environ.get("HOME")
-    return (Variable(variables.HOME, home, "primus", "where ~/.primus.yaml is"),) if home else ()
-
-
-def _plugins(host: HostRoot) -> tuple[Variable, ...]:
-    """Where the person's own plugin files are, for a layer with another home."""
-    folder = own_plugins.folder(host.environ)
-    found = Variable(variables.PLUGINS, folder, "primus", "your own plugin files")
-    return (found,) if os.path.isdir(folder) else ()
-
-
-def _config(host: HostRoot) -> tuple[Variable, ...]:
-    """The site's file, where a variable names it."""
-    path = host.environ.get(variables.CONFIG, "")
-    why = "the last file of the system config"
-    return (Variable(variables.CONFIG, os.path.join(host.cwd(), path), "primus", why),) if path else ()
-
-
 def finished(planned: Planned, command: tuple[str, ...], environ: Mapping[str, str]) -> Planned:
     """The same, with the command line as it was typed, less its secrets."""
     words = redact_words(command, values_in(planned.plan, environ))
-    return planned._replace(plan=replace(planned.plan, command=words))
+    return planned._replace(plan=planned.plan._replace(command=words))
 
 
 def _preflight(args: argparse.Namespace, runtime: OuterRuntime, request: Request, catalogue: Catalogue) -> str:
-    """What the layers inside are told. Before the task itself, what a file says for every task is nothing."""
-    said = catalogue.system.section(runtime.name).data.get(preflight_step.TASK)
+    """The option for the layers inside. Before the task itself, the setting of a file for every task does not count."""
+    setting = catalogue.system.section(runtime.name).data.get(preflight_step.TASK)
     is_itself = request.task[:1] == (preflight_step.TASK,)
-    return "" if is_itself and args.preflight == said else str(args.preflight)
+    return "" if is_itself and args.preflight == setting else str(args.preflight)
 
 
 def parsed(runtime: OuterRuntime, layer: Layer, catalogue: Catalogue) -> argparse.Namespace:
     """The options of an outer layer, with the defaults of the system config below them."""
     parser = runtime_parser(runtime, segment_name(layer.segment, layer.runtime))
-    passed = apply_defaults(parser, catalogue.system.section(layer.runtime, packaged=True))
+    passed = apply_defaults(parser, catalogue.system.whole_section(layer.runtime))
     args = parse_segment(parser, layer.words)
     args.configured = passed
     args.own = _own(runtime, layer, catalogue)
@@ -243,8 +182,8 @@ def _there(runtime: OuterRuntime, args: argparse.Namespace, host: HostRoot, opti
     """The machine where the layer inside will run, as far as it is known."""
     seen = {**host.environ, **{variable.name: variable.value for variable in options}}
     if isinstance(runtime, Elsewhere):
-        return replace(host, root=UNREAD, environ={**seen, **runtime.inside(args, seen)})
-    return replace(host, environ=seen)
+        return HostRoot(UNREAD, {**seen, **runtime.inside(args, seen)})
+    return host.with_environ(seen)
 
 
 def _held(runtime: OuterRuntime, layer: Layer, rest: Sequence[Layer]) -> tuple[Layer, ...]:
@@ -274,6 +213,14 @@ def _for_planning(inner: Request, args: argparse.Namespace) -> Request:
     first = inner.layers[0]
     switches = ("--assume-host", args.assume_host) if args.assume_host else ()
     return inner._replace(layers=(first._replace(words=(*switches, *first.words)), *inner.layers[1:]))
+
+
+def _named(request: Request, inner: Planned) -> Request:
+    """With the directory of the run that is replayed: once this run has begun, `latest` is another one."""
+    if not inner.replay or "--replay" not in request.task:
+        return request
+    at = request.task.index("--replay") + 1
+    return request._replace(task=(*request.task[:at], inner.replay.saved.directory, *request.task[at + 1 :]))
 
 
 def _words(inner: Request) -> tuple[str, ...]:

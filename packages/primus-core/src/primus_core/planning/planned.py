@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, NamedTuple
 
-from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Plan
+from primus_machine.facts import Facts
 
 if TYPE_CHECKING:
-    from primus_core.runs.replay import Replay
+    from primus_core.replay.prepare import Replay
 
 __all__ = ["Planned"]
 
@@ -30,5 +30,17 @@ class Planned(NamedTuple):
     """Where hooks were looked for."""
     writes: tuple[str, ...] = ()
     """The folders that it writes in, beside the run directory."""
+    takes_over: bool = False
+    """As the task says it: `TaskPlan.takes_over`."""
     inner: Planned | None = None
     """Of an outer layer: what the layer inside would do here."""
+
+    @property
+    def innermost(self) -> Planned:
+        """What is planned for the ranks."""
+        return self.inner.innermost if self.inner else self
+
+    @property
+    def around(self) -> tuple[str, ...]:
+        """The runtimes around the ranks' own, the outermost first."""
+        return (self.plan.runtime, *self.inner.around) if self.inner else ()

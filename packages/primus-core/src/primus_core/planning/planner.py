@@ -5,23 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from primus_core import variables
 from primus_core.config import submission
 from primus_core.config.system import EXTRA, apply_defaults
-from primus_core.contracts import launchers
+from primus_core.contracts import launchers, schedulers
 from primus_core.environment import resolve
-from primus_core.environment.flag_lists import FLAG_LISTS, over
+from primus_core.environment.flag_lists import FLAG_LISTS, applied
 from primus_core.environment.nesting import parent_of
-from primus_core.errors import Mistakes, RequestError
-from primus_core.files import trust
 from primus_core.hooks import scripts as script_files
-from primus_core.hooks.scripts import Spoken
-from primus_core.host import HostRoot
-from primus_core.installed import packages
-from primus_core.machine.facts import Facts, read
+from primus_core.hooks.scripts import ScriptOutput
+from primus_core.installed import joined, packages
 from primus_core.plan.plan import METRICS, SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable, Worker
 from primus_core.plan.secret_values import values_in
 from primus_core.planning import preflight_step
@@ -40,11 +35,16 @@ from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import RuntimeCall, RuntimePlan, TaskCall, TaskPlan
 from primus_core.request.arguments import flags_of, parse_segment
 from primus_core.request.request import Request, no_task
-from primus_core.runs.rundir import place
-from primus_core.secrets.redaction import redact_words, refuse_secrets
+from primus_core.runs.rundir import apart, place
+from primus_machine.errors import Mistakes, RequestError, expect
+from primus_machine.facts import Facts, read
+from primus_machine.files import trust
+from primus_machine.host import HostRoot
+from primus_machine.secrets.redaction import redact_words, refuse_secrets
+from primus_machine.variables import RUN_DIR
 
 if TYPE_CHECKING:
-    from primus_core.runs.replay import Replay
+    from primus_core.replay.prepare import Replay
 
 __all__ = ["plan"]
 
@@ -55,21 +55,23 @@ def plan(
     catalogue: Catalogue,
     command: tuple[str, ...],
     *,
-    spoken: Spoken | None = None,
+    printed: ScriptOutput | None = None,
     first: Planned | None = None,
     elsewhere: bool = False,
     facts: Facts | None = None,
 ) -> Planned:
     """The plan for `request` on the machine that `host` reads, or that `facts` describe.
 
-    With `spoken`, what hooks and patches of the `first` plan said, the plan for the same run with that. `elsewhere`:
-    it will be planned again where it runs, with other packages.
+    With `printed`, the output of hooks and patches of the `first` plan, it is for the same run with that output.
+    `elsewhere`: it will be planned again where it runs, with other packages.
 
     Raises:
         RequestError: anything about the request or its files is wrong.
         MachineError: a run that is to be replayed is incomplete or damaged.
     """
-    return _Planning(request, host, catalogue, spoken or Spoken(), first, facts, elsewhere=elsewhere).planned(command)
+    return _Planning(request, host, catalogue, printed or ScriptOutput(), first, facts, elsewhere=elsewhere).planned(
+        command
+    )
 
 
 # What stands for a part that has been refused, so that the others can be checked.
@@ -83,13 +85,13 @@ class _Planning:
         request: Request,
         host: HostRoot,
         catalogue: Catalogue,
-        spoken: Spoken,
+        printed: ScriptOutput,
         first: Planned | None,
         facts: Facts | None,
         *,
         elsewhere: bool,
     ) -> None:
-        self.request, self.catalogue, self.spoken, self.first = request, catalogue, spoken, first
+        self.request, self.catalogue, self.printed, self.first = request, catalogue, printed, first
         self.elsewhere = elsewhere
         self.system = system = catalogue.system
         layer = only_layer(request)
@@ -100,18 +102,18 @@ class _Planning:
         if not request.task:
             raise no_task((layer,), catalogue.names("tasks"))
         if self.args.assume_host:
-            from primus_core.machine import capture
+            from primus_machine.captures import capture
 
             host = capture.read(self.args.assume_host, host)
         self.facts = first.facts if first else facts or read(host)
 
     def planned(self, command: tuple[str, ...]) -> Planned:
-        self.facts = self.facts._replace(environ=over(self.facts.environ, self.spoken.environment))
+        self.facts = self.facts._replace(environ=applied(self.facts.environ, self.printed.environment))
         if self.request.replay:
             return self.replayed(self.request.replay, "", command, switches_of(self.args, self.request, None))
         task, name, words = self.catalogue.task(self.request.task)
         if not (self.first and self.first.replay):  # the settings of a replay are those of its snapshot
-            words = (*words, *self.spoken.words)
+            words = (*words, *self.printed.words)
         refuse_secrets(words, "" if name == "train" else "export it for the task to read")  # first: errors quote
         words = (*preflight_step.settings(task, self.system), *words) if name == preflight_step.TASK else words
         sub = task_parser(task, name, segment_name(self.request.task_segment, name))
@@ -126,7 +128,7 @@ class _Planning:
         typed = redact_words(command)
         call = TaskCall(words, task_args, self.facts, place_in_job, self.place, self.catalogue, self.elsewhere, typed)
         with mistakes:
-            task_plan = task.plan(call)
+            task_plan = expect(task.plan(call), TaskPlan, f"the task '{name}'")
         with mistakes:
             if chosen := self.preflight(name):
                 task_plan = preflight_step.before(task_plan, chosen, self.catalogue, call)
@@ -137,7 +139,7 @@ class _Planning:
             low, notes = self.profile(task_plan, place_in_job)
         with mistakes:
             scripts = self.ran() if self.first else self.scripts(task_plan, name, words)
-        whole = replace(task_plan, environment=(*low, *task_plan.environment), notes=(*task_plan.notes, *notes))
+        whole = task_plan._replace(environment=(*low, *task_plan.environment), notes=(*task_plan.notes, *notes))
         with mistakes:
             result = self.assemble(whole, name, task.scope, place_in_job, scripts)
         mistakes.refuse()
@@ -154,7 +156,7 @@ class _Planning:
         folders = self.there(self.folders(task.folder))
         needed = (requirement.name for requirement in task.requires if requirement.kind == "file")
         reads = dict.fromkeys(map(_whole, self.there(needed, folders, inputs)))
-        return planned._replace(reads=tuple(reads), inputs=inputs, hook_folders=folders)
+        return planned._replace(reads=tuple(reads), inputs=inputs, hook_folders=folders, takes_over=task.takes_over)
 
     def there(self, *paths: Iterable[str]) -> tuple[str, ...]:
         """Those of `paths` that exist, from the root on."""
@@ -166,10 +168,9 @@ class _Planning:
 
     def finished(self, result: Plan, command: tuple[str, ...], switches: argparse.Namespace) -> Planned:
         secrets = values_in(result, self.facts.environ)
-        result = replace(
-            result,
+        result = result._replace(
             command=redact_words(command, secrets),
-            steps=tuple(replace(s, argv=redact_words(s.argv, secrets)) if s.script else s for s in result.steps),
+            steps=tuple(s._replace(argv=redact_words(s.argv, secrets)) if s.script else s for s in result.steps),
         )
         writes = tuple(needed.name for needed in result.requires if needed.kind == "folder")
         return Planned(result, self.facts, switches, writes=writes)
@@ -177,14 +178,14 @@ class _Planning:
     def replayed(self, directory: str, name: str, command: tuple[str, ...], switches: argparse.Namespace) -> Planned:
         """The plan of a saved run, for here."""
         from primus_core.environment.of_machine import of_network
-        from primus_core.runs import replay, saved
+        from primus_core.replay import prepare as replay
+        from primus_core.runs import lookup, saved
 
         if self.first and self.first.replay:
             kept = self.first.replay
         else:
-            kept = replay.prepare(
-                saved.load(os.path.realpath(os.path.join(self.facts.cwd, directory))), self.facts, self.place
-            )
+            found = lookup.resolve(directory, self.system.workspace or "output", self.facts.host)
+            kept = replay.prepare(saved.load(os.path.realpath(found)), self.facts, self.place)
         if name and kept.plan.task != name:
             import shlex
 
@@ -195,7 +196,7 @@ class _Planning:
         facts, self.facts = self.facts, self.facts._replace(environ=kept.environ)
         place_in_job = self.runtime.distributed(self.args, self.facts)
         low = of_network(self.facts, place_in_job, self.facts.environ)
-        task_plan = replace(kept.task, environment=low.variables, notes=(*kept.task.notes, *low.notes))
+        task_plan = kept.task._replace(environment=low.variables, notes=(*kept.task.notes, *low.notes))
         if chosen := self.preflight(kept.plan.task, kept):
             call = TaskCall((), self.args, self.facts, place_in_job, self.place, self.catalogue, self.elsewhere)
             task_plan = preflight_step.before(task_plan, chosen, self.catalogue, call)
@@ -229,7 +230,7 @@ class _Planning:
         return found.variables, found.notes
 
     def ran(self) -> tuple[Step, ...]:
-        """The scripts that have spoken: as they ran, whatever they said and did to the folders of hooks."""
+        """The scripts that have run: as they ran, whatever they printed and did to the folders of hooks."""
         return tuple(step for step in self.first.plan.steps if step.script) if self.first else ()
 
     def scripts(self, task: TaskPlan, name: str, words: tuple[str, ...]) -> tuple[Step, ...]:
@@ -282,8 +283,12 @@ class _Planning:
         kept: Replay | None = None,
     ) -> Plan:
         alone = not getattr(self.args, "single", False) and launchers.find(task.worker.launcher).one_per_node
-        place_in_job = replace(place_in_job, one_per_node=alone)
-        planned = self.runtime.plan(RuntimeCall(self.args, self.facts, place_in_job, task, scope))
+        place_in_job = place_in_job._replace(one_per_node=alone)
+        call = RuntimeCall(self.args, self.facts, place_in_job, task, scope)
+        planned = expect(self.runtime.plan(call), RuntimePlan, f"the runtime '{self.runtime.name}'")
+        if getattr(self.args, "single", False) or task.worker.launcher == "single":
+            place_in_job = place_in_job._replace(gpus_per_node=1, once=scope == "run")
+        beside = resolve.modules_beside(self.facts.host, self.facts.cwd)
         result = Plan(
             schema=SCHEMA,
             primus_version=packages.version_of("primus-core"),
@@ -297,7 +302,7 @@ class _Planning:
             files=task.files,
             requires=tuple(dict.fromkeys((*task.requires, *planned.requires))),
             config=task.config,
-            notes=(*task.notes, *self.modules_here()),
+            notes=(*task.notes, *apart(task.place, place_in_job), *beside, *schedulers.left_out()),
             next_steps=task.next_steps,
             metrics_rank=task.metrics_rank,
             python=self.facts.python,
@@ -310,16 +315,22 @@ class _Planning:
             max_restarts=max_restarts(self.args, self.facts, place_in_job.nnodes, elsewhere=self.elsewhere),
             continues=task.continues,
             loads=self.loaded(task, kept),
+            after_failure=() if task.place.outer or place_in_job.node_rank else self.after_failure(task.place),
             started_by=parent_of(self.facts.environ),
         )
         return self.with_hooks(with_options(result, self.args, self.facts), kept)
 
-    def modules_here(self) -> tuple[str, ...]:
-        """What a person must know whose own modules lie where others can put some, too."""
-        cwd = self.facts.cwd
-        found = resolve.of_python(cwd, self.facts.host.environ)
-        has_modules = found and any(name.endswith(".py") for name in self.facts.host.names(cwd))
-        return tuple(variable.why for variable in found) if has_modules else ()
+    def after_failure(self, place: RunPlace) -> tuple[Step, ...]:
+        """What packages run once the run has failed, in the layer that keeps its record."""
+        return tuple(
+            Step(
+                f"{entry.name} of {entry.source}",
+                (self.facts.python, "-m", entry.module, place.directory),
+                self.facts.cwd,
+                timeout_s=self.system.event_timeout_s,
+            )
+            for entry in joined.of_group("primus.after_failure")
+        )
 
     def loaded(self, task: TaskPlan, kept: Replay | None) -> tuple[str, ...]:
         """What the worker loads. A pickle runs code, so it must be trusted wherever it can be seen."""
@@ -338,9 +349,9 @@ class _Planning:
         caller = {k: v for k, v in self.facts.host.environ.items() if k not in left}
         here = {**self.facts.environ, **(self.facts.host.environ if kept else {})}  # `--env NAME`: the person's value
         own = (
-            Variable(variables.RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),
+            Variable(RUN_DIR, task.place.directory, "primus", "where this run keeps its files"),
             Variable(variables.RUN_ID, task.place.run_id, "primus", "names the run"),
-            Variable(variables.PARENT, task.place.directory, "primus", "the parent of what a rank or a hook starts"),
+            Variable(variables.PARENT, task.place.directory, "primus", "the parent of the runs that this run starts"),
             Variable(variables.METRICS_FILE, f"{task.place.directory}/{METRICS}", "primus", "step metrics go here"),
             *self.config_file(),
             *resolve.of_python(self.facts.cwd, self.facts.host.environ),
@@ -349,7 +360,7 @@ class _Planning:
             caller,
             low=(*task.environment, *self.log_level()),
             forced=(*planned.environment, *own),
-            hooks=(*(kept.restored if kept else ()), *self.spoken.environment),
+            hooks=(*(kept.restored if kept else ()), *self.printed.environment),
             options=resolve.from_options(getattr(self.args, "env", []), here),
         )
 
@@ -366,11 +377,11 @@ class _Planning:
         return (Variable(variables.CONFIG, last.path, "primus", why),) if last.name == EXTRA else ()
 
     def with_hooks(self, result: Plan, kept: Replay | None) -> Plan:
-        """The plan with the plugins that are told of the run, and what it has from the run that it replays."""
+        """The plan with its plugins of Python hooks, and what it has from the run that it replays."""
         plugins = () if self.in_hook else kept.hook_plugins if kept else self.catalogue.hook_plugins()
         if plugins:  # reading their limit costs
-            result = replace(result, hook_plugins=plugins, hook_timeout_s=self.system.event_timeout_s)
-        return replace(result, unset=kept.unset, parent=kept.saved.directory) if kept else result
+            result = result._replace(hook_plugins=plugins, hook_timeout_s=self.system.event_timeout_s)
+        return result._replace(unset=kept.unset, parent=kept.saved.directory) if kept else result
 
     def preflight(self, name: str, kept: Replay | None = None) -> str:
         """How nodes are looked at first: as the options say, else as the run that is replayed; empty: not at all."""

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import replace
 
 from primus_core.config.option_defaults import in_words
 from primus_core.config.system import PREFLIGHT, SystemConfig
 from primus_core.contracts import schedulers
-from primus_core.errors import RequestError
 from primus_core.plan.plan import Step
 from primus_core.plan.programs import RANK
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import Task, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, parse_segment
+from primus_machine.errors import RequestError
 
 __all__ = ["NONE", "TASK", "WORDS", "add_options", "as_words", "before", "settings"]
 
@@ -31,14 +30,14 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "perf": ("--level=perf", "--gate=stop"),
     "warn": ("--level=quick", "--gate=warn"),
 }
-"""What the task is told, by the option's value."""
+"""Words for the task, by the option's value."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options, which every runtime has."""
     parser.add_argument(
         "--preflight", nargs="?", const="quick", default="", choices=tuple(WORDS), metavar="quick|perf|warn",
-        help="first look whether the nodes are fit, and start nothing where one is not (warn: start all the same)",
+        help="check the nodes first; start nothing if one is not fit (warn: start in any case; default: off)",
     )  # fmt: skip
     parser.add_argument("--no-preflight", dest="preflight", action="store_const", const=NONE, help=argparse.SUPPRESS)
 
@@ -66,11 +65,11 @@ def before(planned: TaskPlan, chosen: str, catalogue: Catalogue, call: TaskCall)
     """
     if call.elsewhere and TASK not in catalogue.names("tasks"):
         note = f"the task '{TASK}' is not installed here: it is planned where the ranks start, and must be there"
-        return replace(planned, notes=(*planned.notes, note))
+        return planned._replace(notes=(*planned.notes, note))
     if call.distributed.nnodes > 1 and not (planned.place.joined or call.elsewhere):
         raise RequestError(
             f"--preflight with {call.distributed.nnodes} nodes that have no run directory in common",
-            why="they tell each other there what they found",
+            why="the nodes exchange their results there",
             fix=f"start all by one command (primus {schedulers.launch('N')} -- ...), "
             "or set PRIMUS_RUN_DIR to one shared folder on each",
         )
@@ -80,8 +79,7 @@ def before(planned: TaskPlan, chosen: str, catalogue: Catalogue, call: TaskCall)
     found = task.plan(call._replace(words=words, args=args, place=lambda *_: planned.place))
     command = (call.facts.python, "-m", RANK, found.worker.module, *found.worker.args)
     step = Step(TASK, command, call.facts.cwd, kind="preflight")
-    return replace(
-        planned,
+    return planned._replace(
         prepare=(step, *planned.prepare),
         requires=(*found.requires, *planned.requires),
         reads=(*found.reads, *planned.reads),

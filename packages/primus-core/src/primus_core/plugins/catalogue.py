@@ -7,40 +7,23 @@ under `plugins:`, and those in a person's own folder (`config.own_plugins`).
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from primus_core.config import submission
 from primus_core.config.system import SystemConfig, load
-from primus_core.errors import MachineError, PrimusError, RequestError
-from primus_core.host import HostRoot
-from primus_core.installed import joined, packages
+from primus_core.installed import data_folders, homes, joined, packages
 from primus_core.plugins.contracts import Runtime, Task
+from primus_machine.errors import MachineError, PrimusError, RequestError
+from primus_machine.files.atomic import regular
+from primus_machine.host import HostRoot
 
 if TYPE_CHECKING:
     from primus_core.hooks.files import Declared
     from primus_core.plan.plan import HookPlugin
 
-__all__ = ["Catalogue", "Plugin", "home_of", "how_to_install", "task_name"]
-
-# What to install for a name that no package here provides. Only a hint: nothing is looked up by it.
-_HOMES = {
-    "tasks": {
-        "analyze": "primus-preflight",
-        "bench": "primus-bench",
-        "benchmark": "primus-bench",
-        "preflight": "primus-preflight",
-        "run": "primus",
-        "train": "primus-train",
-    },
-    "commands": {"models": "primus-train"},
-    "backends": {name: f"primus-{name}" for name in ("torchtitan", "megatron", "maxtext")},
-}
-_NEEDS = dict.fromkeys(("primus-bench", *_HOMES["backends"].values()), ("primus-train",))
-"""Packages of ours that these need, too: pip finds none of them by itself in a checkout."""
-_NEWER_PYTHON = {"primus-maxtext": (3, 12), "primus-megatron": (3, 12)}  # where pip would name no version that fits
+__all__ = ["Catalogue", "Plugin", "task_name"]
 
 
 class Plugin(NamedTuple):
@@ -58,7 +41,7 @@ class Plugin(NamedTuple):
 
     @property
     def is_broken(self) -> bool:
-        """Whether it stands for a file that cannot be read, whose names nobody knows."""
+        """Whether its name is not known: it stands for a file that cannot be read, or has none."""
         return self.name.startswith("(")
 
     def load(self) -> Any:
@@ -68,44 +51,41 @@ class Plugin(NamedTuple):
             MachineError: importing it failed; the message names the package and the reason.
         """
         try:
-            return self.loader()
+            return joined.apart(self.loader)
         except PrimusError:
             raise
         except Exception as error:  # a plugin's import may raise anything, and must not break Primus
-            raise MachineError(
-                f"the plugin '{self.name}' of {self.source} cannot be loaded",
-                why=f"{type(error).__name__}: {error}",
-                fix=_FORMER if _is_former(error) else "reinstall or remove it; `primus plugins` lists the state of all",
-            ) from error
+            why = f"{type(error).__name__}: {error}"
+            raise joined.broken(self.kind.removesuffix("s"), self.name, self.source, why, _fix_of(error)) from error
 
 
-_FORMER = (
-    "`primus.cli.registry` is in the package primus of this repository: pip install packages/primus (PyPI's is another "
-    "project); other modules of AMD's Primus are found where PYTHONPATH has its checkout"
-)
-
-
-def _is_former(error: Exception) -> bool:
-    """Whether a module of AMD's Primus is missing."""
-    return isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "primus"
+def _fix_of(error: Exception) -> str:
+    """What to do where a module of AMD's Primus is missing; empty: the usual."""
+    if not isinstance(error, ModuleNotFoundError) or (error.name or "").partition(".")[0] != "primus":
+        return ""
+    return (
+        f"`primus.cli.registry` is in the package primus of this repository: {homes.how_to_install('primus')} (PyPI's "
+        "is another project); other modules of AMD's Primus are found where PYTHONPATH has its checkout"
+    )
 
 
 def _installed() -> Iterator[Plugin]:
     for entry in packages.entry_points():
+        kind = entry.group.removeprefix("primus.")
         yield Plugin(
-            kind=entry.group.removeprefix("primus."),
+            kind=kind,
             name=entry.name,
-            source=f"{entry.package} {entry.version}",
+            source=entry.source,
             target=f"{entry.module}:{entry.attribute}",
             summary=lambda module=entry.module: packages.module_summaries([module])[module],  # type: ignore[misc]  # bound now
-            loader=partial(joined.imported, entry),
+            loader=partial(data_folders.require if kind in data_folders.KINDS else joined.imported, entry),
         )
 
 
 def _dropped_in(paths: Iterable[str], system: SystemConfig) -> Iterator[Plugin]:
-    from primus_core.files import own_code
     from primus_core.hooks import files as hook_files
     from primus_core.plugins import dropped_in  # they read the files as text: only where a project names some
+    from primus_machine.files import own_code
 
     for path in paths:
         source = os.path.relpath(submission.original(path))
@@ -124,7 +104,7 @@ def _dropped_in(paths: Iterable[str], system: SystemConfig) -> Iterator[Plugin]:
 def _meant(path: str) -> str:
     """The kind of a file that cannot be read as Python: a launch without the hooks in it must not pass in silence."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace", opener=regular) as file:
             return "hooks" if "hookimpl" in file.read() else "tasks"
     except OSError:
         return "tasks"
@@ -140,9 +120,16 @@ def _task_in(path: str, name: str) -> Any:
     return dropped_in.load(path)[name]
 
 
-def _hooks_in(path: str, hooks: Sequence[Declared]) -> Any:
-    from primus_core.files import own_code
+def _check_hooks(path: str) -> None:
     from primus_core.hooks import files as hook_files
+    from primus_machine.files import own_code
+
+    hook_files.check(hook_files.declared(own_code.parsed(path)), os.path.relpath(path))
+
+
+def _hooks_in(path: str, hooks: Sequence[Declared]) -> Any:
+    from primus_core.hooks import files as hook_files
+    from primus_machine.files import own_code
 
     hook_files.check(hooks, os.path.relpath(path))
     return own_code.module(path)
@@ -175,32 +162,26 @@ class Catalogue:
         """The one plugin of that name.
 
         Raises:
-            RequestError: there is none, or two packages claim the name.
+            RequestError: none is known by that name, or two packages claim it.
+            MachineError: its package is not installed.
         """
         found = [plugin for plugin in self.of(kind) if plugin.name == name]
         if len(found) > 1:
-            raise RequestError(
-                f"two plugins are called '{name}'",
-                why=" and ".join(p.source for p in found),
-                fix="uninstall one of them, or rename it",
-            )
+            raise joined.twins(kind.removesuffix("s"), name, (p.source for p in found))
         if not found:
             raise self.missing(kind, name)
         return found[0]
 
-    def missing(self, kind: str, name: str) -> RequestError:
+    def missing(self, kind: str, name: str) -> RequestError | MachineError:
         """The error for a name that nothing here provides."""
-        from primus_core.errors import suggestion
+        from primus_machine.errors import suggestion
 
-        homes, known = _HOMES.get(kind, {}), self.names(kind)
-        home = homes.get(name)
-        fix = how_to_install(home) if home else suggestion(name, [*known, *homes]) or "see `primus plugins`"
-        what = (
-            f"the {kind.removesuffix('s')} '{name}' is not installed"
-            if home
-            else f"no {kind.removesuffix('s')} is called '{name}'"
-        )
-        return RequestError(what, why=f"installed: {', '.join(known) or 'none'}", fix=fix)
+        known, kind_of = self.names(kind), kind.removesuffix("s")
+        why = f"installed: {', '.join(known) or 'none'}"
+        if home := homes.home_of(kind, name):
+            return MachineError(f"the {kind_of} '{name}' is not installed", why=why, fix=homes.how_to_install(home))
+        near = suggestion(name, [*known, *homes.names(kind)])
+        return RequestError(f"no {kind_of} is called '{name}'", why=why, fix=near or "see `primus plugins`")
 
     def task(self, words: Sequence[str]) -> tuple[Task, str, tuple[str, ...]]:
         """The task that `words` begin with (two-word names first), its name, and the words left over."""
@@ -222,47 +203,20 @@ class Catalogue:
         for plugin in plugins:
             if plugin.is_broken:
                 plugin.load()  # says why
-        from primus_core.files import own_code
-        from primus_core.hooks import files as hook_files
         from primus_core.plan.plan import HookPlugin
 
         files = {plugin.target for plugin in plugins if os.path.isabs(plugin.target)}
         for path in sorted(files):
-            hook_files.check(hook_files.declared(own_code.parsed(path)), os.path.relpath(path))
+            _check_hooks(path)
         return tuple(HookPlugin(p.source, p.target.rstrip(":"), p.target in files) for p in plugins)
 
     def first_words(self, kind: str) -> set[str]:
         """What a segment of that kind may begin with, the names of packages not installed included."""
-        return {p.name.split()[0] for p in self.of(kind) if not p.is_broken} | _HOMES.get(kind, {}).keys()
+        return {p.name.split()[0] for p in self.of(kind) if not p.is_broken} | homes.names(kind)
 
     def broken(self, kind: str) -> str:
         """The files of that kind that cannot be read: names in them may be missing. Empty: there is none."""
         return ", ".join(p.source for p in self.of(kind) if p.is_broken)
-
-
-def home_of(kind: str, name: str) -> str:
-    """The package of ours that has it, as far as is known here; empty: none."""
-    return _HOMES.get(kind, {}).get(name, "")
-
-
-def how_to_install(package: str) -> str:
-    """How to install a package of ours, which may not be possible with this Python."""
-    needed, here = _NEWER_PYTHON.get(package, (3, 0)), sys.version_info[:2]
-    major, minor = needed
-    before = f"with Python {major}.{minor} or later (this is {here[0]}.{here[1]}): " if here < needed else ""
-    return f"{before}{_pip_install(package)}"
-
-
-def _pip_install(package: str) -> str:
-    """From the checkout that this package was installed from, where that is known: the names are on no index."""
-    import shlex
-
-    missing = [*(name for name in _NEEDS.get(package, ()) if not packages.version_of(name)), package]
-    checkout = os.path.dirname(packages.installed_from("primus-core"))
-    beside = [os.path.join(checkout, name) for name in missing]
-    if checkout.startswith("/") and all(map(os.path.isdir, beside)):
-        return f"pip install {shlex.join(beside)}"
-    return f"in a checkout of Primus: pip install {' '.join(f'packages/{name}' for name in missing)}"
 
 
 def task_name(words: Sequence[str], known: Sequence[str]) -> str:
@@ -273,5 +227,5 @@ def task_name(words: Sequence[str], known: Sequence[str]) -> str:
             return name
     two = [name for name in known if name.split()[0] == words[0]]
     if two:
-        raise RequestError(f"'{words[0]}' needs a second word", fix=f"one of: {', '.join(two)}")
+        raise RequestError(f"'{words[0]}' needs an action", fix=f"one of: {', '.join(two)}")
     return words[0]

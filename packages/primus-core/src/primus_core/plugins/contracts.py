@@ -7,7 +7,6 @@ framework: that happens later, in the process that the plan describes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from primus_core import variables
@@ -18,10 +17,10 @@ from primus_core.request.request import global_words
 if TYPE_CHECKING:
     import argparse
 
-    from primus_core.host import HostRoot
-    from primus_core.machine.facts import Facts
     from primus_core.plugins.catalogue import Catalogue
     from primus_core.request.arguments import Parser
+    from primus_machine.facts import Facts
+    from primus_machine.host import HostRoot
 
 __all__ = [
     "Cleaning",
@@ -65,8 +64,7 @@ class TaskCall(NamedTuple):
         return submission.path(path, self.facts.environ)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPlan:
+class TaskPlan(NamedTuple):
     """What a task wants done; the runtime turns it into processes."""
 
     place: RunPlace
@@ -93,6 +91,8 @@ class TaskPlan:
     """The directory of the earlier run that it continues; empty: none."""
     loads: tuple[str, ...] = ()
     """Checkpoints and code, files or folders, that the worker loads: the planner refuses what is not trusted."""
+    takes_over: bool = False
+    """A node that ends well has done what is left of all: one that fails stops no other, and the run may succeed."""
 
 
 class Task(Protocol):
@@ -163,9 +163,11 @@ class OuterCall(NamedTuple):
     variables: tuple[Variable, ...]
     """What the inner layers must find in their environment, beside what the person has in theirs."""
     max_restarts: int = 0
-    """What the layer inside was told of restarts."""
+    """The restart options of the inner layer."""
     framework: str = ""
     """The backend of the task inside, where it has one."""
+    takes_over: bool = False
+    """As the task inside says it: `TaskPlan.takes_over`."""
 
     @property
     def of_job(self) -> tuple[Variable, ...]:
@@ -199,7 +201,7 @@ class OuterPlan(NamedTuple):
     gets none of `variables.OF_STEPS`.
     """
     max_restarts: int = 0
-    """How often in a row it may be started again in vain."""
+    """The number of consecutive restarts without progress after which Primus gives up."""
 
 
 class OuterRuntime(Protocol):
@@ -245,8 +247,8 @@ class Command(Protocol):
     def parser(self) -> Parser:
         """Its parser, for completion; `Parser.first_words` are what the first word may be."""
 
-    def run(self, words: Sequence[str], layer: str) -> int:
-        """Do what `words` ask for; the exit code. `layer`: the file of `primus --config FILE <name>`; empty: none.
+    def run(self, words: Sequence[str], layer: str) -> int | None:
+        """Do what `words` ask for; the exit code (None: 0). `layer`: of `primus --config FILE <name>`; empty: none.
 
         A `PrimusError` becomes a message: `RequestError` is exit code 2, `MachineError` 3.
         """

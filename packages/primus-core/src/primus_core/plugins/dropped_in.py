@@ -1,11 +1,4 @@
-"""`@register_task`: one dropped-in file is a command at once.
-
-    from primus_core import register_task
-
-    @register_task("inspect ranks")
-    def inspect(call):
-        "Print what each rank sees."
-        print(call.rank, call.words)
+"""`@register_task`: one dropped-in file is a command at once (docs/plugins.md).
 
 The function runs in the worker process; its return value is the exit code (None: 0). Planning reads such a file
 as text and never runs it, except for the command that names one of its tasks.
@@ -16,13 +9,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from primus_core.files import own_code
 from primus_core.plan.plan import Requirement, Worker
 from primus_core.plan.programs import OWN_TASK
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request import subparsers
+from primus_machine.files import own_code
 
 if TYPE_CHECKING:
     from primus_core.request.arguments import Parser
@@ -71,7 +64,9 @@ class FunctionTask:
         return TaskPlan(
             place=call.place("output", self.name.replace(" ", "-")),
             worker=Worker(OWN_TASK, args, launcher),
-            requires=(Requirement("file", self.path, "it has the task's code: put it back, or name another"),),
+            requires=(
+                Requirement("file", self.path, "it contains the code of the task: restore it, or name another file"),
+            ),
         )
 
 
@@ -79,6 +74,8 @@ def register_task(name: str, *, scope: Scope = "run") -> Callable[[Function], Fu
     """Make the decorated function the task `name` (one or two words), run per `rank`, per `node` or per `run`."""
     if not 1 <= len(name.split()) <= 2:
         raise ValueError(f"a task's name has one or two words, not {name!r}")
+    if scope not in get_args(Scope):
+        raise ValueError(f"a task's scope is one of {', '.join(get_args(Scope))}, not {scope!r}")
 
     def mark(function: Function) -> Function:
         function.__primus_task__ = (name, scope)  # type: ignore[attr-defined]  # read by `load`

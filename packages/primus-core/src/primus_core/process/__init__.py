@@ -1,1 +1,1 @@
-"""One process to its end: started, watched, its output read and masked, ended with all that it started."""
+"""One process to its end: started, watched, ended with all that it started."""

@@ -8,19 +8,23 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from types import FrameType
+from dataclasses import dataclass, field, replace
 
 from primus_core import variables
-from primus_core.files.atomic import open_to_append
+from primus_core.output.seen_lines import RankChannel, SeenLines
+from primus_core.output.streams import RankPipes, for_console
 from primus_core.plan.plan import Step
-from primus_core.process.capped_log import CappedLog
-from primus_core.process.familiar import Familiar, RankChannel
-from primus_core.process.keeper import COMMANDS, become_subreaper, clean_up, descendants, end_all, keep
-from primus_core.process.outlet import Outlet
-from primus_core.process.streams import Channel, Mask, RankPipes, for_console
+from primus_core.process.signals import Signals
+from primus_core.process.silence import Silence
+from primus_machine.files.atomic import open_to_append
+from primus_machine.files.capped_log import CappedLog
+from primus_machine.files.writer import BackgroundWriter
+from primus_machine.keeper import COMMANDS, clean_up, keep
+from primus_machine.pipes import Channel
+from primus_machine.processes import become_subreaper, descendants, end_all
+from primus_machine.secrets.masks import Mask
 
-__all__ = ["Ended", "Signals", "Watch", "supervise"]
+__all__ = ["Ended", "Watch", "supervise"]
 
 _FILE_BUFFER = 256 << 20
 _CONSOLE_BUFFER = 16 << 20
@@ -41,45 +45,19 @@ class Ended:
     """Bytes of log text that could not be written: the disk is full, or too slow."""
     timed_out: bool = False
     """It took longer than its step allows, and was ended for it."""
-    hung: bool = False
-    """It said nothing for longer than it may, and was ended for it."""
+    silent_s: float = 0.0
+    """It printed nothing for so long that it was ended for it, in seconds; 0: it was not."""
     stopped: bool = False
     """Somebody asked for its end (`Watch.stops`)."""
     left: tuple[str, ...] = ()
     """Of a script: what it left running, which was ended with it."""
-
-
-class Signals:
-    """SIGINT, SIGTERM, SIGHUP and SIGQUIT, caught from before anything is written until the run's end."""
-
-    def __init__(self) -> None:
-        self.first = 0
-        self.count = 0
-        self.hurry = False
-        """A person sent a further one. A scheduler that says SIGTERM again, as another node has ended, is in none."""
-        self.reader, self._writer = os.pipe()
-        for descriptor in (self.reader, self._writer):
-            os.set_blocking(descriptor, False)
-        self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._old = {number: signal.signal(number, self._note) for number in COMMANDS if number != signal.SIGKILL}
-
-    def _note(self, number: int, _: FrameType | None) -> None:
-        self.hurry = self.hurry or bool(self.first and number in (signal.SIGINT, signal.SIGQUIT))
-        self.first = self.first or number
-        self.count += 1
-
-    def restore(self) -> None:
-        """Give the signals back."""
-        signal.set_wakeup_fd(self._wakeup)
-        for descriptor in (self.reader, self._writer):
-            os.close(descriptor)
-        for number, handler in self._old.items():
-            signal.signal(number, handler)
+    records: tuple[str, ...] = ()
+    """Why ranks failed that could not write it into the run directory."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """What the supervisor is told: where the logs go, what to hide, whom to tell."""
+    """What the supervisor needs: where the logs go, what to hide, whom to call."""
 
     log_dir: str
     launch_log: str
@@ -89,8 +67,10 @@ class Watch:
     grace_s: float
     silence_s: float = 0.0
     """A process that says nothing for so long is taken to hang, and ended; 0: it may be silent."""
+    start_silence_s: float = 0.0
+    """The same before the first step."""
     progress: str = ""
-    """A file in which another node may say something for it."""
+    """A file with its steps, in which another node may say something for it."""
     metrics_rank: int = 0
     log_file: str = ""
     log_limit: int = 0
@@ -106,8 +86,12 @@ class Watch:
     """Called several times a second."""
     stops: Callable[[], bool] = lambda: False
     """Whether what runs is to be ended gently. Called as often."""
-    in_vain: Callable[[], bool] = lambda: False
-    """Whether it is in vain to wait any longer: what runs is killed then. Called as often."""
+    gives_up: Callable[[], bool] = lambda: False
+    """Whether waiting any longer is useless: what runs is killed then. Called as often."""
+    may_end_hung: Callable[[float], bool] = lambda _: True
+    """Whether ranks that were silent for so long may be ended; somebody may look at them first. Called as often."""
+    pids: Callable[[], Mapping[int, int]] = dict
+    """The processes of the ranks that have started, by rank: to be asked, while the step runs."""
     _files: dict[str, int] = field(default_factory=dict)
 
     def file(self, name: str) -> int:
@@ -131,14 +115,18 @@ def supervise(step: Step, environ: Mapping[str, str], watch: Watch) -> Ended:
     """Run `step` to its end with exactly `environ`, forwarding signals; nothing that it started is left behind."""
     become_subreaper()
     ranks = range(step.first_rank, step.first_rank + step.ranks)
-    pipes = RankPipes(ranks) if step.ranks else None
-    if pipes:
-        environ = {**environ, variables.STREAMS: pipes.folder}
+    if not step.ranks:
+        return _Supervisor(step, environ, watch, None).run()
     try:
-        return _Supervisor(step, environ, watch, pipes).run()
+        pipes = RankPipes(ranks)
+    except OSError as error:  # the disk for temporary files is full
+        return Ended(3, not_started=f"no pipes for its output can be made: {error.strerror}")
+    watch.pids = pipes.pids
+    try:
+        ended = _Supervisor(step, {**environ, variables.STREAMS: pipes.folder}, watch, pipes).run()
+        return replace(ended, records=pipes.records())
     finally:
-        if pipes:
-            pipes.close()
+        pipes.close()
 
 
 class _Pace:
@@ -169,17 +157,18 @@ class _Supervisor:
         self.others = frozenset(descendants(os.getpid()))  # processes of Python hooks, which outlive the step
         self.keeper, self.control, self.status, self.output, self.errors = _fork_keeper(step, environ, pipes)
         # Threads only from here on: forking a process that has some is not safe.
-        self.files, self.console = Outlet(limit=_FILE_BUFFER), Outlet(limit=_CONSOLE_BUFFER)
+        self.files, self.console = BackgroundWriter(limit=_FILE_BUFFER), BackgroundWriter(limit=_CONSOLE_BUFFER)
         self.channels: dict[int, Channel] = {}
         self.logs: dict[str, CappedLog] = {}
         self.forwarded = 0
         self.kill_at = float("inf")
         self.ends_at = time.monotonic() + step.timeout_s if step.timeout_s else float("inf")
-        self.timed_out = self.hung = self.stopped = False
+        self.timed_out = self.stopped = False
+        self.silence = Silence(watch.silence_s, watch.start_silence_s, watch.progress)
+        self.silent_s = 0.0  # for so long, if it hangs
+        self.spared = False  # it hangs, and somebody looks at it before it is ended
         self.pace = _Pace()
         self.next_look = 0.0
-        self.heard = time.monotonic()
-        self.length = _length(watch.progress)
 
     def run(self) -> Ended:
         self.files.start()
@@ -200,9 +189,9 @@ class _Supervisor:
         text = self._inner_text if self.watch.pass_through else self._launcher_text
         self.channels[self.output] = Channel(self.output, mask, text, self.watch.on_line)
         self.channels[self.errors] = Channel(self.errors, mask, self._launcher_text)
-        familiar, speaker = Familiar(mask), Familiar(mask, metrics=True)
+        seen, speaker = SeenLines(mask), SeenLines(mask, metrics=True)
         for rank, suffix, descriptor in self.pipes or ():
-            known = speaker if rank == self.watch.metrics_rank else familiar
+            known = speaker if rank == self.watch.metrics_rank else seen
             self.channels[descriptor] = self._rank_channel(rank, 1 if suffix == "out" else 2, descriptor, known)
 
     def _launcher_text(self, data: bytes, whole: bool) -> None:
@@ -220,12 +209,14 @@ class _Supervisor:
     def _inner_text(self, data: bytes, whole: bool) -> None:  # the run's logs have it
         self._show(1, data)
 
-    def _rank_channel(self, rank: int, console: int, descriptor: int, familiar: Familiar) -> RankChannel:
+    def _rank_channel(self, rank: int, console: int, descriptor: int, seen: SeenLines) -> RankChannel:
         log, teller = self._log(f"rank_{rank}.log"), self.watch.metrics_rank
         if rank == 0 and teller and console == 1:
             log.put(b"primus: rank %d prints the steps and their loss: rank_%d.log\n" % (teller, teller))
 
         def show(text: bytes) -> None:
+            if self.spared:  # the stacks that it is asked for: its log has them
+                return
             self._show(2 if rank else console, for_console(rank, text, teller))
 
         def sink(text: bytes, whole: bool) -> None:
@@ -234,7 +225,7 @@ class _Supervisor:
                 show(text)
 
         heard = show if rank else lambda _: None
-        return RankChannel(descriptor, self.watch.mask, sink, familiar=familiar, heard=heard)
+        return RankChannel(descriptor, self.watch.mask, sink, seen=seen, heard=heard)
 
     def _show(self, descriptor: int, data: bytes) -> None:
         if data:
@@ -243,7 +234,7 @@ class _Supervisor:
                 self._log(self.watch.log_file).put(data)
 
     def _loop(self) -> bytes:
-        """What the keeper said of the end; empty: it died without a word."""
+        """What the keeper reported of the end; empty: it was killed before that."""
         with selectors.DefaultSelector() as selector:
             for descriptor in (self.status, self.watch.signals.reader, *self.channels):
                 selector.register(descriptor, selectors.EVENT_READ)
@@ -265,7 +256,7 @@ class _Supervisor:
         for descriptor in ready:
             if descriptor not in self.channels:
                 continue
-            self.heard = time.monotonic()
+            self.silence.end()
             if not self.channels[descriptor].read() and descriptor in (self.output, self.errors):
                 selector.unregister(descriptor)  # the launcher has closed its output
 
@@ -281,23 +272,22 @@ class _Supervisor:
         if not self.stopped and self.watch.stops():
             self.stopped = True
             self._cut_off()
-        if self.watch.silence_s and not self.hung and time.monotonic() > self.heard + self.watch.silence_s:
-            self._silent()
-        if time.monotonic() > self.kill_at or self.watch.in_vain():
-            self._tell(signal.SIGKILL)
+        self._look_for_silence()
+        if time.monotonic() > self.kill_at or self.watch.gives_up():
+            self._signal(signal.SIGKILL)
             self.kill_at = float("inf")
 
-    def _silent(self) -> None:
-        """It says nothing; unless another node did, it hangs."""
-        before, self.length = self.length, _length(self.watch.progress)
-        self.heard = time.monotonic()
-        if self.length == before:
-            self.hung = True
+    def _look_for_silence(self) -> None:
+        """Where ranks print nothing for too long, and no other node reports progress, they hang."""
+        if not self.silent_s and self.silence.is_too_long():
+            self.silent_s, self.spared = self.silence.limit_s, True
+        if self.spared and self.watch.may_end_hung(self.silent_s):
+            self.spared = False
             self._cut_off()
 
     def _cut_off(self) -> None:
         self.kill_at = min(self.kill_at, time.monotonic() + self.watch.grace_s)
-        self._tell(signal.SIGTERM)
+        self._signal(signal.SIGTERM)
 
     def _forward(self) -> None:
         """Pass on what the person sent: the first signal gently, with a deadline; a second Ctrl-C is SIGKILL."""
@@ -306,11 +296,11 @@ class _Supervisor:
             self.forwarded = signals.first
             self.kill_at = time.monotonic() + self.watch.grace_s
             self.watch.on_signal(signals.first)
-            self._tell(signals.first)
+            self._signal(signals.first)
         elif signals.hurry:
-            self._tell(signal.SIGKILL)
+            self._signal(signal.SIGKILL)
 
-    def _tell(self, number: int) -> None:
+    def _signal(self, number: int) -> None:
         try:
             os.write(self.control, COMMANDS[signal.Signals(number)])
         except BrokenPipeError:  # the keeper is gone; the status pipe says so next
@@ -333,12 +323,12 @@ class _Supervisor:
         if self.forwarded and code:
             code = 128 + self.forwarded
         code = 128 - code if code < 0 else code
-        if self.hung and not code:  # it tidied up, and called it a good end
+        if self.silent_s and not code:  # it tidied up, and called it a good end
             code = 128 + signal.SIGTERM
         return self._as(code, dropped, tuple(left))
 
     def _as(self, code: int, dropped: int, left: tuple[str, ...] = ()) -> Ended:
-        return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out, hung=self.hung,
+        return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out, silent_s=self.silent_s,
                      stopped=self.stopped, left=left)  # fmt: skip
 
 
@@ -347,13 +337,6 @@ def _written_over(lines: bytes) -> bytes:
     if b"\r" not in lines:
         return lines
     return b"\n".join(line.rpartition(b"\r")[2] for line in lines.split(b"\n"))
-
-
-def _length(path: str) -> int:
-    try:
-        return os.stat(path).st_size if path else 0
-    except OSError:
-        return 0
 
 
 def _fork_keeper(step: Step, environ: Mapping[str, str], pipes: RankPipes | None) -> tuple[int, int, int, int, int]:

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from primus_core import variables
 from primus_core.plugins.dropped_in import WorkerCall, load
+from primus_machine import variables
 
 __all__: list[str] = []
 

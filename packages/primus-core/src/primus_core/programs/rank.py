@@ -7,30 +7,24 @@ costs is added to every start.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import runpy
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 
 from primus_core import variables
 from primus_core.plan.programs import FAILURES
+from primus_core.process.stacks import SIGNAL
+from primus_machine.variables import RUN_DIR
 
 __all__ = ["main"]
 
 
 def _number(name: str) -> int:
     return int(os.environ.get(name) or 0)
-
-
-def _join_streams(folder: str, rank: int) -> None:
-    for descriptor, suffix in ((1, "out"), (2, "err")):
-        pipe = os.open(f"{folder}/{rank}.{suffix}", os.O_WRONLY)
-        os.dup2(pipe, descriptor)
-        os.close(pipe)
-    # A pipe is no terminal: without this, Python would hold lines back until 8 KiB are full.
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # always a TextIOWrapper here
 
 
 def _cpus(text: str) -> set[int]:
@@ -50,50 +44,107 @@ def _bind(lists: str, local_rank: int) -> None:
 
 def main(argv: list[str]) -> int:
     """Run `argv[0]` as a program with the rest as its arguments; its exit code."""
-    rank = _number("RANK")
-    if folder := os.environ.pop(variables.STREAMS, ""):
-        _join_streams(folder, rank)
+    rank = _Rank()
+    if rank.streams:
+        rank.join_streams()
     if lists := os.environ.get(variables.NUMA_CPUS, ""):
         _bind(lists, _number("LOCAL_RANK"))
+    faulthandler.register(SIGNAL)
     sys.argv = argv
     try:
         runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
     except SystemExit as stop:
-        return _stopped(stop, rank)
+        return rank.stopped(stop)
     except KeyboardInterrupt:
-        _record(rank, 130, "KeyboardInterrupt", "SIGINT", "")
+        rank.record(130, "KeyboardInterrupt", "SIGINT", "")
         return 130
     except BaseException as error:  # whatever a user's program raises is recorded, then shown
-        return _failed(error, rank)
+        return rank.failed(error)
     return 0
 
 
-def _stopped(stop: SystemExit, rank: int) -> int:
-    if stop.code is None or isinstance(stop.code, int):
-        code = (stop.code or 0) & 0xFF
-        message = f"exit code {code}"
-    else:
-        code, message = 1, str(stop.code)
-        print(message, file=sys.stderr)
-    if code:
-        _record(rank, code, "SystemExit", message, "")
-    return code
+class _Rank:
+    """This one, and how it tells of its end."""
 
+    def __init__(self) -> None:
+        self.number = _number("RANK")
+        self.streams = os.environ.pop(variables.STREAMS, "")
+        """The folder with the supervisor's pipes; empty: it has none."""
 
-def _failed(error: BaseException, rank: int) -> int:
-    from primus_core.errors import PrimusError
+    def join_streams(self) -> None:
+        """Print to the supervisor's pipes."""
+        for descriptor, suffix in ((1, "out"), (2, "err")):
+            pipe = os.open(f"{self.streams}/{self.number}.{suffix}", os.O_WRONLY)
+            os.dup2(pipe, descriptor)
+            os.close(pipe)
+        with suppress(OSError), open(f"{self.streams}/{self.number}.pid", "w", encoding="ascii") as file:
+            file.write(str(os.getpid()))  # for whoever looks at a rank that hangs
+        # A pipe is no terminal: without this, Python would hold lines back until 8 KiB are full. With the `-u` of
+        # torchrun, it would write each line in two pieces, its end by itself.
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]  # a TextIOWrapper
 
-    if isinstance(error, PrimusError):
-        text, code = f"primus: error: {error}\n", error.exit_code
-    else:
-        import traceback
+    def stopped(self, stop: SystemExit) -> int:
+        """Record an exit; its code."""
+        if stop.code is None or isinstance(stop.code, int):
+            code = (stop.code or 0) & 0xFF
+            message = f"exit code {code}"
+        else:
+            code, message = 1, str(stop.code)
+            print(message, file=sys.stderr)
+        if code:
+            self.record(code, "SystemExit", message, "")
+        return code
 
-        own = _without_launcher(error.__traceback__)
-        text, code = "".join(traceback.format_exception(type(error), error, own)), 1
-    sys.stderr.write(text)
-    sys.stderr.flush()
-    _record(rank, code, type(error).__name__, str(error), text)
-    return code
+    def failed(self, error: BaseException) -> int:
+        """Record and show an error; its exit code."""
+        from primus_machine.errors import PrimusError
+
+        if isinstance(error, PrimusError):
+            text, code = f"primus: error: {error}\n", error.exit_code
+        else:
+            import traceback
+
+            own = _without_launcher(error.__traceback__)
+            text, code = "".join(traceback.format_exception(type(error), error, own)), 1
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        self.record(code, type(error).__name__, str(error), text)
+        return code
+
+    def record(self, code: int, kind: str, message: str, trace: str) -> None:
+        """Say in a file why this rank failed."""
+        run_dir = os.environ.get(RUN_DIR, "")
+        if not run_dir or not os.path.isdir(run_dir):
+            return
+        import json
+
+        from primus_machine.files.atomic import PRIVATE, write_atomically
+        from primus_machine.secrets.redaction import redact, secret_values
+
+        values = secret_values(os.environ)
+        record = {
+            "time": time.time(),
+            "rank": self.number,
+            "local_rank": _number("LOCAL_RANK"),
+            "node_rank": _number("GROUP_RANK") or _number("NODE_RANK"),
+            "host": os.uname().nodename,
+            "pid": os.getpid(),
+            "exit_code": code,
+            "type": kind,
+            "message": redact(message, values),
+            "traceback": redact(trace, values),
+        }
+        # A disk that is full must hide neither the cause nor the exit code: the supervisor looks beside its pipes, too.
+        for folder in filter(None, (f"{run_dir}/{FAILURES}", self.streams)):
+            try:
+                os.makedirs(folder, exist_ok=True)
+                # a traceback holds lines of a person's code
+                write_atomically(f"{folder}/rank_{self.number}.json", json.dumps(record, indent=1), mode=PRIVATE)
+            except OSError as error:
+                sys.stderr.write(f"primus: cannot record the failure of rank {self.number}: {error.strerror}\n")
+            else:
+                return
 
 
 def _without_launcher(trace: TracebackType | None) -> TracebackType | None:
@@ -101,37 +152,6 @@ def _without_launcher(trace: TracebackType | None) -> TracebackType | None:
     while trace and (trace.tb_frame.f_code.co_filename == __file__ or "runpy" in trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     return trace
-
-
-def _record(rank: int, code: int, kind: str, message: str, trace: str) -> None:
-    run_dir = os.environ.get(variables.RUN_DIR, "")
-    if not run_dir or not os.path.isdir(run_dir):
-        return
-    import json
-
-    from primus_core.files.atomic import PRIVATE, write_atomically
-    from primus_core.secrets.redaction import redact, secret_values
-
-    values = secret_values(os.environ)
-    record = {
-        "time": time.time(),
-        "rank": rank,
-        "local_rank": _number("LOCAL_RANK"),
-        "node_rank": _number("GROUP_RANK") or _number("NODE_RANK"),
-        "host": os.uname().nodename,
-        "pid": os.getpid(),
-        "exit_code": code,
-        "type": kind,
-        "message": redact(message, values),
-        "traceback": redact(trace, values),
-    }
-    folder = f"{run_dir}/{FAILURES}"
-    try:
-        os.makedirs(folder, exist_ok=True)
-        # a traceback holds lines of a person's code
-        write_atomically(f"{folder}/rank_{rank}.json", json.dumps(record, indent=1), mode=PRIVATE)
-    except OSError as error:  # the exit code is the rank's own, also on a full disk
-        sys.stderr.write(f"primus: the failure of rank {rank} could not be recorded: {error.strerror}\n")
 
 
 if __name__ == "__main__":

@@ -14,14 +14,14 @@ import time
 from collections.abc import Mapping, Sequence
 
 from primus_core.environment import placement
-from primus_core.errors import PrimusError
-from primus_core.execute import guests
-from primus_core.execute.guests import Guests, Refused
-from primus_core.execute.meeting import FIX, NAME_FIX, Call, Ended, Meeting, unresolved
-from primus_core.host import HostRoot
-from primus_core.journal.log import get_logger
+from primus_core.logger.logger import get_logger
+from primus_core.multinode import rendezvous_server
+from primus_core.multinode.rendezvous_client import FIX, NAME_FIX, Ended, Rendezvous, RendezvousClient, unresolved
+from primus_core.multinode.rendezvous_server import Refused, RendezvousServer
 from primus_core.request.arguments import duration
-from primus_core.units import time_span
+from primus_machine.errors import PrimusError
+from primus_machine.host import HostRoot
+from primus_machine.units import time_span
 
 __all__ = ["main"]
 
@@ -42,7 +42,7 @@ def main(words: Sequence[str]) -> int:
         parser.add_argument(name, type=int, required=True)
     parser.add_argument("--timeout", type=duration, required=True)
     args = parser.parse_args(words)
-    place = Meeting(args.address, args.port, args.nodes, args.node_rank)
+    place = Rendezvous(args.address, args.port, args.nodes, args.node_rank)
     here = HostRoot()
     wait = _Wait(args.timeout)
     if place.rank == 0:
@@ -84,32 +84,32 @@ def _names(environ: Mapping[str, str], nodes: int) -> Sequence[str]:
     return found if len(found) == nodes else ()
 
 
-def _receive(place: Meeting, wait: _Wait, names: Sequence[str], *, knows: bool) -> None:
+def _receive(place: Rendezvous, wait: _Wait, names: Sequence[str], *, knows: bool) -> None:
     """Node 0's part."""
     cause = "" if knows else f"; {unresolved(place.address)}"
-    with Guests(place, _FIRST_S) as guests:
-        while missing := guests.missing:
+    with RendezvousServer(place, _FIRST_S) as server:
+        while missing := server.missing:
             text = f"{place.nodes - len(missing)} of {place.nodes} nodes have arrived at {place.where}; missing: "
             text += f"{_listed(missing, names)}{cause}"
             if wait.is_over:
                 what = f"rendezvous: {text}"
-                guests.end(what)
+                server.end(what)
                 why = f"waited for {time_span(wait.limit_s)} (--rendezvous-timeout)"
                 raise PrimusError(what, why=why, fix=FIX if knows else NAME_FIX)
             wait.say(text)
-            guests.look()
-        guests.start()
+            server.look()
+        server.start()
 
 
 def _listed(ranks: Sequence[int], names: Sequence[str]) -> str:
-    named = [f"{rank} ({names[rank]})" if names else str(rank) for rank in ranks[: guests.LISTED]]
+    named = [f"{rank} ({names[rank]})" if names else str(rank) for rank in ranks[: rendezvous_server.LISTED]]
     more = f" and {len(ranks) - len(named)} more" if len(ranks) > len(named) else ""
     return f"node rank{'s' * (len(ranks) > 1)} {', '.join(named)}{more}"
 
 
-def _join(place: Meeting, wait: _Wait, here: HostRoot) -> None:
+def _join(place: Rendezvous, wait: _Wait, here: HostRoot) -> None:
     """What the other nodes do: call node 0 until it lets them start."""
-    call = Call(place, here.hostname())
+    call = RendezvousClient(place, here.hostname())
     shared = placement.allocation(here.environ)  # all nodes on one console, where node 0 speaks
     try:
         while not call.look():
@@ -119,7 +119,7 @@ def _join(place: Meeting, wait: _Wait, here: HostRoot) -> None:
             if not shared or (not call.is_answered and place.rank < _SPEAKERS):
                 wait.say(f"node rank {place.rank}: {call.state}")
     except Refused as error:
-        fix = "start each node with the same NNODES and a NODE_RANK of its own"
+        fix = "start each node with the same NNODES and a different NODE_RANK"
         raise PrimusError(f"rendezvous: node rank {place.rank}: {error}", fix=fix) from None
     except Ended as error:
         raise PrimusError(str(error), why=f"node 0 at {place.where} has given up", fix=FIX) from None

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
-from primus_core.errors import RequestError, suggestion
 from primus_core.request import former
+from primus_machine.errors import Mistakes, RequestError, suggestion
 
 __all__ = ["Parser", "duration", "flags_of", "parse_segment", "size", "whole_number"]
 
@@ -28,6 +28,15 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=32, width=max(width - 2, 40))
 
 
+class _Subcommands(argparse._SubParsersAction):  # type: ignore[type-arg]  # noqa: SLF001  # argparse has no public name for it
+    """Subcommands whose own help begins with the line that the command's help has of them."""
+
+    def add_parser(self, name: str, **kwargs: Any) -> Any:
+        """As argparse does it."""
+        kwargs.setdefault("description", kwargs.get("help"))
+        return super().add_parser(name, **kwargs)
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises `RequestError` where argparse would print usage and exit."""
 
@@ -36,11 +45,18 @@ class Parser(argparse.ArgumentParser):
         kwargs["allow_abbrev"] = False  # `--dur` for `--duration` breaks when `--dummy` comes
         super().__init__(*args, **kwargs)
         self.segment = segment
+        self.mistakes: Mistakes | None = None
+        """Where refused values go, so that all of them are reported; None: the first one is raised."""
         self.rest = ""
         self.rest_checked = True
         self.split_rest: Split | None = None
         self.first_words: tuple[str, ...] = ()
         """What the first word may be, where only a plugin knows for sure. For completion."""
+
+    def add_subparsers(self, **kwargs: Any) -> Any:
+        """As argparse does it."""
+        kwargs.setdefault("action", _Subcommands)
+        return super().add_subparsers(**kwargs)
 
     def rest_to(self, dest: str, *, checked: bool = True, split: Split | None = None) -> None:
         """Collect all words that no argument takes in `args.<dest>`.
@@ -53,18 +69,30 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for whatever it cannot parse."""
+        message = re.sub(r"^argument (?:\{.*?\}: )?|/--\w(?=[:,]|$)", "", message)  # as argparse words it
         what = f"{self.segment}: {message}" if self.segment else message
         choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
         known = re.findall(r"[^', ]+", choice[2]) if choice else []
         near = (former.instead(self.prog, choice[1]) or suggestion(choice[1], known)) if choice else ""
         raise RequestError(what, fix=near or self._missing(message) or f"see `{self.prog} --help`")
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """As argparse does it; a value that is refused is kept as a mistake, and the next ones are looked at."""
+        try:
+            return super()._get_values(action, arg_strings)
+        except argparse.ArgumentError as error:
+            if self.mistakes is None or isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+                raise
+            with self.mistakes:
+                self.error(str(error))
+            return action.default
+
     def _missing(self, message: str) -> str:
         """What may stand for the argument that argparse misses."""
-        missing = message.rpartition("the following arguments are required: ")[2]
+        missing = message.partition("the following arguments are required: ")[2]
         names = self.subcommands() or self.first_words
         if missing == "RUN":
-            return "name a run: `latest` is the newest one, `primus runs list` shows all"
+            return "name a run: `latest` is the newest run, `primus runs list` lists all runs"
         return (
             f"known: {', '.join(names)}; see `{self.prog} --help`" if missing and names and "," not in missing else ""
         )
@@ -96,7 +124,16 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
     Raises:
         RequestError: an unknown option or a bad value, with a suggestion.
     """
+    mistakes = parser.mistakes = Mistakes()
     _name_segment(parser, parser.segment)
+    args = argparse.Namespace()
+    with mistakes:
+        args = _parsed(parser, words, elsewhere, mistakes)
+    mistakes.refuse()
+    return args
+
+
+def _parsed(parser: Parser, words: Sequence[str], elsewhere: Collection[str], mistakes: Mistakes) -> argparse.Namespace:
     words = _joined(parser, words)
     words, rest = parser.split_rest(parser, words) if parser.split_rest else (words, ())
     try:
@@ -110,18 +147,21 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
     if misplaced:
         flag = misplaced[0].split("=", 1)[0]
         raise RequestError(
-            f"{where}'{flag}' stands in the wrong segment",
+            f"{where}'{flag}' is in the wrong segment",
             why="it is an option of the runtime",
             fix=f"put {flag} before the `--`",
         )
     if parser.rest:
         setattr(args, parser.rest, [*unknown, *rest])
-    elif unknown:
-        _refuse_misspelt(parser, unknown[:1])
-        is_task = "-- <task>" in (parser.usage or "") and not unknown[0].startswith("-")
-        fix = f"put `--` before the task; see `{parser.prog} --help`" if is_task else f"see `{parser.prog} --help`"
-        fix = former.instead(parser.prog, unknown[0].split("=", 1)[0]) or fix
-        raise RequestError(f"{where}'{unknown[0]}' is not known here", fix=fix)
+        return args
+    refused = [word for word in unknown if word.startswith("-")] or unknown[:1]
+    for word in refused[:1] if refused and former.instead(parser.prog, refused[0]) else refused:
+        with mistakes:
+            _refuse_misspelt(parser, [word])
+            is_task = "-- <task>" in (parser.usage or "") and not word.startswith("-")
+            fix = f"put {'settings behind' if '=' in word else '`--` before'} the task; " if is_task else ""
+            fix = former.instead(parser.prog, word) or f"{fix}see `{parser.prog} --help`"
+            raise RequestError(f"{where}'{word}' is not known here", fix=fix)
     return args
 
 
@@ -162,7 +202,7 @@ def _can_be(word: str, action: argparse.Action, parser: Parser) -> bool:
 def _name_segment(parser: Parser, segment: str) -> None:
     """Give subcommands their segment: argparse makes them without one."""
     for sub in parser.subcommands().values():
-        sub.segment = segment
+        sub.segment, sub.mistakes = segment, parser.mistakes
         _name_segment(sub, segment)
 
 
@@ -177,7 +217,7 @@ def duration(text: str) -> float:
     parts = found.groups() if found else ()
     seconds = sum(float(part or 0) * unit for part, unit in zip(parts, units.values(), strict=bool(parts)))
     if not text or not found or seconds > 7 * 86400:
-        raise argparse.ArgumentTypeError(f"'{text}' is no duration such as 30s, 10m or 1h30m, of a week at most")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a duration such as 30s, 10m or 1h30m, of at most a week")
     return seconds
 
 
@@ -189,11 +229,11 @@ def size(text: str) -> int:
     """
     found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,3})?)(?:([kKMGT])(i?)B?|B)?", text)
     if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is no size such as 500MB or 2GiB")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 500MB or 2GiB")
     unit = (1024 if found[3] else 1000) ** " kMGT".index((found[2] or " ").replace("K", "k"))
     count = int(float(found[1]) * unit)
     if 0 < count < _SMALLEST:
-        raise argparse.ArgumentTypeError(f"'{text}' is too small: {_SMALLEST} bytes at least")
+        raise argparse.ArgumentTypeError(f"'{text}' is too small: the minimum is {_SMALLEST} bytes")
     return count
 
 
@@ -201,8 +241,8 @@ def whole_number(text: str) -> int:
     """For `type=`: how many.
 
     Raises:
-        argparse.ArgumentTypeError: it is no number from 0 to 9999.
+        argparse.ArgumentTypeError: it is not a number from 0 to 9999.
     """
     if not (text.isdecimal() and text.isascii() and len(text) < 5):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 to 9999")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 to 9999")
     return int(text)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from primus_core.errors import RequestError, suggestion
 from primus_core.request import former
+from primus_machine.errors import RequestError, suggestion
 
 __all__ = ["Layer", "Request", "config_of", "global_words", "no_task", "parse"]
 
@@ -62,14 +62,12 @@ def parse(words: Sequence[str], runtimes: Collection[str], tasks: Collection[str
     layers: list[Layer] = []
     while True:
         end = rest.index("--") if "--" in rest else len(rest)
-        head = rest[0] if end else None
-        number = len(layers) + 1
-        if head is None:
-            raise _nothing(number, bool(layers), bool(rest), tasks)
-        if head not in runtimes:
-            _require_task(head, number, bool(layers), runtimes, tasks, rest, words)
+        if not end:
+            raise _nothing(layers, tasks, dashes=bool(rest))
+        if rest[0] not in runtimes:
+            _require_task(rest, layers, runtimes, tasks)
             return Request(tuple(layers), tuple(rest), "--dry-run" in flags, "--debug" in flags, config)
-        layers.append(Layer(head, tuple(rest[1:end]), number))
+        layers.append(Layer(rest[0], tuple(rest[1:end]), len(layers) + 1))
         if end == len(rest):
             return Request(tuple(layers), (), "--dry-run" in flags, "--debug" in flags, config)
         rest = rest[end + 1 :]
@@ -111,46 +109,36 @@ def no_task(layers: Sequence[Layer], tasks: Collection[str]) -> RequestError:
     )
 
 
-def _nothing(number: int, nested: bool, dashes: bool, tasks: Collection[str]) -> RequestError:
-    if nested:
-        return RequestError(
-            f"segment {number} is empty: nothing follows the `--`", fix=f"name a task there: {', '.join(sorted(tasks))}"
-        )
+def _nothing(layers: Sequence[Layer], tasks: Collection[str], *, dashes: bool) -> RequestError:
+    if layers:
+        what = f"segment {len(layers) + 1} is empty: nothing follows the `--`"
+        return RequestError(what, fix=f"name a task there: {', '.join(sorted(tasks))}")
     why = "the command begins with `--`" if dashes else "no runtime follows"
     return RequestError(f"segment 1 is empty: {why}", fix="begin with a runtime: primus direct -- ...")
 
 
 def _require_task(
-    head: str,
-    number: int,
-    nested: bool,
-    runtimes: Collection[str],
-    tasks: Collection[str],
-    rest: Sequence[str],
-    words: Sequence[str],
+    rest: Sequence[str], layers: Sequence[Layer], runtimes: Collection[str], tasks: Collection[str]
 ) -> None:
-    if head in tasks and nested:
+    head, segment = rest[0], f"segment {len(layers) + 1}"
+    if head in tasks and layers:
         return
     if head in tasks:
         import shlex
 
-        what = f"'{head}' is a task, and a task needs a runtime to run in"
+        what = f"'{head}' is a task, and a task needs a runtime"
         raise RequestError(what, fix=f"primus direct -- {shlex.join(rest)}")
+    if head == "--version":
+        raise RequestError("--version takes no further words", fix="primus --version")
     if head.startswith("-"):
-        what = (
-            f"'{head}' is not an option of primus itself" if number == 1 else f"segment {number} begins with '{head}'"
-        )
-        why = "a segment begins with a runtime or a task"
-        meant = (former.as_program(words) or former.with_runtimes(words)) if nested else ""
-        fix = f"did you mean: {meant}" if meant else "see `primus --help`"
-        raise RequestError(what, why=why, fix=fix)
-    known = sorted(tasks) if nested else sorted(runtimes)
-    kind = "task" if nested else "runtime"
+        what = f"{segment} begins with '{head}'" if layers else f"'{head}' is not an option of primus itself"
+        near = "" if layers else suggestion(head, ("--config", "--debug", "--dry-run", "--help", "--version"))
+        raise RequestError(what, why="a segment begins with a runtime or a task", fix=near or "see `primus --help`")
+    kind, known = ("task", sorted(tasks)) if layers else ("runtime", sorted(runtimes))
     raise RequestError(
-        f"segment {number}: no {kind} is called '{head}'",
+        f"{segment}: no {kind} is called '{head}'",
         why=f"known: {', '.join(known) or 'none'}",
-        fix=(nested and former.as_program(words))
-        or former.instead("primus", head)
+        fix=former.instead("primus", head)
         or suggestion(head, [*runtimes, *tasks], _ALIKE)
         or "see `primus --help`, and `primus plugins` for what is installed",
     )

@@ -1,12 +1,6 @@
 """Subcommands as modules of AMD's Primus have them, dropped in as they are: `register_subcommand(subparsers)`.
 
-def register_subcommand(subparsers):
-    parser = subparsers.add_parser("inspect", help="Print what each rank got.")
-    parser.add_argument("--deep", action="store_true")
-    parser.set_defaults(func=run)
-    return parser
-
-def run(args, unknown_args): ...
+The `func` among the defaults of its parser gets the arguments, and a list of those that are unknown.
 """
 
 from __future__ import annotations
@@ -17,8 +11,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from primus_core.errors import RequestError, suggestion
 from primus_core.request.arguments import Parser, flags_of
+from primus_machine.errors import RequestError, suggestion
 
 __all__ = ["FUNCTION", "Subcommand", "declared", "of"]
 
@@ -68,7 +62,7 @@ class Subcommand:
         if unknown:
             known = flags_of(self.parser.below([self.name, *words]))
             fix = suggestion(unknown[0], known) or f"see `primus direct -- {self.name} --help`"
-            raise RequestError(f"'{self.name}' does not know '{unknown[0]}'", fix=fix)
+            raise RequestError(f"'{self.name}' has no option '{unknown[0]}'", fix=fix)
         return args
 
     def help(self) -> str:

@@ -1,1 +1,1 @@
-"""Runs on disk: their directories, snapshots, lists, differences and replays."""
+"""Runs on disk: their directories, records, snapshots, lists and differences."""

@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 from primus_core import variables
 from primus_core.environment.resolve import FAMILIES, OF_SYSTEM, belongs_to_session
 from primus_core.runs.saved import Saved
-from primus_core.secrets.names import SECRET
+from primus_machine.secrets.names import SECRET
 
 __all__ = [
-    "NONE", "SEVERITY", "Category", "Difference", "Severity", "agreed", "compare", "differing", "dotted", "flatten",
-    "is_one_framework", "severity",
+    "NONE", "SEVERITY", "Category", "Difference", "Severity", "compare", "differing", "dotted", "flatten",
+    "same", "severity", "variables_of",
 ]  # fmt: skip
 
 Category = Literal["config", "environment", "packages", "code", "hardware", "health"]
@@ -64,32 +64,16 @@ _MISSING = _Missing()
 
 
 def compare(a: Saved, b: Saved) -> list[Difference]:
-    """What differs from `a` to `b`, by category; paths below each run's own directory are equal.
-
-    Of two frameworks, what only one has words for is left out: its settings, its variables, its packages.
-    """
+    """What differs from `a` to `b`, by category; paths below each run's own directory are equal."""
     return [
-        *_rows("config", *_settings(a, b)),
+        *_rows("config", *(_asked(run) | _of_framework(run) for run in (a, b))),
         *_images(a, b),
         *_rows("environment", *_environments(a, b)),
-        *_rows("packages", *_packages(a, b)),
+        *_rows("packages", *(dict(sorted(run.packages.items())) for run in (a, b))),
         *_rows("code", _code(a), _code(b)),
         *_rows("hardware", *_machines(a, b)),
         *_partitions(a, b),
     ]
-
-
-def is_one_framework(a: Saved, b: Saved) -> bool:
-    """Whether both runs have the same one, or none."""
-    return bool(a.plan.get("framework") == b.plan.get("framework"))
-
-
-def agreed(a: Saved, b: Saved) -> dict[str, Any]:
-    """The hyperparameters in which runs of two frameworks agree."""
-    if is_one_framework(a, b):
-        return {}
-    before, after = _common(_hyperparameters(a), _hyperparameters(b))
-    return {name: value for name, value in before.items() if _same(value, after[name])}
 
 
 def severity(difference: Difference, saved: Saved, here: Saved) -> Severity:
@@ -136,12 +120,12 @@ def differing(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[t
 def _rows(category: Category, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[Difference]:
     for key in dict.fromkeys([*before, *after]):
         old, new = before.get(key, _MISSING), after.get(key, _MISSING)
-        if not _same(old, new):
+        if not same(old, new):
             name = dotted(key) if isinstance(key, tuple) else str(key)
             yield Difference(category, name, *_texts(old, new))
 
 
-def _same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
     """Equal as settings: 1 is 1.0, but not true, and not a number is not a number."""
     if isinstance(a, _Missing) or isinstance(b, _Missing):
         return a is b
@@ -166,39 +150,6 @@ def _text(value: Any, write: Callable[[Any], str] | None = None) -> str:
     if isinstance(value, _Missing):
         return ""
     return value if isinstance(value, str) and not write else (write or _json)(value)
-
-
-def _packages(a: Saved, b: Saved) -> list[dict[str, str]]:
-    found = [dict(sorted(run.packages.items())) for run in (a, b)]
-    return found if is_one_framework(a, b) else _common(*found)
-
-
-def _common(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Of both, what both have."""
-    return [{name: one[name] for name in a if name in b} for one in (a, b)]
-
-
-def _hyperparameters(run: Saved) -> dict[str, Any]:
-    """Those that the backend knew of the run (`training.hyperparameters`)."""
-    known, planned = (
-        _mapping(_mapping(of).get(_NEUTRAL)) for of in (run.configs.get("backend_config"), run.plan.get("config"))
-    )
-    names = dict.fromkeys((*planned, *known))  # the plan has them in the order in which one reads them
-    return {name: known[name] for name in names if known.get(name) is not None}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _settings(a: Saved, b: Saved) -> list[dict[Path, Any]]:
-    """All that was asked for: what the framework got, in its words, or in those that both frameworks have."""
-    if is_one_framework(a, b):
-        return [_asked(run) | _of_framework(run) for run in (a, b)]
-    common = _common(_hyperparameters(a), _hyperparameters(b))
-    return [
-        _asked(run) | {(name,): value for name, value in of.items()} for run, of in zip((a, b), common, strict=True)
-    ]
 
 
 def _of_framework(run: Saved) -> dict[Path, Any]:
@@ -272,30 +223,26 @@ def _runtime(run: Saved) -> str:
     outer = (run.plan.get("place") or {}).get("outer")
     if not outer:
         return str(run.plan.get("runtime") or "")
-    return " ".join(dict.fromkeys((str(run.metadata.get("runtime") or outer), str(outer))))
+    return " ".join(dict.fromkeys((run.record.runtime or str(outer), str(outer))))
 
 
 def _environments(a: Saved, b: Saved) -> list[dict[str, str]]:
-    """Both environments, less what only one framework asks for. Another runtime gives another system around the ranks,
-    so only what belongs to a run counts: what its plan sets, less the network's, and the families that change what a
-    run does.
+    """Both environments. Another runtime gives another system around the ranks, so only what belongs to a run counts:
+    what its plan sets, less the network's, and the families that change what a run does.
     """
     found = [_environment(a), _environment(b)]
-    if not is_one_framework(a, b):
-        own = _planned(a, str(a.plan.get("framework"))) ^ _planned(b, str(b.plan.get("framework")))
-        found = [{k: v for k, v in one.items() if k not in own} for one in found]
     if _runtime(a) == _runtime(b):
         return found
     planned = {str(variable["name"]) for run in (a, b) for variable in run.plan.get("environment") or ()}
     found = [{k: v for k, v in one.items() if k in planned or _changes_runs(k)} for one in found]
-    chosen = [_planned(run, "network") for run in (a, b)]  # what follows from where a run's nodes stand
+    chosen = [variables_of(run, "network") for run in (a, b)]  # what follows from where a run's nodes stand
     by_nature = {
         k for k in chosen[0] | chosen[1] if all(k in by for one, by in zip(found, chosen, strict=True) if k in one)
     }
     return [{k: v for k, v in one.items() if k not in by_nature} for one in found]
 
 
-def _planned(run: Saved, origin: str) -> set[str]:
+def variables_of(run: Saved, origin: str) -> set[str]:
     """The variables that a run's plan has from there."""
     return {str(variable["name"]) for variable in run.plan.get("environment") or () if variable.get("origin") == origin}
 
@@ -315,7 +262,7 @@ def _own(run: Saved) -> Callable[[str], str]:
     """A function that replaces what is the run's own in a text: its directory, wherever it lay, and its id."""
     place = run.plan.get("place") or {}
     directories = {run.directory, str(place.get("directory") or run.directory)}
-    run_id = str(run.metadata.get("run_id") or place.get("run_id") or "")
+    run_id = run.record.run_id or str(place.get("run_id") or "")
     parts = [(f"{re.escape(path)}(?![\\w+-])", "<run>") for path in sorted(directories, key=len, reverse=True)]
     parts += [(rf"(?<!\w){re.escape(run_id)}(?!\w)", "<id>")] if run_id else []
 

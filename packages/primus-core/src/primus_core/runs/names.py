@@ -10,7 +10,7 @@ __all__ = ["EXPERIMENT", "Name", "parse_name", "stamp"]
 
 EXPERIMENT = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 """What may name an experiment: it becomes a folder's name."""
-_NAME = re.compile(rf"({EXPERIMENT})_(\d{{4}}_\d{{2}}_\d{{2}}_\d{{6}})(?:_(\d+))?")
+_NAME = rf"({EXPERIMENT})_(\d{{4}}_\d{{2}}_\d{{2}}_\d{{6}})(?:_(\d+))?"
 
 
 class Name(NamedTuple):
@@ -28,7 +28,7 @@ class Name(NamedTuple):
 
 def parse_name(name: str) -> Name | None:
     """The parts of a run directory's name; None for another folder's."""
-    match = _NAME.fullmatch(name)
+    match = re.fullmatch(_NAME, name)
     return Name(match[1], match[2], int(match[3] or 1)) if match else None
 
 

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator
 
 from primus_core import variables
-from primus_core.errors import RequestError
-from primus_core.machine.facts import Facts
-from primus_core.plan.plan import RunPlace
+from primus_core.plan.plan import Distributed, RunPlace
 from primus_core.runs.names import EXPERIMENT, parse_name, stamp
+from primus_machine.errors import RequestError
+from primus_machine.facts import Facts
+from primus_machine.variables import OUTER, RUN_DIR
 
-__all__ = ["COMPLETED", "place", "runs_of", "short"]
+__all__ = ["COMPLETED", "apart", "place", "runs_of", "short"]
 
 COMPLETED = "completed"
 
@@ -25,20 +26,20 @@ def place(facts: Facts, workspace: str, exp_name: str) -> RunPlace:
     Raises:
         RequestError: the name cannot be a folder's.
     """
-    if joined := facts.environ.get(variables.RUN_DIR):
+    if joined := facts.environ.get(RUN_DIR):
         joined = os.path.join(facts.cwd, joined)
         run_id = facts.environ.get(variables.RUN_ID) or os.path.basename(joined)
-        outer = facts.environ.get(variables.OUTER, "")
+        outer = facts.environ.get(OUTER, "")
         link = os.path.join(os.path.dirname(joined), exp_name) if outer else ""
         return RunPlace(run_id, joined, link, joined=True, outer=outer)
     if len(exp_name) > _LONGEST:
         raise RequestError(
             f"the name of the experiment has {len(exp_name)} characters",
-            why=f"it becomes a folder's name, which may have {_LONGEST} beside the time",
+            why=f"it becomes a folder's name, which may have {_LONGEST} characters plus the time",
             fix="choose a shorter `exp_name:`",
         )
     if "\0" in workspace:
-        raise RequestError("the workspace holds a NUL character", fix="write the path without it")
+        raise RequestError("the workspace contains a NUL character", fix="write the path without it")
     if not re.fullmatch(EXPERIMENT, exp_name):
         raise RequestError(
             f"'{exp_name}' cannot name a run",
@@ -52,6 +53,14 @@ def place(facts: Facts, workspace: str, exp_name: str) -> RunPlace:
         count += 1
         name = f"{first}_{count}"
     return RunPlace(name, os.path.join(root, name), os.path.join(root, exp_name))
+
+
+def apart(place: RunPlace, node: Distributed) -> tuple[str, ...]:
+    """What to know of a node that was started by hand, and makes a run directory that node 0 does not know."""
+    if place.joined or not node.node_rank:
+        return ()
+    why = f"node rank {node.node_rank} keeps its logs and events in its own run directory, apart from those of node 0"
+    return (f"{why}: set {RUN_DIR} to the same folder on all nodes to have one",)
 
 
 def short(path: str) -> str:

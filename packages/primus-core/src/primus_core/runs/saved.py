@@ -9,17 +9,21 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from primus_core.errors import MachineError, RequestError
-from primus_core.files.atomic import read_below, read_regular
-from primus_core.runs import lease
+from primus_core.journal import record
+from primus_core.journal.record import RunRecord
+from primus_core.plan.plan import PLAN
 from primus_core.runs.names import parse_name
+from primus_machine.code.patch import changed_paths
+from primus_machine.errors import MachineError, RequestError
+from primus_machine.files import lease
+from primus_machine.files.atomic import read_below
 
 if TYPE_CHECKING:
-    from primus_core.files.trust import Trust
-    from primus_core.host import HostRoot
+    from primus_machine.files.trust import Trust
+    from primus_machine.host import HostRoot
 
 __all__ = [
     "ENDED",
@@ -29,12 +33,10 @@ __all__ = [
     "STATES",
     "Damaged",
     "Saved",
-    "changed_paths",
     "dump",
     "is_alive",
     "is_run",
     "load",
-    "metadata",
     "process_here",
     "state",
     "state_of",
@@ -55,17 +57,13 @@ host: who asks the scheduler, too, knows it (`status.status_of`)."""
 GOING = ("running", "started", "pending", "submitted")
 """Of them, those of runs that go on or will, as far as one can tell."""
 
-# No set: damaged metadata may hold a list.
 ENDED = ("completed", "failed", "interrupted", "stopped", "skipped")
 """How it may have ended: by itself, by a signal, by a hook, and before it began, as a script wished."""
 _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE = (
     *("env/primus_env_dump.txt", "env/packages.txt", "env/system_info.json", "code/code.json"),
 )
-_NEEDED = ("plan.json", _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE)
+_NEEDED = (PLAN, _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE)
 _PATCH = "code/diff.patch"
-_HEADER = re.compile(rb"^diff --git (.*)$", re.M)
-_METADATA_BYTES = 1 << 24
-"""No run writes so much about itself."""
 _CLOCK_SLACK_S = 60
 """A process seems to have started so much after its run only if it is another one, whatever clocks were set."""
 
@@ -78,7 +76,7 @@ class Saved(NamedTuple):
     """What a whole snapshot holds."""
 
     directory: str
-    metadata: dict[str, Any]
+    record: RunRecord
     plan: dict[str, Any]
     environment: dict[str, str]
     """The whole environment of the ranks."""
@@ -99,42 +97,33 @@ class Saved(NamedTuple):
         return next(filter(None, map(believed.doubt, paths)), "")
 
 
-def metadata(directory: str) -> dict[str, Any]:
-    """A run's `metadata.json`; empty where it cannot be read."""
-    try:
-        data = json.loads(read_regular(f"{directory}/metadata.json", _METADATA_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
 def is_run(directory: str) -> bool:
     """Whether a folder is a run's, by its name or by what it holds."""
     if not os.path.isdir(directory):
         return False
     named = parse_name(os.path.basename(os.path.abspath(directory)))
-    return bool(named) or any(os.path.exists(f"{directory}/{name}") for name in ("metadata.json", MANIFEST))
+    return bool(named) or any(os.path.exists(f"{directory}/{name}") for name in (record.FILE, MANIFEST))
 
 
 def state(directory: str, host: HostRoot) -> str:
     """How a run stands, one of `STATES`, as seen from `host`."""
-    return state_of(metadata(directory), directory, host)
+    return state_of(record.read(directory), directory, host)
 
 
-def state_of(known: Mapping[str, Any], directory: str, host: HostRoot) -> str:
-    """The same, for a run whose metadata is at hand.
+def state_of(known: RunRecord, directory: str, host: HostRoot) -> str:
+    """The same, for a run whose record is at hand.
 
     A run that says how it ended is believed, also where an earlier Primus made no snapshot of it.
     """
-    status = known.get("status")
+    status = known.status
     if status in (*ENDED, "submitted", "unwatched"):
-        return str(status)
+        return status
     held = lease.look(directory, host) if status in ("preparing", "started") else None
-    here = known.get("host") == host.hostname()
+    here = known.host == host.hostname()
     if held.alive if held else here and status in ("preparing", "started") and is_alive(known, host):
         return "running" if held is None or held.is_certain else "started"
     if not os.path.exists(f"{directory}/{MANIFEST}"):
-        return "incomplete" if status in ("preparing", "started", None) else "unknown"
+        return "incomplete" if status in ("preparing", "started", "") else "unknown"
     if status not in ("preparing", "started"):
         return "unknown"
     return "lost" if here or held else "started"
@@ -149,19 +138,17 @@ def process_here(directory: str, host: HostRoot) -> int:
     return held.owner["pid"] if held and held.proves(directory, host) else 0
 
 
-def is_alive(known: Mapping[str, Any], host: HostRoot) -> bool:
+def is_alive(known: RunRecord, host: HostRoot) -> bool:
     """Whether the run's own process is there: a later one may have got its number."""
-    pid = known.get("pid")
-    text = (host.text(f"/proc/{pid}/stat") or "") if isinstance(pid, int) else ""
+    text = (host.text(f"/proc/{known.pid}/stat") or "") if known.pid is not None else ""
     fields = text.rpartition(")")[2].split()
     if len(fields) < 20 or fields[0] in "ZX":
         return False
-    started = known.get("started")
-    if not isinstance(started, int | float):
+    if known.started is None:
         return True
     # By the clock that the kernel itself counts process starts with: containers fake /proc/uptime.
     booted = host.now() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    return booted + int(fields[19]) / os.sysconf("SC_CLK_TCK") <= started + _CLOCK_SLACK_S
+    return booted + int(fields[19]) / os.sysconf("SC_CLK_TCK") <= known.started + _CLOCK_SLACK_S
 
 
 def load(directory: str) -> Saved:
@@ -178,7 +165,7 @@ def load(directory: str) -> Saved:
 
 
 def _no_run(directory: str) -> RequestError:
-    from primus_core.errors import suggestion
+    from primus_machine.errors import suggestion
 
     parent, name = os.path.split(directory)
     try:
@@ -186,11 +173,11 @@ def _no_run(directory: str) -> RequestError:
     except OSError:
         near = ""
     what = "is no run directory" if os.path.exists(directory) else "is not there"
-    return RequestError(f"{directory} {what}", fix=near or "`primus runs list` shows the runs")
+    return RequestError(f"{directory} {what}", fix=near or "`primus runs list` lists the runs")
 
 
 _WITHOUT_SNAPSHOT = {
-    "submitted": ("its job has not begun: the first node writes the snapshot", "wait for the job"),
+    "submitted": ("its job has not started: its first node will write the snapshot", "wait for the job"),
     "unwatched": (
         "it was started from the script of a dry run: Primus did not watch it",
         "start it without --dry-run: `primus runs show {run}` has the command line",
@@ -198,13 +185,32 @@ _WITHOUT_SNAPSHOT = {
 }
 """Why a run with this status has none, and what to do."""
 _REMOVED = (
-    f"it ended before it began, {MANIFEST} was removed, or an earlier version of Primus made it",
-    "`primus runs show {run}` shows what there is",
+    f"it ended before it started, {MANIFEST} was removed, or an earlier version of Primus wrote it",
+    "`primus runs show {run}` shows what was recorded",
 )
 _CUT_OFF = (
-    f"{MANIFEST}, which is written last, is not there: the launch was ended while it was being written",
-    "start it again with its command line, which `primus runs show {run}` shows as far as it was written",
+    f"{MANIFEST}, which is written last, does not exist: the launch ended before the snapshot was complete",
+    "start it again with its command line (primus runs show {run})",
 )
+
+
+_OBJECT, _OBJECTS = "an object", "a list of objects"
+_FORMS: Mapping[str, Mapping[str, str]] = {
+    PLAN: {
+        **dict.fromkeys(("place", "distributed", "worker", "config"), _OBJECT),
+        **dict.fromkeys(("environment", "steps"), _OBJECTS),
+    },
+    _SYSTEM: {"gpus": _OBJECTS},
+    _CODE: {"omitted": _OBJECTS},
+}
+"""What comparisons reach into. A plan is looked at as a whole where it is replayed (`replay.saved_plan`)."""
+
+
+def _is_of(value: Any, form: str) -> bool:
+    """Whether a value has a form."""
+    if form == _OBJECT:
+        return isinstance(value, dict)
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 class _Reader:
@@ -221,8 +227,8 @@ class _Reader:
         code = {**self.json(_CODE, texts), "changed": list(changed_paths(texts.get(_PATCH, b"")))}
         return Saved(
             directory=self.directory,
-            metadata=self.json("metadata.json", {"metadata.json": self.read("metadata.json")}),
-            plan=self.json("plan.json", texts),
+            record=RunRecord.of(self.json(record.FILE, {record.FILE: self.read(record.FILE)})),
+            plan=self.json(PLAN, texts),
             environment=self.lines(_ENVIRONMENT, texts, undump),
             packages=self.lines(_PACKAGES, texts, _packages),
             system=self.json(_SYSTEM, texts),
@@ -236,7 +242,7 @@ class _Reader:
             raise self.incomplete()
         data = self.json(MANIFEST, {MANIFEST: self.read(MANIFEST)})
         if data.get("schema") != SCHEMA:
-            wrote = metadata(self.directory).get("primus_version", "see metadata.json")
+            wrote = record.read(self.directory).primus_version or "see metadata.json"
             raise Damaged(
                 f"snapshot schema {data.get('schema')} is not {SCHEMA}",
                 why=f"{self.directory} was written by another version of Primus",
@@ -251,9 +257,9 @@ class _Reader:
         return files
 
     def incomplete(self) -> Damaged:
-        status = metadata(self.directory).get("status")
-        why, fix = _WITHOUT_SNAPSHOT.get(str(status), _REMOVED if status in ENDED else _CUT_OFF)
-        return Damaged(f"{self.run} has no whole snapshot", why=why, fix=fix.format(run=self.run))
+        status = record.read(self.directory).status
+        why, fix = _WITHOUT_SNAPSHOT.get(status, _REMOVED if status in ENDED else _CUT_OFF)
+        return Damaged(f"{self.run} has no complete snapshot", why=why, fix=fix.format(run=self.run))
 
     def damaged(self, path: str, why: str) -> NoReturn:
         raise Damaged(f"{self.run}: {path} is damaged", why=why, fix="restore it from a copy, or use another run")
@@ -264,7 +270,7 @@ class _Reader:
         except FileNotFoundError:
             raise Damaged(
                 f"{self.run}: {path} is missing",
-                why="it was removed after the run had begun",
+                why="it was removed after the run had started",
                 fix="restore it from a copy, or use another run",
             ) from None
         except PermissionError as error:
@@ -278,18 +284,21 @@ class _Reader:
 
         data = self.read(path)
         if len(data) != entry["bytes"]:
-            self.damaged(path, f"it has {len(data)} bytes, and had {entry['bytes']} when it was written")
+            self.damaged(path, f"it has {len(data)} bytes, but had {entry['bytes']} when it was written")
         if sha256(data).hexdigest() != entry["sha256"]:
-            self.damaged(path, "its checksum is not what it was when it was written")
+            self.damaged(path, "its checksum has changed since it was written")
         return data
 
     def json(self, path: str, texts: Mapping[str, bytes]) -> dict[str, Any]:
         try:
             data = json.loads(texts[path])
         except (ValueError, RecursionError) as error:
-            self.damaged(path, f"it is no JSON: {error}")
+            self.damaged(path, f"it is not valid JSON: {error}")
         if not isinstance(data, dict):
-            self.damaged(path, "it is no JSON object")
+            self.damaged(path, "it is not a JSON object")
+        for name, form in _FORMS.get(path, {}).items():
+            if data.get(name) is not None and not _is_of(data[name], form):
+                self.damaged(path, f"its '{name}' is {json.dumps(data[name])[:40]}, not {form}")
         return data
 
     def lines(self, path: str, texts: Mapping[str, bytes], parse: Any) -> dict[str, str]:
@@ -303,12 +312,12 @@ class _Reader:
         if path.endswith(".json"):
             return self.json(path, texts)
         from primus_core.config.files import parse_saved
-        from primus_core.errors import ConfigError
+        from primus_machine.errors import ConfigError
 
         try:
             return parse_saved(texts[path].decode(), path)
         except (ConfigError, ValueError) as error:
-            self.damaged(path, f"it is no YAML: {error}")
+            self.damaged(path, f"it is not valid YAML: {error}")
 
 
 def _is_entry(item: tuple[str, Any]) -> bool:
@@ -320,17 +329,6 @@ def _is_entry(item: tuple[str, Any]) -> bool:
 
 def _configs(paths: Mapping[str, bytes]) -> list[str]:
     return [path for path in paths if re.fullmatch(r"config/[^/]+\.(json|ya?ml)", path)]
-
-
-def changed_paths(patch: bytes) -> Iterator[str]:
-    """The files that a snapshot's patch changes, escaped where git puts quotes around them.
-
-    It tells of no renames, so that both halves of `a/<path> b/<path>` are one path, whatever that holds.
-    """
-    for names in _HEADER.findall(patch):
-        half = names[: len(names) // 2]
-        path = half[1:-1] if half.startswith(b'"') else half
-        yield path.removeprefix(b"a/").decode(errors="replace")
 
 
 def _packages(text: str) -> dict[str, str]:
@@ -380,5 +378,5 @@ def _meant(match: re.Match[str]) -> str:
     if match[1]:
         return chr(0xDC00 + int(match[1], 16))
     if match[2] not in _MEANT:
-        raise ValueError(f"'\\{match[2]}' is no escape")
+        raise ValueError(f"'\\{match[2]}' is not a valid escape")
     return _MEANT[match[2]]

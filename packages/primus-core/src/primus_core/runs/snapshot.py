@@ -12,17 +12,18 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
-from primus_core.files import plain_json
-from primus_core.files.atomic import PRIVATE, PRIVATE_FOLDER, write_atomically
 from primus_core.hooks import scripts
 from primus_core.hooks.data import saved_as
 from primus_core.installed import packages as metadata
-from primus_core.machine import system_info
-from primus_core.machine.facts import Facts
-from primus_core.plan.plan import Plan
-from primus_core.runs import repository, saved
-from primus_core.secrets.names import SECRET
-from primus_core.secrets.redaction import is_secret_name, looks_secret, redact, redact_text
+from primus_core.plan.plan import PLAN, Plan
+from primus_core.runs import saved
+from primus_machine import system_info
+from primus_machine.code import repository
+from primus_machine.facts import Facts
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import PRIVATE, PRIVATE_FOLDER, write_atomically
+from primus_machine.secrets.names import SECRET
+from primus_machine.secrets.redaction import is_secret_name, looks_secret, redact, redact_text
 
 __all__ = ["environment", "part_of", "write", "write_code"]
 
@@ -42,10 +43,10 @@ def write(plan: Plan, facts: Facts, environ: Mapping[str, str], secrets: Sequenc
     manifest = f"{directory}/{part}{saved.MANIFEST}"
     if os.path.exists(manifest):  # hooks changed the plan: until it is whole again, it is incomplete
         os.unlink(manifest)
-    code = _known_code(directory) if plan.place.outer else None
+    code = _known_code(directory, secrets) if plan.place.outer else None
     code = code or _code(plan, facts, secrets)
     texts = {
-        f"{part}plan.json": json.dumps(plan.to_dict(), indent=1),
+        f"{part}{PLAN}": json.dumps(plan.to_dict(), indent=1),
         **{f"{part}{path}": text for path, text in environment(plan, facts, environ).items()},
         **{
             f"{part}{path}": redact_text(_text_of(step.script), secrets)
@@ -56,22 +57,23 @@ def write(plan: Plan, facts: Facts, environ: Mapping[str, str], secrets: Sequenc
             for path, plugin in saved_as(plan.hook_plugins).items()
         },
         f"{part}code/code.json": json.dumps(code.summary, indent=1),
-        f"{part}code/diff.patch": code.patch,
         **{file.path: file.text for file in plan.files},
     }
-    checksums = {path: _write(f"{directory}/{path}", redact(text, secrets)) for path, text in texts.items()}
+    masked = {path: redact(text, secrets) for path, text in texts.items()}
+    masked[f"{part}code/diff.patch"] = code.patch  # without secrets already, and long
+    checksums = {path: _write(f"{directory}/{path}", text) for path, text in masked.items()}
     own = {path.removeprefix(part): found for path, found in checksums.items() if path.startswith(part)}
     write_atomically(manifest, json.dumps({"schema": saved.SCHEMA, "files": own}, indent=1))
     error = str(code.summary.get("error", ""))
     but = "; its commit is" if code.summary.get("commit") else ""
-    return f"the code that runs is not recorded: {error}{but}" if error else ""
+    return f"the code of the run is not recorded: {error}{but}" if error else ""
 
 
 def write_code(plan: Plan, facts: Facts, secrets: Sequence[str]) -> None:
     """Write down the code for the layers inside, where the repository or git may be missing."""
     code = _code(plan, facts, secrets)
     _write(f"{plan.place.directory}/code/code.json", redact(json.dumps(code.summary, indent=1), secrets))
-    _write(f"{plan.place.directory}/code/diff.patch", redact(code.patch, secrets))
+    _write(f"{plan.place.directory}/code/diff.patch", code.patch)
 
 
 def _code(plan: Plan, facts: Facts, secrets: Sequence[str]) -> repository.Code:
@@ -80,12 +82,11 @@ def _code(plan: Plan, facts: Facts, secrets: Sequence[str]) -> repository.Code:
     return repository.read(facts.cwd, facts.host.environ, leave_out=leave_out, secrets=secrets)
 
 
-def _known_code(directory: str) -> repository.Code | None:
-    """What the outermost layer wrote down."""
+def _known_code(directory: str, secrets: Sequence[str]) -> repository.Code | None:
+    """What the outermost layer wrote down, without the secrets that this one has."""
     try:
-        return repository.Code(
-            plain_json.loads(_text_of(f"{directory}/code/code.json")), _text_of(f"{directory}/code/diff.patch")
-        )
+        summary, patch = _text_of(f"{directory}/code/code.json"), _text_of(f"{directory}/code/diff.patch")
+        return repository.Code(plain_json.loads(summary), redact(patch, secrets))
     except (OSError, ValueError):
         return None
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from primus_core.config import submission
 from primus_core.environment.resolve import belongs_to_session
-from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Plan, PlannedFile
-from primus_core.secrets.redaction import is_secret_name, looks_secret, redact_text
+from primus_machine.facts import Facts
+from primus_machine.secrets.redaction import is_secret_name, looks_secret, redact_text
 
 __all__ = ["Difference", "differences", "files"]
 

@@ -1,9 +1,5 @@
 """What the tests of runtimes, tasks and backends take from Primus: machines and documents to plan with, and what was
-logged, in place of stderr and the run's file:
-
-    with capture_logs() as lines:
-        work()
-    assert lines == [{"event": "loss spike", "loss": 9.1, "log_level": "warning"}]
+logged, in place of stderr and the run's file (docs/logging.md).
 """
 
 from __future__ import annotations
@@ -14,19 +10,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from primus_core.config.document import Document, Path
-from primus_core.host import HostRoot
-from primus_core.machine.facts import Facts, Gpu
+from primus_machine.facts import Facts, Gpu
+from primus_machine.host import HostRoot
 
 __all__ = ["capture_logs", "document_of", "facts_of"]
 
 
 @contextmanager
 def capture_logs() -> Iterator[list[MutableMapping[str, Any]]]:
-    """What all loggers of `primus_core.get_logger` log meanwhile, as `structlog.testing.capture_logs` gives it."""
+    """What all loggers of `get_logger` log meanwhile, like `structlog.testing.capture_logs`, with context variables."""
     from structlog.contextvars import merge_contextvars
     from structlog.testing import LogCapture
 
-    from primus_core.journal.processors import PROCESSORS
+    from primus_core.logger.processors import PROCESSORS
 
     captured, before = LogCapture(), PROCESSORS.copy()
     PROCESSORS[:] = [merge_contextvars, captured]

@@ -24,7 +24,7 @@ def gather(catalogue: Catalogue) -> tuple[Check, ...]:
         for check in _brought(plugin):
             if check.name in found:
                 both = f"{found[check.name]} and {plugin.source}"
-                fix = "uninstall one of them, or rename it"
+                fix = "uninstall or rename one of them"
                 raise MachineError(f"two checks are called '{check.name}'", why=both, fix=fix)
             found[check.name] = plugin.source
             checks.append(check)
@@ -43,7 +43,7 @@ def _brought(plugin: Plugin) -> tuple[Check, ...]:
             return found
         why = f"{strangers[0]!r} is no Check"
     fix = "correct it: it is a function that returns a tuple of checks; or uninstall it"
-    raise MachineError(f"'{plugin.name}' of {plugin.source} does not say its checks", why=why, fix=fix)
+    raise MachineError(f"'{plugin.name}' of {plugin.source} does not return checks", why=why, fix=fix)
 
 
 def _order(check: Check) -> tuple[int, str]:
@@ -63,9 +63,10 @@ def chosen(
     for option, pattern in [("--only", one) for one in only] + [("--skip", one) for one in skip]:
         if not any(fnmatchcase(check.name, pattern) for check in checks):
             fix = (
-                suggestion(pattern, (check.name for check in checks)) or "`primus direct -- preflight list` names them"
+                suggestion(pattern, (check.name for check in checks))
+                or "`primus direct -- preflight list` lists the checks"
             )
-            raise RequestError(f"{option} {pattern}: no check is called so", fix=fix)
+            raise RequestError(f"{option} {pattern}: no check has this name", fix=fix)
     wanted, affordable = set(groups), LEVELS[: LEVELS.index(level) + 1]
     left = tuple(
         check
@@ -78,7 +79,7 @@ def chosen(
     if not left:
         raise RequestError(
             "no check is left",
-            why="groups, --level, --only and --skip leave none",
+            why="the groups, --level, --only and --skip select no check",
             fix="primus direct -- preflight list",
         )
     return left

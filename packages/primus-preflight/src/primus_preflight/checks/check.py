@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from primus_core.host import HostRoot
-from primus_core.machine.facts import Facts
+from primus_machine.facts import Facts
+from primus_machine.host import HostRoot
 from primus_preflight.checks.findings import Finding, sound
 from primus_preflight.checks.rule import Rule
 
@@ -78,10 +78,10 @@ class Check:
             SystemExit,
         ) as error:  # a check may be anybody's, and must not take the others' results along
             return (self.rule.unknown("", f"the check itself failed: {type(error).__name__}: {error}"),)
-        return tuple(map(self._with_reason, found)) or (self.rule.unknown("", "the check had nothing to say"),)
+        return tuple(map(self._with_reason, found)) or (self.rule.unknown("", "the check returned no finding"),)
 
     def _with_reason(self, one: Finding) -> Finding:
         """Unknown always says why."""
         if one.status != "unknown" or one.why:
             return one
-        return replace(one, why=f"nothing can be read from {', '.join(self.reads) or 'the running machine'}")
+        return replace(one, why=f"cannot read {', '.join(self.reads) or 'the running machine'}")

@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class Ended(NamedTuple):
-    """How a program ended, and what it said."""
+    """How a program ended, and its output."""
 
     code: int | None
     """Its exit code (-n for signal n); None: it did not end in time, and was killed."""
@@ -31,12 +31,12 @@ class Ended(NamedTuple):
 
     @property
     def how(self) -> str:
-        """In words, with the last that it said on stderr; empty: well."""
+        """In words, with its last line on stderr; empty: it succeeded."""
         if self.code is None:
             return "it did not end in time" + ", and cannot be killed" * self.lasting
-        said = next((line for line in reversed(self.errors.splitlines()) if line.strip()), "").strip()[:200]
+        message = next((line for line in reversed(self.errors.splitlines()) if line.strip()), "").strip()[:200]
         name = f"by {signal.Signals(-self.code).name}" if self.code < 0 else f"with exit code {self.code}"
-        return f"it ended {name}{f': {said}' if said else ''}" if self.code else ""
+        return f"it ended {name}{f': {message}' if message else ''}" if self.code else ""
 
 
 def together(
@@ -70,10 +70,10 @@ class _Process:
     """A program in a session of its own. What it says goes to memory: a pipe would fill, or be held open by another."""
 
     def __init__(self, words: Sequence[str], environ: Mapping[str, str]) -> None:
-        self._said = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("stdout", "stderr")]
+        self._outputs = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("stdout", "stderr")]
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            *((os.POSIX_SPAWN_DUP2, descriptor, place) for place, descriptor in enumerate(self._said, 1)),
+            *((os.POSIX_SPAWN_DUP2, descriptor, place) for place, descriptor in enumerate(self._outputs, 1)),
         ]
         defaults = set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}
         self._pid = os.posix_spawn(
@@ -89,7 +89,7 @@ class _Process:
         in_time = self.has_ended()
         self._end()
         code = os.waitstatus_to_exitcode(self._status) if self._status is not None and in_time else None
-        out, errors = map(_text, self._said)
+        out, errors = map(_text, self._outputs)
         return Ended(code, out, errors, lasting=self._status is None)
 
     def _end(self) -> None:
@@ -105,7 +105,7 @@ class _Process:
 
     def close(self) -> None:
         self._end()
-        for descriptor in self._said:
+        for descriptor in self._outputs:
             os.close(descriptor)
 
 

@@ -9,8 +9,8 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from primus_core.files import plain_json
-from primus_core.units import counted
+from primus_machine.files import plain_json
+from primus_machine.units import counted
 from primus_preflight.checks import processes
 
 __all__ = ["run", "say"]

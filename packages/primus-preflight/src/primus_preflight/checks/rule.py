@@ -71,7 +71,7 @@ class Rule:
 
     @property
     def is_set(self) -> bool:
-        """Whether anything is expected. Of a model that nobody has told about, nothing may be."""
+        """Whether anything is expected. For an unknown model, there may be no expectation."""
         return self.floor is not None or self.limit is not None or bool(self.allowed)
 
     def number(self, subject: str, value: float | None, *, measured: str = "", why: str = "") -> Finding:
@@ -103,7 +103,7 @@ class Rule:
 
     def unknown(self, subject: str, why: str) -> Finding:
         """It could not be measured. What would mend a breach is no help then."""
-        fix = f"make it readable, as root or inside the container, or leave it out: --skip {self.check}"
+        fix = f"make it readable, as root or inside the container, or skip the check: --skip {self.check}"
         found = replace(self._found(subject, "unknown", "", why), compare="", fix=fix)
         return replace(found, severity=self.explicit) if self.explicit else found
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fix_of", "packaged", "with_site"]
 
-_FIX = "look at it again: primus direct -- preflight --only {}; if it stays so: srun --exclude=NODE"
+_FIX = "check it again: primus direct -- preflight --only {}; if it still fails: srun --exclude=NODE"
 _LIST = "`primus direct -- preflight list`"
 _VALUES: Mapping[str, str] = {
     "floor": "a number", "limit": "a number", "allowed": "a list of texts", "severity": '"fail" or "warn"',
@@ -65,22 +65,22 @@ def with_site(checks: Sequence[Check], path: str, environ: Mapping[str, str]) ->
     from primus_core.config import files  # yaml, which only a site's file needs
 
     if os.path.exists(path) and not os.path.isfile(path):
-        raise ConfigError("it is no regular file", where=path, fix="name a file in TOML or YAML")
+        raise ConfigError("it is not a regular file", where=path, fix="name a file in TOML or YAML")
     document = files.read(path, environ)
-    said = {f"{group}.{name}": row for group, rows in _tables(document).items() for name, row in rows.items()}
+    configured = {f"{group}.{name}": row for group, rows in _tables(document).items() for name, row in rows.items()}
     rules = {check.name: check.rule for check in checks}
     mistakes = Mistakes()
-    for name, row in said.items():
+    for name, row in configured.items():
         with mistakes:
             _check_known(document, name, rules)
             _check_row(document, _place(name), row, rules[name], mistakes)
     mistakes.refuse()
-    return tuple(replace(check, rule=_over(check.rule, said.get(check.name, {}), path)) for check in checks)
+    return tuple(replace(check, rule=_over(check.rule, configured.get(check.name, {}), path)) for check in checks)
 
 
 def _check_known(document: Document, name: str, rules: Mapping[str, Rule]) -> None:
     if name not in rules:
-        fix = suggestion(name, rules) or f"{_LIST} names them"
+        fix = suggestion(name, rules) or f"{_LIST} lists the checks"
         raise ConfigError(f"no check is called '{name}'", where=document.where(_place(name)), fix=fix)
 
 
@@ -93,7 +93,7 @@ def _tables(document: Document) -> Mapping[str, Mapping[str, Any]]:
     for group, rows in document.data.items():
         if not isinstance(rows, Mapping):
             raise ConfigError(
-                f"'{group}' is no table of checks", where=document.where((group,)), fix="write [host.shm]"
+                f"'{group}' is not a table of checks", where=document.where((group,)), fix="write [host.shm]"
             )
     return document.data
 
@@ -102,7 +102,7 @@ def _check_row(document: Document, place: tuple[str, ...], row: Any, rule: Rule,
     """Whether the check of this rule can use the row, so that nothing is taken without effect."""
     if not isinstance(row, Mapping):
         raise ConfigError(
-            f"'{'.'.join(place)}' is no table", where=document.where(place), fix="write floor = 16 below it"
+            f"'{'.'.join(place)}' is not a table", where=document.where(place), fix="write floor = 16 below it"
         )
     takes = tuple(key for key in rule.takes if key != "models" or "models" not in place)
     for key, value in row.items():
@@ -121,7 +121,7 @@ def _check_key(where: str, key: str, value: Any, rule: Rule, takes: Sequence[str
             f"{key!r} is no key of a threshold of {rule.check}",
             where=where,
             why=f"it takes {', '.join(takes)}",
-            fix=suggestion(key, takes) or f"{_LIST} names the checks: another one may be meant",
+            fix=suggestion(key, takes) or f"see {_LIST} for the keys of other checks",
         )
     if not _fits(key, value):
         unit = f", in {rule.unit}" * (key in ("floor", "limit") and bool(rule.unit))
@@ -141,9 +141,9 @@ def _fits(key: str, value: Any) -> bool:
 
 
 def _check_model(document: Document, place: tuple[str, ...]) -> None:
-    from primus_core.machine import gpus
+    from primus_machine.gpus import models
 
-    known = [model.name for model in gpus.load()]
+    known = [model.name for model in models.load()]
     if place[-1] not in known:
         raise ConfigError(
             f"no GPU model is called '{place[-1]}'",
@@ -157,14 +157,16 @@ def _over(rule: Rule, row: Mapping[str, Any], path: str) -> Rule:
     """The site is the source of what it says, unless it names one."""
     if not row:
         return rule
-    own = _said({key: value for key, value in row.items() if key != "models"}, path)
-    models = {name: {**rule.models.get(name, {}), **_said(said, path)} for name, said in row.get("models", {}).items()}
-    # What is said for all models wins over what we say for one.
-    kept = {name: {k: v for k, v in said.items() if k not in own} for name, said in rule.models.items()}
+    own = _of_site({key: value for key, value in row.items() if key != "models"}, path)
+    models = {
+        name: {**rule.models.get(name, {}), **_of_site(values, path)} for name, values in row.get("models", {}).items()
+    }
+    # A site's threshold for all models wins over a built-in one for a single model.
+    kept = {name: {k: v for k, v in values.items() if k not in own} for name, values in rule.models.items()}
     return replace(rule, **own, models={**kept, **models})
 
 
-def _said(row: Mapping[str, Any], path: str) -> dict[str, Any]:
+def _of_site(row: Mapping[str, Any], path: str) -> dict[str, Any]:
     """With a bound of the site's, our source and our words for what is expected are no longer true."""
     source = {"source": path} if row.keys() & set(BOUNDS) else {}
     words = {"expected": ""} if row.keys() & {"floor", "limit", "allowed"} else {}

@@ -17,8 +17,8 @@ _NAME = "network.distance"
 
 def checks() -> tuple[Check, ...]:
     """The one."""
-    said = "each GPU has an RDMA adapter on its NUMA node or nearer"
-    return (Check(_NAME, said, topology.READS, _distance, packaged()[_NAME]),)
+    requirement = "each GPU has an RDMA adapter on its NUMA node or nearer"
+    return (Check(_NAME, requirement, topology.READS, _distance, packaged()[_NAME]),)
 
 
 def _distance(node: Node, rule: Rule) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import wraps
 
-from primus_core.machine.facts import Gpu
+from primus_machine.facts import Gpu
 from primus_preflight.checks.check import Ask, Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
@@ -42,7 +42,7 @@ def needs_amd(ask: Ask) -> Ask:
         if node.facts.gpus[0].vendor == "amd":
             yield from ask(node, rule)
         else:
-            yield rule.skip("NVIDIA's driver says it to its own tools only: nvidia-smi -q")
+            yield rule.skip("only NVIDIA's own tools can read it: nvidia-smi -q")
 
     return needs_gpus(asked)
 
@@ -54,7 +54,9 @@ def speed(node: Node, rule: Rule) -> Iterator[Finding]:
         own, address = rule.of(gpu.model), gpu.pci_address
         if not own.is_set:
             idle = (
-                "an idle NVIDIA GPU lowers it" if gpu.vendor == "nvidia" else "what this model should have is not known"
+                "an idle NVIDIA GPU lowers it"
+                if gpu.vendor == "nvidia"
+                else "the expected value for this model is not known"
             )
             yield own.skip(idle, address)
             continue
@@ -107,7 +109,7 @@ def _joined(
     if not others:
         alone = rule.is_set and len(set(addresses.values())) > 1
         return (
-            rule.bad(address, "0", "it is in no hive, and GPUs of its model are")
+            rule.bad(address, "0", "it is in no hive, but other GPUs of its model are")
             if alone
             else rule.skip("in no hive", address)
         )

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from primus_core.files import plain_json
-from primus_core.host import HostRoot
-from primus_core.machine.facts import Gpu
+from primus_machine.facts import Gpu
+from primus_machine.files import plain_json
+from primus_machine.gpus import state
+from primus_machine.host import HostRoot
 from primus_preflight.checks import processes
 from primus_preflight.checks.check import Ask, Check, Node
 from primus_preflight.checks.findings import Finding
@@ -25,7 +26,7 @@ from primus_preflight.checks.rule import Rule
 from primus_preflight.checks.thresholds import packaged
 from primus_preflight.gpu.links import needs_amd, needs_gpus, whole
 from primus_preflight.machine import kfd
-from primus_preflight.machine.files import GPU_FOLDER, integer
+from primus_preflight.machine.files import GPU_FOLDER
 
 __all__ = ["Load", "Result", "checks", "clock", "results", "speed"]
 
@@ -52,12 +53,12 @@ def checks() -> tuple[Check, ...]:
         return Check(f"gpu.{name}", summary, reads, needs_this_machine(ask), packaged()[f"gpu.{name}"], "perf")
 
     return (
-        check("gemm", "matrices are multiplied fast, and right", needs_gpus(speed(load.of, "gemm"))),
-        check("memory-bandwidth", "memory is read and written fast", needs_gpus(speed(load.of, "memory"))),
+        check("gemm", "matrix multiplication is fast and correct", needs_gpus(speed(load.of, "gemm"))),
+        check("memory-bandwidth", "memory bandwidth is high", needs_gpus(speed(load.of, "memory"))),
         *(
             Check(
                 f"gpu.{name}-sustained",
-                f"{name} stays so for minutes: power and cooling hold",
+                f"{name} lasts for minutes: power and cooling are sufficient",
                 (),
                 needs_this_machine(needs_gpus(speed(lasting.of, stage))),
                 replace(packaged()[f"gpu.{name}"], check=f"gpu.{name}-sustained"),
@@ -130,10 +131,10 @@ def results(
     """What the processes said, with what was seen meanwhile. Lines that are none of theirs are left out."""
     found = []
     texts = [list(_lines(one.out)) for one in ended]
-    for gpu, one, said in zip(_measured(gpus, texts), ended, texts, strict=True):
-        cannot = next((str(line["cannot"]) for line in said if "cannot" in line), "")
+    for gpu, one, lines in zip(_measured(gpus, texts), ended, texts, strict=True):
+        cannot = next((str(line["cannot"]) for line in lines if "cannot" in line), "")
         problem = one.how.replace("in time", f"within {limit_s:g} s")
-        stages = {str(line["stage"]): line for line in said if "stage" in line}
+        stages = {str(line["stage"]): line for line in lines if "stage" in line}
         found.append(Result(gpu, stages, cannot, problem, samples.get(gpu.pci_address, ())))
     return found
 
@@ -141,8 +142,8 @@ def results(
 def _measured(gpus: Sequence[Gpu], texts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Gpu]:
     """Which GPU each process had, by the address that it said: a job may see some of them only, and count otherwise."""
     left, found = list(gpus), dict[int, Gpu]()
-    for index, said in enumerate(texts):
-        address = next((line["address"] for line in said if "address" in line), None)
+    for index, lines in enumerate(texts):
+        address = next((line["address"] for line in lines if "address" in line), None)
         if gpu := next((one for one in left if one.pci_address == address), None):
             found[index] = gpu
             left.remove(gpu)
@@ -152,27 +153,17 @@ def _measured(gpus: Sequence[Gpu], texts: Sequence[Sequence[Mapping[str, Any]]])
 def _lines(text: str) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
         try:
-            said = plain_json.loads(line)
+            found = plain_json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(said, dict):
-            yield said
+        if isinstance(found, dict):
+            yield found
 
 
 def _sample(host: HostRoot, address: str) -> Sample | None:
     """None: the driver does not say the clock."""
-    folder = next(iter(host.paths(f"{GPU_FOLDER}/{address}/hwmon/hwmon*")), "")
-    clock_hz = integer(host, f"{folder}/freq1_input")
-    watts = [integer(host, f"{folder}/power1_{name}") for name in ("average", "input")]
-    degrees = [integer(host, path) for path in host.paths(f"{folder}/temp*_input")]
-    if clock_hz is None:
-        return None
-    return Sample(
-        time.monotonic(),
-        clock_hz / 1e6,
-        next((value / 1e6 for value in watts if value is not None), None),
-        max((value / 1000 for value in degrees if value is not None), default=None),
-    )
+    found = state.read(host, address)
+    return None if found.mhz is None else Sample(time.monotonic(), found.mhz, found.watts, found.celsius)
 
 
 def speed(load: Callable[[Node], list[Result]], stage: str) -> Ask:
@@ -188,21 +179,19 @@ def speed(load: Callable[[Node], list[Result]], stage: str) -> Ask:
 def _speed(rule: Rule, one: Result, stage: str) -> Finding:
     value, error = one.number(stage, "value"), one.number(stage, "error")
     if one.cannot or (value is None and "loaded" not in one.stages):
-        why = one.cannot or f"torch did not load: {one.problem or 'its process said nothing'}"
+        why = one.cannot or f"torch did not load: {one.problem or 'its process printed nothing'}"
         return replace(rule.unknown(one.subject, why), fix=_FIX)
     if value is None:
-        return rule.bad(one.subject, "no result", one.problem or "its process ended without a word of it")
+        return rule.bad(one.subject, "no result", one.problem or "its process ended without a result")
     if error is not None and not error < _WRONG:  # nor is what is no number
-        return rule.bad(
-            one.subject, "a wrong result", f"relative error {error:.2g}, and the speed of that says nothing"
-        )
+        return rule.bad(one.subject, "a wrong result", f"relative error {error:.2g}, so its speed does not count")
     return rule.number(one.subject, value, measured=f"{value:.4g}")
 
 
 def _share(rule: Rule, gpu: Gpu) -> Rule:
     """Of a partition or a die, its part of what the whole GPU should reach."""
     if rule.floor is None:
-        return replace(rule, expected="as the others: what this model should reach is not known")
+        return replace(rule, expected="compared with the other nodes only: the floor for this model is not known")
     return replace(rule, floor=rule.floor / gpu.partitions)
 
 
@@ -223,16 +212,16 @@ def clock(load: Callable[[Node], list[Result]]) -> Ask:
 def _clock(rule: Rule, address: str, one: Result, highest: int) -> Finding:
     began, ended = one.number("gemm", "began"), one.number("gemm", "ended")
     if began is None or ended is None:
-        return rule.unknown(address, "there was no load: see gpu.gemm")
+        return rule.unknown(address, "there was no load on the GPU: see gpu.gemm")
     seen = [sample for sample in one.samples if began <= sample.time <= ended]
     if not seen or not highest:
         return rule.unknown(address, "hwmon/*/freq1_input or max_engine_clk_fcompute cannot be read")
     mhz = statistics.median(sample.mhz for sample in seen)
     watts = [sample.watts for sample in seen if sample.watts is not None]
     degrees = [sample.celsius for sample in seen if sample.celsius is not None]
-    said = [f"{mhz:.0f} of {highest} MHz"]
-    said += [f"{statistics.median(watts):.0f} W"] if watts else []
-    said += [f"{max(degrees):.0f} °C"] if degrees else []
+    details = [f"{mhz:.0f} of {highest} MHz"]
+    details += [f"{statistics.median(watts):.0f} W"] if watts else []
+    details += [f"{max(degrees):.0f} °C"] if degrees else []
     return replace(
-        rule.number(address, 100 * mhz / highest, measured=f"{100 * mhz / highest:.3g}"), why=", ".join(said)
+        rule.number(address, 100 * mhz / highest, measured=f"{100 * mhz / highest:.3g}"), why=", ".join(details)
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from primus_core.machine.devices import absent
-from primus_core.machine.facts import Gpu
-from primus_core.units import counted
+from primus_machine.facts import Gpu
+from primus_machine.gpus import state
+from primus_machine.gpus.devices import absent
+from primus_machine.units import counted
 from primus_preflight.checks.check import Ask, Check, Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
@@ -33,22 +33,22 @@ def checks() -> tuple[Check, ...]:
     ras = (f"{of_gpu}/ras/*_err_count",)
     return (
         _check("driver", "the driver is loaded", driver, _driver),
-        _check("rocm", "which ROCm is installed", ("/opt/rocm/.info/version",), _rocm),
+        _check("rocm", "the version of ROCm", ("/opt/rocm/.info/version",), _rocm),
         _check("count", "no GPU is missing", (f"{kfd.FOLDER}/*/properties", f"{of_gpu}/device"), _count),
-        _check("model", "all are of one model that is known", (f"{kfd.FOLDER}/*/properties",), _model),
+        _check("model", "all GPUs have the same, known model", (f"{kfd.FOLDER}/*/properties",), _model),
         _check("partitions", "no partition is missing", (f"{kfd.FOLDER}/*/properties",), _partitions),
-        _check("mode", "all are partitioned alike", (*kfd.READS, f"{of_gpu}/current_*_partition"), _mode),
-        _check("firmware", "all have one firmware", (f"{kfd.FOLDER}/*/properties",), _firmware),
-        _check("access", "this person may use them", ("access:/dev/kfd", "access:/dev/dri/renderD*"), _access),
-        _check("processes", "nobody else computes on them", (_KFD, f"{_PROCESSES}/*/pasid"), _processes),
+        _check("mode", "all GPUs have the same partition modes", (*kfd.READS, f"{of_gpu}/current_*_partition"), _mode),
+        _check("firmware", "all GPUs have the same firmware", (f"{kfd.FOLDER}/*/properties",), _firmware),
+        _check("access", "this user may use them", ("access:/dev/kfd", "access:/dev/dri/renderD*"), _access),
+        _check("processes", "no other process uses them", (_KFD, f"{_PROCESSES}/*/pasid"), _processes),
         _check("memory-used", "their memory is free", (f"{of_gpu}/mem_info_vram_used",), needs_amd(_memory_used)),
-        _check("temperature", "none is hot", (f"{of_gpu}/hwmon/hwmon*/temp*_input",), needs_amd(_temperature)),
-        _check("uncorrectable", "memory and caches lost nothing", ras, needs_amd(_ras("ue"))),
-        _check("correctable", "little had to be corrected", ras, needs_amd(_ras("ce"))),
-        _check("pcie-speed", "PCIe runs at its speed", (f"{of_gpu}/current_link_speed",), links.speed),
-        _check("pcie-width", "PCIe has all lanes", (f"{of_gpu}/current_link_width",), links.width),
-        _check("pcie-replays", "PCIe repeats little", (f"{of_gpu}/pcie_replay_count",), needs_amd(links.replays)),
-        _check("xgmi", "each reaches all others of its hive", kfd.READS, needs_amd(links.xgmi)),
+        _check("temperature", "no GPU is too hot", (f"{of_gpu}/hwmon/hwmon*/temp*_input",), needs_amd(_temperature)),
+        _check("uncorrectable", "memory and caches have no uncorrected errors", ras, needs_amd(_ras("ue"))),
+        _check("correctable", "memory and caches have few corrected errors", ras, needs_amd(_ras("ce"))),
+        _check("pcie-speed", "PCIe runs at full speed", (f"{of_gpu}/current_link_speed",), links.speed),
+        _check("pcie-width", "PCIe uses all lanes", (f"{of_gpu}/current_link_width",), links.width),
+        _check("pcie-replays", "PCIe has few replays", (f"{of_gpu}/pcie_replay_count",), needs_amd(links.replays)),
+        _check("xgmi", "each GPU has a link to all others of its hive", kfd.READS, needs_amd(links.xgmi)),
         *measured.checks(),
     )  # fmt: skip
 
@@ -102,7 +102,7 @@ def _count(node: Node, rule: Rule) -> Iterator[Finding]:
     elif rule.is_set or count in _USUAL:
         yield rule.number("", count)
     else:
-        yield rule.bad("", str(count), "a node has usually a power of two: is one missing?", count)
+        yield rule.bad("", str(count), "a node usually has a power of two; one may be missing", count)
 
 
 def _for_ranks(node: Node, rule: Rule) -> Finding:
@@ -119,12 +119,10 @@ def _model(node: Node, rule: Rule) -> Iterator[Finding]:
     if len(groups) > 1:
         listed = ", ".join(f"{len(gpus)} {model or 'unknown'}" for model, gpus in groups.items())
         few = min(groups.values(), key=len)
-        yield rule.bad("", listed, f"the fewer ones: {', '.join(gpu.pci_address for gpu in few)}")
+        yield rule.bad("", listed, f"the minority: {', '.join(gpu.pci_address for gpu in few)}")
     elif "" in groups:
         ids = {f"{gpu.vendor} {gpu.device_id:04x}" for gpu in groups[""]}
-        yield rule.unknown(
-            "", f"Primus does not know {', '.join(sorted(ids))}: what to expect of it is not known either"
-        )
+        yield rule.unknown("", f"Primus does not know {', '.join(sorted(ids))}: so it has no thresholds")
     else:
         yield rule.good("", next(iter(groups)))
 
@@ -161,7 +159,7 @@ def _firmware(node: Node, rule: Rule) -> Iterator[Finding]:
     }
     kinds = sorted({f"compute {compute}, copy {copy}" for compute, copy in versions.values()})
     if not kinds or any(None in pair for pair in versions.values()):
-        yield rule.unknown("", "the driver's topology does not say")
+        yield rule.unknown("", "the driver's topology does not report it")
     elif len(kinds) > 1:
         yield rule.bad(
             "", " and ".join(kinds), "; ".join(f"{address}: {pair[0]}, {pair[1]}" for address, pair in versions.items())
@@ -173,17 +171,17 @@ def _firmware(node: Node, rule: Rule) -> Iterator[Finding]:
 @needs_gpus
 def _access(node: Node, rule: Rule) -> Iterator[Finding]:
     for path in _device_files(node):
-        said = node.host.access(path)
+        found = node.host.access(path)
         if (
-            not said
+            not found
             and path.startswith("/dev/dri/")
             and path.rpartition("/")[2] not in (there := node.host.names("/dev/dri"))
         ):
-            said = "missing" if there else ""
-        if said == "open":
+            found = "missing" if there else ""
+        if found == "open":
             yield rule.good(path, "open")
         else:
-            yield rule.bad(path, said) if said else rule.unknown(path, "nothing is said of it")
+            yield rule.bad(path, found) if found else rule.unknown(path, "the kernel reports nothing about it")
 
 
 def _device_files(node: Node) -> tuple[str, ...]:
@@ -218,34 +216,24 @@ def _memory_used(node: Node, rule: Rule) -> Iterator[Finding]:
 def _temperature(node: Node, rule: Rule) -> Iterator[Finding]:
     """The hottest place that the driver tells of."""
     for gpu in whole(node.facts.gpus):
-        paths = node.host.paths(f"{GPU_FOLDER}/{gpu.pci_address}/hwmon/hwmon*/temp*_input")
-        found = [value / 1000 for path in paths if (value := integer(node.host, path)) is not None]
-        yield rule.number(
-            gpu.pci_address, max(found, default=None), why="" if found else "hwmon/*/temp*_input cannot be read"
-        )
+        found = state.read(node.host, gpu.pci_address).celsius
+        yield rule.number(gpu.pci_address, found, why="hwmon/*/temp*_input cannot be read" if found is None else "")
 
 
 def _ras(kind: str) -> Ask:
-    """Errors of one kind (`ue`, `ce`) over all blocks of a GPU: memory (`umc`, which all have), caches, engines."""
+    """Errors of one kind (`ue`, `ce`) over all blocks of a GPU."""
 
     def ask(node: Node, rule: Rule) -> Iterator[Finding]:
         for gpu in whole(node.facts.gpus):
-            folder = f"{GPU_FOLDER}/{gpu.pci_address}/ras"
-            blocks = {"umc_err_count", *(name for name in node.host.names(folder) if name.endswith("_err_count"))}
-            counts = {block: _counted(node.host.text(f"{folder}/{block}"), kind) for block in sorted(blocks)}
+            found = state.errors(node.host, gpu.pci_address)
+            counts = {block: pair[kind == "ce"] for block, pair in found.items()}
             unread = [block for block, count in counts.items() if count is None]
             if unread:
                 yield rule.unknown(gpu.pci_address, f"{', '.join(f'ras/{block}' for block in unread)} cannot be read")
             else:
-                said = ", ".join(
+                listed = ", ".join(
                     f"{block.removesuffix('_err_count')} {count}" for block, count in counts.items() if count
                 )
-                yield rule.number(gpu.pci_address, sum(count or 0 for count in counts.values()), why=said)
+                yield rule.number(gpu.pci_address, sum(count or 0 for count in counts.values()), why=listed)
 
     return ask
-
-
-def _counted(text: str | None, kind: str) -> int | None:
-    """5 of `ue: 0` and `ce: 5`."""
-    found = re.search(rf"(?m)^{kind}:\s*([0-9]{{1,18}})\s*$", text or "")
-    return int(found[1]) if found else None

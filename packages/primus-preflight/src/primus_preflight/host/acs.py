@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from primus_core.units import counted
+from primus_machine.units import counted
 from primus_preflight.checks.check import Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
@@ -44,7 +44,7 @@ def _judged(rule: Rule, found: dict[str, int | None]) -> Finding:
     if on:
         return rule.bad("", "on", f"{len(on)} of {len(found)} bridges: {', '.join(on[:4])}{' …' * (len(on) > 4)}")
     if closed:
-        return rule.unknown("", f"the configuration of {len(closed)} of {len(found)} bridges is shown to root only")
+        return rule.unknown("", f"the configuration of {len(closed)} of {len(found)} bridges is readable by root only")
     return rule.good("", f"off on {counted(len(found), 'bridge')}")
 
 

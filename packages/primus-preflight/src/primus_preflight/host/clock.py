@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
-from primus_core.host import HostRoot
+from primus_machine.host import HostRoot
 from primus_preflight.checks.check import Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
@@ -50,7 +50,9 @@ def server(node: Node, rule: Rule) -> Iterator[Finding]:
     """
     kind = file_system(node.host, node.run_dir) if node.run_dir else ""
     if not kind.startswith("nfs"):
-        yield rule.skip(f"the run directory is on {kind or 'no file system that is known'}: no server stamps its files")
+        yield rule.skip(
+            f"the run directory is on {kind or 'no file system that is known'}: its files have the time of this machine"
+        )
         return
     try:
         found = offset(node.run_dir, time.time)

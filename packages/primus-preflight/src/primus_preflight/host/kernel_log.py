@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from primus_core.units import counted
+from primus_machine.units import counted
 from primus_preflight.checks.check import Node
 from primus_preflight.checks.findings import Finding, Severity
 from primus_preflight.checks.rule import Rule

@@ -23,11 +23,11 @@ def checks() -> tuple[Check, ...]:
         return Check(f"host.{name}", summary, (), needs_this_machine(ask), packaged()[f"host.{name}"], level)
 
     return (
-        check("clock", "the clock is held to others", clock.synchronised),
-        check("clock-offset", "it agrees with the file server's", clock.server),
-        check("dmesg", "the kernel saw no fault", kernel_log.ask),
-        check("disk-write", "the run directory is written fast", _speed(disk.of, "written"), "perf"),
-        check("disk-read", "the run directory is read fast", _speed(disk.of, "read"), "perf"),
+        check("clock", "the clock is synchronised", clock.synchronised),
+        check("clock-offset", "the clock agrees with that of the file server", clock.server),
+        check("dmesg", "the kernel log has no fault", kernel_log.ask),
+        check("disk-write", "writing to the run directory is fast", _speed(disk.of, "written"), "perf"),
+        check("disk-read", "reading from the run directory is fast", _speed(disk.of, "read"), "perf"),
     )
 
 
@@ -35,7 +35,7 @@ def _disk(node: Node) -> Speed | str:
     """Its speed, or why it cannot be measured."""
     space = node.host.space(node.run_dir)
     if space and space[1] < 2 * disk_speed.SIZE:
-        return f"{node.run_dir} has room for {space[1] >> 20} MiB only"
+        return f"{node.run_dir} has only {space[1] >> 20} MiB free"
     try:
         return disk_speed.measure(node.run_dir)
     except OSError as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from primus_core.host import HostRoot, numbered
-from primus_core.units import counted
+from primus_machine.host import HostRoot, numbered
+from primus_machine.units import counted
 from primus_preflight.checks.check import Ask, Check, Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
@@ -33,19 +33,22 @@ def checks() -> tuple[Check, ...]:
         _check("numa-balancing", "the kernel does not move pages between NUMA nodes", (_NUMA,), _numa_balancing),
         _check("thp", "transparent huge pages may be used", (_THP,), _thp),
         _check(
-            "governor", "no CPU saves power", (f"{_CPUS}/online", f"{_CPUS}/cpu*/cpufreq/scaling_governor"), _governor
+            "governor",
+            "no CPU is in a power-saving mode",
+            (f"{_CPUS}/online", f"{_CPUS}/cpu*/cpufreq/scaling_governor"),
+            _governor,
         ),
         _check("hugepages", "no memory is reserved as huge pages", ("/proc/meminfo",), _hugepages),
         _check("memlock", "processes may pin memory", ("/proc/self/limits",), _memlock),
         _check("nofile", "processes may open many files", ("/proc/self/limits",), _nofile),
-        _check("shm", "/dev/shm has room", ("space:/dev/shm",), _shm),
-        _check("cgroup-memory", "no cgroup holds back memory", _cgroup_files("memory.max"), _cgroup_memory),
-        _check("cgroup-cpu", "no cgroup holds back CPU time", _cgroup_files("cpu.max"), _cgroup_cpu),
-        _check("memory", "the machine has its memory", ("/proc/meminfo",), _memory),
-        _check("memory-available", "nobody else uses it", ("/proc/meminfo",), _memory_available),
+        _check("shm", "/dev/shm is large enough", ("space:/dev/shm",), _shm),
+        _check("cgroup-memory", "no cgroup limits memory", _cgroup_files("memory.max"), _cgroup_memory),
+        _check("cgroup-cpu", "no cgroup limits CPU time", _cgroup_files("cpu.max"), _cgroup_cpu),
+        _check("memory", "the machine has enough memory", ("/proc/meminfo",), _memory),
+        _check("memory-available", "no other process uses the machine", ("/proc/meminfo",), _memory_available),
         _check("memory-errors", "memory had no uncorrected errors", (f"{_EDAC}/mc*/ue_count",), _memory_errors),
-        _check("disk", "the run directory has room", (), _disk),
-        _check("kernel", "which kernel runs", ("/proc/sys/kernel/osrelease",), _kernel),
+        _check("disk", "the run directory has free space", (), _disk),
+        _check("kernel", "the version of the kernel", ("/proc/sys/kernel/osrelease",), _kernel),
         *measured.checks(),
     )
 
@@ -66,9 +69,13 @@ def _iommu(node: Node, rule: Rule) -> Iterator[Finding]:
     elif not words:
         yield rule.unknown("", "/proc/cmdline cannot be read")
     else:
-        said = [word for word in words if "iommu" in word]
-        passes = {"iommu=pt", "iommu.passthrough=1"} & set(said)
-        yield rule.good("", " ".join(said)) if passes else rule.bad("", " ".join(said) or "nothing said of it")
+        options = [word for word in words if "iommu" in word]
+        passes = {"iommu=pt", "iommu.passthrough=1"} & set(options)
+        yield (
+            rule.good("", " ".join(options))
+            if passes
+            else rule.bad("", " ".join(options) or "the kernel command line does not set it")
+        )
 
 
 def _numa_balancing(node: Node, rule: Rule) -> Iterator[Finding]:
@@ -93,7 +100,7 @@ def _governor(node: Node, rule: Rule) -> Iterator[Finding]:
     elif wrong := {cpu: word for cpu, word in read.items() if word not in rule.allowed}:
         yield rule.bad("", ", ".join(sorted(set(wrong.values()))), f"{len(wrong)} of {len(read)} CPUs: {_some(wrong)}")
     elif silent := online - read.keys():
-        yield rule.unknown("", f"{len(silent)} of {len(online)} CPUs do not say: {_some(silent)}")
+        yield rule.unknown("", f"{len(silent)} of {len(online)} CPUs do not report it: {_some(silent)}")
     else:
         yield rule.good("", f"{' and '.join(sorted(set(read.values())))} on {counted(len(read), 'CPU')}")
 
@@ -106,7 +113,7 @@ def _some(numbers: set[int] | dict[int, str]) -> str:
 def _hugepages(node: Node, rule: Rule) -> Iterator[Finding]:
     pages, size, total = (meminfo(node.host, name) for name in ("HugePages_Total", "Hugepagesize", "MemTotal"))
     if pages is None or size is None or not total:
-        yield rule.unknown("", "/proc/meminfo does not say")
+        yield rule.unknown("", "/proc/meminfo does not report it")
     else:
         yield rule.number("", 100 * pages * size / total, measured=f"{100 * pages * size / total:.3g}")
 
@@ -143,7 +150,7 @@ def _nofile(node: Node, rule: Rule) -> Iterator[Finding]:
 
 def _shm(node: Node, rule: Rule) -> Iterator[Finding]:
     space = node.host.space("/dev/shm")
-    yield _bytes(rule, space[1] if space else None, "/dev/shm cannot be asked")
+    yield _bytes(rule, space[1] if space else None, "the size of /dev/shm cannot be read")
 
 
 def _cgroup_limits(host: HostRoot, name: str, older: str) -> list[str] | None:
@@ -161,28 +168,28 @@ def _upwards(host: HostRoot, root: str, way: str, file: str) -> list[str] | None
     """A cgroup whose folder is seen and holds no such file sets no limit; of one that is not seen nobody knows."""
     parts = way.split("/") if way else []
     folders = ["/".join([root, *parts[:length]]) for length in range(len(parts), -1, -1)]
-    said = [host.text(f"{folder}/{file}") for folder in folders if file in host.names(folder)]
-    seen = bool(host.names(folders[0])) and None not in said
-    return [text for text in said if text] if seen else None
+    texts = [host.text(f"{folder}/{file}") for folder in folders if file in host.names(folder)]
+    seen = bool(host.names(folders[0])) and None not in texts
+    return [text for text in texts if text] if seen else None
 
 
 def _cgroup_memory(node: Node, rule: Rule) -> Iterator[Finding]:
-    said = _cgroup_limits(node.host, "memory.max", "memory/memory.limit_in_bytes")
+    texts = _cgroup_limits(node.host, "memory.max", "memory/memory.limit_in_bytes")
     total = meminfo(node.host, "MemTotal")
-    if said is None or not total:
+    if texts is None or not total:
         yield rule.unknown("", "the cgroup of this process, or /proc/meminfo, cannot be read")
         return
-    limits = [int(text) for text in said if text.isdecimal() and int(text) < _UNLIMITED]
+    limits = [int(text) for text in texts if text.isdecimal() and int(text) < _UNLIMITED]
     share = 100 * min(limits, default=total) / total
     yield rule.number("", share, measured=f"{share:.3g}") if limits else rule.good("", "no limit")
 
 
 def _cgroup_cpu(node: Node, rule: Rule) -> Iterator[Finding]:
-    said = _cgroup_limits(node.host, "cpu.max", "cpu/cpu.cfs_quota_us")
-    if said is None or not node.facts.cpu_count:
+    texts = _cgroup_limits(node.host, "cpu.max", "cpu/cpu.cfs_quota_us")
+    if texts is None or not node.facts.cpu_count:
         yield rule.unknown("", "the cgroup of this process, or the CPUs, cannot be read")
         return
-    quotas = [quota for text in said if (quota := _quota(text)) is not None]
+    quotas = [quota for text in texts if (quota := _quota(text)) is not None]
     share = 100 * min(quotas, default=0.0) / node.facts.cpu_count
     yield rule.number("", share, measured=f"{share:.3g}") if quotas else rule.good("", "no quota")
 
@@ -200,7 +207,7 @@ def _memory(node: Node, rule: Rule) -> Iterator[Finding]:
 def _memory_available(node: Node, rule: Rule) -> Iterator[Finding]:
     left, total = (meminfo(node.host, name) for name in ("MemAvailable", "MemTotal"))
     if left is None or not total:
-        yield rule.unknown("", "/proc/meminfo does not say")
+        yield rule.unknown("", "/proc/meminfo does not report it")
     else:
         yield rule.number("", 100 * left / total, measured=f"{100 * left / total:.3g}")
 
@@ -208,7 +215,7 @@ def _memory_available(node: Node, rule: Rule) -> Iterator[Finding]:
 def _memory_errors(node: Node, rule: Rule) -> Iterator[Finding]:
     controllers = [name for name in node.host.names(_EDAC) if re.fullmatch(r"mc[0-9]+", name)]
     if not controllers:
-        yield rule.skip("the kernel watches no memory controller here (EDAC)")
+        yield rule.skip("the kernel has no driver for the memory controller (EDAC)")
     for name in controllers:
         path = f"{_EDAC}/{name}/ue_count"
         yield rule.number(
@@ -221,7 +228,7 @@ def _disk(node: Node, rule: Rule) -> Iterator[Finding]:
         yield rule.skip("no run directory")
         return
     space = node.host.space(node.run_dir)
-    yield _bytes(rule, space[1] if space else None, f"{node.run_dir} cannot be asked")
+    yield _bytes(rule, space[1] if space else None, f"the free space of {node.run_dir} cannot be read")
 
 
 def _kernel(node: Node, rule: Rule) -> Iterator[Finding]:

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import re
 
-from primus_core.host import HostRoot
+from primus_machine.host import HostRoot, integer
 
 __all__ = ["GIB", "GPU_FOLDER", "bracketed", "cpus", "integer", "meminfo"]
 
 GIB = 2**30
 GPU_FOLDER = "/sys/bus/pci/devices"
-
-
-def integer(host: HostRoot, path: str) -> int | None:
-    """The number that a file holds."""
-    text = host.text(path) or ""
-    return int(text) if re.fullmatch(r"-?[0-9]{1,20}", text) else None
 
 
 def bracketed(text: str | None) -> str | None:

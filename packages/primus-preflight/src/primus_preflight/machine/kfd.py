@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from primus_core.host import HostRoot, number, numbered
+from primus_machine.host import HostRoot, number, numbered
 
 __all__ = ["FOLDER", "LINKS", "READS", "KfdNode", "Link", "cpu_nodes", "nodes"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from primus_core.environment.network import choose, selects
-from primus_core.host import HostRoot
-from primus_core.machine.facts import Facts, Port
-from primus_core.machine.interconnect import is_name
+from primus_machine.facts import Facts, Port
+from primus_machine.host import HostRoot
+from primus_machine.interconnect import is_name
 from primus_preflight.machine.files import integer
 
 __all__ = ["READS", "Nic", "read"]
@@ -55,7 +55,7 @@ def read(facts: Facts) -> tuple[Nic, ...]:
 def _rdma(facts: Facts) -> Iterator[Nic]:
     ports = facts.network.ports
     chosen = choose(facts, has_gpus=True, nnodes=1, master_address="", user_environ={}).variables
-    said = next((variable.value for variable in chosen if variable.name == "NCCL_IB_HCA"), None)
+    setting = next((variable.value for variable in chosen if variable.name == "NCCL_IB_HCA"), None)
     for port in ports:
         several = sum(other.device == port.device for other in ports) > 1
         folder = f"{_IB}/{port.device}"
@@ -70,12 +70,12 @@ def _rdma(facts: Facts) -> Iterator[Nic]:
             gbps=port.rate_gbps,
             driver=port.driver,
             interfaces=facts.host.names(f"{folder}/device/net"),
-            is_used=_carries(said, port),
+            is_used=_carries(setting, port),
         )
 
 
-def _carries(said: str | None, port: Port) -> bool:
-    return port.active and (said is None or selects(said, port))
+def _carries(setting: str | None, port: Port) -> bool:
+    return port.active and (setting is None or selects(setting, port))
 
 
 def _interfaces(host: HostRoot, taken: set[str], *, alone: bool) -> Iterator[Nic]:

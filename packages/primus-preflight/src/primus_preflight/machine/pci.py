@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from primus_core.host import HostRoot, number
-from primus_core.machine.devices import PCI
+from primus_machine.gpus.devices import PCI, VENDORS
+from primus_machine.host import HostRoot, number
 
 __all__ = ["READS", "Bridge", "Bus", "Path", "read"]
 
@@ -22,7 +22,7 @@ READS = (
     f"{PCI}/*/vendor",
     f"{PCI}/*/numa_node",
 )
-_BOARD = 0x1002
+_BOARD = VENDORS["amd"]
 """A bridge of this vendor is on a GPU's own board, and no switch of the host: AMD's root ports are of 1022."""
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Literal, NamedTuple
 
-from primus_core.machine.devices import PCI, VENDORS
-from primus_core.machine.facts import Facts
+from primus_machine.facts import Facts
+from primus_machine.gpus.devices import PCI, VENDORS
 from primus_preflight.machine import kfd, nics, pci
 from primus_preflight.machine.files import cpus, integer
 from primus_preflight.machine.nics import Nic
@@ -150,7 +150,7 @@ class Topology:
                 deepest = max(shared for shared, _ in near)
                 return Near(tuple(nic for shared, nic in near if shared == deepest), how)
         if any(found == "?" for found, _ in paths.values()):
-            return Near((), "the machine does not say where adapters sit", is_known=False)
+            return Near((), "the machine does not report the NUMA nodes of adapters", is_known=False)
         if used:
             return Near((), "none on its NUMA node")
         return Near((), "no adapter is up" if self.nics else self.no_nics, is_known=self.network_is_shown)
@@ -187,8 +187,8 @@ def read(facts: Facts) -> Topology:
 
 def _numa(facts: Facts) -> tuple[NumaNode, ...]:
     """As the kernel says; or else the CPUs that the GPU driver sees, which it counts in the same order."""
-    said = [NumaNode(number, listed, len(cpus(listed))) for number, listed in sorted(facts.numa_cpus.items())]
-    return tuple(said or [NumaNode(at, "", count) for at, count in enumerate(kfd.cpu_nodes(facts.host).values())])
+    nodes = [NumaNode(number, listed, len(cpus(listed))) for number, listed in sorted(facts.numa_cpus.items())]
+    return tuple(nodes or [NumaNode(at, "", count) for at, count in enumerate(kfd.cpu_nodes(facts.host).values())])
 
 
 def _accelerator(facts: Facts, index: int, group: Sequence[int], nodes: Sequence[kfd.KfdNode]) -> Accelerator:
@@ -230,6 +230,6 @@ def _fastest(node: kfd.KfdNode, others: Sequence[kfd.KfdNode]) -> float:
 
 def _notes(facts: Facts, gpus: int, joints: Sequence[Joint]) -> Iterable[str]:
     if gpus > 1 and facts.gpus[0].vendor == "nvidia":
-        yield "NVLink is not shown by the kernel: nvidia-smi topo -m shows it"
+        yield "the kernel does not report NVLink: use nvidia-smi topo -m"
     elif gpus > 1 and sum(joint.a != joint.b for joint in joints) < gpus * (gpus - 1) // 2:
         yield "not all links between GPUs can be read: the driver's io_links are not shown"

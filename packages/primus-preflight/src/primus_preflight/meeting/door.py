@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from primus_core.files import plain_json
+from primus_machine.files import plain_json
 from primus_preflight.meeting.card import Card, family
 
 __all__ = ["ASK", "LINK", "WELCOME", "Door"]
@@ -34,7 +34,7 @@ class _Greeting:
 
     link: socket.socket
     ends: float
-    said: bytearray = field(default_factory=bytearray)
+    received: bytearray = field(default_factory=bytearray)
 
     def hear(self) -> bool:
         """Take what is there; whether that was all. One short line is.
@@ -44,10 +44,10 @@ class _Greeting:
             ValueError: this is no greeting.
         """
         data = self.link.recv(_SHORT)
-        self.said += data
-        if not data or len(self.said) > _SHORT:
+        self.received += data
+        if not data or len(self.received) > _SHORT:
             raise ValueError("no greeting")
-        return self.said.endswith(b"\n")
+        return self.received.endswith(b"\n")
 
 
 class Door:
@@ -95,7 +95,7 @@ class Door:
         try:
             if not greeting.hear():
                 return
-            rank, why = self._known(bytes(greeting.said))
+            rank, why = self._known(bytes(greeting.received))
             greeting.link.sendall(WELCOME)
         except BlockingIOError:
             return
@@ -122,8 +122,8 @@ class Door:
             self._links[rank] = link
             self._changed.notify_all()
 
-    def _known(self, said: bytes) -> tuple[int, str]:
-        data = plain_json.loads(said)
+    def _known(self, received: bytes) -> tuple[int, str]:
+        data = plain_json.loads(received)
         if not hmac.compare_digest(str(data["token"]).encode(), self.card.token.encode()):
             raise ValueError("another token")
         return int(data["rank"]), str(data["why"])

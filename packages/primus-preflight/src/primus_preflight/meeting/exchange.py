@@ -87,14 +87,14 @@ def _await(link: socket.socket, word: bytes, is_alive: Callable[[], bool]) -> No
     while True:
         try:
             link.settimeout(SILENT_S)
-            said = link.recv(1)
+            answer = link.recv(1)
         except TimeoutError:
             if is_alive():
                 continue
             raise Silent("it stopped answering") from None
         except OSError as error:
             raise Silent(f"the connection broke: {error.strerror}") from None
-        if said != word:
+        if answer != word:
             raise Silent("it closed the connection")
         return
 
@@ -140,7 +140,7 @@ def _number(link: socket.socket, deadline: float) -> float:
     try:
         return float(receive(link, 16, deadline))
     except ValueError:
-        raise Silent("it said what no partner says") from None
+        raise Silent("it sent an invalid message") from None
 
 
 def receive(link: socket.socket, size: int, deadline: float) -> bytes:

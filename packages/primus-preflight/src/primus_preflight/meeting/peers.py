@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from primus_core.environment.network import interface_to
-from primus_core.files import plain_json
-from primus_core.files.atomic import regular, write_atomically
-from primus_core.machine.facts import Facts
+from primus_machine.facts import Facts
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import regular, write_atomically
 from primus_preflight.meeting import exchange, schedule
 from primus_preflight.meeting.card import Card, family
 from primus_preflight.meeting.door import ASK, LINK, WELCOME, Door
@@ -136,8 +136,8 @@ def _call(mine: Card, other: Card, why: str, seconds: float) -> socket.socket:
         link.settimeout(seconds)
         link.sendall(json.dumps({"token": other.token, "rank": mine.rank, "why": why}).encode() + b"\n")
         if link.recv(1) != WELCOME:
-            raise ConnectionRefusedError(None, "it did not let us in")
-    except BaseException:
+            raise ConnectionRefusedError(None, "it rejected the connection")
+    except BaseException:  # Ctrl-C, too: the other node is not left waiting
         link.close()
         raise
     return link
@@ -224,7 +224,7 @@ class _Search:
         return found
 
     def _lost(self, found: _Partner) -> str:
-        return f"it did not call within {REACH_S:g} s" if found.card else "it did not come"
+        return f"it did not call within {REACH_S:g} s" if found.card else "it did not connect"
 
     def _link(self, found: _Partner, pause: float, left: float) -> tuple[socket.socket | None, str]:
         if found.rank < self.door.card.rank:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 __all__ = ["MOST_ROUNDS", "partner", "rounds"]
 
 MOST_ROUNDS = 8
-"""Of more nodes each talks to so many, spread over the schedule: enough to tell a bad node from a bad partner."""
+"""Of more nodes each talks to so many, chosen by the schedule: enough to tell a bad node from a bad partner."""
 
 
 def _circle(nodes: int) -> int:

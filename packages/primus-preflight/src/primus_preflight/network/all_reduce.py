@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from primus_core.files import plain_json
-from primus_core.files.atomic import regular, write_atomically
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import regular, write_atomically
 from primus_preflight.checks import program
 
 __all__ = ["main"]
@@ -80,7 +80,7 @@ def _port(path: str, patience_s: float) -> int:
     deadline = time.monotonic() + patience_s
     while os.path.basename(path) not in os.listdir(os.path.dirname(path) or "."):  # listed, so that NFS looks again
         if time.monotonic() > deadline:
-            raise SystemExit("rank 0 did not say where it listens")
+            raise SystemExit("rank 0 did not publish its port")
         time.sleep(0.1)
     with open(path, encoding="utf-8", opener=regular) as file:
         return int(plain_json.loads(file.read())["port"])

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from primus_core.files import plain_json
-from primus_core.files.atomic import regular, write_atomically
-from primus_core.machine.facts import Facts
+from primus_machine.facts import Facts
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import regular, write_atomically
 from primus_preflight.checks import processes
 from primus_preflight.checks.check import Check, Node
 from primus_preflight.checks.findings import Finding
@@ -48,9 +48,9 @@ def checks() -> tuple[Check, ...]:
     rules = packaged()
     inside, between = "gpu.all-reduce", "network.all-reduce"
     return (
-        Check(inside, "the GPUs of this node sum up fast, and right", (), needs_this_machine(needs_gpus(_inside)),
+        Check(inside, "the GPUs of this node sum up fast and correctly", (), needs_this_machine(needs_gpus(_inside)),
               rules[inside], "perf"),
-        Check(between, "all nodes together sum up, and right", (), _between, rules[between], "perf", meets=True),
+        Check(between, "all nodes together sum up correctly", (), _between, rules[between], "perf", meets=True),
     )  # fmt: skip
 
 
@@ -83,14 +83,14 @@ class Group:
 
 def _devices(facts: Facts) -> int:
     """The GPUs that ranks would get here (`GPUS_PER_NODE` heeds those that are hidden)."""
-    said = facts.environ.get("GPUS_PER_NODE", "")
-    return min(int(said), len(facts.gpus)) if said.isdecimal() else len(facts.gpus)
+    requested = facts.environ.get("GPUS_PER_NODE", "")
+    return min(int(requested), len(facts.gpus)) if requested.isdecimal() else len(facts.gpus)
 
 
 def _inside(node: Node, rule: Rule) -> Iterator[Finding]:
     count = _devices(node.facts)
     if count < 2:
-        yield rule.moot("one GPU has nobody to sum up with")
+        yield rule.moot("a single GPU has no peer")
         return
     import tempfile
 
@@ -113,18 +113,18 @@ def _run(group: Group, node: Node, interface: str = "") -> list[Ended]:
 
 def summed(rule: Rule, group: Group, ended: Sequence[Ended]) -> Finding:
     """What the ranks of this node said; the slowest counts."""
-    said = [_said(one.out) for one in ended]
-    cannot, wrong = (next((str(one[word]) for one in said if word in one), "") for word in ("cannot", "wrong"))
+    reported = [_result(one.out) for one in ended]
+    cannot, wrong = (next((str(one[word]) for one in reported if word in one), "") for word in ("cannot", "wrong"))
     problem = next((one.how for one in ended if one.how), "").replace("in time", f"within {LIMIT_S:g} s")
-    values = [float(one["value"]) for one in said if isinstance(one.get("value"), float)]
+    values = [float(one["value"]) for one in reported if isinstance(one.get("value"), float)]
     if cannot:
         return replace(rule.unknown("", cannot), fix=_FIX)
     if wrong or problem or len(values) < len(ended):
-        return rule.bad("", "a wrong sum" if wrong else "no result", wrong or problem or "a process said nothing")
+        return rule.bad("", "a wrong sum" if wrong else "no result", wrong or problem or "a process printed nothing")
     return rule.number("", min(values), measured=f"{min(values):.3g} by {group.world} ranks")
 
 
-def _said(text: str) -> Mapping[str, Any]:
+def _result(text: str) -> Mapping[str, Any]:
     """Their one line, the last; libraries may have said others."""
     for line in reversed(text.splitlines()):
         try:
@@ -142,9 +142,9 @@ def _between(node: Node, rule: Rule) -> Iterator[Finding]:
         return
     here = node.meeting.here
     reached = any(one.measured for one in node.meeting.met)
-    group = gathered(here, _devices(node.facts), reached=reached) if here else "no address leads to the others"
+    group = gathered(here, _devices(node.facts), reached=reached) if here else "no address leads to the other nodes"
     if isinstance(group, Group) and group.own == group.world:
-        group = "no other node came to it"
+        group = "no other node connected"
     if here is None or isinstance(group, str):
         yield replace(rule.unknown("", str(group)), fix=rule.fix)
         return
@@ -169,7 +169,7 @@ def gathered(here: Here, devices: int, *, reached: bool) -> Group | str:
             nodes = _ready(here)
             write_atomically(os.path.join(here.folder, _GROUP), json.dumps(nodes), durable=False)
         else:
-            nodes = _told(here)
+            nodes = _answer(here)
         return _group(nodes, here)
     finally:
         _remove(mine)
@@ -188,7 +188,7 @@ def _ready(here: Here) -> dict[str, Any]:
     return dict(sorted(found.items(), key=lambda item: int(item[0])))
 
 
-def _told(here: Here) -> dict[str, Any]:
+def _answer(here: Here) -> dict[str, Any]:
     """What node 0 says, once it has heard of this one."""
     deadline = time.monotonic() + 2 * here.place.later_s
     while time.monotonic() < deadline:
@@ -211,10 +211,10 @@ def _read(path: str) -> dict[str, Any]:
 
 def _group(nodes: Mapping[str, Mapping[str, Any]], here: Here) -> Group | str:
     if not nodes:
-        return "node 0 did not call for it in time"
+        return "node 0 did not start it in time"
     able = {rank: card for rank, card in nodes.items() if card["reached"]}
     if str(here.place.rank) not in able:
-        return "no partner was reached"
+        return "no peer was reached"
     everywhere = all(card["devices"] for card in able.values())
     ranks = {rank: card["devices"] if everywhere else 1 for rank, card in able.items()}
     before = sum(count for rank, count in ranks.items() if int(rank) < here.place.rank)

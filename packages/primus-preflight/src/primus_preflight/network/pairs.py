@@ -27,9 +27,9 @@ _Ask = Callable[[Rule, "Met"], Iterator[Finding]]
 def checks() -> tuple[Check, ...]:
     """Those between nodes."""
     return (
-        _check("peers", "each partner can be reached", _reached),
-        _check("latency", "round trips to each partner take about as long as those of others", _latency),
-        _check("bandwidth", "a stream to each partner, and from it, is as fast as those of others", _bandwidth),
+        _check("peers", "each peer can be reached", _reached),
+        _check("latency", "round trips to each peer are about as fast as those of other pairs", _latency),
+        _check("bandwidth", "a stream to and from each peer is about as fast as those of other pairs", _bandwidth),
     )
 
 
@@ -47,11 +47,11 @@ def _check(name: str, summary: str, each: _Ask) -> Check:
 def _asked(meeting: Meeting, rule: Rule, each: _Ask) -> Iterator[Finding]:
     found = [finding for met in meeting.met for finding in each(rule, met)]
     if not found:
-        why = "no partner was measured" if meeting.met else "no address of this node leads to MASTER_ADDR"
+        why = "no peer was measured" if meeting.met else "no address of this node leads to MASTER_ADDR"
         yield replace(rule.unknown("", why), fix=rule.fix)
     elif len(meeting.met) < meeting.of:
-        said = f"{len(meeting.met)} of {meeting.of} other nodes, spread over the schedule"
-        yield replace(rule.good("", said), compare="", expected="")
+        partners = f"{len(meeting.met)} of {meeting.of} other nodes, chosen by the schedule"
+        yield replace(rule.good("", partners), compare="", expected="")
     yield from found
 
 

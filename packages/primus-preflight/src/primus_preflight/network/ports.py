@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from primus_core.environment.network import interface_to
-from primus_core.host import HostRoot
-from primus_core.machine.facts import Port
+from primus_machine.facts import Port
+from primus_machine.host import HostRoot
+from primus_machine.interconnect import DOWNED, ERRORS, counter
 from primus_preflight.checks.check import Ask, Check, Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
@@ -20,7 +21,6 @@ __all__ = ["checks"]
 
 _IB = "/sys/class/infiniband"
 _NET = "/sys/class/net"
-_ERRORS = ("symbol_error", "port_rcv_errors", "local_link_integrity_errors", "excessive_buffer_overrun_errors")
 _SWITCHED_OFF = ("1:", "3:")
 """Physical states Sleep and Disabled: somebody wants it so."""
 
@@ -28,16 +28,16 @@ _SWITCHED_OFF = ("1:", "3:")
 def checks() -> tuple[Check, ...]:
     """Those of the network."""
     port = f"{_IB}/*/ports/*"
-    counters = tuple(f"{port}/counters/{name}" for name in _ERRORS)
+    counters = tuple(f"{port}/counters/{name}" for name in ERRORS)
     gids = (f"{port}/gids/*", f"{port}/gid_attrs/types/*")
     interfaces = (f"{_NET}/*/operstate", f"{_NET}/*/speed", "/proc/net/route", "/proc/net/ipv6_route")
     return (
-        _check("ports", "each RDMA port is up, or switched off", (f"{port}/state", f"{port}/phys_state"), _ports),
-        _check("active-ports", "how many RDMA ports are up", (f"{port}/state",), _active),
-        _check("rate", "each port is as fast as its like", (f"{port}/rate", f"{_IB}/*/board_id"), _rate),
+        _check("ports", "each RDMA port is up or disabled", (f"{port}/state", f"{port}/phys_state"), _ports),
+        _check("active-ports", "the number of active RDMA ports", (f"{port}/state",), _active),
+        _check("rate", "each port is as fast as similar ports", (f"{port}/rate", f"{_IB}/*/board_id"), _rate),
         _check("gid", "each RoCE port has a GID for RoCE v2", gids, _gid),
         _check("mtu", "adapters of one kind have one MTU", (f"{_IB}/*/device/net/*/mtu",), _mtu),
-        _check("flaps", "links were not lost again and again", (f"{port}/counters/link_downed",), _flaps),
+        _check("flaps", "links did not go down repeatedly", (f"{port}/counters/link_downed",), _flaps),
         _check("errors", "ports receive without errors", counters, _errors),
         _check("interface", "the interface to the master, or to the outside, is up", interfaces, _interface),
         *pairs.checks(),
@@ -73,15 +73,15 @@ def _folder(port: Port) -> str:
 def _all_ports(node: Node, rule: Rule, ports: Sequence[Port]) -> Iterator[Finding]:
     for port in ports:
         state, physical = (node.host.text(f"{_folder(port)}/{name}") or "" for name in ("state", "phys_state"))
-        said = ", ".join(word.partition(": ")[2] or word for word in (state, physical) if word)
+        states = ", ".join(word.partition(": ")[2] or word for word in (state, physical) if word)
         if not state:
             yield rule.unknown(_name(port), "its state cannot be read")
         elif port.active:
-            yield rule.good(_name(port), said)
+            yield rule.good(_name(port), states)
         elif physical.startswith(_SWITCHED_OFF):
-            yield rule.skip(f"switched off ({said})", _name(port))
+            yield rule.skip(f"disabled ({states})", _name(port))
         else:
-            yield rule.bad(_name(port), said)
+            yield rule.bad(_name(port), states)
 
 
 def _active(node: Node, rule: Rule) -> Iterator[Finding]:
@@ -145,26 +145,26 @@ def _mtus(node: Node, rule: Rule, ports: Sequence[Port]) -> Iterator[Finding]:
         if mtu is None:
             yield rule.unknown(interface, "its MTU cannot be read")
         elif mtu < max(like) and like.count(mtu) <= like.count(max(like)):
-            yield rule.bad(interface, str(mtu), f"its like have {max(like)}", mtu)
+            yield rule.bad(interface, str(mtu), f"similar ports have {max(like)}", mtu)
         else:
             yield rule.good(interface, str(mtu), mtu)
 
 
 def _lost(node: Node, rule: Rule, ports: Sequence[Port]) -> Iterator[Finding]:
     for port in ports:
-        count = integer(node.host, f"{_folder(port)}/counters/link_downed")
+        count = counter(node.host, port, DOWNED)
         yield rule.number(_name(port), count, why="" if count is not None else "counters/link_downed cannot be read")
 
 
 def _counted(node: Node, rule: Rule, ports: Sequence[Port]) -> Iterator[Finding]:
     for port in ports:
-        found = {name: integer(node.host, f"{_folder(port)}/counters/{name}") for name in _ERRORS}
+        found = {name: counter(node.host, port, name) for name in ERRORS}
         missing = [name for name, count in found.items() if count is None]
         if missing:
             yield rule.unknown(_name(port), f"{', '.join(missing)} cannot be read")
         else:
-            said = ", ".join(f"{name} {count}" for name, count in found.items() if count)
-            yield rule.number(_name(port), sum(count or 0 for count in found.values()), why=said)
+            listed = ", ".join(f"{name} {count}" for name, count in found.items() if count)
+            yield rule.number(_name(port), sum(count or 0 for count in found.values()), why=listed)
 
 
 _ports = _needs_ports(_all_ports, up=False)

@@ -19,5 +19,5 @@ def against(report: NodeReport, now: float) -> NodeReport:
     ahead = report.time - now
     if rule.check not in {one.check for one in report.findings} or ahead <= (rule.limit or 0):
         return report
-    why = "its report says that it was written after it was read: it is ahead of node 0, or that is behind"
-    return replace(report, findings=(*report.findings, rule.bad("against node 0", f"{ahead:+.1f}", why, ahead)))
+    why = "its report is later than the time at which node 0 read it: its clock is ahead, or node 0's is behind"
+    return replace(report, findings=(*report.findings, rule.bad("relative to node 0", f"{ahead:+.1f}", why, ahead)))

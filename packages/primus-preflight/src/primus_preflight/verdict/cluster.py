@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from primus_core.errors import RequestError
-from primus_core.files.atomic import write_atomically
-from primus_core.machine import nodelist
-from primus_core.units import counted
+from primus_machine import nodelist
+from primus_machine.files.atomic import write_atomically
+from primus_machine.units import counted
 from primus_preflight.checks.findings import Finding, verdict
 from primus_preflight.checks.thresholds import fix_of
 from primus_preflight.paths import text_of
@@ -71,7 +71,7 @@ def expected(text: str) -> Expected:
     Raises:
         RequestError: it is none of them.
     """
-    fix = "say how many (64), which (node[01-64]), or name a file"
+    fix = "write a number (64), a list (node[01-64]), or the name of a file"
     if text.isdecimal() and text.isascii():
         if (count := int(text[:9])) > _MOST:
             raise RequestError(f"--expected-nodes: more than {_MOST} nodes", fix=fix)
@@ -96,7 +96,7 @@ def _check_names(names: Sequence[str], fix: str) -> None:
     if len(names) > _MOST:
         raise RequestError(f"--expected-nodes: more than {_MOST} nodes", fix=fix)
     if wrong := next((name for name in names if not _NAME.fullmatch(name)), ""):
-        raise RequestError(f"--expected-nodes: '{wrong[:80]}' is no name of a node", fix=fix)
+        raise RequestError(f"--expected-nodes: '{wrong[:80]}' is not the name of a node", fix=fix)
 
 
 def judge(reports: Sequence[NodeReport], unread: Sequence[Unread] = (), wanted: Expected | None = None) -> Cluster:
@@ -108,22 +108,20 @@ def judge(reports: Sequence[NodeReport], unread: Sequence[Unread] = (), wanted: 
         # A node that its peers met may have ended without a report.
         fix = finding.fix or (fix_of(finding.check) if finding.status in ("fail", "warn") else "")
         nodes.setdefault(host, {})[finding.check, finding.subject] = replace(finding, fix=fix)
-    silent = dict.fromkeys(
-        (*wanted.names, *nodes), "no report came from it: it is down, cut off, or slower than --wait"
-    )
+    silent = dict.fromkeys((*wanted.names, *nodes), "it did not report: it is down, unreachable, or slower than --wait")
     lacking = {host: why for host, why in silent.items() if host not in reported}
     lacking |= {one.host: one.why for one in unread}
     for host, why in lacking.items():
         nodes.setdefault(host, {})["cluster.report", ""] = _no_report(host, why)
     found = {host: tuple(nodes[host].values()) for host in sorted(nodes)}
-    found = {host: (*said, *_nothing_measured(said)) for host, said in found.items()}
+    found = {host: (*own, *_nothing_measured(own)) for host, own in found.items()}
     return _sorted(found, absent=0 if wanted.names else max(0, wanted.count - len(nodes)))
 
 
 def _sorted(nodes: Mapping[str, tuple[Finding, ...]], absent: int) -> Cluster:
     verdicts = {host: verdict(found) for host, found in nodes.items()}
     passing, failing, unknown = (
-        tuple(h for h, said in verdicts.items() if said == one) for one in ("pass", "fail", "unknown")
+        tuple(h for h, own in verdicts.items() if own == one) for one in ("pass", "fail", "unknown")
     )
     return Cluster(passing, failing, unknown, nodes, absent)
 
@@ -137,7 +135,7 @@ def _nothing_measured(found: Sequence[Finding]) -> Iterable[Finding]:
 
 
 def _no_report(host: str, why: str) -> Finding:
-    fix = f"log in and see: `primus direct -- preflight`; leave it out of the next job: srun --exclude={host}"
+    fix = f"log in and run `primus direct -- preflight`; exclude it from the next job: srun --exclude={host}"
     return Finding("cluster.report", "", "unknown", expected="a report", why=why, fix=fix)
 
 
@@ -150,10 +148,12 @@ def _differing(reports: Sequence[NodeReport]) -> Iterable[tuple[str, Finding]]:
             continue
         clear = times > others[0][1]
         listed = ", ".join(f"{value} on {count}" for value, count in counts.most_common(4))
-        expected, fix = (usual, f"make it {usual}, as on the others") if clear else ("one value", "make all alike")
+        expected, fix = (
+            (usual, f"set it to {usual}, as on the other nodes") if clear else ("one value", "make all nodes equal")
+        )
         for host, finding in group:
             if not clear or finding.measured != usual:
-                why = f"nodes do not agree: {listed}"
+                why = f"nodes differ: {listed}"
                 yield host, replace(_worse(finding, expected=expected, why=why), fix=fix)
 
 
@@ -168,9 +168,9 @@ def _without(reports: Sequence[NodeReport]) -> Iterable[tuple[str, Finding]]:
         usual = Counter(one.amount for _, one, value in found if value > 0).most_common(1)
         for host, one, value in found:
             if usual and value == 0 and one.status == "skip":
-                said, times = usual[0]
-                why = f"{one.why}; {counted(times, 'node')} of this run {'has' if times == 1 else 'have'} {said}"
-                yield host, replace(_worse(one, expected=said.partition(" ")[0], why=why), fix=fix_of(one.check))
+                common, times = usual[0]
+                why = f"{one.why}; {counted(times, 'node')} of this run {'has' if times == 1 else 'have'} {common}"
+                yield host, replace(_worse(one, expected=common.partition(" ")[0], why=why), fix=fix_of(one.check))
 
 
 def _outliers(reports: Sequence[NodeReport]) -> Iterable[tuple[str, Finding]]:

@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from primus_core.errors import MachineError, PrimusError
-from primus_core.files import plain_json
-from primus_core.files.atomic import write_atomically
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import write_atomically
 from primus_preflight.paths import text_of
 from primus_preflight.verdict import node_report
 from primus_preflight.verdict.node_report import NodeReport
@@ -110,9 +110,9 @@ def follow(folder: str, own: NodeReport, wait_s: float) -> int:
     while not ((verdict := _read(folder)) and verdict.judged.get(own.host) == own.time):
         if time.monotonic() > ends:
             raise MachineError(
-                "preflight: incomplete: node 0 did not say whether all nodes are fit",
-                why=f"nothing of it came to {folder} in {2 * wait_s + _MARGIN_S:.0f} s",
-                fix="see what node 0 prints; all nodes must see one run directory (PRIMUS_RUN_DIR)",
+                "preflight: incomplete: node 0 did not report a verdict",
+                why=f"no verdict appeared in {folder} within {2 * wait_s + _MARGIN_S:.0f} s",
+                fix="check the output of node 0; all nodes must share one run directory (PRIMUS_RUN_DIR)",
             )
         answer(folder, own.host)
         time.sleep(_LOOK_EVERY_S)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from primus_core.errors import RequestError
-from primus_core.units import counted
+from primus_machine.units import counted
 from primus_preflight.checks.findings import OF_ONE_NODE, Finding
 from primus_preflight.checks.thresholds import fix_of
 from primus_preflight.verdict import node_report
@@ -63,8 +63,8 @@ def _reports(path: str) -> Iterator[NodeReport]:
         else:
             unread.append(one)
     if not found:
-        why = "; ".join(f"{one.host}: {one.why}" for one in unread[:3]) or "there is no file of a node in it"
-        raise RequestError(f"--baseline {path}: no report of a node", why=why, fix="name a run of preflight")
+        why = "; ".join(f"{one.host}: {one.why}" for one in unread[:3]) or "it has no report of a node"
+        raise RequestError(f"--baseline {path}: no report of a node", why=why, fix="name a preflight run")
 
 
 def _is_measure(finding: Mapping[str, Any]) -> bool:
@@ -117,7 +117,7 @@ def _word(one: Finding, last: _Earlier) -> Finding:
     if one.measured == last.finding.measured:
         return one
     source = f"this node, on {_day([last])}"
-    was, fix = last.finding.measured, "if that was not meant, set it back"
+    was, fix = last.finding.measured, "if this is not intended, set it back"
     return replace(one, status="warn", expected=was, why="it has changed", source=source, fix=fix)
 
 

@@ -110,7 +110,7 @@ def _excused(reports: Sequence[NodeReport], blamed: set[str]) -> Iterator[tuple[
     for report in reports:
         for one in report.findings:
             if one.compare == "all" and one.status == "fail" and blamed and report.host not in blamed:
-                yield report.host, replace(one, status="skip", why=f"not without {_listed(blamed)}", fix="")
+                yield report.host, replace(one, status="skip", why=f"it fails because of {_listed(blamed)}", fix="")
 
 
 class _Seen(NamedTuple):
@@ -175,7 +175,7 @@ def _verdict(one: Guilty, sample: Finding, named: set[End]) -> Finding:
     others = [_other(link, one.end) for link in one.bad]
     why = f"with {len(one.bad)} of {len(one.links)} peers: {_listed(end.host for end in others)}"
     if named.issuperset(others):
-        why += "; it may be their fault: nobody else tells which of them it is"
+        why += "; the peers may be at fault: no other node can tell"
     measured = [link.value for link in one.bad if link.value is not None]
     return replace(
         sample,

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from primus_core.errors import RequestError
-from primus_core.files import plain_json
-from primus_core.files.atomic import write_atomically
-from primus_core.secrets.redaction import redact
+from primus_core.journal import record
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import write_atomically
+from primus_machine.secrets.redaction import redact
 from primus_preflight.checks import findings
 from primus_preflight.checks.findings import Finding
 from primus_preflight.paths import text_of
@@ -114,7 +115,7 @@ def check(folder: str) -> None:
 def _files(folder: str) -> Sequence[str]:
     """Those of a run directory are in its `preflight` only: its other files are of the run."""
     inner = os.path.join(folder, FOLDER)
-    is_run = os.path.isdir(inner) or os.path.exists(os.path.join(folder, "metadata.json"))
+    is_run = os.path.isdir(inner) or os.path.exists(os.path.join(folder, record.FILE))
     place = inner if is_run else folder
     try:
         names = sorted(os.listdir(place) if os.path.isdir(place) or not is_run else ())
@@ -143,7 +144,7 @@ def hosts(folder: str) -> Sequence[str]:
 
 def read(path: str, keep: Keep = bool) -> NodeReport | Unread:
     """The report in a file."""
-    return _read(path, keep) or Unread(_host(path), "it is no report of a node")
+    return _read(path, keep) or Unread(_host(path), "it is not a report of a node")
 
 
 def _read(path: str, keep: Keep) -> NodeReport | Unread | None:
@@ -159,7 +160,7 @@ def _read(path: str, keep: Keep) -> NodeReport | Unread | None:
         found = tuple(findings.load(one) for one in data["findings"] if keep(one))
         written = float(data["time"])
         if not math.isfinite(written):
-            return Unread(host, f"its report says that it was written at {written}")
+            return Unread(host, f"its report has the time {written}")
         place = data["gpu_model"], int(data["gpus"]), int(data["node_rank"]), written
         return NodeReport(data["host"], found, *place, str(data.get("level", "")), str(data.get("version", "")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:

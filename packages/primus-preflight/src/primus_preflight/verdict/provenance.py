@@ -34,7 +34,7 @@ class Provenance:
     @property
     def lines(self) -> tuple[str, ...]:
         """For people: each with its name; what is not known is left out."""
-        return tuple(f"{name}: {said}" for name, said in self.to_dict().items() if said)
+        return tuple(f"{name}: {value}" for name, value in self.to_dict().items() if value)
 
 
 def version() -> str:
@@ -49,8 +49,8 @@ def of(reports: Iterable[NodeReport], command: Iterable[str], now: float) -> Pro
     level = _listed({report.host: report.level or "unknown" for report in found})
     versions = {report.host: report.version or "unknown" for report in found}
     own, nodes = version(), _listed(versions)
-    said = f"{own}; on the nodes: {nodes}" if set(versions.values()) - {own} else own
-    return Provenance(date, shlex.join(command), level, said)
+    shown = f"{own}; on the nodes: {nodes}" if set(versions.values()) - {own} else own
+    return Provenance(date, shlex.join(command), level, shown)
 
 
 def _listed(by_host: Mapping[str, str]) -> str:

@@ -10,18 +10,18 @@ _EMPTY = frozenset({"meta", "br"})
 TEXT_COLOURS = "body,svg{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif}"
 
 
-def text(said: object) -> str:
+def text(content: object) -> str:
     """What was said, safe between tags. Characters that no XML may hold become a mark."""
-    kept = "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in str(said))
+    kept = "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in str(content))
     return html.escape(kept)
 
 
 def tag(name: str, /, *inside: str, **attributes: object) -> str:
     """An element around markup. `class_` and `for_` stand for Python's words, `data_from` for `data-from`."""
-    said = "".join(f' {key.rstrip("_").replace("_", "-")}="{text(value)}"' for key, value in attributes.items())
+    written = "".join(f' {key.rstrip("_").replace("_", "-")}="{text(value)}"' for key, value in attributes.items())
     if not inside:
-        return f"<{name}{said}>" if name in _EMPTY else f"<{name}{said}/>"
-    return f"<{name}{said}>{''.join(inside)}</{name}>"
+        return f"<{name}{written}>" if name in _EMPTY else f"<{name}{written}/>"
+    return f"<{name}{written}>{''.join(inside)}</{name}>"
 
 
 def page(title: str, style: str, *body: str) -> str:

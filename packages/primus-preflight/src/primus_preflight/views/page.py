@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from primus_core.units import counted
+from primus_machine.units import counted
 from primus_preflight.checks.findings import Finding, Status, verdict
 from primus_preflight.verdict.cluster import Cluster
 from primus_preflight.views import markup, report
@@ -72,12 +72,12 @@ pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f4f4f6;padding:.7em 
 def as_html(cluster: Cluster) -> str:
     """The page. Of thousands of nodes it has a tile each, and rows of those that are not fit."""
     state = {0: "pass", 1: "fail"}.get(cluster.exit_code, "unknown")
-    said = {"pass": "Fit to train", "fail": "Not fit to train", "unknown": "Incomplete"}[state]
+    title = {"pass": "Fit to train", "fail": "Not fit to train", "unknown": "Incomplete"}[state]
     return markup.page(
-        f"Preflight: {said}",
+        f"Preflight: {title}",
         _STYLE,
         tag("h1", "Preflight"),
-        tag("p", text(f"{_MARKS[_status(state)]} {said}. {report.headline(cluster)}"), class_=f"verdict {state}"),
+        tag("p", text(f"{_MARKS[_status(state)]} {title}. {report.headline(cluster)}"), class_=f"verdict {state}"),
         tag("p", text(report.counts(cluster)), class_="small"),
         *(tag("p", text(line), class_="small") for line in cluster.provenance.lines),
         *_excluded(cluster),
@@ -103,8 +103,8 @@ def _states(cluster: Cluster) -> dict[str, Status]:
     """Of each node: its verdict; a warning where it has one and passes."""
     found: dict[str, Status] = {}
     for host, findings in cluster.nodes.items():
-        said = verdict(findings)
-        found[host] = "warn" if said == "pass" and any(one.status == "warn" for one in findings) else said
+        own = verdict(findings)
+        found[host] = "warn" if own == "pass" and any(one.status == "warn" for one in findings) else own
     return found
 
 
@@ -151,15 +151,15 @@ def _wrong(cluster: Cluster) -> Iterator[str]:
 def _row(row: report.Row, *, several: bool) -> str:
     one = row.finding
     cells = [tag("td", text(one.check)), *([tag("td", text(report.listed(row.hosts)))] if several else [])]
-    cells += [tag("td", text(said)) for said in (report.listed(row.subjects), one.amount or "not measured")]
+    cells += [tag("td", text(value)) for value in (report.listed(row.subjects), one.amount or "not measured")]
     source = [tag("br"), tag("span", text(one.source), class_="small")] if one.source else []
     cells.append(tag("td", text(report.expected(one)), *source))
     todo = [text(one.why), tag("br")] if one.why else []
     return tag("tr", _mark(one.status), *cells, tag("td", *todo, *([tag("code", text(one.fix))] if one.fix else [""])))
 
 
-def _mark(status: Status, said: str = "") -> str:
-    return tag("td", f"{_MARKS[status]} {text(said or status)}", class_=f"mark {status}")
+def _mark(status: Status, label: str = "") -> str:
+    return tag("td", f"{_MARKS[status]} {text(label or status)}", class_=f"mark {status}")
 
 
 def _grid(heads: Iterable[str], rows: Iterable[str]) -> str:
@@ -251,17 +251,17 @@ def _figure(check: str, dots: Sequence[_Dot]) -> str:
         tag("text", f"{high:.4g}", x=_WIDTH - 10, y=_TALL + 2, text_anchor="end"),
     )
     size = {"viewBox": f"0 0 {_WIDTH} {_TALL + 8}", "width": _WIDTH, "height": _TALL + 8}
-    said = f"{check}: {one.unit or 'value'}, {one.compare} is better; median {middle:.4g} of {len(dots)}"
+    title = f"{check}: {one.unit or 'value'}, {one.compare} is better; median {middle:.4g} of {len(dots)}"
     named = report.listed(dict.fromkeys(f"{dot.name} {dot.value:.4g}" for dot, _, _ in marked))
-    caption = tag("figcaption", text(f"{said}; marked: {named}" if named else said), class_="small")
+    caption = tag("figcaption", text(f"{title}; marked: {named}" if named else title), class_="small")
     return tag("figure", caption, tag("svg", *drawn, role="img", **size))
 
 
 def _marked(dot: _Dot, x: float, y: float) -> str:
-    return tag("circle", tag("title", text(_told(dot))), cx=f"{x:.1f}", cy=y, r=5, class_=dot.finding.status)
+    return tag("circle", tag("title", text(_description(dot))), cx=f"{x:.1f}", cy=y, r=5, class_=dot.finding.status)
 
 
-def _told(dot: _Dot) -> str:
+def _description(dot: _Dot) -> str:
     where = f" {dot.finding.subject}" if dot.finding.subject and dot.finding.subject != dot.name else ""
     return f"{dot.name}{where}: {dot.finding.amount}, {dot.finding.status}. {dot.finding.why}".strip()
 

@@ -91,8 +91,8 @@ def _drawing(found: Topology, *head: str) -> str:
         *head,
         tag("title", text(f"Topology of {found.host}")),
         _box(_Spot(0, 0, place.width, height), "paper", 0),
-        _say(_MARGIN, 34, found.host, "title"),
-        _say(_MARGIN, 54, summary(found), "small"),
+        _label(_MARGIN, 34, found.host, "title"),
+        _label(_MARGIN, 54, summary(found), "small"),
         *_numa_boxes(found, place),
         *_pcie(found, place),
         *_links(found, place),
@@ -156,8 +156,8 @@ def _mirrored(spot: _Spot, number: int, place: _Layout) -> _Spot:
     return spot if number in place.left else spot._replace(x=place.width - spot.x - spot.width)
 
 
-def _say(x: float, y: float, said: str, kind: str = "", anchor: str = "start") -> str:
-    return tag("text", text(said), x=f"{x:g}", y=f"{y:g}", class_=kind or "plain", text_anchor=anchor)
+def _label(x: float, y: float, label: str, kind: str = "", anchor: str = "start") -> str:
+    return tag("text", text(label), x=f"{x:g}", y=f"{y:g}", class_=kind or "plain", text_anchor=anchor)
 
 
 def _box(spot: _Spot, kind: str, radius: int = 5) -> str:
@@ -185,10 +185,10 @@ def _numa_boxes(found: Topology, place: _Layout) -> Iterator[str]:
         name = f"NUMA node {number}{listed}" if number >= 0 else "NUMA node not known"
         x, anchor = (spot.x + 10, "start") if number in place.left else (spot.x + spot.width - 10, "end")
         yield _box(spot, "numa", 9)
-        yield _say(x, spot.y + 22, name, "strong", anchor)
+        yield _label(x, spot.y + 22, name, "strong", anchor)
         cpu = place.cpus[number]
         yield _box(cpu, "cpu")
-        yield _say(
+        yield _label(
             cpu.x + cpu.width / 2, cpu.y + cpu.height / 2 + 4, f"CPU {number}" if node else "?", "strong", "middle"
         )
 
@@ -218,10 +218,10 @@ def _links(found: Topology, place: _Layout) -> Iterator[str]:
 def _link(found: Topology, joint: Joint, place: _Layout) -> str:
     one, other = found.gpus[joint.a], found.gpus[joint.b]
     lost = joint.state == "lost"
-    said = f"GPU {joint.a} - GPU {joint.b}: {joint.joined} of {joint.of} joined by xGMI{', which is not all' * lost}"
+    title = f"GPU {joint.a} - GPU {joint.b}: {joint.joined} of {joint.of} joined by xGMI{', incomplete' * lost}"
     kind = "lost" if lost else f"xgmi h{max(one.hive, 0) % len(_HIVES)}"
     data = {"data_from": one.address, "data_to": other.address, "data_joined": joint.joined, "data_of": joint.of}
-    return tag("path", tag("title", text(said)), d=_way(one, other, place), class_=kind, **data)
+    return tag("path", tag("title", text(title)), d=_way(one, other, place), class_=kind, **data)
 
 
 def _way(one: Accelerator, other: Accelerator, place: _Layout) -> str:
@@ -243,15 +243,15 @@ def _way(one: Accelerator, other: Accelerator, place: _Layout) -> str:
 
 def _nic(nic: Nic, spot: _Spot) -> str:
     rate = f"{nic.gbps:g} Gb/s" if nic.gbps else nic.kind
-    said = " · ".join(filter(None, (nic.kind, nic.address, nic.state, *nic.interfaces, nic.driver)))
+    title = " · ".join(filter(None, (nic.kind, nic.address, nic.state, *nic.interfaces, nic.driver)))
     kind = "small" if nic.is_up else "small warn"
     state = "" if nic.is_up else f", {nic.state}"
     return tag(
         "g",
-        tag("title", text(said)),
+        tag("title", text(title)),
         _box(spot, f"nic{' down' * (not nic.is_up)}"),
-        _say(spot.x + 8, spot.y + 15, _short(nic.name, 22), "strong"),
-        _say(spot.x + 8, spot.y + 29, _short(f"{rate}{state}", 26), kind),
+        _label(spot.x + 8, spot.y + 15, _short(nic.name, 22), "strong"),
+        _label(spot.x + 8, spot.y + 29, _short(f"{rate}{state}", 26), kind),
         id=f"nic-{nic.name}",
     )
 
@@ -261,15 +261,15 @@ def _gpu(found: Topology, gpu: Accelerator, spot: _Spot) -> str:
     near, how, _ = found.serving(gpu)
     names = ", ".join(nic.name for nic in near) if len(near) < 3 else f"{len(near)} adapters"
     last = f"NIC {names} ({how.removeprefix('same ')})" if near else f"NIC: {how}"
-    said = f"{gpu.address}{f' · {gpu.mode}' * bool(gpu.mode)}"
+    label = f"{gpu.address}{f' · {gpu.mode}' * bool(gpu.mode)}"
     return tag(
         "g",
         tag("title", text(f"NIC: {served(found, gpu)}")),
         _box(spot, f"gpu {f'h{colour}' if gpu.hive >= 0 else 'none'}"),
-        _say(x, spot.y + 18, _short(f"GPU {gpu.index} · {gpu.model}", 26), "strong"),
-        _say(x, spot.y + 34, said, "small"),
+        _label(x, spot.y + 18, _short(f"GPU {gpu.index} · {gpu.model}", 26), "strong"),
+        _label(x, spot.y + 34, label, "small"),
         *(_parts(gpu, x, spot.y + 44, colour) if gpu.partitions > 1 else ()),
-        *([_say(x, spot.y + spot.height - 10, _short(last, 34), "small")] if found.nics else ()),
+        *([_label(x, spot.y + spot.height - 10, _short(last, 34), "small")] if found.nics else ()),
         id=f"gpu-{gpu.address}",
     )
 
@@ -282,15 +282,15 @@ def _parts(gpu: Accelerator, x: float, y: float, colour: int) -> Iterable[str]:
     ]
 
 
-def _short(said: str, length: int) -> str:
-    return said if len(said) <= length else f"{said[: length - 1]}…"
+def _short(label: str, length: int) -> str:
+    return label if len(label) <= length else f"{label[: length - 1]}…"
 
 
 def _legend(rows: Sequence[tuple[str, str, str]], place: _Layout) -> Iterator[str]:
-    for at, (mark, said, kind) in enumerate(rows):
+    for at, (mark, label, kind) in enumerate(rows):
         y = place.height + 24 * at
         yield _line((_MARGIN, y), (_MARGIN + 36, y), mark) if mark else ""
-        yield _say(_MARGIN + 46, y + 4, said, kind)
+        yield _label(_MARGIN + 46, y + 4, label, kind)
 
 
 def _explained(found: Topology, place: _Layout) -> Iterator[tuple[str, str, str]]:

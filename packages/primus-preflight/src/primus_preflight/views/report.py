@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from primus_core.files import plain_json
-from primus_core.units import counted
+from primus_machine.files import plain_json
+from primus_machine.units import counted
 from primus_preflight.checks.findings import Finding, Status
 from primus_preflight.verdict.cluster import Cluster
 
@@ -66,8 +66,8 @@ def expected(one: Finding) -> str:
 
 def _measured(one: Finding) -> str:
     unit = f" {one.unit}" * bool(one.unit and not one.measured)
-    said = one.amount or "not measured"
-    return f"{said}; expected {one.expected}{unit}" if one.expected else said
+    value = one.amount or "not measured"
+    return f"{value}; expected {one.expected}{unit}" if one.expected else value
 
 
 def headline(cluster: Cluster) -> str:
@@ -81,12 +81,12 @@ def headline(cluster: Cluster) -> str:
 def counts(cluster: Cluster) -> str:
     """How many findings there are of each status."""
     times = Counter(one.status for found in cluster.nodes.values() for one in found)
-    said = [
+    parts = [
         counted(times[status], word) if status == "warn" else f"{times[status]} {word}"
         for status, word in _WORDS.items()
         if times[status]
     ]
-    return f"findings: {', '.join(said)}"
+    return f"findings: {', '.join(parts)}"
 
 
 def skipped(cluster: Cluster) -> dict[str, dict[str, None]]:

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from primus_core.units import counted
+from primus_machine.units import counted
 from primus_preflight.machine.nics import Nic
 from primus_preflight.machine.topology import Accelerator, Topology
 
@@ -16,12 +16,12 @@ __all__ = ["as_json", "as_text", "is_fabric", "joined", "ranges", "served", "sum
 SCHEMA = 1
 _MEANS = {
     "XGMI": "a link between GPUs",
-    "LOST": "same hive, and no link, or not between all partitions",
+    "LOST": "same hive, but no link, or not between all partitions",
     "PIX": "one PCIe switch",
     "PXB": "several PCIe switches",
     "PHB": "the PCIe root",
     "NODE": "a NUMA node",
-    "SYS": "the way to another NUMA node",
+    "SYS": "between NUMA nodes",
     "?": "not known",
 }
 _LISTED = 4
@@ -136,8 +136,8 @@ def joined(found: Topology, hive: int) -> str:
     pairs = len(numbers) * (len(numbers) - 1) // 2
     known = [one for one in found.joints if one.a != one.b and {one.a, one.b} <= set(numbers)]
     whole, unread = sum(one.state == "whole" for one in known), pairs - len(known)
-    said = f"{whole} of {pairs} pairs joined by xGMI{f', {unread} not known' * bool(unread)}"
-    return f"hive {hive}: GPUs {ranges(numbers)}; {said}"
+    summary = f"{whole} of {pairs} pairs joined by xGMI{f', {unread} not known' * bool(unread)}"
+    return f"hive {hive}: GPUs {ranges(numbers)}; {summary}"
 
 
 def is_fabric(nic: Nic) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from primus_core.installed import versions
+from primus_train.kit import versions
 from primus_train.kit.patches import Patch
 
 __all__ = ["no_accelerator", "patch", "torch_before_2_14"]

@@ -60,20 +60,24 @@ def run(args: argparse.Namespace) -> int:
 
 def add(actions: argparse._SubParsersAction[Parser]) -> None:
     """Declare the actions."""
-    listing = actions.add_parser("list", help="templates: all, or those that have all the words", epilog=_LIST_EPILOG)
-    listing.add_argument("words", nargs="*", metavar="WORD", help="part of a model, backend, GPU or package")
-    new = actions.add_parser("new", help="write an experiment to edit, from a template", epilog=_NEW_EPILOG)
+    listing = actions.add_parser("list", help="List the templates that match all words.", epilog=_LIST_EPILOG)
+    listing.add_argument(
+        "words", nargs="*", metavar="WORD", help="a part of the name of a model, backend, GPU or package"
+    )
+    new = actions.add_parser("new", help="Write an experiment from a template.", epilog=_NEW_EPILOG)
     new.add_argument("model", metavar="MODEL", help="a model of `primus config list`")
-    new.add_argument("--backend", metavar="BACKEND", required=True, help="the framework that trains it")
-    new.add_argument("--gpu", metavar="GPU", required=True, help="the GPUs that train it")
-    new.add_argument("--precision", metavar="NAME", default="", help="another than the usual one, as FP8")
-    new.add_argument("-o", "--output", metavar="FILE", default="", help="write it there (default: to stdout)")
-    show = actions.add_parser("show", help="an experiment, with what it extends", epilog=_SHOW_EPILOG)
+    new.add_argument("--backend", metavar="BACKEND", required=True, help="the framework")
+    new.add_argument("--gpu", metavar="GPU", required=True, help="the GPU model")
+    new.add_argument(
+        "--precision", metavar="NAME", default="", help="use this precision instead of the usual one, such as FP8"
+    )
+    new.add_argument("-o", "--output", metavar="FILE", default="", help="write to FILE (default: stdout)")
+    show = actions.add_parser("show", help="Show an experiment, with everything that it extends.", epilog=_SHOW_EPILOG)
     show.add_argument("file", metavar="FILE", help=_EXPERIMENT)
-    show.add_argument("--resolved", action="store_true", help="every setting as a launch has it, and where it is from")
-    validate = actions.add_parser("validate", help="check all that a launch checks", epilog=_VALIDATE_EPILOG)
+    show.add_argument("--resolved", action="store_true", help="show every setting of a launch, and where it comes from")
+    validate = actions.add_parser("validate", help="Check everything that a launch checks.", epilog=_VALIDATE_EPILOG)
     validate.add_argument("file", metavar="FILE", help=_EXPERIMENT)
-    diff = actions.add_parser("diff", help="what differs between two, resolved", epilog=_DIFF_EPILOG)
+    diff = actions.add_parser("diff", help="Show which settings of two experiments differ.", epilog=_DIFF_EPILOG)
     diff.add_argument("first", metavar="A", help=_EXPERIMENT)
     diff.add_argument("second", metavar="B", help=_EXPERIMENT)
     for action in (show, validate, diff):
@@ -83,22 +87,24 @@ def add(actions: argparse._SubParsersAction[Parser]) -> None:
         add_which_run(action)
         action.rest_to("overrides")
     for action in (listing, show, diff):
-        action.add_argument("--json", action="store_true", help="as JSON")
+        action.add_argument("--json", action="store_true", help="print JSON")
     for action in (listing, new, show, validate, diff):
         action.set_defaults(run=run)
 
 
 def _add_machine(parser: Parser) -> None:
     group = parser.add_argument_group(
-        "the machine", "for which the settings are resolved (default: that of the template; without one, this)"
+        "machine", "resolve the settings for this machine (default: that of the template, or this machine)"
     )
-    group.add_argument("--assume-host", metavar="FILE", default="", help="the machine of `primus env capture`")
-    group.add_argument("--gpu", metavar="MODEL", default="", help="machines with GPUs of this model")
-    group.add_argument("--gpus-per-node", type=_count, metavar="N", help="so many in each (default: 8)")
-    group.add_argument("--nodes", type=_count, metavar="N", help="so many machines (default: 1)")
+    group.add_argument(
+        "--assume-host", metavar="FILE", default="", help="use a machine captured by `primus env capture`"
+    )
+    group.add_argument("--gpu", metavar="MODEL", default="", help="use machines with GPUs of this model")
+    group.add_argument("--gpus-per-node", type=_count, metavar="N", help="number of GPUs per machine (default: 8)")
+    group.add_argument("--nodes", type=_count, metavar="N", help="number of machines (default: 1)")
 
 
 def _count(text: str) -> int:
     if not (text.isdecimal() and text.isascii() and len(text) < 7 and int(text)):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to 999999")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to 999999")
     return int(text)

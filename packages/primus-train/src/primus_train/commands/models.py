@@ -1,4 +1,4 @@
-"""Facts, parameters and FLOPs of known models: list, show, check."""
+"""Show the facts, parameters and FLOPs of known models: list, show, check."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from primus_core.config import system
-from primus_core.files import plain_json
-from primus_core.host import HostRoot
 from primus_core.request.arguments import Parser, parse_segment
+from primus_machine.files import plain_json
+from primus_machine.host import HostRoot
 
 if TYPE_CHECKING:
     from primus_train.models.architecture import Model
@@ -46,24 +46,30 @@ def parser() -> Parser:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="primus models", epilog=_EPILOG, description="Known models: facts, parameters, FLOPs.")
+    parser = Parser(
+        prog="primus models", epilog=_EPILOG, description="Show the facts, parameters and FLOPs of known models."
+    )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="all models, or those that have all the words", epilog=_LIST_EPILOG)
-    listing.add_argument("words", nargs="*", metavar="WORD", help="part of a name, family, kind or source, in any case")
-    show = actions.add_parser("show", help="one model: facts, parameters by part, FLOPs", epilog=_SHOW_EPILOG)
+    listing = actions.add_parser("list", help="List the models that match all words.", epilog=_LIST_EPILOG)
+    listing.add_argument(
+        "words", nargs="*", metavar="WORD", help="a part of the name, family, kind or source (case-insensitive)"
+    )
+    show = actions.add_parser("show", help="Show the facts, parameters and FLOPs of a model.", epilog=_SHOW_EPILOG)
     show.add_argument("model", metavar="MODEL", help=_MODEL)
     show.add_argument("--seq-length", type=_length, default=_SEQ_LENGTH, metavar="TOKENS",
-                      help=f"for the FLOPs per token (default: {_SEQ_LENGTH})")  # fmt: skip
-    check = actions.add_parser("check", help="compare parameters with the known numbers", epilog=_CHECK_EPILOG)
+                      help=f"sequence length for the FLOPs per token (default: {_SEQ_LENGTH})")  # fmt: skip
+    check = actions.add_parser(
+        "check", help="Compare the parameter counts with the known numbers.", epilog=_CHECK_EPILOG
+    )
     check.add_argument("models", nargs="*", metavar="MODEL", help=f"{_MODEL} (default: all)")
     for action in (listing, show, check):
-        action.add_argument("--json", action="store_true", help="as JSON")
+        action.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 def _length(text: str) -> int:
     if not (text.isdecimal() and text.isascii() and len(text) < 10 and int(text)):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of tokens")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of tokens")
     return int(text)
 
 
@@ -162,7 +168,7 @@ def _check(args: argparse.Namespace) -> int:
 def _verdict(all_: int, wrong: int, unknown: list[str]) -> str:
     compared = all_ - len(unknown)
     lines = [f"{compared - wrong} of {compared} models have the known number of parameters, to the unit"]
-    lines += [f"not compared, for they say no number: {', '.join(unknown)}"] if unknown else []
+    lines += [f"not compared, because they have no known number: {', '.join(unknown)}"] if unknown else []
     return "".join(f"{line}\n" for line in lines)
 
 

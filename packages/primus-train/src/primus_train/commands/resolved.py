@@ -8,20 +8,14 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
+from primus_core import requirements
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.contracts import launchers
 from primus_core.environment.placement import VISIBLE, hides_gpus
 from primus_core.environment.placement import resolve as place_in_job
 from primus_core.errors import Mistakes, PrimusError, RequestError
-from primus_core.execute import requirements
-from primus_core.files import plain_json
-from primus_core.host import UNREAD, HostRoot
-from primus_core.machine import facts as machine
-from primus_core.machine.devices import memory_of
-from primus_core.machine.facts import Facts, Gpu
 from primus_core.plan.plan import Distributed, Plan, RunPlace
 from primus_core.planning import options as runtime_options
 from primus_core.planning import planner
@@ -29,8 +23,13 @@ from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import TaskCall
 from primus_core.request.arguments import flags_of
 from primus_core.request.request import Layer, Request
-from primus_core.secrets.redaction import redact, refuse_secrets, secret_values, without_secrets
-from primus_core.units import counted
+from primus_machine import facts as machine
+from primus_machine.facts import Facts, Gpu
+from primus_machine.files import plain_json
+from primus_machine.gpus.devices import memory_of
+from primus_machine.host import UNREAD, HostRoot
+from primus_machine.secrets.redaction import redact, refuse_secrets, secret_values, without_secrets
+from primus_machine.units import counted
 from primus_train import experiment
 from primus_train import task as train
 from primus_train.continuation import CONTINUE, NEW
@@ -93,7 +92,8 @@ def validate(args: argparse.Namespace) -> int:
     parts = filter(None, (found.experiment.modules[found.module].framework, f"{ranks} ({on})", layout, tokens))
     _write(f"{args.file} is valid: {'; '.join(parts)}\n")
     absent = requirements.absent_files(whole) if not facts.host.is_here else []
-    _write("".join(f"note: {told}\n" for told in (*planned.notes, *(f"{e.what}: it must be there" for e in absent))))
+    notes = (*planned.notes, *(f"{e.what} here; the nodes need it" for e in absent))
+    _write("".join(f"note: {note}\n" for note in notes))
     return 0
 
 
@@ -106,8 +106,8 @@ def _refuse_misplaced(args: argparse.Namespace) -> None:
         if (flag := word.partition("=")[0]) in options:
             raise RequestError(
                 f"'{flag}' is not known here",
-                why="it is an option of a launch, and this starts nothing",
-                fix=f"leave it out; `primus config {args.action} --help` has what may stand here",
+                why="it is an option of a launch, and this command starts nothing",
+                fix=f"remove it; see `primus config {args.action} --help`",
             )
 
 
@@ -123,8 +123,8 @@ def _planned(args: argparse.Namespace, facts: Facts, *, anew: bool = False) -> P
 
 def _may_have_gpus(args: argparse.Namespace, facts: Facts) -> bool:
     """Whether the experiment may be for other machines than this one, which has no GPU: nobody said so, or hid them."""
-    said = "GPUS_PER_NODE" in facts.environ or hides_gpus(facts.environ)
-    return facts.host.is_here and not (facts.gpus or args.assume_host or said)
+    is_decided = "GPUS_PER_NODE" in facts.environ or hides_gpus(facts.environ)
+    return facts.host.is_here and not (facts.gpus or args.assume_host or is_decided)
 
 
 def _name_machines(error: PrimusError, args: argparse.Namespace, facts: Facts) -> None:
@@ -134,7 +134,7 @@ def _name_machines(error: PrimusError, args: argparse.Namespace, facts: Facts) -
     for one in error.each():
         if str(one) in of_machine:
             one.fix = (
-                "this machine has no GPU; for machines that have, name them: "
+                "this machine has no GPU; name the machines of the training: "
                 f"primus config validate {shlex.quote(args.file)} --gpu {_SOME_GPU} --nodes N"
             )
 
@@ -159,7 +159,7 @@ def diff(args: argparse.Namespace) -> int:
     if args.json:
         _write(_json({key: {"first": _plain(a), "second": _plain(b)} for key, (a, b) in differing.items()}))
         return 0
-    texts = [f"{key}\n  {_said(a)}\n  {_said(b)}\n" for key, (a, b) in differing.items()]
+    texts = [f"{key}\n  {_shown(a)}\n  {_shown(b)}\n" for key, (a, b) in differing.items()]
     _write("".join(texts) or "no setting differs\n")
     return 0
 
@@ -182,7 +182,7 @@ def _resolved(path: str, args: argparse.Namespace, overrides: Sequence[str] = ()
 
     devices = f" with {place.gpus_per_node} {on} each" if on else ""
     found = train.resolve(TaskCall((), words, facts, place, run, Catalogue.here(HostRoot(), args.layer)))
-    place = replace(place, one_per_node=launchers.find(found.planned.worker.launcher).one_per_node)
+    place = place._replace(one_per_node=launchers.find(found.planned.worker.launcher).one_per_node)
     return found, place, counted(place.nnodes, "node") + devices
 
 
@@ -222,20 +222,20 @@ def _machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
 def _host(args: argparse.Namespace) -> HostRoot:
     if not args.assume_host:
         return HostRoot()
-    from primus_core.machine import capture
+    from primus_machine.captures import capture
 
     if args.gpu:
-        raise RequestError("--gpu and --assume-host are two machines", fix="leave one of them out")
+        raise RequestError("--gpu and --assume-host exclude each other", fix="remove one of them")
     return capture.read(args.assume_host, HostRoot())
 
 
 def _gpus(name: str, count: int) -> tuple[Gpu, ...]:
     from primus_core.errors import suggestion
-    from primus_core.machine import gpus
+    from primus_machine.gpus import models
 
-    model = gpus.by_name(name)
+    model = models.by_name(name)
     if not model:
-        known = [one.name for one in gpus.load()]
+        known = [one.name for one in models.load()]
         near = suggestion(name, known) or "or capture the machine: primus env capture"
         raise RequestError(f"no GPU is called '{name}'", why=f"known: {', '.join(known)}", fix=near)
     one = Gpu(model.vendor, "", model.pci_devices[0], model=model.name, architecture=model.architecture,
@@ -247,14 +247,14 @@ def _rows(found: Resolved) -> _Rows:
     """Every setting: what was said, what Primus sets, and what the framework does by itself."""
     planned, framework = found.planned, found.experiment.modules[found.module].framework
     rows = _top(found)
-    said = {dotted(path): (path, value) for path, value in leaves(found.settings.data)}
+    configured = {dotted(path): (path, value) for path, value in leaves(found.settings.data)}
     settings: Mapping[str, Any] = planned.config.get("settings") or {}
-    for name, (path, value) in said.items():
+    for name, (path, value) in configured.items():
         origin = place_of(found.settings.where(path))
         bare = name.removeprefix("model.")
         now = settings.get(bare, value)
         rows[name] = _Row(now, origin if now == value else f"Primus, from {origin}")
-    more = {key for name in said for key in (name, name.removeprefix("model."))}
+    more = {key for name in configured for key in (name, name.removeprefix("model."))}
     rows |= {name: _Row(value, _OURS) for name, value in settings.items() if name not in more}
     version = planned.config.get("framework_version", "")
     default = f"default of {framework} {version}".rstrip()
@@ -275,9 +275,9 @@ def _top(found: Resolved) -> _Rows:
     rows = {}
     for path, value in values.items():
         stands = ("modules", found.module, "framework") if path == ("framework",) else path
-        said = at(document.data, stands) is not None
-        if said or value:
-            rows[dotted(path)] = _Row(value, place_of(document.where(stands)) if said else "default", not said)
+        is_set = at(document.data, stands) is not None
+        if is_set or value:
+            rows[dotted(path)] = _Row(value, place_of(document.where(stands)) if is_set else "default", not is_set)
     return rows
 
 
@@ -292,7 +292,7 @@ def place_of(origin: str) -> str:
     return os.path.relpath(origin, os.path.dirname(folder)) if len(folder) > 1 else origin
 
 
-def _said(row: _Row | None) -> str:
+def _shown(row: _Row | None) -> str:
     return f"{_short(row.value):<24}  {row.origin}" if row else "-"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from primus_core.config.files import TEMPLATE
 from primus_core.contracts import schedulers
 from primus_core.errors import RequestError
-from primus_core.files import atomic
+from primus_machine.files import atomic
 from primus_train.templates import catalogue
 from primus_train.templates.recipe import GPUS_PER_NODE, MODULE, Template
 
@@ -42,7 +42,7 @@ def list(args: argparse.Namespace) -> int:  # noqa: A001  # the command's name
     shown = [(*line, gpus) for line, gpus in rows.items()]
     headers = ("model", "backend", "precision", "package", "GPUs")
     table = tabulate(shown, headers=headers, tablefmt="simple", disable_numparse=True)
-    footnote = "\n* derived: nobody published numbers for it\n" if any(template.because for template in found) else ""
+    footnote = "\n* derived: no published numbers\n" if any(template.because for template in found) else ""
     sys.stdout.write(f"{table}\n{footnote}")
     return 0
 
@@ -125,9 +125,9 @@ def _provenance(template: Template) -> Iterator[str]:
         yield "Its numbers are those of"
         yield f"  {template.source}"
         if template.derived:
-            yield "but for what is marked as derived, which is neither published nor measured."
+            yield "except settings marked as derived, which are neither published nor measured."
     else:
-        yield f"Derived, neither published nor measured: {template.because}."
+        yield f"Derived (neither published nor measured): {template.because}."
 
 
 def _settings(data: Mapping[str, Any], before: str, derived: Mapping[str, str]) -> Iterator[str]:

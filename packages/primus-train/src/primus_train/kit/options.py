@@ -173,7 +173,7 @@ def _typed(option: Option, value: Any, where: str) -> Any:
                 f"'{option.name}' cannot be {item!r}",
                 where=where,
                 why=f"known values: {names}",
-                fix=suggestion(str(item), map(str, option.choices)) or "take one of them",
+                fix=suggestion(str(item), map(str, option.choices)) or "use one of them",
             )
     return float(value) if isinstance(value, int) and option.type == "float" else value
 
@@ -182,7 +182,7 @@ def _refuse_infinite(option: Option, value: Any, where: str) -> None:
     """`.nan`, `.inf` and `1e999` are numbers to YAML, and to no framework; in JSON they cannot be written at all."""
     if option.type not in ("str", "bool", "int") and any(not math.isfinite(number) for number in _floats(value)):
         raise ConfigError(
-            f"'{option.name}' is {value!r}, which is no finite number",
+            f"'{option.name}' is {value!r}, which is not a finite number",
             where=where,
             fix=f"give it {_wanted(option)} that is finite; the default is {option.default!r}",
         )

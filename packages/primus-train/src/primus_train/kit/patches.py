@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from primus_core.installed import versions
+from primus_train.kit import versions
 
-__all__ = ["Patch", "apply_needed", "told"]
+__all__ = ["Patch", "apply_needed", "summary"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Patch:
     """The versions of the framework that it was written for: `since` <= version < `before`."""
 
 
-def told(applied: Sequence[Patch], where: str) -> str:
+def summary(applied: Sequence[Patch], where: str) -> str:
     """One line for the log; empty: none was applied. The reasons stand in the files of the package `where`."""
     return f"patched for this machine: {', '.join(patch.id for patch in applied)} (why: {where})" if applied else ""
 

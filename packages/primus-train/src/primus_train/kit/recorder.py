@@ -21,10 +21,11 @@ from typing import Any, Self
 
 from primus_core.errors import TrainingError
 from primus_core.journal.events import TRAINING_ENDED, Events
-from primus_core.journal.log import STEP, get_logger
 from primus_core.journal.metrics import Metrics, Validation, append, log_line
+from primus_core.logger.logger import STEP, get_logger
 from primus_train.kit import worker
 from primus_train.kit.step_clock import Lap, StepClock
+from primus_train.kit.waits import Waits
 from primus_train.kit.work import ComputeCost
 
 __all__ = ["IN_A_ROW", "Recorder", "Step", "print_line"]
@@ -78,12 +79,15 @@ class Recorder:
         file: str = "",
         say: Callable[[str], None] | None = print_line,
         clock: StepClock | None = None,
+        waits: Waits | None = None,
     ) -> None:
         self.reports, self.work, self.on_non_finite, self.run_dir = reports, work, on_non_finite, run_dir
         self.file, self.say, self.clock = file, say, clock or StepClock()
         self.last_step: int | None = None
         self._bad: list[tuple[int, float]] = []
         self._log = get_logger()
+        self.waits = waits
+        self.clock.on_step = self._begun if waits else None
         STEP.set(self._step_in_hand)
 
     @classmethod
@@ -97,6 +101,7 @@ class Recorder:
             run_dir=str(worker.run_directory()),
             file=worker.metrics_file(),
             say=say or (print_line if reports else None),
+            waits=Waits.of_torch(str(worker.run_directory()), worker.rank(), worker.world_size()),
         )
 
     def log(self, lap: Lap, step: Step) -> None:
@@ -133,9 +138,9 @@ class Recorder:
         """
         if asked and not self.clock.has_begun:
             raise TrainingError(
-                f"no step was made, although training was to end at step {asked}",
-                why="the checkpoint that it began with is of that step, or of a later one",
-                fix="ask for more steps, or begin with another checkpoint",
+                f"no step was made, but training should end at step {asked}",
+                why="its first checkpoint is already at that step or a later one",
+                fix="increase the number of steps, or start from another checkpoint",
             )
         rest, digits = self.clock.lap(), _DIGITS
         step = asked if self.last_step is None else self.last_step + rest.steps  # not each step has a line
@@ -146,6 +151,10 @@ class Recorder:
                 save_s=round(rest.save_s, digits),
                 evaluation_s=round(rest.evaluation_s, digits),
             )
+
+    def _begun(self) -> None:
+        if self.waits:
+            self.waits.step(self._step_in_hand(), self.clock.paused_s)
 
     def _step_in_hand(self) -> int | None:
         """Not known before the first line: the steps that an earlier run made are not counted here."""
@@ -185,7 +194,7 @@ class Recorder:
         if math.isfinite(step.loss):
             self._bad.clear()
             return
-        self._bad = [*self._bad[-IN_A_ROW:], (step.step, step.loss)]  # a run that goes on may have millions
+        self._bad = [*self._bad[-IN_A_ROW:], (step.step, step.loss)]  # a run that continues may have millions
         if self.on_non_finite != "ignore":
             self._warn(step)
         if step.ended_by or (self.on_non_finite == "stop" and len(self._bad) >= IN_A_ROW):
@@ -201,7 +210,7 @@ class Recorder:
         self._log.warning(_NOT_FINITE, message=f"the loss of step {number} is {loss}{silence}", step=number, loss=loss)
 
 
-_FIX = "lower the learning rate, or look at the steps before in metrics.jsonl; {} trains on whatever the loss is"
+_FIX = "lower the learning rate, or check the steps before in metrics.jsonl; {} continues despite such a loss"
 
 
 def _error(bad: list[tuple[int, float]], setting: str) -> TrainingError:
@@ -209,6 +218,6 @@ def _error(bad: list[tuple[int, float]], setting: str) -> TrainingError:
     noun = "step" if len(bad) == 1 else "steps"
     return TrainingError(
         f"the loss is {kinds} at {noun} {', '.join(str(step) for step, _ in bad)}",
-        why="training diverged: often the learning rate is too high, or data or a device are faulty",
+        why="training diverged: often the learning rate is too high, or the data or a device is faulty",
         fix=_FIX.format(f"{setting}=false" if setting else "on_non_finite=warn"),
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from primus_core.errors import MachineError
-from primus_core.installed import versions
+from primus_train.kit import versions
 
 __all__ = ["of_version", "shipped"]
 
@@ -42,7 +42,7 @@ def of_version(
         return read(files[newest]), (f"{framework} is not installed here: planned for {newest}",)
     if version in files:
         return read(files[version]), ()
-    note = f"{framework} {version} has no shipped settings list, so it was asked (slow)"
+    note = f"{framework} {version} has no settings list in this package, so it was imported to get one (slow)"
     return _asked(f"{framework} {version}", command, read), (note,)
 
 
@@ -55,5 +55,7 @@ def _asked(framework: str, command: Sequence[str], read: Callable[[Path], T]) ->
         words = [str(answer) if word == "{}" else word for word in command]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise MachineError(f"{framework} could not be asked for its settings", why=done.stderr.strip()[-_SAID:])
+            raise MachineError(
+                f"{framework} could not be imported to get its settings", why=done.stderr.strip()[-_SAID:]
+            )
         return read(answer)

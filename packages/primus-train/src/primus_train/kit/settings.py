@@ -12,16 +12,16 @@ from typing import Any, Self
 
 from primus_core.config.document import Document, Path, dotted
 from primus_core.errors import AlreadyRefused, ConfigError
-from primus_core.execute.requirements import missing
 from primus_core.plan.plan import Requirement
+from primus_core.requirements import missing
 from primus_train.backend import BackendCall
 from primus_train.kit.options import Checked, Option, examine
 
-__all__ = ["Own", "Settings", "as_markdown", "as_options", "own_section"]
+__all__ = ["PrimusSetting", "Settings", "as_markdown", "as_options", "own_section"]
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class PrimusSetting:
     """One setting of Primus."""
 
     name: str
@@ -34,7 +34,7 @@ class Own:
     least: float | None = None
 
 
-def as_options(table: Sequence[Own], prefix: str = "") -> dict[str, Option]:
+def as_options(table: Sequence[PrimusSetting], prefix: str = "") -> dict[str, Option]:
     """The table in the form in which settings are checked."""
     return {
         prefix + own.name: Option(
@@ -49,7 +49,7 @@ def as_options(table: Sequence[Own], prefix: str = "") -> dict[str, Option]:
     }
 
 
-def as_markdown(table: Sequence[Own], framework: str, prefix: str = "") -> str:
+def as_markdown(table: Sequence[PrimusSetting], framework: str, prefix: str = "") -> str:
     """The table as it stands on the backend's page."""
     rows = [f"| setting | type | default | meaning | in {framework} |", "|---|---|---|---|---|"]
     for own in table:
@@ -59,7 +59,7 @@ def as_markdown(table: Sequence[Own], framework: str, prefix: str = "") -> str:
     return "\n".join(rows)
 
 
-def own_section(document: Document, table: Sequence[Own], prefix: str, framework: str) -> dict[str, Any]:
+def own_section(document: Document, table: Sequence[PrimusSetting], prefix: str, framework: str) -> dict[str, Any]:
     """A section that is Primus's alone (`data`), checked against its table; names without the prefix.
 
     Raises:
@@ -83,7 +83,7 @@ class Settings:
         self,
         document: Document,
         options: Mapping[str, Option],
-        table: Sequence[Own],
+        table: Sequence[PrimusSetting],
         least: Mapping[str, float],
         framework: str,
         refused: Iterable[Path] = (),
@@ -185,9 +185,9 @@ class Settings:
         if len(later) == len(made):
             raise self.error(
                 end,
-                f"checkpoint of {unit} {max(made)} of {name} is not before {unit} {last}, the end that is asked for",
+                f"checkpoint of {unit} {max(made)} of {name} is not before {unit} {last}, where training ends",
                 why=f"continuing {name} would leave nothing to train",
-                fix=f"ask for more steps: {end}=N, above {max(made)}\nor begin anew: --new",
+                fix=f"ask for more steps: {end}=N, above {max(made)}\nor start from the first step: --new",
             )
         start = max(step for step in made if step < last)
         newer = ", ".join(map(str, later))
@@ -204,7 +204,7 @@ class Settings:
         return {name: value for name, value in sorted(self.given.items()) if name not in own}
 
 
-def _least(table: Sequence[Own], prefix: str = "") -> dict[str, float]:
+def _least(table: Sequence[PrimusSetting], prefix: str = "") -> dict[str, float]:
     return {prefix + own.name: own.least for own in table if own.least is not None}
 
 

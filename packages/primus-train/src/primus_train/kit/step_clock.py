@@ -42,6 +42,10 @@ class StepClock:
         self._now = now
         self._doing = "starting"
         self._since = now()
+        self.paused_s = 0.0
+        """For so long has training stood still since the process began."""
+        self.on_step: Callable[[], None] | None = None
+        """Called when a step begins, before it is counted."""
         self._reset()
 
     @property
@@ -62,6 +66,8 @@ class StepClock:
     def step(self, tokens: int) -> None:
         """Count a step of so many tokens, over all ranks. It begins the first one."""
         self.begin()
+        if self.on_step:
+            self.on_step()
         self._steps += 1
         self._tokens += tokens
 
@@ -85,10 +91,12 @@ class StepClock:
     def _apart(self, what: str) -> Iterator[None]:
         before = self._doing
         self._switch(what)
+        begun = self._since
         try:
             yield
         finally:
             self._switch(before)
+            self.paused_s += self._since - begun
 
     def _switch(self, doing: str) -> None:
         now = self._now()

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from primus_core.machine.devices import Gpu
+    from primus_core.plan.plan import Distributed
+    from primus_machine.gpus.devices import Gpu
     from primus_train.models.architecture import Architecture
 
-__all__ = ["ComputeCost", "planned"]
+__all__ = ["ComputeCost", "planned", "planned_ranks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +48,21 @@ def planned(
     return ComputeCost(flops, peak), notes
 
 
+def planned_ranks(place: Distributed, notes: list[str]) -> int | None:
+    """How many ranks there will be; None: that is not known yet, which `notes` then say."""
+    if not place.tentative:
+        return place.world_size
+    notes.append("the number of ranks is not known yet: the layout is checked on the nodes")
+    return None
+
+
 def _peak(device: Gpu, dtype: str) -> tuple[float | None, list[str]]:
     """A part of a GPU has its share of the peak."""
-    from primus_core.machine import gpus  # reads a table
+    from primus_machine.gpus import models  # reads a table
 
-    model = next((model for model in gpus.load() if model.name == device.model), None)
+    model = next((model for model in models.load() if model.name == device.model), None)
     if model is None or dtype not in model.peak_tflops:
         return None, [f"no MFU: the peak of {device.model or 'this GPU'} in {dtype} is not known"]
     unverified = "peak_tflops" in model.unverified
-    notes = [f"MFU is of a peak that nobody checked: {model.name}, {dtype}"] if unverified else []
+    notes = [f"MFU uses an unverified peak: {model.name}, {dtype}"] if unverified else []
     return model.peak_tflops[dtype] / device.partitions, notes

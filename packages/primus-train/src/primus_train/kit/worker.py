@@ -11,18 +11,19 @@ from typing import Any
 
 from primus_core import variables
 from primus_core.errors import RequestError
-from primus_core.files import trust
-from primus_core.files.atomic import regular
-from primus_core.secrets.redaction import is_secret_name
+from primus_machine.files import trust
+from primus_machine.files.atomic import regular
+from primus_machine.secrets.redaction import is_secret_name
+from primus_machine.variables import RUN_DIR
 
-__all__ = ["metrics_file", "rank", "require_trusted", "resolved", "run_directory"]
+__all__ = ["metrics_file", "rank", "require_trusted", "resolved", "run_directory", "world_size"]
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 
 
 def run_directory() -> Path:
     """The run's."""
-    return Path(os.environ[variables.RUN_DIR])
+    return Path(os.environ[RUN_DIR])
 
 
 def metrics_file() -> str:
@@ -33,6 +34,11 @@ def metrics_file() -> str:
 def rank() -> int:
     """This process's, among all of the run; 0 where it is alone."""
     return int(os.environ.get("RANK", "0"))
+
+
+def world_size() -> int:
+    """So many ranks has the run."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def resolved() -> dict[str, Any]:

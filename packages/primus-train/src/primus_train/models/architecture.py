@@ -169,7 +169,7 @@ def impossible(facts: Architecture) -> Iterator[Wrong]:
     if facts.sliding_window and facts.attention_chunk:
         yield Wrong(("attention_chunk",), "attention has a window and chunks", "keep sliding_window or attention_chunk")
     if facts.full_attention_every and not (facts.sliding_window or facts.attention_chunk):
-        fix = "say sliding_window too, or remove it"
+        fix = "set sliding_window, too, or remove it"
         yield Wrong(("full_attention_every",), "without a window, every layer has full attention", fix)
     yield from _impossible_mixture(facts)
     if (mla := facts.mla) and facts.head_dim != mla.qk_nope_head_dim + mla.qk_rope_head_dim:

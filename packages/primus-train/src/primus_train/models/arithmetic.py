@@ -12,7 +12,16 @@ from typing import NamedTuple
 
 from primus_train.models.architecture import Architecture
 
-__all__ = ["Counts", "Matrix", "expert_layers", "flops_per_token", "full_attention_layers", "matrices", "parameters"]
+__all__ = [
+    "Counts",
+    "Matrix",
+    "expert_layers",
+    "flops_per_token",
+    "full_attention_layers",
+    "matrices",
+    "matrices_of_training",
+    "parameters",
+]
 
 _UNCOUNTED = ("router",)
 """Parts whose FLOPs nobody counts: they would change the last digits of an MFU that others publish too."""
@@ -80,6 +89,15 @@ def matrices(a: Architecture) -> tuple[Matrix, ...]:
     return (*_attention(a, a.num_layers), *_dense(a, a.num_layers - with_experts), *_experts(a, with_experts), head)
 
 
+def matrices_of_training(a: Architecture) -> tuple[Matrix, ...]:
+    """Every matrix that a token passes in training, those of MTP layers too, each name once."""
+    found: dict[str, Matrix] = {}
+    for one in (*matrices(a), *_mtp(a)):
+        same = found.get(one.name, one._replace(stored=0, used=0))
+        found[one.name] = same._replace(stored=same.stored + one.stored, used=same.used + one.used)
+    return tuple(found.values())
+
+
 def parameters(a: Architecture) -> Counts:
     """How many parameters the model has.
 
@@ -109,7 +127,7 @@ def flops_per_token(a: Architecture, seq_length: int) -> dict[str, int]:
     and recomputation are not counted.
     """
     parts: dict[str, int] = {}
-    for matrix in (*matrices(a), *_mtp(a)):
+    for matrix in matrices_of_training(a):
         if matrix.part not in _UNCOUNTED:
             parts[matrix.part] = parts.get(matrix.part, 0) + 6 * matrix.used * matrix.weights
     parts["scores"] = _scores(a, seq_length)

@@ -39,7 +39,7 @@ def find(name: str, models: Mapping[str, Model]) -> Model:
     if found := models.get(name) or aliases.get(name):
         return found
     known = [*models, *aliases]
-    fix = suggestion(name, known) or "`primus models list` names all; a path names a file with one"
+    fix = suggestion(name, known) or "`primus models list` lists all models; or name a file with one model"
     raise RequestError(f"no model is called '{name}'", why=f"{len(models)} are known here", fix=fix)
 
 
@@ -76,7 +76,7 @@ def _by_name(models: Iterable[Model]) -> dict[str, Model]:
                     f"two models are called '{name}'",
                     where=model.where,
                     why=f"the other is of {other.origin}: {other.where}",
-                    fix="give this one a name of its own",
+                    fix="rename this one",
                 )
             taken[name] = model
         found[model.name] = model

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import Any, get_args, get_type_hints
 
-from primus_core.config import files, strict
+from primus_core.config import files
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.errors import ConfigError, suggestion
+from primus_machine import strict
 from primus_train.models.architecture import Entry, Model, impossible
 
 __all__ = ["SUFFIXES", "read"]
@@ -34,8 +35,10 @@ def read(path: str, origin: str) -> tuple[Model, ...]:
         raise ConfigError(f"the family is {family!r}, and no text", where=document.where(("family",)))
     models = _section(document, ("models",))
     if not models.data:
-        raise ConfigError("there is no model in this file", where=document.where(("models",)), fix=_EXAMPLE)
-    return tuple(_model(name, models.section((name,)).over(common), family, origin) for name in _names(models, common))
+        raise ConfigError("this file has no model", where=document.where(("models",)), fix=_EXAMPLE)
+    return tuple(
+        _model(name, models.section((name,)).merged_onto(common), family, origin) for name in _names(models, common)
+    )
 
 
 def _check_keys(document: Document) -> None:
@@ -83,7 +86,7 @@ def _with_head_dim(name: str, document: Document) -> dict[str, Any]:
         return document.data
     if hidden % heads:
         what = f"{name}: hidden_size {hidden} cannot be split into {heads} heads"
-        fix = "let num_attention_heads divide it, or say head_dim"
+        fix = "make num_attention_heads a divisor of it, or set head_dim"
         raise ConfigError(what, where=document.where(("num_attention_heads",)), fix=fix)
     return {**document.data, "head_dim": hidden // heads}
 
@@ -101,8 +104,8 @@ def _explain(name: str, error: strict.ValidationError, document: Document) -> Co
         missing = [
             dotted(tuple(e["loc"])) for e in error.errors() if e["type"] == "missing" and e["loc"] != ("head_dim",)
         ]
-        said = f"{', '.join(map(repr, missing))} {'is' if len(missing) == 1 else 'are'} missing"
-        return ConfigError(f"{name}: {said}", where=where, fix="add it: docs/models.md has an example")
+        text = f"{', '.join(map(repr, missing))} {'is' if len(missing) == 1 else 'are'} missing"
+        return ConfigError(f"{name}: {text}", where=where, fix="add it: docs/models.md has an example")
     return ConfigError(f"{name}: '{key}' is {first['input']!r}", where=where, why=first["msg"])
 
 

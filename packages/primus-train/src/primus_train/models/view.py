@@ -39,12 +39,12 @@ def _counts(counts: Counts) -> dict[str, Any]:
 def _facts(model: Model) -> dict[str, Any]:
     """Facts of the architecture, the usual ones too; what a model does not have is left out."""
     facts = asdict(model.facts)
-    return _said({field.name: facts[field.name] for field in fields(Architecture)})
+    return _known({field.name: facts[field.name] for field in fields(Architecture)})
 
 
-def _said(facts: Mapping[str, Any]) -> dict[str, Any]:
-    said = {key: value for key, value in facts.items() if value is not None}
-    return {key: _said(value) if isinstance(value, Mapping) else value for key, value in said.items()}
+def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
+    known = {key: value for key, value in facts.items() if value is not None}
+    return {key: _known(value) if isinstance(value, Mapping) else value for key, value in known.items()}
 
 
 def as_text(model: Model, seq_length: int) -> str:

@@ -22,7 +22,7 @@ __all__ = ["document", "extended", "find", "folders", "known"]
 
 _GROUP = "primus.recipes"
 _SUFFIX = ".yaml"
-_LIST = "`primus config list` names all"
+_LIST = "`primus config list` lists all templates"
 
 
 def folders() -> tuple[Folder, ...]:
@@ -74,21 +74,23 @@ def document(name: str, where: str = "") -> Document:
     return Document(stub, {(): where, ("modules", MODULE, "framework"): where})
 
 
-def extended(path: str, environ: Mapping[str, str]) -> tuple[Template, ...]:
-    """The templates that an experiment extends, the strongest last.
+def extended(path: str, environ: Mapping[str, str], chain: tuple[str, ...] = ()) -> tuple[Template, ...]:
+    """The templates that an experiment extends, the strongest last. A circle of files ends: `files` reports it.
 
     Raises:
         ConfigError: one of them is not here.
     """
     if path.startswith(files.TEMPLATE):
         return (find(path),)
+    if (real := os.path.realpath(path)) in chain:
+        return ()
     document = files.read(path, environ, Mistakes())  # what is wrong with a value is for those who read it
     where, found = document.where(("extends",)), []
     for base in files.bases(document):
         if base.startswith(files.TEMPLATE):
             found.append(find(base, where))
         else:
-            found += extended(os.path.join(os.path.dirname(path), base), environ)
+            found += extended(os.path.join(os.path.dirname(path), base), environ, (*chain, real))
     return tuple(found)
 
 
@@ -96,20 +98,20 @@ def _parts(name: str, where: str) -> tuple[str, str, str]:
     parts = name.removeprefix(files.TEMPLATE).split("/")
     if len(parts) != 3 or not all(parts):
         fix = f"write {files.TEMPLATE}BACKEND/MODEL/GPU; {_LIST}"
-        raise ConfigError(f"'{name}' names no template", where=where, fix=fix)
+        raise ConfigError(f"'{name}' is not the name of a template", where=where, fix=fix)
     return parts[0], parts[1], parts[2]
 
 
 def _without(backend: str, where: str) -> ConfigError:
     """The error for a backend that brings no templates, most often because it is not installed."""
-    from primus_core.host import HostRoot
     from primus_core.plugins.catalogue import Catalogue  # only an error needs it
+    from primus_machine.host import HostRoot
+    from primus_train.backend import missing_backend
 
     catalogue = Catalogue.here(HostRoot())
     if backend in catalogue.names("backends"):
         return _unknown(f"the backend '{backend}'", backend, _files(), where)
-    missing = catalogue.missing("backends", backend)
-    return ConfigError(missing.what, where=where, why=missing.why, fix=missing.fix)
+    return missing_backend(catalogue, backend, where)
 
 
 def _without_model(backend: str, model: str, meant: str, where: str) -> ConfigError:
@@ -126,8 +128,8 @@ def _without_model(backend: str, model: str, meant: str, where: str) -> ConfigEr
 
 def _refused(backend: str, model: str) -> RequestError | None:
     """What the backend says of a model of the catalogue that it cannot build."""
-    from primus_core.host import HostRoot
     from primus_core.plugins.catalogue import Catalogue
+    from primus_machine.host import HostRoot
     from primus_train.models import catalogue
 
     facts, catalogued = catalogue.load().get(model), Catalogue.here(HostRoot())

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any
 
-from primus_core.config import files, strict
+from primus_core.config import files
 from primus_core.config.document import Document, Path, dotted
 from primus_core.errors import ConfigError, suggestion
+from primus_machine import strict
 
 __all__ = ["GPUS_PER_NODE", "MODULE", "Template", "leaves", "read"]
 
@@ -95,7 +96,7 @@ class Template:
         module |= {"config": self.config} if self.config else {}
         data = {"exp_name": f"{self.model}-pretrain", "modules": {MODULE: module}}
         head = Document(data, {(): self.where, **{path: self.where for path, _ in leaves(data)}})
-        return self.settings.below(("modules", MODULE, "overrides")).over(head)
+        return self.settings.below(("modules", MODULE, "overrides")).merged_onto(head)
 
 
 @cache
@@ -134,9 +135,9 @@ def _template(
     backend: str, model: str, gpu: str, precision: str, recipe: _Recipe, document: Document, origin: str
 ) -> Template:
     chain = _chain(recipe, gpu, precision)
-    settings = Document()
+    settings = Document({})
     for path, _ in chain:
-        settings = document.section((*path, "settings")).over(settings)
+        settings = document.section((*path, "settings")).merged_onto(settings)
     template = Template(
         backend=backend,
         model=model,
@@ -186,7 +187,7 @@ def _reasons(part: _Part) -> Mapping[str, str]:
 
 def _check(template: Template, chain: _Chain, document: Document) -> None:
     if not template.source and not template.because:
-        what = f"{template.variant}: nothing says where its numbers are from"
+        what = f"{template.variant}: it has no source for its numbers"
         raise ConfigError(what, where=template.where, fix="add `source:`, or `derived:` with the reason")
     names = {dotted(path) for path, _ in leaves(template.settings.data)}
     for path, name in ((path, name) for path, part in chain for name in _reasons(part) if name not in names):

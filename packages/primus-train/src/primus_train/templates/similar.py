@@ -17,19 +17,19 @@ __all__ = ["missing_file", "missing_option", "nearest_file", "nearest_template"]
 
 _SUFFIXES = (".yaml", ".yml", ".toml")
 _FORMER = {
-    "EXP": "--config names the experiment",
-    "BACKEND": "`framework:` in the experiment names the backend",
-    "DATA_PATH": "the experiment names its data",
-    "DOCKER_IMAGE": "`primus container --image` names the image",
+    "EXP": "name the experiment with --config",
+    "BACKEND": "set the backend with `framework:` in the experiment",
+    "DATA_PATH": "name the data in the experiment",
+    "DOCKER_IMAGE": "name the image with `primus container --image`",
 }
 """Variables that the scripts of AMD's Primus read (examples/run_pretrain.sh, run_local_pretrain.sh), and what does it
 here. NNODES, NODE_RANK, MASTER_ADDR, MASTER_PORT and GPUS_PER_NODE mean the same.
 """
 _EXP = "--exp"
 """Another name of `--config` there."""
-_LIST = "`primus config list` names all templates"
+_LIST = "`primus config list` lists all templates"
 _OPTIONS = ("--config", "--replay")
-_AGAIN = "to start a run again: train pretrain --replay RUN"
+_AGAIN = "to replay a run: train pretrain --replay RUN"
 _CUTOFF = 0.85
 """How alike two paths are, of which one is suggested for the other: another model's file is no help."""
 _MOST = 2000
@@ -39,9 +39,9 @@ _MOST = 2000
 def missing_file(path: str, command: Sequence[str], environ: Mapping[str, str]) -> ConfigError:
     """The error for an experiment that is no file, with the commands that were probably meant."""
     near = [*filter(None, (nearest_file(path), nearest_template(path, environ)))]
-    fix = _meant(near, command) or ["check the path: it is relative to where you stand"]
+    fix = _meant(near, command) or ["check the path: it is relative to the current folder"]
     return ConfigError(
-        "no such file", where=path, why=f"looked for {os.path.abspath(path)}", fix="\n".join([*fix, _LIST])
+        f"there is no file '{path}'", why=f"looked for {os.path.abspath(path)}", fix="\n".join([*fix, _LIST])
     )
 
 
@@ -51,11 +51,11 @@ def missing_option(overrides: Sequence[str], command: Sequence[str], environ: Ma
         if meant := suggestion(word.partition("=")[0], _OPTIONS):
             return RequestError("--config is missing", why=f"'{word}' would be a setting of the experiment", fix=meant)
     given = next((word for word in overrides if word.endswith(_SUFFIXES) or word.startswith(TEMPLATE)), "")
-    said = environ.get("EXP", "")
+    named = environ.get("EXP", "")
     if given:
         near = [given.removeprefix(f"{_EXP}=")]
-    elif said:
-        near = [said if os.path.isfile(said) else nearest_file(said), nearest_template(said, environ)]
+    elif named:
+        near = [named if os.path.isfile(named) else nearest_file(named), nearest_template(named, environ)]
     else:
         near = [*_experiments(".")][:1]
     fix = _meant([*filter(None, near)], [word for word in command if word not in (_EXP, given)])

@@ -103,8 +103,8 @@ class BackendConformance:
 
     def test_hyperparameters_have_the_names_that_backends_share(self) -> None:
         """By which `primus runs diff` compares this framework's runs with those of others."""
-        said = resolve(self.backend, self.settings).config.get("hyperparameters", {})
-        assert set(said) <= set(hyperparameters.NAMES)
+        found = resolve(self.backend, self.settings).config.get("hyperparameters", {})
+        assert set(found) <= set(hyperparameters.NAMES)
 
     def test_planning_is_repeatable(self) -> None:
         """The same call gives the same plan: nothing is remembered, nothing is counted."""

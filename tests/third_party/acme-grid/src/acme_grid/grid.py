@@ -5,7 +5,7 @@ on a node, finds the job in `ACME_*`. Jobs wait while there is a file `$ACME_GRI
 
 acme-serve                                        start what is queued, until SIGTERM
 acme-submit --nodes 2 --log FILE SCRIPT           queue a script; `%j` in FILE is the job's number
-acme-run --nodes 2 [--exclude NODE,...] -- WORDS  run a command on each node, and wait
+acme-run step --nodes 2 [--exclude NODE,...] -- WORDS  run a command on each node, and wait
 acme-jobs | acme-cancel JOB | acme-requeue JOB
 """
 
@@ -152,12 +152,15 @@ def _of_job(number: str, hosts: list[str]) -> dict[str, str]:
 
 
 def run() -> int:
-    parser = argparse.ArgumentParser("acme-run")
+    if sys.argv[1:2] != ["step"]:
+        raise SystemExit("acme-run: error: `step` comes first")
+    parser = argparse.ArgumentParser("acme-run step")
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--slots", type=int, default=1, help="processes on each node")
     parser.add_argument("--exclude", default="", help="nodes to leave out")
+    parser.add_argument("--account", help="who pays for it")
     parser.add_argument("words", nargs="+")
-    args = parser.parse_args()
+    args = parser.parse_args(sys.argv[2:])
     given = os.environ["ACME_HOSTS"].split(",") if "ACME_JOB" in os.environ else POOL
     hosts = [host for host in given if host not in {*args.exclude.split(","), *down(folder())}][: args.nodes]
     if len(hosts) < args.nodes:

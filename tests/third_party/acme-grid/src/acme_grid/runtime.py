@@ -26,6 +26,7 @@ class Grid:
     def add_arguments(self, parser: Parser) -> None:
         parser.add_argument("--nodes", type=whole_number, default=1, metavar="N", help="number of nodes (default 1)")
         parser.add_argument("--slots", type=whole_number, default=1, metavar="N", help="ranks on each (default 1)")
+        parser.add_argument("--account", default="", metavar="NAME", help="who pays for it")
         parser.add_argument("--submit", action="store_true", help="queue the run, and return")
         parser.add_argument("--max-restarts", type=whole_number, metavar="N", help="restart on other nodes")
 
@@ -42,9 +43,18 @@ def _now(call: OuterCall) -> OuterPlan:
     """One Primus on each node. Of a job that was submitted, the whole of it may begin again."""
     args, job = call.args, call.facts.environ.get("ACME_JOB", "")
     restarts = call.max_restarts if args.max_restarts is None else args.max_restarts
-    words = (f"--nodes={args.nodes}", f"--slots={args.slots}", "--", call.facts.python, "-m", "primus_core")
+    words = (
+        "step",
+        f"--nodes={args.nodes}",
+        f"--slots={args.slots}",
+        f"--account={args.account}",
+        "--",
+        call.facts.python,
+        "-m",
+        "primus_core",
+    )
     again = ("acme-requeue", job) if job and restarts else ()
-    asked = SchedulerStep(_SCHEDULER, together=True, leave_out="--exclude={nodes}", requeue=again)
+    asked = SchedulerStep(_SCHEDULER, together=True, leaves_out=True, requeue=again)
     step = Step("acme-run", ("acme-run", *words, *call.inner), call.facts.cwd, kind="worker", scheduler=asked,
                 refusals=(_REFUSED,))  # fmt: skip
     return OuterPlan((step,), requires=(Requirement("command", "acme-run", _FIX),), max_restarts=restarts)

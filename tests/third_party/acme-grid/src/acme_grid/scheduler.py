@@ -10,9 +10,10 @@ from zlib import crc32
 
 from acme_grid import grid
 from primus_core.contracts.scheduler import FORGOTTEN, Job, Phase, Printed, Scheduler
-from primus_core.host import HostRoot
+from primus_core.journal.record import RunRecord
+from primus_machine.host import HostRoot
 
-_PHASES: Mapping[str, Phase] = {"QUEUED": "waits", "ACTIVE": "goes on"}
+_PHASES: Mapping[str, Phase] = {"QUEUED": "pending", "ACTIVE": "running"}
 
 
 class AcmeGrid:
@@ -23,7 +24,7 @@ class AcmeGrid:
     launch = "grid --nodes {nodes}"
     families = ("ACME_",)
     logs = "logs/grid_*.log"
-    says: Mapping[str, tuple[str, ...]] = {
+    variables: Mapping[str, tuple[str, ...]] = {
         "NNODES": ("ACME_NODES",),
         "NODE_RANK": ("ACME_NODE",),
         "GPUS_PER_NODE": ("ACME_SLOTS",),
@@ -65,7 +66,7 @@ class AcmeGrid:
         """What `acme-run` started said so itself."""
         return ""
 
-    def target(self, directory: str, job: Job, known: Mapping[str, Any], host: HostRoot) -> Target:
+    def target(self, directory: str, job: Job, known: RunRecord, host: HostRoot) -> Target:
         return Target(self, job, host.environ)
 
     def version(self, program: str, environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -83,6 +84,11 @@ class AcmeGrid:
             exited=tuple((host, int(code)) for host, code in exited),
         )
 
+    def without(self, command: Sequence[str], nodes: Sequence[str]) -> Sequence[str]:
+        """`acme-run step` has the options; the program takes none."""
+        program, step, *rest = command
+        return (program, step, f"--exclude={','.join(nodes)}", *rest)
+
     def troubles(self, nodes: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:
         return dict.fromkeys(grid.down(Path(environ["ACME_GRID"])) & set(nodes), "down")
 
@@ -98,7 +104,7 @@ def _job(number: str, known: Mapping[str, Any] | None) -> Job:
     return Job(
         number,
         state,
-        _PHASES.get(state, "over"),
+        _PHASES.get(state, "ended"),
         "completed" if state == "DONE" else "interrupted" if state == "CANCELLED" else "",
         is_cancelled=state == "CANCELLED",
         reason="the grid is on hold" if state == "QUEUED" else "",
@@ -116,14 +122,14 @@ class Target:
         self.scheduler, self.job, self.environ = scheduler, job, environ
         grid.end(Path(environ["ACME_GRID"]), job.number)
 
-    def goes_on(self) -> bool:
+    def is_running(self) -> bool:
         self.job = self.scheduler.look(self.job.number, self.environ) or self.job
-        return not self.job.is_over
+        return not self.job.has_ended
 
     def name(self) -> str:
         return f"job {self.job.number} ({self.job.state})"
 
-    def by_force(self) -> str:
+    def kill_command(self) -> str:
         return f"acme-cancel {self.job.number}"
 
 

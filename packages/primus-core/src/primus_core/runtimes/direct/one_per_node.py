@@ -1,6 +1,6 @@
 """Launcher `one-per-node`: one plain process on each node, which drives all devices there, as JAX does.
 
-It is told where it stands in torchrun's words, being the rank of its node, and where the processes meet in those that
+It gets its place in torchrun's variables, as the rank of its node, and the place where the processes meet in those that
 MaxText reads on GPUs: `JAX_COORDINATOR_IP`, `JAX_COORDINATOR_PORT`, and `NNODES` and `NODE_RANK`, which every run has.
 Which GPUs it takes stands in `JAX_LOCAL_DEVICE_IDS`.
 """
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from primus_core.contracts.launcher import LaunchCall, Launcher, LaunchPlan, Signalled
 from primus_core.environment.placement import hides_gpus
 from primus_core.environment.resolve import USER
-from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Distributed, Step, Variable
+from primus_machine.facts import Facts
 
 __all__ = ["ONE_PER_NODE", "devices"]
 
@@ -44,13 +44,13 @@ class OnePerNode:
 
 def _standing(place: Distributed, environ: Mapping[str, str]) -> tuple[Variable, ...]:
     ranks = {"RANK": place.node_rank, "LOCAL_RANK": 0, "WORLD_SIZE": place.nnodes, "LOCAL_WORLD_SIZE": 1}
-    stands = tuple(Variable(name, str(value), "direct", "one process per node") for name, value in ranks.items())
+    placement = tuple(Variable(name, str(value), "direct", "one process per node") for name, value in ranks.items())
     # A process that is alone meets nobody. Without an address MaxText starts no coordinator, and takes any choice of
     # visible GPUs; with one, it reads their numbers as those of the machine.
     if place.nnodes == 1 and not {_IP, _PORT} & environ.keys():
-        return stands
+        return placement
     meet = {_IP: ("MASTER_ADDR", _address(place.master_addr)), _PORT: ("MASTER_PORT", str(place.master_port))}
-    return (*stands, *(_given(name, environ, _WHERE) or _own(name, *own) for name, own in meet.items()))
+    return (*placement, *(_given(name, environ, _WHERE) or _own(name, *own) for name, own in meet.items()))
 
 
 def _own(name: str, made_of: str, value: str) -> Variable:

@@ -1,4 +1,4 @@
-"""Run here, on this machine: ranks through torchrun, one process for the node, or one plain process.
+"""Run on this machine.
 
 primus direct -- train pretrain --config exp.yaml
 GPUS_PER_NODE=2 primus direct -- train pretrain --config exp.yaml
@@ -8,19 +8,19 @@ NNODES=2 NODE_RANK=0 MASTER_ADDR=node1 primus direct -- train pretrain --config 
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 
 from primus_core import variables
 from primus_core.contracts import launchers
-from primus_core.contracts.launcher import LaunchCall
+from primus_core.contracts.launcher import LaunchCall, LaunchPlan
 from primus_core.environment import placement, resolve
-from primus_core.machine.facts import Facts
 from primus_core.plan.plan import Distributed, Step, Variable, Worker
 from primus_core.plan.programs import RANK, RENDEZVOUS
 from primus_core.plugins.contracts import RuntimeCall, RuntimePlan
 from primus_core.request.arguments import Parser, duration, size, whole_number
 from primus_core.runtimes.direct.one_per_node import ONE_PER_NODE, devices
 from primus_core.runtimes.direct.single import SINGLE
+from primus_machine.errors import expect
+from primus_machine.facts import Facts
 
 __all__ = ["DIRECT"]
 
@@ -35,71 +35,20 @@ class Direct:
   primus direct --single --env OMP_NUM_THREADS=4 -- bench gemm -M 4096
   GPUS_PER_NODE=2 primus direct --numa -- train pretrain --config exp.yaml
 
-environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win over a scheduler's)"""
+environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (your values override those of a scheduler)"""
 
     def add_arguments(self, parser: Parser) -> None:
         """Options of this runtime."""
-        parser.add_argument("--single", action="store_true", help="one plain process, told that it is alone")
-        parser.add_argument(
-            "--env",
-            action="append",
-            default=[],
-            metavar="K=V|FILE",
-            help="set a variable for the run (repeatable; K alone passes its value on)",
-        )
-        parser.add_argument(
-            "--profile", metavar="FILE", default="", help="a GPU profile of your own, over the one found"
-        )
-        parser.add_argument(
-            "--hooks", action="append", default=[], metavar="DIR", help="run the hooks in this folder, too (repeatable)"
-        )
-        parser.add_argument(
-            "--patch", action="append", default=[], metavar="FILE", help="run this script before the start (repeatable)"
-        )
-        numa = parser.add_mutually_exclusive_group()
-        numa.add_argument("--numa", action="store_true", help="bind each rank to the CPUs next to its GPU")
-        numa.add_argument("--no-numa", dest="numa", action="store_false", help="let ranks run on any CPU (default)")
-        parser.add_argument(
-            "--max-restarts",
-            type=whole_number,
-            default=0,
-            metavar="N",
-            help="restart failed ranks; give up after N consecutive restarts without progress (default 0)",
-        )
-        parser.add_argument(
-            "--hang-timeout",
-            type=_seconds,
-            default=0.0,
-            metavar="SECONDS",
-            help="end ranks that print nothing for so long (default: never)",
-        )
-        parser.add_argument(
-            "--rendezvous-timeout",
-            type=duration,
-            default=600.0,
-            metavar="DURATION",
-            help="how long nodes wait for each other: 30s, 10m; 0: they start without meeting first (default 10m)",
-        )
-        parser.add_argument(
-            "--log-limit",
-            type=size,
-            default=0,
-            metavar="SIZE",
-            help="limit each rank's log to SIZE (2GiB), keeping its beginning and its end (default: no limit)",
-        )
-        parser.add_argument("--log-file", metavar="FILE", default="", help="also write the console's text to FILE")
-        parser.add_argument(
-            "--grace-period",
-            type=_seconds,
-            default=8.0,
-            metavar="SECONDS",
-            help="from SIGTERM or Ctrl-C to SIGKILL (default 8)",
-        )
+        _add_process(parser)
+        _add_limits(parser)
+        _add_logs(parser)
+        parser.add_argument("--grace-period", type=_seconds, default=8.0, metavar="SECONDS",
+                            help="time from SIGTERM or Ctrl-C to SIGKILL (default: 8)")  # fmt: skip
 
     def distributed(self, args: argparse.Namespace, facts: Facts) -> Distributed:
         """This node's place: the person's variables, then a scheduler's, then what the machine has."""
         place = placement.resolve(facts, _environ(args, facts))[0]
-        return replace(place, gpus_per_node=1, tentative=False) if args.single else place
+        return place._replace(gpus_per_node=1, tentative=False) if args.single else place
 
     def plan(self, call: RuntimeCall) -> RuntimePlan:
         """The task's preparation and its worker as processes."""
@@ -116,9 +65,48 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (yours win o
             place += _numa(facts, 1 if alone else node.gpus_per_node)
         if alone and call.scope == "run" and node.node_rank > 0:
             return RuntimePlan(prepare, place)  # once per run: node 0 does it
-        launch = launcher.plan(LaunchCall(_rank_command(worker), facts, node, environ))
+        call_of = LaunchCall(_rank_command(worker), facts, node, environ)
+        launch = expect(launcher.plan(call_of), LaunchPlan, f"the launcher '{launcher.name}'")
         one = devices(facts, 1, environ) if alone and worker.launcher == ONE_PER_NODE.name else ()
         return RuntimePlan((*prepare, launch.step), (*place, *launch.environment, *one), launch.requires)
+
+
+def _add_process(parser: Parser) -> None:
+    """What starts, with which variables, and what runs before it."""
+    add = parser.add_argument
+    add("--single", action="store_true", help="start one plain process instead of ranks")
+    add("--env", action="append", default=[], metavar="K=V|FILE",
+        help="set a variable for the run (repeatable; K alone: its current value)")  # fmt: skip
+    add("--profile", metavar="FILE", default="", help="apply your own GPU profile over the detected one")
+    add("--hooks", action="append", default=[], metavar="DIR",
+        help="also run the hooks in this folder (repeatable)")  # fmt: skip
+    add("--patch", action="append", default=[], metavar="FILE",
+        help="run this script before the launch (repeatable)")  # fmt: skip
+    numa = parser.add_mutually_exclusive_group()
+    numa.add_argument("--numa", action="store_true", help="bind each rank to the CPUs next to its GPU")
+    numa.add_argument("--no-numa", dest="numa", action="store_false", help="let ranks run on any CPU (default)")
+
+
+def _add_limits(parser: Parser) -> None:
+    """How long to wait, and how often to restart."""
+    add = parser.add_argument
+    add("--max-restarts", type=whole_number, default=0, metavar="N",
+        help="restart failed ranks; give up after N consecutive restarts without progress (default: 0)")  # fmt: skip
+    add("--hang-timeout", type=_seconds, default=0.0, metavar="SECONDS",
+        help="stop ranks that print nothing and log no step for SECONDS (default: never)")  # fmt: skip
+    add("--start-timeout", type=_seconds, default=0.0, metavar="SECONDS",
+        help="the same limit before the first step (default: that of --hang-timeout)")  # fmt: skip
+    add("--rendezvous-timeout", type=duration, default=600.0, metavar="DURATION",
+        help="wait this long for all nodes before ranks start: 30s, 10m; 0: no rendezvous (default: 10m)")  # fmt: skip
+
+
+def _add_logs(parser: Parser) -> None:
+    """Where output goes, and how much of it is kept."""
+    add = parser.add_argument
+    add("--log-limit", type=size, default=0, metavar="SIZE",
+        help="limit the log of each rank to SIZE, such as 2GiB; keep its beginning and end "
+             "(default: no limit)")  # fmt: skip
+    add("--log-file", metavar="FILE", default="", help="also write the console output to FILE")
 
 
 def _seconds(text: str) -> float:
@@ -127,7 +115,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < 86400:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds above 0 and below 86400")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds above 0 and below 86400")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Launcher `single`: one plain process, told that it is alone."""
+"""Launcher `single`: one plain process, with the variables of a single rank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ALONE = tuple(
     Variable(name, value, "direct", "one process, without torchrun")
     for name, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_WORLD_SIZE", "1"))
 )
-"""What torchrun would have said to a single rank."""
+"""What torchrun would set for a single rank."""
 
 
 class Single:

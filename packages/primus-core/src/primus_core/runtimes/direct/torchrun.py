@@ -10,9 +10,11 @@ from primus_core.plan.plan import Requirement, Step
 
 __all__ = ["TORCHRUN"]
 
-_TORCH = Requirement("module", "torch", "install PyTorch here: torchrun, which starts the ranks, is part of it")
+_TORCH = Requirement("module", "torch", "install PyTorch: it includes torchrun, which starts the ranks")
 # Its table (torch.distributed.elastic.multiprocessing.errors.ChildFailedError), with exit codes by rank.
-_ROW = re.compile(r"host\s*:\s*(\S+)\s*\n\s*rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+)")
+_ROW = r"host\s*:\s*(\S+)\s*\n\s*rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+) \(pid: (\d+)\)"
+_FORCED = r"Unable to shutdown process (\d+) via \S+ forcefully exiting"
+"""Of a rank that outlives the SIGTERM with which it ends the others: what follows is its own SIGKILL."""
 _ROOT_CAUSE = "Root Cause (first observed failure):"
 
 
@@ -39,8 +41,9 @@ class Torchrun:
     def signalled(self, output: str) -> Iterator[Signalled]:
         """Its table names the host by the name that goes with its address, which may be localhost."""
         others, _, root = output.partition(_ROOT_CAUSE)
-        for host, rank, code in _ROW.findall(root) + _ROW.findall(others):
-            if int(code) < 0:
+        forced = set(re.findall(_FORCED, output))
+        for host, rank, code, pid in re.findall(_ROW, root) + re.findall(_ROW, others):
+            if int(code) < 0 and pid not in forced:
                 yield Signalled(int(rank), -int(code), host)
 
 

@@ -1,0 +1,1 @@
+"""The benchmarks of this package, each of which stands alone (`primus.benchmarks`)."""

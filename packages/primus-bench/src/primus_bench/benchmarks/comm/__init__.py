@@ -1,0 +1,1 @@
+"""Collectives between ranks: sizes, traffic, values that reveal a wrong result, the worker and its report."""

@@ -1,0 +1,1 @@
+"""Storage: options and plan, files and their check, the worker."""

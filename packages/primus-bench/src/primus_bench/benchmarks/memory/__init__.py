@@ -1,0 +1,1 @@
+"""Memory bandwidth: options and plan, the work and its check, the worker."""

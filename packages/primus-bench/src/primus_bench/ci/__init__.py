@@ -1,0 +1,1 @@
+"""`primus ci`: runs trainings and benchmarks, and compares what they measure with golden values."""

@@ -1,0 +1,1 @@
+"""Commands on results of benchmarks: they need no runtime."""

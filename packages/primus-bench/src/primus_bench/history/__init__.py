@@ -1,0 +1,1 @@
+"""Results of benchmarks over time, in a small database beside the runs."""

@@ -1,0 +1,162 @@
+"""The results of a workspace's benchmarks in an SQLite file: they stay when their runs are deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from primus_bench.contract import SUITE
+from primus_core.errors import MachineError
+from primus_core.journal import record
+from primus_core.plan.plan import PLAN
+from primus_core.runs.lookup import newest_first
+from primus_core.runs.saved import MANIFEST
+from primus_machine.files import plain_json, trust
+from primus_machine.files.atomic import read_regular
+from primus_machine.host import HostRoot
+from primus_machine.text import printable
+
+__all__ = ["FILE", "Point", "read"]
+
+FILE = "bench-history.sqlite"
+_SCHEMA = 3
+_MOST_BYTES = 64 << 20
+_FIXES = {
+    "database is locked": "try again when the process that uses it has ended",
+    "database or disk is full": "free space on its disk",
+}
+"""What SQLite says of a database that is sound: nobody should remove it."""
+_VERSION = 1
+"""Of the tables."""
+_TABLES = f"""
+PRAGMA user_version = {_VERSION};
+CREATE TABLE IF NOT EXISTS seen (run TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS points (
+  run TEXT, time REAL, benchmark TEXT, device TEXT, name TEXT, parameters TEXT, unit TEXT, value REAL, median_s REAL
+);
+"""
+_QUERY = """
+SELECT run, time, benchmark, device, name, parameters, unit, value, median_s FROM points
+WHERE typeof(time) = 'real' AND typeof(value) IN ('real', 'null')
+AND typeof(benchmark) = 'text' AND typeof(device) = 'text' AND typeof(name) = 'text'
+ORDER BY time, rowid
+"""
+
+
+class Point(NamedTuple):
+    """One case of one run."""
+
+    run: str
+    time: float
+    """Seconds since the epoch."""
+    benchmark: str
+    device: str
+    name: str
+    parameters: str
+    unit: str
+    value: float | None
+    """None: the result was wrong, or nobody knows it."""
+    median_s: float | None
+
+
+def read(workspace: str, host: HostRoot) -> list[Point]:
+    """All points of a workspace, the oldest first. Results that are new since the last call are taken in.
+
+    Raises:
+        MachineError: the database is damaged or locked, or its disk is full.
+        PrimusError: it belongs to somebody else.
+    """
+    path = f"{workspace}/{FILE}"
+    if why := trust.of(host.environ).doubt(path):
+        raise trust.refused(path, why, "the history of benchmarks")
+    try:
+        with closing(_open(path, workspace)) as database, database:
+            _take_in(database, workspace)
+            return [Point(*row) for row in database.execute(_QUERY)]
+    except sqlite3.DatabaseError as error:
+        damaged = f"remove it: rm {path}; results whose runs are still there are read again"
+        fix = _FIXES.get(str(error), damaged)
+        raise MachineError(f"{path} cannot be read", why=str(error), fix=fix) from None
+
+
+def _open(path: str, workspace: str) -> sqlite3.Connection:
+    """The database; where it or the workspace cannot be written, a copy in memory."""
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise sqlite3.DatabaseError("it is not a regular file")
+    writable = os.access(workspace, os.W_OK) and (os.access(path, os.W_OK) or not os.path.exists(path))
+    database = sqlite3.connect(path if writable else ":memory:", timeout=30)
+    if not writable and os.path.exists(path):
+        with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as saved:
+            saved.backup(database)
+    _require_known(path, database)
+    database.executescript(_TABLES)
+    return database
+
+
+def _require_known(path: str, database: sqlite3.Connection) -> None:
+    """Refuse what a later version wrote: it may hold results whose runs are deleted, so nobody should remove it.
+
+    Raises:
+        MachineError: it did.
+    """
+    [version] = database.execute("PRAGMA user_version").fetchone()
+    if version > _VERSION:
+        why = f"its version is {version}; this one knows up to {_VERSION}"
+        raise MachineError(f"{path} is of a later primus-bench", why=why, fix="update primus-bench")
+
+
+def _take_in(database: sqlite3.Connection, workspace: str) -> None:
+    seen = {run for (run,) in database.execute("SELECT run FROM seen")}
+    for name, _ in newest_first(workspace):
+        run = printable(name)
+        if run in seen or os.path.islink(f"{workspace}/{name}"):
+            continue
+        for path, found in _results(f"{workspace}/{name}"):
+            points = _points(run, os.path.getmtime(path), found)
+            database.executemany("INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", points)
+            database.execute("INSERT OR IGNORE INTO seen VALUES (?)", (run,))
+
+
+def _results(directory: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return
+    for name in names:
+        if name.endswith(".json") and name not in (record.FILE, PLAN, MANIFEST):
+            found = _json(f"{directory}/{name}")
+            of_parts = found.get("benchmark") == SUITE  # whose own results are beside it
+            if found.get("schema") == _SCHEMA and isinstance(found.get("cases"), list) and not of_parts:
+                yield f"{directory}/{name}", found
+
+
+def _json(path: str) -> Mapping[str, Any]:
+    try:
+        data = plain_json.loads(read_regular(path, _MOST_BYTES).decode())
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _points(run: str, time: float, found: Mapping[str, Any]) -> list[Point]:
+    try:
+        device = printable(str((found.get("device") or {}).get("name") or "unknown"))
+        return [
+            Point(run, time, printable(str(found["benchmark"])), device, printable(str(case["name"])),
+                  json.dumps(case["parameters"], sort_keys=True), printable(str(case["unit"])),
+                  _real(case["value"]), _real(case["median"]))
+            for case in found["cases"]
+        ]  # fmt: skip
+    except (KeyError, TypeError, AttributeError):  # some other program's file
+        return []
+
+
+def _real(value: Any) -> float | None:
+    """A number as SQLite stores it: it has no integer beyond 64 bits."""
+    found = plain_json.number(value)
+    return None if found is None else float(found)

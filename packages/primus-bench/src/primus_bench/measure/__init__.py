@@ -1,0 +1,1 @@
+"""How it is measured: timing, the device and the machine under test, progress."""

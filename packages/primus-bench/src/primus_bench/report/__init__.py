@@ -1,0 +1,1 @@
+"""What was found, in one form for all benchmarks: JSON, table, Markdown, CSV."""

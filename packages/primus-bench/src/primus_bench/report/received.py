@@ -1,0 +1,90 @@
+"""The document of a benchmark of another package, before anybody reckons with it: whether it has the common form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+from primus_bench.report.document import SCHEMA
+from primus_core.config.document import dotted
+from primus_core.errors import PrimusError
+from primus_machine import strict
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import read_regular
+
+__all__ = ["read"]
+
+_MOST_BYTES = 64 << 20
+_Figure = Annotated[float, ("allow_inf_nan", False), ("ge", 0), ("lt", 1e100)]
+_Seconds = Annotated[float, ("allow_inf_nan", False), ("gt", 0), ("lt", 1e100)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    name: str
+    parameters: dict[str, Any]
+    samples: list[_Seconds]
+    median: _Seconds | None
+    unit: str
+    value: _Figure | None
+    verified: bool
+    error: Any
+    derived: dict[str, Any]
+    rank: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    benchmark: str
+    device: dict[str, Any]
+    cases: list[_Case]
+    notes: list[str]
+
+
+def read(path: str) -> Mapping[str, Any] | None:
+    """The document in a file; None: there is none, or it is not of this schema.
+
+    Raises:
+        PrimusError: it lacks something, a figure is none, or a result is wrong.
+    """
+    try:
+        found = plain_json.loads(read_regular(path, _MOST_BYTES))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise PrimusError("its result cannot be read", why=str(error)) from None
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        return None
+    try:
+        strict.read(_Document, _known(found))
+    except strict.ValidationError as error:
+        raise _explain(error) from None
+    _require_right(found["cases"])
+    return found
+
+
+def _known(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What is looked at: a document may have more."""
+    cases = found.get("cases")
+    if isinstance(cases, list):
+        cases = [_only(_Case, case) if isinstance(case, dict) else case for case in cases]
+    return {**_only(_Document, found), **({"cases": cases} if "cases" in found else {})}
+
+
+def _only(kind: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.name: data[field.name] for field in fields(kind) if field.name in data}
+
+
+def _explain(error: strict.ValidationError) -> PrimusError:
+    first = error.errors(include_url=False)[0]
+    return PrimusError("its result does not have the common form", why=f"{dotted(tuple(first['loc']))}: {first['msg']}")
+
+
+def _require_right(cases: list[Mapping[str, Any]]) -> None:
+    for case in cases:
+        if not case["verified"]:
+            raise PrimusError(
+                f"{case['name']} has a wrong result", why="" if case["error"] is None else str(case["error"])
+            )

@@ -1,0 +1,54 @@
+"""The image of a container that nobody named: the one that the GPU's vendor publishes, from `images.toml`."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from typing import NamedTuple
+
+from primus_machine.errors import RequestError
+from primus_machine.facts import Facts
+
+__all__ = ["Chosen", "chosen"]
+
+_FILE = os.path.join(os.path.dirname(__file__), "images.toml")
+_OF_NODE = "<image-of-the-node>"
+"""Stands for it where the machine is not known yet: it is chosen there."""
+
+
+class Chosen(NamedTuple):
+    """An image, and what a person should know of the choice; empty: it is their own."""
+
+    image: str
+    note: str = ""
+
+
+def chosen(named: str, facts: Facts, framework: str) -> Chosen:
+    """The image to run: the one that is `named`, or the default for these GPUs and the framework.
+
+    Raises:
+        RequestError: none is named, and there is no default for this machine.
+    """
+    if named:
+        return Chosen(named)
+    if not facts.host.is_known:
+        return Chosen(_OF_NODE, "no image is set: each node uses the default for its GPUs")
+    for row in _rows():
+        if any(gpu.vendor == row["vendor"] for gpu in facts.gpus) and row.get("framework", framework) == framework:
+            how = "--image, or `container: {image: ...}` in primus.yaml, names another image"
+            return Chosen(row["image"], f"image {row['image']}, the default for {_VENDORS[row['vendor']]} GPUs; {how}")
+    raise RequestError(
+        "--image is missing",
+        why="only machines with AMD or NVIDIA GPUs have a default image, and no GPU was found here",
+        fix="primus container --image IMAGE -- ..., or `container: {image: IMAGE}` in primus.yaml;\n"
+        "without a container: primus direct -- ...",
+    )
+
+
+_VENDORS = {"amd": "AMD", "nvidia": "NVIDIA"}
+
+
+def _rows() -> list[dict[str, str]]:
+    with open(_FILE, "rb") as file:
+        rows: list[dict[str, str]] = tomllib.load(file)["image"]
+    return rows

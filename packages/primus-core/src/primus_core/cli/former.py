@@ -1,0 +1,105 @@
+"""Command lines of AMD's Primus and torchrun, in the words of this command (docs/coming-from.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from primus_core.installed import homes
+from primus_core.request.former import of_torchrun
+
+__all__ = ["as_program", "launcher_variables", "with_runtimes", "without_launcher"]
+
+_ALONE = ("--standalone",)
+"""Those of torchrun that take no value."""
+_ANY = ("auto", "gpu", "cpu")
+"""Values that leave the choice to torchrun, and to us."""
+_PROGRAM = ".py"
+_RUNTIMES = homes.names("runtimes") | {"direct"}
+_OF_CONTAINER = frozenset(
+    {
+        *("--image", "--volume", "-v", "--mount", "--device", "--shm-size", "--user", "--name", "--network", "--ipc"),
+        *("--cap-add", "--cpus", "--memory", "--gpus", "--engine"),
+    }
+)
+
+
+def with_runtimes(words: Sequence[str]) -> str:
+    """A command line with the runtimes that AMD's launcher adds by itself where a segment begins with an option:
+
+    RUNTIME -N 2 -- --image IMAGE -- --env A=1 -- train ...
+    """
+    named: list[list[str]] = []
+    rest = list(words)
+    while rest and rest[0] != "--" and (rest[0] in _RUNTIMES or rest[0].startswith("-")):
+        end = rest.index("--") if "--" in rest else len(rest)
+        named.append(_with_runtime(rest[:end], {segment[0] for segment in named}) if named else rest[:end])
+        rest = rest[end + 1 :]
+    return _command(*(word for segment in named for word in (*segment, "--")), *rest)
+
+
+def _with_runtime(segment: Sequence[str], outer: Collection[str]) -> list[str]:
+    if not segment[0].startswith("-"):
+        return list(segment)
+    options = {word.partition("=")[0] for word in segment}
+    runtime = "container" if _OF_CONTAINER & options and "container" not in outer else "direct"
+    return [runtime, *map(_spelt, segment)]
+
+
+def _spelt(word: str) -> str:
+    """`--log_file=x` as options are spelt here; a value stays as it is."""
+    flag, equals, value = word.partition("=")
+    return f"{flag.replace('_', '-')}{equals}{value}" if flag.startswith("--") else word
+
+
+def launcher_variables(words: Sequence[str]) -> str:
+    """What torchrun's options among `words` say, as variables before a command: `GPUS_PER_NODE=8 `."""
+    return without_launcher(["direct", *words])[0]
+
+
+def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
+    """What torchrun's options among those of `direct` say, as variables before a command, and `words` without them."""
+    variables, kept, rest = "", [], list(words)
+    inside = False
+    while rest:
+        word = rest.pop(0)
+        inside = word == "direct" or (inside and word != "--" and not word.endswith(_PROGRAM))
+        flag, equals, value = word.partition("=")
+        flag = flag.replace("_", "-")
+        if not inside or flag not in of_torchrun():
+            kept.append(word)
+        elif flag not in _ALONE:
+            variables += _variables(flag, value if equals else rest.pop(0) if rest else "")
+    return variables, kept
+
+
+def _variables(flag: str, value: str) -> str:
+    import shlex
+
+    if flag == "--rdzv-endpoint":
+        host, _, port = value.partition(":")
+        return _variables("--master-addr", host) + _variables("--master-port", port)
+    name, is_variable, _ = of_torchrun()[flag].partition("=")
+    return f"{name}={shlex.quote(value)} " if is_variable and value and value not in _ANY else ""
+
+
+def as_program(words: Sequence[str]) -> str:
+    """`direct --script FILE -- words` as the task `run`; empty: no `--script` stands there.
+
+    Without a `--`, the program's words begin behind FILE.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    before, after = list(words[:end]), list(words[end + 1 :])
+    if "--script" not in before[:-1]:
+        return ""
+    at = before.index("--script")
+    if "--" not in words:
+        before, after = before[: at + 2], before[at + 2 :]
+    return _command(*before[:at], *before[at + 2 :], "--", "run", before[at + 1], *after)
+
+
+def _command(*words: str) -> str:
+    import shlex
+
+    from primus_machine.secrets.redaction import redact_words
+
+    return shlex.join(["primus", *redact_words(words)])

@@ -1,0 +1,116 @@
+"""One launch: what each layer of a plan needs to carry it out, the innermost one and those around it."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from primus_core.journal.events import FILE, Events
+from primus_core.journal.record import FirstFailure
+from primus_core.output.console import append, say
+from primus_core.plan.plan import Plan
+from primus_core.plan.secret_values import values_in
+from primus_core.process.signals import Signals
+from primus_core.process.supervise import Watch
+from primus_core.runs.record_writer import RecordWriter
+from primus_core.runs.rundir import short
+from primus_machine.errors import PrimusError
+from primus_machine.facts import Facts
+from primus_machine.files.atomic import link_atomically
+from primus_machine.secrets.masks import Mask
+from primus_machine.secrets.redaction import redact
+
+__all__ = ["Launch"]
+
+
+class Launch:
+    """A plan that is carried out on this machine: its directory, record, events, secrets and console."""
+
+    def __init__(self, plan: Plan, facts: Facts, signals: Signals, *, debug: bool) -> None:
+        self.facts, self.signals, self.debug = facts, signals, debug
+        self.directory = plan.place.directory
+        self.mask = Mask(())
+        self.record = RecordWriter(plan, facts)
+        self.take(plan)
+        self.events = Events(
+            f"{self.directory}/{FILE}",
+            run=plan.place.run_id,
+            node=plan.distributed.node_rank,
+            rank=None,
+            host=facts.hostname,
+        )
+
+    def take(self, plan: Plan) -> None:
+        """Carry out this plan from now on."""
+        self.plan = self.record.plan = plan
+        self.environ = plan.environ(self.facts.host.environ)
+        self.mask.add(values_in(plan, self.environ))
+
+    @property
+    def log(self) -> str:
+        """What the programs of this layer print, but no rank: of each node that joined the run a file of its own."""
+        name = self.plan.runtime if self.plan.inner else "launch"
+        return f"{self.directory}/{self.record.part}logs/{name}.log"
+
+    @property
+    def seconds(self) -> float:
+        """Since its beginning."""
+        return time.time() - self.record.started
+
+    def watch(self, **own: Any) -> Watch:
+        """How to stay with a process of this layer."""
+        return Watch(
+            log_dir=f"{self.directory}/logs",
+            launch_log=self.log,
+            mask=self.mask,
+            signals=self.signals,
+            grace_s=self.plan.grace_period_s,
+            **{"poll": self.record.look, **own},
+        )
+
+    def greet(self, *lines: str) -> None:
+        """Point the experiment's link at this run, and say what begins."""
+        place = self.plan.place
+        if place.link and not place.joined and not link_atomically(os.path.basename(self.directory), place.link):
+            self.note(f"{place.link} is no link of yours, so it does not point at this run")
+        for line in lines:
+            self.say(f"primus: {line}\n")
+        for note in self.plan.notes:
+            self.say_once(f"primus: note: {note}\n")
+
+    @property
+    def name(self) -> str:
+        """The run, as a person in the current folder names it."""
+        return short(self.directory)
+
+    def masked(self, text: str) -> str:
+        """The same without secrets."""
+        return redact(text, self.mask.secrets)
+
+    def refused(self, error: PrimusError) -> PrimusError:
+        """Record that the run ended with an error of Primus; the error without secrets."""
+        shown = error.retold(self.masked)  # it may quote what a script printed
+        self.failed(shown.what, error.exit_code)
+        return shown
+
+    def failed(self, why: str, exit_code: int) -> None:
+        """Record that the run could not be carried out, unless its end is recorded."""
+        if not self.record.status:
+            self.record.end("failed", exit_code, first_failure=FirstFailure(what=why))
+            self.events.emit("run_ended", status="failed", exit_code=exit_code, first_failure=None)
+
+    def note(self, text: str) -> None:
+        """Say something that a person should know."""
+        self.say(f"primus: note: {text}\n")
+
+    def say_once(self, text: str) -> None:
+        """What all nodes would say, node 0 does."""
+        if not self.plan.distributed.node_rank:
+            self.say(text)
+
+    def say(self, text: str) -> None:
+        """Show `text` on the console."""
+        say(text)
+        if self.plan.log_file:
+            append(self.plan.log_file, text)

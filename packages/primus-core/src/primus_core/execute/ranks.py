@@ -1,0 +1,311 @@
+"""The innermost layer: hooks and patches, preparation, the ranks, the starts that follow a failure, the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from primus_core import variables
+from primus_core.config import submission
+from primus_core.execute.launch import Launch
+from primus_core.execute.scripts import Replan, Scripts
+from primus_core.hooks.data import FailureInfo, Result, Stop
+from primus_core.hooks.scripts import ScriptOutput
+from primus_core.journal import summary
+from primus_core.journal.record import FirstFailure
+from primus_core.multinode.watches import LockWatch, RecordWatch
+from primus_core.outcome import closing, first_failure
+from primus_core.outcome.attempts import Attempts
+from primus_core.outcome.failure import Failure
+from primus_core.plan.plan import BEFORE_RANKS, METRICS, Step
+from primus_core.process.stacks import Stacks
+from primus_core.process.supervise import Ended, Watch, supervise
+from primus_core.runs import snapshot
+from primus_core.runs.record_writer import unwritable
+from primus_core.runs.rundir import COMPLETED
+from primus_machine.errors import MachineError
+from primus_machine.files.capped_log import output_of
+
+if TYPE_CHECKING:
+    from primus_core.hooks.lifecycle import Lifecycle
+
+__all__ = ["RankLayer"]
+
+_SHOWN = 5
+"""So many differences from what was submitted are named on the console."""
+
+
+class RankLayer:
+    """The ranks of this node, and what is done for them."""
+
+    def __init__(self, launch: Launch, replan: Replan) -> None:
+        self.launch, self.record, self.events = launch, launch.record, launch.events
+        self.scripts = Scripts(launch, replan, lambda step, listen: self._step(step, on_line=listen))
+        self.hooks: Lifecycle | None = None
+        self.watches = (
+            LockWatch(launch.facts.host.environ.get(variables.ATTENDED, "")),
+            RecordWatch(launch.record),
+            launch.record,
+        )
+        self.watching: Watch | None = None
+        self.stacks = Stacks()
+        """What knows the processes of the step in hand."""
+        self.dropped = 0
+        self.quiet_until = 0
+        """Where in the launch log the step in hand began to print, in bytes."""
+        self.has_said_stopping = False
+
+    def save(self) -> None:
+        """All that a replay needs."""
+        launch = self.launch
+        if note := snapshot.write(launch.plan, launch.facts, launch.environ, launch.mask.secrets):
+            launch.note(note)
+
+    def _save_again(self) -> None:
+        try:
+            self.save()
+            self.record.write(status="started")
+        except OSError as error:
+            raise unwritable(self.launch.directory, error) from None
+
+    def begin(self) -> None:
+        """Greet, and name what is planned otherwise here than where the run was submitted."""
+        plan = self.launch.plan
+        self.events.emit("run_started", task=plan.task, world_size=plan.distributed.world_size)
+        self.launch.greet(*([] if plan.place.outer else [f"run {self.launch.name}"]))  # that layer has shown it
+        if not plan.distributed.node_rank and submission.of(self.launch.facts.host.environ):
+            self._compare_with_submission()
+
+    def _compare_with_submission(self) -> None:
+        from primus_core.runs.submitting import differences
+
+        if found := differences(self.launch.plan, self.launch.facts.host.environ):
+            more = f"; {len(found) - _SHOWN} more in metadata.json" if len(found) > _SHOWN else ""
+            self.launch.note(f"planned differently than at submission: {', '.join(map(str, found[:_SHOWN]))}{more}")
+            self.record.keep(plan_differs=tuple(difference._asdict() for difference in found))
+            self.record.note()
+
+    def run(self) -> int:
+        """Scripts, then hooks, then the steps."""
+        ended, step = self._scripts()
+        if ended.exit_code:
+            return self._finish(ended, step)
+        if self.scripts.skipped:
+            return self._skip(self.scripts.skipped)
+        if stop := self._before_launch():
+            return self._stopped(stop)
+        ended, step = self._steps()
+        if ended.stopped and self.hooks and self.hooks.stop and not ended.signal:
+            return self._stopped(self.hooks.stop)
+        return self._finish(ended, step)
+
+    def close(self) -> None:
+        """End the processes of the Python hooks."""
+        if self.hooks:
+            self.hooks.close()
+
+    def _scripts(self) -> tuple[Ended, Step | None]:
+        known = self.launch.mask.secrets
+        try:
+            return self.scripts.run()
+        finally:
+            if (
+                self.scripts.printed != ScriptOutput() or self.launch.mask.secrets != known
+            ):  # what was saved may hold one
+                self._save_again()
+
+    def _before_launch(self) -> Stop | None:
+        """Start the Python hooks, if there are any. Whether one of them wants no launch."""
+        launch = self.launch
+        if not launch.plan.hook_plugins:
+            return None
+        from primus_core.hooks.lifecycle import Lifecycle
+
+        self.hooks = Lifecycle(
+            launch.plan,
+            launch.facts.hostname,
+            {**launch.environ, variables.IN_HOOK: "1"},
+            mask=launch.mask,
+            say=launch.say,
+            interruptions=self._interruptions,
+        )
+        return self.hooks.before_launch()
+
+    def _interruptions(self) -> int:
+        """How many signals came. Asked again and again while a hook is waited for: the owner is alive then, too."""
+        self.record.look()
+        return self.launch.signals.count
+
+    def _steps(self) -> tuple[Ended, Step | None]:
+        ended, step = Ended(0), None
+        for planned in self.launch.plan.steps:
+            if planned.script:
+                continue
+            ended, step = self._attempts(planned) if planned.ranks else (self._step(planned), planned)
+            if ended.exit_code:
+                break
+        return ended, step
+
+    def _attempts(self, worker: Step) -> tuple[Ended, Step]:
+        """Start the worker, and again where that is wanted, brings progress, and finds the node fit."""
+        plan = self.launch.plan
+        attempts = Attempts(self.record, self.events, plan.max_restarts)
+        looks = [step for step in plan.steps if step.kind == "preflight"]
+        steps = [worker]
+        while True:
+            attempts.begin()
+            ended, step = self._in_turn(steps)
+            first = self._first_failure(ended, step)
+            code = first.exit_code if first and ended.exit_code else ended.exit_code
+            attempts.end(code, first.what if first else first_failure.why_ended(ended))
+            over = ended.signal or ended.stopped or ended.not_started or not ended.exit_code
+            if over or not plan.max_restarts or step is not worker:
+                return ended, step
+            if why := attempts.gives_up:
+                self.launch.note(f"not started again: {why}")
+                return ended, step
+            self.launch.note(attempts.announce())
+            steps = [*looks, worker]
+
+    def _in_turn(self, steps: Sequence[Step]) -> tuple[Ended, Step]:
+        """Until one of them fails."""
+        *before, last = steps
+        for step in before:
+            if (ended := self._step(step)).exit_code:
+                return ended, step
+        return self._step(last), last
+
+    def _step(self, step: Step, *, on_line: Callable[[bytes], None] | None = None) -> Ended:
+        log = self.launch.log
+        self.events.emit("step_started", name=step.name)
+        self.quiet_until = os.path.getsize(log) if os.path.exists(log) else 0
+        ranks = f": {step.ranks} rank{'s' if step.ranks > 1 else ''}" if step.ranks else ""
+        self.launch.say_once(f"primus: {step.name}{ranks}\n")
+        environ = {**self.launch.environ, variables.IN_HOOK: "1"} if step.script else self.launch.environ
+        self.stacks = Stacks()
+        self.watching = self._watch(on_line, ranks=bool(step.ranks))
+        ended = supervise(step, environ, self.watching)
+        self.dropped += ended.dropped
+        self.events.emit("step_ended", name=step.name, exit_code=ended.exit_code)
+        return ended
+
+    def _watch(self, on_line: Callable[[bytes], None] | None, *, ranks: bool) -> Watch:
+        plan = self.launch.plan
+        return self.launch.watch(
+            silence_s=plan.hang_timeout_s if ranks else 0.0,
+            start_silence_s=(plan.start_timeout_s or plan.hang_timeout_s) if ranks else 0.0,
+            progress=f"{self.launch.directory}/{METRICS}",
+            metrics_rank=plan.metrics_rank,
+            log_file=plan.log_file,
+            log_limit=plan.log_limit,
+            show_launcher=self.launch.debug,
+            on_signal=self._signalled,
+            on_line=on_line,
+            poll=self._poll,
+            stops=self._shall_stop if ranks else lambda: False,
+            may_end_hung=self._may_end_hung,
+        )
+
+    def _poll(self) -> None:
+        for watch in self.watches:
+            watch.look()
+        if self.hooks:
+            self.hooks.poll(self._pids)
+
+    def _pids(self) -> Mapping[int, int]:
+        """The processes of the ranks that have started, by rank."""
+        return self.watching.pids() if self.watching else {}
+
+    def _may_end_hung(self, silent_s: float) -> bool:
+        """Whether ranks that hang have printed their stacks, and the Python hooks have looked at them."""
+        pids = self._pids()
+        if not self.stacks.are_printed(pids.values()):
+            return False
+        return not self.hooks or self.hooks.may_end_hung(silent_s, pids)
+
+    def _signalled(self, number: int) -> None:
+        name, grace_s = signal.Signals(number).name, self.launch.plan.grace_period_s
+        self.events.emit("signal", level="warning", signal=name)
+        self.record.note(signal=name)
+        self.launch.say_once(f"primus: {name}: passed on to every rank; SIGKILL in {grace_s:g} s\n")
+
+    def _shall_stop(self) -> bool:
+        """Whether a hook asks for the end of the ranks."""
+        if not (stop := self.hooks.stop if self.hooks else None):
+            return False
+        if not self.has_said_stopping:
+            self.has_said_stopping = True
+            reason, grace_s = self.launch.masked(stop.reason), self.launch.plan.grace_period_s
+            self.launch.say(f"primus: stopping: {reason}; SIGKILL in {grace_s:g} s\n")
+        return True
+
+    # The end.
+
+    def _skip(self, why: str) -> int:
+        """A script finds nothing to launch."""
+        why = self.launch.masked(why)
+        self._record_end("skipped", 0, reason=why)
+        self.launch.say(f"primus: not launched: {why}\n")
+        return 0
+
+    def _stopped(self, stop: Stop) -> int:
+        """A hook has asked for the end; the ranks, if there were some, have ended."""
+        reason, plan = self.launch.masked(stop.reason), self.launch.plan
+        self._record_end("stopped", stop.exit_code, reason=reason)
+        self.launch.say(f"primus: stopped by a hook: {reason}\n  run    {self.launch.name}\n")
+        self._call_hooks("stopped", stop.exit_code, None)
+        several = plan.place.outer and plan.distributed.nnodes > 1
+        return stop.exit_code or int(bool(several))  # a scheduler ends the other nodes only where one fails
+
+    def _finish(self, ended: Ended, step: Step | None) -> int:
+        code, first = ended.exit_code, None
+        if ended.not_started:
+            raise MachineError(f"{step.name if step else 'a step'} could not be started", why=ended.not_started)
+        if code and not ended.signal:
+            first = self._first_failure(ended, step)
+            code = first.exit_code if first and step and step.ranks else code
+            if full := closing.disk_is_full(self.launch.directory):
+                first = closing.disk_full_failure(first, code, full, self.launch.plan.distributed.node_rank)
+        status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
+        why = first_failure.of_script(ended, step) if step and step.script else ""
+        failure = first.to_record() if first else None
+        if code and step and step.script:
+            failure = FirstFailure(what=f"{step.name}: {why or f'exit code {code}'}")
+        self._record_end(status, code, failure)
+        self._call_hooks(status, code, first)
+        of_all = step is not None and step.kind in BEFORE_RANKS and self.launch.plan.place.outer  # on one console
+        say = self.launch.say if status == "failed" and not of_all else self.launch.say_once
+        say(self._last_words(code, status, first, step, why))
+        return code
+
+    def _record_end(self, status: str, code: int, failure: FirstFailure | None = None, reason: str = "") -> None:
+        if note := self.record.end(status, code, first_failure=failure, reason=reason):
+            self.launch.note(note)
+        known = {"reason": reason} if reason else {"first_failure": failure.to_dict() if failure else None}
+        self.events.emit("run_ended", status=status, exit_code=code, **known)
+
+    def _call_hooks(self, status: str, code: int, first: Failure | None) -> None:
+        """Tell the Python hooks how it ended."""
+        if self.hooks:
+            rows = summary.read(f"{self.launch.directory}/{METRICS}")
+            last = (rows[-1]["step"], rows[-1]["loss"]) if rows else (None, None)
+            first = first or Failure(-1, code, "")
+            failure = FailureInfo(first.rank, first.exit_code, first.what, first.traceback, first.host)
+            self.hooks.ended(Result(status, code, self.launch.seconds, *last), failure)
+
+    def _last_words(self, code: int, status: str, first: Failure | None, step: Step | None, why: str) -> str:
+        plan, log = self.launch.plan, self.launch.log
+        if self.dropped:
+            self.launch.note(f"{self.dropped} bytes of log text could not be written: disk full, or too slow?")
+        if status != "failed":
+            return closing.not_failed(plan, status, self.launch.seconds)
+        return closing.failed(plan, first, step, code, why=why, launch_log=log, printed=self._printed())
+
+    def _first_failure(self, ended: Ended, step: Step | None) -> Failure | None:
+        return first_failure.of_step(self.launch.plan, self.launch.facts.hostname, ended, step, self._printed)
+
+    def _printed(self) -> str:
+        """What the last step has printed in the launch log."""
+        return output_of(self.launch.log, self.quiet_until)

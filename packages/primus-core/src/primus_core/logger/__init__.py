@@ -1,0 +1,1 @@
+"""The logger of what runs after the launch, on structlog, which nothing loads before."""

@@ -1,1 +1,0 @@
-"""Reads the machine: GPUs, network, versions; captures of it."""

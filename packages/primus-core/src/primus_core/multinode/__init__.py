@@ -1,0 +1,1 @@
+"""What concerns several nodes: they meet before their ranks start, and which of them failed first."""

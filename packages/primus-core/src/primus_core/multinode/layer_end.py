@@ -1,0 +1,147 @@
+"""The end of an outer layer: what the nodes inside recorded of theirs, and why nothing began where none did."""
+
+from __future__ import annotations
+
+import glob
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from primus_core.contracts.scheduler import Scheduler
+from primus_core.journal import record
+from primus_core.journal.record import FirstFailure, RunRecord
+from primus_core.multinode.job_step import meaning_of
+from primus_core.multinode.node_ends import Verdict
+from primus_core.outcome.failure import last_words
+from primus_core.plan.plan import Step
+from primus_core.process.supervise import Ended
+from primus_core.runs.record_writer import RecordWriter
+from primus_core.runs.rundir import COMPLETED, short
+from primus_machine.errors import MachineError
+from primus_machine.files.capped_log import output_of
+
+__all__ = ["LayerEnd"]
+
+_SWALLOWED = "the command never started"
+
+
+class LayerEnd:
+    """How the program `main` of a layer ended. `log` has what it printed; `verdict`: of a job's step, why."""
+
+    def __init__(
+        self,
+        record: RecordWriter,
+        main: Step,
+        log: str,
+        *,
+        scheduler: Scheduler | None,
+        verdict: Verdict,
+        ended: Ended,
+    ) -> None:
+        self.record, self.plan, self.main, self.log = record, record.plan, main, log
+        self.scheduler, self.verdict, self.ended = scheduler, verdict, ended
+        self.inside = self._recorded()
+
+    def _recorded(self) -> list[RunRecord]:
+        """The records of the nodes inside, first that of the one that failed first."""
+        node = str(self.plan.distributed.node_rank) if self.plan.place.outer else "*"
+        paths = sorted(glob.glob(f"{glob.escape(self.record.directory)}/nodes/{node}"))
+        found = [known for known in map(record.read, paths) if known and known.runtime != self.plan.runtime]
+        return sorted(found, key=lambda known: (known.status != "failed", known.ended or float("inf")))
+
+    def code(self) -> int:
+        """Record the end; the exit code.
+
+        Raises:
+            MachineError: the program could not start what it was asked for, or something else ran.
+        """
+        if asked := _asked(self.inside):
+            return self._asked_for(asked)
+        code, verdict, known = self.ended.exit_code, self.verdict, self._known()
+        interrupted = self.ended.signal or verdict.by_others or (not self.inside and self._is_withdrawn())
+        status = "interrupted" if interrupted and code else "failed" if code else COMPLETED
+        if status == "failed" and self.inside and self.inside[0].exit_code:
+            code = self.inside[0].exit_code  # where one node failed, the scheduler ends the others, and reports those
+        if status == COMPLETED:
+            known.pop("first_failure", None)  # another node has taken over
+        if code and verdict.what:
+            code = verdict.exit_code or self.ended.exit_code
+            is_more = verdict.what != meaning_of(self.ended.signal)
+            known["first_failure"] = verdict.to_record() if is_more else None
+            self.record.ended_by_scheduler = is_more and verdict.by_others and not verdict.cancelled
+        # Where both see the lock, they see one run directory.
+        swallowed = bool(status == COMPLETED and self.main.lock and not self.inside)
+        if not swallowed and (status != "failed" or self.inside or verdict.what):
+            self.record.end(status, code, **known)
+            return code
+        return self._not_begun(swallowed=swallowed)
+
+    def _known(self) -> dict[str, Any]:
+        """Fields of the record that only the nodes know, or know for sure."""
+        if not self.inside:
+            return {}
+        first = self.inside[0]
+        known = {
+            "gpu_model": first.gpu_model,
+            "world_size": first.world_size,
+            "continues": first.continues,
+            "first_failure": first.first_failure,
+            "plan_differs": next((one.plan_differs for one in self.inside if one.plan_differs), ()),  # node 0 has it
+        }
+        return known | {name: value for name, value in (("job_id", first.job_id), ("step_id", first.step_id)) if value}
+
+    def _asked_for(self, asked: RunRecord) -> int:
+        """A hook or a script inside has ended the run."""
+        known = self._known()
+        if (self.inside[0].ended or 0) >= (asked.ended or 0):
+            known["first_failure"] = None  # it follows from the stop
+        code = asked.exit_code or 0
+        self.record.end(asked.status, code, **known, reason=asked.reason)
+        return self.ended.exit_code if self.plan.place.outer else code  # further out, others must end
+
+    def _is_withdrawn(self) -> bool:
+        """Whether the job was cancelled before it began."""
+        return bool(self.scheduler and self.scheduler.printed(output_of(self.log)).is_withdrawn)
+
+    def _not_begun(self, *, swallowed: bool) -> int:
+        """The step failed, or did nothing, and no node inside has recorded anything."""
+        code = self.ended.exit_code
+        refused = bool(self.ended.not_started) or swallowed or self.main.kind == "submit" or code in self.main.refusals
+        printed = _SWALLOWED if swallowed else last_words(self.log)
+        what = self.ended.not_started or printed or f"ended with exit code {code} before it began the task"
+        code = 3 if refused else code
+        failure = FirstFailure(what=f"{self.plan.runtime}: {what}")
+        self.record.end("failed", code, first_failure=failure)
+        if refused:
+            raise self._swallowed() if swallowed else self._refused()
+        return code
+
+    def _refused(self) -> MachineError:
+        """What the engine could not do; its own words are on the console already."""
+        program = self.main.argv[0]
+        return MachineError(
+            f"{self.plan.runtime}: {program} could not start the command (exit code {self.ended.exit_code})",
+            why=self.ended.not_started or f"see its output above, or in {short(self.log)}",
+            fix=f"see the whole command: {self._typed_with('--dry-run')}",
+        )
+
+    def _swallowed(self) -> MachineError:
+        return MachineError(
+            f"{self.plan.runtime}: {self.main.argv[0]} exited with 0, but {_SWALLOWED}",
+            why="something else ran instead, most likely the image's entrypoint",
+            fix=f"run it without: {self._typed_with('--entrypoint', '')}",
+        )
+
+    def _typed_with(self, *words: str) -> str:
+        """The command of this layer, with further options of it."""
+        runtime, typed = self.plan.runtime, [*self.plan.command]
+        at = typed.index(runtime) + 1 if runtime in typed else len(typed)
+        return shlex.join([*typed[:at], *words, *typed[at:]])
+
+
+def _asked(inside: Sequence[RunRecord]) -> RunRecord | None:
+    """The node whose hook ended the run; or one of nodes whose scripts all had nothing to launch."""
+    if stopped := next((known for known in inside if known.status == "stopped"), None):
+        return stopped
+    skipped = [known for known in inside if known.status == "skipped"]
+    return skipped[0] if skipped and len(skipped) == len(inside) else None

@@ -1,0 +1,157 @@
+"""The lines that end a launch on the console: what it came to, why it failed, and what to type next."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from errno import errorcode
+
+from primus_core.journal import record, summary
+from primus_core.journal.events import CHECKPOINT_SAVED, FILE
+from primus_core.journal.summary import Row
+from primus_core.outcome import failure
+from primus_core.plan.plan import METRICS, Plan, Step
+from primus_core.runs.rundir import COMPLETED, short
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import FULL, regular
+from primus_machine.secrets.names import SECRET
+
+__all__ = ["disk_full_failure", "disk_is_full", "failed", "last_step", "log_of", "next_lines", "not_failed", "render"]
+
+_PROBE_BYTES = 64 * 1024
+_ONCE = ("--new", "--continue")
+"""Options of the typed command that are not meant a second time."""
+
+_ANEW = "    # the same under another name"
+
+
+def not_failed(plan: Plan, status: str, seconds: float) -> str:
+    """The lines of a run that did not fail."""
+    directory = plan.place.directory
+    rows = summary.read(f"{directory}/{METRICS}")
+    after = next_lines(plan, status)
+    return render(rows, status=status, run_dir=short(directory), seconds=seconds, next_steps=after)
+
+
+def failed(
+    plan: Plan, first: failure.Failure | None, step: Step | None, code: int, *, why: str, launch_log: str, printed: str
+) -> str:
+    """The lines of a run that failed. `launch_log`: the file; `printed`: what the last step has printed there."""
+    directory = plan.place.directory
+    block = failure.report(
+        first,
+        code,
+        run_dir=short(directory),
+        log=short(log_of(directory, first, step, launch_log)),
+        step=step.name if step else "run",
+        last_metrics=last_step(summary.read(f"{directory}/{METRICS}")),
+        launch_log=printed,
+        why=why,
+        next_steps=next_lines(plan, "failed"),
+    )
+    # That of rank 0 is on the console already.
+    again = first is not None and step is not None and step.ranks > 1 and first.rank and first.traceback
+    trace = f"\n[rank {first.rank}] {first.traceback}\n" if first and again else "\n"
+    return trace + block
+
+
+def log_of(directory: str, first: failure.Failure | None, step: Step | None, launch_log: str) -> str:
+    """The log to read first, of those that exist: the failed rank's, the launcher's, the first rank's."""
+    rank = first.rank if first and step and step.ranks else -1
+    first_rank = step.first_rank if step else 0
+    logs = [f"{directory}/logs/rank_{rank}.log", launch_log, f"{directory}/logs/rank_{first_rank}.log"]
+    return next(filter(_holds_text, logs), next(filter(os.path.exists, logs), launch_log))
+
+
+def _holds_text(path: str) -> bool:
+    try:
+        return os.path.getsize(path) > 0
+    except OSError:
+        return False
+
+
+def next_lines(plan: Plan, status: str) -> tuple[str, ...]:
+    """Commands worth typing next, made from the one that was typed. A secret in it cannot be typed again."""
+    typed = [word for word in _typed(plan) if word not in _ONCE]
+    if not typed or SECRET in " ".join(typed):
+        return ()
+    if status == COMPLETED:
+        return tuple(f"{shlex.join([*typed, *shlex.split(words)])}{_ANEW}" for words in plan.next_steps)
+    if not (step := _last_checkpoint(plan.place.directory)):
+        return ()
+    return (f"{shlex.join(typed)}    # continues from step {step}",)
+
+
+def _typed(plan: Plan) -> Sequence[str]:
+    """What the person typed: a layer inside got its own words, and the run's record has theirs."""
+    typed = record.read(plan.place.directory).command if plan.place.joined else ()
+    return (typed or plan.command) if plan.framework else ()
+
+
+def _last_checkpoint(directory: str) -> int:
+    """The step of the newest checkpoint before the end of the training, as far as recorded; 0: none."""
+    rows = summary.read(f"{directory}/{METRICS}")
+    end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
+    try:
+        with open(f"{directory}/{FILE}", encoding="utf-8", errors="replace", opener=regular) as file:
+            steps = [plain_json.loads(line).get("step") for line in file if f'"{CHECKPOINT_SAVED}"' in line]
+    except (OSError, ValueError, AttributeError):
+        return 0
+    return max((step for step in steps if isinstance(step, int) and step < end), default=0)
+
+
+def disk_is_full(directory: str) -> str:
+    """The error for a file system that takes no more below `directory`; empty: it does."""
+    probe = f"{directory}/.space.{os.uname().nodename}.{os.getpid()}"
+    try:
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            os.write(descriptor, b"\0" * _PROBE_BYTES)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+            os.unlink(probe)
+    except OSError as error:
+        if error.errno in FULL:
+            return f"{os.strerror(error.errno or 0)} ({errorcode[error.errno or 0]}) in {directory}"
+    return ""
+
+
+def disk_full_failure(first: failure.Failure | None, code: int, full: str, node_rank: int) -> failure.Failure:
+    """The same failure, with the full disk in its reason: on one, a rank may have left no record of its own."""
+    first = first or failure.Failure(-1, code, "", node_rank=node_rank)
+    return replace(first, what="; ".join(filter(None, (full, first.what))))
+
+
+def last_step(rows: Sequence[Row]) -> str:
+    """`40/120, loss 4.21` of the newest step, or an empty string."""
+    return f"{rows[-1]['step']}/{rows[-1]['steps']}, loss {_loss(rows[-1])}" if rows else ""
+
+
+def _loss(row: Row) -> str:
+    return "not finite" if row["loss"] is None else f"{row['loss']:.4f}"
+
+
+def render(rows: Sequence[Row], *, status: str, run_dir: str, seconds: float, next_steps: Sequence[str]) -> str:
+    """The closing lines of a run that completed or was interrupted."""
+    lines = [f"primus: {status} in {_duration(seconds)}", f"  run    {run_dir}"]
+    if rows:
+        lines.append(
+            f"  loss   {_loss(rows[0])} at step {rows[0]['step']} → {_loss(rows[-1])} at step {rows[-1]['step']}"
+        )
+        latest = {row["step"]: row for row in rows}  # a step that was done again counts once
+        speeds = [row["tokens_per_second"] for row in latest.values() if row.get("tokens_per_second")]
+        if speeds:
+            from statistics import median  # with it, fractions, decimals and random numbers: not before a launch
+
+            lines.append(f"  speed  {median(speeds):,.0f} tokens/s (median over {len(speeds)} logged steps)")
+    lines += [f"  {'next' if not index else '':<6} {step}" for index, step in enumerate(next_steps)]
+    return "\n".join(lines) + "\n"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"

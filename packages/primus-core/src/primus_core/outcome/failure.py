@@ -1,0 +1,191 @@
+"""Which rank failed first, and how: from the records that ranks leave, and from what their launcher says."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from primus_core.contracts.launcher import Signalled
+from primus_core.journal.record import FirstFailure
+from primus_core.plan.programs import FAILURES
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import regular, write_atomically
+from primus_machine.files.capped_log import parts
+
+__all__ = ["OWN_SIGNALS", "Failure", "first_failure", "last_words", "leave_record", "of_process", "report", "set_aside"]
+
+_LINE = 1 << 14
+"""More than a last line is long, in bytes."""
+# Signals that come from outside or from the rank's own fault. SIGABRT and SIGTERM may follow another rank's end.
+OWN_SIGNALS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One rank's end. `time` is 0 where only the exit code is known."""
+
+    rank: int
+    exit_code: int
+    """As a shell gives it: 128+n for signal n."""
+    what: str
+    traceback: str = ""
+    host: str = ""
+    node_rank: int = 0
+    time: float = 0.0
+
+    def to_record(self) -> FirstFailure:
+        """As the run's record has it."""
+        return FirstFailure(self.rank, self.what, self.node_rank, self.exit_code, self.time)
+
+
+def _recorded(run_dir: str, others: Iterable[str]) -> list[Failure]:
+    found = []
+    paths = glob.glob(f"{glob.escape(run_dir)}/{FAILURES}/rank_*.json")
+    for text in (*map(_text, paths), *others):
+        data: dict[str, Any] = plain_json.loads(text)
+        what = f"{data['type']}: {data['message']}" if data["message"] else data["type"]
+        found.append(
+            Failure(
+                data["rank"], data["exit_code"], what, data["traceback"], data["host"], data["node_rank"], data["time"]
+            )
+        )
+    return sorted(found, key=lambda failure: failure.time)
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", opener=regular) as file:
+        return file.read()
+
+
+def set_aside(run_dir: str, attempt: int) -> None:
+    """Keep the records of an attempt apart: those of the next one are the news.
+
+    Nodes that were started by hand in one run directory all come here, and each counts its own attempts.
+    """
+    folder = f"{run_dir}/{FAILURES}"
+    if os.path.isdir(folder):
+        while os.path.isdir(f"{folder}_{attempt}") and os.listdir(f"{folder}_{attempt}"):
+            attempt += 1
+        with contextlib.suppress(OSError):  # another node was quicker
+            os.rename(folder, f"{folder}_{attempt}")
+        with contextlib.suppress(OSError):  # a full disk: each rank says so
+            os.makedirs(folder, exist_ok=True)
+
+
+def _ended_by(number: int, rank: int, host: str, node_rank: int) -> Failure:
+    name = _signal_name(number)
+    return Failure(rank, 128 + number, f"ended by {name}" + _hint(name), host=host, node_rank=node_rank)
+
+
+def of_process(exit_code: int, host: str, node_rank: int, rank: int | None, log: str = "") -> Failure | None:
+    """The failure of the node's only rank, which left no record and has no launcher to speak for it; without a `rank`,
+    of the launcher itself. Native code that ends the process says why in the last line of the `log`.
+    """
+    if not exit_code:
+        return None
+    if exit_code - 128 not in set(signal.Signals):
+        what = _last_line(log)
+        return Failure(rank, exit_code, what, host=host, node_rank=node_rank) if rank is not None and what else None
+    if rank is not None:
+        return _ended_by(exit_code - 128, rank, host, node_rank)
+    what = f"the launcher was ended by {_signal_name(exit_code - 128)}"
+    return Failure(-1, exit_code, what, host=host, node_rank=node_rank)
+
+
+def _last_line(log: str) -> str:
+    try:
+        log = parts(log)[-1]
+        with open(log, "rb", opener=regular) as file:
+            file.seek(max(os.path.getsize(log) - _LINE, 0))
+            return file.read().decode(errors="replace").strip().rpartition("\n")[2]
+    except OSError:
+        return ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal, or no signal at all
+        return f"signal {number}"
+
+
+def _hint(name: str) -> str:
+    return " (out of memory? see `dmesg` for the kernel's OOM killer)" if name == "SIGKILL" else ""
+
+
+def leave_record(run_dir: str, failure: Failure | None) -> None:
+    """For a rank that was killed or crashed alone, and could leave none: the other nodes' ranks fail of it, maybe with
+    records that are older than the moment in which its end was seen. A record of its own stands.
+    """
+    path = f"{run_dir}/{FAILURES}/rank_{failure.rank}.json" if failure else ""
+    if failure and failure.exit_code - 128 in OWN_SIGNALS and not os.path.exists(path):
+        record = {**asdict(failure), "time": time.time(), "type": failure.what, "message": "", "traceback": ""}
+        with contextlib.suppress(OSError):  # on a full disk this node still says it
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            write_atomically(path, json.dumps(record, indent=1))
+
+
+def first_failure(
+    run_dir: str, killed: Iterable[Signalled] = (), node_rank: int = 0, here: str = "", records: Iterable[str] = ()
+) -> Failure | None:
+    """The failure that came first, as far as can be known; None: no rank reported one.
+
+    A rank that was killed or crashed comes before all that raised: exceptions such as a closed connection follow
+    from its end. Among exceptions the earliest counts. `killed`: the ranks of this node that a signal ended, as the
+    launcher says: they could leave no record. `here`: the name of this node. `records`: of ranks of this node,
+    which could not write them into the run directory.
+    """
+    signalled = [_ended_by(one.signal, one.rank, here or one.host, node_rank) for one in killed]
+    recorded = _recorded(run_dir, records)
+    own = [failure for failure in (*signalled, *recorded) if failure.exit_code - 128 in OWN_SIGNALS]
+    candidates = own or recorded or signalled
+    return candidates[0] if candidates else None
+
+
+def last_words(log: str) -> str:
+    """The last line of the file `log` that speaks of an error, or the last one; empty: it says nothing."""
+    try:
+        with open(log, encoding="utf-8", errors="replace", opener=regular) as file:
+            lines = file.read().strip().splitlines() or [""]
+    except OSError:
+        return ""
+    errors = [line for line in lines if "error" in line.lower()]
+    return (errors or lines)[-1].removeprefix("primus: error: ")
+
+
+def report(
+    failure: Failure | None,
+    exit_code: int,
+    *,
+    run_dir: str,
+    log: str,
+    step: str,
+    last_metrics: str = "",
+    launch_log: str = "",
+    why: str = "",
+    next_steps: Sequence[str] = (),
+) -> str:
+    """The block that ends the console of a failed run, with the launcher's last line where no rank reported why."""
+    rows = [("exit code", str(exit_code))]
+    if why:
+        rows.append(("what", why))
+    elif not failure and (printed := launch_log.strip()):
+        rows.append(("what", printed.rpartition("\n")[2]))
+    if failure:
+        at = time.strftime(" at %H:%M:%S", time.localtime(failure.time)) if failure.time else ""
+        host = f" ({failure.host})" if failure.host else ""
+        if failure.rank >= 0:
+            rows.append(("first failure", f"rank {failure.rank} on node {failure.node_rank}{host}{at}"))
+        rows.append(("what", failure.what.splitlines()[0] if failure.what else ""))
+    if last_metrics:
+        rows.append(("last step", last_metrics))
+    rows += [("log", log), ("run", run_dir), *(("next", line) for line in next_steps)]
+    body = "\n".join(f"  {name:<14}{value}" for name, value in rows)
+    return f"primus: {step} failed\n{body}\n"

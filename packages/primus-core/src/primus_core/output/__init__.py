@@ -1,0 +1,1 @@
+"""What processes print: read, masked, sorted to log files and console."""

@@ -1,0 +1,39 @@
+"""The signals that a person or a scheduler sends to a launch."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+from primus_machine.keeper import COMMANDS
+
+__all__ = ["Signals"]
+
+
+class Signals:
+    """SIGINT, SIGTERM, SIGHUP and SIGQUIT, caught from before anything is written until the run's end."""
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.count = 0
+        self.hurry = False
+        """A person sent a further one. A scheduler that says SIGTERM again, as another node has ended, is in none."""
+        self.reader, self._writer = os.pipe()
+        for descriptor in (self.reader, self._writer):
+            os.set_blocking(descriptor, False)
+        self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._old = {number: signal.signal(number, self._note) for number in COMMANDS if number != signal.SIGKILL}
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        self.hurry = self.hurry or bool(self.first and number in (signal.SIGINT, signal.SIGQUIT))
+        self.first = self.first or number
+        self.count += 1
+
+    def restore(self) -> None:
+        """Give the signals back."""
+        signal.set_wakeup_fd(self._wakeup)
+        for descriptor in (self.reader, self._writer):
+            os.close(descriptor)
+        for number, handler in self._old.items():
+            signal.signal(number, handler)

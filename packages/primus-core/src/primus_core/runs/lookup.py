@@ -1,0 +1,117 @@
+"""A run by the name that a person types: its path, its id, its experiment, or `latest`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from primus_core.journal import record
+from primus_core.journal.record import RunRecord
+from primus_core.runs import names
+from primus_core.runs.names import Name, parse_name
+from primus_core.runs.saved import is_run
+from primus_machine.errors import RequestError, suggestion
+from primus_machine.files import trust
+from primus_machine.host import HostRoot
+
+__all__ = ["LATEST", "newest_first", "resolve", "workspace"]
+
+LATEST = "latest"
+"""Names the newest run of a workspace."""
+
+
+def workspace(asked: str | None, host: HostRoot, layer: str = "") -> str:
+    """The folder of the runs: the one that is asked for, that of the system config with `layer` on top, or `output`."""
+    from primus_core.config import system  # a person who names the folder needs no config
+
+    return asked or system.load(host, layer).workspace or "output"
+
+
+def resolve(name_or_path: str, workspace: str, host: HostRoot) -> str:
+    """The absolute directory of a run: by path, by run id, by `exp_name` (its newest run), or `latest` of all.
+
+    Raises:
+        RequestError: there is none; with a suggestion.
+    """
+    base = os.path.join(host.cwd(), workspace)
+    if name_or_path == LATEST:
+        names = [name for name, _ in newest_first(base)[:1]]
+        candidates = [os.path.join(base, name) for name in names]
+    elif "/" in name_or_path:
+        candidates = [os.path.join(host.cwd(), os.path.expanduser(name_or_path))]
+    elif name_or_path:
+        candidates = [os.path.join(base, name_or_path), *_of_experiment(base, name_or_path)]
+        candidates += [os.path.join(host.cwd(), name_or_path)]
+    else:
+        candidates = []
+    for path in (_followed(candidate, host) for candidate in candidates):
+        if path and is_run(path):
+            return path
+    raise _unknown(name_or_path, workspace, base)
+
+
+def _of_experiment(base: str, exp_name: str) -> list[str]:
+    """The newest run of an experiment that has lost its link."""
+    runs = [name for name, _ in newest_first(base) if (parsed := parse_name(name)) and parsed.exp_name == exp_name]
+    return [os.path.join(base, name) for name in runs[:1]]
+
+
+def _followed(path: str, host: HostRoot) -> str:
+    """The path, absolute; that of the run where it is the link to an experiment's newest."""
+    path = os.path.abspath(path)
+    if os.path.islink(path) and not parse_name(os.path.basename(path)):
+        if os.lstat(path).st_uid not in trust.of(host.environ).uids:  # it could lead to any run
+            trust.say(path, f"the link belongs to {trust.owner(os.lstat(path).st_uid)}", f"the link {path}")
+            return ""
+        return os.path.abspath(os.path.join(os.path.dirname(path), os.readlink(path)))
+    return path
+
+
+def _unknown(asked: str, workspace: str, base: str) -> RequestError:
+    names = [name for name, _ in newest_first(base)]
+    if not names:
+        return RequestError(
+            f"there is no run '{asked}': no runs in {workspace}",
+            fix="name a path, or set the folder of the runs with --workspace DIR",
+        )
+    known = {*names, *(parsed.exp_name for name in names if (parsed := parse_name(name))), LATEST}
+    return RequestError(
+        f"there is no run '{asked}' in {workspace}",
+        fix=suggestion(os.path.basename(asked), known) or "`primus runs list` lists the runs",
+    )
+
+
+def newest_first(workspace: str) -> list[tuple[str, RunRecord | None]]:
+    """Names of the runs, by the time in the name. The metadata too, of those that had to be read to tell."""
+    found: list[tuple[tuple[str, int, str], str, RunRecord | None]] = []
+    for name, parsed in _folders(workspace):
+        known = None if parsed else record.read(f"{workspace}/{name}")
+        if parsed:
+            found.append(((parsed.stamp, parsed.number, name), name, None))
+        elif known:
+            found.append(((_stamp(known.started), 1, name), name, known))
+    found.sort(key=lambda run: run[0], reverse=True)
+    return [(name, known) for _, name, known in found]
+
+
+def _folders(workspace: str) -> Iterator[tuple[str, Name | None]]:
+    """The folders that may be runs. A link is one under a run's name (moved elsewhere), not as `<exp_name>`."""
+    try:
+        with os.scandir(workspace) as entries:
+            for entry in entries:
+                parsed = parse_name(entry.name)
+                if entry.is_dir(follow_symlinks=parsed is not None):
+                    yield entry.name, parsed
+    except OSError:
+        return
+
+
+def _stamp(started: Any) -> str:
+    """A time as names have it."""
+    if isinstance(started, bool) or not isinstance(started, int | float):
+        return ""
+    try:
+        return names.stamp(started)
+    except (OverflowError, ValueError, OSError):
+        return ""

@@ -1,0 +1,1 @@
+"""Training data: from raw text to token ids that every backend reads."""

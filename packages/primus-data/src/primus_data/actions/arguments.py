@@ -1,0 +1,148 @@
+"""Arguments that several actions share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from primus_core.plan.plan import Requirement
+from primus_core.request.arguments import Parser
+from primus_data.tokenizers import KINDS
+from primus_machine.errors import RequestError
+
+if TYPE_CHECKING:
+    from primus_data.tokenizers import Tokenizer
+
+__all__ = [
+    "add_output",
+    "add_prefix",
+    "add_tokenizer",
+    "amount",
+    "count",
+    "draws_blocks",
+    "require_model",
+    "require_output",
+    "require_prefix",
+    "require_tokenizer",
+    "share",
+    "tokenizer",
+    "without_suffix",
+]
+
+_UNITS = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9, "G": 10**9, "T": 10**12}
+
+
+def count(text: str) -> int:
+    """For `type=`: how many, of `300B`, `1.5T`, `1e9` or a number.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none of them.
+    """
+    found = re.fullmatch(r"([0-9]{1,18})(\.[0-9]{1,9})?(?:([kMBGT])|e([0-9]{1,2}))?", text)
+    unit = _UNITS[found[3] or ""] * 10 ** int(found[4] or 0) if found else 0
+    fraction = int(float(f"0{found[2]}") * unit + 0.5) if found and found[2] else 0
+    whole = int(found[1]) * unit + fraction if found else -1
+    if not found or (found[2] and unit == 1) or whole >= 1 << 62:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number such as 1000, 50k, 300B or 1e9")
+    return whole
+
+
+def share(text: str) -> float:
+    """For `type=`: a share, of `1%` or `0.01`.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)(%?)", text)
+    value = float(found[1]) / (100 if found[2] else 1) if found else -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a share such as 1% or 0.01")
+    return value
+
+
+def amount(documents: int, tokens: int) -> str:
+    """`1 document, 5,000 tokens`."""
+    return f"{documents:,} document{'s' * (documents != 1)}, {tokens:,} tokens"
+
+
+def without_suffix(path: str) -> str:
+    """The prefix for a path that may end in .bin or .idx: shells complete to these."""
+    return path[:-4] if path.endswith((".bin", ".idx")) else path
+
+
+def add_prefix(parser: Parser) -> None:
+    """The data to look at."""
+    parser.add_argument("prefix", metavar="PREFIX", help="path of the data without .bin and .idx")
+
+
+def require_prefix(path: str, cwd: str) -> tuple[Requirement, ...]:
+    """Both files must be there."""
+    prefix = os.path.join(cwd, without_suffix(path))
+    fix = "name a prefix: the path without .bin and .idx"
+    if not prefix.endswith(("_document", "_sentence")):
+        fix += f". `data prepare` writes PREFIX_<key>_document, such as {os.path.basename(prefix)}_text_document"
+    return tuple(Requirement("file", prefix + suffix, fix) for suffix in (".idx", ".bin"))
+
+
+def add_tokenizer(parser: Parser) -> None:
+    """The tokenizer that the data was made with."""
+    parser.add_argument("--tokenizer-type", default="", metavar="TYPE", choices=KINDS,
+                        help=f"one of {', '.join(KINDS)} (default: {KINDS[0]})")  # fmt: skip
+    parser.add_argument("--tokenizer-model", default="", metavar="PATH", help="the tokenizer that made the data")
+
+
+def require_tokenizer(args: argparse.Namespace, cwd: str) -> tuple[Requirement, ...]:
+    """Its file must be there.
+
+    Raises:
+        RequestError: there is a type without a model.
+    """
+    if args.tokenizer_type and not args.tokenizer_model:
+        raise RequestError("--tokenizer-type alone names no tokenizer", fix="add --tokenizer-model PATH")
+    return require_model(args.tokenizer_model, cwd)
+
+
+def require_model(path: str, cwd: str) -> tuple[Requirement, ...]:
+    """The tokenizer's file or folder must be there, if one is named."""
+    fix = "correct --tokenizer-model: a file or folder. Primus downloads no tokenizer; `hf download` does"
+    return (Requirement("file", os.path.join(cwd, path), fix),) if path else ()
+
+
+def tokenizer(args: argparse.Namespace) -> Tokenizer | None:
+    """The one that the arguments name.
+
+    Raises:
+        RequestError: there is no such tokenizer.
+        MachineError: it cannot be read, or a library is missing.
+    """
+    if not args.tokenizer_model:
+        return None
+    from primus_data import tokenizers
+
+    return tokenizers.load(args.tokenizer_type or KINDS[0], args.tokenizer_model)
+
+
+def add_output(parser: Parser) -> None:
+    """Where the result goes."""
+    parser.add_argument("--output-prefix", required=True, metavar="PREFIX", type=_prefix,
+                        help="path of the output, without .bin and .idx")  # fmt: skip
+
+
+def _prefix(text: str) -> str:
+    if not os.path.basename(text) or text.endswith((".bin", ".idx")):
+        raise argparse.ArgumentTypeError(f"'{text}' is no prefix: name a path without .bin and .idx")
+    return text
+
+
+def require_output(prefix: str, cwd: str) -> tuple[Requirement, ...]:
+    """Its folder."""
+    folder = os.path.dirname(os.path.join(cwd, prefix))
+    return (Requirement("folder", folder, "choose another --output-prefix"),)
+
+
+def draws_blocks() -> bool:
+    """Whether what reads the output knows more than ASCII."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -1,0 +1,46 @@
+"""What `PREFIX.json` says of a prefix: how `data prepare` made it. Data of other tools has no such file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from primus_machine.errors import RequestError
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import read_regular
+
+__all__ = ["expect_one_tokenizer", "read"]
+
+
+def read(prefix: str) -> Mapping[str, Any]:
+    """All of it; nothing, where it is not there or cannot be read."""
+    with suppress(OSError, ValueError):
+        found = plain_json.loads(read_regular(f"{prefix}.json"))
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def expect_one_tokenizer(prefixes: Sequence[str]) -> None:
+    """Refuse prefixes of which two are known to have different tokenizers: their ids mean different words.
+
+    Raises:
+        RequestError: they have.
+    """
+    known = {prefix: _tokenizer(prefix) for prefix in prefixes}
+    first = next(filter(known.get, prefixes), "")
+    for prefix in prefixes:
+        if known[prefix] and known[prefix] != known[first]:
+            why = f"{prefix}.json says {_shown(known[prefix])}, and {first}.json says {_shown(known[first])}"
+            fix = "prepare both with one tokenizer"
+            raise RequestError(f"'{prefix}' and '{first}' have different tokenizers", why=why, fix=fix)
+
+
+def _tokenizer(prefix: str) -> str:
+    outcome = read(prefix).get("outcome")
+    return str(outcome.get("tokenizer", "")) if isinstance(outcome, dict) else ""
+
+
+def _shown(tokenizer: str) -> str:
+    """Its type and the beginning of its digest."""
+    return tokenizer[:-56] if len(tokenizer) > 64 else tokenizer

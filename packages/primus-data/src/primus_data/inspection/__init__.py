@@ -1,0 +1,1 @@
+"""What is in prepared data: how much, how long its documents are, and what they say."""

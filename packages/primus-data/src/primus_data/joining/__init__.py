@@ -1,0 +1,1 @@
+"""Prepared data put together and taken apart: merged, split, and blended."""

@@ -1,0 +1,1 @@
+"""Where documents come from: JSON lines, plain or compressed, parquet, and folders of text files."""

@@ -1,0 +1,197 @@
+"""The libraries that encode, each with one tokenizer: text to ids, in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from primus_data.tokenizers.definition import Encoded, Engine, joined
+
+__all__ = ["GigatokenEngine", "SentencePieceEngine", "TiktokenEngine", "TokenizersEngine"]
+
+_CHARACTERS = 1 << 18
+"""Characters that are encoded at a time where a library makes an object of each token, of about 200 bytes."""
+_SHARE = 1 << 16
+"""Characters that a thread of ours encodes at a time."""
+_NEW = (*map(chr, range(0x11DE0, 0x11DEA)), *map(chr, range(0x16FF4, 0x16FF7)))
+"""Digits and numbers of Unicode 17, which gigatoken 0.10 does not know yet and tokenizers 0.23 does."""
+
+
+class GigatokenEngine:
+    """gigatoken: it knows neither post-processors nor ids that begin elsewhere than at 0, so both are done here.
+
+    It decodes with the reference, which is loaded for that, or for a text with a character that is too new for it.
+    """
+
+    name = "gigatoken"
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        reference: Callable[[], Engine],
+        *,
+        threads: int,
+        around: tuple[Sequence[int], Sequence[int]] = ((), ()),
+        rotated: tuple[int, int] = (0, 0),
+    ) -> None:
+        from gigatoken import Tokenizer
+
+        self._tokenizer = Tokenizer(tokenizer.backend)  # without the JSON that it was made from
+        # In a forked process there is no pool, and gigatoken finds that out itself.
+        self._parallel = False if threads == 1 else None
+        self._build_reference = reference
+        self._around = around
+        self._rotated = rotated
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        found = self._encoded(texts)
+        new = [number for number, text in enumerate(texts) if not text.isascii() and any(map(text.__contains__, _NEW))]
+        if not new:
+            return found
+        rows = np.split(found[0], np.cumsum(found[1])[:-1])
+        for number in new:
+            rows[number] = self._reference.encode([texts[number]])[0]
+        return joined(rows)
+
+    def _encoded(self, texts: Sequence[str]) -> Encoded:
+        found = self._tokenizer.encode_batch(list(texts), parallel=self._parallel).layout
+        offsets = np.asarray(found.offsets.data)
+        ids = np.asarray(found.content.data)[offsets[0] : offsets[-1]]
+        by, modulus = self._rotated
+        if modulus:
+            ids = (ids + np.uint32(by)) % np.uint32(modulus)
+        return _surrounded(ids, np.diff(offsets), *self._around)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._reference.decode(ids)
+
+    @cached_property
+    def _reference(self) -> Engine:
+        return self._build_reference()
+
+
+class TokenizersEngine:
+    """Hugging Face's tokenizers."""
+
+    name = "tokenizers"
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        return joined([one.ids for some in _batches(texts) for one in self._encodings(some)])
+
+    def _encodings(self, texts: list[str]) -> Iterator[Any]:
+        yield from self._tokenizer.encode_batch_fast(texts)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
+
+    def keeps(self, tokens: Iterable[str]) -> bool:
+        """Whether the model makes each of these words one token."""
+        tokenize = self._tokenizer.model.tokenize
+        return all(len(tokenize(token)) == 1 for token in tokens)
+
+
+class TiktokenEngine:
+    """tiktoken, which takes special tokens in a text for what they say, as Megatron calls it.
+
+    Its regex library gives up where a million spaces stand in a row. `reference` encodes such a text, if there is one.
+    """
+
+    name = "tiktoken"
+
+    def __init__(
+        self,
+        encoding: Any,
+        *,
+        threads: int,
+        around: tuple[Sequence[int], Sequence[int]] = ((), ()),
+        reference: Callable[[], Engine] | None = None,
+    ) -> None:
+        self._encoding, self._threads = encoding, threads
+        self._around = around
+        self._build_reference = reference
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        with ThreadPoolExecutor(self._threads) as pool:
+            ids, counts = joined(list(chain.from_iterable(pool.map(self._rows, _batches(texts, _SHARE)))))
+        return _surrounded(ids, counts, *self._around)
+
+    def _rows(self, texts: list[str]) -> list[Any]:
+        return [self._row(text) for text in texts]
+
+    def _row(self, text: str) -> Any:
+        try:
+            return self._encoding.encode_to_numpy(text, allowed_special="all")
+        except ValueError:
+            if self._build_reference is None:
+                raise
+        ids, _ = self._reference.encode([text])
+        before, after = self._around
+        return ids[len(before) : len(ids) - len(after)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        if self._build_reference is not None:
+            return self._reference.decode(ids)
+        return str(self._encoding.decode(list(ids)))
+
+    @cached_property
+    def _reference(self) -> Engine:
+        assert self._build_reference is not None
+        return self._build_reference()
+
+
+class SentencePieceEngine:
+    """sentencepiece: control symbols such as <s> are plain text for it."""
+
+    name = "sentencepiece"
+
+    def __init__(self, processor: Any, *, threads: int) -> None:
+        self.processor, self._threads = processor, threads
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        return joined([row for some in _batches(texts) for row in self._rows(some)])
+
+    def _rows(self, texts: list[str]) -> Iterator[Any]:
+        yield from self.processor.encode(texts, out_type=int, num_threads=self._threads)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self.processor.decode_ids(list(map(int, ids))))
+
+
+def _batches(texts: Sequence[str], characters: int = _CHARACTERS) -> Iterator[list[str]]:
+    """The texts, some at a time; one that is longer comes alone."""
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        if batch and size + len(text) > characters:
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
+        size += len(text)
+    if batch:
+        yield batch
+
+
+def _surrounded(ids: Any, counts: Any, before: Sequence[int], after: Sequence[int]) -> Encoded:
+    """The ids with those that the tokenizer puts before and after each text."""
+    if not before and not after:
+        return ids, counts
+    more = len(before) + len(after)
+    ends = np.cumsum(counts + more)
+    starts = ends - counts - more
+    found = np.empty(len(ids) + more * len(counts), np.uint32)
+    inner = np.ones(len(found), bool)
+    at = [(starts + place, one) for place, one in enumerate(before)]
+    at += [(ends - len(after) + place, one) for place, one in enumerate(after)]
+    for places, one in at:
+        found[places] = one
+        inner[places] = False
+    found[inner] = ids
+    return found, counts + more

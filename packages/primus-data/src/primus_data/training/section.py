@@ -1,0 +1,238 @@
+"""The `data` section: the same words in all backends, for local text, raw text with a tokenizer, and prepared data."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from primus_core.config.document import Document
+from primus_core.environment import resolve as environment
+from primus_core.errors import ConfigError, MachineError, suggestion
+from primus_data.indexed.layout import fault
+from primus_data.indexed.tokens import largest
+from primus_data.tokenizers import KINDS
+from primus_data.training.corpora import Corpus, Prefixes, Raw, Text
+from primus_data.training.files import STDLIB
+from primus_train.backend import BackendCall
+from primus_train.kit.settings import PrimusSetting, own_section
+
+__all__ = ["SMALLEST_VOCABULARY", "refuse_faults", "resolve", "rows", "rows_of_prefixes"]
+
+_ENOUGH = 1 << 20
+"""So many tokens are looked at for one that the model does not know."""
+
+SMALLEST_VOCABULARY = 258
+"""Every byte, one merge, and the end of document."""
+_OF_TEXT = ("text", "document_chars")
+_OF_RAW = ("input", "tokenizer_type", "tokenizer_model", "json_key", "append_eod")
+_OF_PREFIXES = ("train_data_path", "valid_data_path")
+
+
+def rows(becomes: str, vocab_size: str) -> tuple[PrimusSetting, ...]:
+    """The settings of the section; `becomes`, `vocab_size`: what `text` and `vocab_size` are in the framework."""
+    return (
+        PrimusSetting("text", "str", None, "`python-stdlib`, or a folder of text files, to train on", becomes),
+        PrimusSetting("vocab_size", "int", None,
+            "size of the tokenizer that is trained on the text, end of document included",
+            vocab_size, least=SMALLEST_VOCABULARY),
+        PrimusSetting("document_chars", "int", 0,
+            "cut documents at line ends into pieces of about this size; 0: whole files",
+            "the documents of the data", least=0),
+        PrimusSetting("input", "str or list", None,
+            "raw text to train on: files, patterns or folders, as `data prepare --input` takes them",
+            "prepared in a step before the worker, like `data.text`"),
+        PrimusSetting("tokenizer_type", "str", "HuggingFaceTokenizer",
+            "how `input` is tokenized: a `--tokenizer-type` of `data prepare`", "-"),
+        PrimusSetting("tokenizer_model", "str", None, "the file of this tokenizer, for instance `tokenizer.json`", "-"),
+        PrimusSetting("json_key", "str", "text", "the key of `input` that has the text", "-"),
+        PrimusSetting("append_eod", "bool", True, "end each document with the tokenizer's end of document", "-"),
+        PrimusSetting("split", "str or list", None,
+            "shares of the documents to train on and to validate on, such as `98,2`; by default all are trained on",
+            "the parts of the data"),
+        PrimusSetting("cache", "str", None, "folder for prepared data; by default `data` in Primus's cache", "-"),
+    )  # fmt: skip
+
+
+def rows_of_prefixes(becomes: str, valid: str) -> tuple[PrimusSetting, ...]:
+    """The settings for prepared data, of backends whose framework has none."""
+    return (
+        PrimusSetting("train_data_path", "str or list", None,
+            "prefixes of `.bin`/`.idx` files to train on; either all have a weight before them, or none", becomes),
+        PrimusSetting("valid_data_path", "str or list", None,
+            "prefixes of the files to validate on, in the same form", valid),
+    )  # fmt: skip
+
+
+def resolve(
+    document: Document,
+    table: Sequence[PrimusSetting],
+    call: BackendCall,
+    framework: str,
+    *,
+    is_model_known: bool = True,
+) -> Corpus | None:
+    """What the section names, or None where the experiment has none.
+
+    `is_model_known`: nothing but the section says how many tokens there are.
+
+    Raises:
+        ConfigError: a name or a value is wrong, or one is missing.
+    """
+    given = own_section(document, table, "data", framework)
+    _refuse_mixtures(document, given)
+    if given.get("input"):
+        return _raw(document, given, call)
+    if given.get("train_data_path"):
+        return _prefixes(document, given, call)
+    if not given:
+        return None
+    return _text(document, given, call, needs_vocabulary=is_model_known)
+
+
+def _refuse_mixtures(document: Document, given: dict[str, Any]) -> None:
+    """`data` names one source, and settings of no other."""
+    sources = [name for name in ("text", "input", "train_data_path") if given.get(name)]
+    if len(sources) > 1:
+        what = f"'data.{sources[0]}' and 'data.{sources[1]}' both set the training data"
+        raise ConfigError(what, where=document.where((sources[1],)), fix="remove one of them")
+    others = {"text": (*_OF_RAW, *_OF_PREFIXES, "split", "eod_id"), "input": (*_OF_TEXT, *_OF_PREFIXES, "vocab_size"),
+              "train_data_path": (*_OF_TEXT, *_OF_RAW, "vocab_size", "cache")}  # fmt: skip
+    for name in others[sources[0]] if sources else (*_OF_RAW, *_OF_PREFIXES, "split", "eod_id"):
+        if name in given:
+            what = f"'data.{name}' is set, and there is no 'data.{_source_of(name)}'"
+            what = f"'data.{name}' does not go with 'data.{sources[0]}'" if sources else what
+            raise ConfigError(what, where=document.where((name,)), fix="remove one of them")
+
+
+def _source_of(name: str) -> str:
+    return "input" if name in _OF_RAW else "train_data_path"
+
+
+def _text(document: Document, given: dict[str, Any], call: BackendCall, *, needs_vocabulary: bool) -> Text:
+    for name, fix in (("text", f"{STDLIB}, or to a folder of text files"), ("vocab_size", "4096, for instance")):
+        if not given.get(name) and (name == "text" or needs_vocabulary):
+            raise ConfigError(f"`data` has no `{name}`", where=document.where(()), fix=f"set `data.{name}` to {fix}")
+    source = given["text"]
+    return Text(
+        source=source if source == STDLIB else os.path.join(call.facts.cwd, source),
+        vocab_size=given.get("vocab_size") or 0,
+        document_chars=given.get("document_chars", 0),
+        cache=_cache(given, call),
+    )
+
+
+def _raw(document: Document, given: dict[str, Any], call: BackendCall) -> Raw:
+    kind, model = given.get("tokenizer_type", "HuggingFaceTokenizer"), given.get("tokenizer_model", "")
+    if not model and not kind.startswith("Null"):
+        raise ConfigError(
+            "`data` has no `tokenizer_model`",
+            where=document.where(("input",)),
+            fix="set `data.tokenizer_model` to the tokenizer of the model, for instance to its tokenizer.json",
+        )
+    if kind not in KINDS:
+        known = f"known: {', '.join(KINDS)}"
+        what, fix = f"there is no tokenizer '{kind}'", suggestion(kind, KINDS) or "use one of them"
+        raise ConfigError(what, where=document.where(("tokenizer_type",)), why=known, fix=fix)
+    cwd, inputs = call.facts.cwd, given["input"]
+    return Raw(
+        inputs=tuple(os.path.join(cwd, str(path)) for path in (inputs if isinstance(inputs, list) else [inputs])),
+        tokenizer=(kind, os.path.join(cwd, model) if model else ""),
+        json_key=given.get("json_key", "text"),
+        append_eod=given.get("append_eod", True),
+        eod=given.get("eod_id"),
+        split=_split(document, given),
+        cache=_cache(given, call),
+    )
+
+
+def _prefixes(document: Document, given: dict[str, Any], call: BackendCall) -> Prefixes:
+    if given.get("valid_data_path") and given.get("split"):
+        what = "'data.valid_data_path' and 'data.split' both set what is validated on"
+        raise ConfigError(what, where=document.where(("split",)), fix="remove one of them")
+    train, valid = (_blend(document, name, given.get(name) or [], call.facts.cwd) for name in _OF_PREFIXES)
+    return Prefixes(train, valid, _split(document, given), given.get("eod_id"))
+
+
+def _blend(document: Document, name: str, given: Any, cwd: str) -> tuple[tuple[float | None, str], ...]:
+    """`[3, web, 1, books]` or `[web, books]`, also as words, as weights and absolute prefixes."""
+    words = given if isinstance(given, list) else str(given).split()
+    weighted = len(words) > 1 and len(words) % 2 == 0 and all(_is_number(word) for word in words[::2])
+    pairs = list(zip(words[::2], words[1::2], strict=True)) if weighted else [(None, word) for word in words]
+    return tuple(
+        (None if weight is None else float(weight), _prefix(document, name, weight, word, cwd))
+        for weight, word in pairs
+    )
+
+
+def _prefix(document: Document, name: str, weight: Any, word: Any, cwd: str) -> str:
+    where = document.where((name,))
+    if not isinstance(word, str):
+        fix = "name paths, either all with a weight before them, or none"
+        raise ConfigError(f"'data.{name}' has {word!r} where a path should be", where=where, fix=fix)
+    if weight is not None and float(weight) <= 0:
+        what, why = f"'data.{name}' gives '{word}' the weight {weight}", "weights are fractions of the data"
+        raise ConfigError(what, where=where, why=why, fix="increase it, or remove the path")
+    if word.endswith((".bin", ".idx")):
+        what = f"'data.{name}' names '{word}'"
+        raise ConfigError(what, where=where, why=".bin and .idx are added", fix=f"write {word[:-4]}")
+    return os.path.normpath(os.path.join(cwd, word))
+
+
+def refuse_faults(data: Prefixes, document: Document, call: BackendCall, vocab_size: int) -> None:
+    """Refuse files that are here and cannot be trained on. `vocab_size`: of the model; 0: nobody knows.
+
+    Raises:
+        MachineError: they are damaged or empty, or have tokens that the model does not know.
+    """
+    if not call.facts.host.is_known:
+        return
+    for name, blend in zip(_OF_PREFIXES, (data.train, data.valid), strict=True):
+        for _, prefix in blend:
+            if why := _fault(prefix, vocab_size):
+                where, fix = document.where((name,)), f"correct 'data.{name}' (a path without .bin and .idx)"
+                raise MachineError(f"{where}: the data '{prefix}' cannot be trained on", why=why, fix=fix)
+
+
+def _fault(prefix: str, vocab_size: int) -> str:
+    if not all(os.path.exists(prefix + suffix) for suffix in (".bin", ".idx")):
+        return ""  # a requirement of the plan
+    try:
+        return fault(prefix) or (_unknown_token(prefix, vocab_size) if vocab_size else "")
+    except OSError as error:
+        return str(error)
+
+
+def _unknown_token(prefix: str, vocab_size: int) -> str:
+    """A framework may train on with tokens that the model does not have, to losses that mean nothing."""
+    if (token := largest(prefix, _ENOUGH)) < vocab_size:
+        return ""
+    return f"it has the token {token}, but the vocabulary of the model has {vocab_size} (0 to {vocab_size - 1})"
+
+
+def _split(document: Document, given: dict[str, Any]) -> tuple[float, ...]:
+    asked = given.get("split") or []
+    words = asked if isinstance(asked, list) else str(asked).split(",")
+    if not all(map(_is_number, words)) or len(words) > 3 or (words and not _are_shares([float(w) for w in words])):
+        what = f"'data.split' is '{given['split']}'"
+        fix = "write shares of the documents to train and validate on, such as 98,2"
+        raise ConfigError(what, where=document.where(("split",)), fix=fix)
+    return tuple(float(word) for word in words)
+
+
+def _are_shares(words: list[float]) -> bool:
+    """The first is what is trained on."""
+    return words[0] > 0 and min(words) >= 0
+
+
+def _is_number(word: Any) -> bool:
+    try:
+        return math.isfinite(float(word))
+    except (TypeError, ValueError):
+        return False
+
+
+def _cache(given: dict[str, Any], call: BackendCall) -> str:
+    cache = given.get("cache") or os.path.join(environment.cache(call.facts.environ), "data")
+    return os.path.join(call.facts.cwd, cache)

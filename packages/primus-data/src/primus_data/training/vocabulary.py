@@ -1,0 +1,28 @@
+"""The tokenizer of the quickstarts: trained on the text that it is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["trained"]
+
+
+def trained(texts: list[str], size: int, special: tuple[str, ...] = ()) -> Any:
+    """A byte-level BPE of exactly `size` tokens, of which the first are `special`. One of `tokenizers`."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=list(special),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    if tokenizer.get_vocab_size() != size:
+        raise SystemExit(
+            f"the text gives {tokenizer.get_vocab_size()} tokens, not {size}: use more text or a smaller vocab_size"
+        )
+    return tokenizer

@@ -1,0 +1,1 @@
+"""What to do, in the run's own numbers: which setting, from what to what, and what it costs."""

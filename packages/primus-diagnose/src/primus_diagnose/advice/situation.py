@@ -1,0 +1,180 @@
+"""Advice that follows from what is here: a port, a disk, a path, a checkpoint, the time that is left."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+
+from primus_core.errors import nearest
+from primus_diagnose.advice.figures import Figures
+from primus_diagnose.verdict import Advice, Finding
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import read_regular
+from primus_machine.host import HostRoot
+from primus_machine.units import time_span
+
+__all__ = ["RULES"]
+
+_STEP = re.compile(r"(?:step[-_]|iter_|step_|)(\d{1,12})")
+_RENDEZVOUS = re.compile(r"server socket|socket\.cpp|c10d|Dist\w+Error|TCPStore|grpc|chttp2|coordination", re.I)
+_FULL = 0.02
+_MOST_TOKENIZER = 1 << 28
+_PACKAGES = {"yaml": "PyYAML", "cv2": "opencv-python", "sklearn": "scikit-learn", "PIL": "pillow"}
+"""Modules whose package has another name."""
+
+
+def port(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
+    """Another port for the rendezvous, free on this machine."""
+    before = cause.first.groups.get("port") or figures.known("distributed", "master_port")
+    if before is not None and _RENDEZVOUS.search(cause.first.text):
+        after = host.free_port()
+        action = "unset MASTER_PORT, or use another port" if host.environ.get("MASTER_PORT") else "use another port"
+        yield Advice(action, "MASTER_PORT", before, after, words=f"MASTER_PORT={after} before the command")
+
+
+def disk(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
+    """How full the file system is that could not be written; where no path is known, those that are full."""
+    named = _existing(cause.first.groups.get("path", ""))
+    for place in [named] if named else dict.fromkeys((figures.directory, host.environ.get("TMPDIR") or "/tmp")):  # noqa: S108  # it is looked at
+        if place and (space := host.space(place)) and (named or space[1] < _FULL * space[0]):
+            total, free = (f"{value / 2**20:,.1f} MiB" for value in space)
+            yield Advice(f"free space on the file system of {place}: {free} of {total} are left now")
+
+
+def workspace(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
+    """Another place for runs."""
+    if figures.directory:
+        yield Advice(
+            "write to another place", "workspace", os.path.dirname(figures.directory), "a folder that you can write"
+        )
+
+
+def path(cause: Finding, _: Figures, host: HostRoot) -> Iterator[Advice]:
+    """How much of a path is there, and what is there that is called alike."""
+    wanted = cause.first.groups.get("path", "").rstrip(".,;:)'\"")
+    if not os.path.isabs(wanted):
+        return
+    if os.path.exists(wanted):
+        yield Advice(
+            f"{wanted} is here on {host.hostname()}: look whether it is on {cause.first.node or 'the other nodes'}"
+        )
+        return
+    there = _existing(wanted)
+    missing = wanted[len(there) :].strip("/").partition("/")[0]
+    near = nearest(missing, host.names(there)[:10_000]) if missing else ""
+    alike = f"; did you mean {os.path.join(there, near)}?" if near else ""
+    yield Advice(f"correct the path: {there} exists, and has no {missing!r}{alike}")
+
+
+def _existing(wanted: str) -> str:
+    """The nearest folder above a path that is there."""
+    while wanted and not os.path.exists(wanted):
+        above = os.path.dirname(wanted)
+        wanted = above if above != wanted else ""
+    return wanted
+
+
+def module(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
+    """The command that installs it for the Python that ran."""
+    name = cause.first.groups.get("mod", "").partition(".")[0]
+    if not name.isidentifier():
+        return
+    python = figures.known("python") or "python"
+    package = _PACKAGES.get(name, name.replace("_", "-"))
+    yield Advice(f"install it for the Python that ran: {shlex.quote(str(python))} -m pip install {package}")
+
+
+def vocabulary(cause: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
+    """The size that the model's vocabulary needs."""
+    before = figures.number("vocab_size")
+    after = figures.known("config", "data", "vocab_size") or _tokenizer_size(figures, host) or _above(cause)
+    if isinstance(before, int) and isinstance(after, int) and after > before:
+        words = {"torchtitan": f"model.vocab_size={after}", "megatron": f"padded_vocab_size={after}"}
+        word = words.get(figures.framework, f"vocab_size={after}")
+        cost = f"{after - before} more rows in the embedding; a checkpoint of the smaller model does not fit"
+        yield Advice("set the model's vocabulary to the tokenizer's", "vocab_size", before, after, cost, word)
+
+
+def _above(cause: Finding) -> int:
+    """The least vocabulary that has the token id of the line; 0: it names none."""
+    token = cause.first.groups.get("token", "")
+    return int(token) + 1 if token else 0
+
+
+def _tokenizer_size(figures: Figures, host: HostRoot) -> int:
+    """How many tokens the tokenizer of the run has; 0: nobody knows."""
+    folder = figures.settings.get("hf_assets_path") or figures.settings.get("tokenizer_model") or ""
+    try:
+        data = plain_json.loads(read_regular(os.path.join(str(folder), "tokenizer.json"), _MOST_TOKENIZER))
+        ids = [*data["model"]["vocab"].values(), *(token["id"] for token in data.get("added_tokens", ()))]
+        return int(max(ids)) + 1
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return 0
+
+
+def checkpoint(_: Finding, figures: Figures, host: HostRoot) -> Iterator[Advice]:
+    """Which checkpoint to remove, and which one is continued from then."""
+    for run in (figures.directory, str(figures.known("continues") or "")):
+        folder = f"{run}/checkpoints"
+        names = [name for name in host.names(folder) if _STEP.fullmatch(name)] if run else []
+        if not names:
+            continue
+        names.sort(key=lambda name: int(_STEP.fullmatch(name)[1]))  # type: ignore[index]  # it matched above
+        rest = f"the run continues from {names[-2]}" if len(names) > 1 else "the run starts from the first step"
+        yield Advice(f"remove the newest checkpoint: {folder}/{names[-1]}; then {rest}")
+        return
+
+
+def rendezvous(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
+    """The address that all nodes must reach."""
+    place = figures.known("distributed")
+    if isinstance(place, Mapping) and place.get("master_addr"):
+        address = f"{place['master_addr']}:{place.get('master_port')}"
+        yield Advice(
+            f"check that {address} is reached from each of the {place.get('nnodes')} nodes, and that all have started"
+        )
+
+
+def time_limit(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
+    """How much time the rest of the steps takes."""
+    run, steps = figures.record, figures.number("steps")
+    if run.last_step is None or steps is None or run.started is None or run.ended is None:
+        return
+    if 0 < run.last_step < steps:
+        rest = (run.ended - run.started) / run.last_step * (steps - run.last_step)
+        text = f"it made {run.last_step} of {steps} steps; the rest takes about {time_span(rest)}"
+        yield Advice(f"start it again, which continues it, with time enough: {text}")
+
+
+def host_memory(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
+    """How to ask for more, where it ran."""
+    words = {"slurm": "--mem=0 as an option of slurm", "container": "--memory=<more> as an option of container"}
+    if word := words.get(str(figures.known("runtime") or "")):
+        yield Advice("ask for more host memory", words=word)
+
+
+def stopped(cause: Finding, _: Figures, __: HostRoot) -> Iterator[Advice]:
+    """A process in state T hangs by nothing in the program."""
+    if "stopped by a signal" in cause.first.groups.get("what", ""):
+        yield Advice(
+            "the process was stopped (SIGSTOP, Ctrl-Z, a debugger, `scontrol suspend`): find out by whom, and start "
+            "the run again; before the limit, `kill -CONT <pid>` on its node lets it go on"
+        )
+
+
+RULES: Mapping[str, Callable[[Finding, Figures, HostRoot], Iterator[Advice]]] = {
+    "checkpoint": checkpoint,
+    "disk": disk,
+    "host_memory": host_memory,
+    "module": module,
+    "path": path,
+    "port": port,
+    "rendezvous": rendezvous,
+    "stopped": stopped,
+    "time_limit": time_limit,
+    "vocabulary": vocabulary,
+    "workspace": workspace,
+}
+"""By the name that a signature has among its `remedies`; others are rows of `remedies.toml`."""

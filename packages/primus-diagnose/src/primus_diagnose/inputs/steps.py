@@ -1,0 +1,55 @@
+"""The step that ended a run before any rank started: a preparation step, a hook or a patch."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from typing import Any
+
+from primus_core.journal import events
+from primus_diagnose.lines.times import moment
+from primus_diagnose.scan.prefilter import DIAGNOSIS
+from primus_diagnose.scan.source import Source
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import regular
+
+__all__ = ["failed"]
+
+_LOG = "logs/launch.log"
+_MOST = 1 << 22
+"""Characters of a log that are read: a step before the ranks prints less."""
+
+
+def failed(directory: str, host: str) -> Iterator[Source]:
+    """The last line that it printed; nothing: ranks started, or no step failed."""
+    if glob.glob(f"{glob.escape(directory)}/logs/rank_*.log"):
+        return
+    ended = [row for row in _events(directory) if row.get("event") == "step_ended" and row.get("exit_code")]
+    if ended and (words := _last_words(directory)):
+        text = f"primus: step '{ended[-1].get('name')}' failed before any rank started: {words}"
+        yield Source(_LOG, _LOG, None, host, text, moment(ended[-1].get("time")))
+
+
+def _events(directory: str) -> Iterator[Mapping[str, Any]]:
+    for line in _text(f"{directory}/{events.FILE}").splitlines():
+        try:
+            row = plain_json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            yield row
+
+
+def _last_words(directory: str) -> str:
+    """What stands before an earlier diagnosis, which is in the log, too."""
+    lines = takewhile(lambda line: not line.startswith(DIAGNOSIS), _text(f"{directory}/{_LOG}").splitlines())
+    return next((line.strip() for line in reversed(list(lines)) if line.strip()), "")
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace", opener=regular) as file:
+            return file.read(_MOST)
+    except OSError:
+        return ""

@@ -1,0 +1,115 @@
+"""The answer: the cause and how sure it is, what else was found, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from primus_diagnose.inputs.gathered import Gathered
+from primus_diagnose.lines.level import is_warning
+from primus_diagnose.reasoning import collectives, hangs, missing
+from primus_diagnose.reasoning.findings import findings, made, read_in
+from primus_diagnose.reasoning.order import collapsed, confidence, ordered
+from primus_diagnose.scan.tally import FileResult
+from primus_diagnose.signatures.catalogue import Catalogue
+from primus_diagnose.verdict import Finding, Hit, Inputs, Verdict
+
+__all__ = ["judge"]
+
+_ROLES = ("cause", "symptom", "evidence", "noise")
+_ROOT, _ROW = "elastic.root_cause", "elastic.rank"
+
+
+def judge(catalogue: Catalogue, gathered: Gathered, results: Sequence[FileResult]) -> Verdict:
+    """The verdict on what was found in the sources of `gathered`."""
+    read = read_in(gathered.sources, results)
+    found = findings(catalogue, read)
+    known = gathered.known_ranks()
+    seen = hangs.inferred(gathered.hang) or collectives.inferred(read, gathered.dumps, known)
+    found += _inferred(catalogue, seen)
+    found = collapsed(catalogue, found)
+    symptoms = [one for one in found if one.role == "symptom"]
+    victims = {rank for one in symptoms for rank in one.ranks}
+    blamed = _blamed(gathered, read)
+    has_succeeded = bool(gathered.run) and gathered.record.exit_code == 0
+    possible = [] if has_succeeded else [one for one in found if _may_be_cause(one, has_symptoms=bool(symptoms))]
+    causes = ordered(catalogue, possible, blamed, victims)
+    causes = [_with_rank(causes[0], causes[1:], blamed), *causes[1:]] if causes else []
+    others = causes[1:] + sorted((one for one in found if one not in possible), key=_importance)
+    return Verdict(
+        answer=_answer(gathered, causes, symptoms),
+        confidence=confidence(catalogue, causes) if causes else "",
+        cause=causes[0] if causes else None,
+        others=tuple(others),
+        missing=missing.of(gathered, known, found, is_answered=has_succeeded or bool(causes)),
+        inputs=_inputs(gathered, results),
+        run=gathered.run,
+    )
+
+
+def _answer(gathered: Gathered, causes: Sequence[Finding], symptoms: Sequence[Finding]) -> str:
+    """One of `ANSWERS`."""
+    if gathered.run and gathered.record.exit_code == 0:
+        return "succeeded"
+    if causes:
+        return "cause"
+    if gathered.run and gathered.record.ended is None:
+        return "unfinished"
+    return "symptoms" if symptoms else "nothing"
+
+
+def _may_be_cause(one: Finding, *, has_symptoms: bool) -> bool:
+    """Whether it can be the reason of a failure. A warning that the run survived is none where nothing failed."""
+    is_only_warned = one.severity in ("warn", "info") or is_warning(one.first.text)
+    return one.role == "cause" and (has_symptoms or not (one.before_progress and is_only_warned))
+
+
+def _inferred(catalogue: Catalogue, hits: Iterable[Hit]) -> list[Finding]:
+    by_signature: dict[str, list[Hit]] = {}
+    for hit in hits:
+        by_signature.setdefault(hit.signature, []).append(hit)
+    return [
+        made(catalogue[name], one[0], count=len(one), ranks=(hit.rank for hit in one), nodes=(hit.node for hit in one))
+        for name, one in by_signature.items()
+        if name in catalogue.by_id
+    ]
+
+
+def _with_rank(cause: Finding, others: Sequence[Finding], blamed: int | None) -> Finding:
+    """The cause; where its line names no rank, with that of a consequence of it: a kernel knows no ranks."""
+    if cause.first.rank is not None:
+        return cause
+    consequences = [one.first.rank for one in others if one.follows == cause.signature and one.first.rank is not None]
+    rank = next(iter(consequences), blamed)
+    if rank is None:
+        return cause
+    return replace(cause, first=replace(cause.first, rank=rank), ranks=tuple({*cause.ranks, rank}))
+
+
+def _importance(one: Finding) -> tuple[int, float, str, int]:
+    return _ROLES.index(one.role), one.first.time or 0.0, one.first.file, one.first.line
+
+
+def _blamed(gathered: Gathered, results: Iterable[FileResult]) -> int | None:
+    """The rank that the launcher saw fail first; None: it does not say."""
+    first = gathered.record.first_failure
+    if first and first.rank >= 0:
+        return first.rank
+    for result in results:
+        hits = [tally.last for tally in result.tallies.values()]
+        heads = [hit.line for hit in hits if hit.signature == _ROOT]
+        rows = [hit for hit in hits if hit.signature == _ROW and heads and hit.line > max(heads)]
+        if rows:
+            return min(rows, key=lambda hit: hit.line).rank
+    return None
+
+
+def _inputs(gathered: Gathered, results: Sequence[FileResult]) -> Inputs:
+    unread = [f"{one.path}: {one.skipped}" for one in results if one.skipped]
+    ranks = {key[1] for one in results for key in one.tallies if key[1] is not None} | gathered.known_ranks()
+    return Inputs(
+        files=len({one.path for one in results}) + len(gathered.dumps),
+        bytes=sum(one.size for one in results),
+        ranks=len(ranks),
+        skipped=(*gathered.skipped, *unread),
+    )

@@ -1,0 +1,12 @@
+"""Names of the environment variables by which a person, or a layer of Primus outside, says more of a machine."""
+
+GPU_MODEL = "PRIMUS_GPU_MODEL"
+"""The person's word on which model the GPUs are, over what is detected; `none`: no profile."""
+HOME = "PRIMUS_HOME"
+"""The person's home folder outside, which `~` means in their settings: inside a container, HOME is another one."""
+OUTER = "PRIMUS_OUTER"
+"""The runtime around this layer, which keeps the run's `metadata.json`: `container`, or a scheduler's."""
+RUN_DIR = "PRIMUS_RUN_DIR"
+"""The run directory. Set by an outer layer, it makes the inner ones join its run."""
+TRUSTED = "PRIMUS_TRUSTED"
+"""Folders and files, separated by `:`, that the layer around this one believes, or that a person trusts (`trust`)."""

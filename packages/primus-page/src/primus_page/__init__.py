@@ -1,0 +1,1 @@
+"""One page with tables and charts that needs no network: what reports and benchmarks write as HTML."""

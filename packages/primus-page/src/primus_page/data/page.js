@@ -1,0 +1,89 @@
+// Draws the charts of a report with ECharts, which stands before this in the page: in the reader's colours, as wide as
+// the page is, and for print. All data are in the page: nothing is loaded.
+"use strict";
+(() => {
+  const charts = JSON.parse(document.getElementById("data").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const paper = 640;
+  // Okabe and Ito's colours, which people with any colour vision tell apart; lighter where the page is dark.
+  const colours = {
+    light: ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#6b4fbb", "#555555", "#b00020"],
+    dark: ["#56b4e9", "#f0a25f", "#2fc79b", "#e39ac4", "#e0c341", "#8fd0ff", "#b39ddb", "#aaaaaa", "#ff8a80"],
+  };
+  const tones = {
+    light: { front: "#1b1f24", soft: "#5c6570", line: "#d9dee4", back: "#ffffff", area: "rgba(0,114,178,.08)" },
+    dark: { front: "#e6e9ed", soft: "#9aa4b0", line: "#333a43", back: "#1d2228", area: "rgba(86,180,233,.12)" },
+  };
+
+  function number(value, digits) {
+    if (value === null || value === undefined || Number.isNaN(value)) return "not finite";
+    const size = Math.abs(value);
+    if (size !== 0 && (size < 1e-3 || size >= 1e9)) return value.toExponential(Math.max(digits - 2, 1)).replace(/\.?0+e/, "e");
+    return value.toLocaleString("en-US", { maximumSignificantDigits: digits });
+  }
+  const percent = (value) => `${number(value * 100, 3)} %`;
+
+  function axis(given, tone, isPercent) {
+    const isNumber = given.type !== "category";
+    return {
+      nameLocation: isNumber ? "end" : "middle",
+      nameTextStyle: { color: tone.soft, align: "left" },
+      axisLine: { lineStyle: { color: tone.line } },
+      splitLine: { show: isNumber, lineStyle: { color: tone.line } },
+      axisLabel: {
+        color: tone.soft, hideOverlap: true, width: 130, overflow: "truncate",
+        ...(isNumber ? { formatter: isPercent ? percent : (value) => number(value, 5) } : {}),
+      },
+      ...given,
+    };
+  }
+
+  function option(given, tone, palette, forPrint) {
+    const isBars = given.yAxis.type === "category";
+    const value = given.percent ? percent : (one) => number(one, 6);
+    const xPercent = given.percent && isBars;
+    return {
+      ...given,
+      animation: false,
+      color: palette,
+      textStyle: { color: tone.front, fontFamily: "system-ui, sans-serif" },
+      aria: { enabled: true },
+      grid: { left: 10, right: 28, top: given.legend.show ? 62 : 34, bottom: 26, containLabel: true },
+      xAxis: { ...axis(given.xAxis, tone, xPercent), nameLocation: "middle", nameGap: 24, nameTextStyle: { color: tone.soft, align: "center" } },
+      yAxis: axis(given.yAxis, tone, given.percent && !isBars),
+      legend: { ...given.legend, top: 2, left: 0, right: 90, textStyle: { color: tone.front }, pageTextStyle: { color: tone.front } },
+      tooltip: {
+        ...given.tooltip, confine: true, valueFormatter: value, backgroundColor: tone.back, borderColor: tone.line,
+        textStyle: { color: tone.front, fontSize: 12 },
+      },
+      toolbox: forPrint || isBars ? { show: false } : {
+        right: 4, top: 0, itemSize: 13, iconStyle: { borderColor: tone.soft },
+        feature: { dataZoom: { yAxisIndex: "none", title: { zoom: "zoom", back: "zoom back" } }, restore: { title: "reset" } },
+      },
+      series: given.series.map((one) => ({ ...one, ...(one.markArea ? { markArea: { ...one.markArea, itemStyle: { color: tone.area } } } : {}) })),
+    };
+  }
+
+  const drawn = new Map();
+  function draw(forPrint) {
+    const theme = dark.matches && !forPrint ? "dark" : "light";
+    for (const chart of charts) {
+      const place = document.getElementById(`chart-${chart.name}`);
+      if (drawn.has(place)) drawn.get(place).dispose();
+      const size = forPrint ? { width: paper } : {};
+      const one = echarts.init(place, null, { renderer: "svg", ...size });
+      one.setOption(option(chart.option, tones[theme], colours[theme], forPrint));
+      drawn.set(place, one);
+    }
+  }
+
+  draw(false);
+  let printing = false; // on paper the page is light, and the browser tells of that change, too
+  const print = (begins) => () => draw((printing = begins));
+  dark.addEventListener("change", () => draw(printing));
+  addEventListener("beforeprint", print(true));
+  addEventListener("afterprint", print(false));
+  const watch = new ResizeObserver(() => printing || drawn.forEach((one) => one.resize()));
+  document.querySelectorAll(".charts").forEach((one) => watch.observe(one));
+  document.documentElement.dataset.drawn = String(charts.length);
+})();

@@ -1,0 +1,1 @@
+"""The charts of a page, as data for the charting library."""

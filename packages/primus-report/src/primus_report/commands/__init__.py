@@ -1,0 +1,1 @@
+"""The command `report`."""

@@ -1,0 +1,1 @@
+"""What has run, for people: list runs, show one, compare two, follow their logs."""

@@ -1,0 +1,164 @@
+"""The flags of srun and sbatch: which option a word gives, in any of its spellings. What they mean is Slurm's.
+
+The table is data (`slurm.toml` beside this); an option that it lacks passes all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from primus_machine.errors import RequestError, suggestion
+
+__all__ = ["ENV", "Flags", "Options"]
+
+ENV = "/usr/bin/env"
+"""What srun starts, behind its flags. By its whole path: `--export=NONE` leaves no PATH to look for it."""
+_FILE = "slurm.toml"
+
+
+class Flags(NamedTuple):
+    """The words of a segment, read."""
+
+    own: tuple[str, ...]
+    """Those of Primus."""
+    passed: tuple[str, ...]
+    """Those of Slurm, as they were typed."""
+    given: Mapping[str, str]
+    """The options among them: the value by the long name; the last one counts, as for Slurm."""
+
+
+class Options:
+    """The options of `command`, srun or sbatch."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    @cached_property
+    def _data(self) -> Mapping[str, Any]:
+        with open(os.path.join(os.path.dirname(__file__), _FILE), "rb") as file:
+            return tomllib.load(file)
+
+    @cached_property
+    def takes(self) -> dict[str, str]:
+        """What each long option takes: value, optional, flag."""
+        table = {**self._data["both"], **self._data[self.command]}
+        return {name: kind for name, (_, kind) in table.items()}
+
+    @cached_property
+    def letters(self) -> dict[str, str]:
+        """Long options by letter."""
+        table = {**self._data["both"], **self._data[self.command]}
+        return {letter: name for name, (letter, _) in table.items() if letter}
+
+    def fits(self, name: str) -> bool:
+        """Whether the command has the option, or nobody is known to have it."""
+        other = "sbatch" if self.command == "srun" else "srun"
+        return name in self.takes or name not in self._data[other]
+
+    def is_of_steps(self, name: str) -> bool:
+        """Whether it says how srun runs a step, and nothing of an allocation."""
+        return name in self._data["srun"]
+
+    def name_of(self, typed: str) -> str:
+        """The option's name for a long one as typed: another name of it, or its beginning where that is clear."""
+        if typed not in self.takes:
+            longer = {self._same(name) for name in self.takes if name.startswith(typed)}
+            typed = longer.pop() if len(longer) == 1 else typed
+        return self._same(typed)
+
+    def _same(self, name: str) -> str:
+        return str(self._data["same"].get(name, name))
+
+    def read(self, words: Sequence[str], own: Mapping[str, bool], segment: str = "") -> Flags:
+        """Read `words`. `own`: the options of Primus, and whether they take a value.
+
+        Raises:
+            RequestError: a word that is no option, or an option without its value.
+        """
+        return _Reader(self, own, segment).read(words)
+
+    def not_given(self, defaults: Iterable[str], given: Iterable[str]) -> list[str]:
+        """The `defaults` (`--name=value`) that nothing in `given` says otherwise, one of each option."""
+        named = {self.name_of(word[2:].partition("=")[0]): word for word in defaults}
+        taken = set(given)
+        for group in self._data["instead"]:
+            if taken & set(group):
+                taken |= set(group)
+        return [word for name, word in named.items() if name not in taken]
+
+
+class _Reader:
+    def __init__(self, options: Options, own: Mapping[str, bool], segment: str) -> None:
+        self.options, self.own_options, self.segment = options, own, segment
+        self.own: list[str] = []
+        self.passed: list[str] = []
+        self.given: dict[str, str] = {}
+
+    def read(self, words: Sequence[str]) -> Flags:
+        rest = list(words)
+        while rest:
+            word = rest.pop(0)
+            if word.partition("=")[0] in self.own_options:
+                self._take(self.own, word, rest, takes_next=self.own_options[word] if "=" not in word else False)
+            elif word.startswith("--"):
+                self._long(word, rest)
+            elif word.startswith("-") and word != "-":
+                self._short(word, rest)
+            else:
+                self._unexpected(word)
+        return Flags(tuple(self.own), tuple(self.passed), self.given)
+
+    def _take(self, kept: list[str], word: str, rest: list[str], *, takes_next: bool) -> str:
+        """Keep `word`, and the next one where that is its value."""
+        kept.append(word)
+        if not takes_next:
+            return ""
+        if not rest:
+            raise self._error(f"{word} needs a value", "write its value after it")
+        kept.append(rest.pop(0))
+        return kept[-1]
+
+    def _long(self, word: str, rest: list[str]) -> None:
+        typed, equals, value = word[2:].partition("=")
+        name = self.options.name_of(typed)
+        kind = self.options.takes.get(name, "flag")
+        found = self._take(self.passed, word, rest, takes_next=kind == "value" and not equals)
+        self.given[name] = value if equals else found
+        if name not in self.options.takes and not equals:
+            self._value_of_unknown(rest)
+
+    def _value_of_unknown(self, rest: list[str]) -> None:
+        """An option of the site, or of another scheduler that is called as Slurm's: this can only be its value."""
+        if rest and not rest[0].startswith("-"):
+            self.passed.append(rest.pop(0))
+
+    def _short(self, word: str, rest: list[str]) -> None:
+        """`-N4`, `-N 4`, `-vN4`: letters without a value, and one that takes all that follows."""
+        for index, letter in enumerate(word[1:], 2):
+            name = self.options.letters.get(letter)
+            if not name:
+                self.passed.append(word)
+                self._value_of_unknown(rest if index == len(word) else [])
+                return
+            kind, behind = self.options.takes[name], word[index:]
+            if kind == "flag":
+                self.given[name] = ""
+                continue
+            found = self._take(self.passed, word, rest, takes_next=kind == "value" and not behind)
+            self.given[name] = behind or found
+            return
+        self.passed.append(word)
+
+    def _unexpected(self, word: str) -> None:
+        near = suggestion(word, ("srun", "sbatch"))
+        why = f"it is neither an option of {self.options.command} nor the value of one"
+        if word in ("srun", "sbatch"):
+            raise self._error(f"'{word}' comes after options", f"write it first: primus slurm {word} ...", why)
+        raise self._error(f"'{word}' is not understood", near or "put `--` before the task", why)
+
+    def _error(self, what: str, fix: str, why: str = "") -> RequestError:
+        return RequestError(f"{self.segment}: {what}" if self.segment else what, why=why, fix=fix)

@@ -1,0 +1,399 @@
+"""Run on a Slurm cluster, with srun or sbatch.
+
+primus slurm srun -N 2 -- train pretrain --config exp.yaml
+primus slurm sbatch -N 2 -p gpu -t 4:00:00 -- container --image IMG -- train pretrain --config exp.yaml
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+
+from primus_core.installed import packages
+from primus_core.plan.plan import PlannedFile, Requirement, RunPlace, SchedulerStep, Step
+from primus_core.plugins.contracts import OuterCall, OuterPlan
+from primus_core.request.arguments import Parser, duration, whole_number
+from primus_machine import nodelist
+from primus_machine.errors import RequestError
+from primus_machine.facts import Facts
+from primus_machine.secrets.redaction import refuse_secrets
+from primus_machine.units import counted
+from primus_slurm.flags import ENV, Options
+
+__all__ = ["SCRIPT", "SLURM"]
+
+COMMANDS = ("srun", "sbatch")
+SCRIPT = "submit.sh"
+"""The job script, in the run directory."""
+UNKNOWN_HOST = "first-node-of-the-job"
+"""Stands for the master's name in a plan that is made before Slurm has chosen nodes."""
+
+_WARNING_S = 60
+"""So long before the time limit a job that may be started again is told that it comes. Slurm may tell it a minute
+earlier still (`man sbatch`, --signal).
+"""
+_FIX = "run this where Slurm's commands are, or without Slurm: primus direct -- ..."
+_NOTHING = ("with this flag, Slurm starts nothing", "use it with srun or sbatch, without Primus")
+_REFUSED = {
+    **dict.fromkeys(("test-only", "version", "usage", "help"), _NOTHING),
+    "array": ("every element of an array would be the same run, in the same run directory", "submit them one by one"),
+    "wrap": ("Primus writes the job script", "remove it"),
+    "multi-prog": ("Primus is the program that Slurm starts", "remove it"),
+}
+_PARSABLE, _KILL = "--parsable", "kill-on-bad-exit"
+"""Look-alikes of sbatch do not know it, and submit without it."""
+_COUNT = re.compile("[1-9][0-9]{0,8}")
+_REFUSALS = (1, 126, 127, 255)
+"""Exit codes of srun and sbatch that are Slurm's, where no task has begun."""
+# Options by srun's variables (`SLURM_NPROCS`); others give way to Primus's own options.
+_OF_TASKS = {"NTASKS": "ntasks", "NPROCS": "ntasks", "NTASKS_PER_GPU": "ntasks-per-gpu"}
+_TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-core", "ntasks-per-socket", "ntasks-per-tres")
+_ENVIRONMENT = {"time": "TIMELIMIT", "array": "ARRAY_INX"}
+"""Options whose variable (`SBATCH_PARTITION`, `SLURM_PARTITION`) has another name."""
+
+
+class Slurm:
+    """Runtime `slurm`."""
+
+    name = "slurm"
+    holds = frozenset({"container", "direct"})
+    epilog = """examples:
+  primus slurm srun -N 2 -- train pretrain --config exp.yaml
+  primus slurm sbatch -N 8 -p gpu -t 4:00:00 -o logs/train_%j.log -- train pretrain --config exp.yaml
+  primus slurm srun -N 2 --gpus-per-node=8 -- container --image IMG -- train pretrain --config exp.yaml
+  primus slurm --dry-run sbatch -N 4096 -- train pretrain --config exp.yaml
+
+Primus passes all other flags to srun or sbatch unchanged. Set defaults for them in `slurm:` of primus.yaml."""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """Which command; all that Primus does not know is Slurm's."""
+        parser.add_argument(
+            "command",
+            nargs="?",
+            choices=COMMANDS,
+            default="srun",
+            help="srun: wait for the end of the job (default); sbatch: submit a job",
+        )
+        parser.add_argument(
+            "--follow",
+            action="store_true",
+            help="with sbatch: show the job's log until its end, and return its exit code",
+        )
+        parser.add_argument(
+            "--max-restarts",
+            type=whole_number,
+            metavar="N",
+            help="restart failed nodes; give up after N consecutive restarts without progress (default: 0)",
+        )
+        parser.add_argument(
+            "--rendezvous-timeout",
+            type=duration,
+            metavar="DURATION",
+            help="wait this long for all nodes before ranks start: 30s, 10m; 0: no rendezvous (default: 10m)",
+        )
+        parser.add_argument(
+            "--spare-nodes",
+            type=whole_number,
+            default=0,
+            metavar="K",
+            help="keep K nodes of the job in reserve, to replace failed ones (default: 0)",
+        )
+        parser.usage = "primus slurm [srun|sbatch] [Slurm's flags] -- [container ... --|direct ... --] <task>"
+        parser.rest_to("flags", checked=False, split=_split)
+
+    def inside(self, args: argparse.Namespace, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """What Slurm will say on the first node, as far as the flags tell it."""
+        if "NODE_RANK" in environ:
+            raise RequestError(
+                f"NODE_RANK is set here, to '{environ['NODE_RANK']}'",
+                why="every node of the job would use this rank",
+                fix="unset NODE_RANK",
+            )
+        asked = _Asked(args, environ)
+        job = environ if asked.in_job else {}
+        nodes, certain = _nodes(asked.values, job)
+        working = _working(nodes, args, certain=certain)
+        _refuse_other_count(environ, working, certain=certain)
+        gpus = _gpus_per_node(asked.values) or job.get("SLURM_GPUS_ON_NODE", "")
+        hosts = asked.values.get("nodelist") or job.get("SLURM_JOB_NODELIST", "")
+        return {
+            **dict.fromkeys((name for name in environ if name.startswith("SLURM_")), ""),
+            "SLURM_JOB_ID": job.get("SLURM_JOB_ID", "unknown"),
+            "SLURM_NNODES": str(working),
+            "SLURM_NODEID": "0",
+            "SLURM_LOCALID": "0",
+            "SLURM_JOB_NODELIST": hosts if hosts and "/" not in hosts else UNKNOWN_HOST,
+            "SLURM_GPUS_ON_NODE": gpus if certain else "",
+        }
+
+    def wrap(self, call: OuterCall) -> OuterPlan:
+        """The inner command behind srun, or in a job script."""
+        asked = _Asked(call.args, call.facts.environ, takes_over=call.takes_over)
+        refuse_secrets((*asked.defaults, *asked.flags.passed), fix="export it: Slurm passes the environment on")
+        _refuse_flags(asked)
+        _refuse_several_tasks(asked)
+        _require_job(call.args, asked)
+        if call.args.command == "sbatch":
+            return _sbatch(call, asked)
+        if call.args.follow:
+            raise RequestError("--follow needs sbatch", why="srun waits for the end", fix="remove it")
+        return _srun(call, asked)
+
+
+def _refuse_flags(asked: _Asked) -> None:
+    """What would make something else of the job than one run, whether a flag, a default or a variable asks for it."""
+    for name, (why, fix) in _REFUSED.items():
+        variable = f"SBATCH_{_variable(f'--{name}')}"
+        if name in asked.values:
+            raise RequestError(f"--{name} is not supported", why=why, fix=fix)
+        if asked.command == "sbatch" and variable in asked.environ:
+            raise RequestError(
+                f"{variable} is set, to '{asked.environ[variable]}', and is not supported",
+                why=f"sbatch interprets it as --{name}; {why}",
+                fix=f"unset {variable}",
+            )
+
+
+def _refuse_several_tasks(asked: _Asked) -> None:
+    """`srun` may start no second Primus on a node. A batch job's steps have tasks of their own."""
+    if asked.command != "srun":
+        return
+    values = asked.values
+    nodes, certain = _nodes(values, asked.environ if asked.in_job else {})
+    fits = {"ntasks-per-node": "1", "ntasks": str(nodes) if certain else ""}
+    why = "srun starts one Primus on each node, which starts the ranks of the node"
+    if name := next((name for name in _TASKS if name in values and values[name] != fits.get(name)), ""):
+        fix = "request nodes (-N 2), and set GPUS_PER_NODE to use only some GPUs of a node"
+        raise RequestError(f"--{name}={values[name]} is not supported", why=why, fix=fix)
+    for end, name in _OF_TASKS.items():
+        value = asked.environ.get(f"SLURM_{end}", "")
+        if value and not asked.in_job and name not in values and value != fits.get(name):
+            what = f"SLURM_{end} is set, to '{value}', and is not supported"
+            raise RequestError(what, why=f"srun interprets it as --{name}; {why}", fix=f"unset SLURM_{end}")
+
+
+def _refuse_other_count(environ: Mapping[str, str], nodes: int, *, certain: bool) -> None:
+    """With another number in NNODES, each node would wait for nodes that the job does not have, or leave some out."""
+    wanted = environ.get("NNODES", "").strip()
+    if certain and wanted and wanted != str(nodes):
+        raise RequestError(
+            f"NNODES is '{wanted}', but {counted(nodes, 'node')} of the job will run ranks",
+            why="the nodes wait for NNODES nodes before they start",
+            fix=f"unset NNODES, or request as many nodes: -N {wanted}" if _COUNT.fullmatch(wanted) else "unset NNODES",
+        )
+
+
+class _Asked:
+    """What is asked of Slurm: the flags, and the defaults that nothing says otherwise."""
+
+    def __init__(self, args: argparse.Namespace, environ: Mapping[str, str], *, takes_over: bool = False) -> None:
+        self.command, self.environ = args.command, environ
+        self.options = Options(args.command)
+        self.flags = self.options.read(args.flags, {})
+        self.in_job = bool(args.command == "srun" and environ.get("SLURM_JOB_ID") and "jobid" not in self.flags.given)
+        configured = [word for word in args.configured if not takes_over or _name(word) != _KILL]
+        self.defaults = self.not_given(filter(self._fits, [*configured, *([f"--{_KILL}=0"] if takes_over else [])]))
+
+    def _fits(self, word: str) -> bool:
+        """Whether a default is one of this command. In a job, those of the allocation were used already."""
+        name = _name(word)
+        within = self.in_job or "jobid" in self.flags.given
+        return self.options.is_of_steps(name) if within else self.options.fits(name)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The options and their values, from defaults and flags."""
+        words = (word[2:].partition("=") for word in self.defaults)
+        return {**{self.options.name_of(name): value for name, _, value in words}, **self.flags.given}
+
+    def not_given(self, defaults: Iterable[str]) -> list[str]:
+        """Those `defaults` that neither a flag nor a variable of Slurm's own says otherwise."""
+        kept = self.options.not_given(defaults, self.flags.given)
+        prefix = "SBATCH" if self.command == "sbatch" else "SLURM"
+        return [word for word in kept if f"{prefix}_{_variable(word)}" not in self.environ]
+
+
+def _variable(word: str) -> str:
+    return _ENVIRONMENT.get(_name(word)) or _name(word).upper().replace("-", "_")
+
+
+def _split(parser: Parser, words: Sequence[str]) -> tuple[list[str], Sequence[str]]:
+    """The words of Primus, and Slurm's flags."""
+    actions = [action for action in parser.actions() if action.dest != "help"]
+    own = {flag: action.nargs != 0 for action in actions for flag in action.option_strings}
+    rest, kept = list(words), []
+    while rest and rest[0].partition("=")[0] in own:
+        takes_next = own[rest[0].partition("=")[0]] and "=" not in rest[0]
+        kept += [rest.pop(0), *([rest.pop(0)] if takes_next and rest else [])]
+    command = rest.pop(0) if rest and rest[0] in COMMANDS else COMMANDS[0]
+    flags = Options(command).read(rest, own, parser.segment)
+    return [*kept, *flags.own, command], flags.passed
+
+
+def _name(word: str) -> str:
+    return word[2:].partition("=")[0]
+
+
+def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
+    """One Primus on each node, which starts the node's ranks."""
+    env = [f"{variable.name}={variable.value}" for variable in call.variables if not variable.secret]
+    name = [] if asked.in_job or "jobid" in asked.values else asked.not_given([f"--job-name={_job_name(call.place)}"])
+    flags = [*name, *_shape(asked, call.args), *asked.defaults, *asked.flags.passed]
+    restarts, environ = _restarts(call), call.facts.environ
+    batch = asked.in_job and "SLURM_NODEID" in environ  # in the shell of `salloc` it is not set
+    words = (ENV, *env, call.facts.python, "-m", "primus_core", *call.inner)
+    ends = (call.facts.python, "-m", "primus_slurm.stop", call.place.directory)
+    step = Step(
+        "srun",
+        ("srun", *flags, *words),
+        call.facts.cwd,
+        kind="worker",
+        stop=(*ends, "step", "TERM"),  # srun itself would kill the ranks at once
+        cleanup=(*ends, "step" if asked.in_job or "jobid" in asked.values else "job"),  # where srun was killed
+        scheduler=SchedulerStep(
+            "slurm",
+            together=asked.values.get(_KILL, "0") != "0",
+            spares=call.args.spare_nodes,
+            leaves_out=bool(call.args.spare_nodes),
+            requeue=("scontrol", "requeue", environ["SLURM_JOB_ID"]) if batch and restarts else (),
+            takes_over=call.takes_over,
+        ),
+        refusals=_REFUSALS,
+    )
+    steps = (*_folders(asked, call.facts), step)
+    return OuterPlan(steps, requires=(Requirement("command", "srun", _FIX),), max_restarts=restarts)
+
+
+def _restarts(call: OuterCall) -> int:
+    return call.max_restarts if call.args.max_restarts is None else int(call.args.max_restarts)
+
+
+def _require_job(args: argparse.Namespace, asked: _Asked) -> None:
+    if args.spare_nodes and args.command == "srun" and not asked.in_job:
+        raise RequestError(
+            "--spare-nodes needs a job that survives a failed node",
+            why="a lone srun ends with the failed node, and a new one gets other nodes",
+            fix=f"primus slurm --spare-nodes {args.spare_nodes} sbatch ..., or the same within salloc",
+        )
+
+
+def _working(nodes: int, args: argparse.Namespace, *, certain: bool = True) -> int:
+    """Of the job's nodes, those that work: the others stand by."""
+    if certain and args.spare_nodes >= nodes:
+        raise RequestError(
+            f"--spare-nodes {args.spare_nodes} of {nodes} nodes leaves no node to train on",
+            fix="request more nodes: -N",
+        )
+    return max(nodes - int(args.spare_nodes), 1)
+
+
+def _shape(asked: _Asked, args: argparse.Namespace) -> list[str]:
+    """One task on each node, whatever shape the allocation around it was asked for."""
+    values, environ = asked.values, asked.environ
+    if set(_TASKS) & values.keys():
+        return []
+    if not asked.in_job:
+        return ["--ntasks-per-node=1"]
+    nodes = _working(_nodes(values, environ)[0], args)
+    shape = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]  # srun would take them from the job's
+    # Since 22.05 srun does not take this from the job's variables, and the ranks would share one CPU.
+    cpus = environ.get("SLURM_CPUS_PER_TASK", "")
+    return asked.options.not_given([*shape, *([f"--cpus-per-task={cpus}"] if cpus else [])], asked.flags.given)
+
+
+def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
+    """The job script, and the command that submits it."""
+    place = call.place
+    log = f"--output={place.directory.replace('%', '%%')}/logs/slurm_%j.log"
+    whole = os.path.join(call.facts.cwd, asked.values.get("output", place.directory))
+    if "\\" in os.path.dirname(whole):
+        raise RequestError(
+            f"Slurm cannot write a log below '{os.path.dirname(whole)}'",
+            why="Slurm interprets a backslash in the path of a log",
+            fix="name a log elsewhere: -o /path/%j.log",
+        )
+    append = [] if "output" in asked.values else ["--open-mode=append"]  # a site may put any job back into the queue
+    own = [_PARSABLE, f"--job-name={_job_name(place)}", log, *append, *_resilience(call)]
+    flags = [*asked.not_given(own), *asked.defaults]
+    script = PlannedFile(SCRIPT, _script(call, moves="chdir" not in asked.values))
+    argv = ("sbatch", *flags, *asked.flags.passed, f"{place.directory}/{SCRIPT}")
+    plainly = tuple(word for word in argv if word != _PARSABLE)
+    submit = Step("sbatch", argv, call.facts.cwd, kind="submit", scheduler=SchedulerStep("slurm"),
+                  refusals=_REFUSALS, fallback=plainly, fallback_for=_PARSABLE)  # fmt: skip
+    watch = (call.facts.python, "-m", "primus_slurm.follow", place.directory)
+    follow = [Step("follow", watch, call.facts.cwd, kind="worker")] if call.args.follow else []
+    return OuterPlan(
+        (*_folders(asked, call.facts), submit, *follow),
+        files=(script,),
+        requires=(Requirement("command", "sbatch", _FIX),),
+    )
+
+
+def _resilience(call: OuterCall) -> list[str]:
+    """The flags of a job that is to go on after a failure, a preemption, or its time limit."""
+    again = ["--requeue", "--open-mode=append", f"--signal=B:USR2@{_WARNING_S}"] if _restarts(call) else []
+    return again + (["--no-kill"] if call.args.spare_nodes else [])
+
+
+def _job_name(place: RunPlace) -> str:
+    return f"primus-{os.path.basename(place.link) or place.run_id}"
+
+
+def _script(call: OuterCall, *, moves: bool) -> str:
+    """The job script. Its length does not depend on the number of nodes; nothing in it is secret."""
+    joined = [f"export {variable.name}={shlex.quote(variable.value)}" for variable in call.of_job]
+    words = (call.facts.python, "-m", "primus_core", *call.again(*_in_job(call.args)))
+    lines = (
+        "#!/bin/bash",
+        f"# Run {call.place.run_id}: the script of its job. You can run it by hand in an allocation.",
+        f"# Written by Primus {packages.version_of('primus-core')}.",
+        *joined,
+        *([f"cd -- {shlex.quote(call.facts.cwd)} || exit 3"] if moves else []),
+        f"exec {shlex.join(words)}",
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _in_job(args: argparse.Namespace) -> tuple[str, ...]:
+    """The layer that starts the inner command on every node of the job."""
+    restarts = () if args.max_restarts is None else ("--max-restarts", str(args.max_restarts))
+    spares = ("--spare-nodes", str(args.spare_nodes)) if args.spare_nodes else ()
+    return ("slurm", *restarts, *spares, "srun")
+
+
+def _folders(asked: _Asked, facts: Facts) -> tuple[Step, ...]:
+    """A step that makes the folders of the log files: Slurm makes none, and the job would fail without a word."""
+    names = [asked.values.get(name, "") for name in ("output", "error")]
+    folders = [os.path.dirname(name.partition("%")[0]) for name in names]
+    wanted = tuple(dict.fromkeys(folder for folder in folders if folder.strip("/")))
+    start = os.path.normpath(os.path.join(facts.cwd, asked.values.get("chdir", "")))
+    return (Step("log folder", ("mkdir", "-p", "--", *wanted), start),) if wanted else ()
+
+
+def _nodes(values: Mapping[str, str], environ: Mapping[str, str]) -> tuple[int, bool]:
+    """How many nodes the job will have, and whether that is certain: `-N 2-4` leaves the choice to Slurm."""
+    text = values.get("nodes", "")
+    if match := re.fullmatch(r"([0-9]{1,9})([kKmM]?)(-.*)?", text):
+        factor = {"": 1, "k": 1024, "m": 1024 * 1024}[match[2].lower()]
+        return max(int(match[1]) * factor, 1), not match[3]
+    if text:
+        return 1, False
+    if (hosts := values.get("nodelist", "")) and "/" not in hosts:
+        return max(nodelist.host_count(hosts), 1), True
+    inherited = environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES", "")
+    return (int(inherited), True) if _COUNT.fullmatch(inherited) else (1, not set(_TASKS) & values.keys())
+
+
+def _gpus_per_node(values: Mapping[str, str]) -> str:
+    """From `--gpus-per-node=[type:]N` or `--gres=gpu[:type][:N]`; empty: they do not say."""
+    if match := re.fullmatch(r"(?:[^:,]+:)?([0-9]+)", values.get("gpus-per-node", "")):
+        return match[1]
+    parts = [part.split("(")[0].split(":") for part in values.get("gres", "").removeprefix("gres/").split(",")]
+    counts = [part[-1] if part[-1].isdecimal() else "1" for part in parts if part[0] == "gpu"]
+    return str(sum(map(int, counts))) if counts else ""
+
+
+SLURM = Slurm()

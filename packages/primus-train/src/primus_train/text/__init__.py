@@ -1,1 +1,0 @@
-"""Text for a training: found, tokenized, written as a framework reads it."""

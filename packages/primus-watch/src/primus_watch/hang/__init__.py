@@ -1,0 +1,1 @@
+"""Who hangs, and where: the stacks of all ranks, compared."""

@@ -1,0 +1,1 @@
+"""How the GPUs and network ports of this node are while a run trains."""

@@ -1,0 +1,1 @@
+"""What is wrong with the steps of a run that trains: their loss, gradients and time."""

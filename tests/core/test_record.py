@@ -1,0 +1,88 @@
+"""The record of a run: read whatever is in it, written whole, and what another version wrote survives."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.run_directories import metadata
+
+from primus_core.journal import record
+from primus_core.journal.record import Attempt, FirstFailure, OtherRun, RunRecord, SchedulerUsed
+
+WHOLE = RunRecord(
+    run_id="exp_2026_01_01_000000",
+    status="failed",
+    command=("primus", "direct"),
+    world_size=8,
+    pid=0,
+    started=1.0,
+    submitted=0.5,
+    job_id="4711",
+    scheduler=SchedulerUsed("slurm", "slurm", "23.11"),
+    attempts=(
+        Attempt(1.0, 2.0, 0, 0, "", ("n1",)),
+        Attempt(3.0),
+    ),
+    continues=OtherRun("a", "/runs/a"),
+    ended=9.0,
+    exit_code=0,
+    last_loss=0.0,
+    first_failure=FirstFailure(3, "ended by SIGSEGV", 1, 139, 8.5),
+    files_changed={"/x": "changed"},
+    plan_differs=({"key": "a.b", "submitted": None, "here": 1},),
+    others={"future": {"a": [1]}},
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(list(WHOLE.to_dict())), inner, max_size=9)
+    ),
+    max_leaves=30,
+)
+
+
+def test_what_is_written_is_read_and_fields_of_a_newer_version_survive(tmp_path: Path) -> None:
+    record.write(str(tmp_path), WHOLE)
+    assert record.read(str(tmp_path)) == WHOLE
+    record.write(str(tmp_path), replace(record.read(str(tmp_path)), status="interrupted"))
+    assert json.loads((tmp_path / "metadata.json").read_text())["future"] == {"a": [1]}
+
+
+@given(JSON)
+def test_any_json_is_a_record_and_what_is_read_of_it_is_read_again(data: Any) -> None:
+    found = RunRecord.of(data)
+    assert RunRecord.of(json.loads(json.dumps(found.to_dict()))) == found
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [{"pid": True}, {"started": "yesterday"}, {"command": "primus"}, {"attempts": [3]}, {"first_failure": ["x"]}],
+)
+def test_a_field_of_another_type_counts_as_not_known(damaged: dict[str, Any]) -> None:
+    assert RunRecord.of(damaged) == RunRecord()
+
+
+def test_a_status_that_is_no_text_is_none_that_this_version_knows() -> None:
+    assert RunRecord.of({"status": ["completed"]}).status == "unknown"
+
+
+def test_a_record_of_primus_0_1_is_read() -> None:
+    known = metadata("exp_2026_01_01_000000", parent={"run_id": "a", "directory": "/a"}, first_failure={"rank": 3})
+    found = RunRecord.of(known)
+    assert (found.status, found.exit_code, found.last_step, found.parent) == ("completed", 0, 240, OtherRun("a", "/a"))
+    assert found.first_failure == FirstFailure(3)
+    assert not found.others
+    assert found.to_dict().items() >= {**known, "first_failure": {"rank": 3, "what": ""}}.items()
+
+
+def test_an_attempt_that_has_not_ended_says_only_when_it_began() -> None:
+    assert Attempt(3.0).to_dict() == {"started": 3.0}
+    assert Attempt(3.0, what="killed").to_dict() == {
+        "started": 3.0, "ended": None, "exit_code": None, "last_step": None, "what": "killed",
+    }  # fmt: skip

@@ -1,0 +1,107 @@
+"""What to do, in the run's own numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from primus_core.journal.record import RunRecord
+from primus_diagnose.advice.advise import advise, known
+from primus_diagnose.advice.figures import Figures, of_run
+from primus_diagnose.reasoning.findings import made
+from primus_diagnose.signatures.catalogue import built_in
+from primus_diagnose.verdict import Advice, Hit
+from primus_machine.host import HostRoot
+
+CATALOGUE = built_in()
+FIGURES: dict[str, Any] = {"micro_batch_size": 4, "global_batch_size": 64, "seq_length": 8192, "lr": 3e-4, "warmup_steps": 0,
+                           "vocab_size": 256, "steps": 100}  # fmt: skip
+
+
+def advised(signature: str, *, framework: str = "torchtitan", line: str = "", **fields: Any) -> list[Advice]:
+    one = CATALOGUE[signature]
+    match = one.search(line)
+    hit = Hit(signature, line, groups=one.groups(match) if match else {}, time=1.0)
+    figures = Figures(**{"framework": framework, "hyperparameters": FIGURES, **fields})
+    return list(advise(made(one, hit), one.remedies, figures, HostRoot()))
+
+
+def test_every_remedy_of_a_signature_exists() -> None:
+    assert {name for one in CATALOGUE for name in one.remedies} <= known()
+
+
+@pytest.mark.parametrize(
+    ("framework", "words"),
+    [
+        ("torchtitan", "training.local_batch_size=2 training.global_batch_size=64"),
+        ("megatron", "micro_batch_size=2"),
+        ("maxtext", "per_device_batch_size=2 gradient_accumulation_steps=2"),
+    ],
+)
+def test_out_of_memory_halves_the_micro_batch_and_says_what_it_costs(framework: str, words: str) -> None:
+    batch, recompute, sequence = advised("oom.gpu_torch", framework=framework)
+    assert (batch.before, batch.after, batch.words) == (4, 2, words)
+    assert "global batch of 64" in batch.cost
+    assert recompute.after == "full"
+    assert (sequence.before, sequence.after) == (8192, 4096)
+
+
+def test_what_the_run_has_already_is_not_advised() -> None:
+    settings = {"activation_checkpoint.mode": "full"}
+    figures = {**FIGURES, "micro_batch_size": 1}
+    found = advised("oom.gpu_torch", settings=settings, hyperparameters=figures)
+    assert [one.action for one in found] == ["halve the sequence length"]
+
+
+def test_without_figures_nothing_is_made_up() -> None:
+    assert advised("oom.gpu_torch", framework="", hyperparameters={}) == []
+    assert advised("num.nan_log", framework="", hyperparameters={}) == []
+
+
+def test_a_learning_rate_is_a_tenth_and_a_sane_one() -> None:
+    [rate, warmup] = advised("num.nan_log")
+    assert (rate.before, rate.after) == (3e-4, 3e-5)
+    assert (warmup.before, warmup.after) == (0, 100)
+
+
+def test_the_vocabulary_that_the_tokenizer_needs(tmp_path: Path) -> None:
+    [given] = advised("config.vocabulary", plan={"config": {"data": {"vocab_size": 512}}})
+    assert (given.before, given.after) == (256, 512)
+    (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0, "b": 300}}, "added_tokens": [{"id": 301}]}')
+    [counted] = advised("config.vocabulary", settings={"hf_assets_path": str(tmp_path)})
+    assert counted.after == 302
+
+
+def test_the_checkpoint_to_remove_and_the_one_before_it(tmp_path: Path) -> None:
+    for name in ("step-20", "step-100", "step-90", "other"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    [found] = advised("ckpt.truncated", directory=str(tmp_path))
+    assert (
+        found.action
+        == f"remove the newest checkpoint: {tmp_path}/checkpoints/step-100; then the run continues from step-90"
+    )
+
+
+def test_the_time_that_the_rest_takes() -> None:
+    [found] = advised("sched.time_limit", record=RunRecord(last_step=20, started=1000.0, ended=1600.0))
+    assert "20 of 100 steps; the rest takes about 40 min" in found.action
+
+
+def test_a_damaged_plan_gives_no_figures(tmp_path: Path) -> None:
+    for text in ("", "[]", '{"config": 3}', "{" * 10_000):
+        (tmp_path / "plan.json").write_text(text)
+        assert of_run(str(tmp_path), RunRecord()).hyperparameters == {}
+
+
+@pytest.mark.parametrize("signature", ["hang.rank", "collective.rank_behind"])
+@pytest.mark.parametrize(
+    ("what", "count"), [("it is stopped by a signal: at x.py:1", 1), ("it is in a native call", 0)]
+)
+def test_a_process_that_was_stopped_is_no_fault_of_the_program(signature: str, what: str, count: int) -> None:
+    one = CATALOGUE[signature]
+    cause = made(one, Hit(signature, "", groups={"what": what}))
+    found = list(advise(cause, one.remedies, Figures(), HostRoot()))
+    assert len(found) == count
+    assert all("kill -CONT" in advice.action for advice in found)

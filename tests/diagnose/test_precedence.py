@@ -1,0 +1,141 @@
+"""Whatever else the logs hold, the cause comes first."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from tests.diagnose.logs import SYMPTOMS, healthy, write
+
+from primus_diagnose import Verdict
+from primus_diagnose.diagnosis import of_gathered
+from primus_diagnose.inputs.gathered import Gathered
+from primus_diagnose.scan.source import Source
+from primus_diagnose.signatures.catalogue import Catalogue, built_in
+from primus_diagnose.signatures.signature import Signature
+
+CATALOGUE = built_in()
+CAUSES = [one for one in CATALOGUE if one.role == "cause" and one.samples]
+
+
+def judged(*texts: str, catalogue: Catalogue = CATALOGUE, folder: Path) -> Verdict:
+    """The verdict on the logs of ranks 0, 1, ..."""
+    return of_gathered(catalogue, Gathered(write(folder, *texts)))
+
+
+@pytest.mark.parametrize("one", CAUSES, ids=lambda one: one.id)
+def test_a_cause_in_ten_thousand_healthy_lines_beats_the_symptoms_of_other_ranks(
+    one: Signature, tmp_path: Path
+) -> None:
+    picked = random.Random(one.id)
+    for sample in one.samples:
+        lines = healthy(10_000, picked)
+        lines.insert(picked.randrange(10_000), sample)
+        others = ["\n".join([*healthy(50, picked), *picked.sample(SYMPTOMS, 3)]) for _ in range(3)]
+        verdict = judged(others[0], "\n".join(lines), *others[1:], folder=tmp_path)
+        assert verdict.cause is not None
+        assert (verdict.cause.signature, verdict.cause.first.file) == (one.id, "rank_1.log"), sample
+        assert lines[verdict.cause.first.line - 1] == sample
+        assert {one.role for one in verdict.others} <= {"cause", "symptom", "evidence", "noise"}
+
+
+@pytest.mark.parametrize("framework", ["megatron", "torchtitan", "maxtext"])
+def test_a_run_that_is_well_has_no_finding(framework: str, tmp_path: Path) -> None:
+    verdict = judged("\n".join(healthy(10_000, random.Random(1), framework)), folder=tmp_path)
+    assert (verdict.answer, verdict.cause, verdict.others) == ("nothing", None, ())
+
+
+def test_symptoms_alone_are_no_cause_and_the_answer_says_what_to_collect(tmp_path: Path) -> None:
+    verdict = judged(SYMPTOMS[0], SYMPTOMS[1], folder=tmp_path)
+    assert (verdict.answer, verdict.cause, verdict.confidence) == ("symptoms", None, "")
+    assert any("TORCH_FR_BUFFER_SIZE" in one for one in verdict.missing.collect)
+    assert any("dmesg" in one for one in verdict.missing.collect)
+
+
+def test_the_earlier_of_two_causes_is_the_cause(tmp_path: Path) -> None:
+    early = "[rank1]: 2025-11-23 10:00:00 OSError: [Errno 122] Disk quota exceeded"
+    late = "2025-11-23 10:10:00 torch.OutOfMemoryError: HIP out of memory. Tried to allocate 1.00 GiB."
+    verdict = judged(late, early, folder=tmp_path)
+    assert verdict.cause
+    assert (verdict.cause.signature, verdict.cause.first.rank, verdict.confidence) == ("fs.quota", 1, "certain")
+
+
+def test_clocks_that_differ_by_seconds_decide_nothing(tmp_path: Path) -> None:
+    generic = "2025-11-23 10:00:00 last step\nTraceback (most recent call last):\nRuntimeError: what a pity\n"
+    cause = "2025-11-23 10:00:03 torch.OutOfMemoryError: HIP out of memory. Tried to allocate 1.00 GiB."
+    verdict = judged(generic, cause, folder=tmp_path)
+    assert verdict.cause
+    assert verdict.cause.signature == "oom.gpu_torch"
+
+
+def test_what_the_run_survived_is_not_the_cause(tmp_path: Path) -> None:
+    survived = ["ModuleNotFoundError: No module named 'wandb'", *healthy(100, random.Random(2), "megatron")]
+    verdict = judged("\n".join([*survived, "OSError: [Errno 28] No space left on device"]), folder=tmp_path)
+    assert verdict.cause
+    assert (verdict.cause.signature, verdict.confidence) == ("fs.no_space", "certain")
+    [other] = verdict.others
+    assert (other.signature, other.before_progress) == ("py.module_missing", True)
+
+
+def test_a_consequence_names_what_it_follows_from(tmp_path: Path) -> None:
+    verdict = judged(
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.\nSignal 9 (SIGKILL) received by PID 7",
+        folder=tmp_path,
+    )
+    assert verdict.cause
+    assert verdict.cause.signature == "oom.host_slurm"
+    assert [one.follows for one in verdict.others] == ["oom.host_slurm"]
+
+
+def test_a_warning_is_a_cause_where_there_is_no_other(tmp_path: Path) -> None:
+    warning = "WARN: GPU is throttled, expect performance decrease"
+    alone = judged(warning, SYMPTOMS[0], folder=tmp_path)
+    assert alone.cause
+    assert (alone.cause.signature, alone.confidence) == ("gpu.throttle", "possible")
+    both = judged(f"{warning}\nRuntimeError: HIP error: an illegal memory access was encountered", folder=tmp_path)
+    assert both.cause
+    assert (both.cause.signature, both.confidence) == ("hip.illegal_access", "certain")
+
+
+def test_the_rank_that_torchrun_blames_is_believed_where_times_are_equal(tmp_path: Path) -> None:
+    log = "\n".join(
+        [
+            *(f"[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]: {error}"
+              for rank, error in ((0, "ValueError: bad shape 3"), (1, "KeyError: 'text'"))),
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+            "Failures:", "[1]:", "  rank      : 0 (local_rank: 0)",
+            "Root Cause (first observed failure):", "[0]:", "  rank      : 1 (local_rank: 1)",
+        ]
+    )  # fmt: skip
+    (tmp_path / "launch.log").write_text(log, encoding="utf-8")
+    verdict = of_gathered(CATALOGUE, Gathered([Source(str(tmp_path / "launch.log"), "launch.log")]))
+    assert verdict.cause
+    assert (verdict.cause.first.rank, verdict.cause.title) == (1, "An exception ended the program: KeyError: 'text'")
+
+
+def test_a_rank_that_did_not_time_out_where_all_others_did_is_named(tmp_path: Path) -> None:
+    line = (
+        "[rank{0}]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:607] [Rank {0}] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600060 milliseconds"
+    )
+    texts = ["waiting for data" if rank == 2 else line.format(rank) for rank in range(4)]
+    verdict = judged(*texts, folder=tmp_path)
+    assert verdict.cause
+    assert (verdict.cause.signature, verdict.cause.first.rank, verdict.confidence) == (
+        "collective.rank_behind",
+        2,
+        "possible",
+    )
+
+
+def test_ranks_that_called_another_collective_are_named(tmp_path: Path) -> None:
+    line = (
+        "[Rank {0}] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=80078, OpType={1}, NumelIn=4, NumelOut=4, Timeout(ms)=600000)"
+    )
+    texts = [line.format(rank, "BROADCAST" if rank == 3 else "ALLREDUCE") for rank in range(4)]
+    verdict = judged(*texts, folder=tmp_path)
+    assert verdict.cause
+    assert (verdict.cause.signature, verdict.cause.first.rank) == ("collective.desync", 3)
+    assert "BROADCAST where the others call ALLREDUCE" in verdict.cause.title

@@ -52,7 +52,7 @@ GRAIN = {"dataset_type": "grain", "grain_train_files": "a.array_record", "tokeni
         ({"dropout_rate": -0.1}, "must be at least 0"),
         ({"warmup_steps_fraction": 1.5}, "must be at most 1"),
         ({"mlp_activations": ["silu", "liner"]}, "did you mean 'linear'?"),
-        ({"scan_layers": 1}, "takes true or false"),
+        ({"scan_layers": 2}, "takes true or false"),
         ({"decoder_block": "lama2"}, "did you mean 'llama2'?"),
         ({"opt_type": "adamv"}, "did you mean 'adamw'?"),
         ({"remat_policy": "minimall"}, "did you mean 'minimal'?"),

@@ -40,7 +40,7 @@ def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, **changes: Any) -> 
         ({"tensor_parallel_size": 2}, "did you mean 'tensor_model_parallel_size'?"),
         ({"train_iters": "many"}, "'train_iters' takes a whole number"),
         ({"train_iters": 0}, "must be at least 1"),
-        ({"swiglu": 1}, "takes true or false"),
+        ({"swiglu": 2}, "takes true or false"),
         ({"lr_decay_style": "cosin"}, "did you mean 'cosine'?"),
         ({"attention_backend": "flesh"}, "did you mean 'flash'?"),
         ({"lr": None}, "'lr' is not set"),

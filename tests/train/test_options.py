@@ -61,6 +61,8 @@ def test_nested_and_dotted_settings_are_the_same() -> None:
     [
         ("training.steps", 1e4, 10000),
         ("optimizer.lr", 1, 1.0),
+        ("debug", 1, True),
+        ("debug", 0, False),
         ("training.note", None, None),
         ("extra", {"a.b": 1}, {"a.b": 1}),
         ("any", [None], [None]),
@@ -85,7 +87,8 @@ def test_a_value_that_means_the_type_is_taken_as_it(name: str, value: Any, kept:
         ("optimizer.lr", False, "takes a number"),
         ("training.name", 3.5, "takes text: 3.5 is float"),
         ("debug", "yes", "takes true or false: 'yes' is str"),
-        ("debug", 1, "takes true or false"),
+        ("debug", 2, "takes true or false: 2 is int"),
+        ("debug", 1.0, "takes true or false"),
         ("parallel.mesh.dims", "1,2", "takes a list"),
         ("extra", [], "takes keys and values"),
         ("training.steps", {"a": 1}, "takes a whole number"),

@@ -67,7 +67,7 @@ class Checked(NamedTuple):
 def check(document: Document, options: Mapping[str, Option], *, framework: str) -> dict[str, Any]:
     """The settings in `document` (nested), flat by dotted name, each known to `options` and of its type.
 
-    An integer where a float belongs becomes one.
+    An integer where a float belongs becomes one, and 0 or 1 where a switch belongs.
 
     Raises:
         ConfigError: what is wrong, all of it, each with file and line.
@@ -157,13 +157,13 @@ def _typed(option: Option, value: Any, where: str) -> Any:
         value = str(value)  # `tag=42`: what is text may look like a number
     if option.type == "int" and isinstance(value, float) and value.is_integer():
         value = int(value)  # 1e4 steps
+    if option.type == "bool" and isinstance(value, int) and value in (0, 1):
+        value = bool(value)  # `sequence_parallel: 1`, as in files of AMD's Primus
     if value is True and wrong_bool and is_alone(where):
         raise lacks_value(where)
     _refuse_infinite(option, value, where)
     if wrong_bool or not isinstance(value, accepted):
-        given = f"{value!r} is {type(value).__name__}"
-        switch = option.type == "bool" and isinstance(value, int) and value in (0, 1)
-        fix = f"write {'true' if value else 'false'}" if switch else f"the default is {option.default!r}"
+        given, fix = f"{value!r} is {type(value).__name__}", f"the default is {option.default!r}"
         raise ConfigError(f"'{option.name}' takes {_wanted(option)}: {given}", where=where, fix=fix)
     _check_range(option, value, where)
     for item in value if isinstance(value, list) else [value]:

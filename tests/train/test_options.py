@@ -187,7 +187,7 @@ def test_what_is_no_finite_number_is_refused(name: str, value: Any) -> None:
 
 
 def test_every_wrong_setting_is_said() -> None:
-    error = refused({"training": {"stpes": 5, "seq_len": "long"}, "debug": 1, "optimizer.lr": 1e-3})
+    error = refused({"training": {"stpes": 5, "seq_len": "long"}, "debug": 2, "optimizer.lr": 1e-3})
     assert [one.what.split("'")[1] for one in error.each()] == ["training.stpes", "training.seq_len", "debug"]
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, MachineError, Mistakes
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
+from primus_megatron import fork_settings
 from primus_megatron.checkpoints import TRACKER, fault, loaded, newest_whole
 from primus_megatron.continuation import CHANGEABLE, CHECKPOINTS, continue_earlier, on_replay
 from primus_megatron.device import Adaptation, adapt, cpu_variables
@@ -122,7 +123,10 @@ class _Resolution:
         model = of_model(
             document.section(("model",)), rest, text=brings_tokenizer, tokens=bool(self.text) or brings_tokenizer
         )
-        self.settings = Settings(rest.merged_onto(model), schema, call.refused_flat)
+        known = {*schema.options, *(own.name for own in SETTINGS)}
+        translated, ignored = fork_settings.translate(rest.merged_onto(model), known)
+        self.notes += ignored
+        self.settings = Settings(translated, schema, call.refused_flat)
         self.settings.mistakes.add(*mistakes.found)
         self.device = call.device
         self.files: list[Requirement] = []
@@ -294,7 +298,7 @@ class _Resolution:
     def checkpoints(self) -> None:
         """Saving is on where there is an interval or a folder for it."""
         settings, cwd = self.settings, self.call.facts.cwd
-        if settings["save_interval"]:
+        if settings["save_interval"] and settings["save_in_run"]:
             settings.default("save", os.path.join(self.call.place.directory, CHECKPOINTS))
         if settings["save"]:
             settings.set("save", os.path.normpath(os.path.join(cwd, settings["save"])))

@@ -10,6 +10,7 @@ __all__ = ["DATA", "SETTINGS", "SPEED"]
 
 SPEED = "accepted but ignored: an option of AMD's kernels that changes only the speed"
 _FREQUENCIES = "the frequencies of its rotary embedding, where its code has a constant"
+_OF_CONFIG = "the same field of `MLATransformerConfig`, for which there is no argument"
 
 SETTINGS = (
     PrimusSetting("backend_path", "str", None, "root of the Megatron-LM checkout to use (default: `BACKEND_PATH`)",
@@ -25,6 +26,18 @@ SETTINGS = (
         _FREQUENCIES),
     PrimusSetting("rope_original_max_position", "int", 8192,
         "with use_rope_scaling: the context length of the model before scaling", _FREQUENCIES),
+    PrimusSetting("original_max_position_embeddings", "int", None,
+        "with multi_latent_attention and YaRN: the context length of the model before scaling (4096)", _OF_CONFIG),
+    PrimusSetting("beta_fast", "float", None, "with multi_latent_attention and YaRN (32)", _OF_CONFIG),
+    PrimusSetting("beta_slow", "float", None, "with multi_latent_attention and YaRN (1)", _OF_CONFIG),
+    PrimusSetting("final_logit_softcapping", "float", None, "soft cap on the logits: cap * tanh(logits / cap)",
+        "a function around the output layer", least=0),
+    PrimusSetting("router_logit_softcapping", "float", None, "soft cap on the scores of experts",
+        "a function around the router's gate", least=0),
+    PrimusSetting("save_in_run", "bool", True, "with save_interval and without `save`: save into the run directory",
+        "`save`"),
+    PrimusSetting("mock_vocab_size", "int", None, "with mock_data, if vocab_size is not set: the number of tokens",
+        "`vocab_size`", least=2),
     PrimusSetting("disable_last_saving", "bool", False, "save no checkpoint when the last iteration is done",
         "the save at the end of `pretrain`"),
     PrimusSetting("disable_tensorboard", "bool", True, "write nothing for TensorBoard",

@@ -61,9 +61,12 @@ class Settings(settings.Settings):
 
 def _with_lists(document: Document, schema: Schema) -> tuple[dict[str, Any], dict[str, ConfigError]]:
     """Lists may be written as on Megatron's command line: `train_data_path: 3 web 1 books`. The wrong ones apart."""
-    data, wrong = dict(document.data), {}
-    for name, value in data.items():
+    data, wrong = {}, {}
+    for name, value in document.data.items():
         option = schema.options.get(name)
+        if value is None and option and not option.optional:
+            continue  # Megatron has no such nothing: it is its default
+        data[name] = value
         if option and option.type == "list" and value is not None:
             words = value.split() if isinstance(value, str) else value if isinstance(value, list) else [value]
             kind = schema.items.get(name, "")

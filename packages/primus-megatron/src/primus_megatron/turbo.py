@@ -22,37 +22,38 @@ _LACKS = {
 
 
 def check_turbo(settings: Settings) -> tuple[list[Requirement], list[str]]:
-    """What its settings need, and what to tell about them.
+    """What its settings need, and what to tell about them. What is not connected here only changes the speed.
 
     Raises:
-        ConfigError: it cannot do what is asked.
+        ConfigError: its attention is asked for, and not enabled.
     """
     asked = [name for name in ("use_turbo_attention", *_EXPERTS) if settings[name]]
     if not settings["enable_primus_turbo"]:
+        if "enable_primus_turbo" in settings:
+            return [], [f"{name} is ignored: enable_primus_turbo is false" for name in asked]
         for name in asked:
             raise settings.error(name, f"'{name}' needs enable_primus_turbo: true")
         return [], []
-    notes = []
-    if settings["use_turbo_attention"]:
-        _check_attention(settings)
-    for name in (name for name in _EXPERTS if settings[name]):
-        if settings["num_experts"]:
-            what = "Primus does not support Primus-Turbo's experts with Megatron yet"
-            raise settings.error(name, what, fix=f"set {name}: false")
-        notes.append(f"{name} is ignored: the model has no experts")
+    notes = [f"{name} is ignored: {_why_not(settings)}" for name in _EXPERTS if settings[name]]
+    if settings["use_turbo_attention"] and (lacks := _lacks(settings)):
+        settings.set("use_turbo_attention", False)
+        notes.append(f"use_turbo_attention is ignored: {lacks}; Megatron's own computes the same")
+    if not settings["use_turbo_attention"]:
+        return [], notes
     return [Requirement("module", _PACKAGE, "install Primus-Turbo, or set enable_primus_turbo: false")], notes
 
 
-def _check_attention(settings: Settings) -> None:
+def _why_not(settings: Settings) -> str:
+    return "Megatron's own grouped GEMM computes the same" if settings["num_experts"] else "the model has no experts"
+
+
+def _lacks(settings: Settings) -> str:
+    """Say which setting Primus-Turbo's attention does not support; empty: none."""
     for name, why in _LACKS.items():
         value = settings[name]
         if value and not (name == "context_parallel_size" and value == 1):
-            raise settings.error(
-                name,
-                f"'{name}' is {value}, and use_turbo_attention is true",
-                why=f"Primus-Turbo's attention {why}",
-                fix=f"set '{name}' to another value, or set use_turbo_attention: false",
-            )
+            return f"'{name}' is {value}, and Primus-Turbo's attention {why}"
+    return ""
 
 
 def with_turbo_attention(layers: Any) -> Any:

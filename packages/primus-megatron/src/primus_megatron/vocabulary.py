@@ -34,6 +34,8 @@ def choose_tokenizer(settings: Settings) -> None:
         ConfigError: there is no tokenizer, or no number of tokens.
     """
     kind = settings["tokenizer_type"]
+    if kind is None and settings["mock_data"] and settings["mock_vocab_size"]:
+        settings.default("vocab_size", settings["mock_vocab_size"])
     if settings["vocab_size"] is None and (kind == NULL or (kind is None and settings["mock_data"])):
         raise settings.error("vocab_size", "'vocab_size' is not set", why=f"{NULL} has no vocabulary")
     if kind is None and settings["mock_data"]:

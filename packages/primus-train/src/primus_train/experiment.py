@@ -18,6 +18,7 @@ from primus_core.journal.metrics import OnNonFinite
 from primus_machine import strict
 from primus_machine.files import trust
 from primus_train.overrides import is_alone
+from primus_train.released import Released
 
 __all__ = ["Experiment", "Models", "Module", "merged", "parse", "read", "select"]
 
@@ -207,8 +208,12 @@ class _Presets:
     beside: str
     environ: Mapping[str, str]
     models: Models | None
+    released: Released | None = None
+    """AMD's presets, where the module names one of them."""
 
     def read(self, kind: str, name: str, where: str) -> Document:
+        if self.released and (found := self.released.read(kind, name)):
+            return found
         others = self.models if kind == "models" else None
         if others and not self._found(kind, name) and _stem(name) in others.names():
             return others.read(_stem(name), where)
@@ -291,8 +296,9 @@ def merged(
     Raises:
         ConfigError: what is wrong with a source.
     """
-    presets = _Presets(folder, beside, environ, models)
     path: Path = ("modules", module)
+    released = Released.asked(folder, at(document.data, (*path, "config")), document.where((*path, "config")))
+    presets = _Presets(folder, beside, environ, models, released)
 
     def data() -> Document:
         return (

@@ -32,6 +32,7 @@ _VALIDATE_EPILOG = """examples:
   primus config validate exp.yaml
   primus config validate exp.yaml training.steps=100 --optimizer.lr 3e-4
   primus config validate exp.yaml --gpu MI300X --nodes 8
+  primus config validate experiments/ --json
   primus config validate exp.yaml --assume-host node.tar.gz"""
 _DIFF_EPILOG = """examples:
   primus config diff exp.yaml other.yaml
@@ -54,7 +55,7 @@ def complete(parsers: Mapping[str, Parser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what one of these actions asks for."""
-    module = {"list": "templates", "new": "templates"}.get(args.action, "resolved")
+    module = {"list": "templates", "new": "templates", "validate": "validation"}.get(args.action, "resolved")
     return int(getattr(import_module(f"primus_train.commands.{module}"), args.action)(args))
 
 
@@ -76,7 +77,7 @@ def add(actions: argparse._SubParsersAction[Parser]) -> None:
     show.add_argument("file", metavar="FILE", help=_EXPERIMENT)
     show.add_argument("--resolved", action="store_true", help="show every setting of a launch, and where it comes from")
     validate = actions.add_parser("validate", help="Check everything that a launch checks.", epilog=_VALIDATE_EPILOG)
-    validate.add_argument("file", metavar="FILE", help=_EXPERIMENT)
+    validate.add_argument("file", metavar="FILE", help=f"{_EXPERIMENT}; or a folder with experiments")
     diff = actions.add_parser("diff", help="Show which settings of two experiments differ.", epilog=_DIFF_EPILOG)
     diff.add_argument("first", metavar="A", help=_EXPERIMENT)
     diff.add_argument("second", metavar="B", help=_EXPERIMENT)
@@ -86,7 +87,7 @@ def add(actions: argparse._SubParsersAction[Parser]) -> None:
         action.usage = f"{action.prog} FILE [key=value | --key value ...] [options]"
         add_which_run(action)
         action.rest_to("overrides")
-    for action in (listing, show, diff):
+    for action in (listing, show, validate, diff):
         action.add_argument("--json", action="store_true", help="print JSON")
     for action in (listing, new, show, validate, diff):
         action.set_defaults(run=run)
@@ -101,7 +102,7 @@ def _add_machine(parser: Parser) -> None:
     )
     group.add_argument("--gpu", metavar="MODEL", default="", help="use machines with GPUs of this model")
     group.add_argument("--gpus-per-node", type=_count, metavar="N", help="number of GPUs per machine (default: 8)")
-    group.add_argument("--nodes", type=_count, metavar="N", help="number of machines (default: 1)")
+    group.add_argument("--nodes", type=_count, metavar="N", help="number of machines (default: 1; validate: as many as the layout needs)")
 
 
 def _count(text: str) -> int:

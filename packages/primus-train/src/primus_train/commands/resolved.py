@@ -1,21 +1,19 @@
-"""`primus config show`, `validate` and `diff`: an experiment as a launch on some machine has it, and whence."""
+"""`primus config show` and `diff`: an experiment as a launch on some machine has it, and whence."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from primus_core import requirements
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.contracts import launchers
-from primus_core.environment.placement import VISIBLE, hides_gpus
+from primus_core.environment.placement import VISIBLE
 from primus_core.environment.placement import resolve as place_in_job
-from primus_core.errors import Mistakes, PrimusError, RequestError
+from primus_core.errors import Mistakes, RequestError
 from primus_core.plan.plan import Distributed, Plan, RunPlace
 from primus_core.planning import options as runtime_options
 from primus_core.planning import planner
@@ -37,12 +35,22 @@ from primus_train.task import Resolved
 from primus_train.templates import catalogue
 from primus_train.templates.recipe import GPUS_PER_NODE, Template, leaves
 
-__all__ = ["diff", "show", "validate"]
+__all__ = [
+    "as_json",
+    "assume_gpus",
+    "assume_machine",
+    "diff",
+    "plan_launch",
+    "place_of",
+    "refuse_misplaced",
+    "resolve_file",
+    "show",
+    "write_text",
+]
 
 _RUN_DIR = "$PRIMUS_RUN_DIR"
 """Stands for the directory of a run that does not start."""
 _STAGE = "pretrain"
-_SOME_GPU = "MI300X"
 _TOP = ("exp_name", "work_group", "user_name", "workspace", "on_non_finite")
 _OURS = "Primus, for this machine and run"
 
@@ -61,43 +69,18 @@ _Rows = dict[str, _Row]
 
 def show(args: argparse.Namespace) -> int:
     """The experiment as it is written, with what it extends; or `--resolved`."""
-    _refuse_misplaced(args)
+    refuse_misplaced(args)
     if args.resolved:
-        rows = _rows(_resolved(args.file, args, args.overrides)[0])
+        rows = _rows(resolve_file(args.file, args, args.overrides)[0])
         data: Any = {key: {"value": row.value, "origin": row.origin} for key, row in rows.items()}
-        _write(_json(data) if args.json else _table(rows))
+        write_text(as_json(data) if args.json else _table(rows))
         return 0
     data = without_secrets(_written(args).data, "")
-    _write(_json(data) if args.json else _yaml(data))
+    write_text(as_json(data) if args.json else _yaml(data))
     return 0
 
 
-def validate(args: argparse.Namespace) -> int:
-    """One line on what it would be. What a launch would refuse is an error, in the same words: it is planned."""
-    _refuse_misplaced(args)
-    facts = _machine(args.file, args)[0]
-    try:
-        whole = _planned(args, facts)
-    except PrimusError as error:
-        if _may_have_gpus(args, facts):
-            _name_machines(error, args, facts)
-        raise
-    if facts.host.is_here:
-        requirements.check_plan(whole, facts.host.environ, installed=False)
-    found, place, on = _resolved(args.file, args, args.overrides)
-    planned = found.planned
-    layout = ", ".join(f"{name} {size}" for name, size in planned.layout.items() if size > 1 or name == "data")
-    tokens = f"{planned.tokens_per_step:,} tokens per step" if planned.tokens_per_step else ""
-    ranks = "number of ranks not known" if place.tentative else counted(place.world_size, "rank")
-    parts = filter(None, (found.experiment.modules[found.module].framework, f"{ranks} ({on})", layout, tokens))
-    _write(f"{args.file} is valid: {'; '.join(parts)}\n")
-    absent = requirements.absent_files(whole) if not facts.host.is_here else []
-    notes = (*planned.notes, *(f"{e.what} here; the nodes need it" for e in absent))
-    _write("".join(f"note: {note}\n" for note in notes))
-    return 0
-
-
-def _refuse_misplaced(args: argparse.Namespace) -> None:
+def refuse_misplaced(args: argparse.Namespace) -> None:
     """Options that only a launch has: a setting of the framework is never called so."""
     refuse_secrets(args.overrides)  # first: no other error shall quote one
     direct = Catalogue.here(HostRoot(), args.layer).runtime("direct")
@@ -111,7 +94,7 @@ def _refuse_misplaced(args: argparse.Namespace) -> None:
             )
 
 
-def _planned(args: argparse.Namespace, facts: Facts, *, anew: bool = False) -> Plan:
+def plan_launch(args: argparse.Namespace, facts: Facts, *, anew: bool = False) -> Plan:
     """The plan of a launch on the machine of `facts`."""
     which = [NEW] * (anew or args.anew) or [CONTINUE] * args.always
     task = ("train", _STAGE, "--config", args.file, *which, *args.overrides)
@@ -121,46 +104,19 @@ def _planned(args: argparse.Namespace, facts: Facts, *, anew: bool = False) -> P
     ).plan
 
 
-def _may_have_gpus(args: argparse.Namespace, facts: Facts) -> bool:
-    """Whether the experiment may be for other machines than this one, which has no GPU: nobody said so, or hid them."""
-    is_decided = "GPUS_PER_NODE" in facts.environ or hides_gpus(facts.environ)
-    return facts.host.is_here and not (facts.gpus or args.assume_host or is_decided)
-
-
-def _name_machines(error: PrimusError, args: argparse.Namespace, facts: Facts) -> None:
-    """Let errors that machines with GPUs would not give say how to name such machines, not what to set otherwise."""
-    gpus = _gpus(_SOME_GPU, GPUS_PER_NODE)
-    of_machine = _mistakes(args, facts) - _mistakes(args, facts._replace(gpus=gpus))
-    for one in error.each():
-        if str(one) in of_machine:
-            one.fix = (
-                "this machine has no GPU; name the machines of the training: "
-                f"primus config validate {shlex.quote(args.file)} --gpu {_SOME_GPU} --nodes N"
-            )
-
-
-def _mistakes(args: argparse.Namespace, facts: Facts) -> set[str]:
-    """The errors of a new run on the machine of `facts`: those about an earlier run are not about the machine."""
-    try:
-        _planned(args, facts, anew=True)
-    except PrimusError as error:
-        return {str(one) for one in error.each()}
-    return set()
-
-
 def diff(args: argparse.Namespace) -> int:
     """What is not equal, with the places of both."""
-    first, second = (_rows(_resolved(path, args)[0]) for path in (args.first, args.second))
+    first, second = (_rows(resolve_file(path, args)[0]) for path in (args.first, args.second))
     differing = {
         key: (first.get(key), second.get(key))
         for key in (*first, *(key for key in second if key not in first))
         if _differ(first.get(key), second.get(key))
     }
     if args.json:
-        _write(_json({key: {"first": _plain(a), "second": _plain(b)} for key, (a, b) in differing.items()}))
+        write_text(as_json({key: {"first": _plain(a), "second": _plain(b)} for key, (a, b) in differing.items()}))
         return 0
     texts = [f"{key}\n  {_shown(a)}\n  {_shown(b)}\n" for key, (a, b) in differing.items()]
-    _write("".join(texts) or "no setting differs\n")
+    write_text("".join(texts) or "no setting differs\n")
     return 0
 
 
@@ -171,9 +127,9 @@ def _differ(first: _Row | None, second: _Row | None) -> bool:
     return not (first or second or _Row(None, "")).default
 
 
-def _resolved(path: str, args: argparse.Namespace, overrides: Sequence[str] = ()) -> tuple[Resolved, Distributed, str]:
+def resolve_file(path: str, args: argparse.Namespace, overrides: Sequence[str] = ()) -> tuple[Resolved, Distributed, str]:
     """The experiment in `path` on the machine that is asked for, its ranks, and that machine in words."""
-    facts, on = _machine(path, args)
+    facts, on = assume_machine(path, args)
     place = place_in_job(facts, facts.environ)[0]
     words = argparse.Namespace(config=path, overrides=overrides, stage=_STAGE)
 
@@ -199,7 +155,7 @@ def _written(args: argparse.Namespace) -> Document:
                                   Catalogue.here(HostRoot(), args.layer)))  # fmt: skip
 
 
-def _machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
+def assume_machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
     """Facts of the machine, and the model of its GPUs."""
     facts = machine.read(_host(args))
     found: tuple[Template, ...] = ()
@@ -215,7 +171,7 @@ def _machine(path: str, args: argparse.Namespace) -> tuple[Facts, str]:
     environ |= {name: str(value) for name, value in asked.items() if value is not None}
     facts = facts._replace(environ=environ)
     if model:  # of what else such machines have, this one tells nothing
-        facts = facts._replace(gpus=_gpus(model, count or 0), host=HostRoot(UNREAD, environ))
+        facts = facts._replace(gpus=assume_gpus(model, count or 0), host=HostRoot(UNREAD, environ))
     return facts, facts.gpu_model
 
 
@@ -229,7 +185,7 @@ def _host(args: argparse.Namespace) -> HostRoot:
     return capture.read(args.assume_host, HostRoot())
 
 
-def _gpus(name: str, count: int) -> tuple[Gpu, ...]:
+def assume_gpus(name: str, count: int) -> tuple[Gpu, ...]:
     from primus_core.errors import suggestion
     from primus_machine.gpus import models
 
@@ -309,7 +265,7 @@ def _short(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _json(data: Any) -> str:
+def as_json(data: Any) -> str:
     return plain_json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -319,5 +275,5 @@ def _yaml(data: Any) -> str:
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
 
 
-def _write(text: str) -> None:
+def write_text(text: str) -> None:
     sys.stdout.write(redact(text, secret_values(HostRoot().environ)))

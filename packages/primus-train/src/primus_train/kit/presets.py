@@ -1,0 +1,37 @@
+"""Reads the presets in a checkout of AMD's Primus, to keep what they say as data (`primus_train.released`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from primus_core.config import files
+
+__all__ = ["Reduce", "write"]
+
+Reduce = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
+"""What a backend keeps of a preset: called with `modules` or `models`, and with all settings."""
+_SOURCE = "https://github.com/AMD-AGI/Primus/tree/{}/primus/configs"
+_LICENCE = "MIT, Copyright (c) 2025 Advanced Micro Devices, Inc."
+
+
+def write(path: Path, checkout: Path, commit: str, framework: str, reduce: Reduce) -> None:
+    """Write what `reduce` keeps of all presets for `framework` in `checkout`, which is at `commit`, to `path`."""
+    document: dict[str, Any] = {"source": _SOURCE.format(commit), "licence": _LICENCE}
+    for kind in ("modules", "models"):
+        folder = checkout / "primus" / "configs" / kind / framework
+        chosen = sorted(folder.glob("*_trainer.yaml" if kind == "modules" else "*.yaml"))
+        document[kind] = {file.stem: dict(reduce(kind, _whole(file))) for file in chosen}
+    path.write_text(_text(document), encoding="utf-8")
+
+
+def _whole(file: Path) -> Mapping[str, Any]:
+    """Return the settings of a preset with those of all that it extends."""
+    return files.read_extended(str(file), {}).data
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    """Return JSON with one line for each setting, so that two releases can be compared."""
+    return json.dumps(document, indent=1, sort_keys=False, ensure_ascii=False) + "\n"

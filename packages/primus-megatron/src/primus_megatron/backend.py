@@ -265,6 +265,8 @@ class _Resolution:
     def translate(self) -> None:
         """Primus's own settings, as `own_settings` says what they become."""
         settings = self.settings
+        if settings["tensor_model_parallel_size"] == 1 and settings["sequence_parallel"]:
+            settings.set("sequence_parallel", False)  # Megatron does so, too: there is nobody to share with
         if settings["norm_epsilon"] is not None:
             settings.default("layernorm_epsilon", settings["norm_epsilon"])
         unused = [row for row in SETTINGS if row.becomes == "-" and row.name in settings and settings[row.name]]

@@ -49,11 +49,29 @@ def translate(document: Document, known: Container[str]) -> tuple[Document, tupl
     Raises:
         ConfigError: one or more of them change the result, and cannot be done here.
     """
-    work = _Translation(document, known)
-    for name, value in document.data.items():
+    work = _Translation(_with_sinks(document), known)
+    for name, value in work.document.data.items():
         work.take(name, value)
     work.refuse()
     return Document(work.data, work.marks, document.files), work.notes()
+
+
+_SINKS = ("use_sink_attention", "sink_sliding_window", "sink_window_even_layers_only")
+
+
+def _with_sinks(document: Document) -> Document:
+    """Say the attention sinks of the fork in Megatron's words. The fork has them in its own attention only."""
+    data = {name: value for name, value in document.data.items() if name not in _SINKS}
+    asked = document.data.get(_SINKS[0]) and data.get("enable_primus_turbo") and data.get("use_turbo_attention")
+    if not asked or data.get("context_parallel_size", 1) > 1:
+        return document._replace(data=data)
+    found: dict[str, Any] = {"softmax_type": "learnable"}
+    if window := document.data.get(_SINKS[1]):
+        found["window_size"] = f"{window},0"
+        if document.data.get(_SINKS[2], True):
+            found["window_attn_skip_freq"] = 2
+    marks = {(name,): document.where((_SINKS[0],)) for name in found}
+    return Document({**data, **found}, {**document.marks, **marks}, document.files)
 
 
 class _Translation:

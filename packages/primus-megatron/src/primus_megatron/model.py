@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from primus_core.errors import RequestError
+from primus_megatron.soft_caps import cap_logits
 from primus_megatron.turbo import with_turbo_attention
 
 __all__ = ["model_provider"]
@@ -60,6 +61,7 @@ def model_provider(
         rotary = model.rotary_pos_emb
         formula = rotary._apply_scaling  # noqa: SLF001  # Megatron's own, with constants that are others here
         rotary.inv_freq = formula(rotary.inv_freq, args.rope_scaling_factor, *stretching)
+    cap_logits(model, own)
     return model
 
 
@@ -91,6 +93,8 @@ def _layers(args: Any, config: Any, vp_stage: int | None) -> Any:
         from megatron.core.transformer.spec_utils import import_module
 
         return import_module(args.spec)
+    if getattr(args, "experimental_attention_variant", None):
+        return _experimental_layers(config, vp_stage)
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
 
     spec = get_gpt_decoder_block_spec(
@@ -103,6 +107,13 @@ def _layers(args: Any, config: Any, vp_stage: int | None) -> Any:
     if args.qk_l2_norm and config.no_rope_freq:
         _norm_with_rope_only(spec, config, vp_stage)
     return spec
+
+
+def _experimental_layers(config: Any, vp_stage: int | None) -> Any:
+    """Gated delta nets and the like, which Megatron specifies apart from all other layers."""
+    from megatron.core.models.gpt import experimental_attention_variant_module_specs as variants
+
+    return variants.get_transformer_block_with_experimental_attention_variant_spec(config=config, vp_stage=vp_stage)
 
 
 def _norm_with_rope_only(spec: Any, config: Any, vp_stage: int | None) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from primus_data.training.section import rows
 from primus_train.kit.settings import PrimusSetting
 
-__all__ = ["DATA", "SETTINGS", "SPEED"]
+__all__ = ["CONFIG_FIELDS", "DATA", "SETTINGS", "SPEED"]
 
 
 SPEED = "accepted but ignored: an option of AMD's kernels that changes only the speed"
 _FREQUENCIES = "the frequencies of its rotary embedding, where its code has a constant"
+CONFIG_FIELDS = ("original_max_position_embeddings", "beta_fast", "beta_slow")
+"""Megatron copies its arguments to the fields of the same name, and these have no argument."""
 _OF_CONFIG = "the same field of `MLATransformerConfig`, for which there is no argument"
 
 SETTINGS = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from primus_core.config.document import Document, Path
 from primus_core.errors import ConfigError
-from primus_megatron.own_settings import SETTINGS
+from primus_megatron.own_settings import CONFIG_FIELDS, SETTINGS
 from primus_megatron.schema import Schema
 from primus_train.kit import settings
 
@@ -49,6 +49,11 @@ class Settings(settings.Settings):
     def has(self, name: str) -> bool:
         """Whether it was given. Nothing (`null`) is what every setting that takes it has by default."""
         return self.given.get(name) is not None
+
+    def framework(self) -> dict[str, Any]:
+        """What the worker hands to Megatron: its arguments, and fields of its configuration that have no argument."""
+        fields = {name: self.given[name] for name in CONFIG_FIELDS if self.has(name)}
+        return dict(sorted({**super().framework(), **fields}.items()))
 
     def knows(self, name: str) -> bool:
         """Whether this version of Megatron has it."""

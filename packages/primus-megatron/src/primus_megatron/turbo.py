@@ -53,7 +53,8 @@ def _lacks(settings: Settings) -> str:
         value = settings[name]
         if value and not (name == "context_parallel_size" and value == 1):
             return f"'{name}' is {value}, and Primus-Turbo's attention {why}"
-    return ""
+    sinks = settings.knows("softmax_type") and settings["softmax_type"] != "vanilla"
+    return "Primus-Turbo's attention is not connected with sinks" if sinks else ""
 
 
 def with_turbo_attention(layers: Any) -> Any:

@@ -80,9 +80,13 @@ def parse(document: Document, mistakes: Mistakes | None = None) -> Experiment:
         wrong: dict[Path, Any] = {}
         for one in error.errors():
             wrong.setdefault(_place(one, document), one)  # of a union, the first says it best
-    found = Mistakes()
+    found, foreign = Mistakes(), _foreign_keys(document, wrong)
+    if foreign:
+        found.add(_explain_foreign(foreign, document))
+    if len(foreign) == len(document.data):
+        raise found.found[0]  # not an experiment at all: what it lacks only follows
     for path, one in wrong.items():
-        if not (at(document.data, path) is REFUSED or _is_misspelt(path, one, wrong)):
+        if path not in foreign and not (at(document.data, path) is REFUSED or _is_misspelt(path, one, wrong)):
             found.add(_explain(path, one, document))
     if mistakes is None:
         found.refuse()
@@ -92,6 +96,26 @@ def parse(document: Document, mistakes: Mistakes | None = None) -> Experiment:
 
 
 _Wrong = Mapping[Path, Any]
+_SEVERAL = 2
+"""So many unknown keys at the top are no slips of the finger."""
+
+
+def _foreign_keys(document: Document, wrong: _Wrong) -> list[Path]:
+    """Return the unknown keys at the top of a file if there are several, and none is like a known one."""
+    unknown = [path for path, one in wrong.items() if one["type"] == "extra_forbidden" and len(path) == 1]
+    alike = any(nearest(str(path[0]), _fields_beside(path)) for path in unknown)
+    return [] if alike or len(unknown) < _SEVERAL else unknown
+
+
+def _explain_foreign(keys: Sequence[Path], document: Document) -> ConfigError:
+    """Return one error for all of them: they have one cause."""
+    names = ", ".join(f"'{key[0]}'" for key in keys)
+    if len(keys) == len(document.data):
+        why = f"it has {names}, and an experiment has {', '.join(_fields_beside(keys[0]))}"
+        return ConfigError("not an experiment", where=document.where(()), why=why, fix="name an experiment")
+    fix = "settings of the framework belong below `overrides:`"
+    known = f"known here: {', '.join(_fields_beside(keys[0]))}"
+    return ConfigError(f"unknown keys {names}", where=document.where(keys[0]), why=known, fix=fix)
 
 
 def _place(one: Any, document: Document) -> Path:

@@ -25,6 +25,7 @@ from primus_torchtitan.own_settings import SETTINGS
 from primus_torchtitan.schema import Schema, schema_for
 from primus_torchtitan.settings import Settings
 from primus_torchtitan.text import TAKEN, Data
+from primus_torchtitan.turbo import check_turbo, fp8_parts
 from primus_torchtitan.values import check_values
 from primus_train.backend import WANDB, BackendCall, BackendPlan
 from primus_train.kit import versions
@@ -139,6 +140,7 @@ class _Resolution:
         with settings.mistakes:
             if self.data and self.model.family:
                 prepare = self.data.apply(self.model, settings)
+        settings.check(check_turbo)
         with settings.mistakes:
             self.defaults()
         with settings.mistakes:
@@ -167,6 +169,8 @@ class _Resolution:
             "data_parallel": layout.data,
             "metrics_rank": rank,
             "global_batch_size": self.global_batch(layout.data),
+            "mock": self.settings["training.mock_data"],
+            "fp8": fp8_parts(self.settings),
             "on_non_finite": self.call.on_non_finite,
             **self.work(architecture).to_dict(),
         }
@@ -275,8 +279,12 @@ class _Resolution:
         if "." in self.model.family:
             needed.append(Requirement("module", self.model.family.split(".")[0], "install the package of the model"))
         needed += self.checkpoints()
+        if fp8_parts(self.settings):
+            needed.append(Requirement("module", "primus_turbo", "install Primus-Turbo, or use a model without FP8"))
         if self.data and self.data.corpus:
             return (*needed, *self.data.corpus.requires())
+        if self.settings["training.mock_data"]:
+            return tuple(needed)
         return (*needed, *self.files())
 
     def checkpoints(self) -> list[Requirement]:

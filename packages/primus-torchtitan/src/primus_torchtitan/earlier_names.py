@@ -10,8 +10,9 @@ from typing import Any
 
 from primus_core.config.document import Document, at, dotted
 from primus_core.errors import ConfigError, Mistakes
+from primus_train.released import is_released
 
-__all__ = ["adopt", "moved", "translate"]
+__all__ = ["adopt", "moved", "names_now", "translate"]
 
 KeyPath = tuple[str, ...]
 _SECTIONS = frozenset({"job", "model", "training", "optimizer", "lr_scheduler", "metrics", "parallelism", "checkpoint"})
@@ -19,7 +20,8 @@ _SECTIONS = frozenset({"job", "model", "training", "optimizer", "lr_scheduler", 
 
 @functools.cache
 def moved() -> Mapping[str, Mapping[str, Any]]:
-    """The table. A row says `to` (the new name), `ignored` (why), or `gone` (why) with `instead` and `unless`.
+    """The table. A row says `to` (the new name), `ignored` (why), or `gone` (why) with `instead` and `unless`. With
+    `items`, the new name takes a list of these only, and the setting is gone for all others.
 
     A name that ends in `.*` stands for the whole section.
     """
@@ -98,19 +100,23 @@ class _Translation:
 
     def moved(self, path: KeyPath, value: Any, row: Mapping[str, Any]) -> None:
         name = dotted(path)
-        if "to" in row:
+        if "to" in row and _has_only(value, row):
             self.put(tuple(_target(name, row).split(".")), value, path)
             return
         if "gone" in row and not _neutral(value, row):
             what = f"'{name}' was removed from TorchTitan: {row['gone']}"
             raise ConfigError(what, where=self.document.where(path), fix=row["instead"])
-        self.notes.append(f"'{name}' has no effect: {row.get('ignored') or row['gone']}")
+        if "gone" in row or not _neutral(value, row):
+            self.notes.append(f"'{name}' has no effect: {row.get('ignored') or row['gone']}")
 
     def put(self, path: KeyPath, value: Any, origin: KeyPath) -> None:
         folder = self.data
         for part in path[:-1]:
             folder = folder.setdefault(part, {})
-        if path[-1] in folder and folder[path[-1]] != value:
+        if path[-1] in folder and is_released(self.document.where(origin)):
+            return  # a preset of AMD's yields to the experiment, whichever name that one uses
+        is_preset = is_released(self.marks.get(path, ""))
+        if path[-1] in folder and folder[path[-1]] != value and not is_preset:
             raise ConfigError(
                 f"'{dotted(origin)}' and '{dotted(path)}' are the same setting with different values",
                 where=self.document.where(origin),
@@ -119,6 +125,12 @@ class _Translation:
         folder[path[-1]] = value
         if (mark := self.document.where(origin)) and path != origin:
             self.marks[path] = mark
+
+
+def names_now(name: str) -> tuple[str, ...]:
+    """Return what a setting of 0.2 is called today; empty: it has no effect, or is gone."""
+    row = _row(name)
+    return (name,) if row is None else (_target(name, row),) if "to" in row else ()
 
 
 def _row(name: str) -> Mapping[str, Any] | None:
@@ -136,6 +148,11 @@ def _row(name: str) -> Mapping[str, Any] | None:
 def _target(name: str, row: Mapping[str, Any]) -> str:
     to: str = row["to"]
     return to.removesuffix(".*") + "." + name.rsplit(".", maxsplit=1)[-1] if to.endswith(".*") else to
+
+
+def _has_only(value: Any, row: Mapping[str, Any]) -> bool:
+    """Whether a list has only what the new name takes."""
+    return "items" not in row or (isinstance(value, list) and bool(value) and set(value) <= set(row["items"]))
 
 
 def _neutral(value: Any, row: Mapping[str, Any]) -> bool:

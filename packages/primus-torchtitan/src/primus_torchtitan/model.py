@@ -62,6 +62,7 @@ def resolve_model(document: Document, schema: Schema, vocab_of_data: int | None)
             fix=f"set `model.family` to one of {', '.join(schema.families)}",
         )
     flavors = _flavors(family, schema, where)
+    flavor = {name.lower(): name for name in flavors}.get(str(flavor).lower(), flavor)
     _check_flavor(family, flavor, flavors, where)
     own = {name: value for name, value in given.items() if name not in _NOT_SIZES and value is not None}
     base = dict(flavors.get(flavor, {})) if flavor else {}

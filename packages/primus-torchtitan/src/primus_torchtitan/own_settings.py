@@ -13,7 +13,7 @@ _POLICIES = ("none", "selective", "full", "memory_budget")
 
 _LOGS = "accepted but ignored: the log of each rank has all of its output"
 _KERNELS = "accepted but ignored: an option of AMD's kernels that changes only the speed"
-_OTHER = "must be false: it needs AMD's kernels, which Primus does not support with TorchTitan"
+_FP8 = "`gemm_fp8` and `grouped_gemm_fp8` of Primus-Turbo; requires the package `primus_turbo`"
 
 SETTINGS = (
     PrimusSetting("auto_continue_train", "bool", True,
@@ -32,13 +32,24 @@ SETTINGS = (
         "`chunked_cross_entropy` never holds the logits of a whole sequence in memory",
         "the class of `loss`: ChunkedLossWrapper around CrossEntropyLoss, or the latter alone",
         ("chunked_cross_entropy", "cross_entropy")),
-    PrimusSetting("training.mock_data", "bool", False, "must be false: TorchTitan cannot generate mock data", "-",
-        (False,)),
+    PrimusSetting("training.mock_data", "bool", False, "train on random tokens", "a data loader of Primus"),
     *(PrimusSetting(name, "str", None, _LOGS, "-") for name in ("sink_level", "file_sink_level", "stderr_sink_level")),
+    PrimusSetting("converters", "list", (), "what is converted in the model, as `model.converters` in AMD's Primus",
+        "`quantize.linear.float8`: linear layers of Primus-Turbo", ("primus_turbo", "quantize.linear.float8")),
+    PrimusSetting("primus_turbo.enable_primus_turbo", "bool", False, "enable Primus-Turbo, AMD's kernels",
+        "needed by the settings below"),
+    PrimusSetting("primus_turbo.use_turbo_float8_linear", "bool", False,
+        "with the converter `quantize.linear.float8`: FP8 in linear layers, one scale a tensor", _FP8),
+    PrimusSetting("primus_turbo.use_turbo_grouped_mm", "bool", False,
+        "with use_moe_fp8: FP8 in the experts; alone, it only changes the speed and is ignored", _FP8),
+    PrimusSetting("primus_turbo.use_moe_fp8", "bool", False,
+        "with use_turbo_grouped_mm: FP8 in the experts, one scale a tensor", _FP8),
     *(PrimusSetting(f"primus_turbo.{name}", "bool", False, _KERNELS, "-")
-      for name in ("enable_primus_turbo", "use_turbo_attention", "use_turbo_grouped_mm", "use_classic_attention")),
-    *(PrimusSetting(f"primus_turbo.{name}", "bool", False, _OTHER, "-", (False,))
-      for name in ("enable_attention_float8", "use_moe_fp8", "use_turbo_float8_linear", "use_turbo_mx_linear")),
+      for name in ("use_turbo_attention", "use_classic_attention", "use_turbo_async_tp", "enable_embedding_autocast")),
+    PrimusSetting("primus_turbo.use_turbo_mx_linear", "bool", False,
+        "accepted but ignored: no model of AMD's Primus has the converter that reads it", "-"),
+    PrimusSetting("primus_turbo.enable_attention_float8", "bool", False,
+        "must be false: FP8 attention is not supported", "-", (False,)),
 )  # fmt: skip
 """Beside TorchTitan's own, at the top of a module's settings."""
 

@@ -57,6 +57,9 @@ class Data:
         if self.corpus is None:
             return ()
         is_text = isinstance(self.corpus, Text)
+        if settings["training.mock_data"]:
+            what = "'training.mock_data' and the section `data` both set the training data"
+            raise settings.error("training.mock_data", what, fix="keep one of them")
         for name in (*TAKEN, *(("hf_assets_path",) if is_text else ())):
             if name in settings:
                 what = f"'{name}' and the section `data` both set the training data"

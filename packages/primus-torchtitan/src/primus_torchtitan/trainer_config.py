@@ -20,9 +20,10 @@ def build(resolved: Settings) -> Any:
     from torchtitan.trainer import Trainer
 
     from primus_torchtitan.model_sizes import model_spec
+    from primus_torchtitan.turbo_fp8 import with_fp8
 
     settings = dict(resolved["settings"])
-    spec = model_spec(resolved["model"])
+    spec = with_fp8(model_spec(resolved["model"]), resolved.get("fp8") or ())
     config = Trainer.Config(
         model_spec=spec,
         dataloader=HuggingFaceTextDataLoader.Config(),
@@ -33,6 +34,7 @@ def build(resolved: Settings) -> Any:
         metrics=_metrics(resolved),
     )
     _read_indexed(config, resolved)
+    _read_mock(config, resolved)
     for name, value in settings.items():
         _set(config, name, value)
     return _checked(config)
@@ -53,6 +55,19 @@ def _read_indexed(config: Any, resolved: Settings) -> None:
         config.validator.dataloader = IndexedLoader.Config(
             told=parts["validation"], vocab_size=vocab_size, infinite=False
         )
+
+
+def _read_mock(config: Any, resolved: Settings) -> None:
+    """Random tokens, for a measurement: nothing is read, and nothing is left to tokenize."""
+    if not resolved.get("mock"):
+        return
+    from primus_torchtitan.indexed_loader import NoTokenizer
+    from primus_torchtitan.mock_loader import MockLoader
+
+    vocab_size = config.model_spec.model.vocab_size
+    config.tokenizer = NoTokenizer.Config()
+    config.dataloader = MockLoader.Config(vocab_size=vocab_size)
+    config.validator.dataloader = MockLoader.Config(vocab_size=vocab_size, seed=1, infinite=False)
 
 
 def _take(settings: dict[str, Any], section: str) -> dict[str, Any]:

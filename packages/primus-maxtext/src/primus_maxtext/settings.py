@@ -53,6 +53,8 @@ WITHOUT_EFFECT = (
     "hf_access_token",
 )  # fmt: skip
 """What Primus says itself: the run directory, the machine, that an experiment wins over a named model, HF_TOKEN."""
+_LATER = {"pure_nnx_decoder": False}
+"""Settings of a later MaxText, with the value that stands for what an earlier one does."""
 
 
 class Settings(settings.Settings):
@@ -67,7 +69,12 @@ class Settings(settings.Settings):
         with mistakes:
             _refuse_token(document)
         self.without_effect = [name for name in WITHOUT_EFFECT if name in document.data]
-        document = Document({k: v for k, v in document.data.items() if k not in WITHOUT_EFFECT}, document.marks)
+        later = {name for name in _LATER if name in document.data and name not in schema.options}
+        for name in later:
+            with mistakes:
+                _refuse_later(document, name, schema.version)
+        gone = {*WITHOUT_EFFECT, *later}
+        document = Document({k: v for k, v in document.data.items() if k not in gone}, document.marks)
         named: dict[str, Any] | None = None
         with mistakes:
             named = _named_model(document, schema)
@@ -80,6 +87,14 @@ class Settings(settings.Settings):
     def has(self, name: str) -> bool:
         """Whether it was given. Nothing (`null`) is what every setting that takes it has by default."""
         return self.given.get(name) is not None
+
+
+def _refuse_later(document: Document, name: str, version: str) -> None:
+    """Refuse a setting of a later MaxText, unless it asks for what this one does."""
+    if document.data[name] != _LATER[name]:
+        what = f"MaxText {version} has no setting '{name}'"
+        fix = f"set {name}: {str(_LATER[name]).lower()}, or install a later MaxText"
+        raise ConfigError(what, where=document.where((name,)), why="it is of a later MaxText", fix=fix)
 
 
 def _refuse_token(document: Document) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from primus_core.config import files
+import yaml
+
+from primus_core.config.document import deep_merge
 
 __all__ = ["Reduce", "write"]
 
@@ -28,8 +30,13 @@ def write(path: Path, checkout: Path, commit: str, framework: str, reduce: Reduc
 
 
 def _whole(file: Path) -> Mapping[str, Any]:
-    """Return the settings of a preset with those of all that it extends."""
-    return files.read_extended(str(file), {}).data
+    """Return the settings of a preset with those of all that it extends, read as AMD's Primus does (YAML 1.1)."""
+    data = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    bases = data.pop("extends", [])
+    whole: Mapping[str, Any] = {}
+    for base in [bases] if isinstance(bases, str) else bases:
+        whole = deep_merge(whole, _whole(file.parent / base))
+    return deep_merge(whole, data)
 
 
 def _text(document: Mapping[str, Any]) -> str:

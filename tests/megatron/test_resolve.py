@@ -71,7 +71,7 @@ def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(
         (3, {"tensor_model_parallel_size": 2}, "= 2 does not divide 3 ranks"),
         (1, {"pipeline_model_parallel_size": 2}, "= 2 does not divide 1 rank"),
         (3, {"tensor_model_parallel_size": 3}, "tensor_model_parallel_size 3 does not divide num_attention_heads 4"),
-        (3, {"pipeline_model_parallel_size": 3}, "does not divide num_layers 4"),
+        (3, {"pipeline_model_parallel_size": 3, "num_layers": 2}, "does not divide num_layers 2"),
         (2, {"pipeline_model_parallel_size": 2, "num_layers_per_virtual_pipeline_stage": 3}, "not a multiple of 6"),
         (1, {"num_layers_per_virtual_pipeline_stage": 1}, "in a pipeline of one rank"),
         (3, {}, "global_batch_size 8 is not a multiple of 6"),

@@ -151,7 +151,8 @@ class _Resolution:
             turbo, notes = check_turbo(settings)
             self.notes += [*adapted.notes, *notes]
         with settings.mistakes:
-            layout = check_layout(settings, planned_ranks(self.call.distributed, self.notes))
+            layout, notes = check_layout(settings, planned_ranks(self.call.distributed, self.notes))
+            self.notes += notes
         settings.check(check_schedule)
         settings.needs(self.files, self.call)
         settings.refuse()

@@ -10,8 +10,9 @@ __all__ = ["Layout", "check_layout"]
 
 _TENSOR, _PIPELINE = "tensor_model_parallel_size", "pipeline_model_parallel_size"
 _CONTEXT, _EXPERT = "context_parallel_size", "expert_model_parallel_size"
+_ENDS = ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers")
 _UNEVEN = (
-    "pipeline_model_parallel_layout", "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers",
+    "pipeline_model_parallel_layout", *_ENDS,
     "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split", "hybrid_layer_pattern",
 )  # fmt: skip
 """With one of these, stages need not have equal numbers of layers."""
@@ -44,8 +45,8 @@ class Layout:
         return before * (self.pipeline - 1)
 
 
-def check_layout(settings: Settings, world_size: int | None) -> Layout:
-    """The layout for `world_size` ranks.
+def check_layout(settings: Settings, world_size: int | None) -> tuple[Layout, list[str]]:
+    """The layout for `world_size` ranks, and what to tell about it.
 
     None: how many there will be is not known yet; what depends on it is not checked, and stands for the least.
 
@@ -66,14 +67,15 @@ def check_layout(settings: Settings, world_size: int | None) -> Layout:
         )
         settings.mistakes.add(error)
     layout = Layout(tensor, pipeline, context, world // least, bool(settings["use_tp_pp_dp_mapping"]))
+    notes: list[str] = []
     settings.check(
         lambda s: _check_model(s, layout),
         lambda s: _check_sequence(s, layout),
-        lambda s: _check_stages(s, layout),
+        lambda s: notes.extend(_check_stages(s, layout)),
         lambda s: _check_batch(s, layout) if known else None,
         lambda s: _check_experts(s, layout) if known else None,
     )
-    return layout
+    return layout, notes
 
 
 def _check_model(settings: Settings, layout: Layout) -> None:
@@ -120,18 +122,23 @@ def _check_sequence(settings: Settings, layout: Layout) -> None:
         )
 
 
-def _check_stages(settings: Settings, layout: Layout) -> None:
+def _check_stages(settings: Settings, layout: Layout) -> list[str]:
     layers = settings["num_layers"]
     if not layers or any(settings[name] for name in _UNEVEN if settings.knows(name)):
-        return
-    if layers % layout.pipeline:
-        raise settings.error(
-            _PIPELINE,
-            f"{_PIPELINE} {layout.pipeline} does not divide num_layers {layers}",
-            fix="take a divisor, or say where the layers go with pipeline_model_parallel_layout",
-        )
+        return []
     chunk = settings["num_layers_per_virtual_pipeline_stage"]
     chunks = settings["num_virtual_stages_per_pipeline_rank"]
+    if layers % layout.pipeline:
+        ends = None if chunk or chunks else _uneven_ends(layers, layout.pipeline)
+        if not ends:
+            raise settings.error(
+                _PIPELINE,
+                f"{_PIPELINE} {layout.pipeline} does not divide num_layers {layers}",
+                fix="take a divisor, or say where the layers go with pipeline_model_parallel_layout",
+            )
+        for name, number in zip(_ENDS, ends, strict=True):
+            settings.set(name, number)
+        return [f"{layers} layers are not divisible by {layout.pipeline} stages: the first stage has {ends[0]}, the last {ends[1]}"]
     if (chunk or chunks) and layout.pipeline == 1:
         raise settings.error(
             "num_layers_per_virtual_pipeline_stage" if chunk else "num_virtual_stages_per_pipeline_rank",
@@ -144,6 +151,18 @@ def _check_stages(settings: Settings, layout: Layout) -> None:
         raise settings.error(
             name, f"num_layers {layers} is not a multiple of {unit}", why=f"{name} x {layout.pipeline} pipeline ranks"
         )
+    return []
+
+
+def _uneven_ends(layers: int, stages: int) -> tuple[int, int] | None:
+    """Return the numbers of layers of the first and the last stage with which all others have equally many, one more.
+
+    The ends also hold the embedding and the output layer, so they get fewer.
+    """
+    inner = -(-layers // stages)
+    rest = layers - inner * (stages - 2)
+    first = rest // 2
+    return (first, rest - first) if stages > 2 and 1 <= first <= rest - first <= inner else None
 
 
 def _check_batch(settings: Settings, layout: Layout) -> None:

@@ -1,6 +1,6 @@
-"""Settings that AMD's fork of Megatron adds, by the table in `fork_settings.json`: renamed, ignored with a note, or refused.
+"""Settings of AMD's fork of Megatron, by the table in `fork_settings.json`: renamed, ignored with a note, or refused.
 
-What changes the result and cannot be done here is refused. What only tunes is accepted, and a note says what is missing.
+What changes the result and cannot be done here is refused. What only tunes is accepted, and a note tells of it.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Container, Mapping
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Any
 
-from primus_core.config.document import Document
+from primus_core.config.document import Document, Path
 from primus_core.errors import ConfigError
 from primus_train.released import is_released
 
@@ -26,7 +26,7 @@ def table() -> Mapping[str, Row]:
 
     Values in `unless` ask for nothing.
     """
-    rows = json.loads((Path(__file__).parent / "fork_settings.json").read_text(encoding="utf-8"))
+    rows = json.loads((FilePath(__file__).parent / "fork_settings.json").read_text(encoding="utf-8"))
     return {name: row for name, row in rows.items() if not name.startswith("#")}
 
 
@@ -70,7 +70,7 @@ def _with_sinks(document: Document) -> Document:
         found["window_size"] = f"{window},0"
         if document.data.get(_SINKS[2], True):
             found["window_attn_skip_freq"] = 2
-    marks = {(name,): document.where((_SINKS[0],)) for name in found}
+    marks: dict[Path, str] = {(name,): document.where((_SINKS[0],)) for name in found}
     return Document({**data, **found}, {**document.marks, **marks}, document.files)
 
 

@@ -1,4 +1,4 @@
-"""Writes AMD's presets for Megatron as data, from a checkout of AMD's Primus, so that its experiments mean the same here.
+"""Writes AMD's presets for Megatron as data, from a checkout of AMD's Primus, so that experiments mean the same.
 
 python -m primus_megatron.generate_presets FILE CHECKOUT COMMIT
 """

@@ -138,7 +138,8 @@ def _check_stages(settings: Settings, layout: Layout) -> list[str]:
             )
         for name, number in zip(_ENDS, ends, strict=True):
             settings.set(name, number)
-        return [f"{layers} layers are not divisible by {layout.pipeline} stages: the first stage has {ends[0]}, the last {ends[1]}"]
+        has = f"the first of {layout.pipeline} stages has {ends[0]}, the last {ends[1]}"
+        return [f"{layers} layers are not divisible by the number of stages: {has}"]
     if (chunk or chunks) and layout.pipeline == 1:
         raise settings.error(
             "num_layers_per_virtual_pipeline_stage" if chunk else "num_virtual_stages_per_pipeline_rank",

@@ -1,4 +1,4 @@
-"""Soft caps on logits, of the whole model and of its routers, for which Megatron has no arguments: `cap * tanh(x / cap)`."""
+"""Soft caps on the logits of a model and of its routers, for which Megatron has no arguments: `cap * tanh(x / cap)`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Random tokens as TorchTitan's data loader: `training.mock_data`. Runs in the worker.
 
-Its state is how many samples all ranks have consumed. A sample depends on its number alone, so a continued run reads on.
+Its state is how many samples all ranks have consumed. A sample depends on its number alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy
+import numpy as np
 import torch
 from torchtitan.components.dataloader import BaseDataLoader
 from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
@@ -46,7 +46,7 @@ class MockLoader(BaseDataLoader):  # type: ignore[misc]
             yield {"input": tokens[:, :-1].contiguous(), "positions": positions}, tokens[:, 1:].contiguous()
 
     def _sample(self, number: int) -> torch.Tensor:
-        chosen = numpy.random.default_rng((self.config.seed, number))
+        chosen = np.random.default_rng((self.config.seed, number))
         return torch.from_numpy(chosen.integers(0, self.config.vocab_size, self.length + 1))
 
     def state_dict(self) -> dict[str, Any]:

@@ -35,7 +35,9 @@ def with_fp8(spec: Any, parts: Collection[str]) -> Any:
 
 def _is_converted(name: str, config: Any) -> bool:
     last = name.rpartition(".")[2]
-    return not any(word in last for word in _KEPT) and not (config.in_features % _MULTIPLE or config.out_features % _MULTIPLE)
+    return not any(word in last for word in _KEPT) and not (
+        config.in_features % _MULTIPLE or config.out_features % _MULTIPLE
+    )
 
 
 def _put(parent: Any, key: Any, config: Any) -> None:
@@ -67,12 +69,14 @@ def _linear(config: Any) -> Any:
         class Config(Linear.Config):  # type: ignore[misc]
             """The same as TorchTitan's."""
 
-        def forward(self, input: Any) -> Any:
-            rows = input.reshape(-1, self.in_features)
-            found = gemm_fp8(rows, self.weight, trans_a=False, trans_b=True, out_dtype=input.dtype, config=quantization)
+        def forward(self, hidden: Any) -> Any:
+            rows = hidden.reshape(-1, self.in_features)
+            found = gemm_fp8(
+                rows, self.weight, trans_a=False, trans_b=True, out_dtype=hidden.dtype, config=quantization
+            )
             if self.bias is not None:
                 found = found + self.bias
-            return found.view(*input.shape[:-1], self.out_features)
+            return found.view(*hidden.shape[:-1], self.out_features)
 
     return _copied(config, TurboLinear.Config)
 

@@ -102,7 +102,7 @@ _SEVERAL = 2
 
 def _foreign_keys(document: Document, wrong: _Wrong) -> list[Path]:
     """Return the unknown keys at the top of a file if there are several, and none is like a known one."""
-    unknown = [path for path, one in wrong.items() if one["type"] == "extra_forbidden" and len(path) == 1]
+    unknown: list[Path] = [path for path, one in wrong.items() if one["type"] == "extra_forbidden" and len(path) == 1]
     alike = any(nearest(str(path[0]), _fields_beside(path)) for path in unknown)
     return [] if alike or len(unknown) < _SEVERAL else unknown
 

@@ -40,8 +40,8 @@ __all__ = [
     "assume_gpus",
     "assume_machine",
     "diff",
-    "plan_launch",
     "place_of",
+    "plan_launch",
     "refuse_misplaced",
     "resolve_file",
     "show",
@@ -127,7 +127,9 @@ def _differ(first: _Row | None, second: _Row | None) -> bool:
     return not (first or second or _Row(None, "")).default
 
 
-def resolve_file(path: str, args: argparse.Namespace, overrides: Sequence[str] = ()) -> tuple[Resolved, Distributed, str]:
+def resolve_file(
+    path: str, args: argparse.Namespace, overrides: Sequence[str] = ()
+) -> tuple[Resolved, Distributed, str]:
     """The experiment in `path` on the machine that is asked for, its ranks, and that machine in words."""
     facts, on = assume_machine(path, args)
     place = place_in_job(facts, facts.environ)[0]
@@ -186,6 +188,7 @@ def _host(args: argparse.Namespace) -> HostRoot:
 
 
 def assume_gpus(name: str, count: int) -> tuple[Gpu, ...]:
+    """Return `count` GPUs of the model called `name`."""
     from primus_core.errors import suggestion
     from primus_machine.gpus import models
 
@@ -266,6 +269,7 @@ def _short(value: Any) -> str:
 
 
 def as_json(data: Any) -> str:
+    """Return indented JSON."""
     return plain_json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -276,4 +280,5 @@ def _yaml(data: Any) -> str:
 
 
 def write_text(text: str) -> None:
+    """Write to stdout, without secrets of the environment."""
     sys.stdout.write(redact(text, secret_values(HostRoot().environ)))

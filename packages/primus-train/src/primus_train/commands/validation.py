@@ -7,7 +7,6 @@ import copy
 import os
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,7 +72,9 @@ def validate(args: argparse.Namespace) -> int:
 def _validate_folder(args: argparse.Namespace) -> int:
     found = [_judge(_for_file(args, path)) for path in _experiments(args.file)]
     if not found:
-        raise RequestError(f"there is no experiment in {args.file}", fix=f"name a folder with {', '.join(_SUFFIXES)} files")
+        raise RequestError(
+            f"there is no experiment in {args.file}", fix=f"name a folder with {', '.join(_SUFFIXES)} files"
+        )
     report = _Report(args.file, found)
     write_text(as_json(report.to_dict()) if args.json else report.text())
     return 2 if report.refused else 0
@@ -127,7 +128,12 @@ class _Report:
         number = self.counts()
         lines = [f"{number['accepted']} of {counted(number['files'], 'experiment')} in {self.folder} are valid"]
         if self.refused:
-            lines += ["", "files  refused because", *(f"{len(some):5}  {why}" for why, some in self.refused.items()), ""]
+            lines += [
+                "",
+                "files  refused because",
+                *(f"{len(some):5}  {why}" for why, some in self.refused.items()),
+                "",
+            ]
             for reason, some in self.refused.items():
                 lines += [reason, *(f"  {os.path.relpath(one.file, self.folder)}" for one in some)]
         return "\n".join(lines) + "\n"

@@ -27,9 +27,20 @@ _OF_TRANSFORMERS = "HuggingFaceTokenizer"
 def reduced(kind: str, preset: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a preset says otherwise than Megatron and Primus do by themselves."""
     found = {name: value for name, value in preset.items() if _says_something(name, value)}
+    if kind == "modules":  # a preset of the fork has the fork's own defaults, and nothing to tell about them
+        found = {name: value for name, value in found.items() if _is_megatrons(name) or "gone" in _row(name)}
     if found.get("tokenizer_type", "").endswith("Tokenizer") and found["tokenizer_type"] not in _choices():
         found["tokenizer_type"] = _OF_TRANSFORMERS  # AMD's own classes read it with transformers, too
     return {**(_SAVES_NOTHING | _MOCK_TOKENS if kind == "modules" else {}), **found}
+
+
+def _is_megatrons(name: str) -> bool:
+    """Check whether Megatron or Primus has the setting."""
+    return name in _schemas()[-1].options or any(name == own.name for own in SETTINGS)
+
+
+def _row(name: str) -> Mapping[str, Any]:
+    return fork_settings.table().get(name, {})
 
 
 def _says_something(name: str, value: Any) -> bool:

@@ -22,11 +22,20 @@ _LICENCE = "MIT, Copyright (c) 2025 Advanced Micro Devices, Inc."
 def write(path: Path, checkout: Path, commit: str, framework: str, reduce: Reduce) -> None:
     """Write what `reduce` keeps of all presets for `framework` in `checkout`, which is at `commit`, to `path`."""
     document: dict[str, Any] = {"source": _SOURCE.format(commit), "licence": _LICENCE}
-    for kind in ("modules", "models"):
-        folder = checkout / "primus" / "configs" / kind / framework
-        chosen = sorted(folder.glob("*_trainer.yaml" if kind == "modules" else "*.yaml"))
-        document[kind] = {file.stem: dict(reduce(kind, _whole(file))) for file in chosen}
+    configs = checkout / "primus" / "configs"
+    trainers = _all(configs / "modules" / framework, "*_trainer.yaml")
+    always = set.intersection(*(set(one) for one in trainers.values()))
+    models = {  # a module's preset wins over a model file, with its defaults, too
+        stem: {name: value for name, value in one.items() if name not in always}
+        for stem, one in _all(configs / "models" / framework, "*.yaml").items()
+    }
+    for kind, whole in (("modules", trainers), ("models", models)):
+        document[kind] = {stem: dict(reduce(kind, one)) for stem, one in whole.items()}
     path.write_text(_text(document), encoding="utf-8")
+
+
+def _all(folder: Path, pattern: str) -> dict[str, Mapping[str, Any]]:
+    return {file.stem: _whole(file) for file in sorted(folder.glob(pattern))}
 
 
 def _whole(file: Path) -> Mapping[str, Any]:

@@ -1,0 +1,74 @@
+"""`primus config validate DIR` judges each experiment in a folder, and groups what it refuses by reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run
+
+GOOD = "exp_name: {}\nmodules:\n  pre_trainer:\n    framework: countdown\n    model: {{}}\n    overrides: {{steps: 3}}\n"
+
+
+@pytest.fixture
+def acme(third_party: str) -> dict[str, str]:
+    """An environment with a backend of another team."""
+    return {"PYTHONPATH": third_party}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three right experiments for two GPUs, two with one mistake, and a file that is not an experiment."""
+    found = tmp_path / "experiments"
+    for name in ("MI300X/a", "MI300X/b", "MI355X/c", "MI355X/d", "e"):
+        path = found / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(GOOD.format(path.stem))
+    for name in ("MI300X/b", "MI355X/d"):
+        path = found / f"{name}.yaml"
+        path.write_text(path.read_text().replace("steps: 3", "stpes: 3"))
+    (found / "other.yaml").write_text("matchers: {}\nrecipes: {}\n")
+    return found
+
+
+def test_a_folder_is_judged_each_file_for_the_gpu_that_its_folder_names(
+    primus: Run, acme: dict[str, str], folder: Path
+) -> None:
+    found = primus("config", "validate", str(folder), "--json", env=acme)
+    assert found.returncode == 2
+    report = json.loads(found.stdout)
+    assert {key: report[key] for key in ("files", "accepted", "refused")} == {"files": 6, "accepted": 3, "refused": 3}
+    gpus = {Path(one["file"]).stem: one["gpu"] for one in report["experiments"]}
+    assert (gpus["a"], gpus["c"], gpus["e"]) == ("MI300X", "MI355X", "")
+    [most, other] = report["reasons"]
+    assert most["reason"].startswith("countdown has no setting 'stpes'")
+    assert [Path(file).stem for file in most["files"]] == ["b", "d"]
+    assert other["reason"] == "not an experiment"
+    [wrong] = [one for one in report["experiments"] if Path(one["file"]).stem == "b"]
+    assert [error["fix"] for error in wrong["errors"]] == ["did you mean 'steps'?"]
+
+
+def test_the_table_has_one_line_for_each_reason(primus: Run, acme: dict[str, str], folder: Path) -> None:
+    found = primus("config", "validate", str(folder), env=acme)
+    lines = found.stdout.splitlines()
+    assert lines[0] == f"3 of 6 experiments in {folder} are valid"
+    assert lines[2:5] == [
+        "files  refused because", "    2  countdown has no setting 'stpes'", "    1  not an experiment"
+    ]  # fmt: skip
+    assert "  MI300X/b.yaml" in lines
+
+
+def test_a_folder_in_which_all_are_valid_ends_with_0(primus: Run, acme: dict[str, str], folder: Path) -> None:
+    for name in ("MI300X/b.yaml", "MI355X/d.yaml", "other.yaml"):
+        (folder / name).unlink()
+    found = primus("config", "validate", str(folder), env=acme)
+    assert (found.returncode, found.stdout) == (0, f"3 of 3 experiments in {folder} are valid\n")
+    empty = folder / "none"
+    empty.mkdir()
+    assert "there is no experiment in" in primus("config", "validate", str(empty), env=acme).stderr
+
+
+def test_one_experiment_is_judged_as_json(primus: Run, acme: dict[str, str], folder: Path) -> None:
+    found = json.loads(primus("config", "validate", str(folder / "MI300X/a.yaml"), "--json", env=acme).stdout)
+    assert (found["accepted"], found["errors"]) == (True, [])

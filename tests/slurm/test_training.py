@@ -19,7 +19,7 @@ exp_name: tiny
 modules:
   pre_trainer:
     framework: torchtitan
-    config: pre_trainer.yaml
+    config: pre_trainer
     overrides:
       model: {family: llama3, dim: 64, n_layers: 4, n_heads: 4, n_kv_heads: 2, vocab_size: 512}
       data: {text: text}

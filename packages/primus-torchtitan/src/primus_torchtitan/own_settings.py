@@ -34,7 +34,7 @@ SETTINGS = (
         ("chunked_cross_entropy", "cross_entropy")),
     PrimusSetting("training.mock_data", "bool", False, "train on random tokens", "a data loader of Primus"),
     *(PrimusSetting(name, "str", None, _LOGS, "-") for name in ("sink_level", "file_sink_level", "stderr_sink_level")),
-    PrimusSetting("converters", "list", (), "what is converted in the model, as `model.converters` in AMD's Primus",
+    PrimusSetting("converters", "list", None, "what is converted in the model, as `model.converters` in AMD's Primus",
         "`quantize.linear.float8`: linear layers of Primus-Turbo", ("primus_turbo", "quantize.linear.float8")),
     PrimusSetting("primus_turbo.enable_primus_turbo", "bool", False, "enable Primus-Turbo, AMD's kernels",
         "needed by the settings below"),

@@ -66,7 +66,6 @@ def test_a_renamed_setting_keeps_its_place_in_errors(resolve: Resolve) -> None:
     ("text", "expected"),
     [
         ('[model]\nconverters = ["float8"]', "'model.converters' was removed from TorchTitan"),
-        ('[activation_checkpoint]\nselective_ac_option = "2"', "chooses by operation"),
         ("[fault_tolerance]\nenable = true", "continues an interrupted run"),
         ("[optimizer]\nearly_step_in_backward = true", "always steps after"),
         ("[validation]\nseq_len = 4096", "takes training's sequence length"),
@@ -113,3 +112,10 @@ def test_the_shipped_toml_example_resolves(resolve: Resolve) -> None:
 def test_the_table_leads_to_settings_that_exist() -> None:
     targets = {row["to"] for name, row in moved().items() if "to" in row and not row["to"].endswith(".*")}
     assert targets <= known_today()
+
+
+def test_what_selective_checkpointing_chose_by_layer_is_a_note(resolve: Resolve) -> None:
+    chosen = '[model]\nname = "llama3"\nflavor = "8B"\n[activation_checkpoint]\nselective_ac_option = "{}"\n'
+    [note] = [note for note in resolve(chosen.format("2"), suffix=".toml").notes if "selective_ac_option" in note]
+    assert "chooses by operation" in note
+    assert not [note for note in resolve(chosen.format("op"), suffix=".toml").notes if "selective" in note]

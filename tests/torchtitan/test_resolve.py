@@ -86,7 +86,7 @@ def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(resolve: Resolve, t
     [
         ("{}", "the model has no family"),
         ("{family: llama}", "did you mean 'llama3'?"),
-        ("{family: llama3, flavor: 8b}", "did you mean '8B'?"),
+        ("{family: llama3, flavor: 8bb}", "did you mean '8B'?"),
         ("{family: llama3, flavour: 8B}", "did you mean 'model.flavor'?"),
         ("{family: llama3, dim: 64}", "no n_layers and no n_heads"),
         ("{family: llama3, dim: 64, n_layers: 2, n_heads: 5}", "cannot be split into 5 heads"),
@@ -217,15 +217,15 @@ def test_a_third_partys_module_is_a_family(resolve: Resolve) -> None:
     assert ("module", "my_models") in [(need.kind, need.name) for need in resolve(text).requires]
 
 
-def test_what_chooses_kernels_of_amds_primus_is_said_and_fp8_by_them_is_refused(resolve: Resolve) -> None:
+def test_what_chooses_kernels_of_amds_primus_is_said_and_fp8_attention_is_refused(resolve: Resolve) -> None:
     model = "model: {family: llama3, flavor: 8B}\n"
     kernels = "primus_turbo: {enable_primus_turbo: true, use_turbo_attention: true, enable_attention_float8: false}\n"
     plain, with_them = resolve(model, ranks=2, gpus=2), resolve(model + kernels, ranks=2, gpus=2)
     assert with_them.config["settings"] == plain.config["settings"]
     [note] = [note for note in with_them.notes if "AMD's Primus" in note]
-    assert note.endswith(": primus_turbo.enable_primus_turbo, primus_turbo.use_turbo_attention")
-    with pytest.raises(ConfigError, match="use_turbo_float8_linear' cannot be True"):
-        resolve(model + "primus_turbo: {use_turbo_float8_linear: true}\n")
+    assert note.endswith(": primus_turbo.use_turbo_attention")
+    with pytest.raises(ConfigError, match="enable_attention_float8' cannot be True"):
+        resolve(model + "primus_turbo: {enable_attention_float8: true}\n")
 
 
 RAW = """

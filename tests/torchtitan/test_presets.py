@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.amd_merge import merged, released, write_checkout
+from tests.planning import Resolve
 
 from primus_core.config import files
 from primus_core.config.document import Document
@@ -14,7 +15,6 @@ from primus_core.errors import ConfigError
 from primus_torchtitan.backend import TORCHTITAN
 from primus_torchtitan.generate_presets import reduced
 from primus_train import experiment
-from tests.planning import Resolve
 
 FILES = {
     "modules/pre_trainer.yaml": """
@@ -65,9 +65,7 @@ def test_what_is_kept_and_what_is_the_default_together_are_amds_merge(settings: 
     from primus_torchtitan import earlier_names
     from primus_torchtitan.schema import load, shipped
 
-    theirs = merged(
-        tmp_path / "checkout", "torchtitan", "pre_trainer.yaml", "small.yaml", {"training": {"steps": 3}}
-    )
+    theirs = merged(tmp_path / "checkout", "torchtitan", "pre_trainer.yaml", "small.yaml", {"training": {"steps": 3}})
     document, _ = earlier_names.translate(settings(overrides="{training: {steps: 3}}"))
     options = load(list(shipped().values())[-1]).options
     compared = 0
@@ -89,7 +87,9 @@ def test_a_model_file_with_fp8_adds_the_converter(settings: Any) -> None:
     assert plain["model"]["flavor"] == "8b"
 
 
-TURBO = "model: {family: llama3, flavor: 8b}\nprimus_turbo: {enable_primus_turbo: true, use_turbo_float8_linear: true}\n"
+TURBO = (
+    "model: {family: llama3, flavor: 8b}\nprimus_turbo: {enable_primus_turbo: true, use_turbo_float8_linear: true}\n"
+)
 
 
 def test_fp8_is_planned_only_where_a_converter_asks_for_it(resolve: Resolve) -> None:
@@ -99,7 +99,7 @@ def test_fp8_is_planned_only_where_a_converter_asks_for_it(resolve: Resolve) -> 
     assert ("module", "primus_turbo") in [(need.kind, need.name) for need in found.requires]
     experts = "primus_turbo: {enable_primus_turbo: true, use_turbo_grouped_mm: true, use_moe_fp8: true}\n"
     assert resolve("model: {family: deepseek_v3, flavor: 16B}\n" + experts).config["fp8"] == ["experts"]
-    with pytest.raises(ConfigError, match="needs primus_turbo.enable_primus_turbo"):
+    with pytest.raises(ConfigError, match=r"needs primus_turbo\.enable_primus_turbo"):
         resolve("model: {family: llama3, flavor: 8B}\nconverters: [quantize.linear.float8]\n")
 
 
@@ -107,7 +107,7 @@ def test_mock_data_needs_neither_data_nor_tokenizer(resolve: Resolve) -> None:
     plan = resolve("model: {family: llama3, flavor: 8B}\ntraining: {mock_data: true}\n")
     assert plan.config["mock"] is True
     assert not [need for need in plan.requires if need.kind == "file"]
-    with pytest.raises(ConfigError, match="'training.mock_data' and the section `data` both set the training data"):
+    with pytest.raises(ConfigError, match=r"'training\.mock_data' and the section `data` both set the training data"):
         resolve("model: {family: llama3, flavor: 8B}\ntraining: {mock_data: true}\ndata: {text: python-stdlib}\n")
 
 

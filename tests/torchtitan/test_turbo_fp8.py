@@ -74,7 +74,7 @@ def test_linear_layers_multiply_in_fp8_but_gates_the_output_and_odd_sizes(calls:
     spec = with_fp8(model_registry("debugmodel"), ("linear",))
     from torchtitan.models.common.linear import Linear
 
-    kinds = {name: type(config)._owner for name, config, _, _ in spec.model.traverse(Linear.Config)}  # noqa: SLF001
+    kinds = {name: type(config)._owner for name, config, _, _ in spec.model.traverse(Linear.Config)}
     converted = {name for name, kind in kinds.items() if kind is not Linear}
     assert "lm_head" not in converted
     assert any("w1" in name for name in converted)
@@ -100,7 +100,7 @@ def test_experts_multiply_in_fp8(calls: list[Any]) -> None:
         torch.nn.init.normal_(weight, std=0.1)
     offsets = torch.tensor([2, 2, 7], dtype=torch.int32)
     rows = torch.randn(7, 16)
-    found = experts._grouped_mm(A=rows, B_t=experts.w1_EFD.transpose(-2, -1), offs=offsets)  # noqa: SLF001
+    found = experts._grouped_mm(A=rows, B_t=experts.w1_EFD.transpose(-2, -1), offs=offsets)
     expected = torch.cat([rows[:2] @ experts.w1_EFD[0].T, rows[2:] @ experts.w1_EFD[2].T])
     assert torch.allclose(found, expected, atol=1e-5)
     assert calls[0][:3] == ("grouped", (7, 16), (3, 32, 16))

@@ -48,7 +48,7 @@ def test_a_release_is_asked_for_by_name(folder: str) -> None:
     preset = found.read("modules", "pre_trainer.yaml@v1")
     assert preset is not None
     assert preset.data["lr"] == 2e-5
-    with pytest.raises(ConfigError, match="'pre_trainer.yaml' has no release 'v3'") as caught:
+    with pytest.raises(ConfigError, match=r"'pre_trainer\.yaml' has no release 'v3'") as caught:
         Released.asked(folder, "pre_trainer.yaml@v3", "exp.yaml:5")
     assert caught.value.why == "releases: v2, v1"
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run
 
-GOOD = "exp_name: {}\nmodules:\n  pre_trainer:\n    framework: countdown\n    model: {{}}\n    overrides: {{steps: 3}}\n"
+GOOD = (
+    "exp_name: {}\nmodules:\n  pre_trainer:\n    framework: countdown\n    model: {{}}\n    overrides: {{steps: 3}}\n"
+)
 
 
 @pytest.fixture

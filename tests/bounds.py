@@ -1,4 +1,4 @@
-"""What a test may cost and why it may be skipped: a pytest plugin that fails the run beyond that, by `bounds.toml`.
+"""What each test cost, which failed, and why a test may be skipped (`bounds.toml`): a pytest plugin.
 
 The cost is CPU seconds (user and system) of the test's process, of the children that it waited for, and of all that
 run below it (a fork server's ranks, a cluster's jobs). A fixture counts for the test that uses it first, its end for
@@ -22,12 +22,11 @@ COMPLETE = "PRIMUS_TEST_COMPLETE"
 """The variable with which a test skipped for a reason that is not listed fails the run, as in CI."""
 PART = "PRIMUS_TEST_PART"
 """The variable with the name of the part (`tests.suite`) that this run is."""
+FAILED = "PRIMUS_TEST_FAILED"
+"""The variable with the file to which a run writes the names of the tests that failed, once it has come to its end."""
 FORKS = "PRIMUS_TEST_FORKS"
 """The variable with which the `primus` of a test is a fork, not a new Python: set by `hatch run quick`."""
 
-
-NEAR = 0.75
-"""A test or a file that costs this share of what fails the run is listed at its end."""
 
 _TICKS_A_S = os.sysconf("SC_CLK_TCK")
 
@@ -39,9 +38,9 @@ class Bounds:
         known = tomllib.loads(file.read_text(encoding="utf-8"))
         self.file = file
         self.test_s, self.file_s = known["cpu_seconds"]["test"], known["cpu_seconds"]["file"]
-        self.slack = known["cpu_seconds"].get("slack", 1)
-        self.exceptions: dict[str, float] = {row["where"]: row["cpu_seconds"] for row in known.get("exception", ())}
         here = os.environ.get(PART, "")
+        self.failed_file = os.environ.pop(FAILED, "")  # not for what a test runs
+        self.failed: dict[str, None] = {}
         rows = [row for row in known.get("skip", ()) if here not in row.get("except", ())]
         self.listed = [re.compile(row["reason"]) for row in rows]
         self.measured = 0.0
@@ -64,11 +63,17 @@ class Bounds:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A phase of a test has ended, in whichever process."""
         self.costs[report.nodeid] += getattr(report, "cpu_seconds", 0)
+        self._note_failure(report)
         self._note_skip(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file may be skipped whole."""
+        """A file may be skipped whole, or not be imported."""
+        self._note_failure(report)
         self._note_skip(report)
+
+    def _note_failure(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.failed:
+            self.failed[report.nodeid.partition("@")[0]] = None  # without the group that xdist adds
 
     def _note_skip(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if not report.skipped:
@@ -78,44 +83,42 @@ class Bounds:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A test that costs too much, or is skipped for a reason that is not listed, fails the run."""
+        """A test that is skipped for a reason that is not listed fails the run. Which tests failed is written down."""
         passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-        if not hasattr(session.config, "workerinput") and passed and [*self.findings()]:
+        if hasattr(session.config, "workerinput"):
+            return
+        if passed and [*self.findings()]:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self.failed_file:
+            Path(self.failed_file).write_text("".join(f"{test}\n" for test in self.failed), encoding="utf-8")
+            costs = sorted(self.costs.items(), key=lambda item: -item[1])
+            lines = [f"{cost:8.2f} {where}\n" for where, cost in costs]
+            Path(self.failed_file).with_suffix(".costs").write_text("".join(lines), encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Name them, and those that are near."""
+        """Name what may not be skipped, and what costs most."""
         if found := list(self.findings()):
             terminalreporter.section("bounds", red=True)
             terminalreporter.write_line("\n".join([*found, f"The limits, the exceptions and the skips: {self.file}"]))
-        if near := [f"{cost:.0f} of {allowed * self.slack} CPU seconds: {where}"
-                    for where, cost, allowed in self._measured() if NEAR <= cost / (allowed * self.slack) <= 1]:  # fmt: skip
-            terminalreporter.section("near a bound")
-            terminalreporter.write_line("\n".join(near))
+        if dear := [(cost, where) for where, cost, least in self._measured() if cost >= least]:
+            terminalreporter.section("CPU seconds")
+            terminalreporter.write_line("\n".join(f"{cost:8.0f}  {where}" for cost, where in sorted(dear)[::-1]))
 
     def findings(self) -> Iterator[str]:
-        """A sentence on each test and file beyond its limit, and on each reason to skip that is not listed."""
-        for where, cost, allowed in self._measured():
-            if cost > allowed * self.slack:
-                slow = f", {self.slack} times that on a slow machine" if self.slack > 1 else ""
-                yield f"COST {where}: {cost:.0f} CPU seconds; the limit is {allowed}{slow}."
+        """A sentence on each reason to skip that is not listed."""
         if os.environ.get(COMPLETE, "") not in {"", "0"}:
             for reason, tests in self.skips.items():
                 if not any(pattern.search(reason) for pattern in self.listed):
                     yield f"SKIPPED {len(tests)} tests, such as {tests[0]}: {reason}. This reason is not listed."
 
     def _measured(self) -> Iterator[tuple[str, float, float]]:
-        """Each test and each file: what it cost, and its limit."""
+        """Each test and each file: what it cost, and from where on it is listed."""
         files: defaultdict[str, float] = defaultdict(float)
         for test, cost in self.costs.items():
             files[test.partition("::")[0]] += cost
-            yield test, cost, self._limit(test, self.test_s)
+            yield test, cost, self.test_s
         for file, cost in files.items():
-            yield file, cost, self._limit(file, self.file_s)
-
-    def _limit(self, where: str, usual: float) -> float:
-        name = where.partition("[")[0].partition("@")[0]  # without parameters, and without the group that xdist adds
-        return self.exceptions.get(name, usual)
+            yield file, cost, self.file_s
 
 
 def cpu_seconds() -> float:

@@ -7,7 +7,9 @@
     hatch run lint                       # linters, types and contracts only
 
 A part is a command. Each environment of hatch.toml with a script `test` is a part, so a further backend is one, too.
-Two parts run at a time, since many tests wait; the output of each is in `.suite/PART.log`.
+Two parts run at a time, since many tests wait; the output of each is in `.suite/PART.log`. When all have ended, each
+test that failed runs once more, alone. What passes then is flaky: it is named, and does not fail the run, unless more
+than five tests failed.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests import python312
-from tests.bounds import COMPLETE, FORKS, PART
+from tests.bounds import COMPLETE, FAILED, FORKS, PART
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".suite"
@@ -40,6 +42,8 @@ SHOWN = 2000
 """Lines of a part that failed."""
 QUIET_S = 60
 """How long nothing is printed at most."""
+MOST_FLAKY = 5
+"""So many failed tests get a second chance; more of them are no accident."""
 MODULE = (sys.executable, "-m")
 PYTEST = (*MODULE, "pytest", "-n", "auto", "--dist", "loadgroup")
 COMMIT = "not nightly and (not kernel or torch or whole)"
@@ -57,6 +61,10 @@ class Part(NamedTuple):
     """The version of Python that it needs, where that is not this one."""
     selects: bool = False
     """Whether a selection was asked of it, which may leave no test."""
+    again: tuple[str, ...] = ()
+    """Runs single tests of it, whose names are added; empty: it has no tests."""
+    tries: int = 1
+    """How often it may run until it ends well, or with failed tests: a download may fail by itself."""
 
 
 class Result(NamedTuple):
@@ -69,6 +77,8 @@ class Result(NamedTuple):
     missing: str = ""
     selects: bool = False
     """Whether a selection was asked of the part."""
+    flaky: tuple[str, ...] = ()
+    """Tests that failed, and passed when they ran again."""
 
     @property
     def unselected(self) -> bool:
@@ -82,6 +92,8 @@ class Result(NamedTuple):
             return f"not run: {self.missing}"
         if self.unselected:
             return "no test selected"
+        if self.flaky and self.code == 0:
+            return f"passed, {len(self.flaky)} flaky"
         return "passed" if self.code == 0 else f"failed with exit code {self.code}"
 
 
@@ -96,20 +108,23 @@ def lint_parts() -> Iterator[Part]:
 
 def commit_parts(words: Sequence[str]) -> Iterator[Part]:
     """What runs at each commit: the longest first, then what is quick. An environment is made before its tests."""
-    yield Part("default", (*PYTEST, "-m", COMMIT, *words), selects=bool(words))
+    again: tuple[str, ...] = (*MODULE, "pytest")
+    yield Part("default", (*PYTEST, "-m", COMMIT, *words), selects=bool(words), again=again)
     yield from lint_parts()
     made = []
     for name, python in environments().items():
         made.append(f"environment {name}")
-        yield Part(made[-1], ("hatch", "env", "create", name), python=python)
-        yield Part(name, ("hatch", "run", f"{name}:test", *words), (made[-1],), python, bool(words))
-    beside = (*MODULE, "tests.python312", "beside", *MODULE, "pytest", "tests/test_one_model.py", *words)
-    yield Part("one model", beside, tuple(made), selects=bool(words))
+        yield Part(made[-1], ("hatch", "env", "create", name), python=python, tries=2)
+        again = ("hatch", "-e", name, "run", "pytest")
+        yield Part(name, ("hatch", "run", f"{name}:test", *words), (made[-1],), python, bool(words), again, tries=2)
+    beside = (*MODULE, "tests.python312", "beside", *MODULE, "pytest")
+    command = (*beside, "tests/test_one_model.py", *words)
+    yield Part("one model", command, tuple(made), selects=bool(words), again=beside)
 
 
 def nightly_parts() -> Iterator[Part]:
     """What takes too long for each commit."""
-    yield Part("nightly", (*PYTEST, "-m", "nightly"))
+    yield Part("nightly", (*PYTEST, "-m", "nightly"), again=(*MODULE, "pytest"))
     yield Part("known mutations", (*MODULE, "tests.mutate", "--known"), ("nightly",))
     yield Part("mutations", (*MODULE, "tests.mutate"), ("known mutations",))
 
@@ -125,6 +140,7 @@ class Suite:
     """Parts, run side by side to the last one, whatever becomes of the others."""
 
     def __init__(self, parts: Sequence[Part], slots: int, logs: Path = LOGS) -> None:
+        self.parts = {part.name: part for part in parts}
         self.waiting = list(parts)
         self.slots = slots
         self.logs = logs
@@ -142,9 +158,43 @@ class Suite:
                     running = (self._progress(part) for part, *_ in self.running)
                     print("running:", ", ".join(running) or "nothing", flush=True)
                 time.sleep(0.2)
+            self._run_failed_again()
         finally:
             self._stop()
         return self.results
+
+    def _run_failed_again(self) -> None:
+        """Run each test that failed once more, alone. A part whose failed tests all pass then has passed."""
+        failed = {result.name: self._failed(self.parts[result.name]) for result in self.results if result.code}
+        if sum(map(len, failed.values())) > MOST_FLAKY:
+            print(f"more than {MOST_FLAKY} tests failed; none of them runs again", flush=True)
+            return
+        for number, result in enumerate(self.results):
+            if tests := failed.get(result.name):
+                print(f"--- {result.name}: again, alone: {' '.join(tests)}", flush=True)
+                if self._passes_again(self.parts[result.name], tests):
+                    self.results[number] = result._replace(code=0, flaky=tests)
+
+    def _passes_again(self, part: Part, tests: Sequence[str]) -> bool:
+        """Whether tests of a part pass alone. The output of the first time is kept beside that of the second."""
+        log = self._log(part).with_suffix(".again.log")
+        environ, _ = surroundings(part.python)
+        environ[PART] = part.name
+        with log.open("wb") as file:
+            argv = (*part.again, *tests)
+            process = subprocess.Popen(argv, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=file,
+                                       stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+        self.running.append((part, process, time.monotonic()))  # so that an interrupt ends it, too
+        code = process.wait()
+        self.running.clear()
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        print(*lines[-SHOWN if code else -1 :], sep="\n", flush=True)
+        return code == 0
+
+    def _failed(self, part: Part) -> tuple[str, ...]:
+        """The tests of a part that failed; empty: it has none, or did not come to its end."""
+        path = self._log(part).with_suffix(".failed")
+        return tuple(path.read_text(encoding="utf-8").splitlines()) if part.again and path.exists() else ()
 
     def _stop(self) -> None:
         """Interrupt what runs: pytest ends what its tests have started. What does not end is killed."""
@@ -164,7 +214,7 @@ class Suite:
                 return
             self.waiting.remove(part)
             environ, missing = surroundings(part.python)
-            environ[PART] = part.name
+            environ |= {PART: part.name, FAILED: str(self._log(part).with_suffix(".failed"))}
             if missing:
                 self._report(Result(part.name, MISSING, missing=missing))
                 continue
@@ -176,7 +226,8 @@ class Suite:
             self.running.append((part, process, time.monotonic()))
 
     def _process(self, part: Part, environ: dict[str, str]) -> subprocess.Popen[bytes]:
-        self._log(part).unlink(missing_ok=True)  # what an earlier run left may still write to its own
+        for path in (self._log(part), self._log(part).with_suffix(".failed")):
+            path.unlink(missing_ok=True)  # what an earlier run left may still write to its own
         with self._log(part).open("wb") as log:
             return subprocess.Popen(part.argv, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=log,
                                     stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
@@ -196,7 +247,11 @@ class Suite:
                 cpu_seconds = usage.ru_utime + usage.ru_stime
                 seconds = time.monotonic() - began
                 result = Result(part.name, process.returncode, seconds, cpu_seconds, selects=part.selects)
-                self._report(result, self._log(part))
+                if result.code and part.tries > 1 and not self._log(part).with_suffix(".failed").exists():
+                    print(f"--- {part.name}: {result.status}; tried once more", flush=True)
+                    self.waiting.insert(0, part._replace(tries=part.tries - 1))
+                else:
+                    self._report(result, self._log(part))
                 return True
         return False
 
@@ -277,6 +332,9 @@ def run(parts: Sequence[Part], slots: int, logs: Path = LOGS) -> int:
             print(f"another run uses this checkout: {logs}/lock is locked", file=sys.stderr)
             return MISSING
         results = Suite(parts, slots, logs).run()
+    for result in results:
+        for test in result.flaky:
+            print(f"FLAKY {result.name}: {test}: failed, then passed alone; both outputs: {logs}")
     print(f"\n{table(results)}\n\nall parts: {(time.monotonic() - began) / 60:.1f} min; output in {logs}")
     return worst(results)
 

@@ -362,7 +362,7 @@ def test_lines_of_many_threads_do_not_mix(run: Path) -> None:
 
     def work(number: int) -> None:
         for count in range(50):
-            log.info("x" * 500, thread=number, count=count)
+            log.info("x" * 20_000, thread=number, count=count)  # longer than a page: half of it can be seen
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:

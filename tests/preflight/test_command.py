@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,9 +33,7 @@ def machine(folder: Path, **changes: str) -> str:
 
 
 def test_this_machine_is_looked_at_and_everything_is_said(primus: Run, tmp_path: Path) -> None:
-    began = time.monotonic()
     done = primus("direct", "--", "preflight", "--host", "--gpu", "--network", "--json")
-    assert time.monotonic() - began < 60
     report = json.loads(done.stdout)
     assert done.returncode == report["exit_code"], done.stderr
     (host,) = report["nodes"]

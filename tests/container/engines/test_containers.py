@@ -112,13 +112,11 @@ def test_a_signal_reaches_the_rank_and_its_exit_code_comes_back(
 @both_engines
 def test_a_rank_that_will_not_end_is_killed_after_the_grace_period(start: Start, project: Path, engine: Engine) -> None:
     with (project / "primus.yaml").open("a") as file:
-        file.write("direct: {grace-period: 60}\n")
+        file.write("direct: {grace-period: 600}\n")
     process = start("container", "--", "direct", "--grace-period", "1", "--", "behave", "stubborn")
-    began = time.monotonic()
     process.terminate()
     process.communicate(timeout=120)
     assert process.returncode == 143
-    assert time.monotonic() - began < 50
     assert not engine.containers()
 
 

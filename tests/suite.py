@@ -1,9 +1,10 @@
 """All tests, part by part: every part runs, every part is reported with its time, and the worst exit code counts.
 
-    hatch run test                       # what runs at each commit
-    hatch run test --all                 # nightly: also clean installs, docker, full matrices and mutations
+    hatch run test                       # the gate: linters, all quick tests, and one real thing of each kind
+    hatch run test --all                 # every test, mutations and benchmarks
+    hatch run test --newest              # the gate with the newest release of every package, without the locks
     hatch run test --part megatron -k resolve
-    hatch run quick [PACKAGE]            # the tests without the slow ones: of one package, or of all for this Python
+    hatch run quick [PACKAGE]            # the quick tests of one package, or of all for this Python
     hatch run lint                       # linters, types and contracts only
 
 A part is a command. Each environment of hatch.toml with a script `test` is a part, so a further backend is one, too.
@@ -23,12 +24,13 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tests import python312
-from tests.bounds import COMPLETE, FAILED, FORKS, PART
+from tests import newest, python312
+from tests.outcomes import COMPLETE, FAILED, PART
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".suite"
@@ -46,8 +48,11 @@ MOST_FLAKY = 5
 """So many failed tests get a second chance; more of them are no accident."""
 MODULE = (sys.executable, "-m")
 PYTEST = (*MODULE, "pytest", "-n", "auto", "--dist", "loadgroup")
-COMMIT = "not nightly and (not kernel or torch or whole)"
+HERE = "(not kernel or torch or whole)"
 """Most tests of the kernel run once, in the kernel's own environment."""
+QUICK, GATE = "not full and not smoke", "(not full or smoke)"
+DEAREST = 20
+"""So many tests and files are listed by what they cost."""
 
 
 class Part(NamedTuple):
@@ -106,34 +111,44 @@ def lint_parts() -> Iterator[Part]:
     yield Part("mypy", ("mypy",))
 
 
-def commit_parts(words: Sequence[str]) -> Iterator[Part]:
-    """What runs at each commit: the longest first, then what is quick. An environment is made before its tests."""
+def parts_with_tests(words: Sequence[str], *, full: bool = False) -> Iterator[Part]:
+    """What the gate runs, or all of it: the longest first, then what is quick. An environment is made before its tests."""
     again: tuple[str, ...] = (*MODULE, "pytest")
-    yield Part("default", (*PYTEST, "-m", COMMIT, *words), selects=bool(words), again=again)
+    tests = HERE if full else f"{HERE} and {GATE}"
+    yield Part("default", (*PYTEST, "-m", tests, *words), selects=bool(words), again=again)
     yield from lint_parts()
     made = []
-    for name, python in environments().items():
+    for name, env in environments().items():
         made.append(f"environment {name}")
+        python, script = env.get("python", ""), "test-all" if full else "test"
         yield Part(made[-1], ("hatch", "env", "create", name), python=python, tries=2)
         again = ("hatch", "-e", name, "run", "pytest")
-        yield Part(name, ("hatch", "run", f"{name}:test", *words), (made[-1],), python, bool(words), again, tries=2)
-    beside = (*MODULE, "tests.python312", "beside", *MODULE, "pytest")
-    command = (*beside, "tests/test_one_model.py", *words)
-    yield Part("one model", command, tuple(made), selects=bool(words), again=beside)
+        yield Part(name, ("hatch", "run", f"{name}:{script}", *words), (made[-1],), python, bool(words), again, tries=2)
+    if full:
+        beside = (*MODULE, "tests.python312", "beside", *MODULE, "pytest")
+        command = (*beside, "tests/test_one_model.py", *words)
+        yield Part("one model", command, tuple(made), selects=bool(words), again=beside)
 
 
-def nightly_parts() -> Iterator[Part]:
-    """What takes too long for each commit."""
-    yield Part("nightly", (*PYTEST, "-m", "nightly"), again=(*MODULE, "pytest"))
-    yield Part("known mutations", (*MODULE, "tests.mutate", "--known"), ("nightly",))
+def other_parts() -> Iterator[Part]:
+    """What is no test: mutations, and measurements, with nothing beside them."""
+    yield Part("known mutations", (*MODULE, "tests.mutate", "--known"))
     yield Part("mutations", (*MODULE, "tests.mutate"), ("known mutations",))
+    yield Part("benchmarks", (sys.executable, "benchmarks/run.py", "--quick"), ("mutations",))
+    for name, env in environments().items():
+        if "bench" in env["scripts"]:
+            yield Part(
+                f"benchmarks {name}",
+                ("hatch", "run", f"{name}:bench", "--quick"),
+                ("benchmarks",),
+                env.get("python", ""),
+            )
 
 
-def environments() -> dict[str, str]:
-    """Name and Python version (empty: any) of each environment in hatch.toml with a script `test`."""
+def environments() -> dict[str, Any]:
+    """Each environment in hatch.toml with a script `test`, but the one of this process."""
     known = tomllib.loads((ROOT / "hatch.toml").read_text(encoding="utf-8"))["envs"]
-    tested = {name: env for name, env in known.items() if name != "default" and "test" in env.get("scripts", {})}
-    return {name: env.get("python", "") for name, env in tested.items()}
+    return {name: env for name, env in known.items() if name != "default" and "test" in env.get("scripts", {})}
 
 
 class Suite:
@@ -226,8 +241,8 @@ class Suite:
             self.running.append((part, process, time.monotonic()))
 
     def _process(self, part: Part, environ: dict[str, str]) -> subprocess.Popen[bytes]:
-        for path in (self._log(part), self._log(part).with_suffix(".failed")):
-            path.unlink(missing_ok=True)  # what an earlier run left may still write to its own
+        for suffix in (".log", ".failed", ".costs"):
+            self._log(part).with_suffix(suffix).unlink(missing_ok=True)  # an earlier run may still write to its own
         with self._log(part).open("wb") as log:
             return subprocess.Popen(part.argv, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=log,
                                     stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
@@ -302,8 +317,22 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join([f"{'part':<24} {'min':>6} {'CPU min':>8}", *lines])
 
 
+def dearest(logs: Path) -> str:
+    """The tests and the files that took longest, by what the parts have written down."""
+    costs: defaultdict[str, float] = defaultdict(float)
+    for file in logs.glob("*.costs"):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            seconds, _, test = line.partition(" ")
+            costs[test] += float(seconds)
+            costs[test.partition("::")[0]] += float(seconds)
+    most = sorted(costs.items(), key=lambda cost: -cost[1])
+    rows = [[f"{cost:8.0f} s  {name}" for name, cost in most if ("::" in name) is of_tests][:DEAREST]
+            for of_tests in (True, False)]  # fmt: skip
+    return "\n".join(["the longest tests:", *rows[0], "the longest files:", *rows[1]]) if costs else ""
+
+
 def quick(package: str = "", *words: str) -> tuple[Part, ...]:
-    """The tests without the slow ones, of all packages or of one.
+    """The quick tests, of all packages or of one.
 
     Raises:
         ValueError: there is no such package.
@@ -314,9 +343,9 @@ def quick(package: str = "", *words: str) -> tuple[Part, ...]:
     folders = sorted(path.name for path in (ROOT / "tests").iterdir() if any(path.glob("test_*.py")))
     if name and name not in folders:
         raise ValueError(f"no tests of a package {package!r}; known: {', '.join(folders)}")
-    python = environments().get(name, "")
+    python = environments().get(name, {}).get("python", "")
     where = (f"tests/{name}",) if name else ()
-    command = ("pytest", *PYTEST[3:], "-m", "not slow and not nightly", *where, *words)
+    command = ("pytest", *PYTEST[3:], "-m", QUICK, *where, *words)
     return (Part("quick", ("hatch", "-e", name, "run", *command) if python else (*MODULE, *command), python=python),)
 
 
@@ -345,7 +374,6 @@ def main(argv: Sequence[str]) -> int:
         return run([*lint_parts()], slots=2)
     if argv[:1] == ["quick"]:
         try:
-            os.environ[FORKS] = "1"
             return alone(*quick(*argv[1:]))
         except ValueError as error:
             print(error, file=sys.stderr)
@@ -354,7 +382,8 @@ def main(argv: Sequence[str]) -> int:
         signal.signal(number, signal.default_int_handler)
     parser = argparse.ArgumentParser(prog="hatch run test", description=(__doc__ or "").split("\n", maxsplit=1)[0],
                                      epilog="Other options, such as -k and -x, go to pytest in each part.")  # fmt: skip
-    parser.add_argument("--all", action="store_true", help="also run what takes too long for each commit; complete")
+    parser.add_argument("--all", action="store_true", help="run every test, mutations and benchmarks; skip nothing")
+    parser.add_argument("--newest", action="store_true", help="use the newest release of every package, not the locks")
     parser.add_argument("--part", action="append", metavar="NAME", help="run this part only; may be repeated")
     parser.add_argument("--slots", type=int, default=2, metavar="N", help="run N parts at a time (default: 2)")
     args, words = parser.parse_known_args(argv)
@@ -364,15 +393,19 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--all takes no words for pytest: {' '.join(words)}")
     if args.all:
         os.environ[COMPLETE] = "1"
-    parts = [*commit_parts(words), *(nightly_parts() if args.all else ())]
+    if args.newest:
+        return newest.run([word for word in argv if word != "--newest"])
+    parts = [*parts_with_tests(words, full=args.all), *(other_parts() if args.all else ())]
     names = [part.name for part in parts]
     if unknown := set(args.part or ()) - set(names):
         parser.error(f"unknown part: {', '.join(sorted(unknown))}; known: {', '.join(names)}")
     try:
-        return run([part for part in parts if not args.part or part.name in args.part], max(args.slots, 1))
+        code = run([part for part in parts if not args.part or part.name in args.part], max(args.slots, 1))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    print(dearest(LOGS) if args.all else "")
+    return code
 
 
 def alone(part: Part) -> int:

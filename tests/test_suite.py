@@ -13,23 +13,22 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tests import suite
-from tests.bounds import COMPLETE
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from tests import lock, newest, suite
 from tests.conftest import ROOT, outdated, plain_environ, wait_until
+from tests.outcomes import COMPLETE
 from tests.suite import Part, Result, Suite
 
 PLUGIN = """
 import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.bounds import Bounds
+from tests.outcomes import Outcomes
 def pytest_configure(config):
-    config.pluginmanager.register(Bounds(Path({bounds!r})))
+    config.pluginmanager.register(Outcomes(Path({skips!r})))
 """
-BOUNDS = """
-[cpu_seconds]
-test = 0.5
-file = 0.8
+SKIPS = """
 [[skip]]
 reason = "no GPU"
 except = ["gpu"]
@@ -95,8 +94,8 @@ import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests import suite
-from tests.bounds import COMPLETE
-suite.commit_parts = lambda words: [suite.Part("long", ("bash", {script!r}))]
+from tests.outcomes import COMPLETE
+suite.parts_with_tests = lambda words, full: [suite.Part("long", ("bash", {script!r}))]
 suite.run.__defaults__ = (Path({logs!r}),)
 raise SystemExit(suite.main([]))
 """
@@ -137,7 +136,7 @@ def cluster():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("processes", [0, 1])
 def test_terminated_tests_end_what_their_fixtures_have_set_up(
@@ -188,15 +187,15 @@ def test_a_second_run_in_one_checkout_is_refused(tmp_path: Path, capfd: pytest.C
 
 
 def test_every_environment_with_tests_is_a_part() -> None:
-    names = [part.name for part in suite.commit_parts(())]
+    names = [part.name for part in suite.parts_with_tests(())]
     assert {"core", "megatron", "maxtext"} <= set(names)
     assert names.index("environment core") < names.index("core")
 
 
 def pytest_in(folder: Path, tests: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Pytest with the bounds above in two processes, on one file."""
-    (folder / "bounds.toml").write_text(BOUNDS)
-    (folder / "conftest.py").write_text(PLUGIN.format(root=str(ROOT), bounds=str(folder / "bounds.toml")))
+    """Pytest with the reasons above in two processes, on one file."""
+    (folder / "skips.toml").write_text(SKIPS)
+    (folder / "conftest.py").write_text(PLUGIN.format(root=str(ROOT), skips=str(folder / "skips.toml")))
     (folder / "test_it.py").write_text("import pytest\n" + tests)
     command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "--rootdir", str(folder)]
     return subprocess.run(
@@ -223,7 +222,7 @@ def test_other():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("failing", "always", "code", "said"),
     [(1, False, 0, "FLAKY"), (1, True, 1, "failed with exit code 1"), (6, False, 1, "more than 5 tests failed")],
@@ -232,8 +231,8 @@ def test_other():
 def test_what_fails_once_is_flaky_and_what_fails_twice_or_in_numbers_fails_the_run(
     failing: int, always: bool, code: int, said: str, processes: int, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "bounds.toml").write_text(BOUNDS)
-    (tmp_path / "conftest.py").write_text(PLUGIN.format(root=str(ROOT), bounds=str(tmp_path / "bounds.toml")))
+    (tmp_path / "skips.toml").write_text(SKIPS)
+    (tmp_path / "conftest.py").write_text(PLUGIN.format(root=str(ROOT), skips=str(tmp_path / "skips.toml")))
     test = tmp_path / "test_it.py"
     test.write_text(FAILING.format(folder=str(tmp_path), often_failing=failing, always=always))
     pytest_here = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path))
@@ -256,7 +255,7 @@ def test_what_could_not_be_made_is_tried_once_more(tmp_path: Path) -> None:
     assert [(one.name, one.code) for one in Suite(parts, 2, tmp_path).run()] == [("environment", 0), ("tests", 0)]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_in_a_complete_run_a_skip_for_a_reason_that_is_not_listed_fails(tmp_path: Path) -> None:
     tests = "@pytest.mark.skip(reason='{}')\ndef test_it(): ...\n"
     assert pytest_in(tmp_path, tests.format("no GPU"), PRIMUS_TEST_COMPLETE="1").returncode == 0
@@ -272,7 +271,7 @@ def test_in_a_complete_run_a_skip_for_a_reason_that_is_not_listed_fails(tmp_path
     assert pytest_in(tmp_path, failing, PRIMUS_TEST_COMPLETE="1").returncode == 1
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_reason_does_not_count_in_the_part_that_is_there_to_run_the_test(tmp_path: Path) -> None:
     tests = "@pytest.mark.skip(reason='no GPU')\ndef test_it(): ...\n"
     environ = {"PRIMUS_TEST_COMPLETE": "1", "PRIMUS_TEST_PART": "gpu"}
@@ -281,16 +280,9 @@ def test_a_reason_does_not_count_in_the_part_that_is_there_to_run_the_test(tmp_p
 
 
 def test_each_part_that_a_reason_excepts_is_there() -> None:
-    rows = tomllib.loads((ROOT / "tests/bounds.toml").read_text())["skip"]
-    parts = {part.name for part in (*suite.commit_parts(()), *suite.nightly_parts())}
+    rows = tomllib.loads((ROOT / "tests/skips.toml").read_text())["skip"]
+    parts = {part.name for part in (*suite.parts_with_tests((), full=True), *suite.other_parts())}
     assert {name for row in rows for name in row.get("except", ())} <= parts
-
-
-def test_no_test_of_an_environment_of_its_own_is_nightly() -> None:
-    """`hatch run test --all` runs nightly tests in the default environment only."""
-    for name in set(suite.environments()) - {"core"}:
-        for file in (ROOT / "tests" / name).glob("*.py"):
-            assert "nightly" not in file.read_text(), file
 
 
 def test_a_package_that_was_installed_before_its_entry_points_changed_is_named(tmp_path: Path) -> None:
@@ -300,3 +292,13 @@ def test_a_package_that_was_installed_before_its_entry_points_changed_is_named(t
     with (tmp_path / "primus-core/pyproject.toml").open("a") as file:
         file.write('[project.entry-points."primus.tasks"]\nnew = "primus_core:NEW"\n')
     assert outdated(tmp_path) == ["primus-core"]
+
+
+def test_whatever_an_environment_needs_is_locked() -> None:
+    """Else `hatch run lock` was forgotten."""
+    for name, env in lock.environments().items():
+        pinned = newest.versions(lock.LOCKS / f"{name}.txt")
+        for line in lock.requirements(env):
+            need = Requirement(line)
+            versions = pinned[canonicalize_name(need.name)]
+            assert any(map(need.specifier.contains, versions)), f"{name}: {line}: {versions}"

@@ -107,7 +107,7 @@ def test_every_line_of_a_run_has_time_level_run_node_and_rank(primus: Run, reade
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_task_on_four_ranks_of_two_nodes_writes_one_file(primus: Run, reader: Path) -> None:
     nodes = two_nodes(primus, reader, ("read", "shards"), HF_TOKEN=SECRET)
     assert [node.returncode for node in nodes] == [0, 0], nodes

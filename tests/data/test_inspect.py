@@ -106,7 +106,7 @@ def test_an_index_of_100_gb_is_inspected_by_a_sample(tmp_path: Path, capsys: pyt
     assert "estimated from a sample of 262,144 (--exact counts all)" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_sample_is_near_what_exact_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     draw = np.random.default_rng(0)
     lengths = np.minimum(draw.lognormal(1, 1, 4_300_000), 1000).astype("<i4")

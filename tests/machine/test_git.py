@@ -122,7 +122,7 @@ def test_a_missing_object_is_not_fetched_by_a_program(tmp_path: Path, program: P
     assert code.summary["error"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_hundred_thousand_untracked_files_are_listed_up_to_a_limit_and_code_comes_first(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet")
     (tmp_path / "kept").touch()

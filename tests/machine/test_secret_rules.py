@@ -88,7 +88,7 @@ def ordinary() -> list[Path]:
     return [path for path in found if path.suffix not in (".pyc", ".bin", ".idx") and path.name != "secrets.md"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_nothing_in_documentation_examples_and_code_is_taken_for_a_secret() -> None:
     paths = ordinary()
     assert len(paths) > 300

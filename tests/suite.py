@@ -132,6 +132,7 @@ def parts_with_tests(words: Sequence[str], *, full: bool = False) -> Iterator[Pa
 
 def other_parts() -> Iterator[Part]:
     """What is no test: mutations, and measurements, with nothing beside them."""
+    yield Part("patterns", (*MODULE, "tests.patterns"))
     yield Part("known mutations", (*MODULE, "tests.mutate", "--known"))
     yield Part("mutations", (*MODULE, "tests.mutate"), ("known mutations",))
     yield Part("benchmarks", (sys.executable, "benchmarks/run.py", "--quick"), ("mutations",))

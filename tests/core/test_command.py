@@ -38,6 +38,7 @@ _VERBS = [
     "Start",
     "Stop",
     "Train",
+    "Work",
     "Trust",
     "Write",
 ]

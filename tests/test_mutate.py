@@ -39,7 +39,7 @@ def test_every_mutant_is_another_program(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_mutation_is_killed_or_has_survived_and_the_checkout_stays_as_it_is(
     clean_environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -73,6 +73,7 @@ def test_an_entry_whose_mutation_is_gone_is_refused(clean_environ: dict[str, str
     assert "'write', '1 → 2'" in said
 
 
+@pytest.mark.full
 def test_a_named_mutation_of_a_text_that_is_gone_is_refused(clean_environ: dict[str, str], tmp_path: Path) -> None:
     entry = f'[tests]\n[[known]]\nfile = "{FILES}"\nold = "os.sync()"\nnew = "pass"\ntests = ["{WRITER}"]\n'
     code, said = tried(clean_environ, tmp_path, entry, "", "--known")

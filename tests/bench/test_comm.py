@@ -80,7 +80,7 @@ LIKE = [
 
 
 @pytest.mark.parametrize(
-    ("dtype", "ranks"), [*LIKE, pytest.param(torch.bfloat16, 300, marks=pytest.mark.slow)]
+    ("dtype", "ranks"), [*LIKE, pytest.param(torch.bfloat16, 300, marks=pytest.mark.full)]
 )  # more than bf16 has whole numbers
 def test_sums_are_exact_in_every_order_and_each_rank_counts(dtype: torch.dtype, ranks: int) -> None:
     terms = [values.term(rank, ranks, dtype) for rank in range(ranks)]
@@ -115,6 +115,7 @@ def leave(operation: str, data: Buffers, parts: list[torch.Tensor]) -> None:
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: f"{group.rank}of{len(group.ranks)}")
 @pytest.mark.parametrize("operation", traffic.OPERATIONS)
 @pytest.mark.parametrize("size", [1, 4096, 600_000])
+@pytest.mark.full
 def test_a_right_result_passes_and_a_wrong_one_does_not(operation: str, group: Group, size: int) -> None:
     data = buffers(operation, size, torch.float32, group, "cpu")
 
@@ -137,6 +138,7 @@ def test_a_right_result_passes_and_a_wrong_one_does_not(operation: str, group: G
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
+@pytest.mark.full
 def test_a_sum_without_one_rank_or_with_one_twice_is_wrong(ranks: int) -> None:
     group = Group(tuple(range(ranks)), 0)
     data = buffers("all_reduce", 1 << 20, torch.bfloat16, group, "cpu")
@@ -147,6 +149,7 @@ def test_a_sum_without_one_rank_or_with_one_twice_is_wrong(ranks: int) -> None:
             assert " are wrong" in found
 
 
+@pytest.mark.full
 def test_parts_in_each_others_place_are_wrong() -> None:
     group = Group((0, 1, 2, 3), 2)
     for operation in ("all_gather", "all_to_all"):
@@ -171,7 +174,7 @@ def test_what_is_hidden_is_what_both_save_of_the_shorter_one() -> None:
     assert Overlapped(2.0, 3.0, 6.0).hidden_percent == -50
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_collective_is_measured_with_a_gemm_at_its_side(primus: Run, tmp_path: Path) -> None:
     words = ("--device", "cpu", "--op", "all_reduce", "--sizes", "1MiB", "--iterations", "3", "--overlap")
     done = primus("direct", "--", "bench", "comm", *words, env={"GPUS_PER_NODE": "2"}, cwd=tmp_path)
@@ -183,7 +186,7 @@ def test_a_collective_is_measured_with_a_gemm_at_its_side(primus: Run, tmp_path:
     assert isinstance(case["derived"]["hidden_percent"], float)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_every_collective_is_measured_between_real_ranks(primus: Run, tmp_path: Path, ranks: int) -> None:
     words = ("--device", "cpu", "--sizes", "4KiB,1MiB", "--iterations", "3", "--output", "r.csv", "--output", "r.md")
@@ -208,7 +211,7 @@ def test_every_collective_is_measured_between_real_ranks(primus: Run, tmp_path: 
     assert (tmp_path / "r.md").read_text().startswith("# Collectives")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_wrong_reduction_put_in_is_exit_1_and_no_speed_is_shown(tmp_path: Path) -> None:
     program = ROOT / "tests/bench/wrong_sum.py"
     words = (
@@ -241,6 +244,7 @@ def test_a_library_that_gives_up_is_a_message_and_no_traceback(capsys: pytest.Ca
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.full
 def test_scopes_and_ranks_that_cannot_be_are_refused_before_anything_starts(primus: Run, tmp_path: Path) -> None:
     def refused(*words: str) -> str:
         done = primus("direct", "--dry-run", "--", "bench", "comm", *words, cwd=tmp_path)

@@ -52,7 +52,7 @@ def test_a_benchmark_of_another_package_is_listed_with_its_own_help(primus: Run,
     assert "bench dice --sides 20" in own.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_benchmark_of_another_package_runs(primus: Run, acme: dict[str, str], tmp_path: Path) -> None:
     shown = primus("direct", "--", "bench", "dice", "--sides", "20", env=acme, cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
@@ -66,6 +66,7 @@ def test_a_misspelt_name_or_option_is_exit_2_with_a_suggestion(primus: Run, acme
         assert f"did you mean {near}" in shown.stderr
 
 
+@pytest.mark.full
 def test_one_that_cannot_be_imported_breaks_no_other_and_is_exit_3_itself(primus: Run, acme: dict[str, str]) -> None:
     assert primus("direct", "--dry-run", "--", "bench", "dice", env=acme).returncode == 0
     shown = primus("direct", "--dry-run", "--", "bench", "card", env=acme)
@@ -101,7 +102,7 @@ def documented(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_documented_benchmark_is_measured_compared_and_refuses_a_wrong_result(
     primus: Run, documented: Path, tmp_path: Path
 ) -> None:

@@ -117,7 +117,7 @@ def test_a_changed_file_that_may_hold_secrets_is_named_with_its_checksum(
     assert (code.summary["dirty"], code.summary["untracked"], code.patch) == (True, [], "")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @settings(max_examples=20)
 @given(st.dictionaries(PATH, KINDS, min_size=1, max_size=8))
 @example({"x b/y": "mode", "x": "new"})
@@ -250,6 +250,7 @@ def test_a_submodule_that_cannot_be_read_is_named(project: Path, submodule: Path
 
 
 @pytest.mark.parametrize("change", [".env", "parts/one é/train.py"])
+@pytest.mark.full
 def test_a_replay_sees_another_change(primus: Run, project: Path, submodule: Path, change: str) -> None:
     (project / "tasks.py").write_text(TASK)
     (project / "primus.yaml").write_text("plugins: [./tasks.py]\n")

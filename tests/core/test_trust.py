@@ -94,7 +94,7 @@ def planted(folder: Path) -> None:
         give(folder / name)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @needs_root
 def test_a_strangers_project_where_one_stands_is_skipped_and_named_until_it_is_trusted(
     primus: Run, home: Path, shared: Path
@@ -160,7 +160,7 @@ def theirs(primus: Run, home: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @needs_root
 def test_a_strangers_run_is_shown_and_replayed_only_where_somebody_says_so(
     primus: Run, theirs: Path, home: Path
@@ -178,7 +178,7 @@ def test_a_strangers_run_is_shown_and_replayed_only_where_somebody_says_so(
     assert "mine ran" in primus("replay", str(theirs)).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @needs_root
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 2), ("", 2)])
 def test_on_a_terminal_one_sees_what_would_run_and_is_asked(
@@ -220,6 +220,7 @@ def test_files_of_a_strangers_run_lead_nowhere_and_hold_nobody_up(primus: Run, h
 
 @needs_root
 @pytest.mark.torch
+@pytest.mark.full
 def test_stop_signals_no_process_that_a_stranger_names(primus: Run, home: Path, tmp_path: Path) -> None:
     with running_mine(home, tmp_path) as (bystander, run):
         planted = tmp_path / "shared/mine_2030_01_01_000000"
@@ -279,6 +280,7 @@ def test_a_person_believes_their_own_files_and_roots(clean_environ: dict[str, st
 
 @needs_root
 @pytest.mark.torch
+@pytest.mark.full
 def test_a_person_stops_none_of_their_processes_that_a_stranger_names(
     clean_environ: dict[str, str], public: Path
 ) -> None:
@@ -339,6 +341,7 @@ class running_mine:  # noqa: N801  # it is used as a function
 
 @pytest.mark.parametrize("other", [{"host": "elsewhere"}, {"namespace": "pid:[1]"}, {"boot": "x"}, {"began": 1}])
 @pytest.mark.torch
+@pytest.mark.full
 def test_stop_signals_no_process_that_is_not_provably_the_runs(
     primus: Run, clean_environ: dict[str, str], project: Path, other: dict[str, object]
 ) -> None:
@@ -363,6 +366,7 @@ def test_stop_signals_no_process_that_is_not_provably_the_runs(
 
 @pytest.mark.torch
 @pytest.mark.parametrize("elsewhere", [OTHER_HOST, OTHER_NAMESPACE], ids=["host", "namespace"])
+@pytest.mark.full
 def test_a_run_elsewhere_is_running_then_unknown_and_gets_no_signal(
     primus: Run, clean_environ: dict[str, str], project: Path, elsewhere: tuple[str, ...]
 ) -> None:

@@ -58,6 +58,7 @@ def test_a_lock_is_held_for_as_long_as_its_holder_is_there(tmp_path: Path) -> No
         assert LockWatch("").path == ""
 
 
+@pytest.mark.full
 def test_a_lock_that_nobody_held_to_begin_with_means_nothing(run: subprocess.Popen[str], project: Path) -> None:
     assert run.stdout
     assert run.stdout.readline() == "ready\n"
@@ -69,7 +70,7 @@ def test_a_lock_that_nobody_held_to_begin_with_means_nothing(run: subprocess.Pop
     assert run.returncode == 143
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_node_ends_once_the_run_has_begun_again_without_it_and_leaves_the_records_alone(
     clean_environ: dict[str, str], project: Path
 ) -> None:

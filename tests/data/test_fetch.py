@@ -35,6 +35,7 @@ def fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
     return Fetch(tmp_path, monkeypatch, capfd)
 
 
+@pytest.mark.full
 def test_a_split_of_the_hub_becomes_shards_with_checksums(fetch: Fetch, hub: Hub, tmp_path: Path) -> None:
     said = fetch("--output-dir", "out", "--shard-size", "100kB", hub=hub, env={"HF_TOKEN": TOKEN})
     assert fetch.rows() == texts(TRAIN)
@@ -55,6 +56,7 @@ def test_a_split_of_the_hub_becomes_shards_with_checksums(fetch: Fetch, hub: Hub
     assert sorted(path.name for path in (tmp_path / "out").iterdir())[0] == "manifest.json", "nothing else is left"
 
 
+@pytest.mark.full
 def test_the_token_goes_to_the_hub_and_to_no_other_host(fetch: Fetch, hub: Hub, tmp_path: Path) -> None:
     fetch("--output-dir", "out", hub=hub, env={"HF_TOKEN": TOKEN})
     of_hub = [headers for path, headers in hub.asked if not path.startswith("/store/")]
@@ -156,7 +158,7 @@ def kill(words: Sequence[str], hub: Hub, folder: Path, environ: dict[str, str], 
         process.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("compress", ["", "gz", "zst"])
 def test_a_killed_fetch_resumes_without_a_duplicate_and_without_a_gap(
     compress: str, fetch: Fetch, hub: Hub, tmp_path: Path, clean_environ: dict[str, str]
@@ -183,7 +185,7 @@ def test_a_killed_fetch_resumes_without_a_duplicate_and_without_a_gap(
     assert not hub.paths("d" * 40)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_of_the_task_fetches_on_its_first_node_and_keeps_no_token(primus: Run, hub: Hub, tmp_path: Path) -> None:
     environ = {"HF_TOKEN": TOKEN, "HF_HOME": str(tmp_path / "home"), "NO_PROXY": "*", "HF_ENDPOINT": hub.url}
     ended = primus("direct", "--", "data", "fetch", "--dataset", NAME, "--output-dir", "out", env=environ)

@@ -66,6 +66,7 @@ def test_a_version_that_cannot_be_run_is_refused_by_name(resolve: Resolve, tmp_p
     assert caught.value.fix == "check out one of these"
 
 
+@pytest.mark.full
 def test_a_folder_without_megatron_is_refused(primus: Run, tmp_path: Path) -> None:
     config = ("direct", "--", "train", "pretrain", "--config", str(ROOT / "examples/megatron/tiny-cpu.yaml"))
     done = primus(*config, "backend_path=absent", env=CPU)
@@ -79,7 +80,7 @@ def test_a_folder_without_megatron_is_refused(primus: Run, tmp_path: Path) -> No
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not importable_version(), reason="megatron-core is not installed")
 def test_its_code_is_what_trains(primus: Run, tmp_path: Path) -> None:
     found = find_spec("megatron")

@@ -28,7 +28,7 @@ builder.finalize(sys.argv[1] + ".idx")
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not importable_version(), reason="megatron-core is not installed")
 @pytest.mark.parametrize("vocab", [512, 70000])
 def test_the_files_are_megatrons_own(python: Python, tmp_path: Path, vocab: int) -> None:
@@ -53,6 +53,7 @@ def prepare(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.full
 def test_text_is_prepared_once_and_validation_is_held_out(tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     for number in range(60):

@@ -97,6 +97,7 @@ def site(tmp_path: Path, text: str) -> str:
         ("[gpu.gemm]\nfloor = 80\n", 0, "not checked at level quick, though site.toml sets a threshold: gpu.gemm"),
     ],
 )
+@pytest.mark.full
 def test_a_threshold_that_the_site_sets_is_never_skipped(
     primus: Run, tmp_path: Path, text: str, exit_code: int, said: str
 ) -> None:
@@ -136,7 +137,7 @@ def test_what_is_unknown_always_has_a_reason() -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_launch_that_needs_gpus_does_not_start_where_there_are_too_few(primus: Run, tmp_path: Path) -> None:
     """This machine has fewer than 64, if any; who trains on its CPUs says so by hiding them, or says nothing."""
     words = ("direct", "--preflight", "--", "preflight-nothing")
@@ -158,7 +159,7 @@ def test_a_launch_that_needs_gpus_does_not_start_where_there_are_too_few(primus:
     assert hidden.returncode == 0, hidden.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_report_says_when_by_which_command_at_which_level_and_by_which_version(
     primus: Run, tmp_path: Path
 ) -> None:

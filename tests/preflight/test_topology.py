@@ -186,12 +186,14 @@ def test_eight_mi210_are_two_hives_of_four_and_no_link_is_between_them() -> None
     assert "adapters not known" in text
 
 
+@pytest.mark.full
 def test_gpus_of_a_capture_without_pci_are_beside_the_cpu_to_which_their_links_lead() -> None:
     assert [gpu.numa for gpu in of(captured(MI210)).gpus] == [0] * 4 + [1] * 4
     assert [gpu.numa for gpu in of(captured(CPX)).gpus] == [0] * 4 + [1] * 4
 
 
 @pytest.mark.parametrize("name", [MI210, CPX, "healthy", "broken", "many"])
+@pytest.mark.full
 def test_each_drawn_line_is_a_link_of_the_machine_and_each_link_is_drawn(name: str) -> None:
     known = machine(name)
     host = nodes.held(known) if isinstance(known, dict) else known
@@ -206,7 +208,7 @@ def test_each_drawn_line_is_a_link_of_the_machine_and_each_link_is_drawn(name: s
             assert top < y < bottom
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_of_64_partitions_63_are_drawn_and_the_one_that_is_missing_is_seen() -> None:
     picture = drawn(of(captured(CPX)))
     groups = {g.get("id"): [r.get("class", "") for r in g.iter(f"{SVG}rect")][1:] for g in picture.iter(f"{SVG}g")}
@@ -357,6 +359,7 @@ def test_names_are_escaped_wherever_they_come_from() -> None:
     assert "\x08" not in page
 
 
+@pytest.mark.full
 def test_a_capture_holds_all_that_is_shown(tmp_path: Path) -> None:
     reads = [pattern for check in nodes.checks() for pattern in check.reads]
     there = nodes.write(tmp_path / "there", on_four_nodes())
@@ -369,7 +372,7 @@ def test_a_capture_holds_all_that_is_shown(tmp_path: Path) -> None:
     assert before == after
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_command_prints_and_draws(primus: Run, tmp_path: Path) -> None:
     words = ("direct", "--", "analyze", "topology", "--assume-host", str(CAPTURES / f"{CPX}.tar.gz"))
     done = primus(*words, "--visualize", "pictures/node.svg")
@@ -387,6 +390,7 @@ def test_the_command_prints_and_draws(primus: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("topology", "--visualize"), ("--visualize", "topology", "--json")])
+@pytest.mark.full
 def test_a_picture_that_nobody_named_is_in_the_run_directory(
     primus: Run, tmp_path: Path, words: tuple[str, ...]
 ) -> None:

@@ -43,6 +43,7 @@ def failed(folder: Path, name: str, what: str, *, node: str, day: float = 0, **k
     return make(folder, rows, name=name, metadata={**metadata, **known})
 
 
+@pytest.mark.full
 def test_failures_by_cause_and_by_node(primus: Run, tmp_path: Path) -> None:
     folder = tmp_path / "output"
     for number in range(3):
@@ -88,7 +89,7 @@ def five_hundred(folder: Path) -> Iterator[Path]:
             yield failed(folder, name, "ValueError: boom", node=f"gpu-{number % 10 if number % 8 else 0}", day=day)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_five_hundred_runs(primus: Run, tmp_path: Path) -> None:
     assert len(list(five_hundred(tmp_path / "output"))) == 500
     done = primus("report", "--workspace", "output", "-o", "fleet.html", "-o", "fleet.json")
@@ -103,6 +104,7 @@ def test_five_hundred_runs(primus: Run, tmp_path: Path) -> None:
     assert shown(tmp_path / "fleet.html").count("_2026_11_21_101526</td>") == 500
 
 
+@pytest.mark.full
 def test_an_empty_workspace_and_strange_runs_have_a_report(primus: Run, tmp_path: Path) -> None:
     folder = tmp_path / "output"
     folder.mkdir()

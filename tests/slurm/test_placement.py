@@ -195,6 +195,7 @@ def test_an_address_outside_of_the_allocation_is_refused(primus: Run, site: dict
     assert right.returncode == 0, right.stderr
 
 
+@pytest.mark.full
 def test_the_nodes_of_a_job_are_named(primus: Run, site: dict[str, str]) -> None:
     """Under Slurm, node 0 knows which node has which rank; a limit shorter than the first line ends it, too."""
     job = {"SLURM_JOB_ID": "7", "SLURM_NODEID": "0", "SLURM_NNODES": "3", "SLURM_JOB_NODELIST": "n[1,5-6]"}
@@ -204,7 +205,7 @@ def test_the_nodes_of_a_job_are_named(primus: Run, site: dict[str, str]) -> None
     assert "missing: node ranks 1 (n5), 2 (n6)" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_that_a_node_of_many_starts_is_on_that_node_alone(primus: Run, folder: Path) -> None:
     node = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "localhost", "PRIMUS_RUN_DIR": "output/shared"}
     slurm = {"SLURM_JOB_ID": "7", "SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_NODELIST": "n[0-1]"}

@@ -50,6 +50,7 @@ def test_the_number_of_a_job_is_found_in_what_a_site_prints(said: str) -> None:
 
 
 @given(st.lists(st.text(max_size=40), max_size=5), st.integers(1, 10**9))
+@pytest.mark.full
 def test_no_greeting_hides_sbatchs_own_sentence(lines: list[str], number: int) -> None:
     others = [line for line in lines if "Submitted batch job" not in line]
     assert job_in([*others, f"Submitted batch job {number}", *others]) == (str(number), "")
@@ -187,7 +188,7 @@ def test_a_run_of_another_cluster_is_asked_about_there(primus: Primus, tmp_path:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("script", ["sleep 100\nexit 0", "echo 'Unable to contact slurm controller' >&2; exit 1"])
 def test_a_controller_that_is_down_leaves_what_the_runs_say(script: str, primus: Primus, tmp_path: Path) -> None:
     for n in range(3):

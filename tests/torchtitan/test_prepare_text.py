@@ -43,6 +43,7 @@ def prepare(source: str | Path, cache: Path, out: Path, vocab: int = 400, *more:
     return done.stderr
 
 
+@pytest.mark.full
 def test_the_same_text_is_prepared_the_same_way(tmp_path: Path) -> None:
     source = folder_of_text(tmp_path / "source")
     for name in ("a", "b"):
@@ -53,6 +54,7 @@ def test_the_same_text_is_prepared_the_same_way(tmp_path: Path) -> None:
         assert (first / file).read_bytes() == (second / file).read_bytes()
 
 
+@pytest.mark.full
 def test_what_was_prepared_is_found_again_at_once(tmp_path: Path) -> None:
     source = folder_of_text(tmp_path / "source")
     prepare(source, tmp_path / "cache", tmp_path / "a")
@@ -71,7 +73,7 @@ def test_a_cache_that_cannot_be_written_is_told_of_by_its_name(tmp_path: Path) -
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_other_text_or_another_vocabulary_is_prepared_anew(tmp_path: Path) -> None:
     source = folder_of_text(tmp_path / "source")
     prepare(source, tmp_path / "cache", tmp_path / "a")
@@ -81,7 +83,7 @@ def test_other_text_or_another_vocabulary_is_prepared_anew(tmp_path: Path) -> No
     assert len({(tmp_path / name).resolve() for name in "abc"}) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_several_processes_at_once_leave_one_complete_result(tmp_path: Path) -> None:
     source = folder_of_text(tmp_path / "source")
     running = [
@@ -93,6 +95,7 @@ def test_several_processes_at_once_leave_one_complete_result(tmp_path: Path) -> 
     assert (tmp_path / "out3" / "documents.jsonl").is_file()
 
 
+@pytest.mark.full
 def test_the_tokenizer_has_the_size_that_was_asked_for_and_loses_nothing(tmp_path: Path) -> None:
     from tokenizers import Tokenizer
 
@@ -113,6 +116,7 @@ def test_too_little_text_is_an_error_that_says_so(tmp_path: Path) -> None:
     assert not list((tmp_path / "cache").iterdir()), "nothing half-made stays"
 
 
+@pytest.mark.full
 def test_binaries_and_foreign_encodings_are_left_out(tmp_path: Path) -> None:
     source = folder_of_text(tmp_path / "source")
     (source / "binary.txt").write_bytes(b"\0\1\2")
@@ -150,7 +154,7 @@ def test_the_standard_library_is_text_without_its_tests() -> None:
     assert not [path for path in found if {"test", "site-packages", "__pycache__"} & set(path.parts)]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_that_an_earlier_version_planned_trains_as_it_was(train: Callable[..., Any], tmp_path: Path) -> None:
     rows, log = train(former=True)
     assert losses(rows)[-1] < losses(rows)[0]

@@ -20,6 +20,7 @@ def settings(primus: Run, *words: str) -> dict[str, object]:
     return {k: v for k, v in json.loads(done.stdout)["config"]["settings"].items() if k.startswith("profiler.")}
 
 
+@pytest.mark.full
 def test_the_steps_become_a_cycle_of_its_profiler(primus: Run) -> None:
     assert settings(primus, "--profile", "10:13") == {
         "profiler.enable_profiling": True,
@@ -45,7 +46,7 @@ def test_steps_without_a_trace_are_refused(primus: Run, words: tuple[str, ...], 
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_training_leaves_a_trace_of_these_steps_and_a_report_reads_it(primus: Run, tmp_path: Path) -> None:
     done = primus(*quickstart.train("training.steps=6", "--profile", "3:4"))
     assert done.returncode == 0, done.stderr[-3000:]

@@ -101,7 +101,7 @@ def test_a_line_that_says_nothing_is_no_report(row: dict[str, object]) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_console_and_the_events_of_a_run_name_the_step(primus: Run, tmp_path: Path) -> None:
     (tmp_path / "tasks.py").write_text(TASKS, encoding="utf-8")
     (tmp_path / "primus.yaml").write_text("plugins: [./tasks.py]\n", encoding="utf-8")
@@ -118,6 +118,7 @@ def test_the_console_and_the_events_of_a_run_name_the_step(primus: Run, tmp_path
     assert "warning" not in quiet.stdout + quiet.stderr
 
 
+@pytest.mark.full
 def test_the_limits_of_primus_yaml_are_those_that_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("loss_spike", "grad_norm_spike", "slow_step", "slow_rank", "rank_pause", "slow_gpu")
     text = "".join(f"  {name}: {number}.5\n" for number, name in enumerate(names, 11))

@@ -14,15 +14,30 @@ __all__ = [
     "descendants",
     "end_all",
     "end_with_parent",
+    "ignored_signals",
     "leftovers",
     "reap",
     "send",
+    "signals_to_reset",
     "subreaper",
 ]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
 _ABOUT_TO_END_S = 0.2
+# Python ignores the first two for itself. A program that ignores the third cannot wait for its children.
+_NEVER_INHERITED = frozenset((signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD))
+
+
+def ignored_signals() -> frozenset[int]:
+    """Return the signals that were ignored when this process started, as `nohup` ignores SIGHUP."""
+    found = (number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN)
+    return frozenset(found) - _NEVER_INHERITED
+
+
+def signals_to_reset() -> frozenset[int]:
+    """Return the signals of which a new program gets the default. What the parent ignores stays ignored."""
+    return frozenset(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP} - ignored_signals()
 
 
 def become_subreaper() -> None:

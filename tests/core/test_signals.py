@@ -52,6 +52,7 @@ def save(call):
         open("saved", "w").close()
         os._exit(0)
     signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
     print("ready", flush=True)
     time.sleep(600)
 """
@@ -157,6 +158,17 @@ def test_a_worker_has_time_to_save_where_primus_is_killed_or_ended_by_ctrl_backs
     ended(process)
     wait_until(lambda: all_gone(clean_environ))
     assert (project / "saved").exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_worker_that_exits_with_0_after_a_signal_was_interrupted(
+    start: Start, project: Path, number: int, code: int
+) -> None:
+    (project / "my_tasks.py").write_text(SAVES)
+    process = start("--", "save")
+    process.send_signal(number)
+    assert ended(process)[0] == code
+    assert metadata(project / "output" / "save")["status"] == "interrupted"
 
 
 def test_what_was_ignored_at_the_start_stays_ignored_in_the_worker(

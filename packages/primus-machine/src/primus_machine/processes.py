@@ -7,8 +7,10 @@ import signal
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 __all__ = [
+    "ProcessTimes",
     "become_subreaper",
     "command_of",
     "descendants",
@@ -20,6 +22,7 @@ __all__ = [
     "send",
     "signals_to_reset",
     "subreaper",
+    "times_of",
 ]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -100,6 +103,27 @@ def _parent(pid: str) -> int | None:
     except (OSError, ValueError):
         return None
     return None if state == b"Z" else int(parent)
+
+
+class ProcessTimes(NamedTuple):
+    """When a process began, and what it has used since, in ticks of the kernel's clock."""
+
+    began: int
+    used: int
+    """CPU time, that of its ended children included."""
+    waits_for_disk: bool
+
+
+def times_of(pid: int) -> ProcessTimes | None:
+    """Return the times of a process; None: it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            state, *fields = file.read(1024).rpartition(b")")[2].split()
+    except OSError:
+        return None
+    if state in (b"Z", b"X"):
+        return None
+    return ProcessTimes(int(fields[18]), sum(map(int, fields[10:14])), state == b"D")
 
 
 def leftovers() -> list[int]:

@@ -28,12 +28,13 @@ _ONCE = ("--new", "--continue")
 _ANEW = "    # the same under another name"
 
 
-def not_failed(plan: Plan, status: str, seconds: float) -> str:
-    """The lines of a run that did not fail."""
+def not_failed(plan: Plan, status: str, seconds: float, first: failure.Failure | None = None) -> str:
+    """The lines of a run that did not fail. `first`: what failed while it was interrupted."""
     directory = plan.place.directory
     rows = summary.read(f"{directory}/{METRICS}")
     after = next_lines(plan, status)
-    return render(rows, status=status, run_dir=short(directory), seconds=seconds, next_steps=after)
+    failed = f"  failed rank {first.rank}: {first.what.splitlines()[0]}\n" if first else ""
+    return render(rows, status=status, run_dir=short(directory), seconds=seconds, next_steps=after) + failed
 
 
 def failed(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from primus_core import variables
 from primus_core.config import submission
+from primus_core.contracts import launchers
 from primus_core.execute.launch import Launch
 from primus_core.execute.scripts import Replan, Scripts
 from primus_core.hooks.data import FailureInfo, Result, Stop
@@ -203,7 +204,7 @@ class RankLayer:
             plan.place.directory,
             plan.distributed,
             self.launch.facts.hostname,
-            shares=bool(plan.framework),
+            shares=bool(plan.framework) or bool(plan.worker and launchers.find(plan.worker.launcher).reports),
             say=self.launch.say,
         )
 

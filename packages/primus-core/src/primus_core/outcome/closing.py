@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from errno import errorcode
 
+from primus_core.environment.resolve import OWNED, USER
 from primus_core.journal import record, summary
 from primus_core.journal.events import CHECKPOINT_SAVED, FILE
 from primus_core.journal.summary import Row
@@ -79,11 +80,22 @@ def next_lines(plan: Plan, status: str) -> tuple[str, ...]:
     typed = [word for word in _typed(plan) if word not in _ONCE]
     if not typed or SECRET in " ".join(typed):
         return ()
+    own = _own_variables(plan)
+    if own is None:
+        return ()
     if status == COMPLETED:
-        return tuple(f"{shlex.join([*typed, *shlex.split(words)])}{_ANEW}" for words in plan.next_steps)
+        return tuple(f"{own}{shlex.join([*typed, *shlex.split(words)])}{_ANEW}" for words in plan.next_steps)
     if not (step := _last_checkpoint(plan.place.directory)):
         return ()
-    return (f"{shlex.join(typed)}    # continues from step {step}",)
+    return (f"{own}{shlex.join(typed)}    # continues from step {step}",)
+
+
+def _own_variables(plan: Plan) -> str | None:
+    """The person's own variables that decided the plan, as one types them before a command; None: one is a secret."""
+    own = [variable for variable in plan.environment if variable.origin == USER and variable.name not in OWNED]
+    if any(variable.secret for variable in own):
+        return None
+    return "".join(f"{variable.name}={shlex.quote(variable.value)} " for variable in own)
 
 
 def _typed(plan: Plan) -> Sequence[str]:

@@ -36,7 +36,8 @@ def of_step(
     """The first failure of a step on this node; None: there was none. `launch_log` gives what the step has printed."""
     node, directory = plan.distributed.node_rank, plan.place.directory
     if ended.signal:
-        return _after_signal(failure.recorded(directory, ended.records))
+        first = _after_signal(failure.recorded(directory, ended.records))
+        return (_by_leaving(first, directory, ends) or first) if first and ends else first
     if ended.silent_s:
         return _of_hang(plan, ended, ends)
     launcher = _launcher(plan)

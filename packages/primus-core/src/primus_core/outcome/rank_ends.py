@@ -76,7 +76,6 @@ class RankEnds:
         self._failed: dict[int, float] = {}
         self._left: dict[int, LeftRank] = {}
         self._elsewhere: dict[int, LeftRank] = {}
-        self._is_told = False
         self._idle_since, self._idle_used = 0.0, dict[int, int]()
         self._is_over = False
         self.waited_s = 0.0
@@ -105,7 +104,7 @@ class RankEnds:
         self._find_gone(ends)
         if self._shares and now >= self._nodes_at:
             self._nodes_at = now + _NODES_S
-            self._exchange()
+            self._hear()
         return self._has_stuck(now) or self._others_wait(now)
 
     def _find_gone(self, ends: Mapping[int, bool]) -> None:
@@ -130,6 +129,8 @@ class RankEnds:
     def _leave(self, rank: int) -> None:
         if rank not in self._left:
             self._left[rank] = LeftRank(rank, self._place.node_rank, self._host, time.time(), self._logged())
+            if self._shares and not self._failed and len(self._left) == 1:
+                self.tell_nodes(self._left[rank])  # at once: their ranks fail a moment later
 
     def _has_stuck(self, now: float) -> bool:
         stuck = [rank for rank, at in self._failed.items() if rank in self.running and now > at + _FAILED_S]
@@ -177,10 +178,8 @@ class RankEnds:
         except OSError:
             return 0
 
-    def _exchange(self) -> None:
-        """Tell the other nodes that a rank of this one has left, and hear of theirs."""
-        if self._left and not self._is_told and min(one.time for one in self._left.values()) < time.time() - _NODES_S:
-            self.tell_nodes(min(self._left.values(), key=lambda one: one.time))
+    def _hear(self) -> None:
+        """Hear of ranks that have left on other nodes."""
         for path in glob.glob(f"{glob.escape(self._directory)}/{FAILURES}/left_*.json"):
             with suppress(OSError, ValueError, TypeError, KeyError):
                 known = LeftRank(**plain_json.loads(read_regular(path).decode()))
@@ -189,7 +188,6 @@ class RankEnds:
 
     def tell_nodes(self, left: LeftRank) -> None:
         """Write down for the other nodes that this rank has left."""
-        self._is_told = True
         path = f"{self._directory}/{FAILURES}/left_{left.node_rank}.json"
         with suppress(OSError):
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -200,4 +198,4 @@ class RankEnds:
         if self._shares and lone_rank is not None and not exit_code:
             self.tell_nodes(LeftRank(lone_rank, self._place.node_rank, self._host, time.time(), self._logged()))
         elif self._shares and exit_code:
-            self._exchange()
+            self._hear()

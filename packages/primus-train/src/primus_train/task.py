@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TRAIN", "Resolved", "resolve", "written"]
 
-_OWN_NAME = "mine"
 _TOP_LEVEL = ("exp_name", "workspace", "work_group", "user_name", "on_non_finite")
 
 
@@ -331,6 +330,7 @@ class _Planning:
         planned: BackendPlan,
         given: tuple[Variable, ...],
     ) -> TaskPlan:
+        another = "mine" if experiment.exp_name != "mine" else "mine-2"
         return TaskPlan(
             place=place,
             worker=planned.worker,
@@ -340,7 +340,7 @@ class _Planning:
             requires=planned.requires,
             config=planned.config,
             notes=planned.notes,
-            next_steps=_under_another_name(experiment, is_named=("exp_name",) in self.command_line.marks),
+            next_steps=() if ("exp_name",) in self.command_line.marks else (f"exp_name={another}",),
             metrics_rank=planned.metrics_rank,
             framework=experiment.modules[module].framework,
             model=_label(experiment.modules[module].model, settings.data.get("model")),
@@ -354,13 +354,6 @@ class _Planning:
 def _is_number(value: Any) -> bool:
     """`exp_name=42` is a name."""
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _under_another_name(experiment: Experiment, *, is_named: bool) -> tuple[str, ...]:
-    """The words that make the same run a new experiment; none where a person has named it on the command line."""
-    if is_named:
-        return ()
-    return (f"exp_name={_OWN_NAME if experiment.exp_name != _OWN_NAME else f'{_OWN_NAME}-2'}",)
 
 
 def _files(

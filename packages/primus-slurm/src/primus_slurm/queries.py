@@ -137,7 +137,7 @@ def look(number: str, environ: Mapping[str, str], cluster: str = "") -> Job | No
             known["state"],
             reason=_reported(known.get("reason", "")),
             submitted=_moment(known.get("submitted", "")),
-            command=_reported(known.get("command", "")),
+            command=known.get("command", ""),  # `(null)` of a job without a script, which is no run's
             log=_reported(known.get("log", "")),
             exit_code=_exit_code(known.get("exit_code", "")),
             restarts=int(again) if again.isdecimal() else 0,

@@ -28,6 +28,7 @@ ANSWERS = {
     "ps": "primus runs list --status running",
     "tail small": "primus logs small --follow",
     "kill small --now": "primus stop small",
+    "kill": "primus runs list --status running",
     "diff a b": "primus runs diff a b",
     "init": "primus config list",
     "init llama3.1_8B": "primus config list llama3.1_8B",
@@ -121,6 +122,12 @@ def test_a_legal_value_that_looks_like_a_task_is_no_forgotten_dash() -> None:
 @pytest.mark.parametrize("words", ["direct -- nothing a.py", "direct -- nothing a.yaml", "direct --nothing -- train"])
 def test_what_nobody_can_tell_is_not_guessed(words: str) -> None:
     assert instead(words.split(), KNOWN, "segment 1 (direct): '--nothing' is not known here") is None
+
+
+@pytest.mark.parametrize("word", ["stpo", "slop", "stopp", "kil", "cancle"])
+def test_no_guess_ends_a_run(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word, "latest"]) == 2
+    assert "primus stop" not in capsys.readouterr().err
 
 
 def test_a_secret_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:

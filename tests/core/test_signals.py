@@ -5,6 +5,7 @@ The fixture `nothing_is_left_behind` looks for orphans after every test.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -51,6 +52,7 @@ def save(call):
         open("saved", "w").close()
         os._exit(0)
     signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
     print("ready", flush=True)
     time.sleep(600)
 """
@@ -158,13 +160,57 @@ def test_a_worker_has_time_to_save_where_primus_is_killed_or_ended_by_ctrl_backs
     assert (project / "saved").exists()
 
 
-def test_a_worker_ignores_no_signal_because_primus_was_started_so(clean_environ: dict[str, str], project: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_worker_that_exits_with_0_after_a_signal_was_interrupted(
+    start: Start, project: Path, number: int, code: int
+) -> None:
+    (project / "my_tasks.py").write_text(SAVES)
+    process = start("--", "save")
+    process.send_signal(number)
+    assert ended(process)[0] == code
+    assert metadata(project / "output" / "save")["status"] == "interrupted"
+
+
+def test_what_was_ignored_at_the_start_stays_ignored_in_the_worker(
+    clean_environ: dict[str, str], project: Path
+) -> None:
     (project / "my_tasks.py").write_text(IGNORED)
-    command = f"trap '' ALRM TSTP; exec {Path(sys.executable).with_name('primus')} direct -- ignored"
-    done = subprocess.run(
-        ["sh", "-c", command], env=clean_environ, cwd=project, text=True, capture_output=True, check=True, timeout=60
-    )
-    assert done.stdout == "['SIGPIPE', 'SIGXFSZ']\n", "those that every Python ignores"
+    primus = Path(sys.executable).with_name("primus")
+    for names, more in ((("ALRM", "HUP", "TSTP"), ["SIGALRM", "SIGHUP", "SIGTSTP"]), (("CHLD", "PIPE"), [])):
+        command = f"trap '' {' '.join(names)}; exec {primus} direct -- ignored"
+        done = subprocess.run(
+            ["bash", "-c", command], env=clean_environ, cwd=project, text=True, capture_output=True, check=True
+        )
+        assert ast.literal_eval(done.stdout) == sorted([*more, "SIGPIPE", "SIGXFSZ"]), (
+            "those that every Python ignores, too"
+        )
+
+
+def test_a_closed_terminal_ends_no_run_that_was_started_with_nohup(start: Start, project: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = start("--", "behave", "wait")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    [keeper] = children(process.pid)
+    [worker] = children(keeper)
+    for pid in (process.pid, keeper, worker):
+        os.kill(pid, signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)  # SIGHUP came first, and would be the run's signal
+    assert ended(process)[0] == 143
+
+
+@pytest.mark.parametrize("ignored", [(), ("SIGHUP",)])
+def test_torchrun_handles_no_signal_that_is_ignored(
+    primus: Callable[..., subprocess.CompletedProcess[str]], project: Path, ignored: tuple[str, ...]
+) -> None:
+    before = {name: signal.signal(getattr(signal, name), signal.SIG_IGN) for name in ignored}
+    try:
+        plan = primus("direct", "--dry-run", "--", "ranks", "wait", "0", cwd=project, env={"GPUS_PER_NODE": "2"})
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)
+    assert ("TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGQUIT" in plan.stdout) == bool(ignored)
 
 
 def test_killing_the_keeper_ends_the_run(start: Start) -> None:

@@ -21,7 +21,7 @@ from tests.conftest import Run
 from primus_core.journal.record import RunRecord
 from primus_slurm.flags import Options
 from primus_slurm.follow import exit_code
-from primus_slurm.queries import fields, job
+from primus_slurm.queries import ask, fields, forgotten, job
 from primus_slurm.scheduler import SLURM
 from primus_slurm.stop import command as stop_command
 
@@ -368,19 +368,80 @@ def test_following_is_for_submitted_jobs(primus: Run, project: Path) -> None:
     assert "--follow needs sbatch" in result.stderr
 
 
-def test_what_scontrol_says_of_a_job_is_understood_with_blanks_in_names() -> None:
-    said = fields("JobId=7 JobName=x y UserId=me(1) ExitCode=0:15 Socks/Node=* StdOut=/a b/log=1.txt Power=")
-    assert said == {"JobId": "7", "JobName": "x y", "UserId": "me(1)", "ExitCode": "0:15", "Socks/Node": "*",
-                    "StdOut": "/a b/log=1.txt", "Power": ""}  # fmt: skip
+SCONTROL = """\
+JobId=7 JobName={name}
+   UserId=me(1) GroupId=me(1) MCS_label=N/A
+   Priority=0 Nice=0 Account=(null) QOS=(null) WCKey={name}
+   JobState=PENDING Reason=JobHeldUser Dependency=(null)
+   Requeue=1 Restarts=2 BatchFlag=1 Reboot=0 ExitCode=0:15
+   RunTime=00:00:00 TimeLimit=UNLIMITED TimeMin=N/A
+   SubmitTime=1795272570 EligibleTime=1795272570
+   AccrueTime=Unknown
+   Command={name}/submit.sh
+   WorkDir={name}
+   Comment={name}
+   StdErr={name}/log.txt
+   StdOut={name}/log.txt
+   Power=
+"""
+SPOOFS = (
+    "x y",
+    "x JobState=FAILED",
+    "x Command=y",
+    "a B=1",
+    "JobId=7 JobState=FAILED Reason=None",
+    "".join(map(chr, range(32, 127))),
+)
+
+
+@pytest.mark.parametrize("name", SPOOFS)
+def test_no_name_and_no_comment_changes_what_scontrol_says_of_a_job(name: str) -> None:
+    said = fields(SCONTROL.format(name=name), "7")
+    assert said == {
+        "state": "PENDING", "reason": "JobHeldUser", "submitted": "1795272570", "command": f"{name}/submit.sh",
+        "log": f"{name}/log.txt", "exit_code": "0:15", "restarts": "2",
+    }  # fmt: skip
+
+
+def test_a_field_that_a_line_end_in_a_name_imitates_is_not_believed() -> None:
+    assert "state" not in fields(SCONTROL.format(name="x\n   JobState=FAILED Reason=None"), "7")
+    assert fields(SCONTROL.format(name="x"), "8") == {}, "of another job"
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ("7\x1fRUNNING\x1fNone\x1f1795272570\x1f/x/a B=1\x1f/y\n", {"7": "RUNNING", "8": "FORGOTTEN"}),
+        (
+            "7\x1fRUNNING\x1fNone\x1f1\x1f/a\nb/submit.sh\n8\x1fPENDING\x1fNone\x1f1\x1f/c\n",
+            {"7": "RUNNING", "8": "PENDING"},
+        ),
+        ("CLUSTER: west\n8\x1fPENDING\x1fNone\x1f1\x1f/c\n", {"7": "FORGOTTEN", "8": "PENDING"}),
+        ("7\x1fPARKED\x1fNone\x1f1795272570\x1f/x\n", {"8": "FORGOTTEN"}),
+        ("7 lab train me R 0:10 1 node1\n", {}),
+        ("slurm_load_jobs: something is wrong\n", {}),
+        ("", {"7": "FORGOTTEN", "8": "FORGOTTEN"}),
+    ],
+)
+def test_a_job_is_gone_only_if_a_whole_answer_leaves_it_out(answer: str, found: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\ncat <<'END'\n{answer}END\n")
+    (tmp_path / "squeue").chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", environ["PATH"])
+        assert {number: job.state for number, job in ask(["7", "8"], environ).items()} == found
 
 
 def test_the_exit_code_of_a_job_is_the_runs_own_or_what_slurm_saw() -> None:
-    killed = job("7", "FAILED", exit_code=143)
+    killed, late, well = job("7", "FAILED", exit_code=143), job("7", "TIMEOUT", exit_code=0), job("7", "COMPLETED")
+    assert killed
+    assert late
+    assert well
     assert exit_code(killed, RunRecord()) == 143
     assert exit_code(killed, RunRecord(status="failed", exit_code=7)) == 7
-    assert exit_code(job("7", "TIMEOUT", exit_code=0), RunRecord(status="started")) == 1
-    assert exit_code(job("7", "FORGOTTEN"), RunRecord(status="started")) == 1, "nobody says that it went well"
-    assert exit_code(job("7", "COMPLETED", exit_code=0), RunRecord()) == 0
+    assert exit_code(late, RunRecord(status="started")) == 1
+    assert exit_code(forgotten("7"), RunRecord(status="started")) == 1, "nobody says that it went well"
+    assert exit_code(well, RunRecord()) == 0
 
 
 def test_a_node_rank_of_the_submit_host_is_refused(primus: Run, project: Path) -> None:

@@ -15,8 +15,9 @@ from tests.core.run_directories import STARTED, make
 from tests.core.test_direct import metadata, run_of
 from tests.core.test_joined_plugins import joining
 
+from primus_core.contracts.scheduler import Job
 from primus_core.journal.record import RunRecord
-from primus_slurm.queries import job, job_in, version
+from primus_slurm.queries import job_in, version
 
 BANNER = """
 -----------------------------------------------------------------
@@ -203,7 +204,7 @@ def test_a_controller_that_is_down_leaves_what_the_runs_say(script: str, primus:
     assert log.returncode == 2
     assert "job 1: it was submitted; Slurm does not report its status here" in log.stderr
     stop = primus("stop", "a", env=found_in(tmp_path / "fake"))
-    assert stop.returncode == 3
+    assert stop.returncode == 1
     assert "was submitted as job 1, and Slurm does not answer here" in stop.stderr
 
 
@@ -228,10 +229,28 @@ def test_a_job_that_cannot_be_told_from_another_is_not_ended(primus: Primus, tmp
     squeue(fake, "7|RUNNING|||")
     program(fake, "scancel", 'echo "$@" >> "$0.asked"')
     done = primus("stop", "a", env=found_in(fake))
-    assert done.returncode == 3
+    assert done.returncode == 1
     assert "is uncertain" in done.stderr
     assert "scancel 7" in done.stderr
     assert not (fake / "scancel.asked").exists()
+
+
+def test_an_answer_that_is_not_slurms_does_not_make_a_run_lost(primus: Primus, tmp_path: Path) -> None:
+    fake = tmp_path / "fake"
+    run = submitted(tmp_path / "output", "a_2026_01_01_000000", "7")
+    for answer in ("7 lab train me R 0:10 1 node1", f"7|PARKED|None|1795272570|{run}/submit.sh"):
+        squeue(fake, answer)
+        done = primus("stop", "a", env=found_in(fake))
+        assert (done.returncode, "Slurm does not answer here" in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize("status", ["unwatched", "started"])
+def test_stop_fails_where_nobody_knows_whether_the_run_goes_on(status: str, primus: Primus, tmp_path: Path) -> None:
+    make(tmp_path / "output", "a_2026_01_01_000000", metadata={"status": status, "host": "elsewhere", "ended": None})
+    (tmp_path / "output/a_2026_01_01_000000/snapshot.json").unlink()
+    done = primus("stop", "a")
+    assert done.returncode == 1
+    assert "is not known: its status is" in done.stderr
 
 
 @pytest.mark.torch
@@ -242,19 +261,19 @@ def test_nothing_but_a_number_reaches_slurm(number: Any, primus: Primus, tmp_pat
     squeue(fake)
     program(fake, "scancel", 'echo "$@" >> "$0.asked"')
     assert states(primus, fake) == {"a": "submitted"}
-    assert primus("stop", "a", env=found_in(fake)).returncode == 3
+    assert primus("stop", "a", env=found_in(fake)).returncode == 1
     assert asked(fake) == []
     assert not (fake / "scancel.asked").exists()
 
 
 def test_a_job_is_of_its_run_by_its_script_and_without_one_by_its_time() -> None:
     script = RunRecord(submitted=100.0, run_id="a_2026_01_01_000000")
-    assert job("7", "RUNNING", command="/moved/a_2026_01_01_000000/submit.sh", submitted=9e9).is_of(script)
-    assert job("7", "RUNNING", command="/b/b_2026_01_01_000000/submit.sh", submitted=100.0).is_of(script) is False
-    assert job("7", "RUNNING", submitted=100.0).is_of(script)
-    assert job("7", "RUNNING", submitted=90.0, command="/usr/bin/env").is_of(RunRecord(started=100.0))
-    assert job("7", "RUNNING", submitted=9000.0, command="/usr/bin/env").is_of(RunRecord(started=100.0)) is False
-    assert job("7", "RUNNING").is_of(script) is None
+    assert Job("7", "RUNNING", command="/moved/a_2026_01_01_000000/submit.sh", submitted=9e9).is_of(script)
+    assert Job("7", "RUNNING", command="/b/b_2026_01_01_000000/submit.sh", submitted=100.0).is_of(script) is False
+    assert Job("7", "RUNNING", submitted=100.0).is_of(script)
+    assert Job("7", "RUNNING", submitted=90.0, command="/usr/bin/env").is_of(RunRecord(started=100.0))
+    assert Job("7", "RUNNING", submitted=9000.0, command="/usr/bin/env").is_of(RunRecord(started=100.0)) is False
+    assert Job("7", "RUNNING").is_of(script) is None
 
 
 def test_commands_are_suggested_for_the_scheduler_that_a_site_brings(primus: Primus, project: Path) -> None:

@@ -42,6 +42,10 @@ def test_the_next_line_is_the_typed_command_with_more(primus: Run, folder: Path,
     assert f"  next   {shlex.join(['primus', *words])} exp_name=mine    # the same under another name\n" in done.stderr
     anew = primus(*words, "--new", cwd=folder, env=environ)
     assert anew.stderr.count(f"  next   {shlex.join(['primus', *words])} exp_name=mine    #") == 1, "--new was for once"
+    text = (folder / "exp.yaml").read_text(encoding="utf-8")
+    (folder / "exp.yaml").write_text(text.replace("exp_name: count", "exp_name: mine"), encoding="utf-8")
+    assert " exp_name=mine-2    # the same under another name" in primus(*words, cwd=folder, env=environ).stderr
+    (folder / "exp.yaml").write_text(text, encoding="utf-8")
     named = primus(*words, "exp_name=mine", cwd=folder, env=environ)
     assert named.returncode == 0
     assert "  next" not in named.stderr
@@ -69,8 +73,8 @@ def test_a_run_with_a_checkpoint_that_did_not_end_well_says_how_to_continue_it(
     )
     slow.write_text(text, encoding="utf-8")
     (folder / "site/slow.py").write_text("import sys, time\ntime.sleep(1.5)\nsys.exit(9)\n", encoding="utf-8")
-    done = primus("direct", "--", *TRAIN, "--new", cwd=folder, env=environ)
+    done = primus("direct", "--", *TRAIN, "--new", cwd=folder, env={**environ, "GPUS_PER_NODE": "2"})
     assert done.returncode == (9 if code == 9 else 143), done.stderr
     again = shlex.join(["primus", "direct", "--", *TRAIN])
-    assert f"{again}    # continues from step 40\n" in done.stderr
+    assert f" GPUS_PER_NODE=2 {again}    # continues from step 40\n" in done.stderr
     assert known(folder / "output", "count")["status"] == word

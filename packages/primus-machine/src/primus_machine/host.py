@@ -201,6 +201,14 @@ class HostRoot:
             return port
         return 0  # a machine with no free port in a hundred: the launcher's error says it best
 
+    def ignored_signals(self) -> frozenset[str]:
+        """Names of the signals that this process ignores: it was started so, as by `nohup`."""
+        if not self.is_here:
+            return frozenset()
+        import signal
+
+        return frozenset(number.name for number in signal.Signals if signal.getsignal(number) is signal.SIG_IGN)
+
     def exists(self, path: str) -> bool:
         """Whether a file or folder of the person is there, a dangling link included."""
         return os.path.lexists(path)

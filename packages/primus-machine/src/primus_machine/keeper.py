@@ -15,7 +15,17 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 
-from primus_machine.processes import become_subreaper, command_of, descendants, end_all, leftovers, reap, send
+from primus_machine.processes import (
+    become_subreaper,
+    command_of,
+    descendants,
+    end_all,
+    ignored_signals,
+    leftovers,
+    reap,
+    send,
+    signals_to_reset,
+)
 
 __all__ = ["COMMANDS", "clean_up", "keep"]
 
@@ -65,7 +75,7 @@ def keep(
     wakeup, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken)
-    for number in (signal.SIGCHLD, *COMMANDS.keys() - {signal.SIGKILL}):
+    for number in (signal.SIGCHLD, *COMMANDS.keys() - {signal.SIGKILL} - ignored_signals()):
         signal.signal(number, lambda *_: None)
     try:
         os.chdir(cwd)
@@ -116,8 +126,9 @@ def _start_quietly(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 def _spawn(argv: Sequence[str], environ: Mapping[str, str], output: int, errors: int) -> int:
     null = os.open(os.devnull, os.O_RDONLY)
     actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, errors, 2)]
-    defaults = set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}
-    return os.posix_spawnp(argv[0], list(argv), dict(environ), file_actions=actions, setpgroup=0, setsigdef=defaults)
+    return os.posix_spawnp(
+        argv[0], list(argv), dict(environ), file_actions=actions, setpgroup=0, setsigdef=signals_to_reset()
+    )
 
 
 class _Target:

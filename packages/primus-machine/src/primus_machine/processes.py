@@ -7,22 +7,40 @@ import signal
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 __all__ = [
+    "ProcessTimes",
     "become_subreaper",
     "command_of",
     "descendants",
     "end_all",
     "end_with_parent",
+    "ignored_signals",
     "leftovers",
     "reap",
     "send",
+    "signals_to_reset",
     "subreaper",
+    "times_of",
 ]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
 _ABOUT_TO_END_S = 0.2
+# Python ignores the first two for itself. A program that ignores the third cannot wait for its children.
+_NEVER_INHERITED = frozenset((signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD))
+
+
+def ignored_signals() -> frozenset[int]:
+    """Return the signals that were ignored when this process started, as `nohup` ignores SIGHUP."""
+    found = (number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN)
+    return frozenset(found) - _NEVER_INHERITED
+
+
+def signals_to_reset() -> frozenset[int]:
+    """Return the signals of which a new program gets the default. What the parent ignores stays ignored."""
+    return frozenset(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP} - ignored_signals()
 
 
 def become_subreaper() -> None:
@@ -85,6 +103,27 @@ def _parent(pid: str) -> int | None:
     except (OSError, ValueError):
         return None
     return None if state == b"Z" else int(parent)
+
+
+class ProcessTimes(NamedTuple):
+    """When a process began, and what it has used since, in ticks of the kernel's clock."""
+
+    began: int
+    used: int
+    """CPU time, that of its ended children included."""
+    waits_for_disk: bool
+
+
+def times_of(pid: int) -> ProcessTimes | None:
+    """Return the times of a process; None: it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            state, *fields = file.read(1024).rpartition(b")")[2].split()
+    except OSError:
+        return None
+    if state in (b"Z", b"X"):
+        return None
+    return ProcessTimes(int(fields[18]), sum(map(int, fields[10:14])), state == b"D")
 
 
 def leftovers() -> list[int]:

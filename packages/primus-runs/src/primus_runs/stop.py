@@ -15,8 +15,8 @@ from primus_core.contracts.scheduler import Target
 from primus_core.journal import record
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.lookup import resolve, workspace
-from primus_core.runs.saved import GOING, process_here, state
-from primus_machine.errors import MachineError
+from primus_core.runs.saved import ENDED, GOING, process_here, state
+from primus_machine.errors import MachineError, PrimusError
 from primus_machine.files import trust
 from primus_machine.files.lease import FOLDER, look, process_start
 from primus_machine.host import HostRoot
@@ -53,7 +53,12 @@ def parser() -> Parser:
 
 
 def run(words: Sequence[str], layer: str) -> int:
-    """End it, and wait for the end. A run that has ended is no error: it may just have done so."""
+    """End it, and wait for the end. A run that has ended is no error: it may just have done so.
+
+    Raises:
+        PrimusError: whether it is still running cannot be found out.
+        MachineError: it cannot be reached from here, or does not end in time.
+    """
     args = parse_segment(parser(), words)
     host = HostRoot()
     directory = resolve(args.run, workspace(args.workspace, host, layer), host)
@@ -62,6 +67,8 @@ def run(words: Sequence[str], layer: str) -> int:
         raise trust.refused(directory, why, "the run")
     status = status_of(directory, host)
     if status.state not in GOING:
+        if not _is_over(status, host):
+            raise _not_known(directory, status)
         sys.stderr.write(f"primus: {directory} is not running: its status is {status.state}\n")
         return 0
     _wait(directory, _target(directory, status, host, why), args.timeout)
@@ -69,6 +76,24 @@ def run(words: Sequence[str], layer: str) -> int:
         _record_end(directory)
     sys.stderr.write(f"primus: {directory}: {state(directory, host)}\n")
     return 0
+
+
+def _is_over(status: RunStatus, host: HostRoot) -> bool:
+    """Whether a run that is not known to go on has certainly ended: it says so, its scheduler does, or this host."""
+    if status.state in ENDED:
+        return True
+    if status.state not in ("lost", "incomplete"):
+        return False
+    return status.job.has_ended if status.job else status.known.host == host.hostname()
+
+
+def _not_known(directory: str, status: RunStatus) -> PrimusError:
+    where = f" on {status.known.host}" if status.known.host else ""
+    return PrimusError(
+        f"whether {directory} is still running is not known: its status is {status.state}",
+        why="neither its record nor a scheduler shows how it ended",
+        fix=f"look for its processes{where}, or for its job in the queue",
+    )
 
 
 def _doubt(directory: str, host: HostRoot) -> str:
@@ -105,7 +130,7 @@ def _target(directory: str, status: RunStatus, host: HostRoot, why: str) -> Targ
     if not target:
         raise _out_of_reach(directory, status, host)
     if status.job.is_of(status.known) is None:
-        raise MachineError(
+        raise PrimusError(
             f"whether job {status.job.number} is still that of {directory} is uncertain",
             why="job ids are reused, and the scheduler does not report what this job runs",
             fix=f"check it; if it is:  {target.kill_command()}",
@@ -113,15 +138,15 @@ def _target(directory: str, status: RunStatus, host: HostRoot, why: str) -> Targ
     return target
 
 
-def _out_of_reach(directory: str, status: RunStatus, host: HostRoot) -> MachineError:
+def _out_of_reach(directory: str, status: RunStatus, host: HostRoot) -> PrimusError:
     where, number = status.known.host, status.known.job_id
     if status.state == "submitted" and not number:
-        return MachineError(
+        return PrimusError(
             f"{directory} was submitted, but its job id is unknown",
             fix="find it in the queue by its name, and cancel it there",
         )
     if status.state == "submitted":
-        return MachineError(
+        return PrimusError(
             f"{directory} was submitted as job {number}, and {schedulers.title_of(status.known)} does not answer here",
             fix=f"where it does: primus stop {shlex.quote(os.path.abspath(directory))}",
         )

@@ -39,7 +39,7 @@ def follow(run_dir: str) -> int:
     known = record.read(run_dir)
     environ, number = HostRoot().environ, known.job_id
     own = f"{run_dir}/logs/slurm_{number}.log"  # scontrol cannot say a path with `%` or a line end
-    job = queries.job(number, "")
+    job = Job(number, "")
     shown = silences = 0
     waiting = _Waiting()
     wait, longest = _POLL_S

@@ -15,14 +15,54 @@ from typing import Any, Literal, NamedTuple
 
 from primus_core.contracts.scheduler import FORGOTTEN, Job, Phase
 
-__all__ = ["REASONS", "Answer", "ask", "cancel", "fields", "has_step", "job", "job_in", "look", "run", "version"]
+__all__ = [
+    "REASONS",
+    "Answer",
+    "ask",
+    "cancel",
+    "fields",
+    "forgotten",
+    "has_step",
+    "job",
+    "job_in",
+    "look",
+    "run",
+    "version",
+]
 
 _PATIENCE_S = 5.0
-_PENDING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
-_RUNNING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
+_PHASES: Mapping[Phase, tuple[str, ...]] = {
+    "pending": (
+        *("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"),
+        "EXPEDITING",
+    ),
+    "running": (
+        *("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT", "UPDATE_DB"),
+        "POWER_UP_NODE",
+    ),
+    "ended": (
+        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
+        *("REVOKED", "TIMEOUT", "LAUNCH_FAILED", "RECONFIG_FAIL", FORGOTTEN),
+    ),
+}
+"""The states of Slurm 20.02 to 25.11, and that of a job that it has forgotten."""
 _UNKNOWN_JOB = "Invalid job id"
-_MARK = "\x1f"  # no name and no path has it
-_FORMAT = _MARK.join(("%i", "%T", "%r", "%V", "%o"))
+_MARK = "\x1f"
+_FORMAT = _MARK.join(("%i", "%T", "%r", "%V", "%o"))  # the command, which a person names, comes last
+_ROW = re.compile(rf"(?ms)^([0-9]\w*){_MARK}([^{_MARK}\n]*){_MARK}([^{_MARK}\n]*){_MARK}([^{_MARK}\n]*){_MARK}(.*?)$"
+                  rf"(?=\s*\Z|\n[0-9]\w*{_MARK})")  # fmt: skip
+_CLUSTER = re.compile(r"(?m)^CLUSTER: .*$")
+"""squeue begins with this line where it is asked about another cluster."""
+_FIELDS = {
+    "state": r"JobState=(\S+) Reason=.*",
+    "reason": r"JobState=\S+ Reason=(.*?)(?: Dependency=.*)?",
+    "submitted": r"SubmitTime=(\S+)(?: .*)?",
+    "command": r"Command=(.*)",
+    "log": r"StdOut=(.*)",
+    "exit_code": r"Requeue=\d+ Restarts=\d+ .*ExitCode=(\d+:\d+)(?: .*)?",
+    "restarts": r"Requeue=\d+ Restarts=(\d+)(?: .*)?",
+}
+"""Lines of `scontrol show job` that matter, each whole: a name, path or comment is alone on its line, or ends it."""
 _NOTHING = ("", "(null)", "N/A", "None", "Unknown")
 _OUTCOMES: Mapping[str, Literal["completed", "interrupted"]] = {
     "COMPLETED": "completed",
@@ -47,14 +87,21 @@ class Answer(NamedTuple):
     errors: str
 
 
-def job(number: str, state: str, **details: Any) -> Job:
-    """A job in one of Slurm's states."""
-    phase: Phase = "pending" if state in _PENDING else "running" if state in _RUNNING else "ended"
+def job(number: str, state: str, **details: Any) -> Job | None:
+    """A job in one of Slurm's states; None: that is no state of Slurm, so nothing is known."""
+    phase = next((phase for phase, states in _PHASES.items() if state in states), None)
+    if not phase:
+        return None
     return Job(number, state, phase, _OUTCOMES.get(state, ""), STATES.get(state, ""), state == "CANCELLED", **details)
 
 
+def forgotten(number: str) -> Job:
+    """A job that Slurm does not know any more."""
+    return Job(number, FORGOTTEN)
+
+
 def ask(numbers: Iterable[str], environ: Mapping[str, str], cluster: str = "") -> dict[str, Job]:
-    """The jobs by number, all with one question; nothing where nobody answers."""
+    """The jobs by number, all with one question; only those of which the answer is understood."""
     wanted = list(dict.fromkeys(filter(_is_number, numbers)))
     if not wanted:
         return {}
@@ -62,36 +109,41 @@ def ask(numbers: Iterable[str], environ: Mapping[str, str], cluster: str = "") -
     answer = run(words, environ)
     if answer is None or (answer.exit_code and _UNKNOWN_JOB not in answer.errors):
         return {}
-    rows = [line.split(_MARK) for line in answer.out.splitlines()]
-    found = {row[0]: _of_row(row) for row in rows if len(row) == 5}
-    return {number: found.get(number) or job(number, FORGOTTEN) for number in wanted}
+    text = _CLUSTER.sub("", answer.out)
+    found = {row[1]: _of_row(*row.groups()) for row in _ROW.finditer(text)}
+    # A job that a whole answer leaves out is gone. One that an answer in another form leaves out may be there.
+    is_whole = not _ROW.sub("", text).strip()
+    missing = [number for number in wanted if number not in found] if is_whole else []
+    known = {number: job for number, job in found.items() if job and number in wanted}
+    return known | {number: forgotten(number) for number in missing}
 
 
-def _of_row(row: Sequence[str]) -> Job:
-    number, state, reason, submitted, command = map(str.strip, row)
-    command = "" if command == "N/A" else command
-    return job(number, state, reason=_reported(reason), submitted=_moment(submitted), command=command)
+def _of_row(number: str, state: str, reason: str, submitted: str, command: str) -> Job | None:
+    command = "" if command.strip() == "N/A" else command.strip()
+    return job(
+        number, state.strip(), reason=_reported(reason.strip()), submitted=_moment(submitted.strip()), command=command
+    )
 
 
 def look(number: str, environ: Mapping[str, str], cluster: str = "") -> Job | None:
-    """One job, with its log and exit code where scontrol is at hand; None: nobody answers."""
+    """One job, with its log and exit code where scontrol is at hand; None: nobody answers, or not as Slurm does."""
     if not _is_number(number):
         return None
-    answer = run(["scontrol", *_on(cluster), "--oneliner", "show", "job", number], environ)
-    if answer and (known := fields(answer.out)).get("JobState"):
-        again = known.get("Restarts", "")
+    answer = run(["scontrol", *_on(cluster), "show", "job", number], environ)
+    if answer and (known := fields(answer.out, number)).get("state"):
+        again = known.get("restarts", "")
         return job(
             number,
-            known["JobState"].split(" ")[0],
-            reason=_reported(known.get("Reason", "")),
-            submitted=_moment(known.get("SubmitTime", "")),
-            command=known.get("Command", ""),
-            log=_reported(known.get("StdOut", "")),
-            exit_code=_exit_code(known.get("ExitCode", "")),
+            known["state"],
+            reason=_reported(known.get("reason", "")),
+            submitted=_moment(known.get("submitted", "")),
+            command=known.get("command", ""),  # `(null)` of a job without a script, which is no run's
+            log=_reported(known.get("log", "")),
+            exit_code=_exit_code(known.get("exit_code", "")),
             restarts=int(again) if again.isdecimal() else 0,
         )
     if answer and _UNKNOWN_JOB in answer.errors:
-        return job(number, FORGOTTEN)
+        return forgotten(number)
     if answer is None and _is_here("scontrol", environ):  # a controller that keeps one waiting answers no other, too
         return None
     return ask([number], environ, cluster).get(number)
@@ -113,7 +165,10 @@ def _exit_code(text: str) -> int | None:
 def has_step(step: str, environ: Mapping[str, str], cluster: str = "") -> bool:
     """Whether a step, `job.step`, is there, as far as anybody says."""
     answer = run(["squeue", *_on(cluster), "--noheader", f"--steps={step}", "--format=%i"], environ)
-    return not answer or (step in answer.out.split() if not answer.exit_code else _UNKNOWN_JOB not in answer.errors)
+    if not answer or answer.exit_code:
+        return not answer or _UNKNOWN_JOB not in answer.errors
+    words = _CLUSTER.sub("", answer.out).split()
+    return step in words or not all(re.fullmatch(r"[0-9_+]+\.\w+", word) for word in words)
 
 
 def cancel(target: str, flags: Sequence[str], environ: Mapping[str, str], cluster: str = "") -> str:
@@ -124,9 +179,16 @@ def cancel(target: str, flags: Sequence[str], environ: Mapping[str, str], cluste
     return (answer.errors.strip() or f"scancel ended with exit code {answer.exit_code}") if answer.exit_code else ""
 
 
-def fields(text: str) -> dict[str, str]:
-    """What `scontrol --oneliner show job` says. A value ends where the next name begins: paths may hold blanks."""
-    return dict(re.findall(r"(?:^|\s)([A-Z][\w/:]*)=(.*?)(?=\s[A-Z][\w/:]*=|\s*$)", text))
+def fields(text: str, number: str) -> dict[str, str]:
+    """What `scontrol show job` says of this job, by the names in `_FIELDS`.
+
+    A field that is there twice is left out: a line end in a name can imitate it.
+    """
+    if not (begin := re.search(rf"(?m)^JobId={number} ", text)):
+        return {}
+    about = text[begin.end() :]
+    said = {name: re.findall(rf"(?m)^ {{3}}{form}$", about) for name, form in _FIELDS.items()}
+    return {name: values[0] for name, values in said.items() if len(values) == 1}
 
 
 _SUBMITTED = (

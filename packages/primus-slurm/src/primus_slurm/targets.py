@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from primus_core.contracts.scheduler import FORGOTTEN, Job, Target
+from primus_core.contracts.scheduler import Job, Target
 from primus_core.journal import record
 from primus_core.journal.record import RunRecord
 from primus_machine.errors import MachineError
@@ -58,7 +58,7 @@ class JobTarget:
         """The job as it stands now; as it stood, where the scheduler does not answer."""
         known = record.read(self.directory)  # not by `status_of`: of a run that says it is completed, that asks no more
         job = queries.look(self.job.number, self.host.environ, _cluster(self.directory))
-        return queries.job(job.number, FORGOTTEN) if job and job.is_of(known) is False else job or self.job
+        return queries.forgotten(job.number) if job and job.is_of(known) is False else job or self.job
 
     def _is_there(self) -> bool:
         return not self.job.has_ended

@@ -330,6 +330,7 @@ class _Planning:
         planned: BackendPlan,
         given: tuple[Variable, ...],
     ) -> TaskPlan:
+        another = "mine" if experiment.exp_name != "mine" else "mine-2"
         return TaskPlan(
             place=place,
             worker=planned.worker,
@@ -339,7 +340,7 @@ class _Planning:
             requires=planned.requires,
             config=planned.config,
             notes=planned.notes,
-            next_steps=() if ("exp_name",) in self.command_line.marks else ("exp_name=mine",),
+            next_steps=() if ("exp_name",) in self.command_line.marks else (f"exp_name={another}",),
             metrics_rank=planned.metrics_rank,
             framework=experiment.modules[module].framework,
             model=_label(experiment.modules[module].model, settings.data.get("model")),

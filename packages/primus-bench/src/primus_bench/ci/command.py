@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from primus_core.errors import MachineError, RequestError, suggestion
 from primus_core.request.arguments import Parser, parse_segment
 from primus_machine.host import HostRoot
+from primus_machine.processes import ignored_signals
 from primus_machine.secrets.redaction import redact_words
 from primus_machine.units import counted
 
@@ -93,7 +94,7 @@ def run(words: Sequence[str], layer: str) -> int:
 def _run(session: Session, *, update: bool) -> None:
     from primus_bench.ci import written
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in {signal.SIGTERM, signal.SIGHUP} - ignored_signals():
         signal.signal(number, _interrupt)
     try:
         session.run(update=update)

@@ -84,6 +84,9 @@ _EXAMPLES = {"--backend": "torchtitan", "--gpu": "MI300X", "-o": "node.tar.gz", 
 """The options that a command requires, with an example of each."""
 _ONLY = {"-o": "capture", "-M": "gemm"}
 """Those that are all that a command needs, and its name: a word behind that is their value."""
+_ENDING = frozenset({"stop"})
+"""Commands that end something: a misspelt word is no reason to propose one."""
+_ENDS = re.compile(rf".*\bprimus ({'|'.join(_ENDING)})\b")
 _SWITCHES = ("--dry-run", "--debug")
 
 
@@ -191,12 +194,13 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
         return RequestError(what, fix=fix)
     if meant := _as_task(what, head, rest, known):
         return meant
-    near = nearest(head, [*known.runtimes, *known.tasks, *known.commands])
+    near = nearest(head, {*known.runtimes, *known.tasks, *known.commands} - _ENDING)
     if near in known.tasks and not _hint(head):
         return RequestError(what, fix=f"did you mean: {_command(['direct'], [near, *rest], known)}")
     if near in known.commands and not _hint(head):
         return RequestError(what, fix=f"did you mean `primus {typed([near, *rest])}`?")
-    if hint := _hint(head if near else nearest(head, [word for hint in hints() for word in hint.words], _ALIKE)):
+    alike = [word for hint in hints() if not _ENDS.match(f"{hint.bare} {hint.named}") for word in hint.words]
+    if hint := _hint(head) or _hint("" if near else nearest(head, alike, _ALIKE)):
         return RequestError(what, why=hint.why, fix=_filled(hint, rest))
     return None
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from primus_core import variables
 from primus_core.config import submission
+from primus_core.contracts import launchers
 from primus_core.execute.launch import Launch
 from primus_core.execute.scripts import Replan, Scripts
 from primus_core.hooks.data import FailureInfo, Result, Stop
@@ -19,6 +20,7 @@ from primus_core.multinode.watches import LockWatch, RecordWatch
 from primus_core.outcome import closing, first_failure
 from primus_core.outcome.attempts import Attempts
 from primus_core.outcome.failure import Failure
+from primus_core.outcome.rank_ends import RankEnds
 from primus_core.plan.plan import BEFORE_RANKS, METRICS, Step
 from primus_core.process.stacks import Stacks
 from primus_core.process.supervise import Ended, Watch, supervise
@@ -50,6 +52,7 @@ class RankLayer:
             launch.record,
         )
         self.watching: Watch | None = None
+        self.ends: RankEnds | None = None
         self.stacks = Stacks()
         """What knows the processes of the step in hand."""
         self.dropped = 0
@@ -158,7 +161,7 @@ class RankLayer:
             attempts.begin()
             ended, step = self._in_turn(steps)
             first = self._first_failure(ended, step)
-            code = first.exit_code if first and ended.exit_code else ended.exit_code
+            code = first.exit_code if first and ended.exit_code and not ended.signal else ended.exit_code
             attempts.end(code, first.what if first else first_failure.why_ended(ended))
             over = ended.signal or ended.stopped or ended.not_started or not ended.exit_code
             if over or not plan.max_restarts or step is not worker:
@@ -185,11 +188,29 @@ class RankLayer:
         self.launch.say_once(f"primus: {step.name}{ranks}\n")
         environ = {**self.launch.environ, variables.IN_HOOK: "1"} if step.script else self.launch.environ
         self.stacks = Stacks()
+        self.ends = self._rank_ends() if step.ranks else None
         self.watching = self._watch(on_line, ranks=bool(step.ranks))
         ended = supervise(step, environ, self.watching)
+        if self.ends:
+            self.ends.end(ended.exit_code, step.first_rank if step.ranks == 1 else None)
         self.dropped += ended.dropped
         self.events.emit("step_ended", name=step.name, exit_code=ended.exit_code)
         return ended
+
+    def _rank_ends(self) -> RankEnds:
+        plan = self.launch.plan
+        return RankEnds(
+            self._get_watch,
+            plan.place.directory,
+            plan.distributed,
+            self.launch.facts.hostname,
+            shares=bool(plan.framework) or bool(plan.worker and launchers.find(plan.worker.launcher).reports),
+            say=self.launch.say,
+        )
+
+    def _get_watch(self) -> Watch:
+        assert self.watching
+        return self.watching
 
     def _watch(self, on_line: Callable[[bytes], None] | None, *, ranks: bool) -> Watch:
         plan = self.launch.plan
@@ -206,6 +227,7 @@ class RankLayer:
             poll=self._poll,
             stops=self._shall_stop if ranks else lambda: False,
             may_end_hung=self._may_end_hung,
+            cannot_continue=self.ends.cannot_continue if self.ends else lambda: False,
         )
 
     def _poll(self) -> None:
@@ -263,10 +285,10 @@ class RankLayer:
         code, first = ended.exit_code, None
         if ended.not_started:
             raise MachineError(f"{step.name if step else 'a step'} could not be started", why=ended.not_started)
-        if code and not ended.signal:
+        if code:
             first = self._first_failure(ended, step)
-            code = first.exit_code if first and step and step.ranks else code
-            if full := closing.disk_is_full(self.launch.directory):
+            code = first.exit_code if first and step and step.ranks and not ended.signal else code
+            if (first or not ended.signal) and (full := closing.disk_is_full(self.launch.directory)):
                 first = closing.disk_full_failure(first, code, full, self.launch.plan.distributed.node_rank)
         status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
         why = first_failure.of_script(ended, step) if step and step.script else ""
@@ -276,7 +298,7 @@ class RankLayer:
         self._record_end(status, code, failure)
         self._call_hooks(status, code, first)
         of_all = step is not None and step.kind in BEFORE_RANKS and self.launch.plan.place.outer  # on one console
-        say = self.launch.say if status == "failed" and not of_all else self.launch.say_once
+        say = self.launch.say if (status == "failed" or first) and not of_all else self.launch.say_once
         say(self._last_words(code, status, first, step, why))
         return code
 
@@ -300,11 +322,13 @@ class RankLayer:
         if self.dropped:
             self.launch.note(f"{self.dropped} bytes of log text could not be written: disk full, or too slow?")
         if status != "failed":
-            return closing.not_failed(plan, status, self.launch.seconds)
+            return closing.not_failed(plan, status, self.launch.seconds, first)
         return closing.failed(plan, first, step, code, why=why, launch_log=log, printed=self._printed())
 
     def _first_failure(self, ended: Ended, step: Step | None) -> Failure | None:
-        return first_failure.of_step(self.launch.plan, self.launch.facts.hostname, ended, step, self._printed)
+        return first_failure.of_step(
+            self.launch.plan, self.launch.facts.hostname, ended, step, self._printed, self.ends
+        )
 
     def _printed(self) -> str:
         """What the last step has printed in the launch log."""

@@ -67,8 +67,8 @@ class Scripts:
         ended = self.run_step(step, listener)
         if ended.timed_out:
             launch.say(f"primus: {step.name} took longer than {step.timeout_s:g} s and was cut off\n")
-        if (ended.timed_out or ended.signal) and not ended.exit_code:  # it tidied up, and called it a good end
-            ended = replace(ended, exit_code=128 + (ended.signal or signal.SIGTERM))
+        if ended.timed_out and not ended.exit_code:  # it tidied up, and called it a good end
+            ended = replace(ended, exit_code=128 + signal.SIGTERM)
         for command in ended.left:
             launch.note(launch.masked(f"{step.name} left '{command}' running; it was ended with it"))
         return ended, listener.printed

@@ -15,7 +15,7 @@ from primus_core.hooks.data import AFTER_THE_END, RunInfo, Stop
 from primus_core.plan.plan import HookPlugin
 from primus_machine.files import plain_json
 from primus_machine.pipes import Channel
-from primus_machine.processes import descendants
+from primus_machine.processes import descendants, signals_to_reset
 from primus_machine.secrets.masks import Mask
 
 __all__ = ["LOAD_LIMIT_S", "HookProcess"]
@@ -291,8 +291,8 @@ def _spawn(plugin: HookPlugin, environ: Mapping[str, str]) -> tuple[int, int, in
     argv = [sys.executable, "-m", "primus_core.hooks.plugin_process", str(os.getpid()), kind, plugin.target]
     actions = [(os.POSIX_SPAWN_DUP2, end, i) for i, end in enumerate((theirs, theirs_answers, theirs_output))]
     try:
-        defaults = set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}
-        pid = os.posix_spawn(argv[0], argv, dict(environ), file_actions=actions, setsid=True, setsigdef=defaults)
+        reset = signals_to_reset()
+        pid = os.posix_spawn(argv[0], argv, dict(environ), file_actions=actions, setsid=True, setsigdef=reset)
     finally:
         for descriptor in (theirs, theirs_answers, theirs_output):
             os.close(descriptor)

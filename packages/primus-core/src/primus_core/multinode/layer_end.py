@@ -67,7 +67,7 @@ class LayerEnd:
         if code and verdict.what:
             code = verdict.exit_code or self.ended.exit_code
             is_more = verdict.what != meaning_of(self.ended.signal)
-            known["first_failure"] = verdict.to_record() if is_more else None
+            known["first_failure"] = verdict.to_record() if is_more else self._failed_while_ending()
             self.record.ended_by_scheduler = is_more and verdict.by_others and not verdict.cancelled
         # Where both see the lock, they see one run directory.
         swallowed = bool(status == COMPLETED and self.main.lock and not self.inside)
@@ -89,6 +89,11 @@ class LayerEnd:
             "plan_differs": next((one.plan_differs for one in self.inside if one.plan_differs), ()),  # node 0 has it
         }
         return known | {name: value for name, value in (("job_id", first.job_id), ("step_id", first.step_id)) if value}
+
+    def _failed_while_ending(self) -> FirstFailure | None:
+        """What failed first on nodes that were told to end, as a checkpoint that could not be saved."""
+        found = [one.first_failure for one in self.inside if one.status == "interrupted" and one.first_failure]
+        return min(found, key=lambda failure: failure.time or float("inf"), default=None)
 
     def _asked_for(self, asked: RunRecord) -> int:
         """A hook or a script inside has ended the run."""

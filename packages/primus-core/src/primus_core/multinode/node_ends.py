@@ -264,4 +264,6 @@ def _first(nodes: Sequence[_Node], *, cancelled: bool) -> Verdict:
 def _of(node: _Node) -> Verdict:
     failure = node.failure
     what = failure.what or f"exit code {node.known.exit_code}"
-    return Verdict(what, failure.rank, node.rank, node.known.exit_code or 0)
+    # The rank that it names may have left on another node.
+    where = failure.node_rank if failure.rank >= 0 and failure.node_rank is not None else node.rank
+    return Verdict(what, failure.rank, where, node.known.exit_code or 0)

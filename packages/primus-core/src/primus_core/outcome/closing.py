@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from errno import errorcode
 
+from primus_core.environment.resolve import OWNED, USER
 from primus_core.journal import record, summary
 from primus_core.journal.events import CHECKPOINT_SAVED, FILE
 from primus_core.journal.summary import Row
@@ -28,12 +29,13 @@ _ONCE = ("--new", "--continue")
 _ANEW = "    # the same under another name"
 
 
-def not_failed(plan: Plan, status: str, seconds: float) -> str:
-    """The lines of a run that did not fail."""
+def not_failed(plan: Plan, status: str, seconds: float, first: failure.Failure | None = None) -> str:
+    """The lines of a run that did not fail. `first`: what failed while it was interrupted."""
     directory = plan.place.directory
     rows = summary.read(f"{directory}/{METRICS}")
     after = next_lines(plan, status)
-    return render(rows, status=status, run_dir=short(directory), seconds=seconds, next_steps=after)
+    failed = f"  failed rank {first.rank}: {first.what.splitlines()[0]}\n" if first else ""
+    return render(rows, status=status, run_dir=short(directory), seconds=seconds, next_steps=after) + failed
 
 
 def failed(
@@ -78,11 +80,22 @@ def next_lines(plan: Plan, status: str) -> tuple[str, ...]:
     typed = [word for word in _typed(plan) if word not in _ONCE]
     if not typed or SECRET in " ".join(typed):
         return ()
+    own = _own_variables(plan)
+    if own is None:
+        return ()
     if status == COMPLETED:
-        return tuple(f"{shlex.join([*typed, *shlex.split(words)])}{_ANEW}" for words in plan.next_steps)
+        return tuple(f"{own}{shlex.join([*typed, *shlex.split(words)])}{_ANEW}" for words in plan.next_steps)
     if not (step := _last_checkpoint(plan.place.directory)):
         return ()
-    return (f"{shlex.join(typed)}    # continues from step {step}",)
+    return (f"{own}{shlex.join(typed)}    # continues from step {step}",)
+
+
+def _own_variables(plan: Plan) -> str | None:
+    """The person's own variables that decided the plan, as one types them before a command; None: one is a secret."""
+    own = [variable for variable in plan.environment if variable.origin == USER and variable.name not in OWNED]
+    if any(variable.secret for variable in own):
+        return None
+    return "".join(f"{variable.name}={shlex.quote(variable.value)} " for variable in own)
 
 
 def _typed(plan: Plan) -> Sequence[str]:

@@ -19,7 +19,17 @@ from primus_machine.files import plain_json
 from primus_machine.files.atomic import regular, write_atomically
 from primus_machine.files.capped_log import parts
 
-__all__ = ["OWN_SIGNALS", "Failure", "first_failure", "last_words", "leave_record", "of_process", "report", "set_aside"]
+__all__ = [
+    "OWN_SIGNALS",
+    "Failure",
+    "first_failure",
+    "last_words",
+    "leave_record",
+    "of_process",
+    "recorded",
+    "report",
+    "set_aside",
+]
 
 _LINE = 1 << 14
 """More than a last line is long, in bytes."""
@@ -45,10 +55,11 @@ class Failure:
         return FirstFailure(self.rank, self.what, self.node_rank, self.exit_code, self.time)
 
 
-def _recorded(run_dir: str, others: Iterable[str]) -> list[Failure]:
+def recorded(run_dir: str, others: Iterable[str]) -> list[Failure]:
+    """Return what ranks have recorded in the run directory, and `others` of this node, the earliest first."""
     found = []
     paths = glob.glob(f"{glob.escape(run_dir)}/{FAILURES}/rank_*.json")
-    for text in (*map(_text, paths), *others):
+    for text in dict.fromkeys((*map(_text, paths), *others)):
         data: dict[str, Any] = plain_json.loads(text)
         what = f"{data['type']}: {data['message']}" if data["message"] else data["type"]
         found.append(
@@ -143,9 +154,9 @@ def first_failure(
     which could not write them into the run directory.
     """
     signalled = [_ended_by(one.signal, one.rank, here or one.host, node_rank) for one in killed]
-    recorded = _recorded(run_dir, records)
-    own = [failure for failure in (*signalled, *recorded) if failure.exit_code - 128 in OWN_SIGNALS]
-    candidates = own or recorded or signalled
+    found = recorded(run_dir, records)
+    own = [failure for failure in (*signalled, *found) if failure.exit_code - 128 in OWN_SIGNALS]
+    candidates = own or found or signalled
     return candidates[0] if candidates else None
 
 

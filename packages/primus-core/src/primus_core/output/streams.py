@@ -69,8 +69,14 @@ class RankPipes:
         found = {rank: _pid(f"{self.folder}/{rank}.pid") for rank in self.ranks}
         return {rank: pid for rank, pid in found.items() if pid}
 
+    def ends(self) -> dict[int, bool]:
+        """The ranks that have said that they end; whether each has failed, or ends with 0."""
+        names = frozenset(os.listdir(self.folder))
+        left = {rank: False for rank in self.ranks if f"{rank}.left" in names}
+        return left | {rank: True for rank in self.ranks if f"rank_{rank}.json" in names}
+
     def records(self) -> tuple[str, ...]:
-        """Why ranks failed that could not write it into the run directory."""
+        """Why ranks failed, as they say themselves."""
         paths = [f"{self.folder}/rank_{rank}.json" for rank in self.ranks]
         return tuple(read_regular(path).decode() for path in paths if os.path.exists(path))
 

@@ -28,6 +28,10 @@ class Silence:
         """A rank has printed something."""
         self._heard = self._clock()
 
+    def so_far_s(self) -> float:
+        """For how long no rank has printed anything."""
+        return self._clock() - self._heard
+
     @property
     def limit_s(self) -> float:
         """How long ranks may be silent now."""

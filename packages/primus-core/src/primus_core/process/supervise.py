@@ -52,7 +52,11 @@ class Ended:
     left: tuple[str, ...] = ()
     """Of a script: what it left running, which was ended with it."""
     records: tuple[str, ...] = ()
-    """Why ranks failed that could not write it into the run directory."""
+    """Why ranks failed, as they say themselves."""
+    cut_short: bool = False
+    """Its ranks could not continue (`Watch.cannot_continue`), and were ended for it."""
+    cut_at: float = 0.0
+    """When Primus began to end it; 0: it ended by itself, or by the signal."""
 
 
 @dataclass(slots=True)
@@ -90,8 +94,14 @@ class Watch:
     """Whether waiting any longer is useless: what runs is killed then. Called as often."""
     may_end_hung: Callable[[float], bool] = lambda _: True
     """Whether ranks that were silent for so long may be ended; somebody may look at them first. Called as often."""
+    cannot_continue: Callable[[], bool] = lambda: False
+    """Whether the ranks are to be ended, since some have failed or left and the others wait. Called as often."""
     pids: Callable[[], Mapping[int, int]] = dict
     """The processes of the ranks that have started, by rank: to be asked, while the step runs."""
+    ends: Callable[[], Mapping[int, bool]] = dict
+    """The ranks that have said that they end; whether each has failed. To be asked as `pids`."""
+    silent_s: Callable[[], float] = lambda: 0.0
+    """For how long nothing has been printed. To be asked as `pids`."""
     _files: dict[str, int] = field(default_factory=dict)
 
     def file(self, name: str) -> int:
@@ -121,7 +131,7 @@ def supervise(step: Step, environ: Mapping[str, str], watch: Watch) -> Ended:
         pipes = RankPipes(ranks)
     except OSError as error:  # the disk for temporary files is full
         return Ended(3, not_started=f"no pipes for its output can be made: {error.strerror}")
-    watch.pids = pipes.pids
+    watch.pids, watch.ends = pipes.pids, pipes.ends
     try:
         ended = _Supervisor(step, {**environ, variables.STREAMS: pipes.folder}, watch, pipes).run()
         return replace(ended, records=pipes.records())
@@ -163,8 +173,10 @@ class _Supervisor:
         self.forwarded = 0
         self.kill_at = float("inf")
         self.ends_at = time.monotonic() + step.timeout_s if step.timeout_s else float("inf")
-        self.timed_out = self.stopped = False
+        self.timed_out = self.stopped = self.cut_short = False
+        self.cut_at = 0.0
         self.silence = Silence(watch.silence_s, watch.start_silence_s, watch.progress)
+        watch.silent_s = self.silence.so_far_s
         self.silent_s = 0.0  # for so long, if it hangs
         self.spared = False  # it hangs, and somebody looks at it before it is ended
         self.pace = _Pace()
@@ -272,6 +284,9 @@ class _Supervisor:
         if not self.stopped and self.watch.stops():
             self.stopped = True
             self._cut_off()
+        if not (self.cut_short or self.forwarded) and self.watch.cannot_continue():
+            self.cut_short = True
+            self._cut_off()
         self._look_for_silence()
         if time.monotonic() > self.kill_at or self.watch.gives_up():
             self._signal(signal.SIGKILL)
@@ -286,6 +301,7 @@ class _Supervisor:
             self._cut_off()
 
     def _cut_off(self) -> None:
+        self.cut_at = self.cut_at or time.time()
         self.kill_at = min(self.kill_at, time.monotonic() + self.watch.grace_s)
         self._signal(signal.SIGTERM)
 
@@ -320,16 +336,17 @@ class _Supervisor:
         os.waitpid(self.keeper, 0)
         status, *left = text.decode("utf-8", "replace").split("\n")
         code = os.waitstatus_to_exitcode(int(status))
-        if self.forwarded and code:
+        # What runs another Primus ends as that one did; a rank that tidied up calls any end a good one.
+        if self.forwarded and (code or not self.watch.pass_through):
             code = 128 + self.forwarded
         code = 128 - code if code < 0 else code
-        if self.silent_s and not code:  # it tidied up, and called it a good end
+        if (self.silent_s or self.cut_short) and not code:  # it tidied up, and called it a good end
             code = 128 + signal.SIGTERM
         return self._as(code, dropped, tuple(left))
 
     def _as(self, code: int, dropped: int, left: tuple[str, ...] = ()) -> Ended:
         return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out, silent_s=self.silent_s,
-                     stopped=self.stopped, left=left)  # fmt: skip
+                     stopped=self.stopped, left=left, cut_short=self.cut_short, cut_at=self.cut_at)  # fmt: skip
 
 
 def _written_over(lines: bytes) -> bytes:

@@ -60,6 +60,7 @@ def main(argv: list[str]) -> int:
         return 130
     except BaseException as error:  # whatever a user's program raises is recorded, then shown
         return rank.failed(error)
+    rank.leave()
     return 0
 
 
@@ -94,7 +95,15 @@ class _Rank:
             print(message, file=sys.stderr)
         if code:
             self.record(code, "SystemExit", message, "")
+        else:
+            self.leave()
         return code
+
+    def leave(self) -> None:
+        """Tell the supervisor that this rank ends with 0: the others may still need it."""
+        if self.streams:
+            with suppress(OSError), open(f"{self.streams}/{self.number}.left", "w", encoding="ascii"):
+                pass
 
     def failed(self, error: BaseException) -> int:
         """Record and show an error; its exit code."""
@@ -135,7 +144,7 @@ class _Rank:
             "message": redact(message, values),
             "traceback": redact(trace, values),
         }
-        # A disk that is full must hide neither the cause nor the exit code: the supervisor looks beside its pipes, too.
+        # Beside its pipes the supervisor sees at once that this rank has failed, and also if the disk is full.
         for folder in filter(None, (f"{run_dir}/{FAILURES}", self.streams)):
             try:
                 os.makedirs(folder, exist_ok=True)
@@ -143,8 +152,6 @@ class _Rank:
                 write_atomically(f"{folder}/rank_{self.number}.json", json.dumps(record, indent=1), mode=PRIVATE)
             except OSError as error:
                 sys.stderr.write(f"primus: cannot record the failure of rank {self.number}: {error.strerror}\n")
-            else:
-                return
 
 
 def _without_launcher(trace: TracebackType | None) -> TracebackType | None:

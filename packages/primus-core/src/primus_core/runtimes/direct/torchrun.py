@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from primus_core.contracts.launcher import LaunchCall, Launcher, LaunchPlan, Signalled
-from primus_core.plan.plan import Requirement, Step
+from primus_core.plan.plan import Requirement, Step, Variable
 
 __all__ = ["TORCHRUN"]
 
@@ -15,6 +15,9 @@ _TORCH = Requirement("module", "torch", "install PyTorch: it includes torchrun, 
 _ROW = r"host\s*:\s*(\S+)\s*\n\s*rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+) \(pid: (\d+)\)"
 _FORCED = r"Unable to shutdown process (\d+) via \S+ forcefully exiting"
 """Of a rank that outlives the SIGTERM with which it ends the others: what follows is its own SIGKILL."""
+_HANDLED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
+_SIGNALS = ("TORCHELASTIC_SIGNALS_TO_HANDLE", "PET_SIGNALS_TO_HANDLE")
+"""The second is the option `--signals-to-handle`, which newer versions have and which wins there."""
 _ROOT_CAUSE = "Root Cause (first observed failure):"
 
 
@@ -36,7 +39,7 @@ class Torchrun:
         argv = (call.facts.python, "-m", "torch.distributed.run", *ranks, *nodes, *meeting, *call.rank)
         first = place.node_rank * place.gpus_per_node
         step = Step("worker", argv, call.facts.cwd, ranks=place.gpus_per_node, first_rank=first, kind="worker")
-        return LaunchPlan(step, requires=(_TORCH,))
+        return LaunchPlan(step, _signals(call), requires=(_TORCH,))
 
     def signalled(self, output: str) -> Iterator[Signalled]:
         """Its table names the host by the name that goes with its address, which may be localhost."""
@@ -45,6 +48,16 @@ class Torchrun:
         for host, rank, code, pid in re.findall(_ROW, root) + re.findall(_ROW, others):
             if int(code) < 0 and pid not in forced:
                 yield Signalled(int(rank), -int(code), host)
+
+
+def _signals(call: LaunchCall) -> tuple[Variable, ...]:
+    """Have it leave those signals alone that were ignored when Primus started: it would end the ranks by them."""
+    ignored = call.facts.host.ignored_signals()
+    if not ignored.intersection(_HANDLED) or not call.environ.keys().isdisjoint(_SIGNALS):
+        return ()
+    handled = ",".join(name for name in _HANDLED if name not in ignored)
+    why = f"ignored when Primus started: {', '.join(name for name in _HANDLED if name in ignored)}"
+    return tuple(Variable(name, handled, "direct", why) for name in _SIGNALS)
 
 
 TORCHRUN: Launcher = Torchrun()

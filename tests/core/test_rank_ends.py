@@ -75,7 +75,7 @@ def gloo(call):
 """
 
 
-@pytest.mark.parametrize("way", ["thread", *(pytest.param(way, marks=pytest.mark.nightly) for way in WAYS)])
+@pytest.mark.parametrize("way", ["thread", *(pytest.param(way, marks=pytest.mark.full) for way in WAYS)])
 def test_a_rank_that_has_failed_and_does_not_end_ends_the_run(primus: Run, project: Path, way: str) -> None:
     (project / "my_tasks.py").write_text(STUCK.format(how=WAYS[way]))
     result = primus("direct", "--grace-period", "1", "--", "behave", cwd=project)
@@ -84,7 +84,7 @@ def test_a_rank_that_has_failed_and_does_not_end_ends_the_run(primus: Run, proje
     assert metadata(run_of(project))["first_failure"]["what"] == "ValueError: boom in step 3"
 
 
-@pytest.mark.nightly
+@pytest.mark.full
 def test_it_is_started_again_where_restarts_are_wanted(primus: Run, project: Path) -> None:
     (project / "my_tasks.py").write_text(STUCK.format(how=WAYS["exit handler"]))
     result = primus("direct", "--grace-period", "1", "--max-restarts", "1", "--", "behave", cwd=project)
@@ -211,7 +211,7 @@ def test_a_node_hears_of_a_rank_that_left_on_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.nightly
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("words", "rank", "what"),
     [

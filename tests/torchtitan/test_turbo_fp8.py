@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.full]
 
 STAND_IN = {
     "ops.py": """

@@ -288,6 +288,24 @@ def test_a_gpu_in_the_cpu_gives_way_to_those_of_another_vendor(tmp_path: Path) -
     )
 
 
+def test_one_unknown_accelerator_among_eight_counts_and_is_named(tmp_path: Path) -> None:
+    tree = machines.amd("MI300X")
+    path = f"{KFD}/{5}/properties"
+    tree[path] = tree[path].replace("device_id 29857", "device_id 30000")
+    found = read(tmp_path, tree)
+    assert (found.gpu_model, len(found.gpus), found.physical_gpus) == ("MI300X", 8, 8)
+    assert found.notes[0].startswith("UNKNOWN GPU 1002:7530 (1 of architecture gfx942)")
+
+
+def test_an_accelerator_of_the_next_architecture_counts_beside_known_ones_and_a_screen_does_not(tmp_path: Path) -> None:
+    for version, count in (("120500", 8), ("110000", 7)):
+        tree = machines.amd("MI300X")
+        path = f"{KFD}/{5}/properties"
+        tree[path] = re.sub(r"gfx_target_version \d+", f"gfx_target_version {version}", tree[path])
+        tree[path] = tree[path].replace("device_id 29857", "device_id 30000")
+        assert len(read(tmp_path / version, tree).gpus) == count
+
+
 @pytest.mark.parametrize(
     ("node", "hip"), [(99, ""), (0, "; HIP counts it, too, unless HIP_VISIBLE_DEVICES=1,2,3,4,5,6,7,8")]
 )

@@ -35,6 +35,8 @@ _NODES = f"{_TOPOLOGY}/nodes"
 _MODES = {1: "SPX", 2: "DPX", 3: "TPX", 4: "QPX"}
 _DIES_ON_PCI = frozenset({"gfx90a"})
 """Architectures whose chiplets are PCI devices of their own, so that no partition mode joins or splits them."""
+_ACCELERATORS = frozenset({"gfx908", "gfx90a", "gfx942", "gfx950", "gfx1250"})
+"""Architectures that only Instinct GPUs have, so that one of them is none for a screen, whatever its model."""
 _SMALLEST = 64
 """SIMDs: the smallest part of an accelerator has 80 (MI308X in CPX), a GPU beside a CPU's cores 4 to 32."""
 _VRAM = (1, 2)
@@ -116,12 +118,16 @@ def _closed(host: HostRoot) -> tuple[str, ...]:
 
 
 def _used(nodes: Sequence[_Node], *, is_requested: bool) -> list[_Node]:
-    """The accelerators: the GPUs of known models if there are any, else those that are not in a CPU, else all.
+    """Return the accelerators: GPUs of known models and those like them if there are any, else all that are in no CPU.
 
     Where a person says what the GPUs are, all are it that may be.
     """
     known = [] if is_requested else [node for node in nodes if node.model]
-    return known or [node for node in nodes if not node.is_integrated] or list(nodes)
+    alike = _ACCELERATORS | {node.architecture for node in known}
+    whole = [node for node in nodes if not node.is_integrated]
+    if known:
+        return [node for node in nodes if node.model or (node in whole and node.architecture in alike)]
+    return whole or list(nodes)
 
 
 def _left_out(nodes: Sequence[_Node], used: Sequence[_Node]) -> tuple[str, ...]:

@@ -195,7 +195,7 @@ def _device(host: HostRoot, node: _Node, gpu: int, group: list[_Node]) -> Gpu:
         partition=partition,
         partitions=parts,
         mode=_mode(host, node, address),
-        uuid=f"GPU-{node.get('unique_id'):016x}" if node.get("unique_id") else "",
+        uuid=f"GPU-{node.get('unique_id'):016x}" if 0 < node.get("unique_id") < 2**64 else "",
     )
 
 

@@ -58,6 +58,9 @@ def pytest_configure(config: pytest.Config) -> None:
         pytest.exit(
             f"installed before their entry points changed: {names}; make the environments anew: hatch env prune", 3
         )
+    for number in (signal.SIGINT, signal.SIGQUIT):  # a shell without job control starts what is behind `&` without them
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     finalize_on_signals()
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from primus_core.environment.placement import MAX_GPUS_PER_NODE, node_count, resolve
 from primus_core.errors import RequestError
 from primus_core.plan.plan import Distributed
+from primus_core.runtimes.direct.runtime import _numa
 from primus_machine.facts import Facts, Gpu
 from primus_machine.host import HostRoot
 
@@ -128,6 +129,30 @@ def test_what_is_neither_name_nor_address_is_refused(address: str) -> None:
 )
 def test_only_visible_gpus_count_unless_the_person_says_a_number(environ: dict[str, str], ranks: int) -> None:
     assert place(environ, gpus=8).gpus_per_node == ranks
+
+
+def test_numa_binds_each_rank_beside_the_gpu_that_it_has() -> None:
+    gpus = tuple(gpu._replace(numa_node=index // 4) for index, gpu in enumerate(machine(8).gpus))
+    facts = machine()._replace(gpus=gpus, numa_cpus={0: "0-63", 1: "64-127"})
+
+    def cpus(**environ: str) -> str:
+        call = _numa(facts, resolve(facts, environ)[0].gpus_per_node, environ)
+        return "".join(variable.value for variable in call)
+
+    assert cpus(ROCR_VISIBLE_DEVICES="4,5") == "64-127;64-127"
+    assert cpus(ROCR_VISIBLE_DEVICES="0,3,4,7", HIP_VISIBLE_DEVICES="2,3") == "64-127;64-127"
+    assert cpus(HIP_VISIBLE_DEVICES="7,0") == "64-127;0-63"
+
+
+def test_the_reason_of_the_number_of_ranks_names_the_lists() -> None:
+    found = {v.name: v.why for v in resolve(machine(8), {"ROCR_VISIBLE_DEVICES": "4,5"})[1]}
+    assert found["GPUS_PER_NODE"] == "2 of 8 devices found here are visible (4,5): ROCR_VISIBLE_DEVICES=4,5"
+
+
+@pytest.mark.parametrize("devices", ["0,0", "9"])
+def test_a_wrong_list_of_devices_is_refused(devices: str) -> None:
+    with pytest.raises(RequestError, match=devices):
+        place({"HIP_VISIBLE_DEVICES": devices}, gpus=8)
 
 
 def test_visible_devices_make_no_gpu_where_there_is_none() -> None:

@@ -48,18 +48,48 @@ def test_a_later_option_wins_over_an_earlier_one() -> None:
 def test_a_file_holds_comments_exports_quotes_and_names(tmp_path: Path) -> None:
     path = tmp_path / "run.env"
     path.write_text(
-        "# a comment\n\nA=1\nexport B='two words'\n  C=\"x=y\"  \nD=it's\nE=a # b\nPASSED\nF=\r\n", encoding="utf-8"
+        "# a comment\n\nA=1\nexport B='two words'\n  C=\"x=y\"  \nD=it\\'s\nE=a # b\nPASSED\nF=\r\n", encoding="utf-8"
     )
     assert values(str(path), PASSED="on") == {
         "A": "1",
         "B": "two words",
         "C": "x=y",
         "D": "it's",
-        "E": "a # b",
+        "E": "a",
         "PASSED": "on",
         "F": "",
     }
     assert {variable.origin for variable in from_options([str(path)], {"PASSED": "on"})} == {f"--env {path}"}
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("export A=3555   # fixed by the site", "3555"),
+        ("A='#5'", "#5"),
+        ("A=v#5", "v#5"),
+        ('A="scratch/${JOB}"', "scratch/7"),
+        ("A=$JOB-${GONE:-x}", "7-x"),
+        ("A='${JOB}'", "${JOB}"),
+        ("A=\"a\"'b'c", "abc"),
+        ("\ufeffA=1\r", "1"),
+        ('A="two\nlines"', "two\nlines"),
+        ("A=1; B=2", "1"),
+        ('declare -x A="1 2"', "1 2"),
+        ("B=1\nA=$B", "1"),
+    ],
+)
+def test_a_file_is_read_as_a_shell_reads_assignments(tmp_path: Path, line: str, value: str) -> None:
+    (tmp_path / "x.env").write_bytes(f"{line}\n".encode())
+    assert values(str(tmp_path / "x.env"), JOB="7")["A"] == value
+
+
+@pytest.mark.parametrize(
+    "line", ["A='open", "A=two words", "A=$(hostname)", "A=`hostname`", "A=${GONE}", "A=x|y", "A=${B%/*}", "source x"]
+)
+def test_what_a_shell_would_run_or_not_find_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
+    (tmp_path / "x.env").write_text(f"B=1\n{line}\n")
+    assert refused(str(tmp_path / "x.env")).what.startswith(f"{tmp_path}/x.env:2: ")
 
 
 def test_a_setting_wins_over_a_file_wherever_it_stands(tmp_path: Path) -> None:

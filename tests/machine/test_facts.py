@@ -119,7 +119,17 @@ def test_an_nvidia_gpu_of_an_id_that_nobody_knows_is_not_known_by_a_name_like_an
 def test_an_nvidia_gpu_whose_id_cannot_be_read_is_known_by_its_exact_name(tmp_path: Path) -> None:
     tree = machines.nvidia("H100 SXM", gpus=1)
     del tree[f"{PCI}/0000:1b:00.0/device"]
-    assert read(tmp_path, tree).gpus[0] == Gpu("nvidia", "0000:1b:00.0", 0, 0, "H100 SXM", "sm_90", 80 * 2**30)
+    assert read(tmp_path, tree).gpus[0] == Gpu(
+        "nvidia",
+        "0000:1b:00.0",
+        0,
+        0,
+        "H100 SXM",
+        "sm_90",
+        80 * 2**30,
+        ordinal=0,
+        uuid="GPU-9221d5d1-b60b-a624-bf14-0a1819cfda00",
+    )
 
 
 @pytest.mark.parametrize(("parts", "mode"), [(1, "SPX"), (2, "DPX"), (4, "QPX"), (8, "CPX")])
@@ -510,7 +520,7 @@ def test_malformed_numbers_count_as_nothing(tmp_path: Path) -> None:
     )
     tree = {f"{KFD}/1/properties": text, f"{KFD}/1/mem_banks/0/properties": "heap_type 1\nsize_in_bytes x\n"}
     found = read(tmp_path, tree, {f"{PCI}/0000:00:00.0/numa_node": "none\n"}).gpus
-    assert [gpu._replace(architecture="") for gpu in found] == [Gpu("amd", "0000:00:00.0")]
+    assert [gpu._replace(architecture="") for gpu in found] == [Gpu("amd", "0000:00:00.0", ordinal=0)]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)

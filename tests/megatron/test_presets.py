@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
+
 from tests.amd_merge import merged, released, write_checkout
 from tests.planning import Resolve
 

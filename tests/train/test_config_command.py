@@ -276,7 +276,7 @@ def test_show_and_validate_take_settings_as_train_does(primus: Run, acme: dict[s
     assert "command line: stpes=7: countdown has no setting 'stpes'" in refused.stderr
 
 
-@pytest.mark.parametrize("option", ["--json", "--dry-run", "--grace-period=5"])
+@pytest.mark.parametrize("option", ["--log-file", "--dry-run", "--grace-period=5"])
 def test_an_option_of_a_launch_is_refused_in_words_of_this_command(
     primus: Run, acme: dict[str, str], experiment: Path, option: str
 ) -> None:

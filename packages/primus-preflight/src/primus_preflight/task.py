@@ -9,7 +9,6 @@ import argparse
 import os
 from collections.abc import Sequence
 
-from primus_core.environment.placement import hides_gpus
 from primus_core.errors import RequestError
 from primus_core.plan.plan import Worker
 from primus_core.plugins.catalogue import Catalogue
@@ -17,6 +16,7 @@ from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, whole_number
 from primus_machine import variables
 from primus_machine.facts import Facts
+from primus_machine.gpus.visible import hides_gpus
 from primus_preflight import paths
 from primus_preflight.checks import catalogue, thresholds
 from primus_preflight.checks.check import GROUPS, LEVELS, Check, Level
@@ -157,7 +157,7 @@ def _devices(call: TaskCall) -> int:
     is_requested = environ.get(variables.GPU_MODEL, "").strip().lower() not in ("", "none")
     granted = environ.get("SLURM_GPUS_ON_NODE", "0").strip() not in ("", "0")
     wanted = is_requested or granted or bool(call.facts.gpus)
-    return call.distributed.gpus_per_node if wanted and not hides_gpus(environ) else 0
+    return call.distributed.gpus_per_node if wanted and not hides_gpus(call.facts.gpus, environ) else 0
 
 
 def _file(text: str) -> str:

@@ -219,7 +219,7 @@ class _Resolution:
 
     def work(self, model: Architecture | None) -> ComputeCost:
         """What a token costs by the catalogue's arithmetic."""
-        devices = self.call.facts.gpus if self.device == "gpu" else ()
+        devices = self.call.devices
         work, notes = planned(model, self.settings["training.seq_len"], devices, data_type(self.settings))
         self.notes += notes
         return work

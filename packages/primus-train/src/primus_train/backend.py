@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from primus_core.config.document import Document, Path
-from primus_core.environment.placement import hides_gpus
 from primus_core.errors import ConfigError
 from primus_core.journal.metrics import OnNonFinite
 from primus_core.plan.plan import BACKEND_CONFIG, Distributed, Requirement, RunPlace, Step, Variable, Worker
-from primus_machine.facts import Facts
+from primus_machine.facts import Facts, Gpu
 from primus_machine.files import plain_json
 from primus_machine.files.atomic import regular
+from primus_machine.gpus.visible import hides_gpus, visible
 
 if TYPE_CHECKING:
     from primus_core.plugins.catalogue import Catalogue
@@ -74,7 +74,14 @@ class BackendCall:
     def device(self) -> Literal["gpu", "cpu"]:
         """What it trains on: GPUs, where there are some or nobody can know yet, unless the person hid them all."""
         possible = bool(self.facts.gpus) or not self.facts.host.is_known
-        return "gpu" if possible and not hides_gpus(self.facts.environ) else "cpu"
+        return "gpu" if possible and not hides_gpus(self.facts.gpus, self.facts.environ) else "cpu"
+
+    @property
+    def devices(self) -> tuple[Gpu, ...]:
+        """The GPUs that it trains on, as far as they are known: those that the person left visible."""
+        if self.device == "cpu":
+            return ()
+        return tuple(self.facts.gpus[index] for index in visible(self.facts.gpus, self.facts.environ))
 
 
 @dataclass(frozen=True, slots=True)

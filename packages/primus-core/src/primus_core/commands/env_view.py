@@ -43,7 +43,7 @@ def _gpus(facts: Facts) -> list[str]:
     """One line for each kind of GPU, and where they sit."""
     kinds: dict[Gpu, list[Gpu]] = {}
     for gpu in facts.gpus:
-        kind = gpu._replace(pci_address="", numa_node=-1, gpu=0, partition=0)
+        kind = gpu._replace(pci_address="", numa_node=-1, gpu=0, partition=0, ordinal=-1, uuid="")
         alike = next((one for one in kinds if _alike(one, kind)), kind)
         kinds.setdefault(alike, []).append(gpu)
     return [line for kind, devices in kinds.items() for line in (_kind(kind, devices), *_places(devices))]

@@ -14,17 +14,16 @@ from primus_core.environment.nesting import is_alone
 from primus_core.plan.plan import Distributed, Variable
 from primus_machine.errors import RequestError
 from primus_machine.facts import Facts
+from primus_machine.gpus.visible import choosing, visible
 
 if TYPE_CHECKING:
     from primus_core.contracts.scheduler import Scheduler
 
 __all__ = [
     "MAX_GPUS_PER_NODE",
-    "VISIBLE",
     "allocated",
     "allocation",
     "given",
-    "hides_gpus",
     "node_count",
     "refuse_wrong_master",
     "resolve",
@@ -38,8 +37,6 @@ _DEFAULT_PORT = 1234
 _PAGE = "docs/direct.md"
 _KUBERNETES = "KUBERNETES_SERVICE_HOST"
 """Where it is set, the address of a service may lead here that is none of this node's."""
-VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-"""Variables by which a person chooses GPUs."""
 _HOST = r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?$"
 
 
@@ -68,7 +65,7 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
     place = Distributed(
         nnodes, node_rank, gpus, addr, port, tentative=not facts.host.is_known and gpus_from == "default"
     )
-    detected = _found(facts) if facts.host.is_known else "unknown until the scheduler has chosen nodes"
+    detected = _found(facts, environ) if facts.host.is_known else "unknown until the scheduler has chosen nodes"
     rows = (
         ("NNODES", nnodes, nnodes_from, "nodes in the job; each of them runs this command"),
         ("NODE_RANK", node_rank, rank_from, "this node's index"),
@@ -136,16 +133,16 @@ def refuse_wrong_master(facts: Facts, place: Distributed, environ: Mapping[str, 
     )
 
 
-def hides_gpus(environ: Mapping[str, str]) -> bool:
-    """Whether the person hid every GPU, as one does to train on the CPU."""
-    return any(environ.get(name, "0").strip() in ("", "-1") for name in VISIBLE)
-
-
-def _found(facts: Facts) -> str:
+def _found(facts: Facts, environ: Mapping[str, str]) -> str:
     """What this machine has, in words. Partitions and dies are devices: each of them gets a rank."""
     count = len(facts.gpus)
     if not count:
         return "no GPU found: one process"
+    if names := choosing(facts.gpus, environ):
+        left = visible(facts.gpus, environ)
+        which = f" ({','.join(map(str, left))})" if left else ""
+        lists = ", ".join(f"{name}={environ[name]}" for name in names)
+        return f"{len(left)} of {count} devices found here are visible{which}: {lists}"
     several = any(gpu.partitions > 1 for gpu in facts.gpus)
     return f"{count} devices of {facts.physical_gpus} GPUs found here" if several else f"{count} GPUs found here"
 
@@ -179,11 +176,7 @@ def _scheduler(environ: Mapping[str, str]) -> Scheduler | None:
 
 def _devices(facts: Facts, environ: Mapping[str, str]) -> int:
     """Ranks per node when nobody says: the GPUs that the person left visible, or one process."""
-    count = len(facts.gpus)
-    for name in VISIBLE:
-        if name in environ:  # empty: the person hid them all
-            count = min(count, len([item for item in environ[name].split(",") if item.strip()]))
-    return max(count, 1)
+    return max(len(visible(facts.gpus, environ)), 1)
 
 
 def _address(environ: Mapping[str, str], nnodes: int) -> tuple[str, str]:

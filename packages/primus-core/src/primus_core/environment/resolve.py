@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from primus_core import variables
 from primus_core.config import submission
 from primus_core.contracts import schedulers
-from primus_core.environment import flag_lists
+from primus_core.environment import env_file, flag_lists
 from primus_core.plan.plan import Variable
 from primus_machine.errors import ConfigError, Mistakes, RequestError
 from primus_machine.files import trust
@@ -145,14 +145,11 @@ def _file(path: str, environ: Mapping[str, str]) -> Iterable[Variable]:
     try:
         opener = trust.of(environ).opener
         with open(submission.path(path, environ), encoding="utf-8", errors="surrogateescape", opener=opener) as file:
-            lines = file.read().split("\n")
+            text = file.read()
     except OSError as error:
         raise RequestError(f"--env {path}: the file cannot be read", why=str(error.strerror)) from None
-    for number, line in enumerate(lines, 1):
-        text = line.strip().removeprefix("export ").strip()
-        if text and not text.startswith("#"):
-            name, equals, value = text.partition("=")
-            yield _variable(f"{name}{equals}{_unquoted(value)}", environ, f"--env {path}", f"{path}:{number}")
+    for found in env_file.read_assignments(text, path, environ):
+        yield _variable(found.text, environ, f"--env {path}", f"{path}:{found.line}")
 
 
 def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) -> Variable:
@@ -205,10 +202,6 @@ def of_experiment(
         found.append(Variable(name, filled, "experiment", "set by the experiment", secret=secret, source=where(name)))
     mistakes.refuse()
     return tuple(found)
-
-
-def _unquoted(value: str) -> str:
-    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
 
 
 def of_person(name: str, value: str) -> Variable:

@@ -20,6 +20,7 @@ from primus_core.runs.names import parse_name
 from primus_core.runs.saved import Saved
 from primus_machine.errors import ConfigError, MachineError
 from primus_machine.facts import Facts
+from primus_machine.gpus.visible import visible
 from primus_machine.secrets.names import SECRET
 from primus_machine.variables import RUN_DIR
 
@@ -162,7 +163,7 @@ class _Preparation:
         if self.old.distributed.one_per_node:  # its process drives as many devices as it was planned for
             return self.old.distributed.gpus_per_node
         per_node, rest = divmod(self.old.distributed.world_size, node_count(self.facts.environ))
-        most = len(self.facts.gpus) or MAX_GPUS_PER_NODE
+        most = len(visible(self.facts.gpus, self.facts.environ)) or MAX_GPUS_PER_NODE
         return self.old.distributed.gpus_per_node if rest or not 0 < per_node <= most else per_node
 
     def environment(self) -> tuple[dict[str, str], tuple[Variable, ...], tuple[str, ...]]:

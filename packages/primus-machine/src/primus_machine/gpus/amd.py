@@ -105,6 +105,8 @@ def read(host: HostRoot) -> Devices:
     used = _used(nodes, is_requested=bool(host.environ.get(variables.GPU_MODEL, "").strip()))
     requested = requested_model("amd", host.environ)
     gpus = _devices(host, [node if node.model else node._replace(model=requested) for node in used])
+    places = [nodes.index(node) for node in used]  # HIP counts those that are left out, too
+    gpus = tuple(gpu._replace(ordinal=place) for gpu, place in zip(gpus, places, strict=True))
     # What the driver refuses is what a container's or a job's device list leaves out.
     notes = (*_left_out(nodes, used), *_not_here(host, nodes, gpus, texts.count(None)))
     return Devices(gpus, host.text("/sys/module/amdgpu/version") or "" if gpus else "", notes)
@@ -199,6 +201,7 @@ def _device(host: HostRoot, node: _Node, gpu: int, group: list[_Node]) -> Gpu:
         partition=partition,
         partitions=parts,
         mode=_mode(host, node, address),
+        uuid=f"GPU-{node.get('unique_id'):016x}" if 0 < node.get("unique_id") < 2**64 else "",
     )
 
 

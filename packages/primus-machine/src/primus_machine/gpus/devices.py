@@ -61,6 +61,10 @@ class Gpu(NamedTuple):
     """How many devices its GPU makes."""
     mode: str = ""
     """AMD's partition modes, as `SPX/NPS1` or `CPX/NPS4`, as far as the driver tells; empty: it has none."""
+    ordinal: int = -1
+    """Its number in the lists of visible devices; -1: its place among the devices found."""
+    uuid: str = ""
+    """Its name in those lists, as `GPU-0123456789abcdef`; empty: not known."""
 
 
 class Devices(NamedTuple):

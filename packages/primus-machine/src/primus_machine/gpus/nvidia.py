@@ -39,6 +39,8 @@ def _device(host: HostRoot, name: str, index: int) -> Gpu:
         architecture=model.architecture if model else "",
         memory_bytes=memory_of(model),
         gpu=index,
+        ordinal=index,
+        uuid=_field(host.text(f"{_FOLDER}/gpus/{name}/information") or "", "GPU UUID"),
     )
 
 

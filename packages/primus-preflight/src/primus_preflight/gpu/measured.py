@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from primus_machine.facts import Gpu
 from primus_machine.files import plain_json
 from primus_machine.gpus import state
+from primus_machine.gpus.visible import visible
 from primus_machine.host import HostRoot
 from primus_preflight.checks import processes
 from primus_preflight.checks.check import Ask, Check, Node
@@ -110,7 +111,7 @@ class Load:
         self._program, self._limit_s = program, limit_s
 
     def __call__(self, node: Node) -> list[Result]:
-        gpus = node.facts.gpus
+        gpus = [node.facts.gpus[index] for index in visible(node.facts.gpus, node.facts.environ)]
         samples: dict[str, list[Sample]] = {gpu.pci_address: [] for gpu in gpus}
 
         def watch() -> None:
@@ -203,8 +204,9 @@ def clock(load: Callable[[Node], list[Result]]) -> Ask:
         devices = kfd.nodes(node.host, frozenset(gpu.device_id for gpu in node.facts.gpus))
         highest = {one.address: one.properties.get("max_engine_clk_fcompute", 0) for one in devices}
         for gpu in whole(node.facts.gpus):
-            one = next(one for one in found if one.gpu.pci_address == gpu.pci_address)
-            yield _clock(rule, gpu.pci_address, one, highest.get(gpu.pci_address, 0))
+            # The load ran on visible GPUs alone.
+            for one in [one for one in found if one.gpu.pci_address == gpu.pci_address][:1]:
+                yield _clock(rule, gpu.pci_address, one, highest.get(gpu.pci_address, 0))
 
     return ask
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from primus_machine.facts import Gpu
 from primus_machine.gpus import state
 from primus_machine.gpus.devices import absent
+from primus_machine.gpus.visible import visible
 from primus_machine.units import counted
 from primus_preflight.checks.check import Ask, Check, Node
 from primus_preflight.checks.findings import Finding
@@ -108,7 +109,9 @@ def _count(node: Node, rule: Rule) -> Iterator[Finding]:
 def _for_ranks(node: Node, rule: Rule) -> Finding:
     """Devices, of which partitions and dies are some, too, against what the launch needs."""
     need = replace(rule, floor=node.devices, limit=None, unit="devices", compare="", source=_NEED)
-    return need.number("for ranks", len(node.facts.gpus), why="each rank of this node needs a device")
+    return need.number(
+        "for ranks", len(visible(node.facts.gpus, node.facts.environ)), why="each rank of this node needs a device"
+    )
 
 
 @needs_gpus

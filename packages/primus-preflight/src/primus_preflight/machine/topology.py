@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from primus_machine.facts import Facts
 from primus_machine.gpus.devices import PCI, VENDORS
+from primus_machine.gpus.visible import choosing, hides_gpus, visible
 from primus_preflight.machine import kfd, nics, pci
 from primus_preflight.machine.files import cpus, integer
 from primus_preflight.machine.nics import Nic
@@ -164,8 +165,9 @@ class Topology:
 def read(facts: Facts) -> Topology:
     """The topology of a machine: from the kernel's files alone."""
     groups: dict[str, list[int]] = {}
-    for index, gpu in enumerate(facts.gpus):
-        groups.setdefault(gpu.pci_address, []).append(index)
+    hides_all = hides_gpus(facts.gpus, facts.environ)
+    for index in range(len(facts.gpus)) if hides_all else visible(facts.gpus, facts.environ):
+        groups.setdefault(facts.gpus[index].pci_address, []).append(index)
     found = kfd.nodes(facts.host, frozenset(gpu.device_id for gpu in facts.gpus))
     nodes = found if len(found) == len(facts.gpus) else ()
     numa = _numa(facts)
@@ -229,6 +231,9 @@ def _fastest(node: kfd.KfdNode, others: Sequence[kfd.KfdNode]) -> float:
 
 
 def _notes(facts: Facts, gpus: int, joints: Sequence[Joint]) -> Iterable[str]:
+    if 0 < gpus < facts.physical_gpus:
+        names = ", ".join(choosing(facts.gpus, facts.environ))
+        yield f"{gpus} of {facts.physical_gpus} GPUs are shown, those that {names} leaves visible"
     if gpus > 1 and facts.gpus[0].vendor == "nvidia":
         yield "the kernel does not report NVLink: use nvidia-smi topo -m"
     elif gpus > 1 and sum(joint.a != joint.b for joint in joints) < gpus * (gpus - 1) // 2:

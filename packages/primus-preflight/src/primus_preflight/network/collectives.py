@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from primus_machine.facts import Facts
 from primus_machine.files import plain_json
 from primus_machine.files.atomic import regular, write_atomically
+from primus_machine.gpus.visible import visible
 from primus_preflight.checks import processes
 from primus_preflight.checks.check import Check, Node
 from primus_preflight.checks.findings import Finding
@@ -84,7 +85,8 @@ class Group:
 def _devices(facts: Facts) -> int:
     """The GPUs that ranks would get here (`GPUS_PER_NODE` heeds those that are hidden)."""
     requested = facts.environ.get("GPUS_PER_NODE", "")
-    return min(int(requested), len(facts.gpus)) if requested.isdecimal() else len(facts.gpus)
+    count = len(visible(facts.gpus, facts.environ))
+    return min(int(requested), count) if requested.isdecimal() else count
 
 
 def _inside(node: Node, rule: Rule) -> Iterator[Finding]:

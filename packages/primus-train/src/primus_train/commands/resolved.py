@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from primus_core.config.document import Document, Path, at, dotted
 from primus_core.contracts import launchers
-from primus_core.environment.placement import VISIBLE
 from primus_core.environment.placement import resolve as place_in_job
 from primus_core.errors import Mistakes, RequestError
 from primus_core.plan.plan import Distributed, Plan, RunPlace
@@ -25,6 +24,7 @@ from primus_machine import facts as machine
 from primus_machine.facts import Facts, Gpu
 from primus_machine.files import plain_json
 from primus_machine.gpus.devices import memory_of
+from primus_machine.gpus.visible import VISIBLE
 from primus_machine.host import UNREAD, HostRoot
 from primus_machine.secrets.redaction import redact, refuse_secrets, secret_values, without_secrets
 from primus_machine.units import counted

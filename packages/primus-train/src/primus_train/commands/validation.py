@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from primus_core import requirements
-from primus_core.environment.placement import hides_gpus
 from primus_core.errors import PrimusError, RequestError
 from primus_machine.facts import Facts
 from primus_machine.gpus import models
+from primus_machine.gpus.visible import hides_gpus
 from primus_machine.units import counted
 from primus_train.commands.resolved import (
     as_json,
@@ -211,7 +211,7 @@ def _accepted(args: argparse.Namespace, facts: Facts, gpu: str) -> _Verdict:
 
 def _may_have_gpus(args: argparse.Namespace, facts: Facts) -> bool:
     """Whether the experiment may be for other machines than this one, which has no GPU: nobody said so, or hid them."""
-    is_decided = "GPUS_PER_NODE" in facts.environ or hides_gpus(facts.environ)
+    is_decided = "GPUS_PER_NODE" in facts.environ or hides_gpus(facts.gpus, facts.environ)
     return facts.host.is_here and not (facts.gpus or args.assume_host or is_decided)
 
 

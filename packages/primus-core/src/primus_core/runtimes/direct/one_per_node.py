@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from primus_core.contracts.launcher import LaunchCall, Launcher, LaunchPlan, Signalled
-from primus_core.environment.placement import hides_gpus
 from primus_core.environment.resolve import USER
 from primus_core.plan.plan import Distributed, Step, Variable
 from primus_machine.facts import Facts
+from primus_machine.gpus.visible import visible
 
 __all__ = ["ONE_PER_NODE", "devices"]
 
@@ -63,9 +63,9 @@ def _given(name: str, environ: Mapping[str, str], why: str) -> Variable | None:
 
 def devices(facts: Facts, wanted: int, environ: Mapping[str, str]) -> tuple[Variable, ...]:
     """Which GPUs the process takes. Where nobody says, JAX takes all, and as task 0 of a scheduler's step one."""
-    if not facts.gpus or hides_gpus(environ):
+    count = min(wanted, len(visible(facts.gpus, environ)))
+    if not count:
         return ()
-    count = min(wanted, len(facts.gpus))
     why = f"{count} of the devices that it sees"
     own = Variable(_DEVICES, ",".join(map(str, range(count))), "direct", why, source=_CLUSTERS)
     return (_given(_DEVICES, environ, why) or own,)

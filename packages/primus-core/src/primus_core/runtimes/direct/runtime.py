@@ -8,6 +8,7 @@ NNODES=2 NODE_RANK=0 MASTER_ADDR=node1 primus direct -- train pretrain --config 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from primus_core import variables
 from primus_core.contracts import launchers
@@ -21,6 +22,7 @@ from primus_core.runtimes.direct.one_per_node import ONE_PER_NODE, devices
 from primus_core.runtimes.direct.single import SINGLE
 from primus_machine.errors import expect
 from primus_machine.facts import Facts
+from primus_machine.gpus.visible import visible
 
 __all__ = ["DIRECT"]
 
@@ -62,7 +64,7 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (your values
         if not alone and node.nnodes > 1 and call.args.rendezvous_timeout:
             prepare = (*prepare, _rendezvous(facts, node, call.args.rendezvous_timeout))
         if call.args.numa and not launcher.one_per_node:  # beside its GPUs are all CPUs: it is bound to none
-            place += _numa(facts, 1 if alone else node.gpus_per_node)
+            place += _numa(facts, 1 if alone else node.gpus_per_node, environ)
         if alone and call.scope == "run" and node.node_rank > 0:
             return RuntimePlan(prepare, place)  # once per run: node 0 does it
         call_of = LaunchCall(_rank_command(worker), facts, node, environ)
@@ -136,12 +138,12 @@ def _rendezvous(facts: Facts, place: Distributed, limit_s: float) -> Step:
     return Step("rendezvous", argv, facts.cwd, kind="rendezvous")
 
 
-def _numa(facts: Facts, ranks: int) -> tuple[Variable, ...]:
+def _numa(facts: Facts, ranks: int, environ: Mapping[str, str]) -> tuple[Variable, ...]:
     """CPU lists by local rank: those beside its GPU; without GPUs, ranks are dealt out over the NUMA nodes."""
     nodes = sorted(facts.numa_cpus)
     if not nodes:
         return ()
-    beside = [gpu.numa_node for gpu in facts.gpus]
+    beside = [facts.gpus[index].numa_node for index in visible(facts.gpus, environ)]
     chosen = [
         beside[r] if r < len(beside) and beside[r] in nodes else nodes[r * len(nodes) // ranks] for r in range(ranks)
     ]

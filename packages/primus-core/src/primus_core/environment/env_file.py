@@ -1,0 +1,144 @@
+"""Read a file of `--env`: assignments as a shell reads them, with quotes, comments and `${NAME}`, but no commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from primus_machine.errors import RequestError
+
+__all__ = ["Assignment", "read_assignments"]
+
+_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+_REFERENCE = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})(?:(:?-)([^{{}}$`\"'\\]*))?\}})")
+_SPECIAL = "&|<>()`"
+
+
+class Assignment(NamedTuple):
+    """One `NAME=VALUE`, or a `NAME` alone, with its line."""
+
+    text: str
+    line: int
+
+
+def read_assignments(text: str, path: str, environ: Mapping[str, str]) -> Iterator[Assignment]:
+    """Yield what the file assigns, in order. `${NAME}` is the value of an earlier line, or else that of `environ`.
+
+    Raises:
+        RequestError: a line is no assignment of a shell, runs a command, or refers to what is not set.
+    """
+    reader = _Reader(text.removeprefix("\ufeff").replace("\r\n", "\n"), path, dict(environ))
+    while reader.at < len(reader.text):
+        yield from reader.statement()
+
+
+class _Reader:
+    """A place in the text, and the variables so far."""
+
+    def __init__(self, text: str, path: str, known: dict[str, str]) -> None:
+        self.text, self.path, self.known, self.at = text, path, known, 0
+
+    @property
+    def line(self) -> int:
+        return self.text.count("\n", 0, self.at) + 1
+
+    def statement(self) -> Iterator[Assignment]:
+        """Read up to the end of a line or `;`."""
+        start, words = self.at, list[Assignment]()
+        while (word := self.word()) is not None:
+            words.append(word)
+        raw, line = self.text[start : self.at].strip().rstrip(";"), words[0].line if words else 0
+        if words[:1] and words[0].text == "export":
+            words = words[1:]
+        elif [word.text for word in words[:2]] == ["declare", "-x"]:
+            words = words[2:]
+        elif len(words) > 1 and not all("=" in word.text for word in words):
+            is_pair = "=" in words[0].text
+            raise RequestError(
+                f"{self.path}:{line}: a blank ends the value of {words[0].text.partition('=')[0]}"
+                if is_pair
+                else f"{self.path}:{line}: '{raw}' is neither NAME=VALUE, nor the NAME of a variable",
+                fix="quote a value with blanks: NAME='a b'; commands are not run",
+            )
+        for word in words:
+            yield word
+
+    def word(self) -> Assignment | None:
+        """Read a word; None: the statement ends."""
+        blank = re.compile(r"(?:[ \t]|\\\n)*").match(self.text, self.at)
+        self.at = blank.end() if blank else self.at
+        if self.text.startswith("#", self.at):
+            end = self.text.find("\n", self.at)
+            self.at = end if end >= 0 else len(self.text)
+        if self.at >= len(self.text) or self.text[self.at] in "\n;":
+            self.at += 1
+            return None
+        line, parts = self.line, list[str]()
+        while self.at < len(self.text) and self.text[self.at] not in " \t\n;":
+            parts.append(self.part(is_value_start="".join(parts[-1:]).endswith("=")))
+        name, equals, value = "".join(parts).partition("=")
+        if equals:
+            self.known[name] = value
+        return Assignment(name + equals + value, line)
+
+    def part(self, *, is_value_start: bool) -> str:
+        """Read a quoted piece, a reference or one character."""
+        char = self.text[self.at]
+        if char == "'":
+            return self.quoted("'")
+        if char == '"':
+            return self.quoted('"')
+        if char == "$":
+            return self.reference()
+        if char in _SPECIAL:
+            raise self.refuse(f"'{char}' has a meaning in a shell", "put the value into single quotes")
+        if char == "~" and is_value_start and "HOME" in self.known:
+            self.at += 1
+            return self.known["HOME"]
+        if char == "\\":
+            self.at += 2
+            return self.text[self.at - 1 : self.at].replace("\n", "")
+        self.at += 1
+        return char
+
+    def quoted(self, quote: str) -> str:
+        """Read up to the closing quote. Double quotes keep `$` and some backslashes."""
+        opened, parts = self.at, list[str]()
+        self.at += 1
+        while self.at < len(self.text) and (char := self.text[self.at]) != quote:
+            if quote == '"' and char == "$":
+                parts.append(self.reference())
+            elif quote == '"' and char == "`":
+                raise self.refuse("'`' runs a command", "put the value into single quotes")
+            elif quote == '"' and char == "\\" and self.text[self.at + 1 : self.at + 2] in ("$", "`", '"', "\\", "\n"):
+                parts.append(self.text[self.at + 1].replace("\n", ""))
+                self.at += 2
+            else:
+                parts.append(char)
+                self.at += 1
+        if self.at >= len(self.text):
+            self.at = opened
+            raise self.refuse(f"the quote {quote} is not closed", f"close it, or write it as \\{quote}")
+        self.at += 1
+        return "".join(parts)
+
+    def reference(self) -> str:
+        """Read `$NAME`, `${NAME}` or `${NAME:-default}`; a `$` before anything else but a bracket is itself."""
+        match = _REFERENCE.match(self.text, self.at)
+        if not match:
+            if self.text[self.at + 1 : self.at + 2] in ("(", "{", "'", '"'):
+                raise self.refuse("only $NAME, ${NAME} and ${NAME:-default} are expanded", "put '$' into single quotes")
+            self.at += 1
+            return "$"
+        name, default = match[1] or match[2], match[4] if match[3] else None
+        value = self.known.get(name)
+        if default is not None and (value is None or (match[3] == ":-" and not value)):
+            value = default
+        if value is None:
+            raise self.refuse(f"{name} is not set", f"set {name}, or write ${{{name}:-default}}")
+        self.at = match.end()
+        return value
+
+    def refuse(self, what: str, fix: str) -> RequestError:
+        return RequestError(f"{self.path}:{self.line}: {what}", fix=fix)

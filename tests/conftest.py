@@ -13,13 +13,11 @@ import time
 import tomllib
 import uuid
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.bounds import FORKS, Bounds
-from tests.forkserver import ForkServer
+from tests.outcomes import Outcomes
 
 from primus_core.installed import packages as installed
 
@@ -53,8 +51,8 @@ settings.load_profile("primus")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What a test costs, and why it is skipped, is watched in every run."""
-    config.pluginmanager.register(Bounds(ROOT / "tests/bounds.toml"))
+    """What became of each test is noted in every run."""
+    config.pluginmanager.register(Outcomes(ROOT / "tests/skips.toml"))
     if old := outdated(ROOT / "packages"):
         names = ", ".join(old)
         pytest.exit(
@@ -118,7 +116,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if path.parts[0] in TOGETHER or str(path) in TOGETHER:
             item.add_marker(pytest.mark.xdist_group(str(path)))
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("xdist_group", "slow")])
+        items.sort(
+            key=lambda item: [item.get_closest_marker(name) is None for name in ("xdist_group", "smoke", "full")]
+        )
 
 
 def _marked(mark: str) -> list[int]:
@@ -188,48 +188,18 @@ def all_gone(environ: dict[str, str]) -> bool:
     return not _marked(environ[MARK])
 
 
-@pytest.fixture(scope="session")
-def kernel_forks() -> Iterator[ForkServer | None]:
-    """In `hatch run quick`: a process that has imported the kernel, since each new one pays a third of a second for that."""
-    if not os.environ.get(FORKS):
-        yield None
-        return
-    with ForkServer(_kernel_modules(), {}, teardown=False) as forks:
-        yield forks
-
-
-def _kernel_modules() -> list[str]:
-    """All of the kernel's, and those by which the packages here join it."""
-    import primus_core
-
-    folder = Path(str(primus_core.__file__)).parent
-    names = [path.relative_to(folder.parent).with_suffix("").parts for path in sorted(folder.rglob("*.py"))]
-    kernel = [".".join(n) for n in names if not {"__main__", "__init__", "carried", "testing"} & set(n)]
-    found = entry_points()
-    joined = {one.module for group in found.groups if group.startswith("primus.") for one in found.select(group=group)}
-    return kernel + sorted(joined)
-
-
 @pytest.fixture
-def primus(clean_environ: dict[str, str], tmp_path: Path, kernel_forks: ForkServer | None) -> Run:
+def primus(clean_environ: dict[str, str], tmp_path: Path) -> Run:
     """`primus(*words, env=..., cwd=...)` runs the installed command and returns the finished process."""
     command = Path(sys.executable).with_name("primus")
-    busy = threading.Lock()  # the fork server does one thing at a time
 
     def run(
         *words: str, env: dict[str, str] | None = None, cwd: Path | None = None, timeout: float = 300
     ) -> subprocess.CompletedProcess[str]:
-        environ, folder = {**clean_environ, **(env or {})}, cwd or tmp_path
-        if kernel_forks and not kernel_forks.refuses(environ) and busy.acquire(blocking=False):
-            try:
-                (ended,) = kernel_forks.run(command, [environ], cwd=folder, argv=words, timeout=timeout)
-            finally:
-                busy.release()
-            return subprocess.CompletedProcess([str(command), *words], ended.code, ended.out, ended.err)
         return subprocess.run(
             [str(command), *words],
-            env=environ,
-            cwd=folder,
+            env={**clean_environ, **(env or {})},
+            cwd=cwd or tmp_path,
             text=True,
             capture_output=True,
             timeout=timeout,

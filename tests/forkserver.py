@@ -15,7 +15,6 @@ No process outlives its request, and the server ends with its client, even if th
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import gc
@@ -30,7 +29,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,16 +80,12 @@ def _port() -> int:
 
 
 class ForkServer:
-    """Starts the server at the first request. `fixed` are the variables that `modules` read when they are imported.
+    """Starts the server at the first request. `fixed` are the variables that `modules` read when they are imported."""
 
-    Without `teardown`, a fork that ends well does not take its modules apart. That costs a fork of many modules more than
-    most commands do; but a file that it has not closed is not written to its end.
-    """
-
-    def __init__(self, modules: Sequence[str], fixed: Mapping[str, str], *, teardown: bool = True) -> None:
+    def __init__(self, modules: Sequence[str], fixed: Mapping[str, str]) -> None:
         from tests.conftest import plain_environ  # not at the top: the server does not find `tests`
 
-        self.modules, self.fixed, self.teardown = list(modules), dict(fixed), teardown
+        self.modules, self.fixed = list(modules), dict(fixed)
         self._environ = {**plain_environ(), **fixed}
         self._server: subprocess.Popen[str] | None = None
 
@@ -128,7 +122,7 @@ class ForkServer:
             files = [(f"{folder}/{number}.out", f"{folder}/{number}.err") for number in range(len(environs))]
             ranks = [[{**e, **self.fixed}, *names] for e, names in zip(environs, files, strict=True)]
             request = {"program": str(program), "file": isinstance(program, Path), "argv": list(argv),
-                       "cwd": str(cwd), "ranks": ranks, "timeout": timeout, "teardown": self.teardown}  # fmt: skip
+                       "cwd": str(cwd), "ranks": ranks, "timeout": timeout}  # fmt: skip
             answer = self._ask(json.dumps(request))
             texts = [tuple(Path(name).read_text(errors="replace") for name in names) for names in files]
             ended = [Ended(code, *text) for code, text in zip(answer["codes"], texts, strict=True)]
@@ -207,23 +201,7 @@ def _become(request: Mapping[str, Any], environ: Mapping[str, str], out: str, er
         run = partial(runpy.run_path, program, run_name="__main__")
     else:
         run = partial(runpy.run_module, program, run_name="__main__", alter_sys=True)
-    return run if request["teardown"] else partial(_leave, run)
-
-
-def _leave(run: Callable[[], object]) -> None:
-    """Run it, and end with its exit code as Python does, but for the teardown. What it raises, Python shows."""
-    code = 0
-    try:
-        run()
-    except SystemExit as error:
-        if not isinstance(error.code, int | None):
-            raise
-        code = error.code or 0
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for its threads
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code & 0xFF)
+    return run
 
 
 def _wait(codes: dict[int, int | None], requests: int, timeout: float) -> str:

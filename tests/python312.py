@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.bounds import COMPLETE
+from tests.outcomes import COMPLETE
 
 
 def find(version: str = "3.12") -> Path | None:

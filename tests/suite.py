@@ -1,13 +1,16 @@
 """All tests, part by part: every part runs, every part is reported with its time, and the worst exit code counts.
 
-    hatch run test                       # what runs at each commit
-    hatch run test --all                 # nightly: also clean installs, docker, full matrices and mutations
+    hatch run test                       # the gate: linters, all quick tests, and one real thing of each kind
+    hatch run test --all                 # every test, mutations and benchmarks
+    hatch run test --newest              # the gate with the newest release of every package, without the locks
     hatch run test --part megatron -k resolve
-    hatch run quick [PACKAGE]            # the tests without the slow ones: of one package, or of all for this Python
+    hatch run quick [PACKAGE]            # the quick tests of one package, or of all for this Python
     hatch run lint                       # linters, types and contracts only
 
 A part is a command. Each environment of hatch.toml with a script `test` is a part, so a further backend is one, too.
-Two parts run at a time, since many tests wait; the output of each is in `.suite/PART.log`.
+Two parts run at a time, since many tests wait; the output of each is in `.suite/PART.log`. When all have ended, each
+test that failed runs once more, alone. What passes then is flaky: it is named, and does not fail the run, unless more
+than five tests failed.
 """
 
 from __future__ import annotations
@@ -21,12 +24,13 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tests import python312
-from tests.bounds import COMPLETE, FORKS, PART
+from tests import newest, python312
+from tests.outcomes import COMPLETE, FAILED, PART
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".suite"
@@ -40,10 +44,15 @@ SHOWN = 2000
 """Lines of a part that failed."""
 QUIET_S = 60
 """How long nothing is printed at most."""
+MOST_FLAKY = 5
+"""So many failed tests get a second chance; more of them are no accident."""
 MODULE = (sys.executable, "-m")
 PYTEST = (*MODULE, "pytest", "-n", "auto", "--dist", "loadgroup")
-COMMIT = "not nightly and (not kernel or torch or whole)"
+HERE = "(not kernel or torch or whole)"
 """Most tests of the kernel run once, in the kernel's own environment."""
+QUICK, GATE = "not full and not smoke", "(not full or smoke)"
+DEAREST = 20
+"""So many tests and files are listed by what they cost."""
 
 
 class Part(NamedTuple):
@@ -57,6 +66,10 @@ class Part(NamedTuple):
     """The version of Python that it needs, where that is not this one."""
     selects: bool = False
     """Whether a selection was asked of it, which may leave no test."""
+    again: tuple[str, ...] = ()
+    """Runs single tests of it, whose names are added; empty: it has no tests."""
+    tries: int = 1
+    """How often it may run until it ends well, or with failed tests: a download may fail by itself."""
 
 
 class Result(NamedTuple):
@@ -69,6 +82,8 @@ class Result(NamedTuple):
     missing: str = ""
     selects: bool = False
     """Whether a selection was asked of the part."""
+    flaky: tuple[str, ...] = ()
+    """Tests that failed, and passed when they ran again."""
 
     @property
     def unselected(self) -> bool:
@@ -82,6 +97,8 @@ class Result(NamedTuple):
             return f"not run: {self.missing}"
         if self.unselected:
             return "no test selected"
+        if self.flaky and self.code == 0:
+            return f"passed, {len(self.flaky)} flaky"
         return "passed" if self.code == 0 else f"failed with exit code {self.code}"
 
 
@@ -94,37 +111,52 @@ def lint_parts() -> Iterator[Part]:
     yield Part("mypy", ("mypy",))
 
 
-def commit_parts(words: Sequence[str]) -> Iterator[Part]:
-    """What runs at each commit: the longest first, then what is quick. An environment is made before its tests."""
-    yield Part("default", (*PYTEST, "-m", COMMIT, *words), selects=bool(words))
+def parts_with_tests(words: Sequence[str], *, full: bool = False) -> Iterator[Part]:
+    """What the gate runs, or all of it: the longest first, then what is quick. An environment is made before its tests."""
+    again: tuple[str, ...] = (*MODULE, "pytest")
+    tests = HERE if full else f"{HERE} and {GATE}"
+    yield Part("default", (*PYTEST, "-m", tests, *words), selects=bool(words), again=again)
     yield from lint_parts()
     made = []
-    for name, python in environments().items():
+    for name, env in environments().items():
         made.append(f"environment {name}")
-        yield Part(made[-1], ("hatch", "env", "create", name), python=python)
-        yield Part(name, ("hatch", "run", f"{name}:test", *words), (made[-1],), python, bool(words))
-    beside = (*MODULE, "tests.python312", "beside", *MODULE, "pytest", "tests/test_one_model.py", *words)
-    yield Part("one model", beside, tuple(made), selects=bool(words))
+        python, script = env.get("python", ""), "test-all" if full else "test"
+        yield Part(made[-1], ("hatch", "env", "create", name), python=python, tries=2)
+        again = ("hatch", "-e", name, "run", "pytest")
+        yield Part(name, ("hatch", "run", f"{name}:{script}", *words), (made[-1],), python, bool(words), again, tries=2)
+    if full:
+        beside = (*MODULE, "tests.python312", "beside", *MODULE, "pytest")
+        command = (*beside, "tests/test_one_model.py", *words)
+        yield Part("one model", command, tuple(made), selects=bool(words), again=beside)
 
 
-def nightly_parts() -> Iterator[Part]:
-    """What takes too long for each commit."""
-    yield Part("nightly", (*PYTEST, "-m", "nightly"))
-    yield Part("known mutations", (*MODULE, "tests.mutate", "--known"), ("nightly",))
+def other_parts() -> Iterator[Part]:
+    """What is no test: mutations, and measurements, with nothing beside them."""
+    yield Part("patterns", (*MODULE, "tests.patterns"))
+    yield Part("known mutations", (*MODULE, "tests.mutate", "--known"))
     yield Part("mutations", (*MODULE, "tests.mutate"), ("known mutations",))
+    yield Part("benchmarks", (sys.executable, "benchmarks/run.py", "--quick"), ("mutations",))
+    for name, env in environments().items():
+        if "bench" in env["scripts"]:
+            yield Part(
+                f"benchmarks {name}",
+                ("hatch", "run", f"{name}:bench", "--quick"),
+                ("benchmarks",),
+                env.get("python", ""),
+            )
 
 
-def environments() -> dict[str, str]:
-    """Name and Python version (empty: any) of each environment in hatch.toml with a script `test`."""
+def environments() -> dict[str, Any]:
+    """Each environment in hatch.toml with a script `test`, but the one of this process."""
     known = tomllib.loads((ROOT / "hatch.toml").read_text(encoding="utf-8"))["envs"]
-    tested = {name: env for name, env in known.items() if name != "default" and "test" in env.get("scripts", {})}
-    return {name: env.get("python", "") for name, env in tested.items()}
+    return {name: env for name, env in known.items() if name != "default" and "test" in env.get("scripts", {})}
 
 
 class Suite:
     """Parts, run side by side to the last one, whatever becomes of the others."""
 
     def __init__(self, parts: Sequence[Part], slots: int, logs: Path = LOGS) -> None:
+        self.parts = {part.name: part for part in parts}
         self.waiting = list(parts)
         self.slots = slots
         self.logs = logs
@@ -142,9 +174,43 @@ class Suite:
                     running = (self._progress(part) for part, *_ in self.running)
                     print("running:", ", ".join(running) or "nothing", flush=True)
                 time.sleep(0.2)
+            self._run_failed_again()
         finally:
             self._stop()
         return self.results
+
+    def _run_failed_again(self) -> None:
+        """Run each test that failed once more, alone. A part whose failed tests all pass then has passed."""
+        failed = {result.name: self._failed(self.parts[result.name]) for result in self.results if result.code}
+        if sum(map(len, failed.values())) > MOST_FLAKY:
+            print(f"more than {MOST_FLAKY} tests failed; none of them runs again", flush=True)
+            return
+        for number, result in enumerate(self.results):
+            if tests := failed.get(result.name):
+                print(f"--- {result.name}: again, alone: {' '.join(tests)}", flush=True)
+                if self._passes_again(self.parts[result.name], tests):
+                    self.results[number] = result._replace(code=0, flaky=tests)
+
+    def _passes_again(self, part: Part, tests: Sequence[str]) -> bool:
+        """Whether tests of a part pass alone. The output of the first time is kept beside that of the second."""
+        log = self._log(part).with_suffix(".again.log")
+        environ, _ = surroundings(part.python)
+        environ[PART] = part.name
+        with log.open("wb") as file:
+            argv = (*part.again, *tests)
+            process = subprocess.Popen(argv, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=file,
+                                       stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+        self.running.append((part, process, time.monotonic()))  # so that an interrupt ends it, too
+        code = process.wait()
+        self.running.clear()
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        print(*lines[-SHOWN if code else -1 :], sep="\n", flush=True)
+        return code == 0
+
+    def _failed(self, part: Part) -> tuple[str, ...]:
+        """The tests of a part that failed; empty: it has none, or did not come to its end."""
+        path = self._log(part).with_suffix(".failed")
+        return tuple(path.read_text(encoding="utf-8").splitlines()) if part.again and path.exists() else ()
 
     def _stop(self) -> None:
         """Interrupt what runs: pytest ends what its tests have started. What does not end is killed."""
@@ -164,7 +230,7 @@ class Suite:
                 return
             self.waiting.remove(part)
             environ, missing = surroundings(part.python)
-            environ[PART] = part.name
+            environ |= {PART: part.name, FAILED: str(self._log(part).with_suffix(".failed"))}
             if missing:
                 self._report(Result(part.name, MISSING, missing=missing))
                 continue
@@ -176,7 +242,8 @@ class Suite:
             self.running.append((part, process, time.monotonic()))
 
     def _process(self, part: Part, environ: dict[str, str]) -> subprocess.Popen[bytes]:
-        self._log(part).unlink(missing_ok=True)  # what an earlier run left may still write to its own
+        for suffix in (".log", ".failed", ".costs"):
+            self._log(part).with_suffix(suffix).unlink(missing_ok=True)  # an earlier run may still write to its own
         with self._log(part).open("wb") as log:
             return subprocess.Popen(part.argv, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=log,
                                     stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
@@ -196,7 +263,11 @@ class Suite:
                 cpu_seconds = usage.ru_utime + usage.ru_stime
                 seconds = time.monotonic() - began
                 result = Result(part.name, process.returncode, seconds, cpu_seconds, selects=part.selects)
-                self._report(result, self._log(part))
+                if result.code and part.tries > 1 and not self._log(part).with_suffix(".failed").exists():
+                    print(f"--- {part.name}: {result.status}; tried once more", flush=True)
+                    self.waiting.insert(0, part._replace(tries=part.tries - 1))
+                else:
+                    self._report(result, self._log(part))
                 return True
         return False
 
@@ -247,8 +318,22 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join([f"{'part':<24} {'min':>6} {'CPU min':>8}", *lines])
 
 
+def dearest(logs: Path) -> str:
+    """The tests and the files that took longest, by what the parts have written down."""
+    costs: defaultdict[str, float] = defaultdict(float)
+    for file in logs.glob("*.costs"):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            seconds, _, test = line.partition(" ")
+            costs[test] += float(seconds)
+            costs[test.partition("::")[0]] += float(seconds)
+    most = sorted(costs.items(), key=lambda cost: -cost[1])
+    rows = [[f"{cost:8.0f} s  {name}" for name, cost in most if ("::" in name) is of_tests][:DEAREST]
+            for of_tests in (True, False)]  # fmt: skip
+    return "\n".join(["the longest tests:", *rows[0], "the longest files:", *rows[1]]) if costs else ""
+
+
 def quick(package: str = "", *words: str) -> tuple[Part, ...]:
-    """The tests without the slow ones, of all packages or of one.
+    """The quick tests, of all packages or of one.
 
     Raises:
         ValueError: there is no such package.
@@ -259,9 +344,9 @@ def quick(package: str = "", *words: str) -> tuple[Part, ...]:
     folders = sorted(path.name for path in (ROOT / "tests").iterdir() if any(path.glob("test_*.py")))
     if name and name not in folders:
         raise ValueError(f"no tests of a package {package!r}; known: {', '.join(folders)}")
-    python = environments().get(name, "")
+    python = environments().get(name, {}).get("python", "")
     where = (f"tests/{name}",) if name else ()
-    command = ("pytest", *PYTEST[3:], "-m", "not slow and not nightly", *where, *words)
+    command = ("pytest", *PYTEST[3:], "-m", QUICK, *where, *words)
     return (Part("quick", ("hatch", "-e", name, "run", *command) if python else (*MODULE, *command), python=python),)
 
 
@@ -277,6 +362,9 @@ def run(parts: Sequence[Part], slots: int, logs: Path = LOGS) -> int:
             print(f"another run uses this checkout: {logs}/lock is locked", file=sys.stderr)
             return MISSING
         results = Suite(parts, slots, logs).run()
+    for result in results:
+        for test in result.flaky:
+            print(f"FLAKY {result.name}: {test}: failed, then passed alone; both outputs: {logs}")
     print(f"\n{table(results)}\n\nall parts: {(time.monotonic() - began) / 60:.1f} min; output in {logs}")
     return worst(results)
 
@@ -287,7 +375,6 @@ def main(argv: Sequence[str]) -> int:
         return run([*lint_parts()], slots=2)
     if argv[:1] == ["quick"]:
         try:
-            os.environ[FORKS] = "1"
             return alone(*quick(*argv[1:]))
         except ValueError as error:
             print(error, file=sys.stderr)
@@ -296,7 +383,8 @@ def main(argv: Sequence[str]) -> int:
         signal.signal(number, signal.default_int_handler)
     parser = argparse.ArgumentParser(prog="hatch run test", description=(__doc__ or "").split("\n", maxsplit=1)[0],
                                      epilog="Other options, such as -k and -x, go to pytest in each part.")  # fmt: skip
-    parser.add_argument("--all", action="store_true", help="also run what takes too long for each commit; complete")
+    parser.add_argument("--all", action="store_true", help="run every test, mutations and benchmarks; skip nothing")
+    parser.add_argument("--newest", action="store_true", help="use the newest release of every package, not the locks")
     parser.add_argument("--part", action="append", metavar="NAME", help="run this part only; may be repeated")
     parser.add_argument("--slots", type=int, default=2, metavar="N", help="run N parts at a time (default: 2)")
     args, words = parser.parse_known_args(argv)
@@ -306,15 +394,19 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--all takes no words for pytest: {' '.join(words)}")
     if args.all:
         os.environ[COMPLETE] = "1"
-    parts = [*commit_parts(words), *(nightly_parts() if args.all else ())]
+    if args.newest:
+        return newest.run([word for word in argv if word != "--newest"])
+    parts = [*parts_with_tests(words, full=args.all), *(other_parts() if args.all else ())]
     names = [part.name for part in parts]
     if unknown := set(args.part or ()) - set(names):
         parser.error(f"unknown part: {', '.join(sorted(unknown))}; known: {', '.join(names)}")
     try:
-        return run([part for part in parts if not args.part or part.name in args.part], max(args.slots, 1))
+        code = run([part for part in parts if not args.part or part.name in args.part], max(args.slots, 1))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    print(dearest(LOGS) if args.all else "")
+    return code
 
 
 def alone(part: Part) -> int:

@@ -104,20 +104,6 @@ def test_it_ends_as_a_new_python_does(run: Forks, tmp_path: Path, code: str, exp
     assert ended.err.splitlines()[-1:] == alone.stderr.splitlines()[-1:]
 
 
-@ENDS
-def test_without_teardown_it_ends_alike(
-    clean_environ: dict[str, str], tmp_path: Path, code: str, expected: int
-) -> None:
-    before = "import atexit, threading; atexit.register(print, 'exit'); threading.Timer(0.1, print, ['thread']).start()"
-    (tmp_path / "program.py").write_text(f"{before}\n{code}\n")
-    with ForkServer((), {}, teardown=False) as server:
-        (ended,) = server.run(tmp_path / "program.py", [clean_environ], cwd=tmp_path)
-    alone = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, check=False)
-    assert (ended.code, ended.out) == (alone.returncode, alone.stdout)
-    assert ended.code == expected
-    assert ended.err.splitlines()[-1:] == alone.stderr.splitlines()[-1:]
-
-
 def test_each_fork_has_its_own_exit_code(run: Forks) -> None:
     code = "import os; raise SystemExit(int(os.environ['ME']))"
     assert [ended.code for ended in run(code, {"ME": "0"}, {"ME": "5"}, {"ME": "0"})] == [0, 5, 0]
@@ -144,7 +130,7 @@ def _without_addresses(text: str) -> str:
     return " ".join(word for word in text.split() if not word.startswith("0x"))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_program_that_hangs_is_ended_and_said_with_what_it_wrote(run: Forks) -> None:
     code = "import os, time; print(os.getpid(), flush=True); time.sleep(600 * int(os.environ['ME']))"
     with pytest.raises(AssertionError, match=r"did not end in 4 s: \[1\](?s:.*)exit code -9\n\d+") as caught:

@@ -66,7 +66,7 @@ def offered(tmp_path_factory: pytest.TempPathFactory) -> tuple[str | Path, ...]:
 def environments() -> Iterator[object]:
     """A Python of each version that we support."""
     for version in ("3.11", "3.12"):
-        yield pytest.param(version, marks=[] if version == HERE else [pytest.mark.slow])
+        yield pytest.param(version, marks=[] if version == HERE else [pytest.mark.full])
 
 
 @pytest.fixture(params=environments())
@@ -86,7 +86,7 @@ def ours(python: Path) -> Sequence[str]:
     return [package.name for package in PACKAGES if fits(package, version)]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("build_of_torch", OF_AMD)
 def test_installing_a_backend_leaves_a_build_for_rocm_alone(
     offered: tuple[str | Path, ...], python: Path, build_of_torch: str
@@ -104,14 +104,14 @@ def test_installing_a_backend_leaves_a_build_for_rocm_alone(
         assert {what["metadata"]["name"] for what in json.loads(replaced.stdout)["install"]} >= {"torch", "triton"}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_without_any_torch_the_extra_brings_one(offered: tuple[str | Path, ...], python: Path) -> None:
     done = pip(*offered, "primus-torchtitan[torch]", python=python)
     assert done.returncode == 0, done.stderr
     assert installed(python)["torch"] == NEWER["torch"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_jax_that_is_constrained_stays(offered: tuple[str | Path, ...], python: Path, tmp_path: Path) -> None:
     if "primus-maxtext" not in ours(python):
         pytest.skip("primus-maxtext needs Python 3.12: hatch run maxtext:test")
@@ -135,7 +135,7 @@ def test_the_extras_of_the_root_are_the_versions_that_are_tested() -> None:
     assert {*extras["torch"], *extras["jax"]} <= tested
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_pip_at_the_root_installs_the_packages(offered: tuple[str | Path, ...], tmp_path: Path) -> None:
     """It is only asked what it would do: which versions are offered is not what this is about."""
     report = tmp_path / "report.json"
@@ -150,7 +150,7 @@ def test_pip_at_the_root_installs_the_packages(offered: tuple[str | Path, ...], 
     assert not any("-" in name for name in last), "pip would keep these wheels, and install them again after a git pull"
 
 
-@pytest.mark.nightly
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["*.tar.gz", "*.whl"])
 def test_sdists_and_wheels_install_as_others_do_it(
     tmp_path_factory: pytest.TempPathFactory, python: Path, kind: str
@@ -166,7 +166,7 @@ def test_sdists_and_wheels_install_as_others_do_it(
     assert "preflight" in helped.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("name", BACKENDS)
 def test_where_python_is_too_old_no_framework_is_looked_for(
     tmp_path_factory: pytest.TempPathFactory, python: Path, name: str

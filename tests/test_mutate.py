@@ -39,7 +39,7 @@ def test_every_mutant_is_another_program(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_mutation_is_killed_or_has_survived_and_the_checkout_stays_as_it_is(
     clean_environ: dict[str, str], tmp_path: Path
 ) -> None:

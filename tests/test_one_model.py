@@ -26,7 +26,7 @@ from primus_train.models.arithmetic import parameters
 
 VARIABLES = {"megatron": "PRIMUS_TEST_MEGATRON", "maxtext": "PRIMUS_TEST_MAXTEXT"}
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.full,
     pytest.mark.torch,
     pytest.mark.skipif(VARIABLES["megatron"] not in os.environ, reason=f"{__doc__.splitlines()[2]} does it"),
 ]

@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 from tests.once import once
 from tests.packages import PACKAGES, build, fits, project
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 def run(*words: str | Path, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -107,7 +107,10 @@ def link(package: Distribution, site: Path) -> None:
             (site / file).symlink_to(file.locate())
 
 
-@pytest.fixture(scope="module", params=["linked", pytest.param("clean", marks=pytest.mark.nightly)])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("linked", marks=pytest.mark.smoke), pytest.param("clean", marks=pytest.mark.full)],
+)
 def environment(request: pytest.FixtureRequest) -> Install:
     """Makes an environment; each night, as others do it."""
     return clean if request.param == "clean" else linked

@@ -13,36 +13,26 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tests import suite
-from tests.bounds import COMPLETE
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from tests import lock, newest, suite
 from tests.conftest import ROOT, outdated, plain_environ, wait_until
+from tests.outcomes import COMPLETE
 from tests.suite import Part, Result, Suite
 
 PLUGIN = """
 import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.bounds import Bounds
+from tests.outcomes import Outcomes
 def pytest_configure(config):
-    config.pluginmanager.register(Bounds(Path({bounds!r})))
+    config.pluginmanager.register(Outcomes(Path({skips!r})))
 """
-BOUNDS = """
-[cpu_seconds]
-test = 0.5
-file = 0.8
-[[exception]]
-where = "test_it.py::test_known"
-cpu_seconds = 10
-why = "it burns"
+SKIPS = """
 [[skip]]
 reason = "no GPU"
 except = ["gpu"]
 why = "none here"
-"""
-BURN = """
-import subprocess, sys, time, pytest
-def burn(seconds):
-    subprocess.run([sys.executable, "-c", f"import time\\nwhile time.process_time() < {seconds}: pass"])
 """
 
 
@@ -104,8 +94,8 @@ import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests import suite
-from tests.bounds import COMPLETE
-suite.commit_parts = lambda words: [suite.Part("long", ("bash", {script!r}))]
+from tests.outcomes import COMPLETE
+suite.parts_with_tests = lambda words, full: [suite.Part("long", ("bash", {script!r}))]
 suite.run.__defaults__ = (Path({logs!r}),)
 raise SystemExit(suite.main([]))
 """
@@ -146,7 +136,7 @@ def cluster():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("processes", [0, 1])
 def test_terminated_tests_end_what_their_fixtures_have_set_up(
@@ -197,23 +187,16 @@ def test_a_second_run_in_one_checkout_is_refused(tmp_path: Path, capfd: pytest.C
 
 
 def test_every_environment_with_tests_is_a_part() -> None:
-    names = [part.name for part in suite.commit_parts(())]
+    names = [part.name for part in suite.parts_with_tests(())]
     assert {"core", "megatron", "maxtext"} <= set(names)
     assert names.index("environment core") < names.index("core")
 
 
-def test_every_exception_to_the_costs_is_a_test_or_a_file_that_is_there() -> None:
-    for row in tomllib.loads((ROOT / "tests/bounds.toml").read_text())["exception"]:
-        file, _, test = row["where"].partition("::")
-        assert f"def {test}(" in (ROOT / file).read_text() if test else (ROOT / file).is_file(), row
-        assert row["why"]
-
-
 def pytest_in(folder: Path, tests: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Pytest with the bounds above in two processes, on one file."""
-    (folder / "bounds.toml").write_text(BOUNDS)
-    (folder / "conftest.py").write_text(PLUGIN.format(root=str(ROOT), bounds=str(folder / "bounds.toml")))
-    (folder / "test_it.py").write_text(BURN + tests)
+    """Pytest with the reasons above in two processes, on one file."""
+    (folder / "skips.toml").write_text(SKIPS)
+    (folder / "conftest.py").write_text(PLUGIN.format(root=str(ROOT), skips=str(folder / "skips.toml")))
+    (folder / "test_it.py").write_text("import pytest\n" + tests)
     command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "--rootdir", str(folder)]
     return subprocess.run(
         [*command, str(folder)],
@@ -225,22 +208,54 @@ def pytest_in(folder: Path, tests: str, **environ: str) -> subprocess.CompletedP
     )
 
 
-@pytest.mark.slow
-def test_a_test_beyond_its_cpu_seconds_fails_the_run_and_is_named(tmp_path: Path) -> None:
-    done = pytest_in(tmp_path, "def test_burn(): burn(0.7)\ndef test_light(): pass\n")
-    assert done.returncode == 1
-    assert re.search(r"^COST test_it.py::test_burn: 1 CPU seconds; the limit is 0.5.$", done.stdout, re.M)
-    assert "test_light" not in done.stdout
+FAILING = """
+import os, pytest
+from pathlib import Path
+@pytest.mark.parametrize("number", range({often_failing}))
+def test_it(number):
+    path = Path({folder!r}, f"seen{{number}}")
+    seen = path.exists()
+    path.touch()
+    assert seen and not {always}, "the reason"
+def test_other():
+    pass
+"""
 
 
-@pytest.mark.slow
-def test_a_file_beyond_its_cpu_seconds_fails_and_a_listed_test_does_not(tmp_path: Path) -> None:
-    done = pytest_in(tmp_path, "def test_known(): burn(0.9)\n")
-    assert done.returncode == 1
-    assert [line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("COST")] == ["COST test_it.py"]
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("failing", "always", "code", "said"),
+    [(1, False, 0, "FLAKY"), (1, True, 1, "failed with exit code 1"), (6, False, 1, "more than 5 tests failed")],
+)
+@pytest.mark.parametrize("processes", [0, 2])
+def test_what_fails_once_is_flaky_and_what_fails_twice_or_in_numbers_fails_the_run(
+    failing: int, always: bool, code: int, said: str, processes: int, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "skips.toml").write_text(SKIPS)
+    (tmp_path / "conftest.py").write_text(PLUGIN.format(root=str(ROOT), skips=str(tmp_path / "skips.toml")))
+    test = tmp_path / "test_it.py"
+    test.write_text(FAILING.format(folder=str(tmp_path), often_failing=failing, always=always))
+    pytest_here = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path))
+    again = ("env", "-C", str(tmp_path), *pytest_here)
+    part = Part("it", (*again, "-n", str(processes), str(test)), again=again)
+    assert suite.run([part, script("other", "pass")], 2, tmp_path) == code
+    out = capfd.readouterr().out
+    assert said in out
+    assert "test_other" not in out
+    if failing == 1:
+        assert "again, alone: test_it.py::test_it[0]" in out
+        assert "the reason" in (tmp_path / "it.log").read_text()
+        assert (tmp_path / "it.again.log").exists()
 
 
-@pytest.mark.slow
+def test_what_could_not_be_made_is_tried_once_more(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    text = f"import os, sys\nif os.path.exists({str(made)!r}): sys.exit()\nopen({str(made)!r}, 'w'); sys.exit(3)"
+    parts = [script("environment", text)._replace(tries=2), script("tests", "pass", "environment")]
+    assert [(one.name, one.code) for one in Suite(parts, 2, tmp_path).run()] == [("environment", 0), ("tests", 0)]
+
+
+@pytest.mark.full
 def test_in_a_complete_run_a_skip_for_a_reason_that_is_not_listed_fails(tmp_path: Path) -> None:
     tests = "@pytest.mark.skip(reason='{}')\ndef test_it(): ...\n"
     assert pytest_in(tmp_path, tests.format("no GPU"), PRIMUS_TEST_COMPLETE="1").returncode == 0
@@ -256,7 +271,7 @@ def test_in_a_complete_run_a_skip_for_a_reason_that_is_not_listed_fails(tmp_path
     assert pytest_in(tmp_path, failing, PRIMUS_TEST_COMPLETE="1").returncode == 1
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_reason_does_not_count_in_the_part_that_is_there_to_run_the_test(tmp_path: Path) -> None:
     tests = "@pytest.mark.skip(reason='no GPU')\ndef test_it(): ...\n"
     environ = {"PRIMUS_TEST_COMPLETE": "1", "PRIMUS_TEST_PART": "gpu"}
@@ -265,16 +280,9 @@ def test_a_reason_does_not_count_in_the_part_that_is_there_to_run_the_test(tmp_p
 
 
 def test_each_part_that_a_reason_excepts_is_there() -> None:
-    rows = tomllib.loads((ROOT / "tests/bounds.toml").read_text())["skip"]
-    parts = {part.name for part in (*suite.commit_parts(()), *suite.nightly_parts())}
+    rows = tomllib.loads((ROOT / "tests/skips.toml").read_text())["skip"]
+    parts = {part.name for part in (*suite.parts_with_tests((), full=True), *suite.other_parts())}
     assert {name for row in rows for name in row.get("except", ())} <= parts
-
-
-def test_no_test_of_an_environment_of_its_own_is_nightly() -> None:
-    """`hatch run test --all` runs nightly tests in the default environment only."""
-    for name in set(suite.environments()) - {"core"}:
-        for file in (ROOT / "tests" / name).glob("*.py"):
-            assert "nightly" not in file.read_text(), file
 
 
 def test_a_package_that_was_installed_before_its_entry_points_changed_is_named(tmp_path: Path) -> None:
@@ -284,3 +292,13 @@ def test_a_package_that_was_installed_before_its_entry_points_changed_is_named(t
     with (tmp_path / "primus-core/pyproject.toml").open("a") as file:
         file.write('[project.entry-points."primus.tasks"]\nnew = "primus_core:NEW"\n')
     assert outdated(tmp_path) == ["primus-core"]
+
+
+def test_whatever_an_environment_needs_is_locked() -> None:
+    """Else `hatch run lock` was forgotten."""
+    for name, env in lock.environments().items():
+        pinned = newest.versions(lock.LOCKS / f"{name}.txt")
+        for line in lock.requirements(env):
+            need = Requirement(line)
+            versions = pinned[canonicalize_name(need.name)]
+            assert any(map(need.specifier.contains, versions)), f"{name}: {line}: {versions}"

@@ -100,7 +100,7 @@ def test_a_single_nan_is_wrong() -> None:
     assert not compare(a, b, c, PROBLEM).right
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_product_too_large_for_the_reference_is_checked_in_rows_of_every_tile() -> None:
     problem = Problem(4096, 4096, 8192, "fp32")
     shape = (problem.m, problem.n)

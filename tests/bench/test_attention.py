@@ -121,7 +121,7 @@ def test_a_skipped_backend_has_torch_s_reason_and_torch_warns_nobody(recwarn: py
     assert not [one for one in recwarn if "attention" in str(one.message)]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_both_passes_of_each_backend_are_measured(primus: Run, tmp_path: Path, ranks: int) -> None:
     words = ("--seq", "64", "--heads", "4", "--kv-heads", "2", "--head-dim", "32", "--causal", "--device", "cpu")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 _TASK = """
 import os, signal

@@ -80,7 +80,7 @@ LIKE = [
 
 
 @pytest.mark.parametrize(
-    ("dtype", "ranks"), [*LIKE, pytest.param(torch.bfloat16, 300, marks=pytest.mark.slow)]
+    ("dtype", "ranks"), [*LIKE, pytest.param(torch.bfloat16, 300, marks=pytest.mark.full)]
 )  # more than bf16 has whole numbers
 def test_sums_are_exact_in_every_order_and_each_rank_counts(dtype: torch.dtype, ranks: int) -> None:
     terms = [values.term(rank, ranks, dtype) for rank in range(ranks)]
@@ -171,7 +171,7 @@ def test_what_is_hidden_is_what_both_save_of_the_shorter_one() -> None:
     assert Overlapped(2.0, 3.0, 6.0).hidden_percent == -50
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_collective_is_measured_with_a_gemm_at_its_side(primus: Run, tmp_path: Path) -> None:
     words = ("--device", "cpu", "--op", "all_reduce", "--sizes", "1MiB", "--iterations", "3", "--overlap")
     done = primus("direct", "--", "bench", "comm", *words, env={"GPUS_PER_NODE": "2"}, cwd=tmp_path)
@@ -183,7 +183,7 @@ def test_a_collective_is_measured_with_a_gemm_at_its_side(primus: Run, tmp_path:
     assert isinstance(case["derived"]["hidden_percent"], float)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_every_collective_is_measured_between_real_ranks(primus: Run, tmp_path: Path, ranks: int) -> None:
     words = ("--device", "cpu", "--sizes", "4KiB,1MiB", "--iterations", "3", "--output", "r.csv", "--output", "r.md")
@@ -208,7 +208,7 @@ def test_every_collective_is_measured_between_real_ranks(primus: Run, tmp_path: 
     assert (tmp_path / "r.md").read_text().startswith("# Collectives")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_wrong_reduction_put_in_is_exit_1_and_no_speed_is_shown(tmp_path: Path) -> None:
     program = ROOT / "tests/bench/wrong_sum.py"
     words = (

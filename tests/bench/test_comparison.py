@@ -24,12 +24,12 @@ def _verdicts(scale: float) -> list[str]:
     return [verdict(slowdown(a, b, comparisons=8), 0.03) for a, b in pairs]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_of_twenty_equal_pairs_at_most_one_is_slower() -> None:
     assert _verdicts(1.0).count("slower") <= 1
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_of_twenty_slow_downs_by_a_tenth_at_least_nineteen_are_found() -> None:
     assert _verdicts(1.1).count("slower") >= 19
 

@@ -30,7 +30,7 @@ def measured(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_table_is_printed_and_says_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert gemm.main([*QUICK, "-N", "64", "-K", "96", "--trans-b"]) == 0
     shown = capsys.readouterr()
@@ -40,7 +40,7 @@ def test_the_table_is_printed_and_says_what_was_measured(capsys: pytest.CaptureF
     assert all(line.startswith(alive) for line in shown.err.splitlines()), "no more than signs of life"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
 def test_every_type_is_measured_on_a_cpu(capsys: pytest.CaptureFixture[str], dtype: str) -> None:
     words = ["-M", "64", "--dtype", dtype, "--trans-a", "--device", "cpu", "--duration", "0.05"]
@@ -52,7 +52,7 @@ def test_every_type_is_measured_on_a_cpu(capsys: pytest.CaptureFixture[str], dty
     assert figures["rows_checked"] == 64
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_buffers_in_rotation_exceed_the_last_level_cache(capsys: pytest.CaptureFixture[str]) -> None:
     found = measured(capsys, *QUICK)
     [case] = found["cases"]
@@ -61,7 +61,7 @@ def test_the_buffers_in_rotation_exceed_the_last_level_cache(capsys: pytest.Capt
     assert all("steady" in note or "peak" in note for note in found["notes"])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_results_are_written_where_they_were_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = [tmp_path / "new" / name for name in ("r.md", "r.csv", "r.json")]
     printed = measured(capsys, *QUICK, *(f"--output={name}" for name in names))
@@ -77,7 +77,7 @@ SMALL = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_shapes_of_a_models_step_are_measured_with_their_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,7 +101,7 @@ def test_the_shapes_of_a_models_step_are_measured_with_their_numbers(
     assert found["parameters"]["title"].startswith(f"one training step of {path} on one rank, seq-len 48")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_every_device_of_the_node_is_measured(primus: Run, tmp_path: Path, ranks: int) -> None:
     (tmp_path / "shapes.csv").write_text("m,n,k,count,dtype,name\n48,32,16,3,fp32,up\n16,48,32,1,bf16,down\n")
@@ -156,7 +156,7 @@ def always_the_first(_: str, problem: Problem, device: Device) -> Multiplication
     return Multiplication(run, "stale")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_where_one_kernel_for_all_groups_refuses_a_loop_multiplies_and_a_note_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -172,7 +172,7 @@ def test_where_one_kernel_for_all_groups_refuses_a_loop_multiplies_and_a_note_sa
     assert "torch._grouped_mm cannot multiply this (strides should be multiple of 16 bytes)" in str(found["notes"])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_an_engine_that_uses_stale_buffers_is_caught(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(PrimusError, match="wrong result") as caught:
         gemm.main(("-M", "1024", "--dtype", "fp32", "--device", "cpu", "--duration", "1"), always_the_first)

@@ -123,7 +123,7 @@ def test_a_storage_that_refuses_is_exit_3_and_nothing_is_left(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_each_rank_writes_and_reads_and_nothing_is_left(primus: Run, tmp_path: Path, ranks: int) -> None:
     words = (*SMALL, "--dir", "store", "--output", "r.md", "--output", "r.csv")

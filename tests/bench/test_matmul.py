@@ -77,7 +77,7 @@ def is_right(cases: list[Case]) -> None:
     assert all(accuracy["of_tolerance"] < 1 for accuracy in found)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_result_is_right_in_each_pair_of_type_layout_shape_and_chiplets() -> None:
     parameters = (*TYPES_LAYOUTS_SHAPES, CHIPLETS)
     cases = pairwise(*parameters)
@@ -86,13 +86,13 @@ def test_the_result_is_right_in_each_pair_of_type_layout_shape_and_chiplets() ->
     is_right(cases)
 
 
-@pytest.mark.nightly
+@pytest.mark.full
 def test_the_result_is_right_in_every_type_layout_and_shape_whatever_the_chiplets() -> None:
     is_right([(dtype, a, b, shape, 1 + (shape[0] + a + b) % 4)
               for dtype, a, b, shape in itertools.product(*TYPES_LAYOUTS_SHAPES)])  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_it_compiles_to_matrix_instructions_for_nvidia_and_amd_gpus(tmp_path: Path) -> None:
     """No GPU is needed for that. The smallest tile of each size: large ones take seconds each."""
     cases = [

@@ -35,7 +35,7 @@ def test_a_right_result_passes_and_one_wrong_element_does_not(operation: str, dt
     assert replace(work, run=lambda: None).wrong().startswith("element 0 is nan")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_memory_is_measured_by_all_processes_at_once(primus: Run, tmp_path: Path, ranks: int) -> None:
     words = ("--device", "cpu", "--size", "4MiB", "--duration", "0.2", "--output", "r.md", "--output", "r.csv")

@@ -120,7 +120,7 @@ def test_what_strangers_wrote_is_text_and_secrets_are_masked(tmp_path: Path) -> 
     assert "<script>alert(1)" in json.dumps(data)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(BROWSER is None, reason="chromium is not installed")
 def test_a_page_is_drawn_on_a_desk_and_on_a_phone(tmp_path: Path) -> None:
     problems = [SQUARE._replace(m=size, n=size, k=size) for size in SIZES]

@@ -108,7 +108,7 @@ def acme(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(tmp_path / "site")}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_failure_hides_nothing_and_every_result_can_be_compared(
     primus: Run, acme: dict[str, str], tmp_path: Path
 ) -> None:
@@ -149,7 +149,7 @@ def test_a_failure_hides_nothing_and_every_result_can_be_compared(
     assert {one[0]["benchmark"] for one in history} == {"acme", "comm", "memory"}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_benchmark_that_hangs_is_ended_and_the_suite_goes_on(
     primus: Run, acme: dict[str, str], tmp_path: Path
 ) -> None:
@@ -161,7 +161,7 @@ def test_a_benchmark_that_hangs_is_ended_and_the_suite_goes_on(
     assert "it took too long (--timeout)" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_suite_that_is_stopped_reports_what_it_has_measured(
     acme: dict[str, str], clean_environ: dict[str, str], tmp_path: Path, number: signal.Signals

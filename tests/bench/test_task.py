@@ -239,7 +239,7 @@ def test_fp8_in_a_form_that_torch_does_not_multiply_is_refused(words: list[str])
     assert planned("gemm", "-M", "64", "--dtype", "fp8", "--engine", "triton", *words, gpus=(A_GPU,))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(
     sizes=st.tuples(*[st.integers(1, 10**6)] * 3),
     dtype=st.sampled_from(DTYPES[:3]),

@@ -52,7 +52,7 @@ def test_a_benchmark_of_another_package_is_listed_with_its_own_help(primus: Run,
     assert "bench dice --sides 20" in own.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_benchmark_of_another_package_runs(primus: Run, acme: dict[str, str], tmp_path: Path) -> None:
     shown = primus("direct", "--", "bench", "dice", "--sides", "20", env=acme, cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
@@ -101,7 +101,7 @@ def documented(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_documented_benchmark_is_measured_compared_and_refuses_a_wrong_result(
     primus: Run, documented: Path, tmp_path: Path
 ) -> None:

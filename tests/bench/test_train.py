@@ -183,7 +183,7 @@ modules:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_layer_is_measured_by_all_ranks_at_once(primus: Run, tmp_path: Path, ranks: int) -> None:
     (tmp_path / "tiny.yaml").write_text(MODEL)
@@ -207,7 +207,7 @@ def test_a_layer_is_measured_by_all_ranks_at_once(primus: Run, tmp_path: Path, r
     assert (tmp_path / "r.md").read_text().startswith("# Training of a layer")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_an_experiment_is_trained_for_some_steps_and_its_metrics_are_the_figures(primus: Run, tmp_path: Path) -> None:
     pytest.importorskip("torchtitan", reason="torchtitan is not installed")
     (tmp_path / "texts").mkdir()

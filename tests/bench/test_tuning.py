@@ -98,7 +98,7 @@ def killed(bench: Bench) -> None:
     process.stdout.close()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_killed_search_resumes_and_its_result_is_applied_verified_and_reported(bench: Bench, primus: Run) -> None:
     killed(bench)
     before = bench.searched()
@@ -136,7 +136,7 @@ def test_a_killed_search_resumes_and_its_result_is_applied_verified_and_reported
     assert "all calls take 0.18 ms by default, 0.09 ms tuned: speed-up 2.000" in report.read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_results_of_another_version_or_architecture_are_refused(bench: Bench, primus: Run) -> None:
     assert worker(bench)[0] == 0
     for change, told in (
@@ -162,7 +162,7 @@ def worker(bench: Bench, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_entries_without_names_need_the_hipblaslt_that_wrote_them(bench: Bench) -> None:
     bench.setup(named=False)
     assert worker(bench)[0] == 0
@@ -176,7 +176,7 @@ def test_entries_without_names_need_the_hipblaslt_that_wrote_them(bench: Bench) 
     assert "for hipBLASLt d5f81531, and here it is ffffffff" in said
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_shape_that_cannot_be_tuned_leaves_the_others_and_is_tried_again(bench: Bench) -> None:
     bench.setup(fail=2048)
     code, said = worker(bench)
@@ -190,7 +190,7 @@ def test_a_shape_that_cannot_be_tuned_leaves_the_others_and_is_tried_again(bench
     assert {entry.solution for entry in results.read(bench.result)} == {m + 7 for m in SIZES}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_searches_in_one_folder_are_refused(bench: Bench) -> None:
     bench.setup(wait=1024)
     process = bench.start()

@@ -87,7 +87,7 @@ def test_stage_1_writes_the_shapes_of_each_process_to_a_file_of_its_own(stage: S
     assert plan["worker"]["module"] == "primus_torchtitan.worker"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_stage_2_tunes_on_all_gpus_and_starts_no_training(stage: Stage, clean_environ: dict[str, str]) -> None:
     plan = stage.plan("2")
     assert variables(plan) == {}

@@ -32,7 +32,7 @@ def numbers(path: Path) -> list[int]:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_beginning_and_the_end_are_kept_and_the_rest_is_counted(primus: Run, talker: Path) -> None:
     result = primus("direct", "--single", "--log-limit", "64KiB", "--", "talk", "20000", cwd=talker)
     assert result.returncode == 0, result.stderr
@@ -74,7 +74,7 @@ def test_the_pieces_of_a_long_log_are_printed_one_after_the_other(primus: Run, p
     assert [line.split()[0] for line in shown] == ["begin"] * 200_000 + [".1"] * 200_000 + [".2"] * 10
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_without_a_limit_a_log_has_everything(primus: Run, talker: Path) -> None:
     assert primus("direct", "--single", "--", "talk", "3000", cwd=talker).returncode == 0
     (log,) = ((talker / "output/talk").resolve() / "logs").glob("rank_0.log*")

@@ -25,9 +25,10 @@ def test_help_lists_runtimes_tasks_and_examples(primus: Run) -> None:
 
 
 _VERBS = [
-    "Explain",
     "Check",
     "Compare",
+    "Explain",
+    "Fetch",
     "List",
     "Manage",
     "Measure",
@@ -37,6 +38,7 @@ _VERBS = [
     "Start",
     "Stop",
     "Train",
+    "Work",
     "Trust",
     "Write",
 ]

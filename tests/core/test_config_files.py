@@ -82,7 +82,7 @@ def test_every_spelling_of_not_a_number_is_read(tmp_path: Path, text: str) -> No
 printable = st.text(st.characters(min_codepoint=32, max_codepoint=0xD7FF, exclude_categories=["C"]), max_size=9)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | printable,
@@ -291,7 +291,7 @@ nested = st.recursive(
 mappings = st.dictionaries(st.sampled_from("abc"), nested, max_size=3)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(mappings, mappings, mappings)
 def test_merging_is_associative_and_changes_nothing(
     one: dict[str, Any], two: dict[str, Any], three: dict[str, Any]

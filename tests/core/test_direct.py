@@ -129,7 +129,7 @@ def test_numa_binds_to_the_cpus_of_a_node(primus: Run, project: Path) -> None:
         assert "PRIMUS_NUMA_CPUS" not in variables
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_runs_in_one_second_get_directories_of_their_own(primus: Run, project: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
@@ -154,7 +154,7 @@ def test_a_log_file_that_cannot_be_made_is_refused(primus: Run, project: Path) -
     assert "--log-file nowhere/x.log" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_disk_that_takes_no_more_stops_logging_but_not_the_run(clean_environ: dict[str, str], project: Path) -> None:
     command = ["bash", "-c", 'ulimit -f 100; exec "$@"', "-", str(Path(sys.executable).with_name("primus"))]
     result = subprocess.run([*command, "direct", "--", "behave", "talk", "20000"], env=clean_environ, cwd=project,

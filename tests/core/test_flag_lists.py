@@ -34,7 +34,7 @@ def laid(*texts: str) -> str:
     return together(layers(*texts)).value
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(st.lists(st.tuples(flags, spaces), max_size=6))
 def test_flags_are_read_as_they_are_written_whatever_space_is_between(found: list[tuple[str, str]]) -> None:
     assert words("".join(flag + space for flag, space in found)) == tuple(flag for flag, _ in found)
@@ -52,7 +52,7 @@ def test_what_xla_would_not_read_to_its_end_is_no_list(text: str) -> None:
     assert words(text) is None
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(st.lists(lists, min_size=2, max_size=4))
 def test_of_each_flag_the_last_layer_that_has_it_wins(said: list[list[str]]) -> None:
     found = words(laid(*(" ".join(one) for one in said))) or ()
@@ -61,7 +61,7 @@ def test_of_each_flag_the_last_layer_that_has_it_wins(said: list[list[str]]) -> 
         assert [flag for flag in found if name_of(flag) == name] == [flag for flag in last if name_of(flag) == name]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(lists, lists)
 def test_laying_a_layer_on_itself_or_on_nothing_changes_no_flag(one: list[str], two: list[str]) -> None:
     once = laid(" ".join(one), " ".join(two))
@@ -70,7 +70,7 @@ def test_laying_a_layer_on_itself_or_on_nothing_changes_no_flag(one: list[str], 
     assert sorted(words(laid("", " ".join(one))) or ()) == sorted(one)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(lists, lists)
 def test_flags_keep_their_order_the_lower_layers_before_the_higher(one: list[str], two: list[str]) -> None:
     mine = list(dict.fromkeys(map(name_of, two)))
@@ -133,7 +133,7 @@ def project(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": rank_report.write(tmp_path / "site"), "XLA_FLAGS": "--xla_mine=1 --xla_both=0 --xla_option=0"}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_person_hooks_and_options_each_say_some_flags_and_a_replay_has_the_same(
     primus: Run, project: dict[str, str], tmp_path: Path
 ) -> None:

@@ -67,7 +67,7 @@ def elsewhere(around: tuple[str, ...], environ: dict[str, str], folder: Path, *w
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("around", [(), OTHER_HOST, OTHER_NAMESPACE], ids=["here", "other host", "other namespace"])
 def test_a_second_start_into_the_same_directory_is_refused_wherever_it_comes_from(
     clean_environ: dict[str, str], project: Path, around: tuple[str, ...]

@@ -107,7 +107,7 @@ def test_every_line_of_a_run_has_time_level_run_node_and_rank(primus: Run, reade
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_task_on_four_ranks_of_two_nodes_writes_one_file(primus: Run, reader: Path) -> None:
     nodes = two_nodes(primus, reader, ("read", "shards"), HF_TOKEN=SECRET)
     assert [node.returncode for node in nodes] == [0, 0], nodes
@@ -362,7 +362,7 @@ def test_lines_of_many_threads_do_not_mix(run: Path) -> None:
 
     def work(number: int) -> None:
         for count in range(50):
-            log.info("x" * 500, thread=number, count=count)
+            log.info("x" * 20_000, thread=number, count=count)  # longer than a page: half of it can be seen
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:

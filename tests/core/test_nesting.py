@@ -52,7 +52,7 @@ def listed(primus: Run, folder: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_command_in_a_rank_is_a_run_of_its_own_and_the_outer_one_still_replays(primus: Run, folder: Path) -> None:
     done = primus("direct", "--", "outer", "direct", "--", "inner", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -69,7 +69,7 @@ def test_a_command_in_a_rank_is_a_run_of_its_own_and_the_outer_one_still_replays
     assert f"started by {outer.name}" in shown
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_command_in_a_hook_is_a_run_of_its_own(primus: Run, folder: Path) -> None:
     done = primus("direct", "--", "outer", "--version", env={"HOOKED": "yes"}, cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -78,7 +78,7 @@ def test_a_command_in_a_hook_is_a_run_of_its_own(primus: Run, folder: Path) -> N
     assert (metadata(outer)["status"], metadata(inner)["status"]) == ("completed", "completed")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_what_a_nested_run_starts_has_that_one_as_its_parent(primus: Run, folder: Path) -> None:
     done = primus("direct", "--", "outer", "direct", "--", "outer", "direct", "--", "inner", cwd=folder)
     assert done.returncode == 0, done.stderr

@@ -100,7 +100,7 @@ def test_the_gid_of_roce_v2_is_found_in_the_ports_own_table(
     assert read(tmp_path, roce("mlx5_0", 0, gids=gids)).network.ports[0].gid_index == index
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(
     st.lists(
@@ -217,7 +217,7 @@ NETWORKS = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)).flatmap(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(st.lists(st.tuples(NETWORKS, st.integers(0, 3)), max_size=12), st.data())
 def test_the_longest_prefix_wins_and_then_the_lowest_metric(
     table: list[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, int]], data: st.DataObject
@@ -374,7 +374,7 @@ def test_a_persons_adapters_are_understood_as_nccl_does(said: str, taken: Sequen
     assert [f"{p.device}:{p.port}" for p in ports if network.selects(said, p)] == taken
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(
     st.lists(
         st.tuples(st.from_regex(r"[a-z]{1,4}[0-9_]{0,3}", fullmatch=True), st.integers(1, 4)), min_size=1, unique=True

@@ -48,7 +48,7 @@ def both(primus: Run, folder: Path, env: dict[str, str], *words: str) -> list[Re
         )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_each_of_two_nodes_has_one_rank_and_knows_where_they_meet(
     primus: Run, site: dict[str, str], tmp_path: Path
 ) -> None:
@@ -72,7 +72,7 @@ def test_each_of_two_nodes_has_one_rank_and_knows_where_they_meet(
     assert sorted(path.name for path in logs.glob("rank_*.log")) == ["rank_0.log", "rank_1.log"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(("do", "code", "what"), [("raise", 1, "ValueError: no roll call"),
                                                   ("die", 137, "ended by SIGKILL")])  # fmt: skip
 def test_the_node_whose_only_process_ends_is_the_first_failure(
@@ -85,7 +85,7 @@ def test_the_node_whose_only_process_ends_is_the_first_failure(
     assert "logs/rank_1.log" in second.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_killed_process_is_the_first_failure_however_quickly_the_other_says_that_it_lost_it(
     primus: Run, site: dict[str, str], tmp_path: Path
 ) -> None:
@@ -155,7 +155,7 @@ def test_it_takes_as_many_gpus_as_are_asked_for(primus: Run, site: dict[str, str
     assert taken(HIP_VISIBLE_DEVICES="") is None
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_replay_keeps_nodes_and_devices_or_is_refused(primus: Run, site: dict[str, str], tmp_path: Path) -> None:
     env = {**site, "GPUS_PER_NODE": "4"}
     assert primus("direct", "--", "rank_report", env=env).returncode == 0

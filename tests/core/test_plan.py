@@ -72,7 +72,7 @@ def example(**changes: Any) -> dict[str, Any]:
     return {**plan.to_dict(), **changes}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @settings(max_examples=60)
 @given(plans)
 def test_a_plan_survives_json_except_for_its_secrets(plan: Plan) -> None:

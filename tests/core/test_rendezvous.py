@@ -69,7 +69,7 @@ def environ_of(clean: dict[str, str], site: dict[str, str], rank: int, **more: s
     return {**clean, **site, "NNODES": "2", "NODE_RANK": str(rank), "MASTER_ADDR": hosts.ADDRESSES[0], **more}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.slurm
 def test_two_hosts_say_who_is_missing_and_start_together_once_both_are_there(
     machines: Sequence[str], tmp_path: Path, site: dict[str, str], clean_environ: dict[str, str]
@@ -88,7 +88,7 @@ def test_two_hosts_say_who_is_missing_and_start_together_once_both_are_there(
     assert "missing" not in second.text
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.slurm
 def test_a_wrong_address_a_missing_node_and_a_second_one_of_that_rank_end_with_their_reasons(
     machines: Sequence[str], tmp_path: Path, site: dict[str, str], clean_environ: dict[str, str]
@@ -144,7 +144,7 @@ def test_an_address_that_is_none_of_node_0s_is_refused_with_both_named(
     assert forwarded.end() == 0, forwarded.text
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_port_that_another_program_holds_is_named_on_both_sides(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
@@ -184,7 +184,7 @@ def test_another_program_that_answers_is_named_and_another_port_is_the_way_out(
     assert "fix: set MASTER_PORT to a free port, the same on all nodes" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_an_address_that_no_node_can_resolve_is_named_as_the_cause(primus: Run, site: dict[str, str]) -> None:
     env = {**site, "NNODES": "2", "MASTER_ADDR": "nowhere.invalid"}
     options = ("direct", "--rendezvous-timeout", "30s", "--", "rank_report")

@@ -147,7 +147,8 @@ def machine(folder: Path, *trees: Mapping[str, str]) -> str:
 # What comes back.
 
 
-@pytest.mark.slow
+@pytest.mark.full
+@pytest.mark.smoke
 def test_a_run_comes_back_with_its_words_and_environment(spoken: ScriptOutput, first: Path) -> None:
     now = {
         "OMP_NUM_THREADS": "7",
@@ -179,7 +180,7 @@ def test_paths_below_the_run_directory_are_those_of_the_new_run(spoken: ScriptOu
     assert not re.search(rf"{old.name}(?!_)", json.dumps(new)), "the new run's name may begin like the old one's"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_parent_is_on_record_and_the_snapshot_whole(spoken: ScriptOutput, first: Path, workplace: Path) -> None:
     stderr = spoken("replay", str(first), env={"MY_TOKEN": "again-a-token"})["stderr"]
     new = run_of(workplace, "speak")
@@ -190,7 +191,7 @@ def test_the_parent_is_on_record_and_the_snapshot_whole(spoken: ScriptOutput, fi
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("again", [1, 3])
 def test_a_replay_can_be_replayed(primus: Run, spoken: ScriptOutput, first: Path, workplace: Path, again: int) -> None:
     env = {"MY_TOKEN": "again-a-token"}
@@ -206,7 +207,7 @@ def test_a_replay_can_be_replayed(primus: Run, spoken: ScriptOutput, first: Path
     assert why["COLOUR"] == "--env: given for this run"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_persons_own_env_options_win(spoken: ScriptOutput, first: Path) -> None:
     options = ("--env", "COLOUR=blue", "--env", "FROM_HOOK=mine", "--env", "PLACE", "--env", "MY_TOKEN=typed-token")
     environ = spoken("replay", str(first), "direct", *options, env={"PLACE": "here"})["environ"]
@@ -214,7 +215,7 @@ def test_the_persons_own_env_options_win(spoken: ScriptOutput, first: Path) -> N
     assert environ["MY_TOKEN"] == "typed-token"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_scripts_run_from_the_copies_when_the_originals_are_gone(
     spoken: ScriptOutput, first: Path, workplace: Path
 ) -> None:
@@ -226,7 +227,7 @@ def test_scripts_run_from_the_copies_when_the_originals_are_gone(
     assert "primus: patch config/patches/02-fix.py" in again["stderr"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_python_hooks_run_from_their_copies_too(spoken: ScriptOutput, workplace: Path) -> None:
     (workplace / "primus.yaml").write_text("plugins: [./tasks.py, ./watch.py]\n")
     text = "from primus_core import hookimpl\n@hookimpl\ndef before_launch(run): open('{}', 'a').write(run.task)\n"
@@ -242,13 +243,13 @@ def test_python_hooks_run_from_their_copies_too(spoken: ScriptOutput, workplace:
     assert [path.name for path in copies.glob("plugin*")] == ["plugin-01-watch.py"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_hooks_of_today_do_not_run(spoken: ScriptOutput, first: Path, workplace: Path) -> None:
     (workplace / "hooks/speak/02-new.sh").write_text("echo env.NEW=1\n")
     assert "NEW" not in spoken("replay", str(first), env={"MY_TOKEN": "again-a-token"})["environ"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_is_found_by_name_by_link_and_as_the_newest(spoken: ScriptOutput, first: Path, workplace: Path) -> None:
     env = {"MY_TOKEN": "again-a-token"}
     for name in (first.name, "speak", "latest", "output/speak", f"output/{first.name}", str(first)):
@@ -256,7 +257,7 @@ def test_a_run_is_found_by_name_by_link_and_as_the_newest(spoken: ScriptOutput, 
     assert len([p for p in (workplace / "output").iterdir() if not p.is_symlink()]) == 7
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_directory_that_was_moved_is_replayed_beside_where_it_is(
     spoken: ScriptOutput, first: Path, tmp_path: Path
 ) -> None:
@@ -299,7 +300,7 @@ def test_a_check_as_json_holds_the_same(primus: Run, first: Path) -> None:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_dry_run_shows_the_replay_and_does_nothing(primus: Run, first: Path, workplace: Path) -> None:
     before = everything(workplace)
     seen = workplace.parent / "seen.json"
@@ -322,7 +323,7 @@ def test_a_dry_run_shows_the_replay_and_does_nothing(primus: Run, first: Path, w
 # What it must not pass over.
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_secret_that_the_run_had_is_asked_for(primus: Run, first: Path, workplace: Path) -> None:
     before = everything(workplace)
     result = primus("replay", str(first), cwd=workplace)
@@ -363,7 +364,7 @@ def test_a_secret_in_a_script_cannot_come_back(spoken: ScriptOutput, primus: Run
     assert "secret: hook config/hooks/02-02.sh" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_another_gpu_model_blocks_and_force_overrides(primus: Run, first: Path, tmp_path: Path) -> None:
     on(first, "MI300X")
     other = machine(tmp_path / "other", machines.amd("MI355X"))
@@ -412,7 +413,7 @@ def test_a_run_on_a_gpu_is_refused_where_there_is_none(primus: Run, first: Path,
     )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_another_version_of_a_package_is_a_warning_and_goes_on(spoken: ScriptOutput, first: Path) -> None:
     text = (first / "env/packages.txt").read_text()
     rewritten(first, {"env/packages.txt": re.sub(r"^pluggy==.*$", "pluggy==0.9", text, flags=re.M)})
@@ -510,7 +511,7 @@ def _no_manifest(run: Path) -> str:
     return "has no complete snapshot"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("damage", [_delete, _flip, _other_snapshot, _other_plan, _no_plan, _no_manifest])
 @pytest.mark.parametrize("words", [(), ("--force",), ("--check",), ("--dry-run", "--force")])
 def test_a_damaged_snapshot_is_never_replayed(

@@ -117,7 +117,7 @@ def test_a_changed_file_that_may_hold_secrets_is_named_with_its_checksum(
     assert (code.summary["dirty"], code.summary["untracked"], code.patch) == (True, [], "")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @settings(max_examples=20)
 @given(st.dictionaries(PATH, KINDS, min_size=1, max_size=8))
 @example({"x b/y": "mode", "x": "new"})

@@ -72,7 +72,7 @@ def test_a_failing_rank_ends_the_run_unless_somebody_asks_for_restarts(primus: R
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_start_that_gets_further_is_no_vain_restart(primus: Run, folder: Path) -> None:
     result = primus("direct", "--max-restarts", "1", "--", "steps", "6", "1,2,3,4,5", cwd=folder)
     assert result.returncode == 0, result.stderr

@@ -119,7 +119,7 @@ def test_variables_are_seen_by_later_scripts_and_by_the_ranks(primus: Run, stage
     assert eval(result.stdout.removeprefix("words [] ")) == seen
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.torch
 def test_every_rank_sees_what_a_hook_said(primus: Run, stage: Path) -> None:
     write(stage / "hooks/1.sh", "echo env.X_A=said\n")
@@ -157,7 +157,7 @@ def test_extra_adds_arguments_to_the_task(primus: Run, stage: Path) -> None:
     assert [step["argv"][-1] for step in steps] == ["x", "x", words[-1]], "the record says what the scripts got"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.torch
 def test_a_setting_of_a_real_framework_can_come_from_a_hook(primus: Run, stage: Path) -> None:
     quick = Path(__file__).resolve().parents[2] / "examples/quickstart.yaml"

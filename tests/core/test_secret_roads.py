@@ -78,7 +78,7 @@ def everything(result: subprocess.CompletedProcess[str], run: Path) -> dict[str,
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_no_kind_leaves_by_any_road_of_a_run_and_what_holds_code_is_private(primus: Run, leaky: Path) -> None:
     env = {f"NOTE_{number}": text for number, (text, _) in enumerate(KINDS.values())}
     options = ("--env", f"GIVEN={KINDS['pypi'][0]}", "--env", "s.env", "--log-file", "output.log")

@@ -198,7 +198,7 @@ def leaks(text: str, *which: str) -> list[str]:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("words", [("tell",), ("tell", "fail")])
 def test_secrets_planted_everywhere_are_found_nowhere(
     primus: Run, clean_environ: dict[str, str], planted: Path, words: tuple[str, ...]

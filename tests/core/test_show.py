@@ -96,7 +96,7 @@ def bash(text: str, **environ: str) -> str:
     return result.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(nasty, max_size=4), environ=st.dictionaries(names, nasty, max_size=3))
 def test_the_printed_step_gives_the_same_arguments_environment_and_folder(

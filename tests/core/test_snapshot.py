@@ -263,7 +263,7 @@ def test_files_that_people_keep_secrets_in_are_left_out(
     assert saved.code["changed"] == []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_what_earlier_runs_wrote_is_no_change_of_the_code(primus: Run, repository: Path) -> None:
     taken(primus, repository)
     assert taken(primus, repository).code["dirty"] is False
@@ -317,7 +317,7 @@ def test_the_persons_index_is_not_touched(primus: Run, repository: Path) -> None
     assert sorted((repository / ".git/objects").rglob("*")) == objects
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_each_node_keeps_its_own_part(clean_environ: dict[str, str], repository: Path) -> None:
     shared = repository / "shared_2026_11_21_101526"
     command = [str(Path(sys.executable).with_name("primus")), "direct", "--", "each"]

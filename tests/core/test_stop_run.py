@@ -128,7 +128,7 @@ def test_a_wrong_exit_code_of_a_hook_is_named_and_the_run_is_stopped_all_the_sam
     assert known(folder)["status"] == "stopped"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_hook_that_starts_primus_does_not_start_itself(primus: Run, folder: Path) -> None:
     (folder / "hooks").mkdir()
     text = f"{sys.executable} -m primus_core direct --single -- steps || exit 9\n"

@@ -113,7 +113,7 @@ def test_two_packages_with_defaults_for_one_runtime_are_named(grid: Grid, tmp_pa
     grid.primus("direct", "--dry-run", "--", "toil")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_on_two_nodes_knows_where_its_ranks_stand_and_meet(grid: Grid) -> None:
     done = grid.primus("grid", "--nodes", "2", "--slots", "2", "--", "toil")
     said = [(grid.run / f"logs/rank_{rank}.log").read_text() for rank in range(4)]
@@ -145,7 +145,7 @@ def test_a_run_on_two_nodes_knows_where_its_ranks_stand_and_meet(grid: Grid) -> 
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_submitted_run_is_pending_then_running_then_completed_and_its_job_has_a_log(grid: Grid) -> None:
     (grid.place / "hold").touch()
     done = grid.primus("grid", "--nodes", "2", "--submit", "--", "direct", "--", "toil")
@@ -165,7 +165,7 @@ def test_a_submitted_run_is_pending_then_running_then_completed_and_its_job_has_
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_submitted_run_is_stopped_before_it_begins_and_while_it_runs(grid: Grid) -> None:
     (grid.place / "hold").touch()
     grid.primus("grid", "--submit", "--", "toil", "wait")
@@ -179,7 +179,7 @@ def test_a_submitted_run_is_stopped_before_it_begins_and_while_it_runs(grid: Gri
     assert json.loads((grid.place / "jobs/g2/job.json").read_text())["state"] == "CANCELLED"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.torch
 def test_a_run_that_somebody_waits_for_is_stopped_from_another_host(grid: Grid) -> None:
     words = ("grid", "--nodes", "2", "--", "toil", "wait")
@@ -194,7 +194,7 @@ def test_a_run_that_somebody_waits_for_is_stopped_from_another_host(grid: Grid) 
     assert metadata(grid.run)["status"] == "interrupted"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("doing", "code", "what"),
     [("raise", 1, "ValueError: the toil was too hard"), ("crash", 139, "ended by SIGSEGV")],
@@ -207,7 +207,7 @@ def test_the_rank_that_failed_first_is_named_with_its_node(grid: Grid, doing: st
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_goes_on_without_the_node_that_was_lost(grid: Grid) -> None:
     done = grid.primus("grid", "--nodes", "2", "--max-restarts", "1", "--", "toil", "lose")
     assert "primus: grid: attempt 1 ended: node 1: 127.0.0.2 is lost: Acme Grid says down\n" in done.stderr
@@ -218,7 +218,7 @@ def test_a_run_goes_on_without_the_node_that_was_lost(grid: Grid) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_job_whose_time_ends_goes_back_into_the_queue_and_the_run_with_it(grid: Grid) -> None:
     grid.primus("grid", "--submit", "--max-restarts", "1", "--", "toil", "wait")
     wait_until((grid.run / "ready").exists)
@@ -233,13 +233,13 @@ def test_a_job_whose_time_ends_goes_back_into_the_queue_and_the_run_with_it(grid
     assert grid.listed()["status"] == "interrupted"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_that_a_rank_starts_gets_nothing_of_the_launcher_around_it(grid: Grid) -> None:
     done = grid.primus("direct", "--", "toil", "primus")
     assert re.findall("^done.*", done.stdout, re.M) == ["done", "done ACME_FORK_PARENT"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_package_looks_at_a_run_that_failed_once_and_after_all_of_its_nodes(grid: Grid) -> None:
     done = grid.primus("grid", "--nodes", "2", "--", "toil", "raise", expect=1)
     said = "acme: exit code 1; rank_0.log, rank_1.log; token none"
@@ -251,7 +251,7 @@ def test_a_package_looks_at_a_run_that_failed_once_and_after_all_of_its_nodes(gr
     assert "acme:" not in grid.primus("direct", "--", "toil").stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("doing", "note"),
     [
@@ -294,7 +294,7 @@ def on_hang(run, hang):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("hangs", [False, True])
 def test_hooks_watch_a_run_and_look_at_ranks_that_hang_before_these_are_ended(grid: Grid, hangs: bool) -> None:
     (grid.folder / "primus.yaml").write_text("plugins: [watch.py]\nhooks: {event_timeout_s: 3}\n")
@@ -336,7 +336,7 @@ def break_door(grid: Grid, site: str, door: str) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_scheduler_that_raises_while_ranks_run_ends_none_of_them(grid: Grid) -> None:
     break_door(grid, grid.env["PYTHONPATH"], "look")
     log = grid.folder / "stderr.txt"
@@ -356,7 +356,7 @@ def test_a_scheduler_that_raises_while_ranks_run_ends_none_of_them(grid: Grid) -
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_scheduler_that_raises_is_an_error_that_names_package_function_and_place(grid: Grid) -> None:
     """At each of its doors: while planning, submitting, listing, stopping, and after the ranks have ended."""
     (grid.place / "hold").touch()

@@ -19,7 +19,7 @@ from tests.core.test_signals import children, ended
 
 from primus_machine.processes import descendants
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.full]
 TWO = {"GPUS_PER_NODE": "2"}
 SAVES = """
 import os, signal, time
@@ -110,7 +110,7 @@ def test_a_given_port_and_an_ipv6_master_work(primus: Run, project: Path) -> Non
 
 
 @pytest.mark.parametrize("victim", ["primus", "keeper", "torchrun", "rank"])
-@pytest.mark.parametrize(("number", "codes"), [(signal.SIGKILL, {137, 1}), (signal.SIGTERM, {143, 1}),
+@pytest.mark.parametrize(("number", "codes"), [pytest.param(signal.SIGKILL, {137, 1}, marks=pytest.mark.smoke), (signal.SIGTERM, {143, 1}),
                                                (signal.SIGINT, {130, 1})])  # fmt: skip
 def test_a_signal_to_any_process_of_a_run_ends_all(
     clean_environ: dict[str, str], project: Path, victim: str, number: int, codes: set[int]

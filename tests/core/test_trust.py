@@ -94,7 +94,7 @@ def planted(folder: Path) -> None:
         give(folder / name)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @needs_root
 def test_a_strangers_project_where_one_stands_is_skipped_and_named_until_it_is_trusted(
     primus: Run, home: Path, shared: Path
@@ -160,7 +160,7 @@ def theirs(primus: Run, home: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @needs_root
 def test_a_strangers_run_is_shown_and_replayed_only_where_somebody_says_so(
     primus: Run, theirs: Path, home: Path
@@ -178,7 +178,7 @@ def test_a_strangers_run_is_shown_and_replayed_only_where_somebody_says_so(
     assert "mine ran" in primus("replay", str(theirs)).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @needs_root
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 2), ("", 2)])
 def test_on_a_terminal_one_sees_what_would_run_and_is_asked(

@@ -69,7 +69,7 @@ def test_a_lock_that_nobody_held_to_begin_with_means_nothing(run: subprocess.Pop
     assert run.returncode == 143
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_node_ends_once_the_run_has_begun_again_without_it_and_leaves_the_records_alone(
     clean_environ: dict[str, str], project: Path
 ) -> None:

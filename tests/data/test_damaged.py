@@ -24,7 +24,7 @@ COMMANDS = (
 NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-5, 60)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.sampled_from(["lengths", "offsets", "documents"]), st.integers(0, 5), NUMBERS), max_size=3),

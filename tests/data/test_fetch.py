@@ -156,7 +156,7 @@ def kill(words: Sequence[str], hub: Hub, folder: Path, environ: dict[str, str], 
         process.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("compress", ["", "gz", "zst"])
 def test_a_killed_fetch_resumes_without_a_duplicate_and_without_a_gap(
     compress: str, fetch: Fetch, hub: Hub, tmp_path: Path, clean_environ: dict[str, str]
@@ -183,7 +183,7 @@ def test_a_killed_fetch_resumes_without_a_duplicate_and_without_a_gap(
     assert not hub.paths("d" * 40)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_of_the_task_fetches_on_its_first_node_and_keeps_no_token(primus: Run, hub: Hub, tmp_path: Path) -> None:
     environ = {"HF_TOKEN": TOKEN, "HF_HOME": str(tmp_path / "home"), "NO_PROXY": "*", "HF_ENDPOINT": hub.url}
     ended = primus("direct", "--", "data", "fetch", "--dataset", NAME, "--output-dir", "out", env=environ)

@@ -110,7 +110,7 @@ def test_a_hub_that_does_not_answer_is_given_up_with_a_message(fetch: Fetch, hub
     assert "check the address and the network" in said
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_offline_nothing_is_asked(primus: Run, hub: Hub, tmp_path: Path) -> None:
     environ = {"HF_HUB_OFFLINE": "1", "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path)}
     ended = primus("data", "fetch", "--dataset", NAME, "--output-dir", "out", env=environ)
@@ -156,7 +156,7 @@ def test_another_fetch_in_the_same_folder_is_refused_with_what_differs(fetch: Fe
     assert "it lacks request, shards" in said
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_fetches_into_one_folder_do_not_mix(fetch: Fetch, hub: Hub, clean_environ: dict[str, str]) -> None:
     hub.faults = [Fault("/store/", wait=threading.Event(), only_whole=True)]
     command = [str(Path(sys.executable).with_name("primus")), "data", "fetch", "--dataset", NAME, "--endpoint", hub.url]
@@ -200,7 +200,7 @@ def test_too_small_a_disk_is_refused_before_anything_is_written(fetch: Fetch, hu
     assert not (fetch.folder / "out").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a file system")
 def test_a_disk_that_fills_up_is_told_and_the_fetch_continues_with_more_room(fetch: Fetch) -> None:
     (fetch.folder / "x.jsonl.gz").write_bytes(gzip.compress(b'{"text": "aaaaaaaaaaaaaaaaaaaaaaaaaaaa"}\n' * 40_000))

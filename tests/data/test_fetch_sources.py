@@ -123,7 +123,7 @@ configs:
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_files_of_a_split_are_those_that_datasets_finds(layout: str, fetch: Fetch) -> None:
     import datasets  # 1.5 s
@@ -146,13 +146,13 @@ BOUND = st.one_of(st.none(), st.integers(-250, 250))
 PERCENT = st.one_of(st.none(), st.integers(-99, 99))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(start=BOUND, stop=BOUND, rows=st.integers(0, 300))
 def test_a_slice_in_rows_is_that_of_datasets(start: int | None, stop: int | None, rows: int) -> None:
     _compare("" if start is None else str(start), "" if stop is None else str(stop), rows)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(start=PERCENT, stop=PERCENT, rows=st.integers(0, 3000))
 def test_a_slice_in_percent_is_that_of_datasets(start: int | None, stop: int | None, rows: int) -> None:
     _compare("" if start is None else f"{start}%", "" if stop is None else f"{stop}%", rows)
@@ -191,7 +191,7 @@ def large(kind: str, size: int) -> bytes:
     return gzip.compress("".join(f'{{"text": "{row}", "url": ""}}\n' for row in rows).encode(), 1)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["parquet", "jsonl.gz"])
 def test_memory_stays_flat(kind: str, tmp_path: Path, clean_environ: dict[str, str]) -> None:
     peaks = []

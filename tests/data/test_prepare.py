@@ -262,7 +262,7 @@ def test_a_model_of_sentences_that_is_missing_is_named(
     assert "python -m nltk.downloader punkt_tab" in found.value.fix
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_memory_does_not_grow_with_the_input(
     texts: list[str], tokenizer_file: str, tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:
@@ -280,7 +280,7 @@ def test_the_memory_does_not_grow_with_the_input(
     assert peaks[1] < 1.2 * peaks[0], peaks
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_wrong_line_behind_a_million_good_ones_is_named(prepare: Prepare, tmp_path: Path) -> None:
     with (tmp_path / "in.jsonl").open("wb") as file:
         file.writelines(b'{"text": "%d"}\n' % number for number in range(999_999))

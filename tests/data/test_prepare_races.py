@@ -34,7 +34,7 @@ def stopped(folder: Path, tokenizer_file: str, environ: dict[str, str]) -> subpr
     return process
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_node_that_wakes_up_in_another_preparation_leaves_it_alone(
     texts: list[str],
     tokenizer_file: str,

@@ -84,7 +84,7 @@ def stage(folder: Path, name: str) -> Iterator[Path]:
     return folder.glob(f".out.preparing/*/{name}.*.partial")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_what_is_killed_at_any_moment_is_continued_and_finished_parts_stay(
     corpus: Path, tokenizer_file: str, whole: dict[str, str], tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:
@@ -109,7 +109,7 @@ def test_what_is_killed_at_any_moment_is_continued_and_finished_parts_stay(
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_nodes_share_a_preparation_and_finish_without_one_that_is_killed(
     corpus: Path, tokenizer_file: str, whole: dict[str, str], tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:
@@ -128,7 +128,7 @@ def test_nodes_share_a_preparation_and_finish_without_one_that_is_killed(
     assert not (tmp_path / ".out.preparing").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_node_that_fails_stops_the_others(
     texts: list[str], tokenizer_file: str, tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:
@@ -139,7 +139,7 @@ def test_a_node_that_fails_stops_the_others(
     assert not (tmp_path / "out_text_document.idx").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_what_is_left_of_a_folder_whose_removal_was_killed_is_removed(
     corpus: Path, whole: dict[str, str], tokenizer_file: str, clean_environ: dict[str, str]
 ) -> None:

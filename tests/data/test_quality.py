@@ -85,14 +85,14 @@ def samples(folder: Path, step: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_what_is_planted_goes_and_clean_text_stays_as_it_is_in_the_order_of_the_input(done: Path) -> None:
     for before, after in zip(planted.documents(), kept(done), strict=True):
         assert after[1:] if after[0]["id"] == "mail" else after == [one for one in before if one["id"][:5] == "clean"]
     assert sorted(os.listdir(done / "clean")) == ["00000.jsonl.gz", "00001.jsonl.gz", "00002.jsonl.gz"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("step", "reasons"),
     [
@@ -113,7 +113,7 @@ def test_each_step_reports_what_it_removed_and_why(done: Path, step: str, reason
     assert found["documents_in"] - found["documents_out"] == sum(reasons.values())
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_what_leaves_a_step_enters_the_next(done: Path) -> None:
     whole = report(done)
     steps = [whole["input"], *whole["steps"]]
@@ -123,7 +123,7 @@ def test_what_leaves_a_step_enters_the_next(done: Path) -> None:
     assert (steps[-1]["documents_out"], steps[-1]["characters_out"]) == (len(left), sum(map(len, left)))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("step", "copy", "first"),
     [("exact_dedup", "shards/2.jsonl:1", "shards/0.jsonl:2"), ("near_dedup", "shards/2.jsonl:2", "shards/0.jsonl:3")],
@@ -133,7 +133,7 @@ def test_of_duplicates_the_first_stays_and_the_report_names_it(done: Path, step:
     assert (sample["source"], sample["same_as"]) == (copy, first)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_mail_addresses_phone_numbers_and_public_ip_addresses_are_replaced(done: Path) -> None:
     (mail,) = (one for part in kept(done) for one in part if one["id"] == "mail")
     end = mail["text"].partition("Write to ")[2]
@@ -142,20 +142,20 @@ def test_mail_addresses_phone_numbers_and_public_ip_addresses_are_replaced(done:
     assert "jane.doe@corp.example.net" in samples(done, "pii")[0]["before"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_report_quotes_the_words_of_an_evaluation_set_and_counts_questions_too_short_to_find(done: Path) -> None:
     assert samples(done, "decontaminate")[0]["found"].startswith("a baker sells seventeen loaves")
     assert report(done)["evaluations"] == {"shards/gsm.eval": {"records": 2, "too_short": 1}}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_escape_sequences_in_a_text_are_shown_but_never_raw(done: Path) -> None:
     assert any(planted.ESCAPE in sample["text"] for sample in samples(done, "language"))
     written = [path.read_bytes() for path in (done / "clean.report").rglob("*") if path.is_file()]
     assert not any(b"\x1b" in data for data in [*written, (done / "stdout.txt").read_bytes()])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_table_stands_on_the_terminal_and_in_markdown_with_the_versions(done: Path) -> None:
     shown = (done / "stdout.txt").read_text(encoding="utf-8")
     assert re.search(r"^near_dedup +63 +1 +62 +111,228  duplicate 1$", shown, re.M)
@@ -189,7 +189,7 @@ class Started:
         return self.process.returncode, err
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_stopped_in_any_way_the_same_command_continues_and_keeps_what_is_done(
     done: Path, tmp_path: Path, clean_environ: dict[str, str], primus: Run
 ) -> None:
@@ -303,7 +303,7 @@ def test_the_list_names_each_step_with_its_parameters_and_defaults(primus: Run) 
     assert all(f"{step.name}: {step.summary}" in ended.stdout for step in catalog.STEPS)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("step", "where"),
     [
@@ -351,7 +351,7 @@ def broken_corpus(folder: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_line_that_is_no_document_is_named_and_ends_it_or_is_counted(primus: Run, tmp_path: Path) -> None:
     broken_corpus(tmp_path)
     ended = primus("data", "filter", "pipeline.yaml")
@@ -375,7 +375,7 @@ def test_a_line_that_is_no_document_is_named_and_ends_it_or_is_counted(primus: R
     assert "the output 'clean' already exists" in ended.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_model_or_language_that_cannot_be_used_is_refused_and_the_corrected_pipeline_runs(
     primus: Run, tmp_path: Path
 ) -> None:
@@ -405,7 +405,7 @@ def test_what_a_pipeline_needs_is_checked_before_it_starts(tmp_path: Path, primu
     assert asked[0] == ("module", "fasttext", "install it with: pip install 'primus-data[quality]'")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_nodes_share_the_work_and_write_what_one_does(
     done: Path, tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:
@@ -466,7 +466,7 @@ def test_an_input_that_cannot_be_filtered_is_refused(
     assert sorted(os.listdir(tmp_path)) == sorted([name, "pipeline.yaml"])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_steps_may_get_no_document_and_a_deduplication_may_come_first(primus: Run, tmp_path: Path) -> None:
     rows = [planted.prose(1), planted.prose(1), "", ""]
     (tmp_path / "in.jsonl").write_text("".join(f"{json.dumps({'text': row})}\n" for row in rows), encoding="utf-8")

@@ -412,7 +412,7 @@ def test_where_gigatoken_panics_the_reference_library_encodes(
     assert "data: tiktoken encodes, gigatoken cannot: " in capfd.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["gpt2.json", "llama3.json", "own_split.json", "tiny.cl100k_base.tiktoken"])
 def test_no_character_is_of_another_class_for_the_fast_library(cases: dict[str, Case], name: str) -> None:
     case = cases[name]
@@ -522,7 +522,7 @@ print(os.waitpid(child, 0)[1])
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "threads", "started"),
     # gigatoken has a pool of its own, unless it is one thread, beside that of the reference, which rests after loading.

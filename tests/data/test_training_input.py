@@ -86,7 +86,7 @@ def test_what_cannot_be_prepared_is_an_error_with_its_exit_code(
     assert not (corpus.parent / "out").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_nodes_that_share_the_cache_prepare_it_together(corpus: Path, tokenizer_file: str) -> None:
     program = [sys.executable, "-m", "primus_data.training.prepare_input"]
     running = [

@@ -197,7 +197,7 @@ def test_what_contradicts_fast_is_refused_at_once(prefix: str) -> None:
         data("verify", prefix, "--max-duplicates", "120%")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_task_ends_with_the_code_of_its_findings(prefix: str, primus: Run) -> None:
     done = primus("direct", "--", "data", "verify", prefix, "--vocab-size", "50")
     assert done.returncode == 1, done.stderr

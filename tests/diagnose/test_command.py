@@ -103,7 +103,7 @@ def test_a_run_that_has_recorded_no_end_is_said_to_be_so(tmp_path: Path) -> None
     assert render(verdict).startswith("diagnosis: no end is recorded\n")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_script_that_fails_before_the_ranks_is_the_cause_also_when_asked_again(primus: Run, tmp_path: Path) -> None:
     (tmp_path / "mount.sh").write_text("echo mounting\necho access denied by server >&2\nexit 5\n", encoding="utf-8")
     (tmp_path / "tasks.py").write_text(

@@ -16,7 +16,7 @@ from tests.conftest import ROOT, Run, free_port
 
 from primus_diagnose import Finding, Verdict, read
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.full]
 TASKS = ROOT / "tests/diagnose/failing_tasks.py"
 Failing = Callable[..., tuple[Verdict, str]]
 

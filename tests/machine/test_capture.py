@@ -224,7 +224,7 @@ def test_a_replaced_address_is_routed_as_the_one_that_it_stands_for(
         assert getattr(IPv4Address(image), special) == getattr(master, special)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(st.lists(st.tuples(IPV6, st.integers(0, 128)), max_size=8), IPV6)
 def test_so_is_one_of_ipv6(networks: list[tuple[IPv6Address, int]], master: IPv6Address) -> None:
     lines = [
@@ -247,7 +247,7 @@ def routed(files: dict[str, str], address: str) -> str:
     return network.interface_to(facts.read(host).network.routes, address)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(st.lists(st.from_regex(r"\A(en|roce|ib)x?([0-9a-f]{12}|[0-9a-f]{16})\Z"), unique=True, max_size=6))
 def test_names_made_of_addresses_stay_in_their_order_and_apart(names: list[str]) -> None:
     files = {f"sys/class/infiniband/{name}/ports/1/state": name for name in names}
@@ -324,7 +324,7 @@ def kind(gid: str) -> str:
     return "mapped" if gid.startswith(mapped("0.0.0.0")[:30]) else "local" if gid.startswith("fe80:") else "global"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(st.lists(GIDS, max_size=20))
 def test_a_gid_stays_what_it_is_and_is_another(gids: list[str]) -> None:
     files = {f"sys/class/infiniband/a/ports/1/gids/{index:03}": gid for index, gid in enumerate(gids)}

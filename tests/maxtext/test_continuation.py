@@ -187,13 +187,14 @@ def worker_of(run: Path) -> int:
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_that_nobody_stops_makes_every_step_once(uninterrupted: dict[int, float]) -> None:
     assert sorted(uninterrupted) == list(range(1, 201))
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
+@pytest.mark.smoke
 def test_stopped_and_killed_and_continued_it_loses_what_it_would_have_lost(
     project: Project, uninterrupted: dict[int, float]
 ) -> None:
@@ -223,7 +224,7 @@ def test_stopped_and_killed_and_continued_it_loses_what_it_would_have_lost(
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_checkpoint_that_cannot_be_loaded_is_named_with_a_way_out(
     project: Project, uninterrupted: dict[int, float]
 ) -> None:

@@ -59,7 +59,7 @@ json.dump({**found, "state": state}, open(sys.argv[2], "w"))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @needs_maxtext
 def test_batches_are_the_samples_in_their_order(resolve: Resolve, tmp_path: Path) -> None:
     """In a process of its own: to import MaxText changes the environment."""

@@ -43,7 +43,7 @@ def test_every_patch_says_why_and_for_which_versions() -> None:
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("patch", NEEDS)
 def test_without_the_patch_it_fails_and_with_all_it_works(patch: str) -> None:
     without = run(NEEDS[patch])

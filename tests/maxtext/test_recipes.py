@@ -71,7 +71,7 @@ def test_its_machine_can_hold_a_model(template: Template) -> None:
     assert templates.fits(template, 8 * count / (8 * nodes))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not version_of("maxtext"), reason="maxtext is not installed")
 def test_a_template_plans_on_its_machine_and_maxtext_takes_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -13,7 +13,7 @@ from tests.conftest import Run
 from tests.maxtext.conftest import SETTINGS, needs_maxtext
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @needs_maxtext
 def test_a_rule_that_the_plan_does_not_know_is_told_in_maxtexts_words(primus: Run, tmp_path: Path) -> None:
     settings = {name: value for name, value in SETTINGS.items() if name != "model"} | {"use_qk_clip": True}

@@ -61,7 +61,7 @@ def four(project: Project) -> Path:
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
 class TestOneRun:
     def test_the_loss_of_real_text_falls_and_each_step_is_a_line(self, run: Path) -> None:
         found = rows(run)
@@ -121,20 +121,20 @@ class TestOneRun:
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_script_that_a_dry_run_prints_trains(alone: list[float]) -> None:
     assert len(alone) == 4
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
 def test_four_devices_lose_what_one_does(four: Path, alone: list[float]) -> None:
     assert losses(four) == pytest.approx(alone, rel=1e-5)
     assert json.loads((four / "metadata.json").read_text())["world_size"] == 1
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_replay_of_it_loses_the_same_again(project: Project, four: Path) -> None:
     project("replay", str(four))
     assert project.newest != four
@@ -143,7 +143,7 @@ def test_a_replay_of_it_loses_the_same_again(project: Project, four: Path) -> No
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_nodes_lose_what_one_does_and_save_in_one_directory(project: Project, alone: list[float]) -> None:
     done = by_hand(project, "both", "both", "per_device_batch_size=2")
     assert [node.returncode for node in done] == [0, 0], done
@@ -154,7 +154,7 @@ def test_two_nodes_lose_what_one_does_and_save_in_one_directory(project: Project
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
 def test_nodes_without_a_common_run_directory_end_before_the_first_step(project: Project) -> None:
     first, second = by_hand(project, "here", "there", "per_device_batch_size=2")
     for node in (first, second):
@@ -164,7 +164,7 @@ def test_nodes_without_a_common_run_directory_end_before_the_first_step(project:
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
 def test_node_0_meets_nobody_on_a_port_of_another_program(project: Project) -> None:
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # as gRPC does it: both would get connections
@@ -190,7 +190,7 @@ def by_hand(project: Project, first: str, second: str, *words: str) -> list[subp
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_loss_that_is_no_number_ends_the_run(project: Project) -> None:
     done = project.run("direct", *TASK, "learning_rate=1e30", "steps=20", "enable_checkpointing=false")
     assert done.returncode == 1
@@ -208,7 +208,7 @@ def test_a_loss_that_is_no_number_ends_the_run(project: Project) -> None:
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_setting_of_maxtext_ends_a_run_at_the_first_loss_that_is_no_number(project: Project) -> None:
     words = ("learning_rate=1e30", "steps=20", "enable_checkpointing=false", "on_non_finite=warn")
     done = project.run("direct", *TASK, *words, "abort_on_nan_loss=true")
@@ -237,7 +237,7 @@ OWN_DATA = (
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
 def test_data_of_maxtexts_own_pipeline_that_end_before_the_last_step_end_the_run(project: Project) -> None:
     pytest.importorskip("array_record", reason="array_record is not installed")
     environ = {**project.environ, "JAX_PLATFORMS": "cpu"}
@@ -255,7 +255,7 @@ def test_data_of_maxtexts_own_pipeline_that_end_before_the_last_step_end_the_run
 
 
 @needs_maxtext
-@pytest.mark.slow
+@pytest.mark.full
 def test_while_the_batch_grows_a_step_counts_the_tokens_that_it_has(project: Project) -> None:
     ramp = ("enable_rampup_batch_size=true", "per_device_batch_size_start=2", "global_rampup_samples=4")
     project("direct", *TASK, *ramp, "exp_name=ramp", "enable_checkpointing=false")

@@ -17,7 +17,7 @@ from primus_core.installed.packages import version_of
 from primus_maxtext.schema import load, schema_for, shipped
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not version_of("maxtext"), reason="maxtext is not installed")
 def test_the_shipped_schema_equals_the_installed_framework(tmp_path: Path) -> None:
     version = version_of("maxtext")

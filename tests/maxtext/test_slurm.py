@@ -13,7 +13,7 @@ from tests.lab.slurm import Cluster
 from tests.maxtext.conftest import needs_maxtext
 from tests.project import TASK, Project, losses, rows
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow, needs_maxtext]
+pytestmark = [pytest.mark.slurm, pytest.mark.full, needs_maxtext]
 
 ON_FOUR = ("ici_fsdp_parallelism=4", "per_device_batch_size=1")
 TWO_NODES = ("slurm", "srun", "-N", "2")

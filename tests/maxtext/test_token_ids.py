@@ -30,7 +30,7 @@ except TrainingError as error:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @needs_maxtext
 def test_a_token_id_outside_the_vocabulary_is_an_error_that_names_both() -> None:
     """In a process of its own: to import MaxText changes the environment."""

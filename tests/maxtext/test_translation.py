@@ -151,7 +151,7 @@ def test_a_model_of_ones_own_has_a_name_only_where_maxtext_looks_at_it() -> None
     assert latent["rope_factor"] == 1, "MaxText scales attention by it where nothing is stretched, too"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not version_of("maxtext"), reason="maxtext is not installed")
 def test_maxtext_builds_every_kind_of_model_with_the_catalogues_number_of_parameters() -> None:
     """To the unit, MTP layers apart, of MaxText's own abstract model; the smallest of each kind, whole."""

@@ -37,7 +37,7 @@ print(json.dumps({**rows, "documents": found.document_indices.tolist()}))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.torch
 @pytest.mark.skipif(not importable_version(), reason="megatron-core is not installed")
 def test_megatron_merges_to_the_same_bytes_and_reads_the_parts_and_the_blend(tmp_path: Path, python: Python) -> None:

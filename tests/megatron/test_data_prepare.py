@@ -22,7 +22,7 @@ from primus_megatron.installation import importable_version
 
 pytestmark = [
     pytest.mark.torch,
-    pytest.mark.slow,
+    pytest.mark.full,
     pytest.mark.skipif(not importable_version(), reason="megatron-core is not installed"),
 ]
 WRITTEN = ("<|end_of_text|>", "<|begin_of_text|>", "</s>", "<SPECIAL_7>", "<mask>", "<pad>")

@@ -123,7 +123,7 @@ LEFT_OUT = {
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not importable_version(), reason="megatron-core is not installed")
 def test_a_small_copy_of_it_trains_and_goes_on_in_the_folder_that_it_names(primus: Run, tmp_path: Path) -> None:
     write_indexed(tmp_path / "corpus", ([*(number * i % 50 for i in range(100)), 511] for number in range(100)))

@@ -79,7 +79,7 @@ def test_a_folder_without_megatron_is_refused(primus: Run, tmp_path: Path) -> No
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not importable_version(), reason="megatron-core is not installed")
 def test_its_code_is_what_trains(primus: Run, tmp_path: Path) -> None:
     found = find_spec("megatron")

@@ -9,7 +9,7 @@ from tests.megatron.conftest import Python, Train, losses, saved, tiny
 
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12")
 pytest.importorskip("megatron.core", reason="megatron-core is not installed")
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.full]
 
 NEEDS = {
     "cpu-device": "import torch; torch.cuda.current_device(); torch.cuda.Event().record()",

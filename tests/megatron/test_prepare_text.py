@@ -28,7 +28,7 @@ builder.finalize(sys.argv[1] + ".idx")
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not importable_version(), reason="megatron-core is not installed")
 @pytest.mark.parametrize("vocab", [512, 70000])
 def test_the_files_are_megatrons_own(python: Python, tmp_path: Path, vocab: int) -> None:

@@ -66,7 +66,7 @@ def test_its_machine_can_hold_a_model(template: Template) -> None:
     assert templates.fits(template, 18 * counts.total / ranks if settings.get("use_torch_fsdp2") else size)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("gpu", templates.GPUS)
 def test_a_template_plans_on_its_machine_and_megatron_takes_it(
     gpu: str, python: Python, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -19,7 +19,7 @@ from primus_megatron.schema import load, schema_for, shipped
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_shipped_schema_equals_the_installed_framework(python: Python, tmp_path: Path) -> None:
     pytest.importorskip("megatron.training", reason="megatron-core is not installed")
     version = version_of("megatron-core")

@@ -19,7 +19,7 @@ from tests.megatron.conftest import Row, losses
 
 from primus_core.journal import summary
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.full]
 
 EXAMPLES = ROOT / "examples/megatron"
 CPU = {"CUDA_VISIBLE_DEVICES": "", "GPUS_PER_NODE": "1"}
@@ -48,6 +48,7 @@ def test_a_small_llama_trains_on_real_text(primus: Run, tmp_path: Path) -> None:
     assert "iteration 20/20 | validation loss: " in done.stdout
 
 
+@pytest.mark.smoke
 def test_sigterm_saves_and_the_next_start_goes_on_from_there(
     primus: Run, tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:

@@ -13,7 +13,7 @@ from tests.megatron.conftest import MODEL, Train, losses, saved, tiny
 from tests.tensorboard import scalars
 
 pytest.importorskip("megatron.training", reason="megatron-core is not installed")
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.full]
 
 FROM_THE_FIRST = {"load": "first/checkpoints", "finetune": True}
 """The weights of one run's first checkpoint: parallel models draw their initial weights in another order."""

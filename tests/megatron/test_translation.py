@@ -113,7 +113,7 @@ def test_a_setting_beside_the_model_wins(resolve: Resolve) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not version_of("megatron-core"), reason="megatron-core is not installed")
 def test_megatron_builds_every_model_with_the_catalogues_number_of_parameters(
     resolve: Resolve, python: Python, tmp_path: Path
@@ -153,7 +153,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not version_of("megatron-core"), reason="megatron-core is not installed")
 @pytest.mark.parametrize("name", KINDS)
 def test_a_small_model_of_each_kind_trains(train: Train, name: str) -> None:
@@ -180,7 +180,7 @@ print(json.dumps([norms, model.rotary_pos_emb.inv_freq.tolist()]))
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not version_of("megatron-core"), reason="megatron-core is not installed")
 def test_llama_4_has_norms_where_it_has_a_rotary_embedding_and_stretches_that_by_its_own_factors(
     resolve: Resolve, python: Python, tmp_path: Path
@@ -201,7 +201,7 @@ def test_llama_4_has_norms_where_it_has_a_rotary_embedding_and_stretches_that_by
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not version_of("megatron-core"), reason="megatron-core is not installed")
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused_at_the_start(train: Train) -> None:
     with pytest.raises(AssertionError, match=r"the tokenizer has 6[0-9]+ tokens, but the model has 512"):

@@ -8,7 +8,7 @@ import pytest
 from tests.megatron.conftest import MODEL, Train, losses, tiny
 
 pytest.importorskip("megatron.training", reason="megatron-core is not installed")
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.full]
 
 STAND_IN = """
 import torch

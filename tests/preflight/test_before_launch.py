@@ -95,7 +95,7 @@ def kinds(plan: dict[str, Any]) -> list[str]:
     return [step["kind"] for step in plan["steps"]]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_machine_that_is_not_fit_starts_nothing_and_the_run_says_why(
     tmp_path: Path, site: dict[str, str], clean_environ: dict[str, str]
 ) -> None:
@@ -131,7 +131,7 @@ def test_a_machine_that_is_not_fit_starts_nothing_and_the_run_says_why(
     assert " failed " in run("runs", "list", "-n", "1", files=300).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_training_that_must_not_start_does_not_even_prepare_its_data(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
@@ -201,7 +201,7 @@ def by_hand(
         return list(pool.map(start, range(len(lamps))))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("sick", [0, 1])
 def test_no_node_starts_ranks_beside_one_that_is_not_fit(
     primus: Run, tmp_path: Path, site: dict[str, str], sick: int
@@ -218,7 +218,7 @@ def test_no_node_starts_ranks_beside_one_that_is_not_fit(
     assert (tmp_path / "output/both/preflight/failing_nodes.txt").read_text() == f"n{sick}\n"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_fit_nodes_start_and_what_they_said_then_counts_for_no_later_launch(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
@@ -236,7 +236,7 @@ def test_fit_nodes_start_and_what_they_said_then_counts_for_no_later_launch(
         assert '"RANK"' not in alone.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_what_a_node_said_to_an_earlier_preflight_in_the_folder_counts_for_no_later_one(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
@@ -249,7 +249,7 @@ def test_what_a_node_said_to_an_earlier_preflight_in_the_folder_counts_for_no_la
         assert "preflight: incomplete: nodes: 1 fit, 1 without a report" in alone.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_what_nodes_said_to_a_launch_whose_node_0_was_killed_counts_for_no_later_one(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
@@ -268,7 +268,7 @@ def test_what_nodes_said_to_a_launch_whose_node_0_was_killed_counts_for_no_later
     assert [node.returncode for node in by_hand(primus, site, "green", "green")] == [0, 0], "they live, and answer"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_directory_that_takes_no_report_makes_no_node_unfit(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
@@ -285,7 +285,7 @@ def test_a_run_directory_that_takes_no_report_makes_no_node_unfit(
     assert "the launch continues (--preflight=warn) after preflight: cannot write to" in warned.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("lamp", ["green", "red"])
 def test_a_report_that_cannot_be_written_stops_all_nodes_with_one_word_and_hides_no_verdict(
     primus: Run, tmp_path: Path, site: dict[str, str], lamp: str
@@ -315,7 +315,7 @@ def test_a_verdict_counts_for_the_node_whose_report_it_judged(tmp_path: Path) ->
         gate.follow(str(tmp_path), own, -5.0)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_each_attempt_looks_again_and_a_node_that_broke_is_not_started_again(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
@@ -427,7 +427,7 @@ def test_without_the_package_the_error_says_what_to_install_where_the_ranks_star
     assert all(step.kind != "preflight" for step in plan.steps)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_replay_looks_too_unless_it_is_told_not_to(primus: Run, tmp_path: Path, site: dict[str, str]) -> None:
     assert primus("direct", "--preflight", "--", "rank_report", env=site).returncode == 0
     again = planned(primus("replay", "rank_report", "--dry-run", "--json", env=site))
@@ -436,7 +436,7 @@ def test_a_replay_looks_too_unless_it_is_told_not_to(primus: Run, tmp_path: Path
     assert (kinds(never), never["preflight"]) == (["worker"], "")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_runs_diff_says_where_the_nodes_were_not_as_healthy(primus: Run, tmp_path: Path, site: dict[str, str]) -> None:
     for lamp in ("green", "red"):
         primus("direct", "--preflight=warn", "--", "rank_report", env={**site, "LAMP": lamp, "SLURMD_NODENAME": "n0"})

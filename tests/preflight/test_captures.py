@@ -34,7 +34,7 @@ def test_eight_mi210_are_two_complete_hives_of_four() -> None:
     assert of(known, "gpu.partitions") == [("pass", "1 of 1")] * 8
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_missing_partition_of_a_captured_mi300x_is_found_and_its_links_are_whole() -> None:
     known = found(HERE / "captures/mi300x-cpx-63-of-64.tar.gz")
     failed = {key: one.measured for key, one in known.items() if one.status == "fail"}

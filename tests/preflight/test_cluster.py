@@ -64,7 +64,7 @@ def plant(reports: list[NodeReport]) -> dict[str, str]:
     return {f"n{number:04}": check for number, (check, _) in planted.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_seven_nodes_of_two_thousand_are_named_and_no_other(tmp_path: Path) -> None:
     reports = healthy(2000)
     planted = plant(reports)

@@ -33,7 +33,7 @@ def here(folder: Path, rank: int, nodes: int, wait_s: float = 60, absent: int = 
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_processes_sum_up_and_say_the_bandwidth_that_a_ring_has(tmp_path: Path) -> None:
     size, world = 1 << 16, 3
     same = ("--device", "cpu", "--world", str(world), "--meet", str(tmp_path / "meet.json"), "--bytes", str(size))
@@ -48,7 +48,7 @@ def test_processes_sum_up_and_say_the_bandwidth_that_a_ring_has(tmp_path: Path) 
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_rank_that_nobody_meets_is_a_result(tmp_path: Path) -> None:
     words = (*PROGRAM, "--device", "cpu", "--world", "2", "--rank", "1", "--meet", str(tmp_path / "no.json"))
     ended = processes.together(

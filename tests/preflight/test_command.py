@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,9 +33,7 @@ def machine(folder: Path, **changes: str) -> str:
 
 
 def test_this_machine_is_looked_at_and_everything_is_said(primus: Run, tmp_path: Path) -> None:
-    began = time.monotonic()
     done = primus("direct", "--", "preflight", "--host", "--gpu", "--network", "--json")
-    assert time.monotonic() - began < 60
     report = json.loads(done.stdout)
     assert done.returncode == report["exit_code"], done.stderr
     (host,) = report["nodes"]
@@ -50,7 +47,7 @@ def test_this_machine_is_looked_at_and_everything_is_said(primus: Run, tmp_path:
     assert (run / "preflight" / "report.md").read_text().startswith("# Preflight")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_healthy_machine_passes_and_a_sick_one_is_named_with_what_to_do(primus: Run, tmp_path: Path) -> None:
     good = primus("direct", "--", "preflight", "--assume-host", machine(tmp_path / "good"), *ASSUMED)
     assert good.returncode == 0, good.stderr
@@ -137,7 +134,7 @@ def test_a_wrong_request_is_refused_before_anything_starts(
     assert not (tmp_path / "output").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_site_lays_its_thresholds_over_ours(primus: Run, tmp_path: Path) -> None:
     site = tmp_path / "site.toml"
     site.write_text(
@@ -294,7 +291,7 @@ def test_what_is_called_for_checks_and_gives_none_is_named(primus: Run, tmp_path
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_capture_of_this_machine_takes_along_what_checks_read(primus: Run, tmp_path: Path) -> None:
     assert primus("env", "capture", "-o", "here.tar.gz").returncode == 0
     done = primus("direct", "--", "preflight", "--assume-host", "here.tar.gz", "--only", "host.[mnst]*", "--json")
@@ -302,7 +299,7 @@ def test_a_capture_of_this_machine_takes_along_what_checks_read(primus: Run, tmp
     assert {found["host.memory"], found["host.shm"], found["host.nofile"]} <= {"pass", "warn", "fail"}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_node_0_waits_for_the_others_judges_all_and_names_who_did_not_come(
     clean_environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -339,7 +336,7 @@ def test_a_shell_completes_the_options_that_help_shows_and_no_others(primus: Run
     assert not {"--gate", "--node-rank"} & set(offered)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_newest_run_is_judged_again_by_its_link_as_often_as_one_likes(primus: Run, tmp_path: Path) -> None:
     """Not the run of the report itself, to which a launch moves its link, nor other files of a run directory."""
     assert primus("direct", "--", "preflight", "--only", "host.kernel").returncode == 0

@@ -68,7 +68,7 @@ def failed(found: Cluster, name: str) -> list[Finding]:
     return [one for one in found.nodes[name] if one.status == "fail"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @settings(max_examples=50)
 @given(st.data())
 def test_bad_nodes_are_named_and_no_other(data: st.DataObject) -> None:
@@ -90,7 +90,7 @@ def test_bad_nodes_are_named_and_no_other(data: st.DataObject) -> None:
         assert {one.subject for one in failed(found, host(rank))} == directions
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @settings(max_examples=50)
 @given(st.integers(3, 24), st.data())
 def test_nodes_that_nobody_reaches_are_named_and_no_other(nodes: int, data: st.DataObject) -> None:

@@ -99,7 +99,7 @@ def test_each_call_gets_the_next_set_of_operands_and_the_warm_up_does_not_count(
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_all_gpus_of_a_node_are_measured_at_once_and_held_against_what_their_model_reaches() -> None:
     load = Load((sys.executable, "-P", "-c", ON_CPU), 240)
     node = Node(eight())
@@ -119,7 +119,7 @@ def test_without_the_gpu_that_it_is_told_the_load_says_so(capsys: pytest.Capture
     assert "sees" in json.loads(capsys.readouterr().out.splitlines()[-1])["cannot"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_without_torch_nothing_is_known_of_the_speed_and_how_to_get_it_is_said(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('libamdhip64.so.6: cannot open shared object file')\n")
     node = Node(eight({**os.environ, "PYTHONPATH": str(tmp_path)}))
@@ -146,7 +146,7 @@ cuda:7) {GEMM};;
 esac"""
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_process_that_hangs_crashes_or_babbles_is_a_result_and_takes_no_other_along(
     clean_environ: dict[str, str],
 ) -> None:
@@ -442,7 +442,7 @@ def test_the_log_of_this_machine_is_read_or_its_reader_says_why_not() -> None:
 # The command.
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_perf_measures_this_machine_and_contains_what_is_quick(primus: Run, tmp_path: Path) -> None:
     done = primus("direct", "--", "preflight", "--level", "perf", "--host", "--json")
     report = json.loads(done.stdout)

@@ -136,7 +136,7 @@ def test_what_is_unknown_always_has_a_reason() -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_launch_that_needs_gpus_does_not_start_where_there_are_too_few(primus: Run, tmp_path: Path) -> None:
     """This machine has fewer than 64, if any; who trains on its CPUs says so by hiding them, or says nothing."""
     words = ("direct", "--preflight", "--", "preflight-nothing")
@@ -158,7 +158,7 @@ def test_a_launch_that_needs_gpus_does_not_start_where_there_are_too_few(primus:
     assert hidden.returncode == 0, hidden.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_report_says_when_by_which_command_at_which_level_and_by_which_version(
     primus: Run, tmp_path: Path
 ) -> None:

@@ -55,7 +55,7 @@ def call(card: Card, said: bytes) -> bytes:
             return b""
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_each_node_measures_with_each_other_and_both_ends_say_the_same(tmp_path: Path) -> None:
     meetings = met(tmp_path, range(4), 4)
     said = {(f"n{rank}", one.name): one for rank, meeting in enumerate(meetings) for one in meeting.met}
@@ -100,7 +100,7 @@ def test_the_speed_is_in_gbit_per_second() -> None:
             assert tuple(measured.result(60)) == pytest.approx((30, 2, said), abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_node_that_is_not_there_costs_the_others_one_time_limit(tmp_path: Path) -> None:
     meetings = met(tmp_path, range(3), 4, wait_s=4)
     for meeting in meetings:
@@ -146,7 +146,7 @@ def test_without_an_address_nobody_is_met(tmp_path: Path) -> None:
     assert meet(Card(0, "n0", ""), Place(str(tmp_path), 0, 2, 60)).met == ()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_card_that_leads_nowhere_is_given_up_soon(tmp_path: Path) -> None:
     """As of a node that went down: `--wait` is for those that have not come yet."""
     with socket.socket() as unused:
@@ -154,9 +154,7 @@ def test_a_card_that_leads_nowhere_is_given_up_soon(tmp_path: Path) -> None:
         (tmp_path / "peers").mkdir()
         dead = {"rank": 1, "host": "n1", "address": HERE, "port": unused.getsockname()[1]}
         (tmp_path / "peers" / "1.json").write_text(json.dumps(dead))
-        began = time.monotonic()
-        (one,) = met(tmp_path, range(1), 2, wait_s=300)[0].met
-    assert time.monotonic() - began < 120
+        (one,) = met(tmp_path, range(1), 2, wait_s=3600)[0].met  # waited for, it would be the end of the test
     assert (one.measured, one.came) == (None, True)
     assert "Connection refused" in one.why
 

@@ -206,7 +206,7 @@ def test_each_drawn_line_is_a_link_of_the_machine_and_each_link_is_drawn(name: s
             assert top < y < bottom
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_of_64_partitions_63_are_drawn_and_the_one_that_is_missing_is_seen() -> None:
     picture = drawn(of(captured(CPX)))
     groups = {g.get("id"): [r.get("class", "") for r in g.iter(f"{SVG}rect")][1:] for g in picture.iter(f"{SVG}g")}
@@ -369,7 +369,7 @@ def test_a_capture_holds_all_that_is_shown(tmp_path: Path) -> None:
     assert before == after
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_command_prints_and_draws(primus: Run, tmp_path: Path) -> None:
     words = ("direct", "--", "analyze", "topology", "--assume-host", str(CAPTURES / f"{CPX}.tar.gz"))
     done = primus(*words, "--visualize", "pictures/node.svg")

@@ -53,7 +53,7 @@ def test_both_are_listed_with_their_help(primus: Run, team: Path) -> None:
     assert "  dig               Dig in the logs.\n" in helped
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.torch
 def test_a_decorated_function_runs_on_every_rank_with_all_of_its_words(primus: Run, team: Path) -> None:
     done = primus("direct", "--", "inspect", "ranks", "--shape", "a b", "$HOME", env={"GPUS_PER_NODE": "2"})
@@ -64,7 +64,7 @@ def test_a_decorated_function_runs_on_every_rank_with_all_of_its_words(primus: R
         assert f"rank {rank} inspect ranks ['--shape', 'a b', '$HOME']" in said
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_its_exit_code_is_the_commands_and_what_it_returns_is_ignored(primus: Run, team: Path) -> None:
     assert primus("direct", "--single", "--", "inspect", "ranks").returncode == 0
     failed = primus("direct", "--single", "--", "inspect", "ranks", "fail")

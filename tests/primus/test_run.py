@@ -26,7 +26,7 @@ def program(tmp_path: Path) -> str:
     return "src/train.py"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.torch
 def test_each_rank_runs_the_file_as_its_main_program_with_its_words_as_they_are(
     primus: Run, program: str, tmp_path: Path

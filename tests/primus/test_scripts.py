@@ -80,7 +80,7 @@ def typed(words: list[str], folder: Path, env: dict[str, str]) -> subprocess.Com
     return subprocess.run(words, cwd=folder, env=environ, text=True, capture_output=True, check=False, timeout=120)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.whole
 def test_every_script_that_people_know_is_in_the_checkout(clean_environ: dict[str, str], tmp_path: Path) -> None:
     for script in (*RUNTIMES, "run_k8s_pretrain.sh"):
@@ -89,7 +89,7 @@ def test_every_script_that_people_know_is_in_the_checkout(clean_environ: dict[st
         assert "train pretrain --config FILE" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.whole
 @pytest.mark.torch
 def test_a_script_prints_its_command_and_becomes_it(clean_environ: dict[str, str], tmp_path: Path) -> None:

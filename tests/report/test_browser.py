@@ -22,7 +22,7 @@ from tests.report.test_traces import STEP, of_torch
 
 BROWSER = shutil.which("chromium")
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.full,
     pytest.mark.skipif(BROWSER is None, reason="chromium is not installed"),
 ]
 FLAGS = (

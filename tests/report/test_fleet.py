@@ -88,7 +88,7 @@ def five_hundred(folder: Path) -> Iterator[Path]:
             yield failed(folder, name, "ValueError: boom", node=f"gpu-{number % 10 if number % 8 else 0}", day=day)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_five_hundred_runs(primus: Run, tmp_path: Path) -> None:
     assert len(list(five_hundred(tmp_path / "output"))) == 500
     done = primus("report", "--workspace", "output", "-o", "fleet.html", "-o", "fleet.json")

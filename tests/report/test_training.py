@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Run
 from tests.torchtitan import quickstart
 
-pytestmark = [pytest.mark.slow, pytest.mark.torch]
+pytestmark = [pytest.mark.full, pytest.mark.torch]
 
 
 @pytest.fixture(scope="session")

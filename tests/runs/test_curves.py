@@ -61,7 +61,7 @@ def test_a_run_without_metrics_has_no_curve(tmp_path: Path) -> None:
     assert side_by_side(read(str(tmp_path)), curve([1])) == []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_long_run_is_read_without_keeping_its_lines(tmp_path: Path) -> None:
     row = {"step": 0, "steps": 1, "loss": 1.5, "tokens_per_second": 7.0, "time": time.time(), "more": "x" * 400}
     with (tmp_path / "metrics.jsonl").open("w") as file:

@@ -16,7 +16,7 @@ from tests.machine.repositories import commit, git
 from primus_core.runs.saved import Damaged, load
 from primus_runs.listing import find
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 MOMENTS = 20
 

@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those with a cluster need torchrun, too, to start ranks."""
     for item in items:
         if Path(__file__).parent in item.path.parents and CLUSTERS & set(getattr(item, "fixturenames", ())):
-            for mark in (pytest.mark.slurm, pytest.mark.torch, pytest.mark.slow):
+            for mark in (pytest.mark.slurm, pytest.mark.torch, pytest.mark.full):
                 item.add_marker(mark)
 
 

@@ -204,7 +204,7 @@ def test_the_nodes_of_a_job_are_named(primus: Run, site: dict[str, str]) -> None
     assert "missing: node ranks 1 (n5), 2 (n6)" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_that_a_node_of_many_starts_is_on_that_node_alone(primus: Run, folder: Path) -> None:
     node = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "localhost", "PRIMUS_RUN_DIR": "output/shared"}
     slurm = {"SLURM_JOB_ID": "7", "SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_NODELIST": "n[0-1]"}

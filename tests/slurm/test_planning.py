@@ -146,7 +146,7 @@ SPELLINGS = {
 DEFAULTS = {"nodes": "--nodes=2", "partition": "--partition=gpu", "exclusive": "--exclusive"}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(chosen=st.permutations(sorted(SPELLINGS)).flatmap(
     lambda names: st.tuples(*(st.tuples(st.just(name), st.none() | st.sampled_from(SPELLINGS[name])) for name in names))
 ))  # fmt: skip

@@ -188,7 +188,7 @@ def test_a_run_of_another_cluster_is_asked_about_there(primus: Primus, tmp_path:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("script", ["sleep 100\nexit 0", "echo 'Unable to contact slurm controller' >&2; exit 1"])
 def test_a_controller_that_is_down_leaves_what_the_runs_say(script: str, primus: Primus, tmp_path: Path) -> None:
     for n in range(3):

@@ -47,6 +47,7 @@ def started(
     process.communicate()
 
 
+@pytest.mark.smoke
 def test_two_nodes_share_one_run_with_ranks_in_the_order_of_nodes(
     primus: Run, on_cluster: dict[str, str], folder: Path
 ) -> None:
@@ -252,6 +253,7 @@ def test_a_submission_that_slurm_refuses_is_exit_code_3(primus: Run, on_cluster:
     assert metadata(run_of(folder))["status"] == "failed"
 
 
+@pytest.mark.smoke
 def test_following_shows_the_log_and_returns_the_jobs_exit_code(
     primus: Run, on_cluster: dict[str, str], folder: Path
 ) -> None:

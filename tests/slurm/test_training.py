@@ -12,7 +12,7 @@ from tests.lab.slurm import Cluster
 from tests.project import TASK, Project, losses
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")
-pytestmark = [pytest.mark.container, pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.container, pytest.mark.torch, pytest.mark.full]
 
 EXPERIMENT = """
 exp_name: tiny

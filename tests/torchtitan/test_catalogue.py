@@ -133,7 +133,7 @@ def test_a_model_without_facts_is_counted_by_torchtitan_and_said(resolve: Resolv
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not version_of("torchtitan"), reason="torchtitan is not installed")
 def test_torchtitan_builds_every_model_as_the_catalogue_has_it(resolve: Resolve, program: Program) -> None:
     """Parameters to the unit, rotary embedding and norms; on a device without memory."""

@@ -12,7 +12,7 @@ from primus_core.errors import PrimusError
 from primus_data.training.samples import Samples
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.full]
 
 LENGTH = 16
 

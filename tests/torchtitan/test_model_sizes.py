@@ -11,7 +11,7 @@ from tests.torchtitan.conftest import Program
 from primus_train.backend import BackendPlan
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.full]
 
 Resolve = Callable[..., BackendPlan]
 

@@ -6,7 +6,7 @@ import pytest
 from tests.torchtitan.conftest import Program
 
 pytest.importorskip("torch", reason="torch is not installed")
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.full]
 
 ONE_RANK = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
 NEEDS = {

@@ -71,7 +71,7 @@ def test_a_cache_that_cannot_be_written_is_told_of_by_its_name(tmp_path: Path) -
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_other_text_or_another_vocabulary_is_prepared_anew(tmp_path: Path) -> None:
     source = folder_of_text(tmp_path / "source")
     prepare(source, tmp_path / "cache", tmp_path / "a")
@@ -81,7 +81,7 @@ def test_other_text_or_another_vocabulary_is_prepared_anew(tmp_path: Path) -> No
     assert len({(tmp_path / name).resolve() for name in "abc"}) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_several_processes_at_once_leave_one_complete_result(tmp_path: Path) -> None:
     source = folder_of_text(tmp_path / "source")
     running = [
@@ -150,7 +150,7 @@ def test_the_standard_library_is_text_without_its_tests() -> None:
     assert not [path for path in found if {"test", "site-packages", "__pycache__"} & set(path.parts)]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_that_an_earlier_version_planned_trains_as_it_was(train: Callable[..., Any], tmp_path: Path) -> None:
     rows, log = train(former=True)
     assert losses(rows)[-1] < losses(rows)[0]

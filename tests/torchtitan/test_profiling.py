@@ -45,7 +45,7 @@ def test_steps_without_a_trace_are_refused(primus: Run, words: tuple[str, ...], 
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_training_leaves_a_trace_of_these_steps_and_a_report_reads_it(primus: Run, tmp_path: Path) -> None:
     done = primus(*quickstart.train("training.steps=6", "--profile", "3:4"))
     assert done.returncode == 0, done.stderr[-3000:]

@@ -16,7 +16,7 @@ from primus_core.journal.record import OtherRun
 from primus_core.runs.saved import load
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")
-pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.xdist_group("torchtitan/test_replay.py")]
+pytestmark = [pytest.mark.torch, pytest.mark.full, pytest.mark.xdist_group("torchtitan/test_replay.py")]
 
 THEN = {"OMP_NUM_THREADS": "1", "NCCL_DEBUG": "WARN"}
 NOW = {"OMP_NUM_THREADS": "2", "NCCL_DEBUG": "INFO", "NCCL_IB_DISABLE": "1"}

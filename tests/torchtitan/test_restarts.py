@@ -40,7 +40,7 @@ def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_rank_that_dies_twice_changes_no_loss(clean_environ: dict[str, str], tmp_path: Path, whole: Whole) -> None:
     assert whole.result.returncode == 0, whole.result.stderr
     gates = Gates(tmp_path / "gates")

@@ -14,7 +14,7 @@ from primus_core.installed.packages import version_of
 from primus_torchtitan.schema import load, schema_for, shipped
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.torch
 def test_the_shipped_schema_equals_the_installed_framework(
     forks: ForkServer, clean_environ: dict[str, str], tmp_path: Path

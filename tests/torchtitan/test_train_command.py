@@ -17,7 +17,7 @@ from tests.torchtitan.quickstart import CONFIG, PRIMUS, WHOLE, Gates, Whole, los
 pytestmark = [pytest.mark.torch]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_it_trains_and_leaves_what_a_run_leaves(whole: Whole) -> None:
     result, run = whole
     assert result.returncode == 0, result.stderr
@@ -33,7 +33,7 @@ def test_it_trains_and_leaves_what_a_run_leaves(whole: Whole) -> None:
     assert "next" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_readme_shows_what_a_run_prints(whole: Whole) -> None:
     """The same lines in the same order, but for numbers; Primus's own are on stderr, those of the ranks on stdout."""
     shown = readme.capture(readme.first_command().rpartition(" && ")[2])
@@ -43,7 +43,7 @@ def test_the_readme_shows_what_a_run_prints(whole: Whole) -> None:
     assert not readme.differences([line for line in shown if line not in of_ranks], whole.result.stderr)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_readme_shows_why_a_run_fails(primus: Run) -> None:
     wrong = ("exp_name=broken", "optimizer.lr=1e9")
     result = primus(*train("training.steps=20", "checkpoint.enable=false", *wrong))
@@ -52,7 +52,7 @@ def test_the_readme_shows_why_a_run_fails(primus: Run) -> None:
     assert not readme.differences(shown, result.stderr)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_ranks_train_data_parallel_and_agree_on_the_loss(primus: Run, tmp_path: Path) -> None:
     result = primus(*train("training.steps=5", "checkpoint.enable=false"), env={"GPUS_PER_NODE": "2"})
     assert result.returncode == 0, result.stderr
@@ -64,7 +64,8 @@ def test_two_ranks_train_data_parallel_and_agree_on_the_loss(primus: Run, tmp_pa
     assert len(re.findall(r"iteration 5/5", result.stdout + result.stderr)) == 1, "the console shows it once"
 
 
-@pytest.mark.slow
+@pytest.mark.full
+@pytest.mark.smoke
 def test_a_run_stopped_by_sigterm_continues_where_it_was(
     primus: Run, tmp_path: Path, clean_environ: dict[str, str], whole: Whole
 ) -> None:
@@ -87,7 +88,7 @@ def test_a_run_stopped_by_sigterm_continues_where_it_was(
     assert all(math.isclose(together[step], uninterrupted[step], rel_tol=1e-6) for step in together)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_rank_that_raises_at_step_3_is_the_first_failure(primus: Run, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import os\n"
@@ -150,7 +151,7 @@ def _gpu_is_here() -> bool:
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not _gpu_is_here(), reason="torch finds no CUDA or ROCm device here")
 def test_the_quickstart_uses_the_gpu_where_there_is_one(primus: Run, tmp_path: Path) -> None:
     result = primus("direct", "--", "train", "pretrain", "--config", str(CONFIG), timeout=900)

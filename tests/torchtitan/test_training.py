@@ -22,7 +22,7 @@ from primus_data.indexed.reader import Indexed
 from primus_train.backend import BackendPlan
 
 pytest.importorskip("torchtitan", reason="torchtitan is not installed")
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.full]
 
 Resolve = Callable[..., BackendPlan]
 Row = dict[str, Any]

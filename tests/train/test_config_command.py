@@ -56,7 +56,7 @@ def experiment(tmp_path: Path) -> Path:
 # Templates
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.whole
 def test_templates_are_listed_and_words_choose(primus: Run, acme: dict[str, str]) -> None:
     lines = primus("config", "list", "ACME", env=acme).stdout.splitlines()
@@ -69,7 +69,7 @@ def test_templates_are_listed_and_words_choose(primus: Run, acme: dict[str, str]
     assert none == "no template has 'acme' and 'H100'; templates come with backends: see `primus plugins`\n"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_new_writes_a_whole_experiment_that_says_where_its_numbers_are_from(
     primus: Run, acme: dict[str, str], tmp_path: Path
 ) -> None:

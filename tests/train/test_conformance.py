@@ -30,7 +30,7 @@ class TestCareless(TestCountdown):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_good_backend_passes_and_a_careless_one_fails(third_party: str, tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(SUITE)
     environ = {**os.environ, "PYTHONPATH": f"{third_party}:{tmp_path}"}

@@ -118,7 +118,7 @@ def started(environ: dict[str, str], folder: Path) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "interrupted"])
 def test_the_same_settings_are_continued_exactly_and_the_lineage_is_known(
     primus: Run, environ: dict[str, str], tmp_path: Path, number: int
@@ -140,7 +140,7 @@ def test_the_same_settings_are_continued_exactly_and_the_lineage_is_known(
     assert "continues" in primus("runs", "list").stdout.splitlines()[0]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_another_setting_that_matters_is_refused_with_its_place_and_both_ways_out(
     primus: Run, environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -168,7 +168,7 @@ def test_another_setting_that_matters_is_refused_with_its_place_and_both_ways_ou
     assert metadata(newest(tmp_path))["continues"]["run_id"] == first.name
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_before_slurm_has_chosen_the_nodes_what_follows_from_them_is_no_other_setting(
     primus: Run, environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -194,7 +194,7 @@ SLURM = {
 """Programs that start what they are given, on this host."""
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_submitted_job_says_what_it_continues(primus: Run, environ: dict[str, str], tmp_path: Path) -> None:
     first = interrupted(environ, tmp_path, signal.SIGTERM)
     (tmp_path / "bin").mkdir()
@@ -228,7 +228,7 @@ def test_a_new_run_begins_at_the_first_step(primus: Run, environ: dict[str, str]
     assert metadata(newest(tmp_path))["continues"] is None
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_settings_that_do_not_matter_may_change_and_a_default_may_be_written_out(
     primus: Run, environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -239,7 +239,7 @@ def test_settings_that_do_not_matter_may_change_and_a_default_may_be_written_out
     assert max(losses(tmp_path)) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("around", [(), OTHER_HOST], ids=["here", "on another host"])
 def test_while_a_run_is_alive_it_is_not_continued_and_not_started_a_second_time(
     environ: dict[str, str], tmp_path: Path, around: tuple[str, ...]
@@ -276,7 +276,7 @@ def test_where_there_is_nothing_to_continue_it_is_said(primus: Run, environ: dic
     assert "not allowed with" in both.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_nodes_of_one_launch_do_not_take_each_other_for_earlier_runs(
     primus: Run, environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -296,7 +296,7 @@ def test_the_nodes_of_one_launch_do_not_take_each_other_for_earlier_runs(
         process.communicate(timeout=60)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_whose_snapshot_was_changed_is_not_continued(
     primus: Run, environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -311,7 +311,7 @@ def test_a_run_whose_snapshot_was_changed_is_not_continued(
     assert primus(*TRAIN, "--new", env=environ).returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_workspace_that_was_moved_is_continued_all_the_same(
     primus: Run, environ: dict[str, str], tmp_path: Path
 ) -> None:

@@ -33,7 +33,7 @@ def test_a_run_of_a_pasted_dry_run_is_recorded_as_unwatched(
     assert shlex.join(["primus", "direct", "--single", "--dry-run", "--", *TRAIN]) in shown
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_next_line_is_the_typed_command_with_more(primus: Run, folder: Path, environ: dict[str, str]) -> None:
     words = ("direct", "--single", "--", *TRAIN, "steps=3")
     done = primus(*words, cwd=folder, env=environ)

@@ -15,7 +15,7 @@ TRAIN = ("train", "pretrain", "--config", "exp.yaml")
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_worker_of_a_backend_on_four_ranks_of_two_nodes_writes_one_file(
     primus: Run, third_party: str, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ def test_the_three_ways_of_writing_a_setting_mean_the_same(words: list[str]) -> 
     assert document.where(("a", "b")) == f"command line: {' '.join(words)}"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(st.lists(st.tuples(st.lists(names, min_size=1, max_size=3), values), max_size=6))
 def test_of_two_settings_of_one_key_the_later_wins(settings: list[tuple[list[str], Any]]) -> None:
     words = [f"{'.'.join(path)}={value}" for path, value in settings]

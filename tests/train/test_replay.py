@@ -14,7 +14,7 @@ from primus_core.runs.saved import dump, load, undump
 __all__ = ["first", "spoken", "trained", "workplace"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_training_run_comes_back_without_its_experiment(
     primus: Run, trained: Path, third_party: str, tmp_path: Path
 ) -> None:
@@ -31,7 +31,7 @@ def test_a_training_run_comes_back_without_its_experiment(
         assert "torch.distributed.run" not in (new / "plan.json").read_text(), "it was a --single run"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_replay_finds_a_backend_where_the_run_found_it(primus: Run, trained: Path) -> None:
     result = primus("replay", str(trained), env={"API_KEY": "and-the-variable"})
     assert result.returncode == 0, result.stderr
@@ -76,7 +76,7 @@ def test_a_secret_of_the_experiment_is_asked_for_by_its_variable(primus: Run, tr
     assert "secret: API_KEY" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_missing_backend_blocks_even_when_forced_it_says_why(
     primus: Run, trained: Path, third_party: str, tmp_path: Path
 ) -> None:
@@ -97,7 +97,7 @@ def test_a_folder_that_is_no_run_is_a_wrong_request(primus: Run, tmp_path: Path)
     assert "there is no run 'stuff'" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_run_to_replay_may_be_named_as_for_the_command(primus: Run, trained: Path, third_party: str) -> None:
     env = {"PYTHONPATH": third_party, "MY_KEY": "another-key-now", "API_KEY": "and-the-variable", "STEEPNESS": "9"}
     for name in ("latest", "down", trained.name):

@@ -30,7 +30,7 @@ def test_hooks_of_the_project_of_primus_yaml_beside_the_experiment_and_of_the_co
     assert ran(result) == ["hooks", "named", "exp/hooks", "given", "again", "p/first", "p/second"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_for_training_extra_is_a_setting(primus: Run, third_party: str, stage: Path) -> None:
     write(stage / "exp.yaml", EXPERIMENT)
     write(

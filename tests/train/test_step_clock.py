@@ -120,7 +120,7 @@ MOMENTS = st.lists(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @given(MOMENTS)
 def test_on_every_line_tokens_per_second_times_the_time_of_a_step_are_the_tokens_of_a_step(
     moments: list[tuple[str, int, int]],

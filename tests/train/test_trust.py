@@ -97,7 +97,7 @@ def test_a_teams_shared_configs_take_one_trust(primus: Run, training: Path, tmp_
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("umask", [0o022, 0o002, 0o077])
 def test_ones_own_files_give_no_refusal(primus: Run, training: Path, umask: int) -> None:
     before = os.umask(umask)
@@ -117,7 +117,7 @@ def test_ones_own_files_give_no_refusal(primus: Run, training: Path, umask: int)
         os.umask(before)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @needs_root
 def test_ones_own_run_in_a_teams_folder_is_continued(primus: Run, training: Path) -> None:
     """Everything that is made there belongs to the team's group, which may write to it."""

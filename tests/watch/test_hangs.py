@@ -37,7 +37,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("task", "words", "signature"),
     [
@@ -45,7 +45,7 @@ def project(tmp_path: Path) -> Path:
         ("python", "in the program's own code", "collective.rank_behind"),
         ("native", "in a native call: pthread_mutex_lock (libc.so.6)", "collective.rank_behind"),
         ("loader", "in its data loader: worker process ", "collective.rank_behind"),
-        pytest.param("stopped", "stopped by a signal", "collective.rank_behind", marks=pytest.mark.nightly),
+        pytest.param("stopped", "stopped by a signal", "collective.rank_behind", marks=pytest.mark.full),
     ],
 )
 def test_the_rank_that_hangs_is_named_with_its_line(

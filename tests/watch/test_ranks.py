@@ -117,7 +117,7 @@ def test_a_rank_leaves_its_own_time_without_its_waits(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_console_and_the_events_of_a_run_name_the_rank(primus: Run, tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests/watch/slow_tasks.py", tmp_path / "tasks.py")
     (tmp_path / "primus.yaml").write_text("plugins: [./tasks.py]\n", encoding="utf-8")

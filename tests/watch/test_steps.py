@@ -101,7 +101,7 @@ def test_a_line_that_says_nothing_is_no_report(row: dict[str, object]) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_console_and_the_events_of_a_run_name_the_step(primus: Run, tmp_path: Path) -> None:
     (tmp_path / "tasks.py").write_text(TASKS, encoding="utf-8")
     (tmp_path / "primus.yaml").write_text("plugins: [./tasks.py]\n", encoding="utf-8")

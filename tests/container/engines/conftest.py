@@ -45,7 +45,7 @@ def behave(call):
 Start = Callable[..., subprocess.Popen[str]]
 
 
-DOCKER = pytest.mark.nightly
+DOCKER = pytest.mark.full
 """Podman stands for both at each commit."""
 both_engines = pytest.mark.parametrize("engine", ["podman", pytest.param("docker", marks=DOCKER)], indirect=True)
 """For what an engine does; what we plan is one for both."""

@@ -19,7 +19,7 @@ from tests.lab.containers import IMAGE, Engine
 
 from primus_machine.processes import descendants
 
-pytestmark = [pytest.mark.container, pytest.mark.slow]
+pytestmark = [pytest.mark.container, pytest.mark.full]
 
 TOKEN = f"hf_{uuid.uuid4().hex}"
 """Its own: the command lines of the whole machine are searched for it, those of another such run among them."""
@@ -46,6 +46,7 @@ def test_a_benchmark_runs_in_a_container(primus: Run, tmp_path: Path) -> None:
 
 
 @both_engines
+@pytest.mark.smoke
 def test_words_and_exit_code_pass_through(primus: Run, project: Path) -> None:
     words = ("a b", "it's", "$(touch x)", "--", 'say "x"', "*")
     spoken = primus("container", "--", "behave", "words", *words, cwd=project)
@@ -112,13 +113,11 @@ def test_a_signal_reaches_the_rank_and_its_exit_code_comes_back(
 @both_engines
 def test_a_rank_that_will_not_end_is_killed_after_the_grace_period(start: Start, project: Path, engine: Engine) -> None:
     with (project / "primus.yaml").open("a") as file:
-        file.write("direct: {grace-period: 60}\n")
+        file.write("direct: {grace-period: 600}\n")
     process = start("container", "--", "direct", "--grace-period", "1", "--", "behave", "stubborn")
-    began = time.monotonic()
     process.terminate()
     process.communicate(timeout=120)
     assert process.returncode == 143
-    assert time.monotonic() - began < 50
     assert not engine.containers()
 
 

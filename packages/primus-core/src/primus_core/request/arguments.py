@@ -71,9 +71,9 @@ class Parser(argparse.ArgumentParser):
         """Called by argparse for whatever it cannot parse."""
         message = re.sub(r"^argument (?:\{.*?\}: )?|/--\w(?=[:,]|$)", "", message)  # as argparse words it
         what = f"{self.segment}: {message}" if self.segment else message
-        choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        known = re.findall(r"[^', ]+", choice[2]) if choice else []
-        near = (former.instead(self.prog, choice[1]) or suggestion(choice[1], known)) if choice else ""
+        word, _, choices = message.partition("invalid choice: '")[2].rpartition("' (choose from ")
+        known = re.findall(r"[^', )]+", choices)
+        near = (former.instead(self.prog, word) or suggestion(word, known)) if known else ""
         raise RequestError(what, fix=near or self._missing(message) or f"see `{self.prog} --help`")
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:

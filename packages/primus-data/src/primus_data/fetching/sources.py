@@ -126,7 +126,7 @@ def _card(folder: str) -> Mapping[str, Any]:
     """The front matter of a README in a folder."""
     try:
         with open(os.path.join(folder, "README.md"), encoding="utf-8") as file:
-            found = re.match(r"---\s*\n(.*?)\n---\s*\n", file.read(_MOST_CARD), re.S)
+            found = re.match(r"---[ \t\r]*\n(.*?)\n---[ \t\r]*\n", file.read(_MOST_CARD), re.S)
     except (OSError, UnicodeDecodeError):
         return {}
     import yaml

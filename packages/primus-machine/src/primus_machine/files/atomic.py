@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from contextlib import suppress
 
 __all__ = [
@@ -33,6 +34,8 @@ OTHERS_WRITE = 0o022
 """The bits of a file's mode by which others may change it."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST = 1 << 26
+_IN_THE_MIDDLE_S = 0.01
+"""How long another process may stay in the middle of writing a line."""
 
 
 def staged(path: str) -> str:
@@ -66,15 +69,27 @@ def append_line(path: str, line: str) -> None:
     """
     descriptor = open_to_append(path, access=os.O_RDWR)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", path)
-        is_torn = found.st_size > 0 and os.pread(descriptor, 1, found.st_size - 1) != b"\n"
-        data = b"\n" * is_torn + f"{line}\n".encode()
+        data = b"\n" * _is_torn(descriptor) + f"{line}\n".encode()
         if os.write(descriptor, data) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
     finally:
         os.close(descriptor)
+
+
+def _is_torn(descriptor: int) -> bool:
+    """Whether the last line has no end, and nobody is writing it.
+
+    A file grows page by page: what looks torn may be another's line, half of which can be read already.
+    """
+    seen = -1
+    while (size := os.fstat(descriptor).st_size) != seen:
+        if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n":
+            return False
+        seen = size
+        time.sleep(_IN_THE_MIDDLE_S)
+    return True
 
 
 def open_to_append(path: str, mode: int = 0o644, *, access: int = os.O_WRONLY) -> int:

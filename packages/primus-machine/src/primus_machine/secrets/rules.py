@@ -44,8 +44,9 @@ END_KEY = re.compile(rb"-----END[ A-Z0-9_-]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 """... its last one."""
 _LONGEST_KEY = 32 << 10
 _KEY_LINES = re.compile(rb"(?:\r?\n[+ -]?[\s>#|\"']*[A-Za-z0-9+/=:,. -]{16,120}[\"',\\]*)*")
-_KEY_LINE = re.compile(rb"[+ -]?[\s\"'>#|]*(?:\\+[nr])*(.*?)(?:\\+[nr]|[\"',\s\\])*$")
-"""What is around a line of a key: the sign of a diff, quotes, ends of lines as JSON writes them."""
+_KEY_LINE_BEGIN = re.compile(rb"[+ -]?[\s\"'>#|]*+(?:\\++[nr])*+")
+"""What is before a line of a key: the sign of a diff, quotes, ends of lines as JSON writes them."""
+_KEY_LINE_END = b"\"', \t\r\f\v\\"
 
 
 class Rule(NamedTuple):  # hundreds are made wherever a text is filtered, and a tuple takes a third of the time
@@ -245,10 +246,19 @@ class Rules:
             last = end.start() if end else _end_of_lines(text, begin.end())
             at = begin.end()
             for line in text[at:last].split(b"\n"):
-                found = _KEY_LINE.match(line)
-                if found and found[1]:
-                    yield at + found.start(1), at + found.end(1)
+                start, stop = _key_in(line)
+                if start < stop:
+                    yield at + start, at + stop
                 at += len(line) + 1
+
+
+def _key_in(line: bytes) -> Span:
+    """Where a line's part of a key begins and ends. A pattern for both ends takes time that grows exponentially."""
+    found = _KEY_LINE_BEGIN.match(line)
+    start, stop = found.end() if found else 0, len(line)
+    while stop > start and (line[stop - 1] in _KEY_LINE_END or (line[stop - 1] in b"nr" and line[stop - 2] in b"\\")):
+        stop -= 1
+    return start, stop
 
 
 def _long_words(text: bytes) -> Iterator[Span]:

@@ -79,6 +79,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.torch
 @pytest.mark.parametrize("command", ALL, ids=ALL.values())
+@pytest.mark.full
 def test_a_documented_command_works(command: str, folder: Path, primus: Run, clean_environ: dict[str, str]) -> None:
     for name in ("megatron", "maxtext"):
         if name in command and not version_of(f"primus-{name}"):
@@ -125,6 +126,7 @@ def test_ci_runs_what_the_readme_prints() -> None:
     assert len(readme.table()) > 5
 
 
+@pytest.mark.full
 def test_the_readme_shows_what_a_mistake_is_told(primus: Run) -> None:
     command = "primus direct -- train pretrain --config examples/quickstart.yaml training.stpes=50"
     told = primus(*command.split()[1:], cwd=ROOT).stderr

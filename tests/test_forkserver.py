@@ -139,6 +139,7 @@ def test_a_program_that_hangs_is_ended_and_said_with_what_it_wrote(run: Forks) -
     assert run("print('next')") == [Ended(0, "next\n", "")]
 
 
+@pytest.mark.full
 def test_what_a_program_leaves_running_is_ended_and_said(run: Forks, tmp_path: Path) -> None:
     code = """
         import os, time
@@ -164,6 +165,7 @@ def test_a_module_that_cannot_be_imported_is_said(clean_environ: dict[str, str],
         server.run("this", [clean_environ], cwd=tmp_path)
 
 
+@pytest.mark.full
 def test_the_server_and_its_forks_end_with_a_client_that_is_killed(
     tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:

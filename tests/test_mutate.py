@@ -73,6 +73,7 @@ def test_an_entry_whose_mutation_is_gone_is_refused(clean_environ: dict[str, str
     assert "'write', '1 → 2'" in said
 
 
+@pytest.mark.full
 def test_a_named_mutation_of_a_text_that_is_gone_is_refused(clean_environ: dict[str, str], tmp_path: Path) -> None:
     entry = f'[tests]\n[[known]]\nfile = "{FILES}"\nold = "os.sync()"\nnew = "pass"\ntests = ["{WRITER}"]\n'
     code, said = tried(clean_environ, tmp_path, entry, "", "--known")

@@ -109,7 +109,7 @@ def link(package: Distribution, site: Path) -> None:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param("linked", marks=pytest.mark.smoke), pytest.param("clean", marks=pytest.mark.full)],
+    params=["linked", pytest.param("clean", marks=pytest.mark.full)],
 )
 def environment(request: pytest.FixtureRequest) -> Install:
     """Makes an environment; each night, as others do it."""
@@ -133,6 +133,7 @@ def for_backends(
     return environment(place, *of(wheels, "machine", "core", "runs", "train", "data"))
 
 
+@pytest.mark.smoke
 def test_every_package_has_what_a_package_has(wheels: dict[str, Path]) -> None:
     assert set(wheels) == {path.name for path in PACKAGES}
     for package in PACKAGES:
@@ -152,6 +153,7 @@ def test_every_package_has_what_a_package_has(wheels: dict[str, Path]) -> None:
         assert {name.removeprefix("src/") for name in sources.split()} <= set(names), "an sdist that lacks a file"
 
 
+@pytest.mark.smoke
 def test_each_depends_on_ranges_of_those_of_ours_that_it_imports_and_the_lowest_on_none() -> None:
     for package in PACKAGES:
         others = [need for need in project(package)["dependencies"] if need.startswith("primus-")]
@@ -269,9 +271,24 @@ def test_without_torch_a_benchmark_is_exit_3_and_says_what_to_install(
 
 
 @pytest.mark.torch
-def test_all_wheels_in_a_clean_environment_measure_and_plan(
-    wheels: dict[str, Path], environment: Install, tmp_path: Path, clean_environ: dict[str, str]
+@pytest.mark.smoke
+def test_all_wheels_in_an_environment_of_their_own_measure_and_plan(
+    wheels: dict[str, Path], tmp_path: Path, clean_environ: dict[str, str]
 ) -> None:
+    measure_and_plan(linked, wheels, tmp_path, clean_environ)
+
+
+@pytest.mark.torch
+def test_all_wheels_in_a_clean_environment_measure_and_plan(
+    wheels: dict[str, Path], tmp_path: Path, clean_environ: dict[str, str]
+) -> None:
+    measure_and_plan(clean, wheels, tmp_path, clean_environ)
+
+
+def measure_and_plan(
+    environment: Install, wheels: dict[str, Path], tmp_path: Path, clean_environ: dict[str, str]
+) -> None:
+    """Install all wheels, measure a moment, and plan a training."""
     # The pin is the development environment's: a range could take a newer build of several gigabytes.
     made = environment(tmp_path / "env", "torch==2.13.0", *(wheels[path.name] for path in PACKAGES if fits(path)))
     source = "import primus_bench, primus_core; print(primus_bench.__file__, primus_core.__file__)"

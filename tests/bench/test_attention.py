@@ -49,6 +49,7 @@ def test_the_flops_are_those_by_hand() -> None:
 @pytest.mark.parametrize(
     "changed", [{}, {"causal": False}, {"window": 7}, {"causal": False, "window": 5}, {"kv_heads": 4}], ids=str
 )
+@pytest.mark.full
 def test_what_torch_computes_is_right(backend: str, dtype: str, changed: dict[str, Any]) -> None:
     problem = TINY._replace(dtype=dtype, **changed)
     assert wrong(attend_with(backend, problem, "cpu"), draw(problem, "cpu", 0), problem) == ""
@@ -139,6 +140,7 @@ def test_both_passes_of_each_backend_are_measured(primus: Run, tmp_path: Path, r
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.full
 def test_values_of_another_length_than_keys_are_right(dtype: str) -> None:
     problem = TINY._replace(dtype=dtype, kv_heads=4, v_head_dim=8)
     assert wrong(attend_with("math", problem, "cpu"), draw(problem, "cpu", 0), problem) == ""
@@ -155,6 +157,7 @@ def test_the_attention_of_deepseek_has_longer_keys_than_values_and_that_of_llama
     assert (llama.heads, llama.kv_heads, llama.head_dim, llama.values) == (32, 8, 128, 128)
 
 
+@pytest.mark.full
 def test_a_package_gets_tokens_before_heads_and_the_window_as_keys_to_the_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """A module with the interface of flash-attn, which needs a GPU, on top of torch."""
     asked: list[tuple[bool, tuple[int, int]]] = []
@@ -178,6 +181,7 @@ def test_a_package_that_is_not_here_is_exit_3_with_how_to_install_it(primus: Run
     assert not (tmp_path / "output").exists()
 
 
+@pytest.mark.full
 def test_a_model_defines_the_heads(primus: Run, tmp_path: Path) -> None:
     words = ("direct", "--dry-run", "--", "bench", "attention", "--model")
     assert primus(*words, "deepseek_v3", cwd=tmp_path).returncode == 0

@@ -115,6 +115,7 @@ def leave(operation: str, data: Buffers, parts: list[torch.Tensor]) -> None:
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: f"{group.rank}of{len(group.ranks)}")
 @pytest.mark.parametrize("operation", traffic.OPERATIONS)
 @pytest.mark.parametrize("size", [1, 4096, 600_000])
+@pytest.mark.full
 def test_a_right_result_passes_and_a_wrong_one_does_not(operation: str, group: Group, size: int) -> None:
     data = buffers(operation, size, torch.float32, group, "cpu")
 
@@ -137,6 +138,7 @@ def test_a_right_result_passes_and_a_wrong_one_does_not(operation: str, group: G
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
+@pytest.mark.full
 def test_a_sum_without_one_rank_or_with_one_twice_is_wrong(ranks: int) -> None:
     group = Group(tuple(range(ranks)), 0)
     data = buffers("all_reduce", 1 << 20, torch.bfloat16, group, "cpu")
@@ -147,6 +149,7 @@ def test_a_sum_without_one_rank_or_with_one_twice_is_wrong(ranks: int) -> None:
             assert " are wrong" in found
 
 
+@pytest.mark.full
 def test_parts_in_each_others_place_are_wrong() -> None:
     group = Group((0, 1, 2, 3), 2)
     for operation in ("all_gather", "all_to_all"):
@@ -241,6 +244,7 @@ def test_a_library_that_gives_up_is_a_message_and_no_traceback(capsys: pytest.Ca
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.full
 def test_scopes_and_ranks_that_cannot_be_are_refused_before_anything_starts(primus: Run, tmp_path: Path) -> None:
     def refused(*words: str) -> str:
         done = primus("direct", "--dry-run", "--", "bench", "comm", *words, cwd=tmp_path)

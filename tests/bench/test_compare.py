@@ -42,6 +42,7 @@ def _result(path: Path, scale: float = 1.0, benchmark: str = "gemm", **changed: 
         (1.0, {"parameters": {"m": 9}}, "not comparable", 0),
     ],
 )
+@pytest.mark.full
 def test_a_case_has_an_outcome(
     primus: Run, tmp_path: Path, scale: float, changed: dict[str, Any], outcome: str, code: int
 ) -> None:
@@ -50,12 +51,14 @@ def test_a_case_has_an_outcome(
     assert (done.returncode, json.loads(done.stdout)["cases"][0]["outcome"]) == (code, outcome), done.stderr
 
 
+@pytest.mark.full
 def test_ten_per_cent_are_within_a_tolerance_of_fifteen(primus: Run, tmp_path: Path) -> None:
     before, after = _result(tmp_path / "a.json"), _result(tmp_path / "b.json", 1.1)
     done = primus("bench", "compare", before, after, "--tolerance", "15%")
     assert (done.returncode, "equal" in done.stdout) == (0, True)
 
 
+@pytest.mark.full
 def test_a_note_that_only_one_result_has_is_shown(primus: Run, tmp_path: Path) -> None:
     before, after = _result(tmp_path / "a.json"), _result(tmp_path / "b.json", 1.5)
     for path, notes in ((before, ["both"]), (after, ["both", "the latency was not steady"])):
@@ -66,6 +69,7 @@ def test_a_note_that_only_one_result_has_is_shown(primus: Run, tmp_path: Path) -
     assert "both" not in done.stdout + done.stderr
 
 
+@pytest.mark.full
 def test_what_cannot_be_compared_is_refused_with_what_to_do(primus: Run, tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text('{"schema": 2}')
     good = _result(tmp_path / "a.json")
@@ -118,6 +122,7 @@ def _run(workspace: Path, name: str, value: Any, case_name: str = "copy") -> Non
     (workspace / name / "memory.json").write_text(json.dumps(found))
 
 
+@pytest.mark.full
 def test_the_history_keeps_the_results_of_deleted_runs(primus: Run, tmp_path: Path) -> None:
     for day, value in enumerate((100.0, 102.0, 50.0), start=1):
         _run(tmp_path / "output", f"bench-memory_2026_11_0{day}_000000", value)
@@ -153,6 +158,7 @@ def test_a_history_whose_tables_are_others_is_refused(primus: Run, tmp_path: Pat
     assert (refused.returncode, "remove it: rm" in refused.stderr) == (3, True), refused.stderr
 
 
+@pytest.mark.full
 def test_a_history_of_a_later_version_is_kept_and_not_called_damaged(primus: Run, tmp_path: Path) -> None:
     _run(tmp_path / "output", "bench-memory_2026_11_01_000000", 1.0)
     assert primus("bench", "history").returncode == 0

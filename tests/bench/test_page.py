@@ -87,6 +87,7 @@ def test_the_roofline_has_the_bend_of_the_device_and_every_case_below_it() -> No
     assert not [one for one in charts(made(kind="cpu")[0]) if one.name.startswith("roofline")]
 
 
+@pytest.mark.full
 def test_device_clocks_power_versions_and_method_are_in_every_form(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +110,7 @@ def test_what_the_machine_does_not_report_is_said() -> None:
     assert found["clocks"] == found["power"] == "not known: the machine does not report it"
 
 
+@pytest.mark.full
 def test_what_strangers_wrote_is_text_and_secrets_are_masked(tmp_path: Path) -> None:
     text, secret = KINDS["github"]
     found, sheet = made("MI300X", SQUARE._replace(name=f"</script><script>alert(1)</script>{text}"))

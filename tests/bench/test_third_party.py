@@ -66,6 +66,7 @@ def test_a_misspelt_name_or_option_is_exit_2_with_a_suggestion(primus: Run, acme
         assert f"did you mean {near}" in shown.stderr
 
 
+@pytest.mark.full
 def test_one_that_cannot_be_imported_breaks_no_other_and_is_exit_3_itself(primus: Run, acme: dict[str, str]) -> None:
     assert primus("direct", "--dry-run", "--", "bench", "dice", env=acme).returncode == 0
     shown = primus("direct", "--dry-run", "--", "bench", "card", env=acme)

@@ -54,6 +54,7 @@ def problem(kind: str = "grouped queries", dtype: str = "bf16") -> Problem:
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.full
 def test_a_layer_of_each_kind_is_what_is_written_out(kind: str, dtype: str) -> None:
     assert wrong(forward, draw(problem(kind, dtype), "cpu", 0)) == ""
 
@@ -101,6 +102,7 @@ def not_finite(layer: Layer) -> torch.Tensor:
      (of_layer(norms_per_layer=2), "norms of heads", "output is"), (half_a_gradient, "experts", "gradient of"),
      (not_finite, "grouped queries", "output is not finite")],
 )  # fmt: skip
+@pytest.mark.full
 def test_a_wrong_layer_or_gradient_is_found(build: Any, kind: str, said: str) -> None:
     assert said in wrong(build, draw(problem(kind), "cpu", 0))
 
@@ -121,6 +123,7 @@ def test_a_layer_that_does_not_fit_is_exit_3() -> None:
 
 
 @pytest.mark.parametrize("kind", ["grouped queries", "experts", "latent queries"])
+@pytest.mark.full
 def test_the_flops_are_those_that_torch_counts(kind: str) -> None:
     """But for attention itself, the norms of MLA, and the router, which nobody counts."""
     one = problem(kind, "fp32")

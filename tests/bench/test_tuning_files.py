@@ -64,6 +64,7 @@ FLAGS = st.lists(st.builds(Flag, NAMES, st.lists(VALUES, max_size=3).map(tuple))
 
 
 @given(FLAGS.map(tuple).map(Call), st.lists(st.sampled_from([" ", "  ", "   "]), min_size=1))
+@pytest.mark.full
 def test_any_call_is_read_as_it_was_written(written: Call, spaces: list[str]) -> None:
     assert calls.parse(written.text) == written
     wide = "".join(word + spaces[index % len(spaces)] for index, word in enumerate((calls.COMMAND, *written.words)))
@@ -71,6 +72,7 @@ def test_any_call_is_read_as_it_was_written(written: Call, spaces: list[str]) ->
 
 
 @given(FLAGS.map(tuple).map(Call), st.integers(1, 10**6), st.integers(0, 10**6))
+@pytest.mark.full
 def test_shapes_are_read_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, one: Call, times: int, index: int
 ) -> None:

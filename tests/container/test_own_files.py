@@ -14,6 +14,7 @@ from tests.core.test_trust import STRANGER, home, needs_root
 __all__ = ["env", "home", "own"]
 
 
+@pytest.mark.full
 def test_a_container_and_a_job_have_them_too(primus: Run, own: Path, env: dict[str, str]) -> None:
     words = ("container", "--dry-run", "--json", "--image", "IMG", "--engine", "podman", "--", "mine")
     (own.parents[3] / "work").mkdir()

@@ -423,6 +423,7 @@ def test_a_secret_of_a_config_file_stands_on_no_command_line(primus: Run, projec
     assert "HF_TOKEN" in values(json.loads(result.stdout)["steps"][0]["argv"], "--env")
 
 
+@pytest.mark.full
 def test_a_secret_that_is_given_leaves_the_command_line(primus: Run, project: Path, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     engine = tmp_path / "bin/podman"
@@ -495,6 +496,7 @@ def capture(folder: Path, tree: machines.Tree) -> Path:
     ],
     ids=["amd", "nvidia"],
 )
+@pytest.mark.full
 def test_without_an_image_it_is_the_one_that_the_vendor_of_the_gpus_publishes_and_said(
     primus: Run, project: Path, tmp_path: Path, gpu: machines.Tree, image: str
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_run_that_fails_on_a_full_disk_names_it(primus: Run, folder: Path, sma
 
 @pytest.mark.torch
 @pytest.mark.parametrize(("words", "code", "cause"), [(("7",), 7, "exit code 7"), (("7", "oh dear"), 1, "oh dear")])
+@pytest.mark.full
 def test_a_full_disk_hides_neither_exit_code_nor_cause_of_a_rank_below_torchrun(
     primus: Run, folder: Path, small_disk: Path, words: tuple[str, ...], code: int, cause: str
 ) -> None:

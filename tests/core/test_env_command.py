@@ -191,6 +191,7 @@ def test_a_gpu_that_nobody_knows_is_said_loudly_once(primus: Run, tmp_path: Path
     assert "profile   base > amd > MI350X\n" in known
 
 
+@pytest.mark.full
 def test_a_package_brings_the_profile_of_a_new_gpu(primus: Run, third_party: str, tmp_path: Path) -> None:
     tree = {
         path: text.replace(f"device_id {0x75A0}\n", f"device_id {0x75A8}\n") for path, text in amd("MI350X").items()

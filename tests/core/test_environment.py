@@ -119,6 +119,7 @@ def layer(origin: str, names: Iterable[str]) -> tuple[Variable, ...]:
 
 
 @given(st.dictionaries(names, st.sets(st.sampled_from(LAYERS), min_size=1), max_size=8))
+@pytest.mark.full
 def test_the_highest_layer_that_speaks_of_a_name_wins_over_the_others(spoken: dict[str, set[str]]) -> None:
     by_layer = {origin: layer(origin, [name for name in spoken if origin in spoken[name]]) for origin in LAYERS}
     found = resolve(

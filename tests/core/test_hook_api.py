@@ -166,6 +166,7 @@ def test_no_event_is_lost_in_normal_use(stage: Stage) -> None:
     assert stage.said == []
 
 
+@pytest.mark.full
 def test_posting_never_waits_and_what_was_dropped_is_told(stage: Stage) -> None:
     plugin = stage.file("slow.py", "@hookimpl\ndef on_step(metrics): time.sleep(600)\n")
     hooks = stage.start(plugin, timeout_s=600)
@@ -217,6 +218,7 @@ def test_an_exception_is_named_once_with_its_plugin_and_the_run_goes_on(stage: S
     assert "raise KeyError('loss')" in stage.logged()
 
 
+@pytest.mark.full
 def test_a_hook_that_hangs_is_cut_off_with_its_limit_and_where_it_hung(stage: Stage) -> None:
     hangs = stage.file("hangs.py", "@hookimpl\ndef on_step(metrics):\n    tell('hang')\n    time.sleep(600)\n")
     good = stage.file("good.py", "@hookimpl\ndef on_step(metrics): tell(metrics['step'])\n")
@@ -259,6 +261,7 @@ def test_a_plugin_that_is_too_far_behind_at_the_end_is_cut_off(stage: Stage) -> 
     )
 
 
+@pytest.mark.full
 def test_a_signal_ends_the_wait(stage: Stage) -> None:
     plugin = stage.file("hangs.py", "@hookimpl\ndef before_launch(): time.sleep(600)\n")
     signals: list[float] = []
@@ -399,6 +402,7 @@ def test_output_waits_for_a_log_folder_that_is_made_later(stage: Stage) -> None:
     assert stage.logged() == "[early.py] early\n[early.py] late\n"
 
 
+@pytest.mark.full
 def test_what_a_hook_started_ends_with_it(stage: Stage) -> None:
     text = """
     import subprocess
@@ -467,6 +471,7 @@ def test_when_the_supervisor_is_killed_its_hook_processes_end(busy: bool, stage:
 
 
 @pytest.mark.whole
+@pytest.mark.full
 def test_the_plugins_command_lists_hooks_of_files_and_packages(primus: Run, third_party: str, tmp_path: Path) -> None:
     (tmp_path / "primus.yaml").write_text("plugins: [both.py, wrong.py, torn.py]\n")
     (tmp_path / "both.py").write_text(

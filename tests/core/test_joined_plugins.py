@@ -26,6 +26,7 @@ modules:
 
 
 @pytest.mark.whole
+@pytest.mark.full
 def test_a_task_of_another_package_is_a_command_with_help(primus: Run, third_party: str) -> None:
     env = {"PYTHONPATH": third_party}
     assert re.search(r"^  greet +Greet from the worker", primus("--help", env=env).stdout, re.M)
@@ -46,6 +47,7 @@ def test_a_file_of_tasks_is_run_without_leaving_bytecode_beside_it(
 
 
 @pytest.mark.whole
+@pytest.mark.full
 def test_a_broken_plugin_is_one_line_and_breaks_nothing_else(primus: Run, third_party: str) -> None:
     env = {"PYTHONPATH": third_party}
     result = primus("plugins", env=env)
@@ -59,6 +61,7 @@ def test_a_broken_plugin_is_one_line_and_breaks_nothing_else(primus: Run, third_
     assert "broken-primus 0.0.1" in asked.stderr
 
 
+@pytest.mark.full
 def test_a_dropped_in_file_is_a_command_at_once(primus: Run, project: Path) -> None:
     assert re.search(r"^  analyze topology +Say where it runs", primus("--help", cwd=project).stdout, re.M)
     assert primus("direct", "--", "analyze", "topology", cwd=project).returncode == 0
@@ -227,6 +230,7 @@ def test_a_folder_of_data_that_is_missing_is_listed_as_broken(primus: Run, proje
     assert [kind for kind, status in lost.items() if not status.startswith("broken: ")] == []
 
 
+@pytest.mark.full
 def test_an_entry_point_without_a_name_and_metadata_that_are_no_file_break_nothing(primus: Run, project: Path) -> None:
     site = joining(project / "site", "odd", "primus.tasks  = odd:ODD", "ODD = None\n")
     (project / "site/folder-1.0.dist-info/entry_points.txt").mkdir(parents=True)
@@ -299,6 +303,7 @@ def test_the_scheduler_and_the_launcher_of_the_page_load_and_place_a_node(primus
     assert re.search("MASTER_ADDR +n1\\b", shown.stdout), shown.stdout
 
 
+@pytest.mark.full
 def test_a_scheduler_that_lacks_members_is_ignored_with_a_note(primus: Run, project: Path) -> None:
     text = "class Odd:\n    name = title = 'odd'\n    variables = {}\n    def started(self, environ): return True\nODD = Odd()\n"
     site = joining(project / "site", "odd", "primus.schedulers odd = odd:ODD", text)
@@ -354,6 +359,7 @@ class Odd(Single):
 
 
 @pytest.mark.parametrize("kind", INCOMPLETE)
+@pytest.mark.full
 def test_a_plugin_that_lacks_a_member_is_named_where_it_is_needed(primus: Run, project: Path, kind: str) -> None:
     entry, text, why = INCOMPLETE[kind]
     env = {"PYTHONPATH": joining(project / "site", "odd", entry, text)}
@@ -437,6 +443,7 @@ def test_a_plugin_that_raises_is_an_error_that_names_it(
     assert "error: odd 1.0 is broken\n  why: `Odd.add_arguments` raised ZeroDivisionError" in result.stderr
 
 
+@pytest.mark.full
 def test_a_node_whose_scheduler_cannot_be_imported_does_not_run_as_if_it_were_alone(primus: Run, project: Path) -> None:
     site = joining(project / "site", "odd", "primus.schedulers odd = odd:ODD", "import liboddity\n")
     words = ("direct", "--single", "--", "behave", "exit", "0")

@@ -88,6 +88,7 @@ def test_a_second_start_into_the_same_directory_is_refused_wherever_it_comes_fro
 
 @pytest.mark.parametrize("around", [OTHER_HOST, OTHER_NAMESPACE], ids=["other host", "other namespace"])
 @pytest.mark.torch
+@pytest.mark.full
 def test_stop_names_the_place_of_a_process_that_it_cannot_reach(
     clean_environ: dict[str, str], project: Path, around: tuple[str, ...]
 ) -> None:
@@ -98,6 +99,7 @@ def test_stop_names_the_place_of_a_process_that_it_cannot_reach(
         assert process.poll() is None
 
 
+@pytest.mark.full
 def test_a_killed_owner_is_followed_at_once_where_its_process_can_be_seen(
     primus: Run, clean_environ: dict[str, str], project: Path
 ) -> None:
@@ -228,6 +230,7 @@ def test_a_lease_that_was_removed_comes_back_unless_another_has_taken_the_place(
 
 
 @pytest.mark.torch
+@pytest.mark.full
 def test_a_run_on_another_host_is_listed_by_its_owners_signs_of_life(primus: Run, project: Path) -> None:
     assert primus("direct", "--", "behave", "exit", "0", cwd=project).returncode == 0
     run = run_of(project)
@@ -241,6 +244,7 @@ def test_a_run_on_another_host_is_listed_by_its_owners_signs_of_life(primus: Run
     assert states == ["running", "lost"]
 
 
+@pytest.mark.full
 def test_each_node_that_joins_a_directory_owns_its_part(primus: Run, project: Path) -> None:
     run = project / "output/both"
     environ = {"PRIMUS_RUN_DIR": str(run), "NNODES": "2", "MASTER_ADDR": "localhost"}

@@ -80,6 +80,7 @@ def two_nodes(primus: Run, folder: Path, words: Sequence[str], **environ: str) -
         return list(nodes)
 
 
+@pytest.mark.full
 def test_a_task_logs_text_to_the_console_and_json_to_the_runs_file(primus: Run, reader: Path) -> None:
     done = primus("direct", "--single", "--", "read", "shards", cwd=reader)
     assert done.returncode == 0, done.stderr
@@ -134,6 +135,7 @@ def test_a_task_on_four_ranks_of_two_nodes_writes_one_file(primus: Run, reader: 
         ((), {"PRIMUS_LOG_LEVEL": "loud"}, "INFO"),
     ],
 )
+@pytest.mark.full
 def test_the_level_is_info_unless_an_option_or_a_variable_says_otherwise(
     primus: Run, reader: Path, words: tuple[str, ...], environ: dict[str, str], shown: str
 ) -> None:
@@ -162,6 +164,7 @@ def test_a_rank_that_logs_nothing_does_not_load_structlog(clean_environ: dict[st
     assert done.stdout == "False\n"
 
 
+@pytest.mark.full
 def test_what_fails_is_an_error_in_the_runs_file(primus: Run, reader: Path) -> None:
     (reader / "reader.py").write_text(TASK + "    return 7\n")
     assert primus("direct", "--single", "--", "read", "shards", cwd=reader).returncode == 7
@@ -397,6 +400,7 @@ def test_a_test_captures_what_is_logged_as_structlog_gives_it(run: Path, capsys:
     assert capsys.readouterr().err.count("\n") == 2
 
 
+@pytest.mark.full
 def test_the_task_that_the_page_shows_logs_what_the_page_shows(primus: Run, tmp_path: Path) -> None:
     page = (ROOT / "docs/logging.md").read_text(encoding="utf-8")
     source = re.search(r"^    from primus_core import get_logger.*?(?=^\S)", page, re.M | re.S)

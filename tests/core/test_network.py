@@ -202,6 +202,7 @@ def test_an_interface_whose_name_no_kernel_gives_is_noted_and_not_taken(tmp_path
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
 @given(st.text(), st.text())
+@pytest.mark.full
 def test_no_routing_table_stops_the_detection(tmp_path: Path, ipv4: str, ipv6: str) -> None:
     read(tmp_path, {})
     for name, text in (("route", ipv4), ("ipv6_route", ipv6)):

@@ -98,6 +98,7 @@ def test_a_killed_process_is_the_first_failure_however_quickly_the_other_says_th
 
 
 @pytest.mark.torch
+@pytest.mark.full
 def test_a_lone_node_is_one_rank_that_meets_nobody(primus: Run, site: dict[str, str], tmp_path: Path) -> None:
     result = primus("direct", "--", "rank_report", env={**site, "GPUS_PER_NODE": "4"})
     assert result.returncode == 0, result.stderr
@@ -108,6 +109,7 @@ def test_a_lone_node_is_one_rank_that_meets_nobody(primus: Run, site: dict[str, 
     assert "ranks      1 on one node, with 4 devices" in primus("runs", "show", "output/rank_report").stdout
 
 
+@pytest.mark.full
 def test_a_process_that_is_killed_alone_is_a_rank_and_no_launcher(
     primus: Run, site: dict[str, str], tmp_path: Path
 ) -> None:
@@ -117,6 +119,7 @@ def test_a_process_that_is_killed_alone_is_a_rank_and_no_launcher(
     assert len(metadata(tmp_path)["attempts"]) == 2
 
 
+@pytest.mark.full
 def test_single_is_one_process_that_is_told_that_it_is_alone(primus: Run, site: dict[str, str], tmp_path: Path) -> None:
     roll = said(primus("direct", "--single", "--", "rank_report", env={**site, "GPUS_PER_NODE": "4"}).stdout)
     assert (roll["RANK"], roll["WORLD_SIZE"]) == ("0", "1")
@@ -142,6 +145,7 @@ def test_a_coordinator_that_the_person_names_is_the_one(primus: Run, site: dict[
     assert found["JAX_COORDINATOR_PORT"] == ("1234", "direct")
 
 
+@pytest.mark.full
 def test_it_takes_as_many_gpus_as_are_asked_for(primus: Run, site: dict[str, str]) -> None:
     def taken(*more: str, **environ: str) -> str | None:
         words = (*more, "--dry-run", "--json", "--assume-host", str(CAPTURES / "mi210-8.tar.gz"), "--", "rank_report")
@@ -168,6 +172,7 @@ def test_a_replay_keeps_nodes_and_devices_or_is_refused(primus: Run, site: dict[
 
 
 @pytest.mark.torch
+@pytest.mark.full
 def test_another_launcher_is_a_difference_between_runs(primus: Run, site: dict[str, str], tmp_path: Path) -> None:
     primus("direct", "--", "rank_report", env=site)
     first = run_of(tmp_path)

@@ -36,6 +36,7 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {"HOME": str(tmp_path / "home")}
 
 
+@pytest.mark.full
 def test_a_file_in_it_is_a_command_in_every_folder(primus: Run, own: Path, env: dict[str, str]) -> None:
     assert re.search(r"^  mine +Say where it is from", primus("--help", env=env).stdout, re.M)
     done = primus(*WORDS, env=env)
@@ -59,6 +60,7 @@ def test_what_is_no_plugin_file_is_left_alone(primus: Run, own: Path, env: dict[
 
 
 @pytest.mark.parametrize("mode", ["file", "owner"])
+@pytest.mark.full
 def test_a_file_that_others_could_have_written_is_named_and_not_run(
     primus: Run, own: Path, env: dict[str, str], mode: str
 ) -> None:

@@ -40,6 +40,7 @@ def planned(primus: Run, site: Path, task: str, **env: str) -> dict[str, Any]:
     return dict(json.loads(result.stdout))
 
 
+@pytest.mark.full
 def test_a_task_without_ranks_is_recorded_with_the_one_process_that_starts(primus: Run, site: Path) -> None:
     assert primus("direct", "--", "once", cwd=site, env={"GPUS_PER_NODE": "2"}).returncode == 0
     assert metadata(run_of(site, "once"))["world_size"] == 1
@@ -52,6 +53,7 @@ def test_a_task_without_ranks_starts_once_or_once_per_node(primus: Run, site: Pa
     assert (place["gpus_per_node"], place["once"]) == (1, once)
 
 
+@pytest.mark.full
 def test_a_node_with_its_own_run_directory_says_how_to_share_one(primus: Run, site: Path) -> None:
     node = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "localhost"}
     [note] = [note for note in planned(primus, site, "each", **node)["notes"] if "PRIMUS_RUN_DIR" in note]

@@ -55,6 +55,7 @@ def test_what_is_written_is_read_and_fields_of_a_newer_version_survive(tmp_path:
 
 
 @given(JSON)
+@pytest.mark.full
 def test_any_json_is_a_record_and_what_is_read_of_it_is_read_again(data: Any) -> None:
     found = RunRecord.of(data)
     assert RunRecord.of(json.loads(json.dumps(found.to_dict()))) == found

@@ -162,6 +162,7 @@ def test_a_port_that_another_program_holds_is_named_on_both_sides(
     assert "fix: set MASTER_PORT to a free port, the same on all nodes" in second.stderr
 
 
+@pytest.mark.full
 def test_another_program_that_answers_is_named_and_another_port_is_the_way_out(
     primus: Run, site: dict[str, str]
 ) -> None:
@@ -199,6 +200,7 @@ def test_an_address_that_no_node_can_resolve_is_named_as_the_cause(primus: Run, 
         assert "fix: set MASTER_ADDR to a name that each node knows" in done.stderr
 
 
+@pytest.mark.full
 def test_nodes_that_shall_not_meet_start_at_once_and_one_node_meets_nobody(primus: Run, site: dict[str, str]) -> None:
     def steps(*options: str, **environ: str) -> list[str]:
         shown = primus("direct", "--dry-run", "--json", *options, "--", "rank_report", env={**site, **environ})

@@ -171,6 +171,7 @@ def test_a_run_comes_back_with_its_words_and_environment(spoken: ScriptOutput, f
     assert environ["MY_TOKEN"] == "new-token"
 
 
+@pytest.mark.full
 def test_paths_below_the_run_directory_are_those_of_the_new_run(spoken: ScriptOutput, workplace: Path) -> None:
     spoken("direct", "--", "speak")
     old = run_of(workplace, "speak")
@@ -273,6 +274,7 @@ def test_a_run_directory_that_was_moved_is_replayed_beside_where_it_is(
 # What is said, and done, before anything starts.
 
 
+@pytest.mark.full
 def test_a_check_says_what_equals_and_what_differs(primus: Run, first: Path, workplace: Path) -> None:
     before = everything(workplace)
     env = {"MY_TOKEN": "again-a-token", "NEW": "1", "SEEN": str(workplace.parent / "seen.json")}
@@ -288,6 +290,7 @@ def test_a_check_says_what_equals_and_what_differs(primus: Run, first: Path, wor
     assert everything(workplace) == before
 
 
+@pytest.mark.full
 def test_a_check_as_json_holds_the_same(primus: Run, first: Path) -> None:
     found = checked(primus, first, env={"NEW": "1"})
     assert (found["code"], found["run"]) == (0, str(first))
@@ -334,6 +337,7 @@ def test_a_secret_that_the_run_had_is_asked_for(primus: Run, first: Path, workpl
     assert everything(workplace) == before
 
 
+@pytest.mark.full
 def test_a_secret_that_only_the_person_had_is_missed_aloud(spoken: ScriptOutput, primus: Run, workplace: Path) -> None:
     spoken("direct", "--", "speak", env={"HF_TOKEN": "of-the-hub"})
     result = primus("replay", "speak", "--check", cwd=workplace)
@@ -341,6 +345,7 @@ def test_a_secret_that_only_the_person_had_is_missed_aloud(spoken: ScriptOutput,
     assert "warning   environment: HF_TOKEN: <secret> → not set" in result.stdout
 
 
+@pytest.mark.full
 def test_a_secret_inside_a_value_is_asked_for_with_it(spoken: ScriptOutput, primus: Run, workplace: Path) -> None:
     env = {"PASS_WORD_TOKEN": "a-long-secret"}
     spoken("direct", "--env", "STORE=store:a-long-secret", "--", "speak", env=env)
@@ -349,6 +354,7 @@ def test_a_secret_inside_a_value_is_asked_for_with_it(spoken: ScriptOutput, prim
     assert spoken("replay", str(run), env={"STORE": "store:now"})["environ"]["STORE"] == "store:now"
 
 
+@pytest.mark.full
 def test_a_secret_on_the_command_line_cannot_come_back(spoken: ScriptOutput, primus: Run, workplace: Path) -> None:
     spoken("direct", "--", "speak", "a-long-secret", env={"PASS_WORD_TOKEN": "a-long-secret"})
     result = primus("replay", "speak", cwd=workplace)
@@ -356,6 +362,7 @@ def test_a_secret_on_the_command_line_cannot_come_back(spoken: ScriptOutput, pri
     assert "secret: the worker's arguments" in result.stderr
 
 
+@pytest.mark.full
 def test_a_secret_in_a_script_cannot_come_back(spoken: ScriptOutput, primus: Run, workplace: Path) -> None:
     (workplace / "hooks/speak/02.sh").write_text("echo a-long-secret > /dev/null\n")
     spoken("direct", "--", "speak", env={"PASS_WORD_TOKEN": "a-long-secret"})
@@ -382,6 +389,7 @@ def test_another_gpu_model_blocks_and_force_overrides(primus: Run, first: Path, 
     assert forced.returncode == 0, forced.stderr
 
 
+@pytest.mark.full
 def test_the_same_gpu_model_is_the_same_run(primus: Run, first: Path, tmp_path: Path) -> None:
     on(first, "MI300X")
     found = checked(primus, first, "--assume-host", machine(tmp_path / "same", machines.amd("MI300X")))
@@ -390,6 +398,7 @@ def test_the_same_gpu_model_is_the_same_run(primus: Run, first: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(("used", "severity"), [(8, "blocking"), (4, "note")])
+@pytest.mark.full
 def test_fewer_devices_than_the_run_used_block(
     primus: Run, first: Path, tmp_path: Path, used: int, severity: str
 ) -> None:
@@ -400,12 +409,14 @@ def test_fewer_devices_than_the_run_used_block(
     assert found["code"] == (FAILED if severity == "blocking" else 0)
 
 
+@pytest.mark.full
 def test_gpus_taken_apart_otherwise_are_seen(primus: Run, first: Path, tmp_path: Path) -> None:
     on(first, "MI300X")
     parts = machine(tmp_path / "cpx", machines.amd("MI300X", parts=8, memory="NPS4"))
     assert row(checked(primus, first, "--assume-host", parts), "devices")["after"] == "64"
 
 
+@pytest.mark.full
 def test_a_run_on_a_gpu_is_refused_where_there_is_none(primus: Run, first: Path, tmp_path: Path) -> None:
     on(first, "MI300X")
     assert (
@@ -421,6 +432,7 @@ def test_another_version_of_a_package_is_a_warning_and_goes_on(spoken: ScriptOut
     assert re.search(r"  warning   packages: pluggy: 0\.9 → \d", again["stderr"])
 
 
+@pytest.mark.full
 def test_another_state_of_the_repository_is_a_warning(spoken: ScriptOutput, primus: Run, workplace: Path) -> None:
     git(workplace, "init", "--quiet")
     (workplace / ".gitignore").write_text("output\n__pycache__\n")
@@ -442,6 +454,7 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\u202e"
 
 
 @pytest.mark.parametrize("words", [("--check",), ("--dry-run",), ()])
+@pytest.mark.full
 def test_what_a_snapshot_says_cannot_write_to_the_terminal(primus: Run, first: Path, words: tuple[str, ...]) -> None:
     run = first.rename(first.with_name(f"evil\x1b[2J_{first.name}"))
     (run / "metadata.json").write_text(json.dumps({**metadata(run), "status": EVIL}))
@@ -454,11 +467,13 @@ def test_what_a_snapshot_says_cannot_write_to_the_terminal(primus: Run, first: P
     assert not {"\x1b", "\x07", "\u202e"} & {*told.stdout, *told.stderr}
 
 
+@pytest.mark.full
 def test_metadata_of_another_hand_are_no_bug_of_ours(primus: Run, first: Path) -> None:
     (first / "metadata.json").write_text(json.dumps({**metadata(first), "last_step": 3, "last_loss": None}))
     assert primus("replay", str(first), "--check", env={"MY_TOKEN": "x-second-token"}).stderr == ""
 
 
+@pytest.mark.full
 def test_a_missing_file_of_tasks_blocks(primus: Run, first: Path, workplace: Path) -> None:
     (workplace / "tasks.py").unlink()
     result = primus("replay", str(first), env={"MY_TOKEN": "again-a-token"})
@@ -466,6 +481,7 @@ def test_a_missing_file_of_tasks_blocks(primus: Run, first: Path, workplace: Pat
     assert f"file: {workplace}/tasks.py" in result.stderr
 
 
+@pytest.mark.full
 def test_a_script_that_the_snapshot_lacks_blocks(primus: Run, first: Path) -> None:
     manifest = json.loads((first / "snapshot.json").read_text())
     del manifest["files"]["config/hooks/01-say.sh"]

@@ -250,6 +250,7 @@ def test_a_submodule_that_cannot_be_read_is_named(project: Path, submodule: Path
 
 
 @pytest.mark.parametrize("change", [".env", "parts/one é/train.py"])
+@pytest.mark.full
 def test_a_replay_sees_another_change(primus: Run, project: Path, submodule: Path, change: str) -> None:
     (project / "tasks.py").write_text(TASK)
     (project / "primus.yaml").write_text("plugins: [./tasks.py]\n")

@@ -90,6 +90,7 @@ def test_a_start_that_gets_further_is_no_vain_restart(primus: Run, folder: Path)
 
 
 @pytest.mark.torch
+@pytest.mark.full
 def test_the_last_step_of_a_run_may_be_one_that_was_not_logged(primus: Run, folder: Path) -> None:
     event = "events.Events(call.run_dir + '/' + events.FILE).emit(events.TRAINING_ENDED, step=6)"
     text = TASKS.replace("    saved = run", f"    from primus_core.journal import events\n    {event}\n    saved = run")
@@ -102,6 +103,7 @@ def test_the_last_step_of_a_run_may_be_one_that_was_not_logged(primus: Run, fold
 
 
 @pytest.mark.parametrize(("fails", "begun"), [("-,-,-,-", 3), ("2,-,-,-,-", 3), ("2,3,-,-,-,-", 4)])
+@pytest.mark.full
 def test_a_crash_loop_stops_after_so_many_vain_restarts(primus: Run, folder: Path, fails: str, begun: int) -> None:
     result = primus("direct", "--max-restarts", "2", "--", "steps", "9", fails, cwd=folder)
     assert result.returncode == 1
@@ -112,6 +114,7 @@ def test_a_crash_loop_stops_after_so_many_vain_restarts(primus: Run, folder: Pat
     assert f"ValueError: start {begun} fails at once" in result.stderr, "the last failure is the one that counts"
 
 
+@pytest.mark.full
 def test_a_rank_that_hangs_is_ended_and_named(primus: Run, folder: Path) -> None:
     result = primus("direct", "--hang-timeout", "2", "--", "steps", "3", "hang", cwd=folder)
     assert result.returncode == 1
@@ -122,6 +125,7 @@ def test_a_rank_that_hangs_is_ended_and_named(primus: Run, folder: Path) -> None
     assert "first failure" not in result.stderr
 
 
+@pytest.mark.full
 def test_a_rank_that_hung_is_started_again_where_asked(primus: Run, folder: Path) -> None:
     words = ("--hang-timeout", "2", "--max-restarts", "1")
     result = primus("direct", *words, "--", "steps", "3", "hang", cwd=folder)
@@ -130,6 +134,7 @@ def test_a_rank_that_hung_is_started_again_where_asked(primus: Run, folder: Path
     assert (first["what"], second["what"]) == ("hung: no rank printed anything for 2 s", "")
 
 
+@pytest.mark.full
 def test_a_signal_ends_a_run_that_would_be_started_again(primus: Run, project: Path) -> None:
     result = primus("direct", "--max-restarts", "3", "--", "behave", "signal", "15", cwd=project)
     assert result.returncode == 143

@@ -245,6 +245,7 @@ STAMPS = st.from_regex(r"[0-9]{4}_[0-9]{2}_[0-9]{2}_[0-9]{6}", fullmatch=True)
 
 
 @given(EXPERIMENTS, STAMPS, st.integers(min_value=2, max_value=99))
+@pytest.mark.full
 def test_a_name_is_taken_apart_as_it_was_put_together(exp_name: str, stamp: str, number: int) -> None:
     assert parse_name(f"{exp_name}_{stamp}") == (exp_name, stamp, 1)
     assert parse_name(f"{exp_name}_{stamp}_{number}") == (exp_name, stamp, number)
@@ -263,6 +264,7 @@ ENVIRONMENTS = st.dictionaries(NAMES, BYTES | st.text("\\nrx\n\r=8f", max_size=2
 
 
 @given(ENVIRONMENTS)
+@pytest.mark.full
 def test_an_environment_comes_back_from_its_dump_as_it_was(environ: dict[str, str]) -> None:
     assert undump(dump(environ)) == environ
 

@@ -72,6 +72,7 @@ def test_hooks_run_by_bytes_whatever_the_locale(primus: Run, stage: Path, locale
     assert ran(result) == ["10.sh", "9.sh", "B.py", "Z.sh", "_.sh", "a.sh", "é.sh"]
 
 
+@pytest.mark.full
 def test_general_hooks_come_before_the_tasks_and_those_before_the_actions(primus: Run, stage: Path) -> None:
     for place in ("2.sh", "show/1.sh", "show/fast/0.sh", "show/slow/0.sh", "other/0.sh", "show/fast/deep/0.sh"):
         write(stage / "hooks" / place, f"echo '>{place}'\n")
@@ -246,6 +247,7 @@ def test_a_python_hook_that_raises_stops_with_its_traceback(primus: Run, stage: 
     assert "OSError: no disk" in result.stderr
 
 
+@pytest.mark.full
 def test_a_patch_may_say_that_it_is_not_applicable(primus: Run, stage: Path) -> None:
     write(stage / "old.sh", "echo env.X_A=half\necho extra.half=1\nexit 2\n")
     write(stage / "new.py", "import sys\nprint('env.X_B=1')\nsys.exit(0)\n")
@@ -262,6 +264,7 @@ def test_any_other_exit_code_of_a_patch_stops_the_launch(primus: Run, stage: Pat
 
 
 @pytest.mark.parametrize("trap", ["", "trap 'exit 0' TERM\n", "trap '' TERM INT\n"])
+@pytest.mark.full
 def test_a_hanging_hook_is_cut_off_with_its_limit_named(primus: Run, stage: Path, trap: str) -> None:
     write(stage / "primus.yaml", "plugins: [./tasks.py]\nhooks: {timeout_s: 1}\n")
     write(stage / "hooks/1.sh", f"{trap}sleep 600 &\nsleep 600\n")
@@ -305,6 +308,7 @@ def test_a_signal_during_a_hook_ends_it_at_once_and_nothing_is_launched(
         (("--hooks", "fix.sh"), ["is not a hooks folder", "--patch FILE"]),
     ],
 )
+@pytest.mark.full
 def test_what_is_not_there_is_refused_before_anything_happens(
     primus: Run, stage: Path, options: tuple[str, ...], words: list[str]
 ) -> None:
@@ -321,6 +325,7 @@ def test_what_is_not_there_is_refused_before_anything_happens(
 
 
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to("/gone/check.sh"), os.mkfifo])
+@pytest.mark.full
 def test_a_hook_that_cannot_be_read_is_not_passed_over(primus: Run, stage: Path, make: Any) -> None:
     make(stage / "hooks/0_check.sh")
     for words in (("direct", "--", "show"), ("direct", "--dry-run", "--", "show"), ("hooks", "list", "show")):
@@ -330,6 +335,7 @@ def test_a_hook_that_cannot_be_read_is_not_passed_over(primus: Run, stage: Path,
     assert not (stage / "output").exists()
 
 
+@pytest.mark.full
 def test_a_dry_run_lists_all_and_runs_none(primus: Run, stage: Path) -> None:
     write(stage / "hooks/1 a.sh", "touch ran\n")
     write(stage / "hooks/show/2.py", "open('ran', 'w')\n")
@@ -371,6 +377,7 @@ def test_a_hook_that_writes_a_hook_does_not_change_what_this_run_did(primus: Run
     assert [path.name for path in (run / "config/hooks").iterdir()] == ["01-1.sh"]
 
 
+@pytest.mark.full
 def test_hooks_list_shows_them_in_their_order(primus: Run, stage: Path) -> None:
     for place in ("hooks/2.sh", "hooks/show/1.sh", "hooks/other/1.sh", "given/0.py", "fix.sh"):
         write(stage / place, "touch ran\n")
@@ -408,6 +415,7 @@ def env_of(spoken: Any) -> dict[str, str]:
 
 
 @given(NAME, VALUE, st.sampled_from(["", "\n", "\r\n"]))
+@pytest.mark.full
 def test_a_variable_is_said_with_any_value(name: str, value: str, end: str) -> None:
     assert env_of(parse_line(f"env.{name}={value}{end}", "s.sh")) == {name: value}
 

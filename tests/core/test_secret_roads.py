@@ -118,6 +118,7 @@ def test_no_kind_leaves_by_any_road_of_a_run_and_what_holds_code_is_private(prim
         ("env", "explain"),
     ],
 )
+@pytest.mark.full
 def test_no_kind_is_in_what_is_only_shown(primus: Run, leaky: Path, words: tuple[str, ...]) -> None:
     shows_no_kind(primus, leaky, *words)
 
@@ -158,6 +159,7 @@ def test_no_kind_is_in_a_capture_of_a_machine() -> None:
     assert b"<secret>" in packed
 
 
+@pytest.mark.full
 def test_the_record_of_a_run_has_no_secret_of_the_path_to_it(primus: Run, project: Path) -> None:
     folder = project.rename(project.with_name(TOKEN))
     result = primus("direct", "--single", "--", "behave", "exit", "0", cwd=folder)

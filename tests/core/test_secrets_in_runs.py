@@ -27,6 +27,7 @@ def everything(result: subprocess.CompletedProcess[str], folder: Path) -> str:
 
 @pytest.mark.parametrize("options", [(), ("--dry-run",), ("--dry-run", "--json"), ("--debug",)])
 @pytest.mark.parametrize("given", ["environment", "option", "joined option", "file"])
+@pytest.mark.full
 def test_a_token_shows_nowhere(primus: Run, project: Path, options: tuple[str, ...], given: str) -> None:
     words: dict[str, tuple[str, ...]] = {
         "environment": (),
@@ -44,6 +45,7 @@ def test_a_token_shows_nowhere(primus: Run, project: Path, options: tuple[str, .
         assert "'HF_TOKEN': '<secret>'" in text, "the worker has the variable; only its value is masked"
 
 
+@pytest.mark.full
 def test_a_token_given_as_an_option_is_not_in_the_process_list(clean_environ: dict[str, str], project: Path) -> None:
     command = [
         str(Path(sys.executable).with_name("primus")),
@@ -67,6 +69,7 @@ def test_a_token_given_as_an_option_is_not_in_the_process_list(clean_environ: di
     assert not [line for line in lines if VALUE.encode() in line]
 
 
+@pytest.mark.full
 def test_a_failing_worker_does_not_show_it_in_its_traceback(primus: Run, project: Path) -> None:
     result = primus("direct", "--", "behave", "raise", VALUE, cwd=project, env={"API_KEY": VALUE})
     assert result.returncode == 1
@@ -244,6 +247,7 @@ def test_secrets_planted_everywhere_are_found_nowhere(
         assert not leaks(result.stdout + result.stderr), command
 
 
+@pytest.mark.full
 def test_a_hook_cannot_pass_a_secret_as_an_argument(primus: Run, planted: Path) -> None:
     (planted / "hooks/2.py").write_text(f"print('extra.hub.token={PLANTED['hook']}')\n")
     result = primus("direct", "--", "analyze", "topology", cwd=planted, env={"HF_TOKEN": PLANTED["environment"]})
@@ -271,6 +275,7 @@ def note():
         ("replay", "behave", "direct", "--dry-run", "--env", f"X_TOKEN={VALUE}"),
     ],
 )
+@pytest.mark.full
 def test_no_command_that_takes_env_leaves_the_value_in_the_process_list(
     primus: Run, project: Path, words: tuple[str, ...]
 ) -> None:
@@ -286,6 +291,7 @@ def test_no_command_that_takes_env_leaves_the_value_in_the_process_list(
     assert "X_TOKEN" in result.stdout, "it is set, all the same"
 
 
+@pytest.mark.full
 def test_the_words_of_a_task_are_its_own_even_where_they_look_like_an_option_with_a_secret(
     primus: Run, project: Path
 ) -> None:

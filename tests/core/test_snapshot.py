@@ -145,6 +145,7 @@ def test_a_variable_that_is_secret_by_its_name_alone_is_not_saved(primus: Run, w
 
 
 @pytest.mark.whole
+@pytest.mark.full
 def test_every_installed_package_is_named_with_its_version(primus: Run, workplace: Path) -> None:
     assert taken(primus, workplace).packages == installed.packages()
 
@@ -286,6 +287,7 @@ def test_a_repository_without_a_commit_is_its_patch(primus: Run, workplace: Path
     assert tree(clone) == {p: t for p, t in tree(workplace).items() if not p.startswith("output")}
 
 
+@pytest.mark.full
 def test_without_git_the_run_goes_on_and_says_that_its_code_is_not_recorded(primus: Run, repository: Path) -> None:
     folder = repository.parent / f"{repository.name}-bin"
     folder.mkdir()
@@ -295,6 +297,7 @@ def test_without_git_the_run_goes_on_and_says_that_its_code_is_not_recorded(prim
     assert load(str(run_of(repository, "see"))).code["error"] == "git is not installed"
 
 
+@pytest.mark.full
 def test_a_broken_repository_is_noted_and_the_run_goes_on(primus: Run, repository: Path) -> None:
     (repository / ".git/index").write_bytes(b"nonsense")
     result = primus("direct", "--", "see", cwd=repository)

@@ -61,6 +61,7 @@ def known(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.torch
 @pytest.mark.parametrize(("more", "code"), [("", 1), (", exit_code=0", 0)])
+@pytest.mark.full
 def test_a_hook_ends_the_ranks_gently(primus: Run, folder: Path, more: str, code: int) -> None:
     hook(folder, "on_step(run, metrics)", "metrics['step'] >= 3", f"'the loss is low enough'{more}")
     done = primus("direct", "--single", "--max-restarts", "3", "--", "steps", cwd=folder)
@@ -78,6 +79,7 @@ def test_a_hook_ends_the_ranks_gently(primus: Run, folder: Path, more: str, code
     assert primus("runs", "list", "--status", "stopped", cwd=folder).stdout.count("stopped") == 1
 
 
+@pytest.mark.full
 def test_a_hook_stops_a_run_before_its_launch(primus: Run, folder: Path) -> None:
     hook(folder, "before_launch(run)", "True", "'no user_name'")
     done = primus("direct", "--single", "--", "steps", cwd=folder)
@@ -87,6 +89,7 @@ def test_a_hook_stops_a_run_before_its_launch(primus: Run, folder: Path) -> None
     assert not (folder / "output/steps/metrics.jsonl").exists()
 
 
+@pytest.mark.full
 def test_a_hook_that_asks_for_the_end_of_a_run_that_is_over_changes_nothing(primus: Run, folder: Path) -> None:
     hook(folder, "on_failure(run, failure)", "True", "'too late'")
     (folder / "tasks.py").write_text(TASKS.replace("call.run_dir", "1 / 0").replace("time.sleep(0.05)", "1 / 0"))
@@ -118,6 +121,7 @@ def test_a_secret_in_a_reason_is_masked(primus: Run, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("code", ["None", "'x'", "500", "-1"])
+@pytest.mark.full
 def test_a_wrong_exit_code_of_a_hook_is_named_and_the_run_is_stopped_all_the_same(
     primus: Run, folder: Path, code: str
 ) -> None:
@@ -139,6 +143,7 @@ def test_a_hook_that_starts_primus_does_not_start_itself(primus: Run, folder: Pa
     assert len([path for path in (folder / "output").iterdir() if not path.is_symlink()]) == 2
 
 
+@pytest.mark.full
 def test_a_script_that_fails_skips_nothing(primus: Run, folder: Path) -> None:
     (folder / "hooks").mkdir()
     (folder / "hooks/01_look.sh").write_text("echo launch.skip=done; exit 5\n", encoding="utf-8")
@@ -146,6 +151,7 @@ def test_a_script_that_fails_skips_nothing(primus: Run, folder: Path) -> None:
     assert known(folder)["status"] == "failed"
 
 
+@pytest.mark.full
 def test_what_a_script_leaves_running_is_ended_and_named(primus: Run, folder: Path) -> None:
     (folder / "hooks").mkdir()
     text = "sleep 678 >/dev/null 2>&1 &\nsetsid sleep 876 >/dev/null 2>&1 &\nsleep 0.01 &\necho launch.skip=enough\n"
@@ -157,6 +163,7 @@ def test_what_a_script_leaves_running_is_ended_and_named(primus: Run, folder: Pa
     assert done.stderr.count("it was ended with it") == 2
 
 
+@pytest.mark.full
 def test_what_a_python_hook_leaves_running_is_ended_and_named(primus: Run, folder: Path) -> None:
     text = (
         "import subprocess\nfrom primus_core import hookimpl\n\n\n@hookimpl\ndef before_launch(run):\n"
@@ -170,6 +177,7 @@ def test_what_a_python_hook_leaves_running_is_ended_and_named(primus: Run, folde
 
 
 @pytest.mark.parametrize("moment", ["on_failure", "after_run"])
+@pytest.mark.full
 def test_a_hook_that_would_end_a_run_which_is_over_is_told_so(primus: Run, tmp_path: Path, moment: str) -> None:
     (tmp_path / "primus.yaml").write_text("plugins: [./tasks.py, ./hook.py]\n", encoding="utf-8")
     (tmp_path / "tasks.py").write_text(

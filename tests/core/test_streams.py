@@ -165,6 +165,7 @@ PIECES = ("ERROR", "WARN", "ING", "my.Error: x", "x Exception", " ", "iteration 
     rank=st.sampled_from([0, 2, 3]),
     metrics_rank=st.sampled_from([0, 2]),
 )
+@pytest.mark.full
 def test_the_console_shows_of_a_block_what_it_shows_of_each_line(lines: str, rank: int, metrics_rank: int) -> None:
     heard = [line for line in lines.encode().splitlines(keepends=True) if shown(rank, line, metrics_rank)]
     prefix = b"[rank%d] " % rank if rank else b""

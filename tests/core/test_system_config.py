@@ -107,6 +107,7 @@ VALUES = st.dictionaries(
 
 
 @given(st.lists(st.one_of(st.none(), VALUES), max_size=4))
+@pytest.mark.full
 def test_each_value_is_that_of_the_last_layer_that_has_it(layers: list[dict[str, Any] | None]) -> None:
     made = [
         Layer(str(i), str(i), None if data is None else Document({"x": data}, {("x", k): f"{i}:{k}" for k in data}))
@@ -356,6 +357,7 @@ def test_config_system_checks_every_runtimes_options_and_shows_no_secret(primus:
 
 
 @pytest.mark.parametrize("flag", ["hf-token: abcdefgh", "api_key: [abcdefgh]", "comment: https://me:abcdefgh@host/x"])
+@pytest.mark.full
 def test_a_flag_that_is_passed_on_is_shown_without_its_secret(flag: str, primus: Run, tmp_path: Path) -> None:
     write(tmp_path / "primus.yaml", f"slurm: {{partition: gpu, {flag}}}\n")
     write(tmp_path / "more.yaml", "slurm: {hf-token: other}\n")
@@ -368,6 +370,7 @@ def test_a_flag_that_is_passed_on_is_shown_without_its_secret(flag: str, primus:
         assert "other" not in result.stdout.replace("the others", "")
 
 
+@pytest.mark.full
 def test_global_options_go_before_a_management_command_that_can_use_them(primus: Run, tmp_path: Path) -> None:
     write(tmp_path / "more.yaml", "workspace: there\n")
     assert f"{tmp_path}/there" in primus("--config", "more.yaml", "config", "system").stdout
@@ -381,6 +384,7 @@ def test_global_options_go_before_a_management_command_that_can_use_them(primus:
 
 
 @pytest.mark.torch
+@pytest.mark.full
 def test_runs_are_where_the_system_config_says(primus: Run, tmp_path: Path) -> None:
     make(tmp_path / "there", "a_2026_01_01_000000")
     write(tmp_path / "primus.yaml", "workspace: there\n")
@@ -434,6 +438,7 @@ def site(tmp_path: Path) -> Path:
         (("runs", "list"), "no runs in"),
     ],
 )
+@pytest.mark.full
 def test_every_command_reads_the_file_that_config_names(
     primus: Run, site: Path, words: tuple[str, ...], said: str
 ) -> None:

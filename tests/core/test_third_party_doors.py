@@ -63,6 +63,7 @@ def grid(primus: Run, acme_grid: str, tmp_path: Path, clean_environ: dict[str, s
     assert daemon.wait(60) == 0
 
 
+@pytest.mark.full
 def test_the_package_is_listed_and_helps(grid: Grid) -> None:
     text = grid.primus("--help").stdout
     assert re.search(r"^runtimes:(\n  .*)*\n  grid +Run on the nodes of Acme Grid", text, re.M)
@@ -79,6 +80,7 @@ def test_the_package_is_listed_and_helps(grid: Grid) -> None:
     assert "--submit" in grid.primus("grid", "--help").stdout
 
 
+@pytest.mark.full
 def test_a_command_of_a_package_is_helped_completed_and_hinted_at(grid: Grid) -> None:
     assert "--format {text,json}" in grid.primus("acme-report", "--help").stdout
     assert grid.primus("__complete", "1", "primus", "acme").stdout == "acme-report\n"
@@ -88,6 +90,7 @@ def test_a_command_of_a_package_is_helped_completed_and_hinted_at(grid: Grid) ->
     assert "there is no run 'latest'" in grid.primus("acme-report", "latest", expect=2).stderr
 
 
+@pytest.mark.full
 def test_the_packages_defaults_hold_where_no_file_and_no_word_says_otherwise(grid: Grid) -> None:
     def account(*words: str) -> list[str]:
         planned = grid.primus("grid", "--dry-run", "--json", *words, "--", "toil").stdout

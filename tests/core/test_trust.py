@@ -220,6 +220,7 @@ def test_files_of_a_strangers_run_lead_nowhere_and_hold_nobody_up(primus: Run, h
 
 @needs_root
 @pytest.mark.torch
+@pytest.mark.full
 def test_stop_signals_no_process_that_a_stranger_names(primus: Run, home: Path, tmp_path: Path) -> None:
     with running_mine(home, tmp_path) as (bystander, run):
         planted = tmp_path / "shared/mine_2030_01_01_000000"
@@ -279,6 +280,7 @@ def test_a_person_believes_their_own_files_and_roots(clean_environ: dict[str, st
 
 @needs_root
 @pytest.mark.torch
+@pytest.mark.full
 def test_a_person_stops_none_of_their_processes_that_a_stranger_names(
     clean_environ: dict[str, str], public: Path
 ) -> None:
@@ -339,6 +341,7 @@ class running_mine:  # noqa: N801  # it is used as a function
 
 @pytest.mark.parametrize("other", [{"host": "elsewhere"}, {"namespace": "pid:[1]"}, {"boot": "x"}, {"began": 1}])
 @pytest.mark.torch
+@pytest.mark.full
 def test_stop_signals_no_process_that_is_not_provably_the_runs(
     primus: Run, clean_environ: dict[str, str], project: Path, other: dict[str, object]
 ) -> None:
@@ -363,6 +366,7 @@ def test_stop_signals_no_process_that_is_not_provably_the_runs(
 
 @pytest.mark.torch
 @pytest.mark.parametrize("elsewhere", [OTHER_HOST, OTHER_NAMESPACE], ids=["host", "namespace"])
+@pytest.mark.full
 def test_a_run_elsewhere_is_running_then_unknown_and_gets_no_signal(
     primus: Run, clean_environ: dict[str, str], project: Path, elsewhere: tuple[str, ...]
 ) -> None:

@@ -73,6 +73,7 @@ def test_what_a_run_writes_is_for_nobody_else_to_write_to_despite_an_access_list
 
 @pytest.mark.torch
 @needs_root
+@pytest.mark.full
 def test_a_program_of_a_strangers_is_not_run_and_modules_beside_ones_own_are_not_taken(
     primus: Run, home: Path, tmp_path: Path
 ) -> None:
@@ -165,6 +166,7 @@ def test_a_file_that_was_replaced_after_it_was_looked_at_is_not_read(
 
 @pytest.mark.torch
 @needs_root
+@pytest.mark.full
 def test_root_stops_no_process_to_which_a_strangers_link_leads(
     primus: Run, clean_environ: dict[str, str], project: Path, tmp_path: Path
 ) -> None:
@@ -181,6 +183,7 @@ def test_root_stops_no_process_to_which_a_strangers_link_leads(
 
 
 @pytest.mark.torch
+@pytest.mark.full
 def test_a_run_that_was_put_in_the_place_of_another_is_not_stopped(
     primus: Run, clean_environ: dict[str, str], project: Path
 ) -> None:

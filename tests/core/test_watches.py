@@ -58,6 +58,7 @@ def test_a_lock_is_held_for_as_long_as_its_holder_is_there(tmp_path: Path) -> No
         assert LockWatch("").path == ""
 
 
+@pytest.mark.full
 def test_a_lock_that_nobody_held_to_begin_with_means_nothing(run: subprocess.Popen[str], project: Path) -> None:
     assert run.stdout
     assert run.stdout.readline() == "ready\n"

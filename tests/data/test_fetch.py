@@ -35,6 +35,7 @@ def fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
     return Fetch(tmp_path, monkeypatch, capfd)
 
 
+@pytest.mark.full
 def test_a_split_of_the_hub_becomes_shards_with_checksums(fetch: Fetch, hub: Hub, tmp_path: Path) -> None:
     said = fetch("--output-dir", "out", "--shard-size", "100kB", hub=hub, env={"HF_TOKEN": TOKEN})
     assert fetch.rows() == texts(TRAIN)
@@ -55,6 +56,7 @@ def test_a_split_of_the_hub_becomes_shards_with_checksums(fetch: Fetch, hub: Hub
     assert sorted(path.name for path in (tmp_path / "out").iterdir())[0] == "manifest.json", "nothing else is left"
 
 
+@pytest.mark.full
 def test_the_token_goes_to_the_hub_and_to_no_other_host(fetch: Fetch, hub: Hub, tmp_path: Path) -> None:
     fetch("--output-dir", "out", hub=hub, env={"HF_TOKEN": TOKEN})
     of_hub = [headers for path, headers in hub.asked if not path.startswith("/store/")]

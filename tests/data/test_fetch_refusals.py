@@ -60,6 +60,7 @@ def test_a_token_that_the_hub_does_not_take_is_told(fetch: Fetch, hub: Hub) -> N
     )
 
 
+@pytest.mark.full
 def test_a_dataset_a_revision_a_config_and_a_split_that_are_missing_are_told_with_what_is_there(
     fetch: Fetch, hub: Hub
 ) -> None:
@@ -97,6 +98,7 @@ def test_code_of_a_dataset_is_not_run_and_the_converted_files_are_named(fetch: F
         assert len(fetch.rows()) == 5
 
 
+@pytest.mark.full
 def test_a_hub_that_does_not_answer_is_given_up_with_a_message(fetch: Fetch, hub: Hub) -> None:
     hub.faults = [Fault("/store/", 503, times=99), Fault("/api/", 429, {"Retry-After": "7200"}, times=0)]
     said = fetch("--retry-for", "1.5s", "--output-dir", "out", hub=hub, code=1)
@@ -119,6 +121,7 @@ def test_offline_nothing_is_asked(primus: Run, hub: Hub, tmp_path: Path) -> None
     assert not hub.asked
 
 
+@pytest.mark.full
 def test_a_wrong_checksum_is_downloaded_once_more_and_then_refused(fetch: Fetch, hub: Hub) -> None:
     wrong = Fault("/store/", replaced=bytes(1 << 20), only_whole=True)
     hub.faults = [wrong]
@@ -235,6 +238,7 @@ BAD_LINES = {
 }
 
 
+@pytest.mark.full
 def test_a_bad_line_is_named_with_its_file_and_number_or_skipped_and_counted(fetch: Fetch) -> None:
     for number, (line, reason) in enumerate(BAD_LINES.items()):
         (fetch.folder / "bad.jsonl").write_bytes(b'{"text": "a"}\n\n' + line + b"\n")

@@ -66,6 +66,7 @@ def test_rows_of_lines_are_cut_and_continued_in_the_middle_of_files(fetch: Fetch
     assert [row["text"] for row in fetch.rows("half")] == [row["text"] for row in ROWS[:10]]
 
 
+@pytest.mark.full
 def test_prepare_reads_what_fetch_wrote(fetch: Fetch, prepare: Prepare) -> None:
     formats(fetch.folder)
     fetch("--input", "b.jsonl.gz", "--output-dir", "shards", "--shard-size", "20kB")

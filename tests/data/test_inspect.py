@@ -88,6 +88,7 @@ def test_what_no_memory_holds_and_a_type_without_a_model_are_refused_at_once(tmp
     assert len(refused.value.errors) == 4
 
 
+@pytest.mark.full
 def test_an_index_of_100_gb_is_inspected_by_a_sample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Both files are sparse; the middle of the index has documents."""
     count = 5_000_000_000

@@ -74,6 +74,7 @@ WAYS = {"lines": by_lines, "gzip": by_gzip, "zstd": by_zstd, "parquet": by_parqu
 
 
 @pytest.mark.parametrize("way", [*WAYS, "shards"])
+@pytest.mark.full
 def test_the_output_is_that_of_megatrons_tool(
     prepare: Prepare, texts: list[str], tokenizer_file: str, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +86,7 @@ def test_the_output_is_that_of_megatrons_tool(
     assert left == {f"out_text_document.{end}" for end in ("bin", "idx", "json")}
 
 
+@pytest.mark.full
 def test_the_output_does_not_depend_on_partitions_and_workers(
     prepare: Prepare, texts: list[str], tokenizer_file: str, tmp_path: Path
 ) -> None:
@@ -95,6 +97,7 @@ def test_the_output_does_not_depend_on_partitions_and_workers(
         assert oracle.files("out_text_document") == whole
 
 
+@pytest.mark.full
 def test_each_key_has_its_own_output_and_sentences_may_be_given_apart(
     prepare: Prepare, texts: list[str], tokenizer_file: str, tmp_path: Path
 ) -> None:
@@ -110,6 +113,7 @@ def test_each_key_has_its_own_output_and_sentences_may_be_given_apart(
         assert oracle.files(f"out_{key}_document") == expected
 
 
+@pytest.mark.full
 def test_a_document_longer_than_blocks_and_parts_is_kept_whole(
     prepare: Prepare, texts: list[str], tokenizer_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +126,7 @@ def test_a_document_longer_than_blocks_and_parts_is_kept_whole(
         assert oracle.files("out_text_document") == oracle.written(documents, tokenizer_file)
 
 
+@pytest.mark.full
 def test_what_pythons_json_takes_and_orjson_does_not_is_taken(
     prepare: Prepare, tokenizer_file: str, tmp_path: Path
 ) -> None:
@@ -150,6 +155,7 @@ def test_what_was_prepared_lies_beside_the_output(
     assert f"2,000 documents, {tokens:,} tokens in " in capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_what_is_prepared_already_is_not_prepared_again(prepare: Prepare, texts: list[str], tmp_path: Path) -> None:
     by_lines(tmp_path, texts)
     assert prepare("--input", "in.jsonl") == 0
@@ -238,6 +244,7 @@ def punkt(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     return cast("Callable[[str], list[str]]", PunktSentenceTokenizer(known).tokenize)
 
 
+@pytest.mark.full
 def test_sentences_become_sequences(
     prepare: Prepare, tokenizer_file: str, tmp_path: Path, punkt: Callable[[str], list[str]]
 ) -> None:
@@ -252,6 +259,7 @@ def test_sentences_become_sequences(
     assert kept == SPEECH.rstrip()
 
 
+@pytest.mark.full
 def test_a_model_of_sentences_that_is_missing_is_named(
     prepare: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

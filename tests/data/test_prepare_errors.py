@@ -49,6 +49,7 @@ def mixed(texts: list[str], tmp_path: Path) -> dict[int, str]:
 
 @pytest.mark.parametrize("line", range(len(WRONG)))
 @pytest.mark.parametrize("way", ["lines", "gzip"])
+@pytest.mark.full
 def test_a_wrong_line_is_named(
     prepare: Prepare, texts: list[str], tmp_path: Path, line: int, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_wrong_line_is_named(
 
 
 @pytest.mark.parametrize("partitions", ["1", "13"])
+@pytest.mark.full
 def test_wrong_lines_are_skipped_counted_and_listed(
     prepare: Prepare,
     texts: list[str],
@@ -86,6 +88,7 @@ def test_wrong_lines_are_skipped_counted_and_listed(
     assert all(row["why"].startswith(what) for row, what in zip(rows, mixed.values(), strict=True))
 
 
+@pytest.mark.full
 def test_a_wrong_row_of_parquet_is_named(prepare: Prepare, texts: list[str], tmp_path: Path) -> None:
     column = [*texts[:100], None, *texts[100:200]]
     parquet.write_table(pa.table({"text": column}), tmp_path / "in.parquet", row_group_size=30)
@@ -127,6 +130,7 @@ def test_a_compressed_file_that_was_cut_off_is_named(prepare: Prepare, tmp_path:
     assert not list(tmp_path.glob("out*"))
 
 
+@pytest.mark.full
 def test_an_input_without_documents_is_refused(prepare: Prepare, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").touch()
     with pytest.raises(RequestError, match=r"in\.jsonl is empty"):
@@ -176,6 +180,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.full
 def test_a_full_disk_is_named_and_the_same_command_continues(
     prepare: Prepare, texts: list[str], tokenizer_file: str, tmp_path: Path, small_disk: Path
 ) -> None:
@@ -204,6 +209,7 @@ def test_a_disk_that_is_certainly_too_small_is_refused_before_the_start(
     assert not list(small_disk.glob(".out.preparing/*/0*"))
 
 
+@pytest.mark.full
 def test_an_unfinished_preparation_of_something_else_is_named_and_can_be_discarded(
     prepare: Prepare, texts: list[str], tokenizer_file: str, tmp_path: Path
 ) -> None:
@@ -220,6 +226,7 @@ def test_an_unfinished_preparation_of_something_else_is_named_and_can_be_discard
     assert oracle.files("out_text_document") == oracle.written(texts[:100], tokenizer_file)
 
 
+@pytest.mark.full
 def test_what_stopped_at_a_wrong_line_is_continued_by_skipping_it_and_not_the_other_way_round(
     prepare: Prepare, texts: list[str], tokenizer_file: str, tmp_path: Path
 ) -> None:
@@ -254,6 +261,7 @@ def test_a_strangers_unfinished_preparation_is_not_believed(
     assert not list((tmp_path / ".out.preparing").iterdir())
 
 
+@pytest.mark.full
 def test_the_command_names_an_error_without_a_traceback(
     primus: Run, texts: list[str], tokenizer_file: str, tmp_path: Path
 ) -> None:

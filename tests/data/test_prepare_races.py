@@ -68,6 +68,7 @@ def test_a_claim_that_was_taken_over_is_not_given_back_by_its_former_owner(tmp_p
     assert (tmp_path / "000000.claim").exists()
 
 
+@pytest.mark.full
 def test_a_node_that_was_stopped_while_it_put_its_output_changes_nothing_of_what_others_have_put(
     texts: list[str], prepare: Prepare, tmp_path: Path
 ) -> None:

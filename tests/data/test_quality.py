@@ -284,6 +284,7 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), _nested, max_leaves=12))
+@pytest.mark.full
 def test_any_value_for_the_steps_is_taken_or_refused_with_its_place(steps: object) -> None:
     data = json.dumps({"input": "a", "output": "b", "steps": steps})
     with NamedTemporaryFile("w", suffix=".yaml") as file:
@@ -426,6 +427,7 @@ def test_two_nodes_share_the_work_and_write_what_one_does(
 @given(
     st.lists(st.binary(max_size=12).map(lambda line: line.translate(None, b"\r\n")), max_size=30), st.integers(1, 40)
 )
+@pytest.mark.full
 def test_the_ranges_of_a_large_file_hold_each_line_once_with_its_number(rows: list[bytes], size: int) -> None:
     with NamedTemporaryFile("wb", suffix=".jsonl") as opened:
         opened.write(b"\n".join(rows))
@@ -456,6 +458,7 @@ def test_a_damaged_or_changed_file_is_named(tmp_path: Path) -> None:
         ("other.jsonl", "x", "input: no file matches 'in*'"),
     ],
 )
+@pytest.mark.full
 def test_an_input_that_cannot_be_filtered_is_refused(
     primus: Run, tmp_path: Path, name: str, data: str, message: str
 ) -> None:

@@ -104,6 +104,7 @@ def test_documents_and_tokens_are_cut_out(tmp_path: Path, capsys: pytest.Capture
         data("split", prefix, "--max-tokens", "1", "--no-shuffle", "--output-prefix", tmp_path / "none")
 
 
+@pytest.mark.full
 def test_a_document_larger_than_a_block_is_not_cut(tmp_path: Path) -> None:
     long = np.arange(2_500_000, dtype="<i4")
     with IndexedWriter(str(tmp_path / "x"), layout.INT32) as writer:
@@ -153,6 +154,7 @@ def test_mistakes_are_refused_at_once(tmp_path: Path) -> None:
     st.none() | st.integers(0, 1 << 40),
     st.booleans(),
 )
+@pytest.mark.full
 def test_shares_are_met_as_near_as_whole_documents_allow(
     sizes: list[int], shares: list[float], seed: int | None, by_tokens: bool
 ) -> None:

@@ -148,6 +148,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.full
 def test_each_kind_gives_the_ids_of_the_library_that_megatron_uses(cases: dict[str, Case], name: str) -> None:
     case = cases[name]
     tokenizer = case.load(threads=2)
@@ -162,6 +163,7 @@ def test_each_kind_gives_the_ids_of_the_library_that_megatron_uses(cases: dict[s
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.full
 def test_a_whole_corpus_gives_the_ids_of_the_library(cases: dict[str, Case], name: str) -> None:
     case, texts = cases[name], made.corpus(12)
     tokenizer = case.load(threads=1)
@@ -170,12 +172,14 @@ def test_a_whole_corpus_gives_the_ids_of_the_library(cases: dict[str, Case], nam
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "wordpiece" not in name])
+@pytest.mark.full
 def test_ids_become_the_text_again(cases: dict[str, Case], name: str) -> None:
     tokenizer = cases[name].load()
     ids, _ = tokenizer.encode(["def f(x): return x + 1"])
     assert "def f(x): return x + 1" in tokenizer.decode(ids.tolist())
 
 
+@pytest.mark.full
 def test_megatrons_list_of_ranks_has_its_special_tokens_first(tmp_path: Path, gpt2: Any) -> None:
     from tiktoken import Encoding
 
@@ -199,6 +203,7 @@ def test_megatrons_list_of_ranks_has_its_special_tokens_first(tmp_path: Path, gp
     assert error.value.fix == f"pass --vocab-size {size}"
 
 
+@pytest.mark.full
 def test_a_library_that_encodes_differently_is_found_out(
     cases: dict[str, Case], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -378,6 +383,7 @@ class TestMistakes:
 
 
 @pytest.mark.parametrize("scheme", ["gpt4", "o200k", "kimi"])
+@pytest.mark.full
 def test_a_split_that_is_almost_the_same_is_found_out(folder: Path, cases: dict[str, Case], scheme: str) -> None:
     from primus_data.tokenizers import encodings, ranks
 
@@ -393,6 +399,7 @@ def test_a_split_that_is_almost_the_same_is_found_out(folder: Path, cases: dict[
     )
 
 
+@pytest.mark.full
 def test_a_token_that_no_merges_lead_to_is_found_as_a_whole_word(tmp_path: Path, gpt2: Any) -> None:
     tokens = [*made.ranks(gpt2), b" qzxjk"]
     tokenizer = load("TikTokenizer", str(made.rank_file(tmp_path / "unreached.llama3.tiktoken", tokens)), threads=1)
@@ -403,6 +410,7 @@ def test_a_token_that_no_merges_lead_to_is_found_as_a_whole_word(tmp_path: Path,
     assert len(tokens) - 1 in rows(tokenizer, texts)[0]
 
 
+@pytest.mark.full
 def test_where_gigatoken_panics_the_reference_library_encodes(
     tmp_path: Path, gpt2: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:

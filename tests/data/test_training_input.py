@@ -37,6 +37,7 @@ def prefix(corpus: Path, out: str) -> str:
     return str(corpus.parent / out / "corpus_text_document")
 
 
+@pytest.mark.full
 def test_a_second_run_finds_what_the_first_prepared(
     corpus: Path, tokenizer_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -50,6 +51,7 @@ def test_a_second_run_finds_what_the_first_prepared(
     assert os.path.realpath(corpus.parent / "two/data") == os.path.realpath(corpus.parent / "one/data")
 
 
+@pytest.mark.full
 def test_other_text_another_tokenizer_and_other_settings_are_prepared_anew(corpus: Path, tokenizer_file: str) -> None:
     def place(out: str, tokenizer: str = tokenizer_file, *more: str) -> str:
         assert prepare_input.main(words(corpus, tokenizer, out, *more)) == 0
@@ -67,6 +69,7 @@ def test_other_text_another_tokenizer_and_other_settings_are_prepared_anew(corpu
     assert Indexed(f"{after}/corpus_body_document").documents == 201
 
 
+@pytest.mark.full
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(
     corpus: Path, tokenizer_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +78,7 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(
     assert prepare_input.main(words(corpus, tokenizer_file, "out", "--model-vocab-size", "1000")) == 0
 
 
+@pytest.mark.full
 def test_what_cannot_be_prepared_is_an_error_with_its_exit_code(
     corpus: Path, tokenizer_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +107,7 @@ def test_nodes_that_share_the_cache_prepare_it_together(corpus: Path, tokenizer_
 
 
 @needs_root
+@pytest.mark.full
 def test_what_a_stranger_prepared_is_not_trained_on(
     corpus: Path, tokenizer_file: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from primus_data.training.samples import Samples
     lengths=st.lists(st.integers(0, 20), min_size=1, max_size=30).filter(lambda found: sum(found) > 5),
     seed=st.integers(0, 1000),
 )
+@pytest.mark.full
 def test_the_samples_of_an_epoch_have_each_token_once_and_one_that_follows(lengths: list[int], seed: int) -> None:
     order = Order(np.array(lengths, np.int32), range(len(lengths)), Asked(4, seed=seed))
     seen = []
@@ -36,6 +37,7 @@ def test_the_samples_of_an_epoch_have_each_token_once_and_one_that_follows(lengt
     weights=st.lists(st.floats(0.01, 1), min_size=2, max_size=5),
     size=st.integers(50, 200),
 )
+@pytest.mark.full
 def test_no_part_of_a_blend_falls_behind_its_weight(weights: list[float], size: int) -> None:
     orders = [Order(np.array([5000], np.int32), range(1), Asked(4)) for _ in weights]
     blend = Blend(orders, weights, size)

@@ -59,6 +59,7 @@ def test_what_was_not_checked_is_said(prefix: str, capsys: pytest.CaptureFixture
     assert report["unchecked"] == ["what lies between the ends of the index, tokens, duplicates: --fast"]
 
 
+@pytest.mark.full
 def test_a_tokenizer_says_vocabulary_and_last_token(
     tmp_path: Path, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -209,6 +210,7 @@ def test_the_task_ends_with_the_code_of_its_findings(prefix: str, primus: Run) -
     st.lists(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), max_size=3), min_size=1, max_size=8),
     st.integers(1, 7),
 )
+@pytest.mark.full
 def test_pieces_of_any_size_belong_to_their_documents(documents: list[list[list[int]]], size: int) -> None:
     """However the tokens are cut, each is seen once, in its document and at its place."""
     with tempfile.TemporaryDirectory() as folder:

@@ -31,6 +31,7 @@ SCANNER = Scanner(tuple(built_in()))
 CAUSE = "OSError: [Errno 28] No space left on device"
 
 
+@pytest.mark.full
 def test_terminal_escapes_and_markup_are_shown_as_text(primus: Run, tmp_path: Path) -> None:
     evil = "\x1b]0;owned\x07\x1b[2J\x1b]8;;http://x\x07OSError: [Errno 28] No space left on device: '<script>\u202e\x9b31m'"
     (tmp_path / "rank_0.log").write_text(f"{evil}\n", encoding="utf-8")
@@ -128,6 +129,7 @@ def test_devices_and_links_to_nowhere_are_not_read(tmp_path: Path) -> None:
     assert sorted(one.partition(":")[0] for one in verdict.inputs.skipped) == ["rank_0.log", "rank_2.log", "rank_3.log"]
 
 
+@pytest.mark.full
 def test_a_log_with_a_hole_of_a_terabyte_is_read_to_its_end(tmp_path: Path) -> None:
     with (tmp_path / "rank_0.log").open("wb") as file:
         file.write(b"step 1\n")
@@ -140,6 +142,7 @@ def test_a_log_with_a_hole_of_a_terabyte_is_read_to_its_end(tmp_path: Path) -> N
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 3000, 20_000]), st.lists(st.sampled_from([3, 80, 9000]), max_size=20))),
        st.sampled_from([1000, 5000, 20_000]))  # fmt: skip
+@pytest.mark.full
 def test_each_line_is_read_once_whatever_holes_and_parts_there_are(
     texts: list[tuple[int, list[int]]], part: int
 ) -> None:
@@ -192,6 +195,7 @@ def test_secrets_in_a_line_are_masked(tmp_path: Path) -> None:
     assert "hunter2secret" not in json.dumps(verdict.to_dict())
 
 
+@pytest.mark.full
 def test_a_log_of_nothing_but_errors_is_counted_up_to_a_limit(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(f"{CAUSE}\n" * 200_000, encoding="utf-8")
     verdict = diagnose([str(tmp_path / "a.log")])
@@ -199,6 +203,7 @@ def test_a_log_of_nothing_but_errors_is_counted_up_to_a_limit(tmp_path: Path) ->
     assert (verdict.cause.at_least, verdict.cause.count) == (True, 2000)
 
 
+@pytest.mark.full
 def test_a_traceback_without_end_ends(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(
         "Traceback (most recent call last):\n" + '  File "x.py", line 1, in f\n' * 50_000 + CAUSE

@@ -116,6 +116,7 @@ def test_dumps_of_ranks_that_all_came_as_far_blame_nobody(tmp_path: Path) -> Non
     assert dumped(tmp_path, {rank: [entry(1), entry(2)] for rank in range(4)}).cause is None
 
 
+@pytest.mark.full
 def test_a_log_is_the_same_in_parts_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: x{0}\n'
     lines = [f"line {number}\n" + trace.format(number) * (number % 50 == 7) for number in range(2000)]

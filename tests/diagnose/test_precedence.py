@@ -25,6 +25,7 @@ def judged(*texts: str, catalogue: Catalogue = CATALOGUE, folder: Path) -> Verdi
 
 
 @pytest.mark.parametrize("one", CAUSES, ids=lambda one: one.id)
+@pytest.mark.full
 def test_a_cause_in_ten_thousand_healthy_lines_beats_the_symptoms_of_other_ranks(
     one: Signature, tmp_path: Path
 ) -> None:

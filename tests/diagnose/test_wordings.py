@@ -60,6 +60,7 @@ def test_a_failure_that_is_worded_otherwise_comes_first(number: int, tmp_path: P
     assert (verdict.cause.signature, verdict.cause.first.file) == (one["cause"], "rank_3.log"), one["text"]
 
 
+@pytest.mark.full
 def test_a_line_that_looks_bad_and_is_not_is_no_finding() -> None:
     scanner = Scanner(tuple(CATALOGUE))
     for line in HARMLESS:
@@ -69,6 +70,7 @@ def test_a_line_that_looks_bad_and_is_not_is_no_finding() -> None:
 
 @pytest.mark.parametrize("framework", sorted(LINES))
 @pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.full
 def test_a_run_that_is_well_and_complains_has_no_cause(framework: str, prefix: str, tmp_path: Path) -> None:
     lines = [*HARMLESS, *healthy(200, random.Random(1), framework)]
     random.Random(2).shuffle(lines)

@@ -210,6 +210,7 @@ IPV6 = st.one_of(
 
 
 @given(st.lists(st.tuples(IPV4, st.integers(0, 32)), max_size=8), IPV4)
+@pytest.mark.full
 def test_a_replaced_address_is_routed_as_the_one_that_it_stands_for(
     networks: list[tuple[IPv4Address, int]], master: IPv4Address
 ) -> None:

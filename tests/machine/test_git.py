@@ -151,6 +151,7 @@ until [ "$(wc -l < {0}/pids)" = 2 ]; do sleep 0.01; done
 
 
 @pytest.mark.parametrize("hangs_at", ["", "ls-files", "diff"])
+@pytest.mark.full
 def test_a_git_that_hangs_is_left_with_the_commit_known_and_no_process_behind(
     tmp_path: Path, clean_environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, hangs_at: str
 ) -> None:
@@ -229,6 +230,7 @@ def test_a_filter_whose_name_cannot_be_disabled_is_named(tmp_path: Path, program
 
 
 @pytest.mark.torch
+@pytest.mark.full
 def test_a_run_whose_changes_are_unknown_says_so(primus: Run, tmp_path: Path, program: Path) -> None:
     folder = planted(tmp_path / "project", program)
     git(folder, "config", "filter.a=b.clean", str(program))

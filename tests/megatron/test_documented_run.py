@@ -55,6 +55,7 @@ def planned(primus: Run, node: str, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.full
 def test_it_is_planned_for_eight_ranks_and_each_of_its_settings_is_accounted_for(
     primus: Run, node: str, tmp_path: Path
 ) -> None:
@@ -77,6 +78,7 @@ def test_it_is_planned_for_eight_ranks_and_each_of_its_settings_is_accounted_for
     assert {*AS_WRITTEN, *changed, *OWN} - {"layernorm_epsilon"} == set(overrides)
 
 
+@pytest.mark.full
 def test_what_nobody_can_know_of_another_machine_is_listed_and_told(primus: Run, node: str) -> None:
     plan = planned(primus, node)
     needs = {need["name"] for need in plan["requires"]}
@@ -89,18 +91,21 @@ def test_what_nobody_can_know_of_another_machine_is_listed_and_told(primus: Run,
     assert "use_turbo_grouped_mlp is ignored: the model has no experts" in notes
 
 
+@pytest.mark.full
 def test_a_misspelt_override_is_refused_with_a_suggestion(primus: Run, node: str) -> None:
     done = primus("direct", "--dry-run", "--assume-host", node, *TRAIN, "eod_mask_los=false")
     assert done.returncode == 2
     assert "did you mean 'eod_mask_loss'?" in done.stderr
 
 
+@pytest.mark.full
 def test_sizes_that_do_not_divide_the_ranks_are_refused_with_the_numbers(primus: Run, node: str) -> None:
     done = primus("direct", "--dry-run", "--assume-host", node, *TRAIN, "pipeline_model_parallel_size=3")
     assert done.returncode == 2
     assert "tensor 2 x pipeline 3 x context 1 = 6 does not divide 8 ranks" in done.stderr
 
 
+@pytest.mark.full
 def test_its_nodes_need_not_be_known_yet(primus: Run) -> None:
     done = primus("slurm", "--dry-run", "sbatch", "-N", "2", *TRAIN)
     assert done.returncode == 0, done.stderr

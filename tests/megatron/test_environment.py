@@ -156,6 +156,7 @@ def test_folders_to_write_in_are_asked_for(resolve: Resolve, tmp_path: Path) -> 
     assert {need.name for need in wanted if need.kind == "folder"} == {str(tmp_path / "kept"), str(tmp_path / "cache")}
 
 
+@pytest.mark.full
 def test_of_a_container_nothing_is_known_outside(primus: Run, tmp_path: Path) -> None:
     cut(data(tmp_path, [[1] * 100]).with_suffix(".bin"), 10)
     words = ["mock_data=false", "tokenizer_type=NullTokenizer", "train_data_path=corpus", "backend_path=/in/the/image"]

@@ -66,6 +66,7 @@ def test_a_version_that_cannot_be_run_is_refused_by_name(resolve: Resolve, tmp_p
     assert caught.value.fix == "check out one of these"
 
 
+@pytest.mark.full
 def test_a_folder_without_megatron_is_refused(primus: Run, tmp_path: Path) -> None:
     config = ("direct", "--", "train", "pretrain", "--config", str(ROOT / "examples/megatron/tiny-cpu.yaml"))
     done = primus(*config, "backend_path=absent", env=CPU)

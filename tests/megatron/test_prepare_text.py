@@ -53,6 +53,7 @@ def prepare(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.full
 def test_text_is_prepared_once_and_validation_is_held_out(tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     for number in range(60):

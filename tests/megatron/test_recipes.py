@@ -82,6 +82,7 @@ def test_a_template_plans_on_its_machine_and_megatron_takes_it(
     assert (done.code, done.out) == (0, ""), done.err[-3000:]
 
 
+@pytest.mark.full
 def test_a_template_in_another_precision_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
     others = [template for template in templates.of("megatron") if not template.is_usual]
     assert {template.precision for template in others} == {"FP8"}

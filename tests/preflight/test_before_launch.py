@@ -146,6 +146,7 @@ def test_a_training_that_must_not_start_does_not_even_prepare_its_data(
     assert started(run) == ["preflight"]
 
 
+@pytest.mark.full
 def test_a_dry_run_shows_the_step_and_the_plan_keeps_what_was_asked(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
@@ -172,6 +173,7 @@ def test_a_dry_run_shows_the_step_and_the_plan_keeps_what_was_asked(
         ("", "--preflight=warn", 0, "the launch continues (--preflight=warn) after preflight: incomplete"),
     ],
 )
+@pytest.mark.full
 def test_the_launch_ends_as_preflight_does_unless_it_shall_only_warn(
     primus: Run, tmp_path: Path, site: dict[str, str], lamp: str, option: str, code: int, said: str
 ) -> None:
@@ -342,6 +344,7 @@ def test_each_attempt_looks_again_and_a_node_that_broke_is_not_started_again(
         ("slurm", "--preflight=warn", "srun", "-N", "2", "--", "direct", "--preflight", "quick", "--"),
     ],
 )
+@pytest.mark.full
 def test_an_outer_layer_hands_the_option_to_the_one_that_starts_the_ranks(
     primus: Run, site: dict[str, str], outer: tuple[str, ...]
 ) -> None:
@@ -352,6 +355,7 @@ def test_an_outer_layer_hands_the_option_to_the_one_that_starts_the_ranks(
     assert plan["preflight"] == "quick"
 
 
+@pytest.mark.full
 def test_the_command_line_wins_over_files_which_need_no_option_for_the_task_itself(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:
@@ -400,6 +404,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(
         ("{assume-host: ./there.tar.gz}", "preflight before a launch checks this machine"),
     ],
 )
+@pytest.mark.full
 def test_wrong_settings_of_the_site_are_refused(
     primus: Run, tmp_path: Path, site: dict[str, str], section: str, said: str
 ) -> None:
@@ -447,6 +452,7 @@ def test_runs_diff_says_where_the_nodes_were_not_as_healthy(primus: Run, tmp_pat
     assert "config" not in {row["category"] for row in json.loads(done.stdout)["differences"]}
 
 
+@pytest.mark.full
 def test_a_package_that_cannot_compare_runs_spoils_no_comparison(
     primus: Run, tmp_path: Path, site: dict[str, str]
 ) -> None:

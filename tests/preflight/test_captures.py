@@ -51,6 +51,7 @@ def test_what_an_older_capture_does_not_hold_is_unknown(name: str) -> None:
     assert {known[key].status for key in known if key[0] in asked} == {"unknown"}
 
 
+@pytest.mark.full
 def test_checks_find_the_same_on_a_capture_as_on_the_machine_save_what_only_bytes_say(tmp_path: Path) -> None:
     tree = nodes.healthy()
     tree[f"{PCI}/{nodes.ADDRESSES[3]}/current_link_width"] = "8\n"
@@ -67,6 +68,7 @@ def test_checks_find_the_same_on_a_capture_as_on_the_machine_save_what_only_byte
     assert {key[0] for key, one in after.items() if one.status == "fail"} == {"gpu.pcie-width", "gpu.access"}
 
 
+@pytest.mark.full
 def test_a_capture_with_what_checks_read_is_the_same_file_when_it_is_captured_again(tmp_path: Path) -> None:
     reads = [pattern for check in nodes.checks() for pattern in check.reads]
     first, second = str(tmp_path / "a.tar.gz"), str(tmp_path / "b.tar.gz")

@@ -138,6 +138,7 @@ def test_among_few_values_nobody_is_an_outlier() -> None:
 
 
 @given(st.lists(st.floats(600, 600 * 1.049), min_size=5, max_size=40))
+@pytest.mark.full
 def test_values_within_what_good_silicon_differs_are_never_outliers(values: list[float]) -> None:
     assert judge([node(f"n{i}", replace(GEMM, value=value)) for i, value in enumerate(values)]).exit_code == 0
 
@@ -231,6 +232,7 @@ def test_what_is_no_file_is_no_report_and_nobody_waits_for_it(tmp_path: Path) ->
     assert "it is not a regular file" in found.nodes["n2"][0].why
 
 
+@pytest.mark.full
 def test_a_folder_of_files_is_judged_by_the_command_and_lists_are_such_as_slurm_takes(
     primus: Run, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ def machine(folder: Path, **changes: str) -> str:
     return str(folder)
 
 
+@pytest.mark.full
 def test_this_machine_is_looked_at_and_everything_is_said(primus: Run, tmp_path: Path) -> None:
     done = primus("direct", "--", "preflight", "--host", "--gpu", "--network", "--json")
     report = json.loads(done.stdout)
@@ -67,6 +68,7 @@ def test_a_healthy_machine_passes_and_a_sick_one_is_named_with_what_to_do(primus
     assert "not fit to train" in recorded["first_failure"]["what"]
 
 
+@pytest.mark.full
 def test_nothing_known_of_the_gpus_is_exit_3(primus: Run, tmp_path: Path) -> None:
     done = primus(
         "direct", "--", "preflight", "--gpu", "--assume-host", str(Path(__file__).parent / "captures/mi210-8.tar.gz")
@@ -75,6 +77,7 @@ def test_nothing_known_of_the_gpus_is_exit_3(primus: Run, tmp_path: Path) -> Non
     assert "preflight: incomplete: nodes: 1 unknown" in done.stderr
 
 
+@pytest.mark.full
 def test_the_list_says_what_each_check_reads(primus: Run) -> None:
     done = primus("direct", "--", "preflight", "list", "--gpu", "--only", "gpu.pcie-*")
     assert done.returncode == 0
@@ -89,11 +92,13 @@ def test_the_list_says_what_each_check_reads(primus: Run) -> None:
     assert "/sys/bus/pci/devices/*/current_link_width" in done.stdout
 
 
+@pytest.mark.full
 def test_the_list_leaves_the_link_to_the_newest_checks_alone(primus: Run, tmp_path: Path) -> None:
     assert primus("direct", "--", "preflight", "list", cwd=tmp_path).returncode == 0
     assert not (tmp_path / "output/preflight").is_symlink()
 
 
+@pytest.mark.full
 def test_the_list_has_the_checks_of_all_levels(primus: Run) -> None:
     done = primus("direct", "--", "preflight", "list", "--tests", "gpu.gemm*", "--tests", "gpu.count")
     rows = [line.split()[:2] for line in done.stdout.splitlines() if not line.startswith(" ")]
@@ -122,6 +127,7 @@ def test_the_list_has_the_checks_of_all_levels(primus: Run) -> None:
         (("--expected-nodes", "./fifo.md"), "it is not a regular file"),
     ],
 )
+@pytest.mark.full
 def test_a_wrong_request_is_refused_before_anything_starts(
     primus: Run, tmp_path: Path, words: tuple[str, ...], why: str
 ) -> None:
@@ -177,6 +183,7 @@ def test_a_site_lays_its_thresholds_over_ours(primus: Run, tmp_path: Path) -> No
         ("host = 7\n", "site.toml:1: 'host' is not a table of checks"),
     ],
 )
+@pytest.mark.full
 def test_a_wrong_threshold_is_refused_with_its_line(primus: Run, tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "site.toml").write_text(text)
     done = primus("direct", "--", "preflight", "--thresholds", "site.toml")
@@ -185,6 +192,7 @@ def test_a_wrong_threshold_is_refused_with_its_line(primus: Run, tmp_path: Path,
     assert "fix:" in done.stderr
 
 
+@pytest.mark.full
 def test_all_wrong_thresholds_of_a_file_are_named_at_once(primus: Run, tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text(
         "[host.thp]\nfloor = 3\n[host.thq]\nfloor = 3\n[host.memory]\nflor = 2\nlimit = true\n[host.memory.models.MI999]\nfloor = 3\n"
@@ -259,6 +267,7 @@ def package(folder: Path, target: str) -> dict[str, str]:
     return {"PYTHONPATH": str(folder)}
 
 
+@pytest.mark.full
 def test_a_package_brings_checks_and_one_that_breaks_is_unknown(primus: Run, tmp_path: Path) -> None:
     environ = package(tmp_path / "site", "acme_rack:checks")
     (tmp_path / "node/etc").mkdir(parents=True)

@@ -106,6 +106,7 @@ def test_other_gpus_of_the_node_are_not_compared() -> None:
 
 
 @given(st.lists(st.floats(1, 1000), min_size=1, max_size=9), st.sampled_from(["higher", "lower"]))
+@pytest.mark.full
 def test_a_value_that_was_measured_before_always_passes_again(values: list[float], compare: str) -> None:
     before = [run(gemm(value, compare=compare), day=at) for at, value in enumerate(values)]
     for value in values:
@@ -119,6 +120,7 @@ def save(folder: Path, *reports: NodeReport) -> str:
     return str(folder)
 
 
+@pytest.mark.full
 def test_the_command_compares_with_several_earlier_runs_and_names_nodes_that_are_new(
     primus: Run, tmp_path: Path
 ) -> None:
@@ -134,6 +136,7 @@ def test_the_command_compares_with_several_earlier_runs_and_names_nodes_that_are
     assert "the baseline has no report of n2" in done.stderr
 
 
+@pytest.mark.full
 def test_a_baseline_that_says_nothing_is_refused(primus: Run, tmp_path: Path) -> None:
     save(tmp_path / "now", run(DRIVER))
     (tmp_path / "empty").mkdir()

@@ -346,6 +346,7 @@ def test_where_no_server_stamps_files_they_say_nothing_of_the_clock(tmp_path: Pa
     assert "lustre" in found.why
 
 
+@pytest.mark.full
 def test_a_node_whose_report_comes_from_the_future_is_named(primus: Run, tmp_path: Path) -> None:
     clocks = Finding("host.clock-offset", "", "skip", severity="warn"), Finding("host.kernel", "", "pass", "6.8")
     for name, ahead in (("n1", 0.0), ("n2", 3600.0), ("n3", -3600.0)):

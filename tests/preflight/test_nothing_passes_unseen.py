@@ -97,6 +97,7 @@ def site(tmp_path: Path, text: str) -> str:
         ("[gpu.gemm]\nfloor = 80\n", 0, "not checked at level quick, though site.toml sets a threshold: gpu.gemm"),
     ],
 )
+@pytest.mark.full
 def test_a_threshold_that_the_site_sets_is_never_skipped(
     primus: Run, tmp_path: Path, text: str, exit_code: int, said: str
 ) -> None:

@@ -159,6 +159,7 @@ def test_a_card_that_leads_nowhere_is_given_up_soon(tmp_path: Path) -> None:
     assert "Connection refused" in one.why
 
 
+@pytest.mark.full
 def test_slow_callers_are_dropped_and_hold_nobody_up() -> None:
     """Hundreds of callers say their greeting byte by byte; a node that is expected gets in at once."""
     door = Door(Card(0, "n0", HERE))

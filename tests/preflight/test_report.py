@@ -150,6 +150,7 @@ def test_equal_values_are_drawn_too() -> None:
     assert "median 600 of 5" in page(judge([node(f"n{at}", GEMM) for at in range(5)])).text
 
 
+@pytest.mark.full
 def test_two_thousand_nodes_are_a_page_of_sane_size_with_a_tile_for_each() -> None:
     reports = healthy(2000)
     planted = plant(reports)
@@ -180,6 +181,7 @@ def test_whatever_a_node_says_is_escaped_and_the_page_asks_nobody() -> None:
     assert "default-src 'none'" in html.replace("&#x27;", "'")
 
 
+@pytest.mark.full
 def test_the_command_writes_the_page(primus: Run, tmp_path: Path) -> None:
     node_report.write(str(tmp_path / "run/preflight"), node("n1", DRIVER))
     node_report.write(str(tmp_path / "run/preflight"), node("n2", replace(DRIVER, status="fail", fix="load it")))

@@ -186,12 +186,14 @@ def test_eight_mi210_are_two_hives_of_four_and_no_link_is_between_them() -> None
     assert "adapters not known" in text
 
 
+@pytest.mark.full
 def test_gpus_of_a_capture_without_pci_are_beside_the_cpu_to_which_their_links_lead() -> None:
     assert [gpu.numa for gpu in of(captured(MI210)).gpus] == [0] * 4 + [1] * 4
     assert [gpu.numa for gpu in of(captured(CPX)).gpus] == [0] * 4 + [1] * 4
 
 
 @pytest.mark.parametrize("name", [MI210, CPX, "healthy", "broken", "many"])
+@pytest.mark.full
 def test_each_drawn_line_is_a_link_of_the_machine_and_each_link_is_drawn(name: str) -> None:
     known = machine(name)
     host = nodes.held(known) if isinstance(known, dict) else known
@@ -357,6 +359,7 @@ def test_names_are_escaped_wherever_they_come_from() -> None:
     assert "\x08" not in page
 
 
+@pytest.mark.full
 def test_a_capture_holds_all_that_is_shown(tmp_path: Path) -> None:
     reads = [pattern for check in nodes.checks() for pattern in check.reads]
     there = nodes.write(tmp_path / "there", on_four_nodes())
@@ -387,6 +390,7 @@ def test_the_command_prints_and_draws(primus: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("topology", "--visualize"), ("--visualize", "topology", "--json")])
+@pytest.mark.full
 def test_a_picture_that_nobody_named_is_in_the_run_directory(
     primus: Run, tmp_path: Path, words: tuple[str, ...]
 ) -> None:

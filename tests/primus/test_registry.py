@@ -72,6 +72,7 @@ def test_its_exit_code_is_the_commands_and_what_it_returns_is_ignored(primus: Ru
     assert "exit code     7" in failed.stderr
 
 
+@pytest.mark.full
 def test_it_goes_into_a_container_and_a_job_as_any_task(primus: Run, team: Path) -> None:
     words = ("slurm", "--dry-run", "--json", "srun", "-N2", "--", "container", "--image", "IMG", "--")
     planned = primus(*words, "inspect", "ranks", "-x")
@@ -79,6 +80,7 @@ def test_it_goes_into_a_container_and_a_job_as_any_task(primus: Run, team: Path)
     assert json.loads(planned.stdout)["inner"][-3:] == ["inspect", "ranks", "-x"]
 
 
+@pytest.mark.full
 def test_a_module_of_amds_primus_gets_its_arguments_parsed(primus: Run, team: Path) -> None:
     done = primus("direct", "--single", "--", "dig", "gold", "--deep", "3")
     assert done.returncode == 0, done.stderr
@@ -103,6 +105,7 @@ def test_its_wrong_arguments_are_refused_before_anything_starts(
     assert not (team / "output").exists()
 
 
+@pytest.mark.full
 def test_in_a_checkout_of_amds_primus_the_registry_is_ours_and_the_rest_is_theirs(primus: Run, team: Path) -> None:
     theirs = team / "primus/core"
     theirs.mkdir(parents=True)

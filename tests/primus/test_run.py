@@ -40,10 +40,12 @@ def test_each_rank_runs_the_file_as_its_main_program_with_its_words_as_they_are(
         assert f"__main__ {rank} 2 {[*words]!r} beside it" in said
 
 
+@pytest.mark.full
 def test_its_exit_code_is_the_commands(primus: Run, program: str) -> None:
     assert primus("direct", "--single", "--", "run", program, "--die").returncode == 9
 
 
+@pytest.mark.full
 def test_its_own_help_is_its_own(primus: Run, program: str) -> None:
     assert "['--help']" in primus("direct", "--single", "--", "run", program, "--help").stdout
     assert "primus direct -- run train.py --lr 3e-4" in primus("direct", "--", "run", "--help").stdout

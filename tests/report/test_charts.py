@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from primus_page.series import apart, thinned
 
 
 @given(st.lists(st.one_of(st.floats(-1e3, 1e3), st.just(math.nan)), min_size=1, max_size=500), st.integers(2, 100))
+@pytest.mark.full
 def test_the_ends_and_the_extremes_are_kept(ys: list[float], most: int) -> None:
     points = thinned(range(len(ys)), ys, most)
     xs = [x for x, _ in points]

@@ -22,6 +22,7 @@ def shown(page: Path) -> str:
     return SCRIPT.sub("<script></script>", page.read_text(encoding="utf-8"))
 
 
+@pytest.mark.full
 def test_one_run_as_page_markdown_and_json(primus: Run, tmp_path: Path) -> None:
     three_attempts(tmp_path / "output")
     done = primus("report", "latest", "-o", "r.html", "-o", "r.md", "-o", "r.json", "--price", "2.5")
@@ -38,6 +39,7 @@ def test_one_run_as_page_markdown_and_json(primus: Run, tmp_path: Path) -> None:
         assert "rank 3: ended by SIGKILL" in text
 
 
+@pytest.mark.full
 def test_without_a_file_it_is_printed(primus: Run, tmp_path: Path) -> None:
     run = make(tmp_path / "output", lines(1, 40, 20))
     printed = primus("report", "latest")
@@ -82,6 +84,7 @@ def test_a_wrong_request_is_refused_and_nothing_is_written(
     assert sorted(os.listdir(tmp_path)) == ["mine.html", "output"]
 
 
+@pytest.mark.full
 def test_a_report_is_overwritten_and_anything_else_only_with_force(primus: Run, tmp_path: Path) -> None:
     make(tmp_path / "output", lines(1, 5, 5))
     (tmp_path / "mine.html").write_text("<h1>mine</h1>")
@@ -99,6 +102,7 @@ def test_a_report_is_overwritten_and_anything_else_only_with_force(primus: Run, 
     assert not list(tmp_path.glob("*.partial"))
 
 
+@pytest.mark.full
 def test_help_and_completion(primus: Run) -> None:
     assert "primus report latest -o report.html" in primus("report", "--help").stdout
     assert "Write a report of runs" in primus("--help").stdout
@@ -149,6 +153,7 @@ def test_what_strangers_wrote_is_text(primus: Run, tmp_path: Path) -> None:
     assert "sk-live-0123456789abcdef0123456789" not in page + markdown + (tmp_path / "r.json").read_text()
 
 
+@pytest.mark.full
 def test_secrets_are_in_no_form(primus: Run, tmp_path: Path) -> None:
     token = "hunter2-is-no-good-password"
     variable = {"name": "MY_URL", "value": f"https://{token}@example.com", "origin": "user", "why": ""}
@@ -159,6 +164,7 @@ def test_secrets_are_in_no_form(primus: Run, tmp_path: Path) -> None:
         assert token not in (tmp_path / name).read_text().replace("\n", " "), name
 
 
+@pytest.mark.full
 def test_a_page_needs_no_network_and_is_small(primus: Run, tmp_path: Path) -> None:
     rows = lines(1, 20_000, 20)
     for number in range(3):
@@ -173,6 +179,7 @@ def test_a_page_needs_no_network_and_is_small(primus: Run, tmp_path: Path) -> No
     assert not re.search(r"@import|url\(", page.partition("<style>")[2].partition("</style>")[0])
 
 
+@pytest.mark.full
 def test_medians_of_a_long_run_are_of_all_lines(primus: Run, tmp_path: Path) -> None:
     rows = [{**row, "tokens_per_second": float(row["step"])} for row in lines(1, 30_001, 20)]
     make(tmp_path / "output", rows)

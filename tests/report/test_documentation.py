@@ -17,6 +17,7 @@ COMMANDS = re.findall(r"^ {4}(primus report [^|\n]*)", PAGE, re.M)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.full
 def test_a_command_of_the_page_works(command: str, primus: Run, tmp_path: Path) -> None:
     names = ["small_2026_11_21_101526", "other_2026_11_21_101526"]
     for name in names:

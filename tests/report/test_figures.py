@@ -234,6 +234,7 @@ def _runs(draw: st.DrawFn) -> tuple[steps.Steps, list[tuple[float, int]]]:
 
 
 @given(_runs())
+@pytest.mark.full
 def test_no_step_is_kept_twice_and_all_time_has_a_cause(given_: tuple[steps.Steps, list[tuple[float, int]]]) -> None:
     found, starts = given_
     split = spans.split(found, [at for at, _ in starts], [first - 1 for _, first in starts])

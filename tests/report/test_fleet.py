@@ -43,6 +43,7 @@ def failed(folder: Path, name: str, what: str, *, node: str, day: float = 0, **k
     return make(folder, rows, name=name, metadata={**metadata, **known})
 
 
+@pytest.mark.full
 def test_failures_by_cause_and_by_node(primus: Run, tmp_path: Path) -> None:
     folder = tmp_path / "output"
     for number in range(3):
@@ -103,6 +104,7 @@ def test_five_hundred_runs(primus: Run, tmp_path: Path) -> None:
     assert shown(tmp_path / "fleet.html").count("_2026_11_21_101526</td>") == 500
 
 
+@pytest.mark.full
 def test_an_empty_workspace_and_strange_runs_have_a_report(primus: Run, tmp_path: Path) -> None:
     folder = tmp_path / "output"
     folder.mkdir()

@@ -76,6 +76,7 @@ def test_the_parts_of_a_step_are_as_counted_by_hand(tmp_path: Path) -> None:
     assert [(op.name, op.calls) for op in one.operations[:2]] == [("nccl AllReduce", 1), ("cutlass::device_kernel", 1)]
 
 
+@pytest.mark.full
 def test_a_report_has_the_shares_of_all_ranks_and_how_they_differ(primus: Run, tmp_path: Path) -> None:
     run = make(tmp_path / "output", lines(1, 40, 20), metadata={"ended": 1795272570.5 + 60})
     for rank, longer in enumerate((0, 0, 0, 12)):
@@ -146,6 +147,7 @@ def test_what_is_no_trace_is_no_figure(tmp_path: Path, content: bytes) -> None:
     assert traced.figures(found)["trace_exposed"].why == "no trace was recorded: train with `--profile STEPS`"
 
 
+@pytest.mark.full
 def test_what_came_before_a_cut_counts_and_names_are_text(primus: Run, tmp_path: Path) -> None:
     run = make(tmp_path / "output", lines(1, 40, 20))
     path = of_torch(run, 0, [event(HOSTILE, 0, 10), *STEP])
@@ -192,6 +194,7 @@ def _moments(intervals: Sequence[tuple[float, float]]) -> set[int]:
 
 
 @given(_INTERVALS, _INTERVALS)
+@pytest.mark.full
 def test_unions_and_what_they_share_are_those_of_single_moments(
     some: list[tuple[float, float]], others: list[tuple[float, float]]
 ) -> None:
@@ -200,6 +203,7 @@ def test_unions_and_what_they_share_are_those_of_single_moments(
 
 
 @given(_INTERVALS)
+@pytest.mark.full
 def test_what_events_of_a_thread_do_themselves_is_all_and_nothing_twice(some: list[tuple[float, float]]) -> None:
     parts = [(begin, end) for begin, end, _ in own_parts((begin, end, 0) for begin, end in some)]
     assert sum(end - begin for begin, end in parts) == length(union(parts))

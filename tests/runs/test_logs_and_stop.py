@@ -43,6 +43,7 @@ def going(start: Start, project: Path) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.full
 def test_the_log_of_a_rank_is_printed_as_it_is(primus: Run, project: Path) -> None:
     primus("direct", "--", "behave", "talk", "3000", cwd=project)
     log = run_of(project) / "logs/rank_0.log"
@@ -76,6 +77,7 @@ def test_a_run_that_ended_before_its_ranks_began_is_no_empty_log(
     assert f"fix: primus runs show {run}" in told.stderr
 
 
+@pytest.mark.full
 def test_what_hooks_and_the_launcher_said_is_apart(primus: Run, project: Path) -> None:
     (project / "hooks").mkdir()
     (project / "hooks/1.sh").write_text("echo from the hook\n")
@@ -83,6 +85,7 @@ def test_what_hooks_and_the_launcher_said_is_apart(primus: Run, project: Path) -
     assert primus("logs", "behave", "--launch", cwd=project).stdout == "from the hook\n"
 
 
+@pytest.mark.full
 def test_a_run_is_followed_to_its_end(start: Start, going: subprocess.Popen[str], primus: Run, project: Path) -> None:
     follower = start("logs", "latest", "--follow")
     assert follower.stdout is not None
@@ -96,6 +99,7 @@ def test_a_run_is_followed_to_its_end(start: Start, going: subprocess.Popen[str]
     assert follower.wait(timeout=60) == 0
 
 
+@pytest.mark.full
 def test_a_log_with_a_limit_is_followed_into_its_pieces(
     start: Start, going: subprocess.Popen[str], primus: Run, project: Path
 ) -> None:
@@ -112,6 +116,7 @@ def test_a_log_with_a_limit_is_followed_into_its_pieces(
     assert follower.wait(timeout=60) == 0
 
 
+@pytest.mark.full
 def test_stop_ends_a_run_and_waits_for_it(going: subprocess.Popen[str], primus: Run, project: Path) -> None:
     result = primus("stop", "behave", cwd=project)
     assert result.returncode == 0
@@ -122,6 +127,7 @@ def test_stop_ends_a_run_and_waits_for_it(going: subprocess.Popen[str], primus: 
     assert (again.returncode, "is not running: its status is interrupted" in again.stderr) == (0, True)
 
 
+@pytest.mark.full
 def test_a_run_of_another_host_is_not_guessed_at(primus: Run, project: Path) -> None:
     primus("direct", "--", "behave", "exit", "0", cwd=project)
     run = run_of(project)

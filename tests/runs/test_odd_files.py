@@ -77,6 +77,7 @@ FILES = ("plan.json", "metadata.json", "metrics.jsonl", "env/system_info.json", 
 
 
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.full
 def test_odd_values_in_a_file_of_a_run_are_no_bug_of_ours(
     runs: tuple[Path, Path], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,6 +47,7 @@ def test_an_evaluation_is_not_the_last_step_of_a_run(tmp_path: Path) -> None:
     assert last_metrics(str(tmp_path))["loss"] == 1.5
 
 
+@pytest.mark.full
 def test_the_help_of_each_action_begins_with_a_verb(primus: Primus) -> None:
     assert re.search(r"^  runs +List, show and compare runs: ", primus("--help").stdout, re.M)
     assert_each_action_has_a_verb(primus, "runs")
@@ -103,6 +104,7 @@ def test_the_list_as_json_has_stable_names(primus: Primus, output: Path) -> None
     ]
 
 
+@pytest.mark.full
 def test_the_list_is_filtered_and_cut(primus: Primus, output: Path) -> None:
     make(output, "a_2026_01_01_000000", metadata={"status": "failed"})
     make(output, "b_2026_01_02_000000", metadata={"model": "Mixtral_8x7B"})
@@ -156,6 +158,7 @@ def test_a_process_that_got_the_number_of_the_runs_later_is_not_the_run(primus: 
              '{"started": 1e999, "ended": NaN, "last_step": true, "last_loss": "x", "task": 7, "status": "completed"}',
              '{"status": {}, "host": [], "command": 7, "first_failure": 3}']
 )  # fmt: skip
+@pytest.mark.full
 def test_metadata_that_is_damaged_breaks_neither_the_list_nor_the_view(
     primus: Primus, output: Path, text: str | None
 ) -> None:
@@ -197,6 +200,7 @@ def test_an_empty_workspace_is_no_error(primus: Primus, output: Path) -> None:
     assert listed(primus, "--status", "failed") == []
 
 
+@pytest.mark.full
 def test_a_workspace_may_be_given_in_two_ways(primus: Primus, tmp_path: Path) -> None:
     directory = make(tmp_path / "elsewhere")
     for words in (["elsewhere"], ["--workspace", str(tmp_path / "elsewhere")]):
@@ -228,6 +232,7 @@ def test_what_is_not_there_is_a_wrong_request(primus: Primus, output: Path, word
     assert message in done.stderr
 
 
+@pytest.mark.full
 def test_a_run_is_found_by_path_by_name_by_experiment_and_as_the_latest(
     primus: Primus, output: Path, tmp_path: Path
 ) -> None:
@@ -346,6 +351,7 @@ def test_a_failure_with_its_fix_is_shown_line_by_line(primus: Primus, output: Pa
     assert "\x1b" not in said, "what moves the cursor stays escaped"
 
 
+@pytest.mark.full
 def test_no_secret_is_shown(primus: Primus, output: Path) -> None:
     secret = "hf_" + "a" * 30
     command = ["primus", "direct", "--env", f"HF_TOKEN={secret}", "--", "x", "--api-key", "hunter22", "named-elsewhere"]

@@ -22,6 +22,7 @@ exit 143
 """
 
 
+@pytest.mark.full
 def test_a_node_that_refuses_comes_before_those_that_srun_ends_because_of_it(primus: Run, project: Path) -> None:
     (project / "bin").mkdir()
     (project / "bin/srun").write_text(REFUSED_BY_ONE, encoding="utf-8")
@@ -98,6 +99,7 @@ srun: error: node1: task 0: Exited with exit code 143"""
     ],
     ids=["cancelled", "killed", "node"],
 )
+@pytest.mark.full
 def test_a_cancelled_step_a_killed_process_and_a_lost_node_are_told_apart(
     primus: Run, folder: Path, printed: str, status: str, cause: str, node: str
 ) -> None:

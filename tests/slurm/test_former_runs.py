@@ -29,6 +29,7 @@ def former(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("runtime", [(), ("slurm", "srun", "-N1")])
+@pytest.mark.full
 def test_it_starts_again_here_and_on_slurm(primus: Run, former: Path, runtime: tuple[str, ...]) -> None:
     project = former.parent.parent
     env = {"GREETING": "other", "PATH": f"{project}/bin:/usr/bin:/bin"}

@@ -195,6 +195,7 @@ def test_an_address_outside_of_the_allocation_is_refused(primus: Run, site: dict
     assert right.returncode == 0, right.stderr
 
 
+@pytest.mark.full
 def test_the_nodes_of_a_job_are_named(primus: Run, site: dict[str, str]) -> None:
     """Under Slurm, node 0 knows which node has which rank; a limit shorter than the first line ends it, too."""
     job = {"SLURM_JOB_ID": "7", "SLURM_NODEID": "0", "SLURM_NNODES": "3", "SLURM_JOB_NODELIST": "n[1,5-6]"}

@@ -171,6 +171,7 @@ OPTIONS = st.sampled_from(
 
 
 @given(options=st.lists(OPTIONS, max_size=8))
+@pytest.mark.full
 def test_flags_pass_once_and_in_order_and_values_are_no_flags(options: list[list[str]]) -> None:
     words = [word for option in options for word in option]
     read = Options("srun").read(words, {"--dry-run": False})
@@ -180,6 +181,7 @@ def test_flags_pass_once_and_in_order_and_values_are_no_flags(options: list[list
     assert ("nodes" in read.given) == (["-N4"] in options)
 
 
+@pytest.mark.full
 def test_the_system_configs_defaults_are_used_once_and_those_of_the_command(primus: Run, site: Path) -> None:
     words = ("--", "direct", "--single", "--", "analyze", "topology")
     assert set(flags(plan_of(primus, site, *words))) >= {"--nodes=2", "--partition=gpu", "--exclusive", "--wait=30"}
@@ -216,6 +218,7 @@ def test_in_a_job_srun_takes_the_whole_allocation_one_task_a_node(primus: Run, s
     assert "--partition=gpu" not in found, "the allocation has been made"
 
 
+@pytest.mark.full
 def test_nodes_and_gpus_come_from_the_flags(primus: Run, project: Path) -> None:
     def inner(*words: str) -> dict[str, Any]:
         return dict(plan_of(primus, project, *words, "--", "ranks")["inner_plans"][0]["distributed"])
@@ -269,6 +272,7 @@ def test_the_dry_run_of_sbatch_is_as_recorded(primus: Run, project: Path) -> Non
     assert outer == GOLDEN.read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_secrets_are_neither_in_the_script_nor_on_the_command_line(primus: Run, project: Path) -> None:
     token = {"HF_TOKEN": "hf_abcdefghijklmnopqrstuvwxyz"}
     for command in ("srun", "sbatch"):
@@ -347,6 +351,7 @@ def test_a_variable_that_contradicts_the_job_is_refused(
     assert "fix: unset" in result.stderr
 
 
+@pytest.mark.full
 def test_one_task_on_each_node_and_as_many_nodes_as_the_variable_says_are_no_contradiction(
     primus: Run, project: Path
 ) -> None:
@@ -486,6 +491,7 @@ def restarts(plan: dict[str, Any]) -> tuple[int, list[int]]:
     return plan["max_restarts"], [hop["max_restarts"] for hop in plan["inner_plans"]]
 
 
+@pytest.mark.full
 def test_restarts_are_those_of_the_outermost_layer_whoever_was_asked_for_them(primus: Run, project: Path) -> None:
     task = ("--", "analyze", "topology")
     assert restarts(plan_of(primus, project, "--max-restarts", "2", "-N2", *task))[0] == 2
@@ -504,6 +510,7 @@ def test_several_nodes_that_nothing_holds_together_cannot_restart(primus: Run, p
     assert "primus slurm srun -N 2 -- direct --max-restarts" in result.stderr
 
 
+@pytest.mark.full
 def test_a_job_that_may_go_on_later_has_the_flags_for_it_and_the_persons_win(primus: Run, project: Path) -> None:
     task = ("--", "analyze", "topology")
     own = ["--requeue", "--open-mode=append", "--signal=B:USR2@60"]
@@ -516,6 +523,7 @@ def test_a_job_that_may_go_on_later_has_the_flags_for_it_and_the_persons_win(pri
     assert not set(own) & set(flags(plan_of(primus, project, "--max-restarts", "2", "sbatch", *words, *task)))
 
 
+@pytest.mark.full
 def test_a_node_that_fails_ends_the_others_unless_these_take_over(primus: Run, project: Path) -> None:
     prepare = ("--", "data", "prepare", "--input", "a", "--output-prefix", "b", "--tokenizer-model", "c")
     assert "--kill-on-bad-exit=1" in flags(plan_of(primus, project, "-N2", "--", "analyze", "topology"))

@@ -51,6 +51,7 @@ def test_the_number_of_a_job_is_found_in_what_a_site_prints(said: str) -> None:
 
 
 @given(st.lists(st.text(max_size=40), max_size=5), st.integers(1, 10**9))
+@pytest.mark.full
 def test_no_greeting_hides_sbatchs_own_sentence(lines: list[str], number: int) -> None:
     others = [line for line in lines if "Submitted batch job" not in line]
     assert job_in([*others, f"Submitted batch job {number}", *others]) == (str(number), "")

@@ -112,6 +112,7 @@ def test_another_login_does_not_count(asker: Asker) -> None:
     refused_alike(asker, Mistake("Weights & Biases is enabled", words="metrics.enable_wandb=true", code=3))
 
 
+@pytest.mark.full
 def test_null_is_written_in_four_ways(asker: Asker) -> None:
     for word in ("None", "null", "~", ""):
         refused_alike(asker, Mistake("'hf_assets_path' cannot be empty", words=f"hf_assets_path={word}"))

@@ -43,6 +43,7 @@ def prepare(source: str | Path, cache: Path, out: Path, vocab: int = 400, *more:
     return done.stderr
 
 
+@pytest.mark.full
 def test_the_same_text_is_prepared_the_same_way(tmp_path: Path) -> None:
     source = folder_of_text(tmp_path / "source")
     for name in ("a", "b"):
@@ -53,6 +54,7 @@ def test_the_same_text_is_prepared_the_same_way(tmp_path: Path) -> None:
         assert (first / file).read_bytes() == (second / file).read_bytes()
 
 
+@pytest.mark.full
 def test_what_was_prepared_is_found_again_at_once(tmp_path: Path) -> None:
     source = folder_of_text(tmp_path / "source")
     prepare(source, tmp_path / "cache", tmp_path / "a")
@@ -93,6 +95,7 @@ def test_several_processes_at_once_leave_one_complete_result(tmp_path: Path) -> 
     assert (tmp_path / "out3" / "documents.jsonl").is_file()
 
 
+@pytest.mark.full
 def test_the_tokenizer_has_the_size_that_was_asked_for_and_loses_nothing(tmp_path: Path) -> None:
     from tokenizers import Tokenizer
 
@@ -113,6 +116,7 @@ def test_too_little_text_is_an_error_that_says_so(tmp_path: Path) -> None:
     assert not list((tmp_path / "cache").iterdir()), "nothing half-made stays"
 
 
+@pytest.mark.full
 def test_binaries_and_foreign_encodings_are_left_out(tmp_path: Path) -> None:
     source = folder_of_text(tmp_path / "source")
     (source / "binary.txt").write_bytes(b"\0\1\2")

@@ -20,6 +20,7 @@ def settings(primus: Run, *words: str) -> dict[str, object]:
     return {k: v for k, v in json.loads(done.stdout)["config"]["settings"].items() if k.startswith("profiler.")}
 
 
+@pytest.mark.full
 def test_the_steps_become_a_cycle_of_its_profiler(primus: Run) -> None:
     assert settings(primus, "--profile", "10:13") == {
         "profiler.enable_profiling": True,

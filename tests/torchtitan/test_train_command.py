@@ -111,6 +111,7 @@ def test_a_rank_that_raises_at_step_3_is_the_first_failure(primus: Run, tmp_path
     assert re.search(r"last step +[23]/20", tail)
 
 
+@pytest.mark.full
 def test_a_dry_run_needs_no_framework_and_no_tool(primus: Run, clean_environ: dict[str, str], tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     code = (
@@ -125,6 +126,7 @@ def test_a_dry_run_needs_no_framework_and_no_tool(primus: Run, clean_environ: di
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.full
 def test_an_old_toml_file_of_torchtitan_is_understood(primus: Run, tmp_path: Path) -> None:
     (tmp_path / "assets/hf/Llama-3.1-8B").mkdir(parents=True)  # the tokenizer, which the plan asks for
     for path in (ROOT / "examples/torchtitan").rglob("*.toml"):
@@ -133,6 +135,7 @@ def test_an_old_toml_file_of_torchtitan_is_understood(primus: Run, tmp_path: Pat
         assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.full
 def test_a_misspelt_setting_of_torchtitan_is_refused_with_a_suggestion(primus: Run, tmp_path: Path) -> None:
     result = primus(*train("training.sqe_len=64"))
     assert result.returncode == 2
@@ -162,6 +165,7 @@ def test_the_quickstart_uses_the_gpu_where_there_is_one(primus: Run, tmp_path: P
     assert found[max(found)] < found[1] * 2 / 3
 
 
+@pytest.mark.full
 def test_on_slurm_the_layout_is_checked_before_the_queue_where_the_number_of_ranks_is_known(primus: Run) -> None:
     task = train("training.global_batch_size=33")[2:]
     unknown = primus("slurm", "--dry-run", "-N2", "--", *task)
@@ -174,6 +178,7 @@ def test_on_slurm_the_layout_is_checked_before_the_queue_where_the_number_of_ran
     assert split.returncode == 2, "what needs no number of ranks is checked at once"
 
 
+@pytest.mark.full
 def test_a_default_of_primus_is_not_called_the_frameworks(primus: Run) -> None:
     name = "template:torchtitan/llama3.1_8B/MI300X"
     rows = json.loads(primus("config", "show", name, "--resolved", "--json").stdout)

@@ -14,6 +14,7 @@ from tests.core.test_command import complete
 
 
 @pytest.mark.whole
+@pytest.mark.full
 def test_each_level_has_help_with_examples(primus: Run) -> None:
     for words in (
         ["direct", "--help"],
@@ -28,6 +29,7 @@ def test_each_level_has_help_with_examples(primus: Run) -> None:
 
 
 @pytest.mark.whole
+@pytest.mark.full
 def test_plugins_lists_what_is_installed_also_as_json(primus: Run) -> None:
     rows = json.loads(primus("plugins", "--json").stdout)
     assert {"kind": "runtimes", "name": "direct", "status": "ok"}.items() <= next(
@@ -37,6 +39,7 @@ def test_plugins_lists_what_is_installed_also_as_json(primus: Run) -> None:
 
 
 @pytest.mark.whole
+@pytest.mark.full
 def test_completion_follows_the_segments(primus: Run, project: Path) -> None:
     assert {"direct", "plugins", "completion"} <= set(complete(primus, ""))
     assert complete(primus, "dir") == ["direct"]

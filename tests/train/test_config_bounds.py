@@ -33,6 +33,7 @@ def test_the_command_refuses_it_in_little_time_and_memory(
 
 
 @pytest.mark.parametrize("words", ["config show", "direct --dry-run -- train pretrain --config"])
+@pytest.mark.full
 def test_a_pipe_is_refused_and_not_waited_for(primus: Run, tmp_path: Path, words: str) -> None:
     os.mkfifo(tmp_path / "exp.yaml")
     done = primus(*words.split(), "exp.yaml", cwd=tmp_path)

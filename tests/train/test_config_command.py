@@ -82,6 +82,7 @@ def test_new_writes_a_whole_experiment_that_says_where_its_numbers_are_from(
     assert primus("config", "diff", "my exp.yaml", OTHER, env=acme).stdout == "no setting differs\n"
 
 
+@pytest.mark.full
 def test_another_precision_is_a_template_of_its_own(primus: Run, acme: dict[str, str]) -> None:
     words = ("config", "new", "acme_2B", "--backend", "countdown", "--gpu", "MI300X", "--precision")
     shown = primus(*words, "FP8", env=acme).stdout
@@ -123,6 +124,7 @@ def test_a_template_that_is_not_there_is_refused_with_what_is(
 
 
 @pytest.mark.whole
+@pytest.mark.full
 def test_the_names_of_templates_are_completed(primus: Run, acme: dict[str, str]) -> None:
     assert primus("__complete", "3", "primus", "config", "new", "acme", env=acme).stdout.split() == ["acme_2B"]
     found = primus("__complete", "5", "primus", "config", "new", "acme_2B", "--gpu", "MI35", env=acme)
@@ -144,6 +146,7 @@ def test_an_experiment_extends_a_template_and_wins_over_it(primus: Run, acme: di
     assert json.loads(planned.stdout)["config"] == {"steps": 5, "loss.start": 5.0, "loss.kind": "steep"}
 
 
+@pytest.mark.full
 def test_a_template_trains_as_it_stands(primus: Run, acme: dict[str, str]) -> None:
     done = primus("direct", "--single", "--", "train", "pretrain", "--config", NAME, "steps=2", env=acme)
     assert done.returncode == 0, done.stderr
@@ -161,6 +164,7 @@ def test_a_misspelt_template_is_refused_where_it_is_named(primus: Run, acme: dic
 
 
 @pytest.mark.whole
+@pytest.mark.full
 def test_where_the_backend_is_missing_the_inside_of_a_container_reads_the_template(
     primus: Run, experiment: Path
 ) -> None:
@@ -200,6 +204,7 @@ def test_resolved_settings_say_where_they_are_from(primus: Run, acme: dict[str, 
     assert "steep                     mine.yaml:6\n" in text
 
 
+@pytest.mark.full
 def test_no_secret_is_shown(primus: Run, acme: dict[str, str], experiment: Path) -> None:
     text = experiment.read_text() + "env:\n  WANDB_API_KEY: ${WANDB_API_KEY}\n  LIKE: ${WORD}\n"
     experiment.write_text(text)
@@ -218,6 +223,7 @@ def test_a_secret_written_into_an_experiment_is_not_shown(primus: Run, acme: dic
     assert "sesame" not in shown.stdout + shown.stderr
 
 
+@pytest.mark.full
 def test_validate_says_what_it_would_be_on_the_templates_machine(
     primus: Run, acme: dict[str, str], experiment: Path
 ) -> None:
@@ -240,6 +246,7 @@ def test_validate_takes_the_machine_of_a_capture(primus: Run, acme: dict[str, st
     assert "8 ranks (2 nodes with 4 MI325X each)" in found.stdout
 
 
+@pytest.mark.full
 def test_validate_refuses_what_a_launch_refuses(primus: Run, acme: dict[str, str], experiment: Path) -> None:
     experiment.write_text(experiment.read_text().replace("loss.kind", "loss.knd"))
     refused = primus("config", "validate", "mine.yaml", env=acme)
@@ -255,6 +262,7 @@ def test_validate_refuses_what_a_launch_refuses(primus: Run, acme: dict[str, str
     )
 
 
+@pytest.mark.full
 def test_show_and_validate_take_settings_as_train_does(primus: Run, acme: dict[str, str], experiment: Path) -> None:
     words = ("mine.yaml", "steps=7", "--loss.start", "2.5", "exp_name=other")
     shown = yaml.safe_load(primus("config", "show", *words, env=acme).stdout)
@@ -278,6 +286,7 @@ def test_an_option_of_a_launch_is_refused_in_words_of_this_command(
     assert "segment" not in refused.stderr
 
 
+@pytest.mark.full
 def test_a_secret_among_the_settings_is_refused_and_not_shown(
     primus: Run, acme: dict[str, str], experiment: Path
 ) -> None:

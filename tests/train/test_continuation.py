@@ -219,6 +219,7 @@ def test_a_submitted_job_says_what_it_continues(primus: Run, environ: dict[str, 
     assert (row["name"], row["continues"]) == (run.name, first.name)
 
 
+@pytest.mark.full
 def test_a_new_run_begins_at_the_first_step(primus: Run, environ: dict[str, str], tmp_path: Path) -> None:
     interrupted(environ, tmp_path)
     done = primus(*TRAIN, "--new", "lr=3", env=environ)
@@ -324,6 +325,7 @@ def test_a_workspace_that_was_moved_is_continued_all_the_same(
 
 
 @pytest.mark.parametrize("option", ["--continue", "--new"])
+@pytest.mark.full
 def test_a_replay_takes_neither(primus: Run, environ: dict[str, str], tmp_path: Path, option: str) -> None:
     refused = primus(*TRAIN[:4], "--replay", str(interrupted(environ, tmp_path)), option, env=environ)
     assert refused.returncode == 2

@@ -14,11 +14,13 @@ from tests.core.test_endings import TRAIN, environ, folder, known
 __all__ = ["environ", "folder"]
 
 
+@pytest.mark.full
 def test_a_run_that_has_ended_keeps_no_space(primus: Run, folder: Path, environ: dict[str, str]) -> None:
     assert primus("direct", "--single", "--", *TRAIN, cwd=folder, env=environ).returncode == 0
     assert list((folder / "output/count").glob(".reserved")) == []
 
 
+@pytest.mark.full
 def test_a_run_of_a_pasted_dry_run_is_recorded_as_unwatched(
     primus: Run, folder: Path, environ: dict[str, str], clean_environ: dict[str, str]
 ) -> None:
@@ -50,6 +52,7 @@ def test_the_next_line_is_the_typed_command_with_more(primus: Run, folder: Path,
 
 
 @pytest.mark.parametrize(("code", "word"), [(9, "failed"), (15, "interrupted")])
+@pytest.mark.full
 def test_a_run_with_a_checkpoint_that_did_not_end_well_says_how_to_continue_it(
     primus: Run, folder: Path, environ: dict[str, str], code: int, word: str
 ) -> None:

@@ -15,6 +15,7 @@ from primus_core.installed import joined
 from primus_train.backend import Backend
 
 
+@pytest.mark.full
 def test_a_backend_of_another_package_trains(primus: Run, third_party: str, tmp_path: Path) -> None:
     (tmp_path / "down.yaml").write_text(EXPERIMENT)
     env = {"PYTHONPATH": third_party}

@@ -50,6 +50,7 @@ def test_every_model_says_where_its_facts_are_from() -> None:
         assert model.facts.published
 
 
+@pytest.mark.full
 def test_the_list_is_a_table_and_words_choose(primus: Run) -> None:
     whole = primus("models", "list")
     assert re.search(
@@ -99,6 +100,7 @@ def test_check_holds_for_every_model(primus: Run) -> None:
     )
 
 
+@pytest.mark.full
 def test_check_says_what_differs_and_which_fact_would_explain_it(primus: Run, mine: Path) -> None:
     mine.write_text(MINE.replace("true", "false") + f"    parameters: {PARAMETERS}\n")
     result = primus("models", "check", "mine.yaml")
@@ -118,6 +120,7 @@ def test_check_says_what_differs_and_which_fact_would_explain_it(primus: Run, mi
 # Models of others
 
 
+@pytest.mark.full
 def test_a_file_of_ones_own_is_a_model_by_path_or_named_in_the_system_config(primus: Run, mine: Path) -> None:
     assert f"parameters: {PARAMETERS:,}" in primus("models", "show", str(mine)).stdout
     (mine.parent / "primus.yaml").write_text("models: [mine.yaml]\n")
@@ -154,6 +157,7 @@ def test_a_file_with_two_models_does_not_say_which(primus: Run, mine: Path) -> N
     assert "mine_1B, other_1B" in refused.stderr
 
 
+@pytest.mark.full
 def test_a_model_of_another_package_is_known(primus: Run, third_party: str) -> None:
     env = {"PYTHONPATH": third_party}
     assert re.search(r"^acme_2B +acme +dense", primus("models", "list", "acme", env=env).stdout, re.M)

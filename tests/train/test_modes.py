@@ -47,6 +47,7 @@ def acme(tmp_path: Path, third_party: str) -> dict[str, str]:
 WORDS = ("train", "pretrain", "--config", "down.yaml")
 
 
+@pytest.mark.full
 def test_a_mode_of_another_package_changes_the_plan_where_its_variable_is_set(
     primus: Run, acme: dict[str, str], tmp_path: Path
 ) -> None:
@@ -63,6 +64,7 @@ def test_a_mode_of_another_package_changes_the_plan_where_its_variable_is_set(
     assert json.loads(shown.stdout)["variables"][0]["value"] == f"{tmp_path}/output/slow"
 
 
+@pytest.mark.full
 def test_a_wrong_value_or_one_that_comes_too_late_is_refused(primus: Run, acme: dict[str, str]) -> None:
     done = primus("direct", "--dry-run", "--", *WORDS, env={**acme, "ACME_SLOWLY": "3"})
     assert (done.returncode, "ACME_SLOWLY is neither 1 nor 2" in done.stderr) == (2, True)

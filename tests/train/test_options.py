@@ -162,6 +162,7 @@ data = st.recursive(
 
 
 @given(st.dictionaries(keys, data, max_size=3))
+@pytest.mark.full
 def test_any_settings_are_known_options_or_refused(settings: dict[str, Any]) -> None:
     result, fix = {}, "none needed"
     try:

@@ -52,6 +52,7 @@ def test_the_replay_finds_a_backend_where_the_run_found_it(primus: Run, trained:
         (("replay", "RUN", "--chekc"), "--check"),
     ],
 )
+@pytest.mark.full
 def test_a_wrong_request_is_refused_before_anything(
     primus: Run, trained: Path, third_party: str, words: tuple[str, ...], says: str
 ) -> None:
@@ -63,6 +64,7 @@ def test_a_wrong_request_is_refused_before_anything(
     assert everything(trained.parent) == before
 
 
+@pytest.mark.full
 def test_a_run_of_another_task_is_refused(primus: Run, first: Path, workplace: Path) -> None:
     result = primus("direct", "--", "train", "pretrain", "--replay", str(first), cwd=workplace)
     assert result.returncode == 2
@@ -70,6 +72,7 @@ def test_a_run_of_another_task_is_refused(primus: Run, first: Path, workplace: P
     assert f"primus replay {first}" in result.stderr
 
 
+@pytest.mark.full
 def test_a_secret_of_the_experiment_is_asked_for_by_its_variable(primus: Run, trained: Path, third_party: str) -> None:
     result = primus("replay", str(trained), env={"PYTHONPATH": third_party, "MY_KEY": "set-again-123"})
     assert result.returncode == FAILED

@@ -13,6 +13,7 @@ from tests.core.test_scripts import EXPERIMENT, ran, stage, write
 __all__ = ["stage"]
 
 
+@pytest.mark.full
 def test_hooks_of_the_project_of_primus_yaml_beside_the_experiment_and_of_the_command_line_run_in_this_order(
     primus: Run, third_party: str, stage: Path
 ) -> None:

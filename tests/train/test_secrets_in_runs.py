@@ -12,6 +12,7 @@ __all__ = ["planted"]
 
 
 @pytest.mark.parametrize("value", [VALUE, 'q"uo\\te-9f'])
+@pytest.mark.full
 def test_a_secret_in_an_experiments_env_is_in_no_file_of_the_run(
     primus: Run, third_party: str, tmp_path: Path, value: str
 ) -> None:
@@ -27,6 +28,7 @@ def test_a_secret_in_an_experiments_env_is_in_no_file_of_the_run(
 
 
 @pytest.mark.parametrize("end", ["exit 7", "echo extra.stesp=1"])
+@pytest.mark.full
 def test_a_secret_that_a_hook_says_before_it_all_ends_badly_is_found_nowhere(
     primus: Run, third_party: str, planted: Path, end: str
 ) -> None:

@@ -30,6 +30,7 @@ def meant(stderr: str) -> list[str]:
 
 
 @pytest.mark.parametrize("words", [("--config", "exampels/countdown.yaml"), ("--config=examples/countdwn.yml",)])
+@pytest.mark.full
 def test_a_misspelt_experiment_is_answered_with_the_whole_command_which_works(
     primus: Run, experiments: Path, third_party: str, words: tuple[str, ...]
 ) -> None:
@@ -44,6 +45,7 @@ def test_a_misspelt_experiment_is_answered_with_the_whole_command_which_works(
     assert primus(*shlex.split(command)[1:], env=env).returncode == 0
 
 
+@pytest.mark.full
 def test_an_experiment_in_another_folder_is_found_by_its_name_and_a_folder_is_called_one(
     primus: Run, experiments: Path, third_party: str
 ) -> None:
@@ -61,6 +63,7 @@ def test_an_experiment_in_the_place_of_a_system_config_is_one_error(primus: Run,
     assert "fix: primus direct -- train pretrain --config examples/countdown.yaml" in refused.stderr
 
 
+@pytest.mark.full
 def test_a_forgotten_option_is_answered_with_the_experiment_that_is_there(
     primus: Run, experiments: Path, third_party: str
 ) -> None:
@@ -75,6 +78,7 @@ def test_a_forgotten_option_is_answered_with_the_experiment_that_is_there(
         assert "primus config list" in refused.stderr
 
 
+@pytest.mark.full
 def test_variables_of_the_old_scripts_are_said_in_one_line_and_never_read(
     primus: Run, experiments: Path, third_party: str
 ) -> None:

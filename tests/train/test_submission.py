@@ -88,6 +88,7 @@ def test_variables_of_the_settings_have_their_values_of_the_submission(job: Job)
     assert job.planned()["config"]["loss.start"] == 6.0
 
 
+@pytest.mark.full
 def test_a_job_runs_the_hooks_and_patches_of_the_submission_and_no_others(job: Job) -> None:
     for path in ("hooks/01_own.sh", "more/02_more.sh", "patch.sh"):
         job.write(path, "true\n")
@@ -110,6 +111,7 @@ def test_a_folder_of_hooks_that_was_empty_stays_empty(job: Job) -> None:
     assert job.hooks() == []
 
 
+@pytest.mark.full
 def test_a_job_has_the_site_config_of_the_submission(job: Job) -> None:
     job.write("primus.yaml", "direct: {grace_period: 3}\nplugins: [./more.py]\nhooks: {folders: [./early]}\n")
     job.write("more.py", "from primus_core import hookimpl\n\n\n@hookimpl\ndef before_launch(run):\n    pass\n")
@@ -180,12 +182,14 @@ def test_a_path_through_a_link_means_the_same_in_the_job(job: Job) -> None:
     assert job.planned()["config"]["loss.kind"] == "steep"
 
 
+@pytest.mark.full
 def test_the_site_config_of_a_variable_reaches_the_job(job: Job) -> None:
     job.write("sub/site.yaml", "direct: {grace_period: 3}\n")
     job.submit(PRIMUS_CONFIG="sub/site.yaml")
     assert job.planned()["grace_period_s"] == 3
 
 
+@pytest.mark.full
 def test_who_stands_elsewhere_and_has_the_variable_of_another_run_reads_no_copies(job: Job, primus: Run) -> None:
     job.submit()
     job.write("exp.yaml", countdown.EXPERIMENT.replace("5.0", "4.0"))
@@ -208,6 +212,7 @@ def test_a_job_whose_copies_are_gone_says_so(job: Job, primus: Run) -> None:
     assert "does not contain the submitted files" in known["first_failure"]["what"]
 
 
+@pytest.mark.full
 def test_what_lies_around_a_script_is_found_in_the_job(job: Job) -> None:
     job.write("tools/lib.sh", "x=1\n")
     job.write("hooks/train/01_own.sh", 'source "$(dirname "$0")/../../tools/lib.sh"\n')
@@ -225,6 +230,7 @@ def test_what_lies_around_a_script_is_found_in_the_job(job: Job) -> None:
     assert patch.is_relative_to(job.run)
 
 
+@pytest.mark.full
 def test_a_file_that_was_reached_through_a_link_is_read_as_it_was_submitted(job: Job) -> None:
     job.write("real/base.yaml", "modules: {pre_trainer: {overrides: {loss.kind: steep}}}\n")
     job.write("sub/exp.yaml", f"extends: ../link/base.yaml\n{countdown.EXPERIMENT}")
@@ -235,6 +241,7 @@ def test_a_file_that_was_reached_through_a_link_is_read_as_it_was_submitted(job:
     assert job.planned()["config"]["loss.kind"] == "steep"
 
 
+@pytest.mark.full
 def test_a_copy_that_is_gone_is_not_replaced_by_the_file_as_it_is_now(job: Job, primus: Run) -> None:
     job.submit()
     copy = job.run / f"submitted/files{job.folder}/exp.yaml"
@@ -245,6 +252,7 @@ def test_a_copy_that_is_gone_is_not_replaced_by_the_file_as_it_is_now(job: Job, 
     assert f"the submitted copy of {job.folder}/exp.yaml was removed" in done.stderr
 
 
+@pytest.mark.full
 def test_the_record_says_why_a_job_could_not_be_planned(job: Job, primus: Run) -> None:
     job.submit()
     text = countdown.EXPERIMENT.replace("steps: 2", "stesp: 2")
@@ -258,6 +266,7 @@ def test_the_record_says_why_a_job_could_not_be_planned(job: Job, primus: Run) -
     assert "stesp" in known["first_failure"]["what"]
 
 
+@pytest.mark.full
 def test_a_copy_that_was_edited_is_not_run(job: Job, primus: Run) -> None:
     job.write("hooks/01_own.sh", "true\n")
     job.submit()

@@ -31,6 +31,7 @@ def training(home: Path, tmp_path: Path, clean_environ: dict[str, str]) -> Path:
 
 @needs_root
 @pytest.mark.parametrize("planted", ["", "saved", "config/backend_config.json"], ids=["run", "checkpoint", "settings"])
+@pytest.mark.full
 def test_a_planted_checkpoint_is_not_continued_until_it_is_trusted(primus: Run, training: Path, planted: str) -> None:
     assert primus(*TRAIN, "steps=4", cwd=training).returncode == 0
     run = (training / "output/small").resolve()
@@ -49,6 +50,7 @@ def test_a_planted_checkpoint_is_not_continued_until_it_is_trusted(primus: Run, 
 
 
 @needs_root
+@pytest.mark.full
 def test_a_strangers_checkpoint_is_not_loaded_until_it_is_trusted(primus: Run, training: Path, tmp_path: Path) -> None:
     deep = tmp_path / "weights/iter_0000001"
     deep.mkdir(parents=True)
@@ -65,6 +67,7 @@ def test_a_strangers_checkpoint_is_not_loaded_until_it_is_trusted(primus: Run, t
 
 @needs_root
 @pytest.mark.parametrize("included", ["extends: ./base.yaml", "model: ./base.yaml"])
+@pytest.mark.full
 def test_a_named_experiment_is_read_and_what_it_includes_must_be_trusted(
     primus: Run, training: Path, included: str
 ) -> None:
@@ -83,6 +86,7 @@ def test_a_named_experiment_is_read_and_what_it_includes_must_be_trusted(
 
 
 @needs_root
+@pytest.mark.full
 def test_a_teams_shared_configs_take_one_trust(primus: Run, training: Path, tmp_path: Path) -> None:
     team = tmp_path / "team"
     team.mkdir()

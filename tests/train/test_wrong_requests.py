@@ -135,6 +135,7 @@ def test_a_wrong_command_line(primus: Run, project: Path, third_party: str, kind
 
 
 @pytest.mark.parametrize("kind", kinds(FILES))
+@pytest.mark.full
 def test_a_wrong_configuration(primus: Run, tmp_path: Path, third_party: str, kind: str) -> None:
     (old, new), place, way_out = FILES[kind]
     assert old in GOOD

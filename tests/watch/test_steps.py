@@ -118,6 +118,7 @@ def test_the_console_and_the_events_of_a_run_name_the_step(primus: Run, tmp_path
     assert "warning" not in quiet.stdout + quiet.stderr
 
 
+@pytest.mark.full
 def test_the_limits_of_primus_yaml_are_those_that_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("loss_spike", "grad_norm_spike", "slow_step", "slow_rank", "rank_pause", "slow_gpu")
     text = "".join(f"  {name}: {number}.5\n" for number, name in enumerate(names, 11))

@@ -45,8 +45,8 @@ def test_a_benchmark_runs_in_a_container(primus: Run, tmp_path: Path) -> None:
     assert (tmp_path / "output/bench-gemm/gemm.json").exists()
 
 
-@both_engines
-@pytest.mark.smoke
+@pytest.mark.parametrize("engine", [pytest.param("podman", marks=pytest.mark.smoke), pytest.param("docker", marks=DOCKER)],
+                         indirect=True)  # fmt: skip
 def test_words_and_exit_code_pass_through(primus: Run, project: Path) -> None:
     words = ("a b", "it's", "$(touch x)", "--", 'say "x"', "*")
     spoken = primus("container", "--", "behave", "words", *words, cwd=project)

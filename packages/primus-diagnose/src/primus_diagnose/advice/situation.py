@@ -18,7 +18,10 @@ from primus_machine.units import time_span
 __all__ = ["RULES"]
 
 _STEP = re.compile(r"(?:step[-_]|iter_|step_|)(\d{1,12})")
-_RENDEZVOUS = re.compile(r"server socket|socket\.cpp|c10d|Dist(?:Network|Store|Backend|QueueEmpty)?Error|TCPStore|grpc|chttp2|coordination", re.I)
+_RENDEZVOUS = re.compile(
+    r"server socket|socket\.cpp|c10d|Dist(?:Network|Store|Backend|QueueEmpty)?Error|TCPStore|grpc|chttp2|coordination",
+    re.I,
+)
 _FULL = 0.02
 _MOST_TOKENIZER = 1 << 28
 _PACKAGES = {"yaml": "PyYAML", "cv2": "opencv-python", "sklearn": "scikit-learn", "PIL": "pillow"}

@@ -17,11 +17,13 @@ from collections.abc import Mapping, Sequence
 
 from primus_machine.processes import (
     become_subreaper,
+    blocks_signal,
     command_of,
     descendants,
     end_all,
     ignored_signals,
     leftovers,
+    parent_of,
     reap,
     send,
     signals_to_reset,
@@ -189,7 +191,11 @@ def _linger(control: int) -> None:
     """
     for pid in descendants(os.getpid()):
         send(pid, signal.SIGTERM)
-    while descendants(os.getpid()):
+    while below := descendants(os.getpid()):
+        for pid in below:
+            # The child of a rank blocks SIGTERM, and would outlive the rank.
+            if parent_of(pid) == os.getpid() and blocks_signal(pid, signal.SIGTERM):
+                send(pid, signal.SIGKILL)
         if select.select([control], [], [], 0.05)[0]:
             commands = os.read(control, 64)
             if not commands:  # the supervisor is dead

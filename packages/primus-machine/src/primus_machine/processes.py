@@ -12,12 +12,14 @@ from typing import NamedTuple
 __all__ = [
     "ProcessTimes",
     "become_subreaper",
+    "blocks_signal",
     "command_of",
     "descendants",
     "end_all",
     "end_with_parent",
     "ignored_signals",
     "leftovers",
+    "parent_of",
     "reap",
     "send",
     "signals_to_reset",
@@ -77,7 +79,7 @@ def descendants(root: int, spared: Collection[int] = ()) -> list[int]:
         return []
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
-        if name.isdigit() and (parent := _parent(name)) is not None:
+        if name.isdigit() and (parent := parent_of(name)) is not None:
             children.setdefault(parent, []).append(int(name))
     found, queue = [], [root]
     while queue:
@@ -96,13 +98,24 @@ def _has_children() -> bool:
     return True
 
 
-def _parent(pid: str) -> int | None:
+def parent_of(pid: int | str) -> int | None:
+    """Return the parent of a process; None: it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # four calls; a buffer makes it ten
             state, parent = file.read(512).rpartition(b")")[2].split()[:2]
     except (OSError, ValueError):
         return None
     return None if state == b"Z" else int(parent)
+
+
+def blocks_signal(pid: int, number: int) -> bool:
+    """Return whether a process blocks a signal, which then does not reach it."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            blocked = next((line.split()[1] for line in file if line.startswith("SigBlk:")), "0")
+    except OSError:
+        return False
+    return bool(int(blocked, 16) >> (number - 1) & 1)
 
 
 class ProcessTimes(NamedTuple):

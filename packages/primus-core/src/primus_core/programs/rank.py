@@ -17,6 +17,7 @@ from types import TracebackType
 
 from primus_core import variables
 from primus_core.plan.programs import FAILURES
+from primus_core.process.rank_children import protect
 from primus_core.process.stacks import SIGNAL
 from primus_machine.variables import RUN_DIR
 
@@ -50,6 +51,7 @@ def main(argv: list[str]) -> int:
     if lists := os.environ.get(variables.NUMA_CPUS, ""):
         _bind(lists, _number("LOCAL_RANK"))
     faulthandler.register(SIGNAL)
+    protect()
     sys.argv = argv
     try:
         runpy.run_module(argv[0], run_name="__main__", alter_sys=True)

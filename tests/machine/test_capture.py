@@ -46,7 +46,10 @@ def of_the_machine(found: Facts) -> Facts:
     """The facts without what belongs to the reader, or was replaced."""
     routes = tuple(route._replace(network=route.network.partition("/")[2]) for route in found.network.routes)
     wires = found.network._replace(routes=routes)
-    return found._replace(host=HERE, time=0, free_port=0, environ={}, hostname="", cwd="", python="", network=wires)
+    gpus = tuple(gpu._replace(uuid="") for gpu in found.gpus)
+    return found._replace(
+        gpus=gpus, host=HERE, time=0, free_port=0, environ={}, hostname="", cwd="", python="", network=wires
+    )
 
 
 def archive(path: Path, members: dict[str, bytes]) -> str:

@@ -59,8 +59,10 @@ def test_the_cross_entropy_that_a_version_refuses_is_refused_before(resolve: Res
     [
         (
             {"use_turbo_attention": True, "attention_dropout": 0.1},
-            "use_turbo_attention is ignored: 'attention_dropout' is 0.1, and Primus-Turbo's attention does not support "
-            "dropout; Megatron's own computes the same",
+            (
+                "use_turbo_attention is ignored: 'attention_dropout' is 0.1, and Primus-Turbo's attention does not "
+                "support dropout; Megatron's own computes the same"
+            ),
         ),
         (
             {"use_turbo_grouped_mlp": True, "num_experts": 4},

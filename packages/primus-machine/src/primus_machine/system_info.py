@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from primus_machine.facts import Facts
+from primus_machine.gpus.devices import Gpu
 from primus_machine.host import HostRoot
 
 __all__ = ["describe"]
@@ -28,13 +29,18 @@ def describe(facts: Facts) -> dict[str, Any]:
         "numa_cpus": {str(node): cpus for node, cpus in facts.numa_cpus.items()},
         "gpu_model": facts.gpu_model,
         "physical_gpus": facts.physical_gpus,
-        "gpus": [gpu._asdict() for gpu in facts.gpus],
+        "gpus": [_describe_gpu(gpu) for gpu in facts.gpus],
         "driver": facts.driver,
         "rocm": facts.rocm,
         "cuda": facts.cuda,
         "network_ports": [port._asdict() for port in facts.network.ports],
         "notes": list(facts.notes),
     }
+
+
+def _describe_gpu(gpu: Gpu) -> dict[str, Any]:
+    """Return what a GPU is. Which one it is, its number and its id, is no fact that two runs could share."""
+    return {name: value for name, value in gpu._asdict().items() if name not in ("ordinal", "uuid")}
 
 
 def _os(host: HostRoot) -> str:

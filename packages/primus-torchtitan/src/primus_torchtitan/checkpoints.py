@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["CheckpointWatch", "is_whole", "resume_from"]
+__all__ = ["CheckpointWatch", "is_whole", "resume_from", "stale_checkpoints"]
 
 _STEP = re.compile(r"step-(\d+)")
 _ZIP_END_BYTES = 22
@@ -42,20 +42,59 @@ def resume_from(folder: str) -> tuple[int | None, tuple[int, ...]]:
     return whole, tuple(step for step in steps if whole is None or step > whole)
 
 
+def stale_checkpoints(folder: str, keep: int, step: int) -> list[str]:
+    """Return what to delete in `folder`, so that `keep` checkpoints stay. That of `step` is one; it may be unfinished.
+
+    Only checkpoints of this training count: folders that are named `step-N`, of `step` or before. A whole one always
+    stays, once there was one. Older ones that were cut off go, if they hold files of a checkpoint only.
+    """
+    found = (_STEP.fullmatch(name) for name in os.listdir(folder))
+    steps = sorted((int(match[1]) for match in found if match and int(match[1]) <= step), reverse=True)
+    paths = {one: os.path.join(folder, f"step-{one}") for one in steps}
+    whole = [one for one in steps if is_whole(paths[one])]
+    if not whole:
+        return []
+    old = whole[keep if whole[0] == step else max(keep - 1, 1) :]
+    cut = [one for one in steps if one < whole[0] and one not in whole and _is_cut_off(paths[one])]
+    return [paths[one] for one in sorted([*old, *cut])]
+
+
+def _is_cut_off(path: str) -> bool:
+    names = os.listdir(path) if os.path.isdir(path) and not os.path.islink(path) else []
+    return bool(names) and all(name == ".metadata" or name.endswith(".distcp") for name in names)
+
+
 class CheckpointWatch:
-    """Stands around a checkpointer's `save`, which the trainer calls at every step, and looks at its folder."""
+    """Stands around a checkpointer's `save`, which the trainer calls at every step, and looks at its folder.
+
+    It also decides which checkpoints `keep_latest_k` deletes: TorchTitan counts folders by their names, so that two
+    strays with higher numbers make it delete every checkpoint as soon as it is written.
+    """
 
     def __init__(self, checkpointer: Any, tell: Callable[[int, str], None]) -> None:
         self.folder, self.tell = str(getattr(checkpointer, "folder", "")), tell
-        self.changed_ns, self.known, self.pending = 0, set(self._steps()), set[str]()
-        save = checkpointer.save
+        # One whose first try was cut off is told of once it is whole.
+        self.known = {name for name in self._steps() if is_whole(os.path.join(self.folder, name))}
+        self.changed_ns, self.pending = 0, set[str]()
+        self.step = 0
+        save, purge = checkpointer.save, getattr(checkpointer, "_purge_stale_checkpoints", None)
 
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            result = save(*args, **kwargs)
+        def watched(curr_step: int, *args: Any, **kwargs: Any) -> Any:  # as TorchTitan names it
+            self.step = curr_step
+            result = save(curr_step, *args, **kwargs)
             self.look()
             return result
 
+        def purge_stale() -> None:
+            if not os.path.isdir(self.folder):  # in an object store
+                purge()
+            elif checkpointer._should_purge():  # noqa: SLF001  # of the method that this stands for
+                for path in stale_checkpoints(self.folder, checkpointer.keep_latest_k, self.step):
+                    checkpointer.purge_queue.put(path)
+
         checkpointer.save = watched
+        if purge:
+            checkpointer._purge_stale_checkpoints = purge_stale  # noqa: SLF001
 
     def _steps(self) -> list[str]:
         try:

@@ -61,6 +61,14 @@ def assert_each_action_has_a_verb(primus: Run, command: str) -> None:
         assert summary in " ".join(primus(command, name, "--help").stdout.split())
 
 
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [(("help", "replay"), ("replay", "--help")), (("help", "direct"), ("direct", "--help")), (("help",), ("--help",))],
+)
+def test_help_with_a_word_shows_the_help_of_it(primus: Run, asked: tuple[str, ...], shown: tuple[str, ...]) -> None:
+    assert primus(*asked).stdout == primus(*shown).stdout != ""
+
+
 def test_no_arguments_at_all_show_the_help(primus: Run) -> None:
     assert primus().stdout == primus("--help").stdout
 

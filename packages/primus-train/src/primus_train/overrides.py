@@ -10,7 +10,7 @@ from primus_core.config.files import parse_value
 from primus_core.config.interpolation import interpolate
 from primus_core.errors import Mistakes, RequestError
 
-__all__ = ["is_alone", "lacks_value", "parse"]
+__all__ = ["is_alone", "is_typed", "lacks_value", "parse"]
 
 _PLACE = "command line: "
 
@@ -34,6 +34,11 @@ def parse(words: Sequence[str], environ: Mapping[str, str], mistakes: Mistakes |
     else:
         mistakes.add(*found.mistakes.found)
     return Document(found.data, found.marks)
+
+
+def is_typed(where: str) -> bool:
+    """Return whether a value stands on the command line."""
+    return where.startswith(_PLACE)
 
 
 def is_alone(where: str) -> bool:

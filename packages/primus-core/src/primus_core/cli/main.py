@@ -93,6 +93,8 @@ def _explain(error: Exception, words: list[str]) -> int:
 
 
 def _main(words: list[str]) -> int:
+    if words[:1] == ["help"] and len(words) > 1:
+        words = _help_of(words[1:])
     if not words or words[0] in ("-h", "--help", "help"):
         from primus_core.cli.help import overview
 
@@ -113,6 +115,16 @@ def _main(words: list[str]) -> int:
     if words[0] == "__complete":
         return _complete(words[1:])
     return _request(words)
+
+
+def _help_of(words: list[str]) -> list[str]:
+    """Return the command that shows the help of a command, a runtime, or a task, which needs a runtime before it."""
+    from primus_core.cli import commands
+    from primus_core.installed.packages import entry_points
+
+    runtimes = {entry.name for entry in entry_points("primus.runtimes")}
+    is_whole = words[0] in {*commands.names(), *runtimes} or "--" in words
+    return [*words, "--help"] if is_whole else ["direct", "--", *words, "--help"]
 
 
 def _protocol(schedulers: list[str]) -> int:

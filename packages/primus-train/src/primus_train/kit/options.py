@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from primus_core.config.document import Document, Path, dotted
 from primus_core.errors import ConfigError, Mistakes, nearest, suggestion
 from primus_core.request import former
-from primus_train.overrides import is_alone, lacks_value
+from primus_train.overrides import is_alone, is_typed, lacks_value
 
 __all__ = ["Checked", "Option", "check", "examine", "load"]
 
@@ -114,8 +114,9 @@ class _Walk(NamedTuple):
 
 
 def _section(value: Any, path: Path, document: Document) -> Mapping[str, Any]:
-    """A section; one whose settings are all commented out is an empty one."""
-    if value is not None and not isinstance(value, Mapping):
+    """A section; in a file, one whose settings are all commented out is an empty one."""
+    is_empty = value is None and not is_typed(document.where(path))  # typed, it would take all settings away
+    if not is_empty and not isinstance(value, Mapping):
         raise ConfigError(
             f"'{dotted(path)}' is {value!r}",
             where=document.where(path),

@@ -157,7 +157,10 @@ def test_a_value_in_place_of_a_section_is_refused_as_such() -> None:
 def test_a_section_is_empty_in_a_file_and_refused_as_none_on_the_command_line() -> None:
     assert checked({"optimizer": None}) == {}
     error = refused({"optimizer": None}, {("optimizer",): "command line: optimizer=None"})
-    assert (error.what, error.why) == ("'optimizer' is None", "it is a section of settings")
+    assert (error.what, error.why) == (
+        "command line: optimizer=None: 'optimizer' is None",
+        "it is a section of settings",
+    )
 
 
 keys = st.sampled_from(["training", "steps", "lr", "optimizer", "a.b", "training.steps", "extra", ""]) | st.text(

@@ -77,7 +77,8 @@ class CheckpointWatch:
         self.known = {name for name in self._steps() if is_whole(os.path.join(self.folder, name))}
         self.changed_ns, self.pending = 0, set[str]()
         self.step = 0
-        save, purge = checkpointer.save, getattr(checkpointer, "_purge_stale_checkpoints", None)
+        save: Callable[..., Any] = checkpointer.save
+        purge: Any = getattr(checkpointer, "_purge_stale_checkpoints", None)
 
         def watched(curr_step: int, *args: Any, **kwargs: Any) -> Any:  # as TorchTitan names it
             self.step = curr_step

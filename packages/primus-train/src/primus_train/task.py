@@ -208,7 +208,7 @@ class _Planning:
             models=Translated(backend, self.catalogue.system.model_files),
             mistakes=self.mistakes,
         )
-        merged = paths.anchored(merged, backend, self.call.facts.cwd, self._packaged())
+        merged = paths.anchored(merged, getattr(backend, "paths", dict)(), self.call.facts.cwd, self._packaged())
         public = secret_settings.refuse(merged.data, (), merged, self.mistakes)
         settings, refused = Document(public, merged.marks, merged.files).split_refused()
         environ = self._environment()

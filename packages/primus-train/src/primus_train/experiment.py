@@ -158,8 +158,9 @@ def as_meant(document: Document) -> Document:
     """
     known, data, marks = strict.keys(Module), dict(document.data), dict(document.marks)
     modules = data.get("modules")
-    for name, module in modules.items() if isinstance(modules, Mapping) else ():
-        for key in [key for key in module if key not in known] if isinstance(module, Mapping) else ():
+    written = {} if not isinstance(modules, Mapping) else {n: m for n, m in modules.items() if isinstance(m, Mapping)}
+    for name, module in written.items():
+        for key in [key for key in module if key not in known]:
             path: Path = ("modules", name)
             meant = nearest(str(key), [one for one in known if one not in module])
             if not meant:

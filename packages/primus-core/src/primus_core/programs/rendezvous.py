@@ -63,7 +63,7 @@ def _tell_route(addresses: Sequence[str], here: HostRoot, names: Sequence[str]) 
     unset = [name for name in names if name not in here.environ]
     routes = interconnect.read(here).routes
     found = Counter(name for name in (interface_by(routes, address) for address in addresses) if name)
-    for interface, _ in found.most_common(1) if unset else ():
+    for interface, _ in found.most_common(1):
         for name in unset:
             print(f"env.{name}={'=' * name.startswith('NCCL')}{interface}", flush=True)
 

@@ -58,4 +58,5 @@ def test_auto_has_no_layout_of_more_ranks_than_asked_for_and_a_named_one_stays()
 def test_all_wrong_layouts_are_named_at_once() -> None:
     with pytest.raises(RequestError) as error:
         choose(["tp=x", "qp=2"], VERIFIER, {}, 4)
-    assert "tp=x" in str(error.value) and "qp" in str(error.value)
+    assert "tp=x" in str(error.value)
+    assert "qp" in str(error.value)

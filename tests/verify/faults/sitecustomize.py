@@ -1,17 +1,22 @@
 """Puts a fault into a framework when it is imported, in trainings with several ranks: PRIMUS_TEST_FAULT names it."""
 
+from __future__ import annotations
+
 import importlib.abc
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
 
-FAULTS = {}
+Fault = Callable[[Any], None]
+FAULTS: dict[str, tuple[str, Fault, bool]] = {}
 
 
-def fault(module, *, alone=False):
+def fault(module: str, *, alone: bool = False) -> Callable[[Fault], Fault]:
     """Register a function that gets the imported `module`. `alone`: also with one rank."""
 
-    def register(function):
+    def register(function: Fault) -> Fault:
         FAULTS[function.__name__] = (module, function, alone)
         return function
 
@@ -19,34 +24,34 @@ def fault(module, *, alone=False):
 
 
 @fault("megatron.core.distributed.finalize_model_grads")
-def norms_not_summed(module):
+def norms_not_summed(module: Any) -> None:
     """Gradients of norms under sequence parallelism: each rank has those of its part of the sequence."""
     module._allreduce_non_tensor_model_parallel_grads = lambda *_, **__: None
 
 
 @fault("megatron.core.distributed.finalize_model_grads")
-def tied_embeddings_not_summed(module):
+def tied_embeddings_not_summed(module: Any) -> None:
     """The first stage has the gradient of the input, the last one that of the output."""
     module._allreduce_word_embedding_grads = lambda *_, **__: None
 
 
 @fault("megatron.core.optimizer.optimizer")
-def norm_of_one_rank(module):
+def norm_of_one_rank(module: Any) -> None:
     """The gradient norm is that of a rank's own part."""
     import math
 
-    def own_norm(grads, *_, **__):
+    def own_norm(grads: Any, *_: Any, **__: Any) -> float:
         return math.sqrt(sum(float(grad.float().norm()) ** 2 for grad in grads))
 
     module.get_grad_norm_fp32 = own_norm
 
 
 @fault("megatron.core.distributed.finalize_model_grads")
-def gradients_doubled(module):
+def gradients_doubled(module: Any) -> None:
     """As if they were summed where they should be averaged."""
     whole = module.finalize_model_grads
 
-    def doubled(model, *args, **kwargs):
+    def doubled(model: Any, *args: Any, **kwargs: Any) -> None:
         whole(model, *args, **kwargs)
         for part in model:
             for param in part.parameters():
@@ -56,11 +61,11 @@ def gradients_doubled(module):
 
 
 @fault("megatron.core.optimizer.optimizer")
-def stale_weight(module):
+def stale_weight(module: Any) -> None:
     """Rank 1 does not take the update of one weight."""
     step = module.FP32Optimizer.step_with_ready_grads
 
-    def stale(self):
+    def stale(self: Any) -> Any:
         params = self.get_parameters()
         kept = params[0].detach().clone()
         result = step(self)
@@ -71,10 +76,10 @@ def stale_weight(module):
     module.FP32Optimizer.step_with_ready_grads = stale
 
 
-def _titan_grads(module, change):
+def _titan_grads(module: Any, change: Callable[[list[Any]], Any]) -> None:
     clip = module.clip_grad_norm_
 
-    def changed(parameters, *args, **kwargs):
+    def changed(parameters: Any, *args: Any, **kwargs: Any) -> Any:
         parameters = list(parameters)
         change(parameters)
         return clip(parameters, *args, **kwargs)
@@ -83,29 +88,29 @@ def _titan_grads(module, change):
 
 
 @fault("torchtitan.distributed.utils")
-def titan_doubled(module):
+def titan_doubled(module: Any) -> None:
     """As if gradients were summed where they should be averaged."""
     _titan_grads(module, lambda parameters: [p.grad.mul_(2) for p in parameters])
 
 
 @fault("torchtitan.distributed.utils")
-def titan_norms_halved(module):
+def titan_norms_halved(module: Any) -> None:
     """As if those of norms were averaged over the tensor axis, and not summed."""
     _titan_grads(module, lambda parameters: [p.grad.mul_(0.5) for p in parameters if p.ndim == 1])
 
 
 @fault("torchtitan.distributed.utils")
-def titan_not_a_number(module):
+def titan_not_a_number(module: Any) -> None:
     """One parameter's gradient."""
     _titan_grads(module, lambda parameters: parameters[5].grad.mul_(float("nan")))
 
 
 @fault("torchtitan.trainer", alone=True)
-def titan_first_micro_batch(module):
+def titan_first_micro_batch(module: Any) -> None:
     """Gradients of micro-batches after the first are dropped, where there are more than in the reference."""
     forward = module.Trainer.forward_backward_step
 
-    def first_alone(self, **kwargs):
+    def first_alone(self: Any, **kwargs: Any) -> Any:
         self.calls = getattr(self, "calls", 0) + 1
         if self.gradient_accumulation_steps < 8 or (self.calls - 1) % 8 == 0:
             return forward(self, **kwargs)
@@ -119,11 +124,11 @@ def titan_first_micro_batch(module):
 
 
 @fault("torchtitan.trainer")
-def titan_moment_lost(module):
+def titan_moment_lost(module: Any) -> None:
     """The second moment of one parameter is forgotten at each step."""
     step = module.Trainer.train_step
 
-    def forgetful(self, *args, **kwargs):
+    def forgetful(self: Any, *args: Any, **kwargs: Any) -> Any:
         for optimizer in self.optimizers.optimizers:
             for state in list(optimizer.state.values())[3:4]:
                 state["exp_avg_sq"].zero_()
@@ -133,17 +138,17 @@ def titan_moment_lost(module):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, name, function):
+    def __init__(self, name: str, function: Fault) -> None:
         self.name, self.function = name, function
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != self.name:
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        spec: Any = importlib.util.find_spec(name)
         execute = spec.loader.exec_module
 
-        def with_fault(module):
+        def with_fault(module: Any) -> None:
             execute(module)
             self.function(module)
 

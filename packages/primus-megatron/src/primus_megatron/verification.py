@@ -22,7 +22,14 @@ _KEPT = (
         "final_logit_softcapping",
         "router_logit_softcapping",
     ),
-    *("adam_", "weight_decay", "transformer_impl", "attention_softmax_in_fp32", "scatter_gather"),
+    *(
+        "router_logit_softcapping",
+        "adam_",
+        "weight_decay",
+        "transformer_impl",
+        "attention_softmax_in_fp32",
+        "scatter_gather",
+    ),
 )
 """How settings begin that trials have, too: of the model and of Adam."""
 _SMALL = {
@@ -127,7 +134,7 @@ def _taken_apart(kind: Kind, name: str, array: Any) -> Iterator[tuple[Kind, str,
 
 
 def _small(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with smaller numbers: grouped heads, dense first layers, groups of experts stay what they are."""
+    """Return the settings with smaller numbers. Grouped heads, dense first layers and groups of experts stay."""
     small = {name: min(value, _SMALL[name]) if name in _SMALL else value for name, value in kept.items()}
     heads, groups = kept.get("num_attention_heads"), kept.get("num_query_groups")
     if groups is not None:

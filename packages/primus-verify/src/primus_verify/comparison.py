@@ -128,7 +128,7 @@ class _Comparison:
             error = abs(other - right) / abs(right) if right else abs(other)
             if not error <= limit:  # NaN, too
                 factor = other / right if right and math.isfinite(other) else None
-                yield Deviation(self.step, quantity, "", error if error == error else math.inf, limit, factor)
+                yield Deviation(self.step, quantity, "", math.inf if math.isnan(error) else error, limit, factor)
 
     def _weight(self, name: str, right: Array) -> Iterator[Deviation]:
         """Its change since the start, in elements whose gradients are more than rounding errors."""
@@ -165,7 +165,7 @@ class _Comparison:
         if error <= max(limit * size, floor):
             return
         relative = error / size if size else math.inf
-        yield Deviation(self.step, quantity, name, relative if relative == relative else math.inf, limit,
+        yield Deviation(self.step, quantity, name, math.inf if math.isnan(relative) else relative, limit,
                         _multiple(right, off, size))  # fmt: skip
 
 

@@ -59,8 +59,8 @@ def as_text(found: Mapping[str, Any]) -> str:
     rows = [[one["layout"], one["ranks"], one["status"], time_span(one["seconds"]) if one["seconds"] else "-"]
             for one in found["layouts"]]  # fmt: skip
     table = tabulate.tabulate(rows, headers=["layout", "ranks", "result", "time"], disable_numparse=True)
-    lines = [f"verify: {found['experiment']}, {found['framework']} {found['framework_version']}, "
-             f"{counted(found['steps'], 'step')} in float32", "", table, ""]  # fmt: skip
+    of = f"{found['experiment']}, {found['framework']} {found['framework_version']}"
+    lines = [f"verify: {of}, {counted(found['steps'], 'step')} in float32", "", table, ""]
     for one in found["layouts"]:
         lines += [f"{one['layout']}: {finding['text']}" for finding in one["findings"][:_SHOWN]]
         more = len(one["findings"]) - _SHOWN

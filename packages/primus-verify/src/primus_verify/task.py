@@ -15,15 +15,17 @@ from primus_core.installed import joined
 from primus_core.plan.plan import PlannedFile, Worker
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, whole_number
+from primus_machine.gpus.visible import VISIBLE
 from primus_verify import layouts
 from primus_verify.contract import GROUP, Verifier
 
-__all__ = ["EXPERIMENT", "REQUEST", "VERIFY", "Verify", "find_verifier"]
+__all__ = ["EXPERIMENT", "REQUEST", "VERIFY", "Verify", "as_experiment", "find_verifier", "for_its_machine"]
 
 EXPERIMENT = "config/verify_experiment.yaml"
 """The small experiment that all trials train, below the run directory."""
 REQUEST = "config/verify.json"
 """What the worker reads."""
+_ASSUMED_GPU, _ASSUMED_GPUS = "MI300X", 8
 _MOST_RANKS = 4
 _STEPS = 3
 _TIMEOUT_S = 1800
@@ -51,7 +53,7 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
         parser.add_argument("--steps", type=whole_number, default=_STEPS, metavar="N",
                             help=f"train N steps in each layout (default: {_STEPS})")  # fmt: skip
         parser.add_argument("--shrink", choices=("auto", "none"), default="auto",
-                            help="auto (default): train a small model of the same kind; none: the model as it is")  # fmt: skip
+                            help="auto (default): train a small model of its kind; none: train it whole")  # fmt: skip
         parser.add_argument("--max-ranks", type=whole_number, default=_MOST_RANKS, metavar="N",
                             help=f"with auto: the most ranks of a layout (default: {_MOST_RANKS})")  # fmt: skip
         parser.add_argument("--rtol", type=float, metavar="X",
@@ -70,7 +72,7 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
         _refuse_numbers(args)
         words = argparse.Namespace(stage="pretrain", config=args.config, overrides=args.overrides, replay=None,
                                    profile=None, anew=True, always=False)  # fmt: skip
-        found = train.resolve(call._replace(args=words))
+        found = train.resolve(for_its_machine(call._replace(args=words)))
         framework = found.experiment.modules[found.module].framework
         verifier = find_verifier(framework)
         settings = found.settings.data
@@ -91,10 +93,9 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
             place=place,
             worker=Worker("primus_verify.worker", (), "single"),
             files=(
-                PlannedFile(EXPERIMENT, _experiment(framework, small, f"{place.directory}/trials")),
+                PlannedFile(EXPERIMENT, as_experiment(framework, small, f"{place.directory}/trials")),
                 PlannedFile(REQUEST, json.dumps(request, indent=1)),
             ),
-            requires=tuple(one for one in found.task.requires if one.kind != "login"),
             config=request,
             framework=framework,
             model=found.task.model,
@@ -104,6 +105,17 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
 
 
 VERIFY = Verify()
+
+
+def for_its_machine(call: TaskCall) -> TaskCall:
+    """Return the call as on the machine that an experiment is for: it may have GPUs and more ranks than this one."""
+    from primus_train.commands.resolved import assume_gpus
+
+    facts = call.facts
+    if not facts.gpus:
+        environ = {name: value for name, value in facts.environ.items() if name not in VISIBLE}
+        facts = facts._replace(gpus=assume_gpus(_ASSUMED_GPU, _ASSUMED_GPUS), environ=environ)
+    return call._replace(facts=facts, distributed=call.distributed._replace(tentative=True))
 
 
 def find_verifier(framework: str) -> Verifier:
@@ -129,7 +141,8 @@ def _refuse_numbers(args: argparse.Namespace) -> None:
             raise RequestError(f"--{name.replace('_', '-')} must be at least 1")
 
 
-def _experiment(framework: str, settings: Mapping[str, Any], workspace: str) -> str:
+def as_experiment(framework: str, settings: Mapping[str, Any], workspace: str) -> str:
+    """Return the experiment file with these settings, as YAML."""
     import yaml
 
     model = settings.get("model") or {}

@@ -50,9 +50,10 @@ def main() -> int:
         raise PrimusError("no layout could be tried", why="; ".join(f"{r.layout.name}: {r.why}" for r in results[:3]),
                           fix="choose others: --layouts dp=2")  # fmt: skip
     if wrong := [one for one in results if one.status in ("differs", "failed")]:
-        why = wrong[0].why or wrong[0].findings[0].text
-        raise PrimusError(f"{len(wrong)} of {counted(len(results), 'layout')} cannot be trusted",
-                          why=f"{wrong[0].layout.name} {wrong[0].status}: {why}", fix=f"read {run}/verify.json")  # fmt: skip
+        first = wrong[0]
+        why = f"{first.layout.name} {first.status}: {first.why or first.findings[0].text}"
+        what = f"{len(wrong)} of {counted(len(results), 'layout')} cannot be trusted"
+        raise PrimusError(what, why=why, fix=f"read {run}/verify.json")
     return 0
 
 

@@ -22,6 +22,12 @@ def changed(earlier: Path, plan: BackendPlan, here: Path) -> list[str]:
     return [one.name for one in changes(str(earlier), Start(plan.config, str(here), plan.changeable, plan.defaults))]
 
 
+def not_loadable(earlier: Path, plan: BackendPlan, here: Path) -> list[str]:
+    """Those of them with which the checkpoint cannot be loaded, so that `--continue` is refused, too."""
+    start = Start(plan.config, str(here), plan.changeable, plan.defaults, fixed=plan.fixed)
+    return [one.name for one in changes(str(earlier), start) if one.fixed]
+
+
 def resolver(backend: Backend, folder: Path, default: str) -> Resolve:
     """`resolve(text, ranks=1, gpus=0, ...)`: what the backend plans for settings written as YAML (or TOML)."""
 

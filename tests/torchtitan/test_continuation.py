@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.planning import changed
+from tests.planning import changed, not_loadable
 
 from primus_core.errors import ConfigError
 from primus_train.backend import BackendPlan
@@ -103,6 +104,25 @@ def test_what_changes_the_training_must_not_differ(
 OWN_DATASET = TEXT.replace("data: {text: python-stdlib, vocab_size: 512}\n", "dataloader: {dataset: c4}\n").replace(
     "n_heads: 4", "n_heads: 4, vocab_size: 512"
 )
+
+
+def test_what_a_checkpoint_has_the_form_of_cannot_be_changed(resolve: Resolve, tmp_path: Path) -> None:
+    """Also with `--continue`: it would end on every rank, or train a part of the model without a word."""
+    run, here = tmp_path / "exp_1", tmp_path / "exp_2"
+
+    def fixed(text: str, before: str, after: str) -> list[str]:
+        shutil.rmtree(run, ignore_errors=True)
+        previous = earlier_run(lambda text: resolve(text, run=run), run, text, {10: "x"})
+        assert before in text
+        return not_loadable(run, resolve(text.replace(before, after), previous=previous, run=here), here)
+
+    workers = "checkpoint:", "dataloader.num_workers: 2\ncheckpoint:"
+    assert fixed(TEXT, *workers) == []
+    assert fixed(OWN_DATASET, *workers) == ["dataloader.num_workers"]
+    assert fixed(TEXT, "n_layers: 4", "n_layers: 2") == ["model.sizes.n_layers"]
+    assert fixed(TEXT, "checkpoint:", "optimizer: {lr: 1e-5, weight_decay: 0.3, beta2: 0.9}\ncheckpoint:") == []
+    name = fixed(TEXT, "checkpoint:", "optimizer.name: Adam\ncheckpoint:")
+    assert name == ["optimizer.param_groups[0].optimizer_name"]
 
 
 def test_another_number_of_data_parallel_ranks_is_refused_with_a_dataset_of_torchtitan(

@@ -10,7 +10,7 @@ from primus_maxtext.checkpoints import COMMITTED, FOLDER, is_whole
 from primus_maxtext.settings import Settings
 from primus_train.backend import BackendCall
 
-__all__ = ["CHANGEABLE", "changeable", "continue_earlier"]
+__all__ = ["CHANGEABLE", "FIXED", "changeable", "continue_earlier"]
 
 CHANGEABLE = (
     *("continue_from", "checkpoint*", "enable_checkpoint*", "async_checkpointing", "*_checkpoint*", "eval_*"),
@@ -18,6 +18,12 @@ CHANGEABLE = (
     *("log_*", "*profil*", "gcs_metrics", "remat_policy", "ici_*", "dcn_*", "max_num_checkpoints_to_keep"),
 )
 """What a continued run may have otherwise: nothing that training computes. Orbax reshards its checkpoints."""
+FIXED = (
+    *("base_emb_dim", "base_num_query_heads", "base_num_kv_heads", "base_mlp_dim", "base_num_decoder_layers"),
+    *("base_moe_mlp_dim", "head_dim", "vocab_size", "decoder_block", "num_experts", "mtp_num_layers", "scan_layers"),
+    *("param_scan_axis", "logits_via_embedding", "attention_type", "use_qk_norm", "mlp_activations", "opt_type"),
+)
+"""With these, also below `model`, the checkpoint has the form of another model or of another optimizer's state."""
 _OWN_START = ("load_parameters_path", "load_full_state_path")
 
 

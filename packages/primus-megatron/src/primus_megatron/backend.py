@@ -13,7 +13,7 @@ from primus_core.errors import ConfigError, MachineError, Mistakes
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
 from primus_megatron import fork_settings
 from primus_megatron.checkpoints import TRACKER, fault, loaded, newest_whole
-from primus_megatron.continuation import CHANGEABLE, CHECKPOINTS, continue_earlier, on_replay
+from primus_megatron.continuation import CHANGEABLE, CHECKPOINTS, FIXED, continue_earlier, on_replay
 from primus_megatron.device import Adaptation, adapt, cpu_variables
 from primus_megatron.hyperparameters import data_type, hyperparameters
 from primus_megatron.installation import SETTING, Installation, importable_version, installation
@@ -206,6 +206,7 @@ class _Resolution:
             continues=source,
             loads=self.loads(),
             changeable=CHANGEABLE,
+            fixed=FIXED,
         )
 
     def sequences(self, layout: Layout) -> int:

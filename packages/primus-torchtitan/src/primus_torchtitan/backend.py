@@ -16,7 +16,13 @@ from primus_core.errors import AlreadyRefused, Mistakes
 from primus_core.installed.packages import version_of
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
 from primus_torchtitan import earlier_names
-from primus_torchtitan.continuation import CHANGEABLE, continue_earlier, loads, on_replay
+from primus_torchtitan.continuation import (
+    changeable_settings,
+    continue_earlier,
+    fixed_settings,
+    loads,
+    on_replay,
+)
 from primus_torchtitan.hyperparameters import data_type, hyperparameters
 from primus_torchtitan.layout import Layout, check_layout, metrics_rank
 from primus_torchtitan.model import Model as Resolved
@@ -204,7 +210,8 @@ class _Resolution:
             own=tuple(one.name for one in SETTINGS),
             continues=source,
             loads=loads(settings),
-            changeable=CHANGEABLE,
+            changeable=changeable_settings(settings, resolved),
+            fixed=fixed_settings(settings, resolved),
         )
 
     def architecture(self) -> Architecture | None:

@@ -13,18 +13,38 @@ from primus_torchtitan.checkpoints import is_whole, resume_from
 from primus_torchtitan.settings import Settings
 from primus_train.backend import BackendCall
 
-__all__ = ["CHANGEABLE", "continue_earlier", "loads", "on_replay"]
+__all__ = ["changeable_settings", "continue_earlier", "fixed_settings", "loads", "on_replay"]
 
+_LOADER = ("dataloader.num_workers",)
+"""What the state of torchdata's loader has the form of."""
+FIXED = (
+    *("model.family", "model.flavor", "model.sizes.dim", "model.sizes.n_layers", "model.sizes.n_heads"),
+    *("model.sizes.n_kv_heads", "model.sizes.head_dim", "model.sizes.ffn_hidden_dim", "model.sizes.vocab_size"),
+    *("model.sizes.weight_tying", "optimizer.param_groups[[]*].optimizer_name", "optimizer.param_groups[[]*].pattern"),
+)
+"""With these, the checkpoint has the form of another model or of another optimizer's state."""
 _OWN = "checkpoints"
 """In the run directory."""
 
 CHANGEABLE = (
     *("checkpoint", "activation_checkpoint", "compile", "comm", "metrics", "profiler", "validator", "debug.*log*"),
-    *("dump_folder", "dataloader.num_workers", "dataloader.persistent_workers", "dataloader.pin_memory"),
+    *("dump_folder", "dataloader.persistent_workers", "dataloader.pin_memory"),
     *("dataloader.prefetch_factor", "training.disable_cuda_graphs", "training.gc_freq", "parallelism.*_degree"),
     *("parallelism.*_degree*", "parallelism.pipeline_parallel_*"),
 )
 """What a continued run may have otherwise: nothing that training computes. TorchTitan reshards its checkpoints."""
+
+
+def changeable_settings(settings: Settings, now: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a continued run may have otherwise. Primus's own loader has no workers."""
+    fixed = fixed_settings(settings, now)
+    return (*CHANGEABLE, *(name for name in _LOADER if name not in fixed))
+
+
+def fixed_settings(settings: Settings, now: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what no continued run can have otherwise: with TorchTitan's loader, the number of its workers, too."""
+    own_loader = now["samples"] or "dataloader" in settings["checkpoint.exclude_from_loading"]
+    return FIXED if own_loader else (*FIXED, *_LOADER)
 
 
 def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:

@@ -119,6 +119,10 @@ class BackendPlan:
     """Settings that a continued run may have otherwise, beside `continuation.CHANGEABLE`: patterns of names such as
     `checkpoint.*`. Any other difference is refused, unless the person says `--continue`.
     """
+    fixed: tuple[str, ...] = ()
+    """Settings that no continued run can have otherwise, since the checkpoint has their form: patterns of names.
+    With a `?` in front, only whether one is set counts.
+    """
 
 
 class Backend(Protocol):

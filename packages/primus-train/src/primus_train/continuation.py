@@ -26,7 +26,17 @@ from primus_machine.facts import Facts
 from primus_machine.files import lease, plain_json, trust
 from primus_machine.files.atomic import regular
 
-__all__ = ["CHANGEABLE", "Changed", "Earlier", "Start", "add_which_run", "changes", "refuse_changes", "require_whole"]
+__all__ = [
+    "CHANGEABLE",
+    "Changed",
+    "Earlier",
+    "Start",
+    "add_which_run",
+    "changes",
+    "refuse_changes",
+    "refuse_fixed",
+    "require_whole",
+]
 
 CONTINUE, NEW = "--continue", "--new"
 _READ = (record.FILE, PLAN, MANIFEST, BACKEND_CONFIG, lease.FOLDER)
@@ -49,6 +59,8 @@ class Changed(NamedTuple):
     here: str
     where: str
     """`file:line` of the setting here."""
+    fixed: bool = False
+    """Whether the checkpoint cannot be loaded with it."""
 
     def __str__(self) -> str:
         where = f"  ({self.where})" if self.where else ""
@@ -69,6 +81,8 @@ class Start(NamedTuple):
     """The settings as the person wrote them, with their places."""
     machine_known: bool = True
     """Whether the nodes are known. Before a scheduler has chosen them, what follows from their devices is a guess."""
+    fixed: Sequence[str] = ()
+    """What its backend says no checkpoint can be loaded with otherwise (`BackendPlan.fixed`)."""
 
 
 class Earlier:
@@ -191,12 +205,28 @@ def refuse_changes(run: str, start: Start) -> None:
         ConfigError: they differ where it matters.
     """
     if found := changes(run, start):
+        refuse_fixed(run, found)
         count = "1 setting differs" if len(found) == 1 else f"{len(found)} settings differ"
         raise ConfigError(
             f"{os.path.basename(run)} would be continued, but {count}",
             where=next((one.where for one in found if one.where), ""),
             why="\n".join(map(str, found)),
             fix=f"continue anyway: {CONTINUE}\nor start from the first step: {NEW}",
+        )
+
+
+def refuse_fixed(run: str, found: Sequence[Changed]) -> None:
+    """Refuse to continue `run` over a change with which its checkpoint cannot be loaded.
+
+    Raises:
+        ConfigError: there is one in `found`.
+    """
+    if fixed := [one for one in found if one.fixed]:
+        raise ConfigError(
+            f"{os.path.basename(run)} cannot be continued with this change",
+            where=next((one.where for one in fixed if one.where), ""),
+            why="\n".join((*map(str, fixed), "the checkpoint cannot be loaded into another model or optimizer")),
+            fix=f"keep the setting of the earlier run\nor start from the first step: {NEW}",
         )
 
 
@@ -211,7 +241,8 @@ def changes(run: str, start: Start) -> list[Changed]:
     found: dict[tuple[str, str], Changed] = {}  # a backend may name the model's settings twice
     for name, before, after in differing(there, here):
         shown, where = _written(name, start.written.marks)
-        found.setdefault((shown.rpartition(".")[2], after), Changed(shown, before, after, where))
+        fixed = _matches(name, start.fixed) or (not (before and after) and _matches(f"?{name}", start.fixed))
+        found.setdefault((shown.rpartition(".")[2], after), Changed(shown, before, after, where, fixed))
     then = () if start.machine_known else _leaves_written(run)
     return [one for one in found.values() if start.machine_known or one.where or one.name.rpartition(".")[2] in then]
 

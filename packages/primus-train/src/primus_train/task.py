@@ -254,15 +254,17 @@ class _Planning:
         """The plan's notes, if it continues what may be continued, or nothing."""
         config, place, always = planned.config, earlier.place, getattr(self.args, "always", False)
         start = continuation.Start(
-            config, place.directory, planned.changeable, planned.defaults, settings, earlier.facts.host.is_known
+            *(config, place.directory, planned.changeable, planned.defaults, settings),
+            *(earlier.facts.host.is_known, planned.fixed),
         )
         if planned.continues:
             continuation.require_whole(planned.continues)
         elif always:
             raise earlier.nothing_to_continue()
         if always:
-            changed = (f"although {one}" for one in continuation.changes(planned.continues, start))
-            return (*planned.notes, *changed)
+            found = continuation.changes(planned.continues, start)
+            continuation.refuse_fixed(planned.continues, found)
+            return (*planned.notes, *(f"although {one}" for one in found))
         if planned.continues:
             continuation.refuse_changes(planned.continues, start)
         else:

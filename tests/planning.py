@@ -42,6 +42,8 @@ def resolver(backend: Backend, folder: Path, default: str) -> Resolve:
         previous: Callable[[str], tuple[str, ...]] = lambda _: (),
         run: Path | None = None,
         on_non_finite: OnNonFinite = "stop",
+        step: int | None = None,
+        weights_only: bool = False,
     ) -> BackendPlan:
         path = folder / f"settings{suffix}"
         path.write_text(textwrap.dedent(text or default))
@@ -62,6 +64,8 @@ def resolver(backend: Backend, folder: Path, default: str) -> Resolve:
                 place=RunPlace("run", str(run or folder / "run"), ""),
                 previous=previous,
                 on_non_finite=on_non_finite,
+                step=step,
+                weights_only=weights_only,
             )
         )
 

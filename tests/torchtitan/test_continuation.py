@@ -51,6 +51,29 @@ def test_the_newest_complete_checkpoint_is_taken(resolve: Resolve, tmp_path: Pat
     assert "continues from step 20 of exp_2026_01_01_000000" in plan.notes
 
 
+def test_the_step_that_was_asked_for_is_taken_and_the_weights_alone_where_they_are(
+    resolve: Resolve, tmp_path: Path
+) -> None:
+    run = tmp_path / "exp_2026_01_01_000000"
+    previous = earlier_run(resolve, run, TEXT, {10: "x", 20: "x"})
+    plan = resolve(TEXT, previous=previous, step=10)
+    assert settings(plan)["checkpoint.initial_load_path"] == str(run / "checkpoints" / "step-10")
+    weights = resolve(TEXT, previous=previous, weights_only=True)
+    assert settings(weights)["checkpoint.initial_load_model_only"] is True
+    assert (weights.continues, weights.starts_from, weights.loads) == ("", str(run), (f"{run}/checkpoints/step-20",))
+    with pytest.raises(ConfigError, match="exp_2026_01_01_000000 has no complete checkpoint of step 15"):
+        resolve(TEXT, previous=previous, step=15)
+
+
+def test_a_last_checkpoint_of_weights_alone_is_not_continued(resolve: Resolve, tmp_path: Path) -> None:
+    """TorchTitan saves the last step so, unless `checkpoint.last_save_model_only` is false."""
+    longer = TEXT.replace("steps: 100", "steps: 200")
+    plan = resolve(longer, previous=earlier_run(resolve, tmp_path / "r", TEXT, {50: "x", 100: "x"}))
+    assert "skips the checkpoint of step 100: it has weights alone (checkpoint.last_save_model_only)" in plan.notes
+    with pytest.raises(ConfigError, match="its only checkpoint, of step 100, has weights alone"):
+        resolve(longer, previous=earlier_run(resolve, tmp_path / "s", TEXT, {100: "x"}))
+
+
 @pytest.mark.parametrize("steps", [100, 40])
 def test_a_run_that_has_made_all_steps_that_are_asked_for_is_refused(
     resolve: Resolve, tmp_path: Path, steps: int

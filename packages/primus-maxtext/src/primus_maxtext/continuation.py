@@ -13,6 +13,7 @@ from primus_train.backend import BackendCall
 __all__ = ["CHANGEABLE", "FIXED", "changeable", "continue_earlier"]
 
 CHANGEABLE = (
+    "load_parameters_path",  # of a run that started `--from` another
     *("continue_from", "checkpoint*", "enable_checkpoint*", "async_checkpointing", "*_checkpoint*", "eval_*"),
     *("base_output_directory", "run_name", "jax_cache_dir", "hardware", "*worker_count*", "enable_tensorboard"),
     *("log_*", "*profil*", "gcs_metrics", "remat_policy", "ici_*", "dcn_*", "max_num_checkpoints_to_keep"),
@@ -47,7 +48,11 @@ def continue_earlier(settings: Settings, call: BackendCall) -> tuple[str, tuple[
     if not runs:
         return "", ()
     run, found = next(iter(runs.items()))
-    made, notes = settings.start_from(run, [step + 1 for step in found], "steps")
+    if call.weights_only:
+        made, notes = settings.weights_from(run, [step + 1 for step in found], call.step)
+        settings.set("load_parameters_path", os.path.join(run, FOLDER, str(made - 1), "items"))
+        return os.path.join(run, FOLDER, str(made - 1)), notes
+    made, notes = settings.start_from(run, [step + 1 for step in found], "steps", at=call.step)
     checkpoint = os.path.join(run, FOLDER, str(made - 1))
     _check_processes(settings, call, checkpoint, f"step {made} of {os.path.basename(run)}")
     return checkpoint, notes

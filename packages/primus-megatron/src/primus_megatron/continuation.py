@@ -17,6 +17,7 @@ __all__ = ["CHANGEABLE", "CHECKPOINTS", "FIXED", "as_resumed", "continue_earlier
 CHECKPOINTS = "checkpoints"
 """In the run directory, where `save` does not say otherwise."""
 CHANGEABLE = (
+    *("finetune", "no_load_optim", "no_load_rng"),  # of a run that started `--from` another
     *("own.auto_continue_train", "own.backend_path", "own.disable_*", "own.stderr_sink_level", "own.log_avg_*"),
     *("own.use_turbo_gemm", "own.use_turbo_rms_norm", "own.use_turbo_permute_padding", "own.use_turbo_deepep"),
     *("own.turbo_*", "own.moe_use_*", "own.no_fp8_weight_transpose_cache"),
@@ -65,7 +66,13 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
     if not runs:
         return "", ()
     run, iterations = next(iter(runs.items()))
-    iteration, notes = settings.start_from(run, iterations, "train_iters", "iteration")
+    if call.weights_only:
+        iteration, notes = settings.weights_from(run, iterations, call.step)
+        fresh = {"load": os.path.join(run, CHECKPOINTS), "ckpt_step": iteration, "finetune": True}
+        for name, value in {**fresh, "no_load_optim": True, "no_load_rng": True}.items():
+            settings.set(name, value)
+        return run, notes
+    iteration, notes = settings.start_from(run, iterations, "train_iters", "iteration", call.step)
     _check_schedule(settings, run)
     if not call.distributed.tentative:
         _check_layout(settings, run, now, f"iteration {iteration} of {os.path.basename(run)}")

@@ -18,27 +18,25 @@ from primus_core.errors import ConfigError, RequestError
 from primus_core.journal import record
 from primus_core.journal.record import RunRecord
 from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PLAN, Distributed, RunPlace
-from primus_core.request.arguments import Parser
 from primus_core.runs.comparison import differing, dotted, flatten
 from primus_core.runs.rundir import COMPLETED, runs_of
 from primus_core.runs.saved import MANIFEST, Damaged, load, state_of
 from primus_machine.facts import Facts
 from primus_machine.files import lease, plain_json, trust
 from primus_machine.files.atomic import regular
+from primus_train.which_run import CONTINUE, FROM, NEW, AskedRun
 
 __all__ = [
     "CHANGEABLE",
     "Changed",
     "Earlier",
     "Start",
-    "add_which_run",
     "changes",
     "refuse_changes",
     "refuse_fixed",
     "require_whole",
 ]
 
-CONTINUE, NEW = "--continue", "--new"
 _READ = (record.FILE, PLAN, MANIFEST, BACKEND_CONFIG, lease.FOLDER)
 """What of an earlier run is read before its checkpoint."""
 
@@ -86,10 +84,16 @@ class Start(NamedTuple):
 
 
 class Earlier:
-    """The earlier runs of an experiment, as a run that starts at `place` finds them. `anew`: it wants none of them."""
+    """The earlier runs of an experiment, as a run that starts at `place` finds them. `which`: what was asked for."""
 
-    def __init__(self, place: RunPlace, facts: Facts, distributed: Distributed, *, anew: bool = False) -> None:
-        self.place, self.facts, self.distributed, self.anew = place, facts, distributed, anew
+    def __init__(
+        self,
+        place: RunPlace,
+        facts: Facts,
+        distributed: Distributed,
+        which: AskedRun = AskedRun(),  # noqa: B008  # a tuple
+    ) -> None:
+        self.place, self.facts, self.distributed, self.which = place, facts, distributed, which
         self.asked = False
         """Whether the backend would continue a run: the person's settings may want none."""
         self.running = ""
@@ -100,11 +104,12 @@ class Earlier:
     def files(self, pattern: str) -> tuple[str, ...]:
         """Files that match `pattern` in the runs that may be continued, newest run first.
 
-        It stops at the newest run that completed, or that may be running: what came before is done with.
+        It stops at the newest run that completed, or that may be running: what came before is done with. A completed
+        one is among them where the person says `--continue`. A run that is named is the only one.
         """
         import glob
 
-        if self.anew:
+        if self.which.option == NEW:
             return ()
         self.asked = True
         if self._found is None:
@@ -112,13 +117,16 @@ class Earlier:
         return tuple(path for run in self._found for path in sorted(glob.glob(f"{glob.escape(run)}/{pattern}")))
 
     def _runs(self) -> Iterator[str]:
-        for directory in runs_of(self.place):
+        named = self.which.run
+        for directory in (named,) if named else runs_of(self.place):
             if why := self._doubt(directory):
                 name = os.path.basename(directory)
                 self.notes.append(f"does not continue {name}: {why}; to trust it: {trust.command(directory)}")
                 continue
             known = record.read(directory)
             if known.status == COMPLETED:
+                if self.which.option in (CONTINUE, FROM):
+                    yield directory
                 return
             if self._is_node_of_this_launch(directory, known):
                 continue
@@ -170,15 +178,18 @@ class Earlier:
         )
 
     def nothing_to_continue(self) -> RequestError:
-        """The error for `--continue` where no run can be continued."""
+        """The error for `--continue` or `--from` where no run can be continued."""
+        option = self.which.option
         if self.running:
             return self.runs_already("only a run that has ended can be continued")
-        why = "no earlier, unfinished run of this experiment has a complete checkpoint"
+        why = "no earlier run of this experiment has a complete checkpoint"
+        if self.which.run:
+            why = f"{os.path.basename(self.which.run)} has no complete checkpoint"
         why = why if self.asked else "the settings disable continuing, or save no checkpoint"
         return RequestError(
-            f"{CONTINUE}: there is nothing to continue",
+            f"{option}: there is nothing to continue",
             why="\n".join((why, *self.notes)),
-            fix=f"remove {CONTINUE} to start from the first step",
+            fix=f"remove {option} to start from the first step",
         )
 
 
@@ -293,15 +304,3 @@ def _json(path: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
-
-
-def add_which_run(parser: Parser) -> None:
-    """`--continue` and `--new`: what the person decides about an earlier run."""
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        CONTINUE,
-        dest="always",
-        action="store_true",
-        help="continue the newest unfinished run of the experiment, even with changed settings",
-    )
-    which.add_argument(NEW, dest="anew", action="store_true", help="start from the first step; continue no earlier run")

@@ -203,8 +203,9 @@ def test_a_checkpoint_of_another_model_or_layout_is_not_continued_by_itself(reso
         "decoupled_lr",
         "optimizer",
     ]
-    with pytest.raises(ConfigError, match=r"min_lr: 0\.0 in earlier, 1e-05 here, which would have no effect"):
-        plan(min_lr=1e-5, use_checkpoint_opt_param_scheduler=True)
+    for switch in ({"use_checkpoint_opt_param_scheduler": True}, {"override_opt_param_scheduler": False}):
+        with pytest.raises(ConfigError, match=r"min_lr: 0\.0 in earlier, 1e-05 here, which cannot be used"):
+            plan(min_lr=1e-5, **switch)
     with pytest.raises(ConfigError, match="fully_reshardable"):
         plan(tensor_model_parallel_size=2)
     (folder / "x.distcp").write_text("")

@@ -42,7 +42,7 @@ _SCHEDULE = (
     *("lr", "min_lr", "lr_decay_style", "lr_decay_iters", "lr_warmup_iters", "lr_warmup_fraction", "weight_decay"),
     *("start_weight_decay", "end_weight_decay", "weight_decay_incr_style", "global_batch_size"),
 )
-"""What `use_checkpoint_opt_param_scheduler` takes from the checkpoint."""
+"""What `use_checkpoint_opt_param_scheduler` takes from the checkpoint. Megatron compares what nothing overrides."""
 _FRESH = ("finetune", "no_load_optim", "no_load_rng", "pretrained_checkpoint")
 """Settings with which a checkpoint is a beginning, and not where this very run was."""
 
@@ -118,8 +118,13 @@ def as_resumed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_schedule(settings: Settings, run: str) -> None:
-    """Where Megatron takes the schedule from the checkpoint, a change of it would have no effect."""
-    if not settings["use_checkpoint_opt_param_scheduler"]:
+    """Where Megatron takes the schedule from the checkpoint, or compares it, a change has no effect or ends the run."""
+    takes, overrides = "use_checkpoint_opt_param_scheduler", "override_opt_param_scheduler"
+    if settings[takes]:
+        cause, why = takes, "it takes the schedule from the checkpoint"
+    elif overrides in settings and not settings[overrides]:
+        cause, why = f"{overrides}: false", "with it, Megatron refuses another schedule than the checkpoint's"
+    else:
         return
     then = _resolved(run).get("settings") or {}
     default = {name: option.default for name, option in settings.options.items()}
@@ -128,9 +133,9 @@ def _check_schedule(settings: Settings, run: str) -> None:
         if before != settings[name]:
             raise settings.error(
                 name,
-                f"{name}: {before} in {os.path.basename(run)}, {settings[name]} here, which would have no effect",
-                why="use_checkpoint_opt_param_scheduler takes the schedule from the checkpoint",
-                fix="remove use_checkpoint_opt_param_scheduler, or keep the schedule",
+                f"{name}: {before} in {os.path.basename(run)}, {settings[name]} here, which cannot be used",
+                why=f"{cause}: {why}",
+                fix=f"remove {cause}, or keep the schedule",
             )
 
 

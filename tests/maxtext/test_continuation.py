@@ -15,7 +15,7 @@ pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: 
 
 from tests.conftest import wait_until
 from tests.maxtext.conftest import needs_maxtext, tiny
-from tests.planning import Resolve, changed
+from tests.planning import Resolve, changed, not_loadable
 from tests.project import TASK, Project, rows
 
 from primus_core.errors import ConfigError
@@ -97,6 +97,7 @@ def test_what_changes_the_training_must_not_differ(
     plan = resolve("\n".join((*kept, text)), previous=previous, run=here)
     assert plan.continues == str(run)
     assert changed(run, plan, here) == names
+    assert not_loadable(run, plan, here) == [name for name in names if name == "model.base_mlp_dim"]
 
 
 @pytest.mark.parametrize(("nnodes", "saved"), [(1, 2), (2, 1)])

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
 from tests.megatron.conftest import MODEL, SETTINGS, tiny
-from tests.planning import Resolve, changed
+from tests.planning import Resolve, changed, not_loadable
 
 from primus_core.errors import ConfigError
 from primus_megatron.backend import MEGATRON
@@ -195,6 +195,17 @@ def test_a_checkpoint_of_another_model_or_layout_is_not_continued_by_itself(reso
     assert differs(train_iters=77, log_interval=3, save_interval=9, eval_interval=4) == []
     assert differs(qk_layernorm=True) == ["model.qk_layernorm"]
     assert differs(lr=1e-6, seed=99) == ["lr", "seed"]
+    assert not_loadable(run, plan(lr=1e-6, adam_beta2=0.9, global_batch_size=4), tmp_path / "here") == []
+    other = {"optimizer": "sgd", "bf16": True, "decoupled_lr": 1e-3, "model": {**MODEL, "num_layers": 2}}
+    assert not_loadable(run, plan(**other), tmp_path / "here") == [
+        "model.num_layers",
+        "bf16",
+        "decoupled_lr",
+        "optimizer",
+    ]
+    for switch in ({"use_checkpoint_opt_param_scheduler": True}, {"override_opt_param_scheduler": False}):
+        with pytest.raises(ConfigError, match=r"min_lr: 0\.0 in earlier, 1e-05 here, which cannot be used"):
+            plan(min_lr=1e-5, **switch)
     with pytest.raises(ConfigError, match="fully_reshardable"):
         plan(tensor_model_parallel_size=2)
     (folder / "x.distcp").write_text("")

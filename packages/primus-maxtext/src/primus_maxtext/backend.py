@@ -13,7 +13,7 @@ from primus_core.errors import Mistakes
 from primus_core.installed.packages import version_of
 from primus_core.plan.plan import Requirement, Step, Worker
 from primus_maxtext import checkpoints, contradictions, device, own_file
-from primus_maxtext.continuation import changeable, continue_earlier
+from primus_maxtext.continuation import FIXED, changeable, continue_earlier
 from primus_maxtext.hyperparameters import hyperparameters
 from primus_maxtext.layout import UNKNOWN, Layout, check_layout
 from primus_maxtext.own_settings import SETTINGS
@@ -159,6 +159,8 @@ class _Resolution:
         same = hyperparameters(settings, architecture, batch, resolved["data"] or {})
         source, found = continue_earlier(settings, self.call)
         self.notes += found
+        run = os.path.dirname(os.path.dirname(source))
+        start, source = ("", source) if not self.call.weights_only else (run, "")
         return BackendPlan(
             worker=Worker("primus_maxtext.worker", launcher="one-per-node"),
             config={**resolved, "hyperparameters": same.to_dict(), "continue_from": source, "settings": self.given()},
@@ -171,9 +173,11 @@ class _Resolution:
             tokens_per_step=batch * settings["max_target_length"],
             defaults={name: option.default for name, option in settings.options.items()},
             own=tuple(one.name for one in SETTINGS),
-            continues=os.path.dirname(os.path.dirname(source)),
+            continues=run if source else "",
+            starts_from=start,
             loads=(*([source] if source else []), *(folder.name for folder in self.folders() if folder.kind == "file")),
             changeable=changeable(settings),
+            fixed=(*FIXED, *(f"model.{name}" for name in FIXED)),
         )
 
     def applied(self) -> tuple[tuple[Step, ...], list[Requirement]]:

@@ -13,7 +13,7 @@ from primus_core.errors import ConfigError, MachineError, Mistakes
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
 from primus_megatron import fork_settings
 from primus_megatron.checkpoints import TRACKER, fault, loaded, newest_whole
-from primus_megatron.continuation import CHANGEABLE, CHECKPOINTS, continue_earlier, on_replay
+from primus_megatron.continuation import CHANGEABLE, CHECKPOINTS, FIXED, continue_earlier, on_replay
 from primus_megatron.device import Adaptation, adapt, cpu_variables
 from primus_megatron.hyperparameters import data_type, hyperparameters
 from primus_megatron.installation import SETTING, Installation, importable_version, installation
@@ -203,9 +203,11 @@ class _Resolution:
             tokens_per_step=self.sequences(layout) * settings["seq_length"],
             defaults={name: option.default for name, option in settings.options.items()},
             own=tuple(one.name for one in SETTINGS),
-            continues=source,
+            continues="" if self.call.weights_only else source,
+            starts_from=source if self.call.weights_only else "",
             loads=self.loads(),
             changeable=CHANGEABLE,
+            fixed=FIXED,
         )
 
     def sequences(self, layout: Layout) -> int:

@@ -78,6 +78,7 @@ def _adapt(planned: str) -> None:
 
 
 def _train(resolved: dict[str, Any]) -> None:
+    from primus_megatron.first_step import check_first_step
     from primus_megatron.installation import importable_version
     from primus_megatron.loop import pretrain
     from primus_megatron.model import model_provider
@@ -88,6 +89,7 @@ def _train(resolved: dict[str, Any]) -> None:
     look = _watch(settings.get("save", "")) if worker.rank() == 0 else lambda: None
     recorder = Recorder.of(resolved)
     install(recorder, look)
+    check_first_step()
     _around_saving(recorder.clock, look, settings if resolved["own"]["disable_last_saving"] else {})
     asked = 0 if settings.get("skip_train") else int(settings["train_iters"] or 0)
     try:

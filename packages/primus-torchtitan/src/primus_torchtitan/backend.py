@@ -16,7 +16,13 @@ from primus_core.errors import AlreadyRefused, Mistakes
 from primus_core.installed.packages import version_of
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
 from primus_torchtitan import earlier_names
-from primus_torchtitan.continuation import CHANGEABLE, continue_earlier, loads, on_replay
+from primus_torchtitan.continuation import (
+    changeable_settings,
+    continue_earlier,
+    fixed_settings,
+    loads,
+    on_replay,
+)
 from primus_torchtitan.hyperparameters import data_type, hyperparameters
 from primus_torchtitan.layout import Layout, check_layout, metrics_rank
 from primus_torchtitan.model import Model as Resolved
@@ -202,9 +208,11 @@ class _Resolution:
             tokens_per_step=self.global_batch(layout.data) * settings["training.seq_len"],
             defaults={name: option.default for name, option in settings.options.items()},
             own=tuple(one.name for one in SETTINGS),
-            continues=source,
+            continues="" if self.call.weights_only else source,
+            starts_from=source if self.call.weights_only else "",
             loads=loads(settings),
-            changeable=CHANGEABLE,
+            changeable=changeable_settings(settings, resolved),
+            fixed=fixed_settings(settings, resolved),
         )
 
     def architecture(self) -> Architecture | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,8 +24,8 @@ from primus_machine.secrets.names import SECRET
 __all__ = ["disk_full_failure", "disk_is_full", "failed", "last_step", "log_of", "next_lines", "not_failed", "render"]
 
 _PROBE_BYTES = 64 * 1024
-_ONCE = ("--new", "--continue")
-"""Options of the typed command that are not meant a second time."""
+_ONCE = {"--new": r"(?!)", "--continue": r"(?!-)(?!pretrain$)[^=]+", "--from": r".*"}
+"""Options of the typed command that are not meant a second time, and what their values look like."""
 
 _ANEW = "    # the same under another name"
 
@@ -75,9 +76,20 @@ def _holds_text(path: str) -> bool:
         return False
 
 
+def _without_once(words: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    option = ""
+    for word in words:
+        is_value = option and re.fullmatch(_ONCE[option], word)
+        option = word if word in _ONCE else ""
+        if not (is_value or word.partition("=")[0] in _ONCE):
+            kept.append(word)
+    return kept
+
+
 def next_lines(plan: Plan, status: str) -> tuple[str, ...]:
     """Commands worth typing next, made from the one that was typed. A secret in it cannot be typed again."""
-    typed = [word for word in _typed(plan) if word not in _ONCE]
+    typed = _without_once(_typed(plan))
     if not typed or SECRET in " ".join(typed):
         return ()
     own = _own_variables(plan)

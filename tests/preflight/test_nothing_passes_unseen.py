@@ -124,10 +124,14 @@ def site(tmp_path: Path, text: str) -> str:
     [
         ("[gpu.count]\nfloor = 8\n", 1, "0 GPUs; expected ≥ 8"),
         ("[network.active-ports]\nfloor = 8\n", 0, ""),
-        ("[gpu.temperature]\nlimit = 80\n", 3, "no GPU here, so the threshold that was set cannot be checked"),
-        ('[gpu.temperature]\nlimit = 80\nseverity = "warn"\n', 3, "no GPU here, so the threshold"),
-        ("[gpu.temperature.models.MI300X]\nlimit = 80\n", 0, "skipped, no GPU here"),
-        ("[gpu.temperature]\nsource = 'us'\n", 0, "skipped, no GPU here"),
+        (
+            "[gpu.temperature]\nlimit = 80\n",
+            3,
+            "--cpu: training on the CPUs, so the threshold that was set cannot be checked",
+        ),
+        ('[gpu.temperature]\nlimit = 80\nseverity = "warn"\n', 0, "--cpu: training on the CPUs, so the threshold"),
+        ("[gpu.temperature.models.MI300X]\nlimit = 80\n", 0, "skipped, --cpu: training on the CPUs"),
+        ("[gpu.temperature]\nsource = 'us'\n", 0, "skipped, --cpu: training on the CPUs"),
         ("[gpu.gemm]\nfloor = 80\n", 0, "not checked at level quick, though site.toml sets a threshold: gpu.gemm"),
     ],
 )
@@ -137,7 +141,7 @@ def test_a_threshold_that_the_site_sets_is_never_skipped(
 ) -> None:
     nodes.write(tmp_path / "node", no_gpus())
     site(tmp_path, text)
-    done = primus("direct", "--", "preflight", "--assume-host", "node", "--skip", "host.disk",
+    done = primus("direct", "--", "preflight", "--assume-host", "node", "--skip", "host.disk", "--cpu",
                   "--thresholds", "site.toml")  # fmt: skip
     assert done.returncode == exit_code, done.stdout + done.stderr
     assert said in " ".join((done.stdout + done.stderr).split())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from primus_verify.comparison import Step, Tolerance, compare
+from primus_verify.comparison import Step, Tolerance, beyond, compare, worst
 from primus_verify.verdict import describe
 
 NAMES = [
@@ -48,7 +48,7 @@ def said(change: Callable[[list[Step]], Any], **degrees: int) -> str:
     """What is said of a trial in which `change` has been at work, a line each."""
     trial = steps()
     changed = change(trial)
-    found = compare(steps(), changed or trial, START, TOLERANCE)
+    found = beyond(compare(steps(), changed or trial, START, TOLERANCE))
     names = dict.fromkeys(("weight", "first moment", "second moment"), NAMES)
     return "\n".join(finding.text for finding in describe(found, degrees, names))
 
@@ -72,7 +72,7 @@ def test_a_trial_that_is_the_reference_is_equal() -> None:
 @pytest.mark.parametrize("seed", range(200))
 def test_rounding_errors_are_no_deviation(seed: int) -> None:
     noise = 2.0**-24 * math.sqrt(2048)
-    assert compare(steps(), steps(noise, seed), START, TOLERANCE) == []
+    assert beyond(compare(steps(), steps(noise, seed), START, TOLERANCE)) == []
 
 
 def test_a_gradient_that_is_divided_once_too_often_is_named_with_its_axis() -> None:
@@ -163,8 +163,15 @@ def test_a_parameter_that_is_missing_is_a_deviation() -> None:
 
 
 def test_the_last_bit_counts_where_two_runs_must_be_equal() -> None:
-    assert compare(steps(), steps(), START, TOLERANCE, exactly=True) == []
+    assert beyond(compare(steps(), steps(), START, TOLERANCE, exactly=True)) == []
     other = steps()
     data: Any = other[0].state
     data["weight", "embedding.weight"] = np.nextafter(data["weight", "embedding.weight"], np.float32(9))
-    assert compare(steps(), other, START, TOLERANCE, exactly=True)
+    assert beyond(compare(steps(), other, START, TOLERANCE, exactly=True))
+
+
+def test_the_largest_error_of_each_quantity_is_known_also_where_it_is_rounding() -> None:
+    found = worst(compare(steps(), steps(1e-6), START, TOLERANCE))
+    assert set(found) == {"loss", "gradient", "gradient norm", "weight", "first moment", "second moment"}
+    assert 0 < found["gradient"].error < found["gradient"].limit
+    assert found["gradient"].name in NAMES

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["Deviation", "Step", "Tolerance", "compare"]
+__all__ = ["QUANTITIES", "Deviation", "Step", "Tolerance", "beyond", "compare", "worst"]
+
+QUANTITIES = ("loss", "gradient", "gradient norm", "weight", "first moment", "second moment")
+"""What is compared: causes before their effects."""
 
 _UNIT_ROUNDOFF = 2.0**-24
 """Of float32 (IEEE 754)."""
@@ -40,18 +43,24 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A quantity that differs by more than rounding explains."""
+    """How far a quantity of a trial is from that of the reference."""
 
     step: int
     quantity: str
-    """`loss`, `gradient norm`, `gradient`, `weight`, `first moment` or `second moment`."""
+    """One of `QUANTITIES`."""
     name: str
     """Of the parameter; empty: of the whole model."""
     error: float
     """Relative to the reference, in the 2-norm; infinite: not a number, or missing."""
     limit: float
+    """What rounding explains."""
     factor: float | None = None
-    """It is this many times the reference, if it is a multiple of it."""
+    """If it is beyond the limit: it is this many times the reference, if it is a multiple of it."""
+
+    @property
+    def share(self) -> float:
+        """The error in units of the limit."""
+        return self.error / self.limit if self.limit else math.inf if self.error else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +91,29 @@ class Tolerance:
 def compare(
     reference: Sequence[Step], trial: Sequence[Step], start: State, tolerance: Tolerance, *, exactly: bool = False
 ) -> list[Deviation]:
-    """Return every deviation of `trial`, in the order of steps. `start` has the weights before the first step.
+    """Return how far `trial` is off in every quantity, step by step. `start` has the weights before the first step.
 
-    `exactly`: every difference counts.
+    `exactly`: every difference is beyond the limit.
     """
     limits = Tolerance(0.0) if exactly else tolerance
     found: list[Deviation] = []
     for number, (right, other) in enumerate(zip(reference, trial, strict=True), 1):
         found += _Comparison(number, right, other, start, limits).deviations()
     return found
+
+
+def beyond(found: Sequence[Deviation]) -> list[Deviation]:
+    """Return those that rounding does not explain."""
+    return [one for one in found if one.error > one.limit]
+
+
+def worst(found: Sequence[Deviation]) -> dict[str, Deviation]:
+    """Return the largest deviation of each quantity, in units of its limit."""
+    largest: dict[str, Deviation] = {}
+    for one in found:
+        if one.quantity not in largest or one.share > largest[one.quantity].share:
+            largest[one.quantity] = one
+    return largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +149,8 @@ class _Comparison:
             if right is None or other is None:
                 continue
             error = abs(other - right) / abs(right) if right else abs(other)
-            if not error <= limit:  # NaN, too
-                factor = other / right if right and math.isfinite(other) else None
-                yield Deviation(self.step, quantity, "", math.inf if math.isnan(error) else error, limit, factor)
+            factor = other / right if right and math.isfinite(other) and error > limit else None
+            yield Deviation(self.step, quantity, "", math.inf if math.isnan(error) else error, limit, factor)
 
     def _weight(self, name: str, right: Array) -> Iterator[Deviation]:
         """Its change since the start, in elements whose gradients are more than rounding errors."""
@@ -162,11 +184,12 @@ class _Comparison:
     ) -> Iterator[Deviation]:
         """Whether `off`, the difference from `right`, is within `limit` times it, or else below `floor`."""
         size, error = _norm(right), _norm(off)
-        if error <= max(limit * size, floor):
-            return
-        relative = error / size if size else math.inf
-        yield Deviation(self.step, quantity, name, math.inf if math.isnan(relative) else relative, limit,
-                        _multiple(right, off, size))  # fmt: skip
+        relative = error / size if size else math.inf if error else 0.0
+        relative = math.inf if math.isnan(relative) else relative
+        # An error below the floor is rounding, however small the quantity is.
+        limit = max(limit, floor / size) if size else math.inf if error <= floor else limit
+        factor = _multiple(right, off, size) if relative > limit else None
+        yield Deviation(self.step, quantity, name, relative, limit, factor)
 
 
 def _multiple(right: Array, off: Array, size: float) -> float | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from primus_core.errors import PrimusError
 from primus_core.journal import summary
@@ -18,7 +18,8 @@ from primus_machine import facts as machine
 from primus_machine.host import HostRoot
 from primus_machine.units import time_span
 from primus_verify import stored, verdict
-from primus_verify.comparison import Step, Tolerance, compare
+from primus_verify.comparison import Deviation, Step, Tolerance, beyond, compare, worst
+from primus_verify.kept import Kept
 from primus_verify.layouts import REFERENCE, Layout
 from primus_verify.trials import Trials
 from primus_verify.verdict import Finding
@@ -39,46 +40,72 @@ class Result:
     why: str = ""
     """Of `failed` and `not tried`."""
     seconds: float = 0.0
+    worst: Mapping[str, Deviation] = field(default_factory=dict)
+    """The largest deviation of each quantity, also where rounding explains it."""
 
-    @property
-    def is_tried(self) -> bool:
-        """Whether it was trained."""
-        return self.status != "not tried"
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as `verify.json` has it."""
+        return {
+            "layout": self.layout.name,
+            "ranks": self.layout.ranks,
+            "status": self.status,
+            "why": self.why or None,
+            "seconds": round(self.seconds, 1),
+            "worst": {
+                quantity: {"error": _finite(one.error), "limit": _finite(one.limit), "step": one.step, "name": one.name}
+                for quantity, one in self.worst.items()
+            },
+            "findings": [finding._asdict() | {"error": _finite(finding.error)} for finding in self.findings],
+        }
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if value < float("inf") else None
 
 
 class Session:
     """Trains and compares. `say` gets a line for each thing that begins or ends."""
 
-    def __init__(self, trials: Trials, rtol: float | None, say: Callable[[str], None]) -> None:
-        self.trials, self.say = trials, say
+    def __init__(self, trials: Trials, kept: Kept, rtol: float | None, say: Callable[[str], None]) -> None:
+        self.trials, self.kept, self.say = trials, kept, say
         self.tolerance: Tolerance | None = Tolerance(rtol) if rtol else None
 
-    def verify(self, layouts: Sequence[Layout]) -> list[Result]:
-        """Return what came of each layout.
+    def verify(self, layouts: Sequence[Layout]) -> list[dict[str, Any]]:
+        """Return what came of each layout, now or before (`kept`).
 
         Raises:
             PrimusError: the reference cannot be trained.
         """
+        known = {layout.name: result for layout in layouts if (result := self.kept.read(layout.name))}
+        for layout in layouts:
+            if layout.name in known:
+                self.say(f"{layout.name}: {known[layout.name]['status']}, as before")
+            elif why := self._refusal(layout):
+                known[layout.name] = Result(layout, "not tried", why=why).to_dict()
+                self.say(f"{layout.name}: not tried: {why}")
+        left = [layout for layout in layouts if layout.name not in known]
+        if left:
+            known |= self._train_all(left)
+        return [known[layout.name] for layout in layouts]
+
+    def _train_all(self, layouts: Sequence[Layout]) -> dict[str, dict[str, Any]]:
         one = Layout(REFERENCE, {})
-        refused = {layout.name: why for layout in layouts if (why := self._refusal(layout))}
-        for name, why in refused.items():
-            self.say(f"{name}: not tried: {why}")
-        if len(refused) == len(layouts):
-            return [Result(layout, "not tried", why=refused[layout.name]) for layout in layouts]
         begin = self._train(one, "")
         start = self.trials.verifier.checkpoint(begin, 1)
         initial = stored.read(self.trials.verifier, start)
         run = self._train(one, start)
         reference = self.trials.read(run)
         self.tolerance = self.tolerance or Tolerance.of_reduction(self._tokens(run))
-        results = [
-            Result(layout, "not tried", why=refused[layout.name]) if layout.name in refused
-            else self._result(layout, start, reference, initial)
-            for layout in layouts
-        ]  # fmt: skip
+        found = {}
+        for layout in layouts:
+            result = self._result(layout, start, reference, initial)
+            found[layout.name] = result.to_dict()
+            if result.status != "failed":
+                self.kept.write(layout.name, found[layout.name])
         shutil.rmtree(begin, ignore_errors=True)
         shutil.rmtree(run, ignore_errors=True)
-        return results
+        return found
 
     def _train(self, layout: Layout, start: str) -> str:
         begun = time.monotonic()
@@ -99,11 +126,11 @@ class Session:
             result = Result(layout, "failed", why=f"{error.what}: {error.why}", seconds=time.monotonic() - begun)
         else:
             exactly = "repeat" in layout.degrees
-            deviations = compare(reference, trial, initial, self.tolerance, exactly=exactly)
+            measured = compare(reference, trial, initial, self.tolerance, exactly=exactly)
             names = {kind: [name for of, name in reference[0].state if of == kind] for kind in _KINDS}
-            findings = tuple(verdict.describe(deviations, layout.degrees, names))
+            findings = tuple(verdict.describe(beyond(measured), layout.degrees, names))
             status: Status = "differs" if findings else "equal"
-            result = Result(layout, status, findings, seconds=time.monotonic() - begun)
+            result = Result(layout, status, findings, seconds=time.monotonic() - begun, worst=worst(measured))
             shutil.rmtree(run, ignore_errors=True)
         self.say(f"{layout.name}: {result.status} ({time_span(result.seconds)})")
         return result

@@ -60,6 +60,7 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
                             help="relative tolerance of gradients (default: from the length of the sums)")  # fmt: skip
         parser.add_argument("--timeout", type=whole_number, default=_TIMEOUT_S, metavar="SECONDS",
                             help=f"stop a training that takes longer (default: {_TIMEOUT_S})")  # fmt: skip
+        parser.add_argument("--again", action="store_true", help="train layouts again whose result is known")
         parser.add_argument("--json", action="store_true", help="print JSON instead of text")
         parser.usage = f"{parser.prog} --config FILE [key=value ...] [--layouts LAYOUT ...]"
         parser.rest_to("overrides")
@@ -86,6 +87,8 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
             "rtol": args.rtol,
             "timeout_s": args.timeout,
             "json": args.json,
+            "again": args.again,
+            "device": call.facts.gpu_model if call.facts.gpus else "cpu",
             "experiment": found.experiment.exp_name,
         }
         place = call.place(found.experiment.workspace, f"{found.experiment.exp_name}-verify")

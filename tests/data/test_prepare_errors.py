@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import subprocess
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.data.conftest import Prepare, as_lines
 
 from primus_core.errors import MachineError, PrimusError, RequestError
 from primus_data.sources import documents, files
+from primus_data.sources.files import Kind
 from primus_data.sources.parts import divide
 
 WRONG = {
@@ -107,6 +109,28 @@ def test_a_text_file_that_is_no_text_is_named(prepare: Prepare, tmp_path: Path) 
     (tmp_path / "in/b.png").write_bytes(b"\x89PNG")
     with pytest.raises(PrimusError, match=r"^in/b\.png: invalid UTF-8: byte 0x89 at 0"):
         prepare("--input", "in")
+
+
+@pytest.mark.parametrize("kind", ["lines", "gzip", "text"])
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path, kind: Kind) -> None:
+    data = BOM_UTF8 + (b"plain" if kind == "text" else b'{"text": "one"}\n{"text": "two"}\n')
+    (tmp_path / "in").write_bytes(gzip.compress(data) if kind == "gzip" else data)
+    [file] = files.find([str(tmp_path / "in")])
+    [part] = divide([file._replace(kind=kind)], 1 << 20)
+    [found] = documents.read(part, [file._replace(kind=kind)], ["text"])
+    assert found.texts == ((["plain"] if kind == "text" else ["one", "two"]),)
+    assert found.faults == []
+
+
+def test_a_link_to_a_file_that_is_read_already_is_left_out_and_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
+    (tmp_path / "b.jsonl").symlink_to("a.jsonl")
+    (tmp_path / "c.jsonl").hardlink_to(tmp_path / "a.jsonl")
+    (tmp_path / "d.jsonl").write_text('{"text": "one"}\n')
+    for words in ([str(tmp_path)], [f"{tmp_path}/*.jsonl"], [f"{tmp_path}/{name}.jsonl" for name in "abcd"]):
+        links = list[str]()
+        assert [Path(file.path).name for file in files.find(words, links)] == ["a.jsonl", "d.jsonl"]
+        assert [Path(path).name for path in links] == ["b.jsonl", "c.jsonl"]
 
 
 def cut_off(data: bytes) -> bytes:

@@ -12,6 +12,47 @@ from primus_data.training import files
 __all__ = ["home"]
 
 
+def folder_of_text(tmp_path: Path) -> Path:
+    """Files of which three are texts, and others that are left out for a reason each."""
+    folder = tmp_path / "text"
+    (folder / "more").mkdir(parents=True)
+    (folder / "a.txt").write_bytes(b"\xef\xbb\xbfmarked")
+    (folder / "b.md").write_text("plain")
+    (folder / "more/a.txt").write_text("the second of this name")
+    (folder / "latin.txt").write_bytes("café".encode("latin-1"))
+    (folder / "wide.txt").write_bytes("wide".encode("utf-16"))
+    (folder / "empty.txt").touch()
+    (folder / "blank.txt").write_bytes(b"\xef\xbb\xbf \n")
+    (folder / "zeros.txt").write_bytes(b"a\0b")
+    (folder / "large.txt").write_bytes(b"x" * (files.LARGEST_FILE + 1))
+    (folder / "table.csv").write_text("a,b")
+    (folder / "z.txt").symlink_to("a.txt")
+    (folder / "hard.txt").hardlink_to(folder / "b.md")
+    (folder / "gone.txt").symlink_to("nowhere.txt")
+    return folder
+
+
+def test_what_is_left_out_of_a_folder_of_text_is_counted_and_named(tmp_path: Path) -> None:
+    texts, left_out = files.documents(str(folder_of_text(tmp_path)))
+    assert texts == [("a.txt", "marked"), ("b.md", "plain"), ("a.txt", "the second of this name")]
+    assert {why.partition(" than")[0]: names for why, names in left_out.names.items()} == {
+        "not UTF-8": ["latin.txt", "wide.txt"],
+        "empty": ["blank.txt", "empty.txt"],
+        "binary": ["zeros.txt"],
+        "larger": ["large.txt"],
+        "of other kinds": ["table.csv"],
+        "links to a file that is read already": ["hard.txt", "z.txt"],
+        "not regular files": ["gone.txt"],
+    }
+    assert "2 not UTF-8 (latin.txt, wide.txt)" in str(left_out)
+
+
+def test_a_folder_without_text_says_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xff")
+    with pytest.raises(SystemExit, match=r"no text in .*; left out: 1 not UTF-8 \(a\.txt\)"):
+        files.documents(str(tmp_path))
+
+
 @needs_root
 def test_text_that_a_stranger_prepared_is_not_trained_on(
     tmp_path: Path, home: Path, clean_environ: dict[str, str], monkeypatch: pytest.MonkeyPatch,

@@ -179,9 +179,9 @@ def checks() -> tuple[Check, ...]:
     return catalogue.gather(Catalogue.here(HostRoot("/nowhere", {})))
 
 
-def found(host: HostRoot) -> list[Finding]:
+def found(host: HostRoot, *, cpu: bool = False) -> list[Finding]:
     """What all checks find on a machine whose run directory is `/runs`, save those that measure one, or several."""
-    node = Node(facts.read(host), "/runs")
+    node = Node(facts.read(host), "/runs", cpu=cpu)
     return [
         finding for check in checks() if not (check.name in MEASURED or check.meets) for finding in check.findings(node)
     ]

@@ -115,6 +115,49 @@ def test_where_no_majority_says_what_is_right_all_are_told() -> None:
     assert "6.12.12 on 1" in found.nodes["n1"][0].why
 
 
+def counted_node(name: str, count: int, floor: int = 0) -> NodeReport:
+    """A node with so many GPUs, of which `floor` is known to be the least."""
+    found = Finding("gpu.count", "", "pass", str(count), f"≥ {floor}", "GPUs", value=float(count), compare="same")
+    return node(name, DRIVER, replace(found, status="fail") if count < floor else found)
+
+
+@pytest.mark.parametrize(
+    ("counts", "floor", "failing"),
+    [
+        ((8, 7), 8, "n1"),
+        ((8, 8, 7, 7), 8, "n2 n3"),
+        ((7, 7, 8), 8, "n0 n1"),
+        ((7, 7, 7), 8, "n0 n1 n2"),
+        ((8, 4), 0, "n1"),
+        ((8, 8, 4, 4), 0, "n2 n3"),
+        ((4, 4, 8), 0, "n2"),
+    ],
+)
+def test_a_count_that_failed_has_no_vote_on_what_is_normal(counts: tuple[int, ...], floor: int, failing: str) -> None:
+    found = judge([counted_node(f"n{at}", count, floor) for at, count in enumerate(counts)])
+    assert " ".join(found.failing) == failing
+    for host in found.failing:
+        [fault] = [one for one in found.nodes[host] if one.status == "fail"]
+        assert "set it to" not in fault.fix, "nobody makes a GPU less, or more, by a setting"
+        assert floor == 0 or fault.expected == f"≥ {floor}"
+
+
+def test_a_port_that_failed_has_no_vote_on_how_many_are_active() -> None:
+    def wired(name: str, count: int) -> NodeReport:
+        own = Finding("network.active-ports", "", "pass", str(count), unit="ports", value=float(count), compare="same")
+        ports = [Finding("network.ports", f"mlx5_{at}:1", "pass" if at < count else "fail", "DOWN") for at in range(8)]
+        return node(name, own, *ports)
+
+    found = judge([wired("n0", 7), wired("n1", 7), wired("n2", 8)])
+    assert (found.failing, found.passing) == (("n0", "n1"), ("n2",))
+
+
+def test_a_speed_that_failed_has_no_vote_on_what_is_normal() -> None:
+    bad = [node(f"b{at}", replace(GEMM, value=100.0 + at, status="fail")) for at in range(5)]
+    good = [node(f"g{at}", replace(GEMM, value=value)) for at, value in enumerate((600, 601, 602, 603, 510))]
+    assert judge([*bad, *good]).failing == ("b0", "b1", "b2", "b3", "b4", "g4")
+
+
 def test_nodes_with_other_gpus_are_compared_among_themselves() -> None:
     slow = [node(f"b{i}", replace(GEMM, value=150.0 + i / 10), model="MI308X") for i in range(6)]
     fast = [node(f"a{i}", replace(GEMM, value=600.0 + i)) for i in range(6)]

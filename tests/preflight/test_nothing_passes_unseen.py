@@ -61,10 +61,44 @@ def test_of_eight_nodes_the_one_without_gpus_and_the_one_with_a_wrong_partition_
     assert mode.fix
 
 
-def test_one_node_with_gpus_is_enough_to_make_those_without_unfit_and_alone_they_are_fit() -> None:
+def test_one_node_with_gpus_is_enough_to_make_those_without_unfit_and_alone_they_are_unknown() -> None:
     bare = [report(f"n{at}", no_gpus()) for at in range(3)]
-    assert judge(bare).exit_code == 0, "nodes of a run on CPUs"
+    alone = judge(bare)
+    assert (alone.unknown, alone.exit_code) == (("n0", "n1", "n2"), 3)
+    [why] = [one for one in alone.nodes["n0"] if one.status == "unknown"]
+    assert (why.check, why.expected) == ("gpu.count", "GPUs, or --cpu")
+    assert "PRIMUS_GPU_MODEL=none" in why.fix
     assert judge([*bare, report("n9", nodes.healthy())]).failing == ("n0", "n1", "n2")
+
+
+@pytest.mark.parametrize("environ", [{"CUDA_VISIBLE_DEVICES": ""}, {"ROCR_VISIBLE_DEVICES": "-1"}, {}])
+def test_who_asks_for_the_cpus_needs_no_gpu_and_the_report_says_who_asked(environ: dict[str, str]) -> None:
+    for tree in (no_gpus(), nodes.healthy()):
+        machine = nodes.held(tree).with_environ(environ)
+        found = nodes.found(machine, cpu=not environ)
+        [count] = [one for one in found if one.check == "gpu.count"]
+        assert (count.status, verdict(found)) == ("skip", "pass")
+        assert ("hides all GPUs" if environ else "--cpu") in count.why
+        assert {one.status for one in found if one.check.startswith("gpu.")} == {"skip"}
+
+
+def test_only_the_gpus_that_the_lists_leave_are_judged() -> None:
+    tree = nodes.healthy()
+    tree[f"{PCI}/{ADDRESSES[0]}/current_link_width"] = "4\n"
+    tree[f"{PCI}/{ADDRESSES[1]}/hwmon/hwmon1/temp2_input"] = "120000\n"
+    tree[f"{KFD}/4/io_links/1/properties"] = "type 2\nnode_to 2\n"
+    tree["sys/class/kfd/kfd/proc/4711/vram_2001"] = "4096\n"
+    for number in range(2, 10):
+        tree[f"{KFD}/{number}/gpu_id"] = f"200{number - 1}\n"
+    machine = nodes.held(tree).with_environ({"ROCR_VISIBLE_DEVICES": "4,5"})
+    found = nodes.found(machine)
+    assert [one for one in found if one.status == "fail"] == []
+    [count] = [one for one in found if one.check == "gpu.count"]
+    assert (count.measured, count.source) == ("2", "ROCR_VISIBLE_DEVICES=4,5")
+    subjects = {one.subject for one in found if one.check in ("gpu.pcie-width", "gpu.temperature", "gpu.xgmi")}
+    assert subjects == set(ADDRESSES[4:6])
+    other = nodes.found(machine.with_environ({"ROCR_VISIBLE_DEVICES": "0,4"}))
+    assert {one.check for one in other if one.status == "fail"} == {"gpu.pcie-width", "gpu.processes"}
 
 
 def test_nodes_with_fewer_gpus_or_without_adapters_are_not_as_the_others() -> None:
@@ -90,10 +124,14 @@ def site(tmp_path: Path, text: str) -> str:
     [
         ("[gpu.count]\nfloor = 8\n", 1, "0 GPUs; expected ≥ 8"),
         ("[network.active-ports]\nfloor = 8\n", 0, ""),
-        ("[gpu.temperature]\nlimit = 80\n", 3, "no GPU here, so the threshold that was set cannot be checked"),
-        ('[gpu.temperature]\nlimit = 80\nseverity = "warn"\n', 0, "no GPU here, so the threshold"),
-        ("[gpu.temperature.models.MI300X]\nlimit = 80\n", 0, "skipped, no GPU here"),
-        ("[gpu.temperature]\nsource = 'us'\n", 0, "skipped, no GPU here"),
+        (
+            "[gpu.temperature]\nlimit = 80\n",
+            3,
+            "--cpu: training on the CPUs, so the threshold that was set cannot be checked",
+        ),
+        ('[gpu.temperature]\nlimit = 80\nseverity = "warn"\n', 0, "--cpu: training on the CPUs, so the threshold"),
+        ("[gpu.temperature.models.MI300X]\nlimit = 80\n", 0, "skipped, --cpu: training on the CPUs"),
+        ("[gpu.temperature]\nsource = 'us'\n", 0, "skipped, --cpu: training on the CPUs"),
         ("[gpu.gemm]\nfloor = 80\n", 0, "not checked at level quick, though site.toml sets a threshold: gpu.gemm"),
     ],
 )
@@ -103,7 +141,7 @@ def test_a_threshold_that_the_site_sets_is_never_skipped(
 ) -> None:
     nodes.write(tmp_path / "node", no_gpus())
     site(tmp_path, text)
-    done = primus("direct", "--", "preflight", "--assume-host", "node", "--skip", "host.disk",
+    done = primus("direct", "--", "preflight", "--assume-host", "node", "--skip", "host.disk", "--cpu",
                   "--thresholds", "site.toml")  # fmt: skip
     assert done.returncode == exit_code, done.stdout + done.stderr
     assert said in " ".join((done.stdout + done.stderr).split())

@@ -82,6 +82,16 @@ class HostRoot:
         except OSError:
             return None
 
+    def why_unread(self, path: str) -> str:
+        """Return why a file of the machine says nothing (`is empty`, ...); empty: it says something."""
+        if (text := self.text(path)) is not None:
+            return "" if text else "is empty"
+        try:
+            os.close(os.open(self._real(path), os.O_RDONLY | os.O_NONBLOCK))
+        except OSError as error:
+            return f"cannot be read: {(error.strerror or str(error)).lower()}"
+        return "cannot be read: it is not a text"
+
     def names(self, path: str) -> tuple[str, ...]:
         """What a folder of the machine holds, sorted; nothing where there is none."""
         try:

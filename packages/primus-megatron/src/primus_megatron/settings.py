@@ -41,6 +41,8 @@ class Settings(settings.Settings):
             if name in document.data:
                 what = f"'{name}' cannot be set in an experiment"
                 wrong[name] = ConfigError(what, where=document.where((name,)), why=why, fix="remove it")
+        self.texts = {name for name, value in document.data.items() if isinstance(value, str)}
+        """Settings that were one text; where Megatron takes a list, it was split at blanks."""
         right = Document({name: value for name, value in with_lists.items() if name not in wrong}, document.marks)
         paths = [*refused, *((name,) for name in wrong)]
         super().__init__(right, schema.options, SETTINGS, LEAST, "Megatron", paths)

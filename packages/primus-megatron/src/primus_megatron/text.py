@@ -9,7 +9,7 @@ from primus_core.errors import MachineError
 from primus_core.plan.plan import Requirement, Step
 from primus_data.indexed.layout import fault
 from primus_data.training import section
-from primus_data.training.corpora import Prefixes, Raw, Text
+from primus_data.training.corpora import Prefixes, Raw, Text, split_at_blanks
 from primus_megatron.own_settings import DATA
 from primus_megatron.settings import Settings
 from primus_megatron.vocabulary import tokens, use_null_tokenizer
@@ -101,6 +101,7 @@ def _whole_files(settings: Settings, name: str, cwd: str) -> list[Requirement]:
 def _prefixes(settings: Settings, name: str, cwd: str, *, known: bool) -> list[Requirement]:
     """A blend: prefixes of file names, each with a weight before it or none with any."""
     words, found = list(settings[name]), []
+    was_split = (name,) if len(words) > 1 and name in settings.texts else ()
     weighted = len(words) % 2 == 0 and len(words) > 1 and all(map(_is_number, words[::2]))
     for index in range(1, len(words), 2) if weighted else range(len(words)):
         word = words[index]
@@ -112,7 +113,7 @@ def _prefixes(settings: Settings, name: str, cwd: str, *, known: bool) -> list[R
                 fix=f"write {word[:-4]}",
             )
         words[index] = path = os.path.join(cwd, word)
-        fix = f"prepare the data, or correct '{name}' (a path without .bin and .idx)"
+        fix = f"prepare the data, or correct '{name}' (a path without .bin and .idx){split_at_blanks(name, was_split)}"
         found += [Requirement("file", path + suffix, fix) for suffix in (".bin", ".idx")]
         if known and all(os.path.exists(path + suffix) for suffix in (".bin", ".idx")):
             _check(path, settings.where(name), fix)

@@ -103,6 +103,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
                         help="compare each node with these earlier reports (repeatable)")  # fmt: skip
     parser.add_argument("--wait", type=whole_number, metavar="SECONDS",
                         help="wait SECONDS for the other nodes (default: 60; perf: 300; full: 3600)")  # fmt: skip
+    parser.add_argument("--cpu", action="store_true", help="check for training on CPUs: a node needs no GPU")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--output", type=_file, action="append", default=[], metavar="FILE",
                         help=f"also write the report to FILE ({', '.join(SUFFIXES)}; repeatable)")  # fmt: skip

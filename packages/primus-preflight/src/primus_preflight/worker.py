@@ -80,7 +80,8 @@ def _checked(args: argparse.Namespace, checks: Sequence[Check], here: HostRoot) 
     with _writes(folder):
         call = gate.call(folder) if args.gate and not args.node_rank else ""
     meeting = _met(found, checks, host, _place(args, folder))
-    node = Node(found, _run_dir() if found.host.is_here else "", meeting, args.devices)
+    is_cpu = args.cpu or found.environ.get(variables.GPU_MODEL, "").strip().lower() == "none"
+    node = Node(found, _run_dir() if found.host.is_here else "", meeting, args.devices, is_cpu)
     own = replace(_looked_at(node, checks, host, args.node_rank), level=args.level, version=version())
     with _writes(folder):
         node_report.write(folder, own)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from primus_core import get_logger
 from primus_core.errors import Mistakes, RequestError
 from primus_data import tokenizers
 from primus_data.preparing.encoding import Encoder
@@ -13,6 +14,7 @@ from primus_data.preparing.settings import Settings, fingerprint, outcome_of
 from primus_data.sources import files
 from primus_data.sources.files import File
 from primus_data.tokenizers import Tokenizer
+from primus_machine.units import counted
 
 __all__ = ["begun"]
 
@@ -38,7 +40,13 @@ def begun(settings: Settings) -> Given:
 
 
 def _files(settings: Settings) -> tuple[File, ...]:
-    found = files.find(settings.inputs)
+    links = list[str]()
+    found = files.find(settings.inputs, links)
+    if links:
+        message = (
+            f"--input: left out {counted(len(links), 'link')} to files that are read already: {', '.join(links[:3])}"
+        )
+        get_logger().warning("input_left_out", message=message, files=links)
     if not sum(file.size for file in found):
         raise RequestError(f"--input: {found[0].path} is empty" if len(found) == 1 else "--input: all files are empty",
                            fix="name files with documents")  # fmt: skip

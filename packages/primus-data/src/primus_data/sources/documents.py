@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
@@ -59,10 +60,12 @@ def read(part: Part, files: Sequence[File], keys: Sequence[str]) -> Iterator[Doc
         yield from _rows(part, file, keys)
         return
     with _Opened(file) as opened:
+        is_first = part.start == 0
         ranges = lines.plain(opened, part.start, part.end) if part.kind == "lines" else None
         before = 0
         for data, size in ranges or lines.compressed(opened, part.kind):
-            rows = data.split(b"\n")
+            rows = (data.removeprefix(BOM_UTF8) if is_first else data).split(b"\n")
+            is_first = False
             del data  # while its documents are encoded, nobody needs it
             if not rows[-1]:
                 rows.pop()
@@ -213,7 +216,7 @@ def _texts(files: Sequence[File], columns: int) -> Iterator[Documents]:
         with _Opened(file) as opened:
             data = opened.read()
         try:
-            texts.append(data.decode())
+            texts.append(data.removeprefix(BOM_UTF8).decode())
         except UnicodeDecodeError as error:
             faults.append(Fault(file.path, 0, f"invalid UTF-8: byte 0x{data[error.start]:02x} at {error.start}"))
         size += len(data)

@@ -37,20 +37,25 @@ class File(NamedTuple):
     """When it last changed, in nanoseconds."""
 
 
-def find(words: Sequence[str]) -> tuple[File, ...]:
+def find(words: Sequence[str], links: list[str] | None = None) -> tuple[File, ...]:
     """The files, those of a pattern or folder sorted by path. A folder that holds data files gives these; one that
-    holds none gives each of its files as one document.
+    holds none gives each of its files as one document. A link to a file that is read already is left out: into `links`.
 
     Raises:
         RequestError: one is not there, cannot be read, or is named twice; all of them at once.
     """
-    mistakes, found = Mistakes(), dict[str, File]()
+    mistakes, found, places = Mistakes(), dict[str, File](), set[tuple[int, int]]()
     for word in words:
         with mistakes:
             for file in _named(word):
                 if file.path in found:
                     raise RequestError(f"--input: '{printable(file.path)}' is named twice", fix="name each file once")
-                found[file.path] = file
+                about = os.stat(file.path)
+                if (place := (about.st_dev, about.st_ino)) not in places:
+                    found[file.path] = file
+                elif links is not None:
+                    links.append(printable(file.path))
+                places.add(place)
     mistakes.refuse()
     return tuple(found.values())
 

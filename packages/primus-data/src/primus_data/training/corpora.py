@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from primus_core.plan.plan import Requirement, Step
 from primus_data.training.files import STDLIB
 from primus_train.backend import BackendCall
 
-__all__ = ["CORPUS", "FOLDER", "Corpus", "Prefixes", "Raw", "Text", "Told"]
+__all__ = ["CORPUS", "FOLDER", "Corpus", "Prefixes", "Raw", "Text", "Told", "split_at_blanks"]
 
 FOLDER = "data"
 """Of the run directory: a link to what was prepared."""
@@ -123,6 +123,8 @@ class Prefixes:
     split: tuple[float, ...] = ()
     """Shares of the documents of `train`; empty: all are trained on."""
     eod: int | None = None
+    were_split: tuple[str, ...] = ()
+    """Settings that were one text, which was split at blanks."""
 
     def to_dict(self) -> dict[str, Any]:
         """What a later run compares."""
@@ -132,7 +134,11 @@ class Prefixes:
         """The files."""
         named = (("train_data_path", self.train), ("valid_data_path", self.valid))
         return tuple(
-            Requirement("file", path + suffix, f"prepare the data, or correct 'data.{name}'")
+            Requirement(
+                "file",
+                path + suffix,
+                f"prepare the data, or correct 'data.{name}'{split_at_blanks(name, self.were_split)}",
+            )
             for name, blend in named
             for _, path in blend
             for suffix in (".bin", ".idx")
@@ -147,6 +153,11 @@ class Prefixes:
         """What is read to train and to validate."""
         del call
         return _parts([list(pair) for pair in self.train], [list(pair) for pair in self.valid], self.split)
+
+
+def split_at_blanks(name: str, were_split: Collection[str]) -> str:
+    """Return what to add to an error about a path, where it is a part of a text."""
+    return "; its text was split at blanks: write a list ([my data/web]) to keep them" if name in were_split else ""
 
 
 Corpus = Text | Raw | Prefixes

@@ -16,9 +16,10 @@ from primus_core.errors import MachineError, RequestError
 from primus_machine.files import trust
 from primus_machine.files.atomic import link_atomically
 from primus_machine.host import HostRoot
+from primus_machine.text import printable
 from primus_machine.units import counted
 
-__all__ = ["STDLIB", "Text", "Write", "cache_key", "documents", "main", "pieces", "sources"]
+__all__ = ["STDLIB", "Text", "Write", "cache_key", "documents", "main", "pieces"]
 
 STDLIB = "python-stdlib"
 """Stands for the sources and texts of the Python standard library of the running interpreter."""
@@ -30,37 +31,72 @@ Write = Callable[[Path, list[Text], int, int], None]
 SUFFIXES = {".md", ".py", ".rst", ".txt"}
 SKIPPED_FOLDERS = {"__pycache__", "site-packages", "dist-packages", "test", "tests", "idle_test", "_bundled"}
 LARGEST_FILE = 1 << 20
+_SAME = "links to a file that is read already"
+_MOST_NAMED = 3
 
 
-def sources(source: str) -> list[Path]:
-    """The text files of `source`, sorted by name: small enough, of a known kind, and not in a skipped folder."""
-    import sysconfig  # this and those below: planning only reads a constant here
+class LeftOut:
+    """Files of a folder that are not trained on, by the reason."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, list[str]] = {}
+
+    def add(self, why: str, name: str) -> None:
+        """Count one."""
+        self.names.setdefault(why, []).append(name)
+
+    def __str__(self) -> str:
+        """Return how many of each kind, with some names: `2 not UTF-8 (a.txt, b.txt)`."""
+        return "; ".join(f"{len(names)} {why} ({_some(names)})" for why, names in sorted(self.names.items()))
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(map(printable, sorted(names)[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
+
+
+def documents(source: str) -> tuple[list[Text], LeftOut]:
+    """Return the texts of `source`, sorted by name, and which of its files are none."""
+    import sysconfig  # planning only reads a constant here
 
     root = Path(sysconfig.get_paths()["stdlib"] if source == STDLIB else source)
-    found = sorted(_walk(root), key=lambda path: path.relative_to(root).as_posix())
-    if not found:
-        raise SystemExit(f"no text in {root}: looked for {', '.join(sorted(SUFFIXES))} up to {LARGEST_FILE} bytes")
-    return found
+    texts, left_out, read = list[Text](), LeftOut(), set[tuple[int, int]]()
+    for path in sorted(_walk(root), key=lambda path: path.relative_to(root).as_posix()):
+        name = path.relative_to(root).as_posix()
+        about = path.stat() if path.is_file() else None
+        place = (about.st_dev, about.st_ino) if about else (0, 0)
+        if why := _SAME if place in read else _unfit(path, about):
+            left_out.add(why, name)
+            continue
+        try:
+            text = path.read_bytes().decode("utf-8-sig")  # a byte order mark is not a part of the text
+        except UnicodeDecodeError:
+            left_out.add("not UTF-8", name)
+            continue
+        if "\0" in text or not text.strip():
+            left_out.add("binary" if "\0" in text else "empty", name)
+            continue
+        read.add(place)
+        texts.append((path.name, text))
+    if not texts:
+        what = f"no text in {root}: looked for {', '.join(sorted(SUFFIXES))} up to {LARGEST_FILE} bytes"
+        raise SystemExit(f"{what}{'; left out: ' if left_out.names else ''}{left_out}")
+    return texts, left_out
 
 
 def _walk(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS and not name.startswith(("config-", "."))]
-        paths = (Path(folder, name) for name in files)
-        yield from (p for p in paths if p.suffix in SUFFIXES and p.is_file() and 0 < p.stat().st_size <= LARGEST_FILE)
+        yield from (Path(folder, name) for name in files if not name.startswith("."))
 
 
-def documents(source: str) -> list[Text]:
-    """Those that are UTF-8 and no binary."""
-    texts = []
-    for path in sources(source):
-        try:
-            text = path.read_bytes().decode("utf-8")
-        except UnicodeDecodeError:
-            continue  # a test of codecs, or no text after all
-        if "\0" not in text and text.strip():
-            texts.append((path.name, text))
-    return texts
+def _unfit(path: Path, about: os.stat_result | None) -> str:
+    """Return why a file is left out without a look into it."""
+    if about is None:
+        return "not regular files"
+    if path.suffix not in SUFFIXES:
+        return f"of other kinds than {', '.join(sorted(SUFFIXES))}"
+    return "empty" if not about.st_size else f"larger than {LARGEST_FILE >> 20} MiB" * (about.st_size > LARGEST_FILE)
 
 
 def pieces(text: str, size: int) -> Iterator[str]:
@@ -111,7 +147,10 @@ def main(description: str, write: Write, kind: str, argv: list[str] | None = Non
 
 
 def _prepare(args: argparse.Namespace, write: Write, kind: str) -> None:
-    texts = documents(args.source)
+    texts, left_out = documents(args.source)
+    if left_out.names and args.source != STDLIB:
+        message = f"text: left out {left_out}"
+        get_logger().warning("text_left_out", message=message, files=left_out.names)
     folder = args.cache / f"{kind}-{cache_key(texts, kind, args.vocab_size, args.document_chars)}"
     before = folder.is_dir()
     if not before:

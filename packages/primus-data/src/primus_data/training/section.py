@@ -152,18 +152,26 @@ def _prefixes(document: Document, given: dict[str, Any], call: BackendCall) -> P
         what = "'data.valid_data_path' and 'data.split' both set what is validated on"
         raise ConfigError(what, where=document.where(("split",)), fix="remove one of them")
     train, valid = (_blend(document, name, given.get(name) or [], call.facts.cwd) for name in _OF_PREFIXES)
-    return Prefixes(train, valid, _split(document, given), given.get("eod_id"))
+    were_split = tuple(
+        name for name in _OF_PREFIXES if len(_words(given.get(name))) > 1 and isinstance(given[name], str)
+    )
+    return Prefixes(train, valid, _split(document, given), given.get("eod_id"), were_split)
 
 
 def _blend(document: Document, name: str, given: Any, cwd: str) -> tuple[tuple[float | None, str], ...]:
     """`[3, web, 1, books]` or `[web, books]`, also as words, as weights and absolute prefixes."""
-    words = given if isinstance(given, list) else str(given).split()
+    words = _words(given)
     weighted = len(words) > 1 and len(words) % 2 == 0 and all(_is_number(word) for word in words[::2])
     pairs = list(zip(words[::2], words[1::2], strict=True)) if weighted else [(None, word) for word in words]
     return tuple(
         (None if weight is None else float(weight), _prefix(document, name, weight, word, cwd))
         for weight, word in pairs
     )
+
+
+def _words(given: Any) -> list[Any]:
+    """Return what a list names, whose paths keep their blanks, or a text, which is split."""
+    return given if isinstance(given, list) else str(given or "").split()
 
 
 def _prefix(document: Document, name: str, weight: Any, word: Any, cwd: str) -> str:

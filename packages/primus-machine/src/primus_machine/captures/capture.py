@@ -88,6 +88,10 @@ class CapturedHost(HostRoot):
         found = self.texts.get(_plain(path))
         return found if found is None or limit < 0 else found[:limit].strip()
 
+    def why_unread(self, path: str) -> str:
+        text = self.texts.get(_plain(path))
+        return ("" if text else "is empty") if text is not None else "cannot be read: the capture lacks it"
+
     def names(self, path: str) -> tuple[str, ...]:
         return self.folders.get(_plain(path), ())
 

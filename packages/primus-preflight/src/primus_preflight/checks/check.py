@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from primus_machine.facts import Facts
+from primus_machine.facts import Facts, Gpu
+from primus_machine.gpus.visible import choosing, hides_gpus, visible
 from primus_machine.host import HostRoot
 from primus_preflight.checks.findings import Finding, sound
 from primus_preflight.checks.rule import Rule
@@ -32,6 +33,8 @@ class Node(NamedTuple):
     """What came of meeting the other nodes; None: there are none, or nothing that was asked needs them."""
     devices: int = 0
     """How many GPU devices the launch needs on each node; 0: nobody says."""
+    cpu: bool = False
+    """Whether somebody asked to train on the CPUs."""
 
     @property
     def host(self) -> HostRoot:
@@ -39,9 +42,32 @@ class Node(NamedTuple):
         return self.facts.host
 
     @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return the GPUs to judge: those that the lists of visible devices leave."""
+        facts = self.facts
+        return () if self.cpu else tuple(facts.gpus[index] for index in visible(facts.gpus, facts.environ))
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Return whether a list of visible devices leaves some of the machine's GPUs, and not all."""
+        return 0 < len(self.gpus) < len(self.facts.gpus)
+
+    @property
+    def lists(self) -> str:
+        """Return the variables that choose GPUs, with their values."""
+        environ = self.facts.environ
+        return " ".join(f"{name}={environ[name]}" for name in choosing(self.facts.gpus, environ))
+
+    @property
+    def why_cpu(self) -> str:
+        """Return by what somebody asked to train on the CPUs; empty: nobody did."""
+        hidden = f"{self.lists} hides all GPUs" if hides_gpus(self.facts.gpus, self.facts.environ) else ""
+        return "--cpu: training on the CPUs" if self.cpu else hidden
+
+    @property
     def model(self) -> str:
         """That of all its GPUs; empty: it has none, none that Primus knows, or several."""
-        models = {gpu.model for gpu in self.facts.gpus}
+        models = {gpu.model for gpu in self.gpus}
         return models.pop() if len(models) == 1 else ""
 
 

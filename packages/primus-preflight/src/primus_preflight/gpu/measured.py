@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from primus_machine.facts import Gpu
 from primus_machine.files import plain_json
 from primus_machine.gpus import state
-from primus_machine.gpus.visible import visible
 from primus_machine.host import HostRoot
 from primus_preflight.checks import processes
 from primus_preflight.checks.check import Ask, Check, Node
@@ -25,6 +24,7 @@ from primus_preflight.checks.measuring import Once, needs_this_machine
 from primus_preflight.checks.processes import Ended
 from primus_preflight.checks.rule import Rule
 from primus_preflight.checks.thresholds import packaged
+from primus_preflight.gpu import links
 from primus_preflight.gpu.links import needs_amd, needs_gpus, whole
 from primus_preflight.machine import kfd
 from primus_preflight.machine.files import GPU_FOLDER
@@ -111,7 +111,7 @@ class Load:
         self._program, self._limit_s = program, limit_s
 
     def __call__(self, node: Node) -> list[Result]:
-        gpus = [node.facts.gpus[index] for index in visible(node.facts.gpus, node.facts.environ)]
+        gpus = node.gpus
         samples: dict[str, list[Sample]] = {gpu.pci_address: [] for gpu in gpus}
 
         def watch() -> None:
@@ -201,10 +201,9 @@ def clock(load: Callable[[Node], list[Result]]) -> Ask:
 
     def ask(node: Node, rule: Rule) -> Iterator[Finding]:
         found = load(node)
-        devices = kfd.nodes(node.host, frozenset(gpu.device_id for gpu in node.facts.gpus))
+        devices = links.devices(node)
         highest = {one.address: one.properties.get("max_engine_clk_fcompute", 0) for one in devices}
-        for gpu in whole(node.facts.gpus):
-            # The load ran on visible GPUs alone.
+        for gpu in whole(node.gpus):
             for one in [one for one in found if one.gpu.pci_address == gpu.pci_address][:1]:
                 yield _clock(rule, gpu.pci_address, one, highest.get(gpu.pci_address, 0))
 

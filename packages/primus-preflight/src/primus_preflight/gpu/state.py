@@ -8,13 +8,12 @@ from dataclasses import replace
 from primus_machine.facts import Gpu
 from primus_machine.gpus import state
 from primus_machine.gpus.devices import absent
-from primus_machine.gpus.visible import visible
 from primus_machine.units import counted
 from primus_preflight.checks.check import Ask, Check, Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.checks.rule import Rule
 from primus_preflight.checks.thresholds import packaged
-from primus_preflight.gpu import links, measured
+from primus_preflight.gpu import links, measured, pcie
 from primus_preflight.gpu.links import needs_amd, needs_gpus, whole
 from primus_preflight.machine import kfd
 from primus_preflight.machine.files import GIB, GPU_FOLDER, integer
@@ -32,6 +31,7 @@ def checks() -> tuple[Check, ...]:
     of_gpu = f"{GPU_FOLDER}/*"
     driver = ("/sys/module/amdgpu/version", f"{of_gpu}/vendor", f"{of_gpu}/device")
     ras = (f"{of_gpu}/ras/*_err_count",)
+    held = (_KFD, f"{kfd.FOLDER}/*/gpu_id", f"{_PROCESSES}/*/pasid", f"{_PROCESSES}/*/vram_*")
     return (
         _check("driver", "the driver is loaded", driver, _driver),
         _check("rocm", "the version of ROCm", ("/opt/rocm/.info/version",), _rocm),
@@ -41,13 +41,13 @@ def checks() -> tuple[Check, ...]:
         _check("mode", "all GPUs have the same partition modes", (*kfd.READS, f"{of_gpu}/current_*_partition"), _mode),
         _check("firmware", "all GPUs have the same firmware", (f"{kfd.FOLDER}/*/properties",), _firmware),
         _check("access", "this user may use them", ("access:/dev/kfd", "access:/dev/dri/renderD*"), _access),
-        _check("processes", "no other process uses them", (_KFD, f"{_PROCESSES}/*/pasid"), _processes),
+        _check("processes", "no other process uses them", held, _processes),
         _check("memory-used", "their memory is free", (f"{of_gpu}/mem_info_vram_used",), needs_amd(_memory_used)),
         _check("temperature", "no GPU is too hot", (f"{of_gpu}/hwmon/hwmon*/temp*_input",), needs_amd(_temperature)),
         _check("uncorrectable", "memory and caches have no uncorrected errors", ras, needs_amd(_ras("ue"))),
         _check("correctable", "memory and caches have few corrected errors", ras, needs_amd(_ras("ce"))),
-        _check("pcie-speed", "PCIe runs at full speed", (f"{of_gpu}/current_link_speed",), links.speed),
-        _check("pcie-width", "PCIe uses all lanes", (f"{of_gpu}/current_link_width",), links.width),
+        _check("pcie-speed", "PCIe runs at full speed", pcie.reads("speed"), pcie.speed),
+        _check("pcie-width", "PCIe uses all lanes", pcie.reads("width"), pcie.width),
         _check("pcie-replays", "PCIe has few replays", (f"{of_gpu}/pcie_replay_count",), needs_amd(links.replays)),
         _check("xgmi", "each GPU has a link to all others of its hive", kfd.READS, needs_amd(links.xgmi)),
         *measured.checks(),
@@ -60,11 +60,13 @@ def _check(name: str, summary: str, reads: tuple[str, ...], ask: Ask) -> Check:
 
 def _driver(node: Node, rule: Rule) -> Iterator[Finding]:
     facts = node.facts
-    on_bus = [address for vendor in ("amd", "nvidia") for address in absent(node.host, facts.gpus, vendor)]
+    if node.why_cpu:
+        yield rule.skip(node.why_cpu)
+        return
     if facts.gpus:
         missing = "its version cannot be read (/sys/module/amdgpu/version; one of the kernel's own tree has none)"
         yield rule.good("", facts.driver) if facts.driver else _in_tree(node, rule) or rule.unknown("", missing)
-    elif on_bus:
+    elif on_bus := _on_bus(node):
         yield rule.bad("", "not loaded", f"GPUs on the PCI bus, but none is the driver's: {', '.join(on_bus)}")
     else:
         yield rule.skip("no GPU here")
@@ -79,7 +81,7 @@ def _in_tree(node: Node, rule: Rule) -> Finding | None:
 
 @needs_gpus
 def _rocm(node: Node, rule: Rule) -> Iterator[Finding]:
-    if node.facts.gpus[0].vendor != "amd":
+    if node.gpus[0].vendor != "amd":
         yield rule.skip("no AMD GPU here")
     else:
         found = node.facts.rocm
@@ -87,11 +89,11 @@ def _rocm(node: Node, rule: Rule) -> Iterator[Finding]:
 
 
 def _count(node: Node, rule: Rule) -> Iterator[Finding]:
-    facts, count = node.facts, node.facts.physical_gpus
+    facts, count = node.facts, len({gpu.gpu for gpu in node.gpus})
     if node.devices:
         yield _for_ranks(node, rule)
-    if not facts.gpus:
-        yield rule.none("no GPU here")
+    if not node.gpus:
+        yield _no_gpu(node, rule)
         return
     unread = [path for path in node.host.paths(f"{kfd.FOLDER}/*/properties") if node.host.text(path) is None]
     lost = absent(node.host, facts.gpus, facts.gpus[0].vendor)
@@ -100,24 +102,40 @@ def _count(node: Node, rule: Rule) -> Iterator[Finding]:
         yield rule.unknown("", f"{hidden} hidden from here, by a container's or a job's device list")
     elif lost:
         yield rule.bad("", str(count), f"on the PCI bus, but not the driver's: {', '.join(lost)}", count)
+    elif node.is_narrowed and not rule.explicit:
+        yield replace(rule.good("", str(count), count), expected="", source=node.lists)
     elif rule.is_set or count in _USUAL:
         yield rule.number("", count)
     else:
         yield rule.bad("", str(count), "a node usually has a power of two; one may be missing", count)
 
 
+def _no_gpu(node: Node, rule: Rule) -> Finding:
+    """Unless somebody wants to train on the CPUs, a node without a GPU may have lost them."""
+    found = rule.none(node.why_cpu or "no GPU here")
+    if node.why_cpu or found.status != "skip" or _on_bus(node):
+        return found
+    fix = (
+        "find them: lspci -d 1002: (NVIDIA: 10de:); to train on the CPUs: --cpu; before a launch: PRIMUS_GPU_MODEL=none"
+    )
+    return replace(found, status="unknown", expected="GPUs, or --cpu", fix=fix)
+
+
+def _on_bus(node: Node) -> list[str]:
+    """Return the addresses of GPUs that no driver has."""
+    return [address for vendor in ("amd", "nvidia") for address in absent(node.host, node.facts.gpus, vendor)]
+
+
 def _for_ranks(node: Node, rule: Rule) -> Finding:
     """Devices, of which partitions and dies are some, too, against what the launch needs."""
     need = replace(rule, floor=node.devices, limit=None, unit="devices", compare="", source=_NEED)
-    return need.number(
-        "for ranks", len(visible(node.facts.gpus, node.facts.environ)), why="each rank of this node needs a device"
-    )
+    return need.number("for ranks", len(node.gpus), why="each rank of this node needs a device")
 
 
 @needs_gpus
 def _model(node: Node, rule: Rule) -> Iterator[Finding]:
     groups: dict[str, list[Gpu]] = {}
-    for gpu in whole(node.facts.gpus):
+    for gpu in whole(node.gpus):
         groups.setdefault(gpu.model, []).append(gpu)
     if len(groups) > 1:
         listed = ", ".join(f"{len(gpus)} {model or 'unknown'}" for model, gpus in groups.items())
@@ -132,7 +150,7 @@ def _model(node: Node, rule: Rule) -> Iterator[Finding]:
 
 @needs_gpus
 def _partitions(node: Node, rule: Rule) -> Iterator[Finding]:
-    for gpu in whole(node.facts.gpus):
+    for gpu in whole(node.gpus):
         here = sum(other.gpu == gpu.gpu for other in node.facts.gpus)
         measured = f"{here} of {gpu.partitions}"
         yield rule.good(gpu.pci_address, measured) if here == gpu.partitions else rule.bad(gpu.pci_address, measured)
@@ -140,7 +158,7 @@ def _partitions(node: Node, rule: Rule) -> Iterator[Finding]:
 
 @needs_gpus
 def _mode(node: Node, rule: Rule) -> Iterator[Finding]:
-    modes = {gpu.pci_address: gpu.mode for gpu in whole(node.facts.gpus)}
+    modes = {gpu.pci_address: gpu.mode for gpu in whole(node.gpus)}
     if not any(modes.values()):
         yield rule.skip("GPUs of this model are not partitioned")
     elif len(found := sorted(set(modes.values()))) > 1:
@@ -156,7 +174,7 @@ def _mode(node: Node, rule: Rule) -> Iterator[Finding]:
 @needs_amd
 def _firmware(node: Node, rule: Rule) -> Iterator[Finding]:
     """Of compute and copy engines, as the driver numbers them."""
-    found = kfd.nodes(node.host, frozenset(gpu.device_id for gpu in node.facts.gpus))
+    found = links.devices(node)
     versions = {
         one.address: tuple(one.properties.get(name) for name in ("fw_version", "sdma_fw_version")) for one in found
     }
@@ -189,9 +207,9 @@ def _access(node: Node, rule: Rule) -> Iterator[Finding]:
 
 def _device_files(node: Node) -> tuple[str, ...]:
     """Those that ROCm opens for these GPUs; CUDA's."""
-    if node.facts.gpus[0].vendor == "nvidia":
+    if node.gpus[0].vendor == "nvidia":
         return ("/dev/nvidiactl", *(f"/dev/nvidia{index}" for index in range(node.facts.physical_gpus)))
-    found = kfd.nodes(node.host, frozenset(gpu.device_id for gpu in node.facts.gpus))
+    found = links.devices(node)
     minors = sorted({one.properties.get("drm_render_minor", 0) for one in found} - {0})
     return ("/dev/kfd", *(f"/dev/dri/renderD{minor}" for minor in minors))
 
@@ -202,23 +220,37 @@ def _processes(node: Node, rule: Rule) -> Iterator[Finding]:
     if "proc" not in host.names("/sys/class/kfd/kfd"):
         yield rule.unknown("", f"{_PROCESSES} cannot be read")
         return
-    found = host.names(_PROCESSES)
+    found = [pid for pid in host.names(_PROCESSES) if _uses(node, pid)]
     named = [f"{pid} ({host.text(f'/proc/{pid}/comm') or 'not seen from here'})" for pid in found]
     yield rule.number("", len(found), why=", ".join(named))
 
 
+def _uses(node: Node, pid: str) -> bool:
+    """Return whether a process may use GPUs that are judged. It has memory on those that it uses."""
+    files = [name for name in node.host.names(f"{_PROCESSES}/{pid}") if name.startswith("vram_")]
+    if not (node.is_narrowed and files):
+        return True
+    judged = {one.address for one in links.devices(node)}
+    every = kfd.nodes(node.host, frozenset(gpu.device_id for gpu in node.gpus))
+    ids = {node.host.text(f"{kfd.FOLDER}/{one.number}/gpu_id"): one.address for one in every}
+    used = [name for name in files if node.host.text(f"{_PROCESSES}/{pid}/{name}") not in ("0", None)]
+    return any(ids.get(name.removeprefix("vram_")) in judged for name in used)
+
+
 def _memory_used(node: Node, rule: Rule) -> Iterator[Finding]:
-    for gpu in whole(node.facts.gpus):
+    for gpu in whole(node.gpus):
         used = integer(node.host, f"{GPU_FOLDER}/{gpu.pci_address}/mem_info_vram_used")
         if used is None:
-            yield rule.unknown(gpu.pci_address, "mem_info_vram_used cannot be read")
+            yield links.number_in(
+                node.host, rule, gpu.pci_address, f"{GPU_FOLDER}/{gpu.pci_address}/mem_info_vram_used"
+            )
         else:
             yield rule.number(gpu.pci_address, used / GIB, measured=f"{used / GIB:.3g}")
 
 
 def _temperature(node: Node, rule: Rule) -> Iterator[Finding]:
     """The hottest place that the driver tells of."""
-    for gpu in whole(node.facts.gpus):
+    for gpu in whole(node.gpus):
         found = state.read(node.host, gpu.pci_address).celsius
         yield rule.number(gpu.pci_address, found, why="hwmon/*/temp*_input cannot be read" if found is None else "")
 
@@ -227,7 +259,7 @@ def _ras(kind: str) -> Ask:
     """Errors of one kind (`ue`, `ce`) over all blocks of a GPU."""
 
     def ask(node: Node, rule: Rule) -> Iterator[Finding]:
-        for gpu in whole(node.facts.gpus):
+        for gpu in whole(node.gpus):
             found = state.errors(node.host, gpu.pci_address)
             counts = {block: pair[kind == "ce"] for block, pair in found.items()}
             unread = [block for block, count in counts.items() if count is None]

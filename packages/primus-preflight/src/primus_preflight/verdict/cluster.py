@@ -35,6 +35,8 @@ _FEWEST = 5
 """Of fewer values, nobody can say which one lies outside."""
 _MOST = 100_000
 """Nobody has more nodes: a range that is longer is mistyped, and would fill the memory."""
+_COUNTED_BY = {"network.active-ports": "network.ports"}
+"""By check of a count: the check of each thing that is counted."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -141,20 +143,49 @@ def _no_report(host: str, why: str) -> Finding:
 
 def _differing(reports: Sequence[NodeReport]) -> Iterable[tuple[str, Finding]]:
     """Nodes that are not as most others of their GPU model. Without a majority, all are told, and nobody is right."""
+    doubtful = _doubtful(reports)
     for group in _grouped(reports, lambda finding: finding.compare == "same" and (finding.check, finding.subject)):
-        counts = Counter(finding.measured for _, finding in group)
-        (usual, times), *others = counts.most_common()
-        if not others:
+        # What failed on its own node says nothing about what is normal, and has its own fix.
+        sound = [(host, one) for host, one in group if one.status == "pass" and (host, one.check) not in doubtful]
+        counts = Counter(finding.measured for _, finding in sound)
+        if len(counts) < 2:
             continue
-        clear = times > others[0][1]
+        usual = _usual(counts, is_count=all(one.value is not None for _, one in sound))
         listed = ", ".join(f"{value} on {count}" for value, count in counts.most_common(4))
-        expected, fix = (
-            (usual, f"set it to {usual}, as on the other nodes") if clear else ("one value", "make all nodes equal")
-        )
-        for host, finding in group:
-            if not clear or finding.measured != usual:
+        for host, finding in sound:
+            if finding.measured != usual:
                 why = f"nodes differ: {listed}"
-                yield host, replace(_worse(finding, expected=expected, why=why), fix=fix)
+                worse = _worse(finding, expected=usual or "one value", why=why)
+                yield host, replace(worse, fix=_fix_of_other(finding, usual))
+
+
+def _usual(counts: Counter[str], *, is_count: bool) -> str:
+    """Return what most have; of counts with equal support the highest, as things get lost. Empty: nobody can tell."""
+    (usual, times), *others = counts.most_common()
+    equal = [usual, *(value for value, count in others if count == times)]
+    if is_count:
+        return max(equal, key=float)
+    return usual if len(equal) == 1 else ""
+
+
+def _fix_of_other(finding: Finding, usual: str) -> str:
+    if finding.value is None:
+        return f"set it to {usual}, as on the other nodes" if usual else "make all nodes equal"
+    if finding.value > float(usual):
+        return f"it has more than the other nodes ({usual}): train with nodes of one kind, or leave it out"
+    return fix_of(finding.check)
+
+
+def _doubtful(reports: Sequence[NodeReport]) -> set[tuple[str, str]]:
+    """Return counts that are low for a known reason, as active ports where a port has failed: by host and check."""
+    return {
+        (report.host, one.check)
+        for report in reports
+        for one in report.findings
+        if one.compare == "same" and one.value is not None and one.check in _COUNTED_BY
+        for other in report.findings
+        if other.check == _COUNTED_BY[one.check] and other.status == "fail"
+    }
 
 
 def _without(reports: Sequence[NodeReport]) -> Iterable[tuple[str, Finding]]:
@@ -165,18 +196,23 @@ def _without(reports: Sequence[NodeReport]) -> Iterable[tuple[str, Finding]]:
             if one.compare == "same" and one.value is not None:
                 counts[one.check].append((report.host, one, one.value))
     for found in counts.values():
-        usual = Counter(one.amount for _, one, value in found if value > 0).most_common(1)
+        having = [one for _, one, value in found if value > 0]
+        whole = [one for one in having if one.status == "pass"]
+        usual = Counter(one.amount for one in whole or having).most_common(1)
         for host, one, value in found:
-            if usual and value == 0 and one.status == "skip":
+            if usual and value == 0 and one.status in ("skip", "unknown"):
                 common, times = usual[0]
                 why = f"{one.why}; {counted(times, 'node')} of this run {'has' if times == 1 else 'have'} {common}"
-                yield host, replace(_worse(one, expected=common.partition(" ")[0], why=why), fix=fix_of(one.check))
+                expected = common.partition(" ")[0] if whole else having[0].expected
+                yield host, replace(_worse(one, expected=expected, why=why), fix=fix_of(one.check))
 
 
 def _outliers(reports: Sequence[NodeReport]) -> Iterable[tuple[str, Finding]]:
     """Values that are far worse than those of their like, over all nodes and all devices on them."""
     for group in _grouped(reports, lambda finding: finding.compare in ("higher", "lower") and finding.check):
-        measured = [(host, finding, finding.value) for host, finding in group if finding.value is not None]
+        # What failed already does not vote.
+        sound = [(host, finding) for host, finding in group if finding.status == "pass"]
+        measured = [(host, finding, finding.value) for host, finding in sound if finding.value is not None]
         values = [value for _, _, value in measured]
         if len(values) < _FEWEST:
             continue

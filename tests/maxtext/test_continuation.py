@@ -161,6 +161,8 @@ def test_a_checkpoint_is_told_of_once_and_when_it_is_whole(tmp_path: Path) -> No
     watch.look()
     watch.look()
     assert [step for step, _ in told] == [5, 6], "counted from 1, oldest first"
+    CheckpointWatch(str(folder), lambda step, path: told.append((step, path)), told={2, 5}).look()
+    assert [step for step, _ in told] == [5, 6, 6], "it was whole just before the attempt was killed"
 
 
 STEPS = "steps=200"

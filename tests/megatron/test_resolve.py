@@ -15,6 +15,7 @@ from tests.planning import Resolve, changed, not_loadable
 
 from primus_core.errors import ConfigError
 from primus_megatron.backend import MEGATRON
+from primus_megatron.checkpoints import CheckpointWatch, newest_whole
 from primus_train.backend import BackendPlan
 from primus_train.profiling import ProfiledSteps
 from primus_train.testing import BackendConformance
@@ -210,6 +211,22 @@ def test_a_checkpoint_of_another_model_or_layout_is_not_continued_by_itself(reso
         plan(tensor_model_parallel_size=2)
     (folder / "x.distcp").write_text("")
     assert (plan().continues, [note for note in plan().notes if "earlier" in note]) == ("", [])
+
+
+def test_a_checkpoint_that_was_finished_just_before_a_kill_is_whole_and_told_of(tmp_path: Path) -> None:
+    """Megatron names it, and may delete the one before at once; its files were not listed yet."""
+    for iteration in (2, 4, 6):
+        (tmp_path / f"iter_{iteration:07d}").mkdir()
+        (tmp_path / f"iter_{iteration:07d}" / "x.distcp").write_text("x")
+    (tmp_path / "iter_0000002/primus_sizes.json").write_text('{"x.distcp": 1}')
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text("4")
+    assert newest_whole(str(tmp_path)) == (4, (6,))
+    told: list[int] = []
+    watch = CheckpointWatch(str(tmp_path), lambda step, _: told.append(step), is_own=True)
+    watch.look()
+    watch.look()
+    assert told == [4]
+    assert (tmp_path / "iter_0000004/primus_sizes.json").exists()
 
 
 def test_what_chooses_kernels_of_amds_primus_is_said_and_changes_nothing(resolve: Resolve) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from primus_core import get_logger
 from primus_core.errors import MachineError
-from primus_core.journal.events import checkpoint_saved
+from primus_core.journal.events import checkpoint_saved, saved_steps
 from primus_maxtext.checkpoints import (
     FOLDER,
     CheckpointWatch,
@@ -173,8 +173,10 @@ def _train(resolved: Mapping[str, Any]) -> None:
     line = patches.summary(apply_all(), "primus_maxtext.patches")
     if line and rank == 0:
         get_logger().info("patched", message=line)
+    carried_over = os.path.basename(resolved["continue_from"])
+    told = saved_steps(folder) | ({int(carried_over) + 1} if carried_over else set())
     watch = CheckpointWatch(
-        os.path.join(folder, FOLDER), lambda step, path: checkpoint_saved(folder, step=step, path=path)
+        os.path.join(folder, FOLDER), lambda step, path: checkpoint_saved(folder, step=step, path=path), told
     )
     recorder = Recorder.of(resolved)
     steps = StepRecorder(recorder, watch.look if rank == 0 else lambda: None)

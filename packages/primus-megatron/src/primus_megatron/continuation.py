@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from primus_megatron.checkpoints import SIZES, is_whole, iteration_of, newest, newest_whole
+from primus_megatron.checkpoints import SIZES, TRACKER, is_whole, iteration_of, newest, newest_whole, unlisted_newest
 from primus_megatron.settings import Settings
 from primus_train.backend import BackendCall
 
@@ -59,13 +59,16 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
     if not settings["auto_continue_train"] or "load" in settings or not settings["save"]:
         return "", ()
     runs: dict[str, list[int]] = {}
+    for path in call.previous(os.path.join(CHECKPOINTS, TRACKER)):
+        unlisted = unlisted_newest(os.path.dirname(path))
+        runs[str(Path(path).parent.parent)] = [] if unlisted is None else [unlisted]
     for path in call.previous(os.path.join(CHECKPOINTS, "iter_*", SIZES)):
         folder = os.path.dirname(path)
         if is_whole(folder):
             runs.setdefault(str(Path(folder).parent.parent), []).append(iteration_of(folder))
-    if not runs:
+    run, iterations = next(((run, found) for run, found in runs.items() if found), ("", []))
+    if not run:
         return "", ()
-    run, iterations = next(iter(runs.items()))
     if call.weights_only:
         iteration, notes = settings.weights_from(run, iterations, call.step)
         fresh = {"load": os.path.join(run, CHECKPOINTS), "ckpt_step": iteration, "finetune": True}

@@ -116,7 +116,8 @@ def _leave() -> None:
 def _watch(folder: str) -> Callable[[], None]:
     """One rank tells of the checkpoints of all."""
     run = str(worker.run_directory())
-    return CheckpointWatch(folder, lambda step, path: checkpoint_saved(run, step=step, path=path)).look
+    own = folder.startswith(f"{run}/")
+    return CheckpointWatch(folder, lambda step, path: checkpoint_saved(run, step=step, path=path), is_own=own).look
 
 
 def _around_saving(clock: StepClock, look: Callable[[], None], skips_last: dict[str, Any]) -> None:

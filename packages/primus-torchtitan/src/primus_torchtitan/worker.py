@@ -9,7 +9,7 @@ from typing import Any
 
 from primus_core import get_logger
 from primus_core.errors import MachineError
-from primus_core.journal.events import checkpoint_saved
+from primus_core.journal.events import checkpoint_saved, saved_steps
 from primus_torchtitan.checkpoints import CheckpointWatch, resume_from
 from primus_train.kit import worker
 
@@ -115,7 +115,9 @@ def _watch_checkpoints(trainer: Any) -> CheckpointWatch | None:
     if worker.rank():
         return None
     run = str(worker.run_directory())
-    return CheckpointWatch(trainer.checkpointer, lambda step, path: checkpoint_saved(run, step=step, path=path))
+    own = str(getattr(trainer.checkpointer, "folder", "")).startswith(f"{run}/")
+    told = saved_steps(run) if own else None  # other runs may have saved in a folder of their own
+    return CheckpointWatch(trainer.checkpointer, lambda step, path: checkpoint_saved(run, step=step, path=path), told)
 
 
 if __name__ == "__main__":

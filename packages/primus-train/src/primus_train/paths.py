@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from primus_core.config import submission
 from primus_core.config.document import Document, Path, at
-
-if TYPE_CHECKING:
-    from primus_train.backend import Backend
 
 __all__ = ["PathKind", "anchored"]
 
@@ -33,10 +30,12 @@ OF_DATA: Mapping[str, PathKind] = {
 STDLIB = "python-stdlib"
 
 
-def anchored(settings: Document, backend: Backend | None, cwd: str, packaged: Sequence[str]) -> Document:
-    """Return the settings with absolute paths. `packaged`: folders of packages, each with a `/` at its end."""
+def anchored(settings: Document, kinds: Mapping[str, PathKind], cwd: str, packaged: Sequence[str]) -> Document:
+    """Return the settings with absolute paths.
+
+    `kinds`: the backend's settings that are paths. `packaged`: folders of packages, each with a `/` at its end.
+    """
     data = _copied(settings.data)
-    kinds = backend.paths() if backend and hasattr(backend, "paths") else {}
     kinds = {**OF_DATA, **kinds}
     # What is loaded from where it is saved is that folder.
     outputs = [settings.data.get(name) for name, kind in kinds.items() if kind == "output"]

@@ -208,7 +208,8 @@ class _Planning:
             models=Translated(backend, self.catalogue.system.model_files),
             mistakes=self.mistakes,
         )
-        merged = paths.anchored(merged, backend, self.call.facts.cwd, self._packaged())
+        kinds = backend.paths() if hasattr(backend, "paths") else {}
+        merged = paths.anchored(merged, kinds, self.call.facts.cwd, self._packaged())
         public = secret_settings.refuse(merged.data, (), merged, self.mistakes)
         host = self.call.facts.host
         public = LinkedPaths(place, host.cwd()).in_settings(public) if host.is_here else public

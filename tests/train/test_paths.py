@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from primus_core.config.document import Document
-from primus_train.backend import Backend
 from primus_train.paths import PathKind, anchored
 
 KINDS: dict[str, PathKind] = {
@@ -20,13 +18,6 @@ KINDS: dict[str, PathKind] = {
 }
 
 
-class Framework:
-    """A backend, as far as its paths matter."""
-
-    def paths(self) -> dict[str, PathKind]:
-        return KINDS
-
-
 def settle(name: str, value: object, mark: str = "exp/deep/a.yaml:3", cwd: str = "/home/me") -> object:
     """One setting, as a backend gets it."""
     *around, last = name.split(".")
@@ -35,7 +26,7 @@ def settle(name: str, value: object, mark: str = "exp/deep/a.yaml:3", cwd: str =
         data = {part: data}
     path = tuple(name.split("."))
     files = ("exp/deep/a.yaml", "/srv/base.yaml", "/packages/presets/b.yaml")
-    found = anchored(Document(data, {path: mark}, files), cast("Backend", Framework()), cwd, ("/packages/presets/",))
+    found = anchored(Document(data, {path: mark}, files), KINDS, cwd, ("/packages/presets/",))
     value = found.data
     for part in path:
         assert isinstance(value, dict)
@@ -69,7 +60,7 @@ def test_a_path_of_an_experiment_is_relative_to_its_file(name: str, value: objec
 def test_folders_to_write_in_are_relative_to_the_current_folder_and_so_is_what_is_loaded_from_them() -> None:
     given = {"save": "ckpt", "load": "ckpt"}
     marks: dict[tuple[str | int, ...], str] = {("save",): "exp/a.yaml:1", ("load",): "exp/a.yaml:2"}
-    found = anchored(Document(dict(given), marks, ("exp/a.yaml",)), cast("Backend", Framework()), "/home/me", ())
+    found = anchored(Document(dict(given), marks, ("exp/a.yaml",)), KINDS, "/home/me", ())
     assert found.data == {"save": "/home/me/ckpt", "load": "/home/me/ckpt"}
 
 

@@ -21,12 +21,15 @@ def as_page(found: Mapping[str, Any]) -> str:
     sections = (
         Section("layouts", "Layouts", tuple(_matrix(found))),
         Section("differences", "What differs", tuple(_differences(found))),
+        Section("settings", "Settings", tuple(_settings(found))),
         Section("axes", "Axes", (Table(("axis", "meaning"), list(AXES.items()), folded="Axes of a layout"),)),
     )
     return as_html(title, subtitle, [one for one in sections if one.parts], generator="primus verify")
 
 
 def _matrix(found: Mapping[str, Any]) -> Iterator[Part]:
+    if not found["layouts"]:
+        return
     heads = ("layout", "ranks", "result", "time", *QUANTITIES)
     rows = [
         (one["layout"], str(one["ranks"]), one["status"], time_span(one["seconds"]) if one["seconds"] else "-",
@@ -44,6 +47,15 @@ def _cell(worst: Mapping[str, Any] | None) -> str:
     shown = "not finite" if error is None else f"{error:.1e}"
     mark = "✗ " if error is None or (limit is not None and error > limit) else "✓ "
     return mark + shown + (f" ({limit:.0e})" if limit else "")
+
+
+def _settings(found: Mapping[str, Any]) -> Iterator[Part]:
+    if found["settings"]:
+        heads = ("setting", "value", "default", "its default changes")
+        yield Table(heads, [
+            (one["name"], str(one["value"]), str(one["default"]), one["effect"] or "nothing: likely dead")
+            for one in found["settings"]
+        ])  # fmt: skip
 
 
 def _differences(found: Mapping[str, Any]) -> Iterator[Part]:

@@ -18,13 +18,16 @@ _SHOWN = 6
 """Findings of one layout as text; `verify.json` has all."""
 
 
-def document(request: Mapping[str, Any], layouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def document(
+    request: Mapping[str, Any], layouts: Sequence[Mapping[str, Any]], settings: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Return the result as `verify.json` has it."""
     return {
         "schema": SCHEMA,
         **{key: request[key] for key in ("experiment", "framework", "framework_version", "steps")},
         "verdict": _verdict({one["status"] for one in layouts}),
         "layouts": list(layouts),
+        "settings": list(settings),
     }
 
 
@@ -45,10 +48,19 @@ def as_text(found: Mapping[str, Any]) -> str:
         more = len(one["findings"]) - _SHOWN
         lines += [f"{one['layout']}: ... and of {counted(more, 'more kind')} of parameters"] if more > 0 else []
         lines += [f"{one['layout']}: {one['status']}: {one['why']}"] if one["why"] else []
+    if not found["layouts"]:
+        return "\n".join([lines[0], *_settings(found["settings"])])
     counts = {status: sum(one["status"] == status for one in found["layouts"])
               for status in ("equal", "differs", "failed", "not tried")}  # fmt: skip
     lines += [", ".join(f"{count} {status}" for status, count in counts.items() if count)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_settings(found["settings"])])
+
+
+def _settings(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A table of what each setting changes."""
+    rows = [[one["name"], one["value"], one["default"], one["effect"] or "nothing: likely dead"] for one in settings]
+    heads = ["setting", "value", "default", "its default changes"]
+    return ["", tabulate.tabulate(rows, headers=heads, disable_numparse=True)] if rows else []
 
 
 def write(text: str, path: str) -> None:

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from primus_core.errors import PrimusError
@@ -64,6 +65,19 @@ def _finite(value: float) -> float | None:
     return value if value < float("inf") else None
 
 
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The training on one rank."""
+
+    start: str
+    """The checkpoint that all trainings start from."""
+    initial: stored.State
+    """What is in it."""
+    steps: Sequence[Step]
+    tokens: int
+    """In a step."""
+
+
 class Session:
     """Trains and compares. `say` gets a line for each thing that begins or ends."""
 
@@ -90,22 +104,47 @@ class Session:
         return [known[layout.name] for layout in layouts]
 
     def _train_all(self, layouts: Sequence[Layout]) -> dict[str, dict[str, Any]]:
-        one = Layout(REFERENCE, {})
-        begin = self._train(one, "")
-        start = self.trials.verifier.checkpoint(begin, 1)
-        initial = stored.read(self.trials.verifier, start)
-        run = self._train(one, start)
-        reference = self.trials.read(run)
-        self.tolerance = self.tolerance or Tolerance.of_reduction(self._tokens(run))
         found = {}
         for layout in layouts:
-            result = self._result(layout, start, reference, initial)
+            result = self._result(layout, self.reference)
             found[layout.name] = result.to_dict()
             if result.status != "failed":
                 self.kept.write(layout.name, found[layout.name])
-        shutil.rmtree(begin, ignore_errors=True)
-        shutil.rmtree(run, ignore_errors=True)
         return found
+
+    def try_settings(self, settings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return what each setting changes: each gets its default, alone, and the rest stays.
+
+        Raises:
+            PrimusError: the reference cannot be trained.
+        """
+        return [dict(one) | {"effect": self._effect(one["name"], one["default"])} for one in settings]
+
+    def _effect(self, name: str, default: Any) -> str:
+        """What is first different with the default, or why nobody knows; empty: nothing is, to the bit."""
+        one, reference = Layout(REFERENCE, {}), self.reference
+        self.say(f"{name}={default}: training ...")
+        try:
+            run = self.trials.train(one, reference.start, {name: default})
+            trial = self.trials.read(run)
+        except PrimusError as error:
+            return f"the training fails: {error.why or error.what}"
+        shutil.rmtree(run, ignore_errors=True)
+        first = beyond(compare(reference.steps, trial, reference.initial, Tolerance(0.0), exactly=True))
+        return f"the {first[0].quantity} of step {first[0].step}" if first else ""
+
+    @cached_property
+    def reference(self) -> Reference:
+        """What all trials are compared with, trained when it is needed first.
+
+        Raises:
+            PrimusError: it cannot be trained.
+        """
+        one = Layout(REFERENCE, {})
+        start = self.trials.verifier.checkpoint(self._train(one, ""), 1)
+        run = self._train(one, start)
+        initial = stored.read(self.trials.verifier, start)
+        return Reference(start, initial, self.trials.read(run), self._tokens(run))
 
     def _train(self, layout: Layout, start: str) -> str:
         begun = time.monotonic()
@@ -116,18 +155,18 @@ class Session:
             self.say(f"{layout.name}: {time_span(time.monotonic() - begun)}")
         return run
 
-    def _result(self, layout: Layout, start: str, reference: Sequence[Step], initial: stored.State) -> Result:
+    def _result(self, layout: Layout, reference: Reference) -> Result:
         begun = time.monotonic()
-        assert self.tolerance
         try:
-            run = self._train(layout, start)
+            run = self._train(layout, reference.start)
             trial = self.trials.read(run)
         except PrimusError as error:
             result = Result(layout, "failed", why=f"{error.what}: {error.why}", seconds=time.monotonic() - begun)
         else:
             exactly = "repeat" in layout.degrees
-            measured = compare(reference, trial, initial, self.tolerance, exactly=exactly)
-            names = {kind: [name for of, name in reference[0].state if of == kind] for kind in _KINDS}
+            tolerance = self.tolerance or Tolerance.of_reduction(reference.tokens)
+            measured = compare(reference.steps, trial, reference.initial, tolerance, exactly=exactly)
+            names = {kind: [name for of, name in reference.steps[0].state if of == kind] for kind in _KINDS}
             findings = tuple(verdict.describe(beyond(measured), layout.degrees, names))
             status: Status = "differs" if findings else "equal"
             result = Result(layout, status, findings, seconds=time.monotonic() - begun, worst=worst(measured))

@@ -50,14 +50,15 @@ class Trials:
         steps = self.verifier.steps(self.steps if start else 1, frozen=not start)
         return {**self.verifier.settings(layout.degrees), **steps, **(self.verifier.start(start) if start else {})}
 
-    def train(self, layout: Layout, start: str) -> str:
-        """Train; the run directory.
+    def train(self, layout: Layout, start: str, changed: Mapping[str, Any] | None = None) -> str:
+        """Train, with some settings `changed`; the run directory.
 
         Raises:
             TrainingError: it failed, with what it printed.
         """
-        name = re.sub(r"[^A-Za-z0-9]+", "-", layout.name) if start else "start"
-        words = [f"{key}={json.dumps(value)}" for key, value in self.settings(layout, start).items()]
+        name = re.sub(r"[^A-Za-z0-9]+", "-", "+".join((layout.name, *(changed or ())))) if start else "start"
+        settings = {**self.settings(layout, start), **(changed or {})}
+        words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
         argv = [sys.executable, "-m", "primus_core", "direct", "--", "train", "pretrain", "--new",
                 "--config", self.experiment, f"exp_name={name}", *words]  # fmt: skip
         log = os.path.join(self.folder, f"{name}.log")

@@ -53,7 +53,7 @@ def main() -> int:
         shutil.rmtree(kept.folder, ignore_errors=True)
     session = Session(trials, kept, request["rtol"], lambda text: print(text, file=console, flush=True))
     layouts = session.verify([parse(text, verifier.rank_axes) for text in request["layouts"]])
-    found = report.document(request, layouts)
+    found = report.document(request, layouts, session.try_settings(request["settings"]))
     report.write(json.dumps(found, indent=1), f"{run}/verify.json")
     report.write(as_page(found), f"{run}/verify.html")
     print(json.dumps(found, indent=1) if request["json"] else report.as_text(found), flush=True)
@@ -76,7 +76,7 @@ def _refuse(layouts: Sequence[Mapping[str, Any]], run: str) -> None:
         why = f"{wrong[0]['layout']} {wrong[0]['status']}: {wrong[0]['why'] or wrong[0]['findings'][0]['text']}"
         what = f"{len(wrong)} of {counted(len(layouts), 'layout')} cannot be trusted"
         raise PrimusError(what, why=why, fix=f"read {run}/verify.html or verify.json")
-    if not any(one["status"] == "equal" for one in layouts):
+    if layouts and not any(one["status"] == "equal" for one in layouts):
         reasons = "; ".join(f"{one['layout']}: {one['why']}" for one in layouts[:3])
         raise PrimusError("no layout could be tried", why=reasons, fix="choose others: --layouts dp=2")
 

@@ -148,6 +148,7 @@ class _Planning:
         self.catalogue = call.catalogue
         self._adopt()
         self.experiment = experiments.parse(self.document, mistakes)
+        self.document = experiments.as_meant(self.document) if mistakes.found else self.document
         self.module = experiments.select(self.experiment, self.args.stage, self.document)
         self._name_model()
 

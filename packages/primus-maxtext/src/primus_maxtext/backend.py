@@ -13,7 +13,7 @@ from primus_core.errors import Mistakes
 from primus_core.installed.packages import version_of
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
 from primus_maxtext import checkpoints, contradictions, device, own_file
-from primus_maxtext.continuation import FIXED, changeable, continue_earlier
+from primus_maxtext.continuation import changeable, continue_earlier, fixed
 from primus_maxtext.hyperparameters import hyperparameters
 from primus_maxtext.layout import UNKNOWN, Layout, check_layout
 from primus_maxtext.own_settings import SETTINGS
@@ -177,8 +177,8 @@ class _Resolution:
             continues=run if source else "",
             starts_from=start,
             loads=(*([source] if source else []), *(folder.name for folder in self.folders() if folder.kind == "file")),
-            changeable=changeable(settings),
-            fixed=(*FIXED, *(f"model.{name}" for name in FIXED)),
+            changeable=changeable(settings, own_reader=bool(resolved["samples"])),
+            fixed=fixed(settings, own_reader=bool(resolved["samples"])),
         )
 
     def applied(self) -> tuple[tuple[Step, ...], list[Requirement]]:

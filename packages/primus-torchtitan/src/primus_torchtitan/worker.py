@@ -98,10 +98,11 @@ def _train(resolved: dict[str, Any]) -> None:
 
 
 def _run(config: Any) -> None:
-    from primus_torchtitan.optimizer_settings import keep_settings
+    from primus_torchtitan.optimizer_settings import check_first_step, keep_settings
     from primus_torchtitan.step_metrics import install
 
     trainer = config.build()
+    check_first_step(trainer)
     keep_settings(trainer)
     recorder = install(trainer)
     watch = _watch_checkpoints(trainer)

@@ -120,6 +120,30 @@ def test_another_number_of_nodes_cannot_go_on_and_is_told_so_before_the_start(
         resolve(text, nnodes=nnodes, previous=previous)
 
 
+def test_the_workers_of_grain_cannot_be_others_since_a_checkpoint_has_the_position_of_each(
+    resolve: Resolve, tmp_path: Path
+) -> None:
+    grain = "dataset_type: grain\ngrain_file_type: arrayrecord\ngrain_train_files: /there\ntokenizer_path: tokenizer.llama2\n"
+    text = SAVES.replace('dataset_type: "synthetic"\n', "") + grain
+    run, here = tmp_path / "earlier", tmp_path / "here"
+    checkpoint(run, 10)
+    previous = earlier(lambda text: resolve(text, run=run), run, text)
+    plan = resolve(text + "grain_worker_count: 3\n", previous=previous, run=here)
+    assert not_loadable(run, plan, here) == ["grain_worker_count"]
+
+
+def test_the_step_that_was_asked_for_is_taken_and_the_weights_alone_where_they_are(
+    resolve: Resolve, tmp_path: Path
+) -> None:
+    run = tmp_path / "earlier"
+    checkpoint(run, 10, 20)
+    previous = earlier(resolve, run)
+    assert resolve(SAVES, previous=previous, step=11).config["continue_from"] == str(run / "checkpoints/10")
+    weights = resolve(SAVES, previous=previous, weights_only=True)
+    assert weights.config["settings"]["load_parameters_path"] == str(run / "checkpoints/20/items")
+    assert (weights.continues, weights.starts_from, weights.config["continue_from"]) == ("", str(run), "")
+
+
 def test_a_checkpoint_is_carried_over_whole_or_not_at_all(tmp_path: Path) -> None:
     checkpoint(tmp_path / "then", 7)
     source, target = tmp_path / "then/checkpoints/7", tmp_path / "now/checkpoints/7"

@@ -28,6 +28,7 @@ from primus_maxtext.checkpoints import (
     steps,
 )
 from primus_train.kit import worker
+from primus_train.kit.outside_writers import OutsideWriters
 from primus_train.kit.recorder import Recorder
 from primus_train.profiling import TRACES
 
@@ -48,12 +49,18 @@ def main() -> None:
     if saves and int(os.environ["WORLD_SIZE"]) > 1:
         check_shared(_folder())
     _quieten()
+    found = steps(_folder())
+    told = resolved["settings"].get("enable_tensorboard")
+    # MaxText counts from 0: the step before the next one.
+    writers = OutsideWriters("tensorboardX" if told else "", found[-1] if found else None)
     try:
         _train(resolved)
     except Exception as error:  # whatever it is, the others wait for this process
         if int(os.environ["WORLD_SIZE"]) > 1:
             _leave(getattr(error, "exit_code", 1))
         raise
+    finally:
+        writers.flush()
 
 
 def _leave(code: int) -> None:

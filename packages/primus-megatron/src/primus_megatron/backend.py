@@ -27,6 +27,7 @@ from primus_megatron.turbo import check_turbo
 from primus_megatron.vocabulary import choose_tokenizer, of_model
 from primus_train.backend import WANDB, BackendCall, BackendPlan
 from primus_train.kit import versions
+from primus_train.kit.outside_writers import wandb_variables
 from primus_train.kit.work import ComputeCost, planned, planned_ranks
 from primus_train.profiling import TRACES
 
@@ -199,7 +200,7 @@ class _Resolution:
                 "on_replay": on_replay(settings, self.call),
             },
             prepare=prepare,
-            environment=self.environment(),
+            environment=(*self.environment(), *self.reporting(source)),
             requires=(*self.modules(), *requires, *self.files),
             notes=tuple(self.notes),
             data=settings.named(_DATA),
@@ -353,6 +354,10 @@ class _Resolution:
     def environment(self) -> tuple[Variable, ...]:
         order = Variable("CUDA_DEVICE_MAX_CONNECTIONS", *self.queues())
         return (order, *cpu_variables(self.call)) if self.device == "cpu" else (order,)
+
+    def reporting(self, source: str) -> tuple[Variable, ...]:
+        """The environment of Weights & Biases, where it is enabled."""
+        return wandb_variables(self.call.place, source) if self.settings["wandb_project"] else ()
 
     def queues(self) -> tuple[str, str, str]:
         """How many a GPU has for kernels, who says so, and why."""

@@ -35,6 +35,7 @@ from primus_torchtitan.turbo import check_turbo, fp8_parts
 from primus_torchtitan.values import check_values
 from primus_train.backend import WANDB, BackendCall, BackendPlan
 from primus_train.kit import versions
+from primus_train.kit.outside_writers import wandb_variables
 from primus_train.kit.work import ComputeCost, planned, planned_ranks
 from primus_train.profiling import TRACES
 
@@ -204,7 +205,7 @@ class _Resolution:
                 "on_replay": on_replay(settings, self.call),
             },
             prepare=prepare,
-            environment=self.environment(rank if layout.pipeline > 1 else None),
+            environment=(*self.environment(rank if layout.pipeline > 1 else None), *self.reporting(source)),
             requires=self.requires(),
             notes=tuple(self.notes),
             data=settings.named(_DATA),
@@ -282,6 +283,11 @@ class _Resolution:
             why = "with pipeline parallelism TorchTitan warns on every rank unless the rank with the loss is named here"
             found.append(Variable("LOG_RANK", str(loss_rank), _ORIGIN, why))
         return tuple(found)
+
+    def reporting(self, source: str) -> tuple[Variable, ...]:
+        """The environment of Weights & Biases, where one rank reports there."""
+        one = self.settings["metrics.enable_wandb"] and not self.settings["metrics.save_for_all_ranks"]
+        return wandb_variables(self.call.place, source) if one else ()
 
     def requires(self) -> tuple[Requirement, ...]:
         """What must be here when it runs. A dry run only lists it."""

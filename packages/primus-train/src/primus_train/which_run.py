@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from primus_core.plan.plan import RunPlace
 from primus_core.request.arguments import Parser
-from primus_core.runs.lookup import resolve
+from primus_core.runs.lookup import LATEST, newest_first, resolve
 from primus_core.runs.names import parse_name
 from primus_core.runs.rundir import runs_of
 from primus_machine.host import HostRoot
@@ -28,14 +28,16 @@ _STEP = re.compile(r"(.+)@(\d+)", re.DOTALL)
 
 
 class _Names:
-    """What may stand behind `--continue`: not a setting, and not the stage."""
+    """What may stand behind `--continue`: not a setting, not the stage, and not an experiment's file."""
 
     def __init__(self, parser: Parser) -> None:
         self.parser = parser
 
     def __contains__(self, word: object) -> bool:
         return (
-            isinstance(word, str) and "=" not in word and not (word.startswith("-") or word in self.parser.first_words)
+            isinstance(word, str)
+            and not ("=" in word or word.startswith("-") or word.endswith((".yaml", ".yml", ".toml")))
+            and word not in self.parser.first_words
         )
 
     def __iter__(self) -> Iterator[str]:
@@ -93,10 +95,18 @@ class AskedRun(NamedTuple):
         named, step = (match[1], int(match[2])) if match else (named, None)
         if not named:
             return cls(option, "", step)
-        linked = LinkedPaths(place, host.cwd())
+        return cls(option, cls._run_named(named, place, host), step)
+
+    @classmethod
+    def _run_named(cls, named: str, place: RunPlace, host: HostRoot) -> str:
+        """Return the directory of the run, which is not the one that starts."""
+        linked, workspace = LinkedPaths(place, host.cwd()), os.path.dirname(place.directory)
+        if named == LATEST:
+            runs = (os.path.join(workspace, name) for name, _ in newest_first(workspace))
+            named = next((run for run in runs if run != place.directory), named)
         if named == os.path.basename(place.link) and linked.newest:
-            return cls(option, linked.newest, step)
-        return cls(option, resolve(linked.followed(named), os.path.dirname(place.directory), host), step)
+            return linked.newest
+        return resolve(linked.followed(named), workspace, host)
 
 
 class LinkedPaths:

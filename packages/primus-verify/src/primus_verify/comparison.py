@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,8 @@ class Step:
     loss: float
     norm: float | None
     """Of the gradient; None: the framework does not log it."""
-    state: State
+    read: Callable[[], State]
+    """Reads weights and moments. They may be large: those of one step are in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def compare(
     limits = Tolerance(0.0) if exactly else tolerance
     found: list[Deviation] = []
     for number, (right, other) in enumerate(zip(reference, trial, strict=True), 1):
-        found += _Comparison(number, right, other, start, limits).deviations()
+        found += _Comparison(number, right, right.read(), other, other.read(), start, limits).deviations()
     return found
 
 
@@ -122,7 +123,9 @@ class _Comparison:
 
     step: int
     right: Step
+    right_state: State
     other: Step
+    other_state: State
     start: State
     tolerance: Tolerance
 
@@ -130,15 +133,15 @@ class _Comparison:
         first = self.step == 1
         moved = self.tolerance.rtol if first else self.tolerance.updated
         yield from self._numbers(self.tolerance.rtol if first else 10 * self.tolerance.rtol, moved)
-        whole = _norm_of([value for (kind, _), value in self.right.state.items() if kind == "first moment"])
-        for (kind, name), right in self.right.state.items():
+        whole = _norm_of([value for (kind, _), value in self.right_state.items() if kind == "first moment"])
+        for (kind, name), right in self.right_state.items():
             if kind == "weight":
                 yield from self._weight(name, right)
             elif kind == "first moment":
                 yield from self._tensor("gradient" if first else kind, name, right, moved, _NOTHING * whole)
             else:
                 yield from self._tensor(kind, name, right, 2 * moved, (_NOTHING * whole) ** 2)
-        for kind, name in self.other.state.keys() - self.right.state.keys():
+        for kind, name in self.other_state.keys() - self.right_state.keys():
             yield Deviation(self.step, kind, name, math.inf, 0.0)
 
     def _numbers(self, loss_limit: float, norm_limit: float) -> Iterator[Deviation]:
@@ -156,11 +159,11 @@ class _Comparison:
         """Its change since the start, in elements whose gradients are more than rounding errors."""
         import numpy as np
 
-        start, other = self.start.get(("weight", name)), self.other.state.get(("weight", name))
+        start, other = self.start.get(("weight", name)), self.other_state.get(("weight", name))
         if other is None or start is None or other.shape != right.shape:
             yield Deviation(self.step, "weight", name, math.inf, 0.0)
             return
-        second = self.right.state.get(("second moment", name))
+        second = self.right_state.get(("second moment", name))
         counts = np.ones(right.shape, bool)
         if second is not None and self.tolerance.rtol and second.shape == right.shape:
             root = np.sqrt(second.astype(np.float64))
@@ -173,7 +176,7 @@ class _Comparison:
     def _tensor(self, quantity: str, name: str, right: Array, limit: float, floor: float) -> Iterator[Deviation]:
         """A gradient or moment; `floor`: the norm of what is nothing but rounding errors."""
         kind = "first moment" if quantity == "gradient" else quantity
-        other = self.other.state.get((kind, name))  # type: ignore[arg-type]
+        other = self.other_state.get((kind, name))  # type: ignore[arg-type]
         if other is None or other.shape != right.shape:
             yield Deviation(self.step, quantity, name, math.inf, 0.0)
             return

@@ -74,6 +74,8 @@ class Reference:
     initial: stored.State
     """What is in it."""
     steps: Sequence[Step]
+    names: Mapping[str, Sequence[str]]
+    """Of weights and moments, by kind."""
     tokens: int
     """In a step."""
 
@@ -126,11 +128,11 @@ class Session:
         self.say(f"{name}={default}: training ...")
         try:
             run = self.trials.train(one, reference.start, {name: default})
-            trial = self.trials.read(run)
+            found = compare(reference.steps, self.trials.read(run), reference.initial, Tolerance(0.0), exactly=True)
         except PrimusError as error:
             return f"the training fails: {error.why or error.what}"
         shutil.rmtree(run, ignore_errors=True)
-        first = beyond(compare(reference.steps, trial, reference.initial, Tolerance(0.0), exactly=True))
+        first = beyond(found)
         return f"the {first[0].quantity} of step {first[0].step}" if first else ""
 
     @cached_property
@@ -144,7 +146,10 @@ class Session:
         start = self.trials.verifier.checkpoint(self._train(one, ""), 1)
         run = self._train(one, start)
         initial = stored.read(self.trials.verifier, start)
-        return Reference(start, initial, self.trials.read(run), self._tokens(run))
+        steps = self.trials.read(run)
+        known = list(steps[0].read())
+        names = {kind: [name for of, name in known if of == kind] for kind in _KINDS}
+        return Reference(start, initial, steps, names, self._tokens(run))
 
     def _train(self, layout: Layout, start: str) -> str:
         begun = time.monotonic()
@@ -157,17 +162,15 @@ class Session:
 
     def _result(self, layout: Layout, reference: Reference) -> Result:
         begun = time.monotonic()
+        tolerance = self.tolerance or Tolerance.of_reduction(reference.tokens)
         try:
             run = self._train(layout, reference.start)
             trial = self.trials.read(run)
+            measured = compare(reference.steps, trial, reference.initial, tolerance, exactly="repeat" in layout.degrees)
         except PrimusError as error:
             result = Result(layout, "failed", why=f"{error.what}: {error.why}", seconds=time.monotonic() - begun)
         else:
-            exactly = "repeat" in layout.degrees
-            tolerance = self.tolerance or Tolerance.of_reduction(reference.tokens)
-            measured = compare(reference.steps, trial, reference.initial, tolerance, exactly=exactly)
-            names = {kind: [name for of, name in reference.steps[0].state if of == kind] for kind in _KINDS}
-            findings = tuple(verdict.describe(beyond(measured), layout.degrees, names))
+            findings = tuple(verdict.describe(beyond(measured), layout.degrees, reference.names))
             status: Status = "differs" if findings else "equal"
             result = Result(layout, status, findings, seconds=time.monotonic() - begun, worst=worst(measured))
             shutil.rmtree(run, ignore_errors=True)

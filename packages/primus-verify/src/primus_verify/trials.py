@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from primus_core.errors import PrimusError, TrainingError
@@ -92,7 +93,7 @@ class Trials:
         """Return what a run has after each step.
 
         Raises:
-            PrimusError: it logged other steps, or a checkpoint cannot be read.
+            PrimusError: it logged other steps.
         """
         rows = {row["step"]: row for row in summary.read(os.path.join(run, METRICS))}
         if sorted(rows) != list(range(1, self.steps + 1)):
@@ -101,7 +102,7 @@ class Trials:
             Step(
                 float("nan") if row["loss"] is None else row["loss"],
                 row["grad_norm"],
-                stored.read(self.verifier, self.verifier.checkpoint(run, step)),
+                partial(stored.read, self.verifier, self.verifier.checkpoint(run, step)),
             )
             for step, row in sorted(rows.items())
         ]

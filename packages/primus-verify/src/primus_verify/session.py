@@ -16,6 +16,7 @@ from primus_core.plan.plan import METRICS, Distributed, RunPlace
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import TaskCall
 from primus_machine import facts as machine
+from primus_machine.gpus.visible import hides_gpus, visible
 from primus_machine.host import HostRoot
 from primus_machine.units import time_span
 from primus_verify import stored, verdict
@@ -183,6 +184,9 @@ class Session:
 
         host = HostRoot()
         facts = machine.read(host)
+        gpus = 0 if hides_gpus(facts.gpus, facts.environ) else len(visible(facts.gpus, facts.environ))
+        if 0 < gpus < layout.ranks:
+            return f"it needs {layout.ranks} GPUs, and {gpus} can be used here"
         try:
             words = [f"{key}={value}" for key, value in self.trials.settings(layout, "/start").items()]
         except ValueError as error:

@@ -73,6 +73,19 @@ optimizer.param_groups[0].update(max_lr=3e-3, betas=(0.9, 0.999))
 scheduler.load_state_dict({**scheduler.state_dict(), "num_steps": 8})
 assert (optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["betas"]) == (1e-4, (0.9, 0.9))
 """,
+    "non-persistent-retention": """
+import pathlib, tempfile
+from types import SimpleNamespace
+from megatron.training import checkpointing, global_vars
+global_vars._GLOBAL_ARGS = SimpleNamespace(curr_iteration=8, load="", ckpt_step=None)
+folder = pathlib.Path(tempfile.mkdtemp())
+for name in ("iter_0000002", "iter_0000004", "iter_0000006", "iter_9999999"):
+    (folder / name).mkdir()
+for name in ("iter_0000002", "iter_0000004"):
+    (folder / name / ".metadata").write_text("x")
+checkpointing.cleanup_old_non_persistent_checkpoint(folder)
+assert sorted(path.name for path in folder.iterdir()) == ["iter_0000004", "iter_0000006", "iter_9999999"]
+""",
     "local-sequence-parallel": """
 from types import SimpleNamespace
 from megatron.core.transformer.torch_norm import WrappedTorchNorm

@@ -38,6 +38,53 @@ SHAPES = [
 ]
 
 
+_DRAWN = "qWzKXrtYPlmNBvCHgjdFsZaQEwrTyUIoPMnbVcxL"
+"""Forty letters, and no digit: of a token of base 62, one in a thousand has none."""
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "gsk_" + _DRAWN,
+        "nvapi-" + _DRAWN,
+        "tgp_v1_" + _DRAWN,
+        "dckr_pat_" + _DRAWN[:27],
+        "npm_" + _DRAWN[:36],
+        "pplx-" + _DRAWN + _DRAWN[:8],
+        "xoxb-" + _DRAWN,
+        "r8_" + _DRAWN[:37],
+        "xai-" + _DRAWN,
+        "fw_" + _DRAWN[:24],
+        "rpa_" + _DRAWN,
+        "hvs." + _DRAWN[:24],
+        "ghu_" + _DRAWN[:36],
+        "GOCSPX-" + _DRAWN[:28],
+        "dp.pt." + _DRAWN + _DRAWN[:3],
+        "shpat_" + "abcdef" * 5 + "ab",
+    ],
+)
+def test_a_token_of_fixed_prefix_needs_no_digit(token: str) -> None:
+    for text in (token, f"export X={token}", f'{{"a": "{token}"}}', f"GET /x?y={token}&z=1"):
+        assert token[-12:] not in redact_text(text)
+        assert token[-12:] not in redact(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sk_learn_gradient_boosting_classifier",
+        "fw_gradient_accumulation_fusion_kernel",
+        "fw_ForwardBackwardPipelineSchedule",
+        "sk_MyLongModuleNameWithManyWordsInIt",
+        "hvb.forward_backward_pipelining_without_interleaving",
+        "rpa_RelativePositionalAttentionBias",
+        "xai-explainable-artificial-intelligence",
+    ],
+)
+def test_a_programs_name_that_begins_like_a_token_is_left(name: str) -> None:
+    assert redact_text(f"call {name} now") == f"call {name} now"
+
+
 @pytest.mark.parametrize(
     "name",
     [

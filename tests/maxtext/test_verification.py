@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 from tests.conftest import ROOT, Run
 from tests.templates import of
-from tests.verify.trials import texts, verify
+from tests.verify.trials import texts, verifier
+
+pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
 
 from primus_maxtext.verification import VERIFIER
 from primus_verify.testing import VerifierConformance
@@ -48,6 +51,6 @@ def test_layers_are_taken_apart_along_their_axis() -> None:
 
 
 @pytest.mark.full
-def test_layouts_of_a_dense_model_are_equal(primus: Run) -> None:
-    found = verify(primus, EXAMPLE, "--layouts", "repeat=1", "fsdp=2", "tp=2", "mbs=4")
+def test_layouts_of_a_dense_model_are_equal(primus: Run, tmp_path: Path) -> None:
+    found = verifier(primus, tmp_path)(EXAMPLE, "--layouts", "repeat=1", "fsdp=2", "tp=2", "mbs=4")
     assert found["verdict"] == "equal", texts(found)

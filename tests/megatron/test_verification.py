@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 from tests.conftest import ROOT, Run
 from tests.templates import of
-from tests.verify.trials import texts, verify
+from tests.verify.trials import texts, verifier
+
+pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
 from primus_megatron.verification import VERIFIER
 from primus_verify.testing import VerifierConformance
@@ -66,12 +69,12 @@ def test_layers_and_experts_are_taken_apart_and_master_weights_are_left_out() ->
         ("stale_weight", ["--layouts", "dp=2"], "from step 2: all was equal until step 1"),
     ],
 )  # fmt: skip
-def test_a_fault_in_megatron_is_named(fault: str, words: list[str], said: str, primus: Run) -> None:
-    found = verify(primus, EXAMPLE, *words, fault=fault, code=1)
+def test_a_fault_in_megatron_is_named(fault: str, words: list[str], said: str, primus: Run, tmp_path: Path) -> None:
+    found = verifier(primus, tmp_path)(EXAMPLE, *words, fault=fault, code=1)
     assert re.search(said, texts(found)), texts(found)
 
 
 @pytest.mark.full
-def test_layouts_of_a_dense_model_are_equal(primus: Run) -> None:
-    found = verify(primus, EXAMPLE, "--layouts", "repeat=1", "tp=2,sp=1", "pp=2,vpp=2", "dp=2,zero=1")
+def test_layouts_of_a_dense_model_are_equal(primus: Run, tmp_path: Path) -> None:
+    found = verifier(primus, tmp_path)(EXAMPLE, "--layouts", "repeat=1", "tp=2,sp=1", "pp=2,vpp=2", "dp=2,zero=1")
     assert found["verdict"] == "equal", texts(found)

@@ -103,13 +103,83 @@ def test_a_look_alike_that_knows_no_parsable_is_submitted_to_once(
     program(alike, "sbatch", ALIKE)
     done = primus("slurm", "sbatch", "-N2", "--", "behave", "exit", "0", cwd=project, env=found_in(alike))
     assert done.returncode == 0, done.stderr
-    assert "note: sbatch does not support --parsable: submitting without it" in done.stderr
+    assert "note: sbatch does not support --parsable, which Primus added: starting without it" in done.stderr
     known = metadata(run_of(project))
     assert (known["status"], known["job_id"], known["cluster"]) == ("submitted", "4711", "west")
     assert known["scheduler"] == {"name": "slurm", "flavour": "cloudbatch", "version": "1.2.0"}
     assert len((alike / "sbatch.asked").read_text().splitlines()) == 1
     events = (run_of(project) / "logs/events.jsonl").read_text()
     assert '"scheduler": {"name": "slurm", "flavour": "cloudbatch", "version": "1.2.0"}' in events
+
+
+SPUR = """
+case "$1" in --version) echo spur 0.3; exit ;; esac
+for word in "$@"; do case $word in
+  {refused}*) echo "{message} '${{word%%=*}}'" >&2; exit 2 ;;
+  /*|--) break ;;
+esac; done
+echo "$@" >> "$0.asked"
+{then}
+"""
+"""Refuses flags as another scheduler does, each with its parser's words."""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "error: unexpected argument",
+        "spur: unrecognized option",
+        "Error: unknown flag:",
+        "Error: No such option:",
+        "invalid option --",
+    ],
+)
+def test_a_look_alike_that_lacks_flags_of_primus_gets_the_job_without_them_and_the_loss_is_named(
+    primus: Primus, project: Path, tmp_path: Path, message: str
+) -> None:
+    alike = tmp_path / "alike"
+    program(
+        alike, "sbatch", SPUR.format(refused="--signal*|--requeue", message=message, then="echo Submitted batch job 12")
+    )
+    done = primus(
+        "slurm", "--max-restarts", "2", "sbatch", "--", "behave", "exit", "0", cwd=project, env=found_in(alike)
+    )
+    assert done.returncode == 0, done.stderr
+    for name, loss in (("--signal", "not told before its time limit"), ("--requeue", "does not start again")):
+        assert f"sbatch does not support {name}, which Primus added: starting without it" in done.stderr
+        assert f"without {name}: " in done.stderr
+        assert loss in done.stderr
+    [asked] = (alike / "sbatch.asked").read_text().splitlines()
+    assert "--signal" not in asked
+    assert "--parsable" in asked
+
+
+def test_a_refused_flag_that_the_person_gave_is_the_persons(primus: Primus, project: Path, tmp_path: Path) -> None:
+    alike = tmp_path / "alike"
+    program(alike, "sbatch", SPUR.format(refused="--signal", message="error: unexpected argument", then=":"))
+    words = ("slurm", "--max-restarts", "2", "sbatch", "--signal=TERM@5", "--", "behave", "exit", "0")
+    done = primus(*words, cwd=project, env=found_in(alike))
+    assert done.returncode == 3, done.stderr
+    assert "which Primus added" not in done.stderr
+    assert not (alike / "sbatch.asked").exists()
+
+
+def test_srun_without_kill_on_bad_exit_starts_the_nodes(primus: Primus, project: Path, tmp_path: Path) -> None:
+    alike = tmp_path / "alike"
+    then = 'while [ "$1" != /usr/bin/env ]; do shift; done; SLURM_JOB_ID=7 SLURM_NODEID=0 SLURM_NNODES=1 exec "$@"'
+    program(alike, "srun", SPUR.format(refused="--kill-on-bad-exit", message="error: unexpected argument", then=then))
+    done = primus("slurm", "srun", "-N1", "--", "behave", "exit", "0", cwd=project, env=found_in(alike))
+    assert done.returncode == 0, done.stderr
+    assert "srun does not support --kill-on-bad-exit, which Primus added" in done.stderr
+
+
+def test_flags_of_primus_are_switched_off_in_primus_yaml(primus: Primus, project: Path) -> None:
+    with (project / "primus.yaml").open("a") as file:
+        file.write("\nslurm: {signal: null, parsable: false, job-name: null, requeue: null}\n")
+    done = primus("slurm", "--dry-run", "--max-restarts", "2", "sbatch", "--", "behave", "exit", "0", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert not [name for name in ("--signal", "--parsable", "--job-name", "--requeue") if name in done.stdout]
+    assert "--open-mode=append" in done.stdout
 
 
 def test_a_submission_whose_number_nobody_tells_is_left_to_the_scheduler(

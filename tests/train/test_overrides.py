@@ -63,7 +63,7 @@ def test_any_words_are_settings_or_refused(words: list[str]) -> None:
         (["dims=[1, 2]"], {"dims": [1, 2]}),
         (["opt={lr: 1}", "opt.eps=2"], {"opt": {"lr": 1, "eps": 2}}),
         (["opt.lr=1", "opt={eps: 2}"], {"opt": {"lr": 1, "eps": 2}}),
-        (["empty="], {"empty": None}),
+        (["empty=", "--void=", "--bare", "", "n=null"], {"empty": "", "void": "", "bare": "", "n": None}),
         (["a=None", "b=null", "c=~", "--d", "None", "e='None'"], {**dict.fromkeys("abcd"), "e": "None"}),
         (["--fast", "--lr", "1"], {"fast": True, "lr": 1}),
         (["lr=1", "--fast"], {"fast": True, "lr": 1}),

@@ -165,3 +165,31 @@ def test_a_command_that_is_printed_as_a_fix_can_be_pasted(primus: Run, words: tu
     [fix] = [line for line in refused.stderr.splitlines() if line.strip().startswith("fix: ")]
     pasted = shlex.split(fix[fix.index("primus ") :])
     assert [word for word in pasted if word in words or " " in word] == [word for word in words if word != "--dry-run"]
+
+
+MISSPELT = {
+    "overides": "did you mean 'overrides'?",
+    "overrids": "did you mean 'overrides'?",
+    "settings": "belong below `overrides:`",
+    "framwork": "did you mean 'framework'?",
+}
+
+
+@pytest.mark.parametrize("key", MISSPELT)
+def test_a_misspelt_key_of_a_module_is_one_error_and_what_follows_from_it_is_none(
+    primus: Run, third_party: str, tmp_path: Path, key: str
+) -> None:
+    right = "framework" if key == "framwork" else "overrides"
+    (tmp_path / "exp.yaml").write_text(GOOD.replace(f"{right}:", f"{key}:"))
+    done = primus(*TRAIN.split(), env={"PYTHONPATH": third_party})
+    assert done.returncode == 2
+    assert done.stderr.count("error:") == 1, done.stderr
+    assert f"unknown key 'modules.pre_trainer.{key}'" in done.stderr
+    assert MISSPELT[key] in done.stderr
+
+
+def test_an_error_below_a_misspelt_key_is_found_too(primus: Run, third_party: str, tmp_path: Path) -> None:
+    (tmp_path / "exp.yaml").write_text(GOOD.replace("overrides:", "overides:").replace("steps: 4", "stpes: 4"))
+    done = primus(*TRAIN.split(), env={"PYTHONPATH": third_party})
+    assert "did you mean 'overrides'?" in done.stderr
+    assert "did you mean 'steps'?" in done.stderr

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from primus_verify.comparison import Step, Tolerance, compare
+from primus_verify.comparison import Step, Tolerance, beyond, compare, worst
 from primus_verify.verdict import describe
 
 NAMES = [
@@ -41,14 +41,19 @@ START = {key: value + np.float32(1e-3) * np.sign(state(1)["first moment", key[1]
 
 def steps(noise: float = 0.0, seed: int = 0) -> list[Step]:
     """Two steps of a training."""
-    return [Step(7.0 - step + noise, 0.5 * (1 + noise), state(step, noise, seed)) for step in (1, 2)]
+    return [Step(7.0 - step + noise, 0.5 * (1 + noise), held(state(step, noise, seed))) for step in (1, 2)]
+
+
+def held(one: State) -> Callable[[], State]:
+    """As a step reads it: always the same, so that a fault stays."""
+    return lambda: one
 
 
 def said(change: Callable[[list[Step]], Any], **degrees: int) -> str:
     """What is said of a trial in which `change` has been at work, a line each."""
     trial = steps()
     changed = change(trial)
-    found = compare(steps(), changed or trial, START, TOLERANCE)
+    found = beyond(compare(steps(), changed or trial, START, TOLERANCE))
     names = dict.fromkeys(("weight", "first moment", "second moment"), NAMES)
     return "\n".join(finding.text for finding in describe(found, degrees, names))
 
@@ -57,7 +62,7 @@ def scale(quantity: Any, factor: float, *, only: str = "", step: int = 1) -> Cal
     """A fault: multiply a quantity of some parameters."""
 
     def change(trial: list[Step]) -> None:
-        data: Any = trial[step - 1].state
+        data: Any = trial[step - 1].read()
         for kind, name in data:
             if kind == quantity and only in name:
                 data[kind, name] = np.float32(factor) * data[kind, name]
@@ -72,7 +77,7 @@ def test_a_trial_that_is_the_reference_is_equal() -> None:
 @pytest.mark.parametrize("seed", range(200))
 def test_rounding_errors_are_no_deviation(seed: int) -> None:
     noise = 2.0**-24 * math.sqrt(2048)
-    assert compare(steps(), steps(noise, seed), START, TOLERANCE) == []
+    assert beyond(compare(steps(), steps(noise, seed), START, TOLERANCE)) == []
 
 
 def test_a_gradient_that_is_divided_once_too_often_is_named_with_its_axis() -> None:
@@ -109,7 +114,7 @@ def test_one_expert_is_named() -> None:
 
 def test_a_gradient_in_another_direction_lacks_a_part() -> None:
     def change(trial: list[Step]) -> None:
-        data: Any = trial[0].state
+        data: Any = trial[0].read()
         data["first moment", "embedding.weight"] = data["first moment", "embedding.weight"].copy()
         data["first moment", "embedding.weight"][:4] = 0
 
@@ -124,24 +129,24 @@ def test_a_gradient_that_is_not_a_number_is_named() -> None:
 
 
 def test_a_loss_that_differs_from_the_first_step_is_the_forward_pass() -> None:
-    text = said(lambda trial: [Step(6.1, 0.5, trial[0].state), trial[1]])
+    text = said(lambda trial: [Step(6.1, 0.5, trial[0].read), trial[1]])
     assert text.endswith("from step 1: the forward pass, the data or the loss's scale differs; the weights were equal")
 
 
 def test_a_loss_that_differs_later_is_a_stale_weight_or_other_data() -> None:
-    text = said(lambda trial: [trial[0], Step(5.1, 0.5, trial[1].state)])
+    text = said(lambda trial: [trial[0], Step(5.1, 0.5, trial[1].read)])
     assert text.endswith("from step 2: all was equal until step 1: a rank trains with other weights than were saved, "
                          "or on other data")  # fmt: skip
 
 
 def test_a_norm_that_differs_beside_equal_gradients_is_not_reduced() -> None:
-    text = said(lambda trial: [Step(6.0, 0.4, trial[0].state), trial[1]])
+    text = said(lambda trial: [Step(6.0, 0.4, trial[0].read), trial[1]])
     assert text.startswith("gradient norm is 0.80 of the reference, from step 1: all gradients are equal")
 
 
 def test_a_weight_that_is_not_updated_is_found() -> None:
     def change(trial: list[Step]) -> None:
-        data: Any = trial[0].state
+        data: Any = trial[0].read()
         data["weight", "embedding.weight"] = START["weight", "embedding.weight"]
 
     text = said(change)
@@ -155,7 +160,7 @@ def test_a_moment_that_is_lost_is_found() -> None:
 
 def test_a_parameter_that_is_missing_is_a_deviation() -> None:
     def change(trial: list[Step]) -> None:
-        data: Any = trial[0].state
+        data: Any = trial[0].read()
         del data["first moment", "layers.3.norm.weight"]
 
     text = said(change)
@@ -163,8 +168,15 @@ def test_a_parameter_that_is_missing_is_a_deviation() -> None:
 
 
 def test_the_last_bit_counts_where_two_runs_must_be_equal() -> None:
-    assert compare(steps(), steps(), START, TOLERANCE, exactly=True) == []
+    assert beyond(compare(steps(), steps(), START, TOLERANCE, exactly=True)) == []
     other = steps()
-    data: Any = other[0].state
+    data: Any = other[0].read()
     data["weight", "embedding.weight"] = np.nextafter(data["weight", "embedding.weight"], np.float32(9))
-    assert compare(steps(), other, START, TOLERANCE, exactly=True)
+    assert beyond(compare(steps(), other, START, TOLERANCE, exactly=True))
+
+
+def test_the_largest_error_of_each_quantity_is_known_also_where_it_is_rounding() -> None:
+    found = worst(compare(steps(), steps(1e-6), START, TOLERANCE))
+    assert set(found) == {"loss", "gradient", "gradient norm", "weight", "first moment", "second moment"}
+    assert 0 < found["gradient"].error < found["gradient"].limit
+    assert found["gradient"].name in NAMES

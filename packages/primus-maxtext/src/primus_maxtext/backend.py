@@ -19,13 +19,14 @@ from primus_maxtext.layout import UNKNOWN, Layout, check_layout
 from primus_maxtext.own_settings import SETTINGS
 from primus_maxtext.schema import Schema, schema_for
 from primus_maxtext.settings import Settings
-from primus_maxtext.text import TAKEN, Data
+from primus_maxtext.text import PATHS, TAKEN, Data
 from primus_train.backend import BackendCall, BackendPlan
 from primus_train.kit.outside_writers import wandb_variables
 from primus_train.kit.work import ComputeCost, planned
 
 if TYPE_CHECKING:
     from primus_train.models.architecture import Architecture, Model
+    from primus_train.paths import PathKind
     from primus_train.profiling import ProfiledSteps
 
 __all__ = ["MAXTEXT", "MaxText"]
@@ -55,6 +56,10 @@ class MaxText:
     def presets(self) -> str:
         """The folder of shipped presets."""
         return str(Path(__file__).parent / "presets")
+
+    def paths(self) -> Mapping[str, PathKind]:
+        """MaxText's settings that are paths."""
+        return PATHS
 
     def adopt(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """An experiment made from a MaxText configuration file."""

@@ -15,6 +15,7 @@ from primus_data.training.corpora import Corpus, Prefixes, Text
 from primus_maxtext.own_settings import DATA
 from primus_maxtext.settings import Settings
 from primus_train.backend import BackendCall
+from primus_train.paths import PathKind
 
 __all__ = ["TAKEN", "Data"]
 
@@ -32,6 +33,16 @@ _TOKENIZERS = (
     "tokenizer.mistral-v3", "tokenizer_gemma4.model", "tokenizer_llama3.tiktoken",
 )  # fmt: skip
 """In MaxText's wheel; it finds them by the last part of any path."""
+
+
+PATHS: Mapping[str, PathKind] = {
+    "jax_cache_dir": "output",
+    **dict.fromkeys(("load_parameters_path", "load_full_state_path"), "path"),
+    **dict.fromkeys(("grain_train_mixture_config_path", "hf_train_files", "hf_eval_files"), "mixture"),
+    **dict.fromkeys(("grain_train_files", "grain_eval_files"), "mixture"),
+    **dict.fromkeys(("tokenizer_path", "model.tokenizer_path"), "name"),
+}
+"""Settings that are paths. A tokenizer may be one of MaxText's, or a name on huggingface.co."""
 
 
 class Data:

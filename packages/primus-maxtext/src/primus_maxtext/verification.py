@@ -77,6 +77,7 @@ class MaxTextVerifier:
     """See `primus_verify.contract.Verifier`."""
 
     format = "orbax"
+    packages = ("maxtext", "primus_maxtext")
     rank_axes = _MESH
     layouts = (
         "repeat=1", "fsdp=2", "dp=2", "tp=2", "cp=2", "ep=2", "mbs=1", "fsdp=2,tp=2", "dp=2,fsdp=2", "fsdp=2,cp=2",

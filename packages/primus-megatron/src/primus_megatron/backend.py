@@ -22,7 +22,7 @@ from primus_megatron.own_settings import SETTINGS, SPEED
 from primus_megatron.schedule import check_schedule
 from primus_megatron.schema import Schema, schema_for
 from primus_megatron.settings import Settings
-from primus_megatron.text import Text, apply_text, data_files, lacks_validation, resolve_text
+from primus_megatron.text import PATHS, Text, apply_text, data_files, lacks_validation, resolve_text
 from primus_megatron.turbo import check_turbo
 from primus_megatron.vocabulary import choose_tokenizer, of_model
 from primus_train.backend import WANDB, BackendCall, BackendPlan
@@ -33,6 +33,7 @@ from primus_train.profiling import TRACES
 
 if TYPE_CHECKING:
     from primus_train.models.architecture import Architecture, Model
+    from primus_train.paths import PathKind
     from primus_train.profiling import ProfiledSteps
 
 __all__ = ["MEGATRON", "Megatron"]
@@ -72,6 +73,10 @@ class Megatron:
     def presets(self) -> str:
         """The folder of shipped presets."""
         return str(Path(__file__).parent / "presets")
+
+    def paths(self) -> Mapping[str, PathKind]:
+        """Megatron's settings that are paths."""
+        return PATHS
 
     def adopt(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Megatron has no files of its own form: its settings are words on a command line."""

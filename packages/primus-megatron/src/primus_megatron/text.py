@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from primus_core.config.document import Document
 from primus_core.errors import MachineError
@@ -14,11 +15,19 @@ from primus_megatron.own_settings import DATA
 from primus_megatron.settings import Settings
 from primus_megatron.vocabulary import tokens, use_null_tokenizer
 from primus_train.backend import BackendCall
+from primus_train.paths import PathKind
 
 __all__ = ["Text", "apply_text", "data_files", "lacks_validation", "resolve_text"]
 
 _PATHS = ("data_path", "train_data_path", "valid_data_path", "test_data_path")
 _FILES = ("data_args_path", "per_split_data_args_path")
+PATHS: Mapping[str, PathKind] = {
+    **dict.fromkeys(_PATHS, "blend"),
+    **dict.fromkeys(("save", "data_cache_path"), "output"),
+    **dict.fromkeys((*_FILES, "load", "pretrained_checkpoint"), "path"),
+    **dict.fromkeys(("tokenizer_model", "vocab_file", "merge_file"), "name"),
+}
+"""Settings that are paths. A tokenizer may be a name on huggingface.co."""
 _TAKEN = (*_PATHS, *_FILES, "mock_data", "split")
 _TOKENIZER = ("tokenizer_type", "tokenizer_model")
 

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from primus_core.installed import packages
-from primus_core.plan.plan import PlannedFile, Requirement, RunPlace, SchedulerStep, Step
+from primus_core.plan.plan import AddedFlag, PlannedFile, Requirement, RunPlace, SchedulerStep, Step
 from primus_core.plugins.contracts import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser, duration, whole_number
 from primus_machine import nodelist
@@ -45,6 +45,20 @@ _REFUSED = {
 }
 _PARSABLE, _KILL = "--parsable", "kill-on-bad-exit"
 """Look-alikes of sbatch do not know it, and submit without it."""
+_APPEND = "--open-mode=append"
+_LOSSES = {
+    _PARSABLE: "the job's number is read from what it prints",
+    f"--{_KILL}": "Primus itself ends the other nodes some seconds after one has failed",
+    "--signal": "the job is not told before its time limit, so it saves no checkpoint then",
+    "--requeue": "the job does not start again after a failed node, if the site does not say so",
+    "--open-mode": "a job that starts again may overwrite its log",
+    "--no-kill": "a failed node ends the job, so that no spare node can replace it",
+    "--job-name": "the job has the name that the scheduler gives it",
+    "--output": "the job's log is where the scheduler puts it",
+    "--ntasks-per-node": "the scheduler must start one task on each node by itself",
+    "--cpus-per-task": "the ranks of a node may share fewer CPUs",
+}
+"""What is lost without a flag that Primus adds by itself."""
 _COUNT = re.compile("[1-9][0-9]{0,8}")
 _REFUSALS = (1, 126, 127, 255)
 """Exit codes of srun and sbatch that are Slurm's, where no task has begun."""
@@ -194,6 +208,7 @@ class _Asked:
         self.options = Options(args.command)
         self.flags = self.options.read(args.flags, {})
         self.in_job = bool(args.command == "srun" and environ.get("SLURM_JOB_ID") and "jobid" not in self.flags.given)
+        self.disabled: frozenset[str] = args.disabled
         configured = [word for word in args.configured if not takes_over or _name(word) != _KILL]
         self.defaults = self.not_given(filter(self._fits, [*configured, *([f"--{_KILL}=0"] if takes_over else [])]))
 
@@ -212,6 +227,7 @@ class _Asked:
     def not_given(self, defaults: Iterable[str]) -> list[str]:
         """Those `defaults` that neither a flag nor a variable of Slurm's own says otherwise."""
         kept = self.options.not_given(defaults, self.flags.given)
+        kept = [word for word in kept if _name(word) not in self.disabled]
         prefix = "SBATCH" if self.command == "sbatch" else "SLURM"
         return [word for word in kept if f"{prefix}_{_variable(word)}" not in self.environ]
 
@@ -241,7 +257,8 @@ def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
     """One Primus on each node, which starts the node's ranks."""
     env = [f"{variable.name}={variable.value}" for variable in call.variables if not variable.secret]
     name = [] if asked.in_job or "jobid" in asked.values else asked.not_given([f"--job-name={_job_name(call.place)}"])
-    flags = [*name, *_shape(asked, call.args), *asked.defaults, *asked.flags.passed]
+    own = [*name, *_shape(asked, call.args)]
+    flags = [*own, *asked.defaults, *asked.flags.passed]
     restarts, environ = _restarts(call), call.facts.environ
     batch = asked.in_job and "SLURM_NODEID" in environ  # in the shell of `salloc` it is not set
     words = (ENV, *env, call.facts.python, "-m", "primus_core", *call.inner)
@@ -262,9 +279,16 @@ def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
             takes_over=call.takes_over,
         ),
         refusals=_REFUSALS,
+        added=_added(own, asked),
     )
     steps = (*_folders(asked, call.facts), step)
     return OuterPlan(steps, requires=(Requirement("command", "srun", _FIX),), max_restarts=restarts)
+
+
+def _added(own: Sequence[str], asked: _Asked) -> tuple[AddedFlag, ...]:
+    """Return the flags that Primus adds: those of this command, and the defaults of the package."""
+    words = [*own, *(word for word in asked.defaults if _name(word) == _KILL)]
+    return tuple(AddedFlag(word, loss) for word in words if (loss := _LOSSES.get(word.partition("=")[0])))
 
 
 def _restarts(call: OuterCall) -> int:
@@ -315,14 +339,14 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
             why="Slurm interprets a backslash in the path of a log",
             fix="name a log elsewhere: -o /path/%j.log",
         )
-    append = [] if "output" in asked.values else ["--open-mode=append"]  # a site may put any job back into the queue
+    append = [] if "output" in asked.values else [_APPEND]  # a site may put any job back into the queue
     own = [_PARSABLE, f"--job-name={_job_name(place)}", log, *append, *_resilience(call)]
-    flags = [*asked.not_given(own), *asked.defaults]
+    own = asked.not_given(own)
+    flags = [*own, *asked.defaults]
     script = PlannedFile(SCRIPT, _script(call, moves="chdir" not in asked.values))
     argv = ("sbatch", *flags, *asked.flags.passed, f"{place.directory}/{SCRIPT}")
-    plainly = tuple(word for word in argv if word != _PARSABLE)
     submit = Step("sbatch", argv, call.facts.cwd, kind="submit", scheduler=SchedulerStep("slurm"),
-                  refusals=_REFUSALS, fallback=plainly, fallback_for=_PARSABLE)  # fmt: skip
+                  refusals=_REFUSALS, added=_added(own, asked))  # fmt: skip
     watch = (call.facts.python, "-m", "primus_slurm.follow", place.directory)
     follow = [Step("follow", watch, call.facts.cwd, kind="worker")] if call.args.follow else []
     return OuterPlan(
@@ -334,7 +358,7 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
 
 def _resilience(call: OuterCall) -> list[str]:
     """The flags of a job that is to go on after a failure, a preemption, or its time limit."""
-    again = ["--requeue", "--open-mode=append", f"--signal=B:USR2@{_WARNING_S}"] if _restarts(call) else []
+    again = ["--requeue", _APPEND, f"--signal=B:USR2@{_WARNING_S}"] if _restarts(call) else []
     return again + (["--no-kill"] if call.args.spare_nodes else [])
 
 

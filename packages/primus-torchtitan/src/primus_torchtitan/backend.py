@@ -30,7 +30,7 @@ from primus_torchtitan.model import resolve_model
 from primus_torchtitan.own_settings import SETTINGS
 from primus_torchtitan.schema import Schema, schema_for
 from primus_torchtitan.settings import Settings
-from primus_torchtitan.text import TAKEN, Data
+from primus_torchtitan.text import PATHS, TAKEN, Data
 from primus_torchtitan.turbo import check_turbo, fp8_parts
 from primus_torchtitan.values import check_values
 from primus_train.backend import WANDB, BackendCall, BackendPlan
@@ -41,6 +41,7 @@ from primus_train.profiling import TRACES
 
 if TYPE_CHECKING:
     from primus_train.models.architecture import Architecture, Model
+    from primus_train.paths import PathKind
     from primus_train.profiling import ProfiledSteps
 
 __all__ = ["TORCHTITAN", "TorchTitan"]
@@ -65,6 +66,10 @@ class TorchTitan:
     def presets(self) -> str:
         """The folder of shipped presets."""
         return str(Path(__file__).parent / "presets")
+
+    def paths(self) -> Mapping[str, PathKind]:
+        """TorchTitan's settings that are paths."""
+        return PATHS
 
     def adopt(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """An experiment made from a TorchTitan 0.2 TOML file."""

@@ -16,6 +16,7 @@ from primus_torchtitan.model import Model
 from primus_torchtitan.own_settings import DATA
 from primus_torchtitan.settings import Settings
 from primus_train.backend import BackendCall
+from primus_train.paths import PathKind
 
 __all__ = ["DATASET", "TAKEN", "Data"]
 
@@ -26,6 +27,14 @@ TAKEN = ("dataloader.dataset", "dataloader.dataset_path")
 _OF_WORKERS = tuple(
     f"dataloader.{name}" for name in ("num_workers", "persistent_workers", "pin_memory", "prefetch_factor")
 )
+
+
+PATHS: Mapping[str, PathKind] = {
+    "hf_assets_path": "path",
+    "dataloader.dataset_path": "name",
+    "checkpoint.initial_load_path": "path",
+}
+"""Settings that are paths. A data set may be a name on huggingface.co."""
 
 
 class Data:

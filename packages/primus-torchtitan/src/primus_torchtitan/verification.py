@@ -55,6 +55,7 @@ class TorchTitanVerifier:
     """See `primus_verify.contract.Verifier`."""
 
     format = "torch"
+    packages = ("torchtitan", "primus_torchtitan")
     rank_axes = ("dp", "fsdp", "tp", "pp", "cp")
     layouts = (
         "repeat=1", "fsdp=2", "dp=2", "tp=2", "tp=2,sp=0", "pp=2", "cp=2", "fsdp=2,ep=2", "mbs=1", "recompute=1",

@@ -22,6 +22,7 @@ from primus_machine.gpus.visible import hides_gpus, visible
 if TYPE_CHECKING:
     from primus_core.plugins.catalogue import Catalogue
     from primus_train.models.architecture import Model
+    from primus_train.paths import PathKind
     from primus_train.profiling import ProfiledSteps
 
 __all__ = ["WANDB", "Backend", "BackendCall", "BackendPlan", "load_backend", "missing_backend"]
@@ -148,6 +149,12 @@ class Backend(Protocol):
 
         Raises `RequestError` that names the model and what the framework lacks for it. A backend without this method
         knows no names of the catalogue.
+        """
+
+    def paths(self) -> Mapping[str, PathKind]:
+        """The settings that are paths: an experiment's are relative to its file, and arrive absolute.
+
+        A backend without this method gets them as they are written.
         """
 
     def profiling(self, steps: ProfiledSteps, directory: str) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from primus_core.config import bounds, files
-from primus_core.config.document import REFUSED, Document, Path, at, dotted
+from primus_core.config.document import REFUSED, Document, Path, at, deep_merge, dotted
 from primus_core.errors import AlreadyRefused, ConfigError, Mistakes, nearest, suggestion
 from primus_core.journal.metrics import OnNonFinite
 from primus_machine import strict
@@ -20,7 +20,7 @@ from primus_machine.files import trust
 from primus_train.overrides import is_alone
 from primus_train.released import Released
 
-__all__ = ["Experiment", "Models", "Module", "merged", "parse", "read", "select"]
+__all__ = ["Experiment", "Models", "Module", "as_meant", "merged", "parse", "read", "select"]
 
 _PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _SUFFIXES = (".yaml", ".yml", ".toml")
@@ -148,6 +148,26 @@ def _rest(data: Mapping[str, Any], wrong: _Wrong) -> Experiment:
 def _copied(data: Any) -> Any:
     """A copy of which every mapping can be changed."""
     return {key: _copied(value) for key, value in data.items()} if isinstance(data, Mapping) else data
+
+
+def as_meant(document: Document) -> Document:
+    """Return the experiment with misspelt keys of its modules as they were meant: the rest is checked by them.
+
+    Raises:
+        AlreadyRefused: an unknown key is like no known one, so that what lacks may be in it.
+    """
+    known, data, marks = strict.keys(Module), dict(document.data), dict(document.marks)
+    modules = data.get("modules")
+    for name, module in modules.items() if isinstance(modules, Mapping) else ():
+        for key in [key for key in module if key not in known] if isinstance(module, Mapping) else ():
+            path: Path = ("modules", name)
+            meant = nearest(str(key), [one for one in known if one not in module])
+            if not meant:
+                raise AlreadyRefused(dotted((*path, key)))
+            old, new = (*path, key), (*path, meant)
+            data = deep_merge(data, {"modules": {name: {meant: module[key]}}})
+            marks |= {(*new, *one[3:]): mark for one, mark in document.marks.items() if one[:3] == old}
+    return Document(data, marks, document.files)
 
 
 def _explain(path: Path, one: Any, document: Document) -> ConfigError:

@@ -70,7 +70,12 @@ class _Words:
         where = f"{_PLACE}{shown}"
         value: Any = REFUSED
         with self.mistakes:
-            value = True if text is None else parse_value(interpolate(text, self.environ, where))
+            if text is None:
+                value = True
+            elif not text:
+                value = ""  # as a file's `key: ""`; nothing is `key=null`
+            else:
+                value = parse_value(interpolate(text, self.environ, where))
         self.put(path, value, where)
 
     def put(self, path: Path, value: Any, where: str) -> None:

@@ -148,6 +148,7 @@ class _Planning:
         self.catalogue = call.catalogue
         self._adopt()
         self.experiment = experiments.parse(self.document, mistakes)
+        self.document = experiments.as_meant(self.document) if mistakes.found else self.document
         self.module = experiments.select(self.experiment, self.args.stage, self.document)
         self._name_model()
 
@@ -156,7 +157,8 @@ class _Planning:
         from primus_core.config.document import Document
 
         given = {key: self.command_line.data.pop(key) for key in _TOP_LEVEL if key in self.command_line.data}
-        top = {key: str(value) if _is_number(value) else value for key, value in given.items()}
+        # `exp_name=42` is a name.
+        top = {key: str(value) if type(value) in (int, float) else value for key, value in given.items()}
         whole = {"modules": self.command_line.data.pop("modules")} if "modules" in self.command_line.data else {}
         marks = self.command_line.marks
         self.document = Document(
@@ -189,6 +191,7 @@ class _Planning:
     def resolved(self) -> Resolved:
         from primus_core.config.document import Document
         from primus_train import experiment as experiments
+        from primus_train import paths
         from primus_train.translated import Translated
 
         experiment, module = self.experiment, self.module
@@ -206,6 +209,8 @@ class _Planning:
             models=Translated(backend, self.catalogue.system.model_files),
             mistakes=self.mistakes,
         )
+        kinds = backend.paths() if hasattr(backend, "paths") else {}
+        merged = paths.anchored(merged, kinds, self.call.facts.cwd, self._packaged())
         public = secret_settings.refuse(merged.data, (), merged, self.mistakes)
         host = self.call.facts.host
         public = LinkedPaths(place, host.cwd()).in_settings(public) if host.is_here else public
@@ -290,12 +295,16 @@ class _Planning:
             reads=self._reads(),
         )
 
-    def _reads(self, settings: Document | None = None) -> tuple[str, ...]:
-        """The files of the experiment. Those of packages are there wherever their package is."""
+    def _packaged(self) -> tuple[str, ...]:
+        """Return the folders of packages, whose files are there wherever their package is."""
         from primus_core.installed.data_folders import installed
 
         folders = [folder.path for group in ("primus.recipes", "primus.models") for folder in installed(group)]
-        inside = tuple(os.path.join(folder, "") for folder in (*folders, self.presets) if folder)
+        return tuple(os.path.join(folder, "") for folder in (*folders, self.presets) if folder)
+
+    def _reads(self, settings: Document | None = None) -> tuple[str, ...]:
+        """The files of the experiment."""
+        inside = self._packaged()
         files = self.document.files + (settings.files if settings else ())
         return tuple(dict.fromkeys(path for path in files if not path.startswith(inside)))
 
@@ -357,11 +366,6 @@ class _Planning:
             continues=planned.continues,
             loads=planned.loads,
         )
-
-
-def _is_number(value: Any) -> bool:
-    """`exp_name=42` is a name."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _files(

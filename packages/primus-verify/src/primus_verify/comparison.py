@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["Deviation", "Step", "Tolerance", "compare"]
+__all__ = ["QUANTITIES", "Deviation", "Step", "Tolerance", "beyond", "compare", "worst"]
+
+QUANTITIES = ("loss", "gradient", "gradient norm", "weight", "first moment", "second moment")
+"""What is compared: causes before their effects."""
 
 _UNIT_ROUNDOFF = 2.0**-24
 """Of float32 (IEEE 754)."""
@@ -35,23 +38,30 @@ class Step:
     loss: float
     norm: float | None
     """Of the gradient; None: the framework does not log it."""
-    state: State
+    read: Callable[[], State]
+    """Reads weights and moments. They may be large: those of one step are in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A quantity that differs by more than rounding explains."""
+    """How far a quantity of a trial is from that of the reference."""
 
     step: int
     quantity: str
-    """`loss`, `gradient norm`, `gradient`, `weight`, `first moment` or `second moment`."""
+    """One of `QUANTITIES`."""
     name: str
     """Of the parameter; empty: of the whole model."""
     error: float
     """Relative to the reference, in the 2-norm; infinite: not a number, or missing."""
     limit: float
+    """What rounding explains."""
     factor: float | None = None
-    """It is this many times the reference, if it is a multiple of it."""
+    """If it is beyond the limit: it is this many times the reference, if it is a multiple of it."""
+
+    @property
+    def share(self) -> float:
+        """The error in units of the limit."""
+        return self.error / self.limit if self.limit else math.inf if self.error else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +92,29 @@ class Tolerance:
 def compare(
     reference: Sequence[Step], trial: Sequence[Step], start: State, tolerance: Tolerance, *, exactly: bool = False
 ) -> list[Deviation]:
-    """Return every deviation of `trial`, in the order of steps. `start` has the weights before the first step.
+    """Return how far `trial` is off in every quantity, step by step. `start` has the weights before the first step.
 
-    `exactly`: every difference counts.
+    `exactly`: every difference is beyond the limit.
     """
     limits = Tolerance(0.0) if exactly else tolerance
     found: list[Deviation] = []
     for number, (right, other) in enumerate(zip(reference, trial, strict=True), 1):
-        found += _Comparison(number, right, other, start, limits).deviations()
+        found += _Comparison(number, right, right.read(), other, other.read(), start, limits).deviations()
     return found
+
+
+def beyond(found: Sequence[Deviation]) -> list[Deviation]:
+    """Return those that rounding does not explain."""
+    return [one for one in found if one.error > one.limit]
+
+
+def worst(found: Sequence[Deviation]) -> dict[str, Deviation]:
+    """Return the largest deviation of each quantity, in units of its limit."""
+    largest: dict[str, Deviation] = {}
+    for one in found:
+        if one.quantity not in largest or one.share > largest[one.quantity].share:
+            largest[one.quantity] = one
+    return largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +123,9 @@ class _Comparison:
 
     step: int
     right: Step
+    right_state: State
     other: Step
+    other_state: State
     start: State
     tolerance: Tolerance
 
@@ -107,15 +133,15 @@ class _Comparison:
         first = self.step == 1
         moved = self.tolerance.rtol if first else self.tolerance.updated
         yield from self._numbers(self.tolerance.rtol if first else 10 * self.tolerance.rtol, moved)
-        whole = _norm_of([value for (kind, _), value in self.right.state.items() if kind == "first moment"])
-        for (kind, name), right in self.right.state.items():
+        whole = _norm_of([value for (kind, _), value in self.right_state.items() if kind == "first moment"])
+        for (kind, name), right in self.right_state.items():
             if kind == "weight":
                 yield from self._weight(name, right)
             elif kind == "first moment":
                 yield from self._tensor("gradient" if first else kind, name, right, moved, _NOTHING * whole)
             else:
                 yield from self._tensor(kind, name, right, 2 * moved, (_NOTHING * whole) ** 2)
-        for kind, name in self.other.state.keys() - self.right.state.keys():
+        for kind, name in self.other_state.keys() - self.right_state.keys():
             yield Deviation(self.step, kind, name, math.inf, 0.0)
 
     def _numbers(self, loss_limit: float, norm_limit: float) -> Iterator[Deviation]:
@@ -126,19 +152,18 @@ class _Comparison:
             if right is None or other is None:
                 continue
             error = abs(other - right) / abs(right) if right else abs(other)
-            if not error <= limit:  # NaN, too
-                factor = other / right if right and math.isfinite(other) else None
-                yield Deviation(self.step, quantity, "", math.inf if math.isnan(error) else error, limit, factor)
+            factor = other / right if right and math.isfinite(other) and error > limit else None
+            yield Deviation(self.step, quantity, "", math.inf if math.isnan(error) else error, limit, factor)
 
     def _weight(self, name: str, right: Array) -> Iterator[Deviation]:
         """Its change since the start, in elements whose gradients are more than rounding errors."""
         import numpy as np
 
-        start, other = self.start.get(("weight", name)), self.other.state.get(("weight", name))
+        start, other = self.start.get(("weight", name)), self.other_state.get(("weight", name))
         if other is None or start is None or other.shape != right.shape:
             yield Deviation(self.step, "weight", name, math.inf, 0.0)
             return
-        second = self.right.state.get(("second moment", name))
+        second = self.right_state.get(("second moment", name))
         counts = np.ones(right.shape, bool)
         if second is not None and self.tolerance.rtol and second.shape == right.shape:
             root = np.sqrt(second.astype(np.float64))
@@ -151,7 +176,7 @@ class _Comparison:
     def _tensor(self, quantity: str, name: str, right: Array, limit: float, floor: float) -> Iterator[Deviation]:
         """A gradient or moment; `floor`: the norm of what is nothing but rounding errors."""
         kind = "first moment" if quantity == "gradient" else quantity
-        other = self.other.state.get((kind, name))  # type: ignore[arg-type]
+        other = self.other_state.get((kind, name))  # type: ignore[arg-type]
         if other is None or other.shape != right.shape:
             yield Deviation(self.step, quantity, name, math.inf, 0.0)
             return
@@ -162,11 +187,12 @@ class _Comparison:
     ) -> Iterator[Deviation]:
         """Whether `off`, the difference from `right`, is within `limit` times it, or else below `floor`."""
         size, error = _norm(right), _norm(off)
-        if error <= max(limit * size, floor):
-            return
-        relative = error / size if size else math.inf
-        yield Deviation(self.step, quantity, name, math.inf if math.isnan(relative) else relative, limit,
-                        _multiple(right, off, size))  # fmt: skip
+        relative = error / size if size else math.inf if error else 0.0
+        relative = math.inf if math.isnan(relative) else relative
+        # An error below the floor is rounding, however small the quantity is.
+        limit = max(limit, floor / size) if size else math.inf if error <= floor else limit
+        factor = _multiple(right, off, size) if relative > limit else None
+        yield Deviation(self.step, quantity, name, relative, limit, factor)
 
 
 def _multiple(right: Array, off: Array, size: float) -> float | None:

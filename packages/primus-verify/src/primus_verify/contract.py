@@ -22,6 +22,8 @@ class Verifier(Protocol):
     """What `--layouts auto` tries, such as `tp=2,pp=2`, in this order."""
     rank_axes: tuple[str, ...]
     """The axes whose degrees multiply to the number of ranks."""
+    packages: tuple[str, ...]
+    """The Python packages that decide what is computed: a result is known as long as their files stay the same."""
     format: Literal["torch", "orbax"]
     """How checkpoints are stored: by torch.distributed.checkpoint, or by Orbax."""
 

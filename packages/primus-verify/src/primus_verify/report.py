@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tabulate
 
 from primus_core.errors import MachineError
+from primus_machine.files.atomic import write_atomically
 from primus_machine.units import counted, time_span
-from primus_verify.comparison import Tolerance
-from primus_verify.session import Result
 
 __all__ = ["as_text", "document", "write"]
 
@@ -21,37 +18,22 @@ _SHOWN = 6
 """Findings of one layout as text; `verify.json` has all."""
 
 
-def document(request: Mapping[str, Any], results: Sequence[Result], tolerance: Tolerance | None) -> dict[str, Any]:
+def document(
+    request: Mapping[str, Any], layouts: Sequence[Mapping[str, Any]], settings: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Return the result as `verify.json` has it."""
     return {
         "schema": SCHEMA,
         **{key: request[key] for key in ("experiment", "framework", "framework_version", "steps")},
-        "rtol": tolerance.rtol if tolerance else None,
-        "verdict": _verdict(results),
-        "layouts": [
-            {
-                "layout": one.layout.name,
-                "ranks": one.layout.ranks,
-                "status": one.status,
-                "why": one.why or None,
-                "seconds": round(one.seconds, 1),
-                "findings": [finding._asdict() | {"error": _finite(finding.error)} for finding in one.findings],
-            }
-            for one in results
-        ],
+        "verdict": _verdict({one["status"] for one in layouts}),
+        "layouts": list(layouts),
+        "settings": list(settings),
     }
 
 
-def _finite(value: float) -> float | None:
-    """JSON has no infinity."""
-    return value if value < float("inf") else None
-
-
-def _verdict(results: Sequence[Result]) -> str:
-    statuses = {one.status for one in results}
-    if "differs" in statuses or "failed" in statuses:
-        return "differs" if "differs" in statuses else "failed"
-    return "equal" if "equal" in statuses else "not tried"
+def _verdict(statuses: set[str]) -> str:
+    """The worst of all; what was not tried proves nothing."""
+    return next((one for one in ("differs", "failed", "equal") if one in statuses), "not tried")
 
 
 def as_text(found: Mapping[str, Any]) -> str:
@@ -66,21 +48,28 @@ def as_text(found: Mapping[str, Any]) -> str:
         more = len(one["findings"]) - _SHOWN
         lines += [f"{one['layout']}: ... and of {counted(more, 'more kind')} of parameters"] if more > 0 else []
         lines += [f"{one['layout']}: {one['status']}: {one['why']}"] if one["why"] else []
+    if not found["layouts"]:
+        return "\n".join([lines[0], *_settings(found["settings"])])
     counts = {status: sum(one["status"] == status for one in found["layouts"])
               for status in ("equal", "differs", "failed", "not tried")}  # fmt: skip
     lines += [", ".join(f"{count} {status}" for status, count in counts.items() if count)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_settings(found["settings"])])
 
 
-def write(found: Mapping[str, Any], path: str) -> None:
-    """Write it as JSON, whole or not at all.
+def _settings(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A table of what each setting changes."""
+    rows = [[one["name"], one["value"], one["default"], one["effect"] or "nothing: likely dead"] for one in settings]
+    heads = ["setting", "value", "default", "its default changes"]
+    return ["", tabulate.tabulate(rows, headers=heads, disable_numparse=True)] if rows else []
+
+
+def write(text: str, path: str) -> None:
+    """Write it whole or not at all.
 
     Raises:
         MachineError: it cannot be written.
     """
     try:
-        with open(f"{path}.new", "w", encoding="utf-8") as file:
-            json.dump(found, file, indent=1)
-        os.replace(f"{path}.new", path)
+        write_atomically(path, text)
     except OSError as error:
         raise MachineError(f"{path} cannot be written", why=error.strerror or "") from None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
 
 from primus_core.errors import PrimusError
 from primus_core.journal import summary
@@ -18,7 +19,8 @@ from primus_machine import facts as machine
 from primus_machine.host import HostRoot
 from primus_machine.units import time_span
 from primus_verify import stored, verdict
-from primus_verify.comparison import Step, Tolerance, compare
+from primus_verify.comparison import Deviation, Step, Tolerance, beyond, compare, worst
+from primus_verify.kept import Kept
 from primus_verify.layouts import REFERENCE, Layout
 from primus_verify.trials import Trials
 from primus_verify.verdict import Finding
@@ -39,46 +41,115 @@ class Result:
     why: str = ""
     """Of `failed` and `not tried`."""
     seconds: float = 0.0
+    worst: Mapping[str, Deviation] = field(default_factory=dict)
+    """The largest deviation of each quantity, also where rounding explains it."""
 
-    @property
-    def is_tried(self) -> bool:
-        """Whether it was trained."""
-        return self.status != "not tried"
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as `verify.json` has it."""
+        return {
+            "layout": self.layout.name,
+            "ranks": self.layout.ranks,
+            "status": self.status,
+            "why": self.why or None,
+            "seconds": round(self.seconds, 1),
+            "worst": {
+                quantity: {"error": _finite(one.error), "limit": _finite(one.limit), "step": one.step, "name": one.name}
+                for quantity, one in self.worst.items()
+            },
+            "findings": [finding._asdict() | {"error": _finite(finding.error)} for finding in self.findings],
+        }
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if value < float("inf") else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The training on one rank."""
+
+    start: str
+    """The checkpoint that all trainings start from."""
+    initial: stored.State
+    """What is in it."""
+    steps: Sequence[Step]
+    names: Mapping[str, Sequence[str]]
+    """Of weights and moments, by kind."""
+    tokens: int
+    """In a step."""
 
 
 class Session:
     """Trains and compares. `say` gets a line for each thing that begins or ends."""
 
-    def __init__(self, trials: Trials, rtol: float | None, say: Callable[[str], None]) -> None:
-        self.trials, self.say = trials, say
+    def __init__(self, trials: Trials, kept: Kept, rtol: float | None, say: Callable[[str], None]) -> None:
+        self.trials, self.kept, self.say = trials, kept, say
         self.tolerance: Tolerance | None = Tolerance(rtol) if rtol else None
 
-    def verify(self, layouts: Sequence[Layout]) -> list[Result]:
-        """Return what came of each layout.
+    def verify(self, layouts: Sequence[Layout]) -> list[dict[str, Any]]:
+        """Return what came of each layout, now or before (`kept`).
 
         Raises:
             PrimusError: the reference cannot be trained.
         """
-        one = Layout(REFERENCE, {})
-        refused = {layout.name: why for layout in layouts if (why := self._refusal(layout))}
-        for name, why in refused.items():
-            self.say(f"{name}: not tried: {why}")
-        if len(refused) == len(layouts):
-            return [Result(layout, "not tried", why=refused[layout.name]) for layout in layouts]
-        begin = self._train(one, "")
-        start = self.trials.verifier.checkpoint(begin, 1)
-        initial = stored.read(self.trials.verifier, start)
-        run = self._train(one, start)
-        reference = self.trials.read(run)
-        self.tolerance = self.tolerance or Tolerance.of_reduction(self._tokens(run))
-        results = [
-            Result(layout, "not tried", why=refused[layout.name]) if layout.name in refused
-            else self._result(layout, start, reference, initial)
-            for layout in layouts
-        ]  # fmt: skip
-        shutil.rmtree(begin, ignore_errors=True)
+        known = {layout.name: result for layout in layouts if (result := self.kept.read(layout.name))}
+        for layout in layouts:
+            if layout.name in known:
+                self.say(f"{layout.name}: {known[layout.name]['status']}, as before")
+            elif why := self._refusal(layout):
+                known[layout.name] = Result(layout, "not tried", why=why).to_dict()
+                self.say(f"{layout.name}: not tried: {why}")
+        left = [layout for layout in layouts if layout.name not in known]
+        if left:
+            known |= self._train_all(left)
+        return [known[layout.name] for layout in layouts]
+
+    def _train_all(self, layouts: Sequence[Layout]) -> dict[str, dict[str, Any]]:
+        found = {}
+        for layout in layouts:
+            result = self._result(layout, self.reference)
+            found[layout.name] = result.to_dict()
+            if result.status != "failed":
+                self.kept.write(layout.name, found[layout.name])
+        return found
+
+    def try_settings(self, settings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return what each setting changes: each gets its default, alone, and the rest stays.
+
+        Raises:
+            PrimusError: the reference cannot be trained.
+        """
+        return [dict(one) | {"effect": self._effect(one["name"], one["default"])} for one in settings]
+
+    def _effect(self, name: str, default: Any) -> str:
+        """What is first different with the default, or why nobody knows; empty: nothing is, to the bit."""
+        one, reference = Layout(REFERENCE, {}), self.reference
+        self.say(f"{name}={default}: training ...")
+        try:
+            run = self.trials.train(one, reference.start, {name: default})
+            found = compare(reference.steps, self.trials.read(run), reference.initial, Tolerance(0.0), exactly=True)
+        except PrimusError as error:
+            return f"the training fails: {error.why or error.what}"
         shutil.rmtree(run, ignore_errors=True)
-        return results
+        first = beyond(found)
+        return f"the {first[0].quantity} of step {first[0].step}" if first else ""
+
+    @cached_property
+    def reference(self) -> Reference:
+        """What all trials are compared with, trained when it is needed first.
+
+        Raises:
+            PrimusError: it cannot be trained.
+        """
+        one = Layout(REFERENCE, {})
+        start = self.trials.verifier.checkpoint(self._train(one, ""), 1)
+        run = self._train(one, start)
+        initial = stored.read(self.trials.verifier, start)
+        steps = self.trials.read(run)
+        known = list(steps[0].read())
+        names = {kind: [name for of, name in known if of == kind] for kind in _KINDS}
+        return Reference(start, initial, steps, names, self._tokens(run))
 
     def _train(self, layout: Layout, start: str) -> str:
         begun = time.monotonic()
@@ -89,21 +160,19 @@ class Session:
             self.say(f"{layout.name}: {time_span(time.monotonic() - begun)}")
         return run
 
-    def _result(self, layout: Layout, start: str, reference: Sequence[Step], initial: stored.State) -> Result:
+    def _result(self, layout: Layout, reference: Reference) -> Result:
         begun = time.monotonic()
-        assert self.tolerance
+        tolerance = self.tolerance or Tolerance.of_reduction(reference.tokens)
         try:
-            run = self._train(layout, start)
+            run = self._train(layout, reference.start)
             trial = self.trials.read(run)
+            measured = compare(reference.steps, trial, reference.initial, tolerance, exactly="repeat" in layout.degrees)
         except PrimusError as error:
             result = Result(layout, "failed", why=f"{error.what}: {error.why}", seconds=time.monotonic() - begun)
         else:
-            exactly = "repeat" in layout.degrees
-            deviations = compare(reference, trial, initial, self.tolerance, exactly=exactly)
-            names = {kind: [name for of, name in reference[0].state if of == kind] for kind in _KINDS}
-            findings = tuple(verdict.describe(deviations, layout.degrees, names))
+            findings = tuple(verdict.describe(beyond(measured), layout.degrees, reference.names))
             status: Status = "differs" if findings else "equal"
-            result = Result(layout, status, findings, seconds=time.monotonic() - begun)
+            result = Result(layout, status, findings, seconds=time.monotonic() - begun, worst=worst(measured))
             shutil.rmtree(run, ignore_errors=True)
         self.say(f"{layout.name}: {result.status} ({time_span(result.seconds)})")
         return result

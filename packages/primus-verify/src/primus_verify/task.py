@@ -10,12 +10,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from primus_core.config.document import dotted
 from primus_core.errors import RequestError, suggestion
 from primus_core.installed import joined
 from primus_core.plan.plan import PlannedFile, Worker
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, whole_number
 from primus_machine.gpus.visible import VISIBLE
+from primus_train.templates.recipe import leaves
 from primus_verify import layouts
 from primus_verify.contract import GROUP, Verifier
 
@@ -40,6 +42,7 @@ class Verify:
   primus direct -- verify --config exp.yaml
   primus direct -- verify --config exp.yaml --layouts tp=2,pp=2 fsdp=4
   primus direct -- verify --config exp.yaml --layouts auto --max-ranks 2 --json
+  primus direct -- verify --config exp.yaml --settings
 
 exit codes: 0 every layout that was tried is equal to one rank; 1 at least one differs, or failed; 2 wrong request;
   3 the environment cannot train"""
@@ -48,8 +51,10 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
         """`verify --config FILE [settings]`."""
         axes = ", ".join(layouts.AXES)
         parser.add_argument("--config", required=True, metavar="FILE", help="the experiment (YAML or TOML)")
-        parser.add_argument("--layouts", nargs="+", default=["auto"], metavar="LAYOUT",
+        parser.add_argument("--layouts", nargs="+", default=[], metavar="LAYOUT",
                             help=f"layouts such as tp=2,pp=2, or auto (default); axes: {axes}")  # fmt: skip
+        parser.add_argument("--settings", action="store_true",
+                            help="find settings that change nothing: each gets its default, alone")  # fmt: skip
         parser.add_argument("--steps", type=whole_number, default=_STEPS, metavar="N",
                             help=f"train N steps in each layout (default: {_STEPS})")  # fmt: skip
         parser.add_argument("--shrink", choices=("auto", "none"), default="auto",
@@ -60,6 +65,7 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
                             help="relative tolerance of gradients (default: from the length of the sums)")  # fmt: skip
         parser.add_argument("--timeout", type=whole_number, default=_TIMEOUT_S, metavar="SECONDS",
                             help=f"stop a training that takes longer (default: {_TIMEOUT_S})")  # fmt: skip
+        parser.add_argument("--again", action="store_true", help="train layouts again whose result is known")
         parser.add_argument("--json", action="store_true", help="print JSON instead of text")
         parser.usage = f"{parser.prog} --config FILE [key=value ...] [--layouts LAYOUT ...]"
         parser.rest_to("overrides")
@@ -76,16 +82,20 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
         framework = found.experiment.modules[found.module].framework
         verifier = find_verifier(framework)
         settings = found.settings.data
-        chosen = layouts.choose(args.layouts, verifier, verifier.own(settings), args.max_ranks)
+        words_of_layouts = args.layouts or ([] if args.settings else ["auto"])
+        chosen = layouts.choose(words_of_layouts, verifier, verifier.own(settings), args.max_ranks)
         small = verifier.experiment(settings, shrink=args.shrink == "auto")
         request = {
             "framework": framework,
             "framework_version": found.planned.config.get("framework_version", ""),
             "layouts": [one.name for one in chosen],
+            "settings": _not_default(settings, verifier, found.planned.defaults) if args.settings else [],
             "steps": args.steps,
             "rtol": args.rtol,
             "timeout_s": args.timeout,
             "json": args.json,
+            "again": args.again,
+            "device": call.facts.gpu_model if call.facts.gpus else "cpu",
             "experiment": found.experiment.exp_name,
         }
         place = call.place(found.experiment.workspace, f"{found.experiment.exp_name}-verify")
@@ -131,6 +141,19 @@ def find_verifier(framework: str) -> Verifier:
                            fix=suggestion(framework, known) or "see docs/plugins.md")  # fmt: skip
     verifier: Verifier = joined.load(GROUP, framework)
     return verifier
+
+
+def _not_default(settings: Mapping[str, Any], verifier: Verifier, defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the settings of the experiment that trials have, too, and that are not the framework's defaults."""
+    own = {dotted(path) for path, _ in leaves(verifier.experiment({}, shrink=False))}
+    given = {dotted(path): value for path, value in leaves(settings)}
+    given |= {name.removeprefix("model."): value for name, value in given.items()}  # some frameworks have no section
+    kept = {dotted(path): value for path, value in leaves(verifier.experiment(settings, shrink=False))}
+    return [
+        {"name": name, "value": value, "default": defaults[name]}
+        for name, value in kept.items()
+        if name not in own and given.get(name) == value and defaults.get(name) is not None and defaults[name] != value
+    ]
 
 
 def _refuse_numbers(args: argparse.Namespace) -> None:

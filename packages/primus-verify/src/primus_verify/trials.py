@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from primus_core.errors import PrimusError, TrainingError
@@ -50,14 +51,15 @@ class Trials:
         steps = self.verifier.steps(self.steps if start else 1, frozen=not start)
         return {**self.verifier.settings(layout.degrees), **steps, **(self.verifier.start(start) if start else {})}
 
-    def train(self, layout: Layout, start: str) -> str:
-        """Train; the run directory.
+    def train(self, layout: Layout, start: str, changed: Mapping[str, Any] | None = None) -> str:
+        """Train, with some settings `changed`; the run directory.
 
         Raises:
             TrainingError: it failed, with what it printed.
         """
-        name = re.sub(r"[^A-Za-z0-9]+", "-", layout.name) if start else "start"
-        words = [f"{key}={json.dumps(value)}" for key, value in self.settings(layout, start).items()]
+        name = re.sub(r"[^A-Za-z0-9]+", "-", "+".join((layout.name, *(changed or ())))) if start else "start"
+        settings = {**self.settings(layout, start), **(changed or {})}
+        words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
         argv = [sys.executable, "-m", "primus_core", "direct", "--", "train", "pretrain", "--new",
                 "--config", self.experiment, f"exp_name={name}", *words]  # fmt: skip
         log = os.path.join(self.folder, f"{name}.log")
@@ -91,7 +93,7 @@ class Trials:
         """Return what a run has after each step.
 
         Raises:
-            PrimusError: it logged other steps, or a checkpoint cannot be read.
+            PrimusError: it logged other steps.
         """
         rows = {row["step"]: row for row in summary.read(os.path.join(run, METRICS))}
         if sorted(rows) != list(range(1, self.steps + 1)):
@@ -100,7 +102,7 @@ class Trials:
             Step(
                 float("nan") if row["loss"] is None else row["loss"],
                 row["grad_norm"],
-                stored.read(self.verifier, self.verifier.checkpoint(run, step)),
+                partial(stored.read, self.verifier, self.verifier.checkpoint(run, step)),
             )
             for step, row in sorted(rows.items())
         ]

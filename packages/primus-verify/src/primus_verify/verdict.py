@@ -8,14 +8,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from primus_verify.comparison import Deviation
+from primus_verify.comparison import QUANTITIES, Deviation
 from primus_verify.layouts import AXES
 
 __all__ = ["Finding", "describe"]
 
 _NUMBERED = re.compile(r"\b(layers|experts)\.(\d+)\b")
-_ORDER = ("loss", "gradient", "gradient norm", "weight", "first moment", "second moment")
-"""Causes before their effects, within a step."""
 _SHOWN = {"weight": "update"}
 """A weight is compared by what the steps have changed."""
 _CLOSE = 0.02
@@ -47,7 +45,7 @@ def describe(deviations: Sequence[Deviation], degrees: Mapping[str, int], names:
         return []
     step = min(one.step for one in deviations)
     of_step = [one for one in deviations if one.step == step]
-    quantity = next(one for one in _ORDER if any(deviation.quantity == one for deviation in of_step))
+    quantity = next(one for one in QUANTITIES if any(deviation.quantity == one for deviation in of_step))
     first = [one for one in of_step if one.quantity == quantity]
     if quantity == "loss":  # a wrong forward pass: the gradients say more, if they are multiples
         return [_number(first[0], degrees), *_not_finite(of_step, names)]

@@ -15,6 +15,7 @@ from primus_core.contracts.scheduler import Scheduler
 from primus_core.execute.launch import Launch
 from primus_core.journal import record
 from primus_core.journal.record import SchedulerUsed
+from primus_core.multinode import added_flags
 from primus_core.multinode.job_step import JobStep
 from primus_core.multinode.layer_end import LayerEnd
 from primus_core.multinode.watches import held
@@ -122,19 +123,22 @@ class OuterLayer:
             if step.scheduler and step.kind != "submit":
                 return self.job_step.run(step, step.scheduler)
             with held(step.lock):
-                ended = supervise(step, self.launch.environ, self._watch())
-            if step.kind == "submit":
-                ended = self._submission(step, ended)
+                if step.kind == "submit":
+                    ended = self._submission(step)
+                else:
+                    ended = supervise(step, self.launch.environ, self._watch())
             if ended.exit_code:
                 break
         return ended
 
-    def _submission(self, step: Step, ended: Ended) -> Ended:
-        """What the submission came to, with the plan's other command where the program does not know the first."""
-        refused = step.fallback_for and step.fallback_for.lstrip("-") in output_of(self.launch.log)
-        if ended.exit_code and not ended.signal and refused:
-            self.launch.note(f"{step.argv[0]} does not support {step.fallback_for}: submitting without it")
-            ended = supervise(step._replace(argv=step.fallback), self.launch.environ, self._watch())
+    def _submission(self, step: Step) -> Ended:
+        """What the submission came to, without flags of Primus that the program does not know."""
+        ended = added_flags.started(
+            step,
+            lambda one: supervise(one, self.launch.environ, self._watch()),
+            lambda: output_of(self.launch.log),
+            self.launch.note,
+        )
         number, cluster = self.scheduler.submitted(self.lines) if self.scheduler else ("", "")
         if number:
             self._submitted(number, cluster)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 from primus_core.contracts import schedulers
 from primus_core.contracts.scheduler import Scheduler
 from primus_core.journal.events import Events
+from primus_core.multinode import added_flags
 from primus_core.multinode.node_ends import Nodes, Verdict, set_aside
 from primus_core.outcome.attempts import Attempts
 from primus_core.outcome.failure import last_words
@@ -16,6 +18,7 @@ from primus_core.output.console import say
 from primus_core.plan.plan import Plan, SchedulerStep, Step
 from primus_core.process.supervise import Ended, Watch, supervise
 from primus_core.runs.record_writer import RecordWriter
+from primus_machine.files.capped_log import output_of
 
 __all__ = ["JobStep", "meaning_of"]
 
@@ -87,7 +90,13 @@ class JobStep:
     def _attempt(self, step: Step, nodes: Nodes) -> Ended:
         if self.left_out and self.asked.leaves_out:
             step = step._replace(argv=tuple(self.scheduler.without(step.argv, self.left_out)))
-        ended = supervise(step, self.environ, replace(self.watch(), gives_up=nodes.gives_up))
+        begins_at = os.path.getsize(self.log) if os.path.exists(self.log) else 0
+        ended = added_flags.started(
+            step._replace(added=() if nodes.have_begun else step.added),
+            lambda one: supervise(one, self.environ, replace(self.watch(), gives_up=nodes.gives_up)),
+            lambda: "" if nodes.have_begun else output_of(self.log, begins_at),
+            lambda text: say(f"primus: note: {text}\n"),
+        )
         nodes.leave()
         return ended
 

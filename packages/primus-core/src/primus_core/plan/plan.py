@@ -136,6 +136,20 @@ class SchedulerStep(NamedTuple):
     """Where one of these nodes fails, another has seen to its work: the step succeeds if one node does."""
 
 
+class AddedFlag(NamedTuple):
+    """A flag that Primus adds by itself."""
+
+    word: str
+    """`--kill-on-bad-exit=1`."""
+    loss: str
+    """What is lost without it."""
+
+    @property
+    def name(self) -> str:
+        """Return the flag without its value."""
+        return self.word.partition("=")[0]
+
+
 class Step(NamedTuple):
     """A process to start. `ranks`: how many processes of `programs.rank` it becomes here (0: it is a plain process)."""
 
@@ -155,9 +169,8 @@ class Step(NamedTuple):
     """A file that is locked as long as somebody stays with the step."""
     scheduler: SchedulerStep | None = None
     """Whose nodes it runs on; None: it runs on this machine."""
-    fallback: tuple[str, ...] = ()
-    """The command instead, where the program does not know the flag `fallback_for`."""
-    fallback_for: str = ""
+    added: tuple[AddedFlag, ...] = ()
+    """Flags of the command that nobody asked for: where its program does not know one, it starts without."""
     stop: tuple[str, ...] = ()
     """A command that asks what the step has started to end, where a signal to its process would not be passed on."""
     refusals: tuple[int, ...] = (126, 127)

@@ -165,6 +165,8 @@ def parsed(runtime: OuterRuntime, layer: Layer, catalogue: Catalogue) -> argpars
     passed = apply_defaults(parser, catalogue.system.whole_section(layer.runtime))
     args = parse_segment(parser, layer.words)
     args.configured = passed
+    section = catalogue.system.whole_section(layer.runtime).data
+    args.disabled = frozenset(name.replace("_", "-") for name, value in section.items() if value in (None, False))
     args.own = _own(runtime, layer, catalogue)
     if parser.rest and not parser.split_rest:  # who reads the words itself knows which of them say the same
         setattr(args, parser.rest, [*passed, *getattr(args, parser.rest)])

@@ -110,5 +110,5 @@ def _renamed(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 def _commands(step: Mapping[str, Any]) -> dict[str, list[str]]:
     """The commands of a step."""
-    named = (name for name in ("argv", "stop", "cleanup", "fallback") if name in step)
+    named = (name for name in ("argv", "stop", "cleanup") if name in step)
     return {name: [_PROGRAMS.get(word, word) for word in step[name]] for name in named}

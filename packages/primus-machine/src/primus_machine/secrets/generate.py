@@ -39,6 +39,11 @@ _LEFT_OUT = {
 _ANY_NAME = r"[\w.-]{0,50}?"
 # ... and what most end with: it would miss a value before a comma, a bracket, or an ampersand.
 _ENDS = (r"""(?:[\x60'"\s;]|\\[nr]|$)""", r"""(?:[\x60'"\s;]|\\[nr]|$|\b)""")
+_VENDOR = r"[ \t\w.-]{0,20}"
+"""In a pattern that needs the vendor's name beside the secret."""
+_PREFIX = 4
+_OF_PREFIXES = ("github-app-token", "openai-api-key", "stripe-access-token")
+"""Rules of several prefixes."""
 _END = r"(?![\w-])"
 
 
@@ -85,8 +90,16 @@ def joined() -> str:
     folder = f"{os.path.dirname(os.path.dirname(__file__))}/data/secrets"
     with open(f"{folder}/own.toml", "rb") as own, open(f"{folder}/gitleaks.json", "rb") as gitleaks:
         data = tomllib.load(own)
-        rows = [*(_with_parts(row, data["parts"]) for row in data["rules"]), *json.load(gitleaks)["rules"]]
+        others = [_without_digit(row) for row in json.load(gitleaks)["rules"]]
+        rows = [*(_with_parts(row, data["parts"]) for row in data["rules"]), *others]
     return "[\n{}\n]\n".format(",\n".join(json.dumps(row) for row in rows))
+
+
+def _without_digit(row: dict[str, Any]) -> dict[str, Any]:
+    """`row`, of which a secret needs no digit if its pattern begins with letters that are always the same."""
+    begins = re.match(r"(?:\\b|\((?:\?i?:)?)*((?:[\w~-]|\\\.)*)", row["pattern"])
+    is_fixed = begins is not None and len(begins[1]) >= _PREFIX and _VENDOR not in row["pattern"]
+    return {**row, "digit": False} if is_fixed or row["id"] in _OF_PREFIXES else row
 
 
 def _with_parts(row: dict[str, Any], parts: dict[str, str]) -> dict[str, Any]:

@@ -27,6 +27,8 @@ _LETTERS = bytes(ord("x" if letter in _WORD else " ") for letter in range(256))
 _BEFORE, _BEHIND, _FARTHEST = 90, 60, 4096
 """How far around a long word a keyword is looked for, and how far a token may reach."""
 _REMEMBERED = 20_000
+_SHARE, _DRAWN = 0.12, 3.8
+"""Of letters that are drawn by lot, a quarter of the pairs are two capitals; bits of each letter."""
 _FEW = 16
 _DIGITS = b"0123456789"
 _LOWER = bytes(range(256)).lower()
@@ -64,6 +66,8 @@ class Rule(NamedTuple):  # hundreds are made wherever a text is filtered, and a 
     """A line without it, in lower case and without its digits, holds no such secret. `\\Z`: an unfinished line."""
     entropy: float = 0.0
     digit: bool = True
+    mixed: bool = False
+    """Instead of a digit, capitals and small letters may be mixed as in no name of a program."""
 
     @property
     def compiled(self) -> re.Pattern[bytes]:
@@ -94,8 +98,16 @@ class Rule(NamedTuple):  # hundreds are made wherever a text is filtered, and a 
         return not self.head or bool(_compiled(self.head).search(plain))
 
     def _is_random(self, secret: bytes) -> bool:
-        has_digit = not self.digit or any(48 <= letter <= 57 for letter in secret)
+        has_digit = not self.digit or any(48 <= letter <= 57 for letter in secret) or (self.mixed and _is_mixed(secret))
         return has_digit and (not self.entropy or _entropy(secret) > self.entropy)
+
+
+def _is_mixed(secret: bytes) -> bool:
+    """Return whether a text without digits looks drawn by lot: in `MyLongName`, no two capitals follow each other."""
+    pairs = list(itertools.pairwise(secret))
+    kinds = (bytes.isupper, bytes.islower)
+    shares = (sum(is_kind(bytes((one,))) and is_kind(bytes((other,))) for one, other in pairs) for is_kind in kinds)
+    return all(share > _SHARE * len(pairs) for share in shares) and _entropy(secret) > _DRAWN
 
 
 @functools.cache

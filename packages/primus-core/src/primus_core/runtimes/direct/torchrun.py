@@ -36,7 +36,9 @@ class Torchrun:
         nodes = ("--nnodes", str(place.nnodes), "--node-rank", str(place.node_rank))
         # The static rendezvous also on one node: `--standalone` takes another way to meet, a tenth of a second longer.
         meeting = ("--master-addr", place.master_addr, "--master-port", str(place.master_port))
-        argv = (call.facts.python, "-m", "torch.distributed.run", *ranks, *nodes, *meeting, *call.rank)
+        module, *words = call.rank
+        # Behind `--`, torchrun's parser takes no word of the task for the beginning of an option of its own.
+        argv = (call.facts.python, "-m", "torch.distributed.run", *ranks, *nodes, *meeting, module, "--", *words)
         first = place.node_rank * place.gpus_per_node
         step = Step("worker", argv, call.facts.cwd, ranks=place.gpus_per_node, first_rank=first, kind="worker")
         return LaunchPlan(step, _signals(call), requires=(_TORCH,))

@@ -1,0 +1,91 @@
+"""Paths in an experiment are relative to the file that names them, as `extends` is, and absolute from then on.
+
+So an experiment runs from any folder, and so does a saved one. Relative to the folder of the person are paths on the
+command line, paths in presets that come with a package, and folders to write in, as `workspace` is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from primus_core.config import submission
+from primus_core.config.document import Document, Path, at
+
+__all__ = ["PathKind", "anchored"]
+
+PathKind = Literal["path", "name", "blend", "mixture", "output"]
+"""`path`: of a file or folder; `name`: a path, or a name that something else looks up; `blend`: paths with weights;
+`mixture`: the same in MaxText's form, `a,0.7;b,0.3`; `output`: a folder to write in."""
+OF_DATA: Mapping[str, PathKind] = {
+    "data.text": "path",
+    "data.input": "path",
+    "data.tokenizer_model": "path",
+    "data.train_data_path": "blend",
+    "data.valid_data_path": "blend",
+    "data.cache": "output",
+}
+"""Settings of the section that all backends have."""
+STDLIB = "python-stdlib"
+
+
+def anchored(settings: Document, kinds: Mapping[str, PathKind], cwd: str, packaged: Sequence[str]) -> Document:
+    """Return the settings with absolute paths.
+
+    `kinds`: the backend's settings that are paths. `packaged`: folders of packages, each with a `/` at its end.
+    """
+    data = _copied(settings.data)
+    kinds = {**OF_DATA, **kinds}
+    # What is loaded from where it is saved is that folder.
+    outputs = [settings.data.get(name) for name, kind in kinds.items() if kind == "output"]
+    for name, kind in kinds.items():
+        path: Path = tuple(name.split("."))
+        around = at(data, path[:-1]) if path[:-1] else data
+        if isinstance(around, dict) and around.get(path[-1]):
+            is_output = kind == "output" or around[path[-1]] in outputs
+            folder = cwd if is_output else _folder(settings.where(path), settings.files, cwd, packaged)
+            around[path[-1]] = _anchored(around[path[-1]], kind, folder)
+    return Document(data, settings.marks, settings.files)
+
+
+def _folder(mark: str, files: Sequence[str], cwd: str, packaged: Sequence[str]) -> str:
+    """Return what a path is relative to that stands at `mark` (`file:line`, or `command line`)."""
+    file = next((one for one in (mark, mark.rpartition(":")[0]) if one in files), "")
+    whole = submission.original(submission.absolute(file, cwd)) if file else ""
+    return os.path.dirname(whole) if whole and not whole.startswith(tuple(packaged)) else cwd
+
+
+def _anchored(value: Any, kind: PathKind, folder: str) -> Any:
+    if isinstance(value, list):
+        weighted = kind == "blend" and _is_weighted(value)
+        return [one if weighted and not at % 2 else _anchored(one, "path", folder) for at, one in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    if kind == "mixture":
+        return ";".join(_anchored(part, "path", folder) if part else part for part in value.split(";"))
+    words = value.split() if kind == "blend" else []
+    if len(words) > 1:
+        # A text stays one: errors about its paths say that it was split.
+        whole = _anchored(words, kind, folder)
+        return whole if any(len(word.split()) > 1 for word in whole) else " ".join(whole)
+    if value == STDLIB or "://" in value:
+        return value
+    path = os.path.join(folder, os.path.expanduser(value))
+    return value if kind == "name" and not os.path.lexists(path) else os.path.normpath(path)
+
+
+def _is_weighted(words: Sequence[Any]) -> bool:
+    return len(words) > 1 and len(words) % 2 == 0 and all(map(_is_number, words[::2]))
+
+
+def _is_number(word: Any) -> bool:
+    try:
+        float(word)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _copied(data: Any) -> Any:
+    return {key: _copied(value) for key, value in data.items()} if isinstance(data, Mapping) else data

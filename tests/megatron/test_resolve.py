@@ -193,6 +193,12 @@ def test_a_checkpoint_of_another_model_or_layout_is_not_continued_by_itself(reso
         ConfigError, match="checkpoint of iteration 2 of earlier is not before iteration 2, where training"
     ):
         plan(train_iters=2)
+    weights = resolve(
+        tiny(save_interval=2), previous=lambda pattern: tuple(map(str, run.glob(pattern))), weights_only=True
+    )
+    taken = {"load": str(run / "checkpoints"), "ckpt_step": 2, "finetune": True, "no_load_optim": True}
+    assert taken.items() <= weights.config["settings"].items()
+    assert (weights.continues, weights.starts_from) == ("", str(run))
     assert differs(train_iters=77, log_interval=3, save_interval=9, eval_interval=4) == []
     assert differs(qk_layernorm=True) == ["model.qk_layernorm"]
     assert differs(lr=1e-6, seed=99) == ["lr", "seed"]

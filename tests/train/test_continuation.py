@@ -365,6 +365,24 @@ def test_a_run_that_is_named_is_the_one_that_continues(
     assert newest(tmp_path) != first
 
 
+@pytest.mark.parametrize("name", ["small", "output/small", "latest"])
+def test_on_a_node_the_run_that_is_named_is_not_the_one_that_starts(
+    primus: Run, environ: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    """Its directory is there, and the link at it, before its nodes plan."""
+    primus(*TRAIN, "steps=3", env=environ, cwd=tmp_path)
+    first, new = newest(tmp_path), tmp_path / "output/small_2099_01_01_000000"
+    new.mkdir()
+    (tmp_path / "output/small").unlink()
+    (tmp_path / "output/small").symlink_to(new.name)
+    of_job = {**environ, "PRIMUS_RUN_DIR": str(new), "PRIMUS_OUTER": "srun"}
+    words = ("--continue", name, "steps=5", "model.start=output/small/saved")
+    planned = primus(DRY[0], "--json", *DRY[1:], *words, env=of_job, cwd=tmp_path)
+    assert planned.returncode == 0, planned.stderr
+    config = json.loads(planned.stdout)["config"]
+    assert (config["start"], config["model"]["start"]) == (str(first / "saved"), str(first / "saved"))
+
+
 def test_the_weights_of_another_experiment_can_be_taken(primus: Run, environ: dict[str, str], tmp_path: Path) -> None:
     primus(*TRAIN, "steps=3", env=environ, cwd=tmp_path)
     words = (*DRY, "exp_name=other")

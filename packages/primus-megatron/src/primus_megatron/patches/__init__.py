@@ -17,6 +17,7 @@ from primus_megatron.patches import (
     local_expert_biases,
     local_latent_attention,
     local_sequence_parallel,
+    non_persistent_retention,
     resumed_distributed_optimizer,
     wheel_without_makefile,
 )
@@ -36,6 +37,7 @@ PATCHES: tuple[Patch, ...] = (
     local_sequence_parallel.PATCH,
     local_expert_biases.PATCH,
     changed_hyperparameters.PATCH,
+    non_persistent_retention.PATCH,
     chosen_optimizer_state.PATCH,  # last: it imports what the others change
 )
 """In the order in which they are applied."""

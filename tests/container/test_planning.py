@@ -375,7 +375,8 @@ def test_files_belong_to_a_person_who_is_not_root(
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     monkeypatch.setattr(os, "getgid", lambda: 1001)
     assert runtime._user("", engine) == [user, ("env", "HOME=/tmp")]
-    assert runtime._user("7:8", engine) == [("user", "7:8")]
+    assert runtime._user("7:8", engine) == [("user", "7:8"), ("env", "HOME=/tmp")]
+    assert runtime._user("somebody", engine) == [("user", "somebody")]
 
 
 AWKWARD = ("a b", "it's", 'say "x"', "$(touch x)", "`touch x`", "a;touch x", "*", "--", "a\nb", "ü")

@@ -486,3 +486,18 @@ def test_a_name_that_no_server_knows_is_given_up_soon() -> None:
     assert HostRoot().addresses("no-such-host.invalid") == ()
     assert HostRoot().addresses("127.0.0.1") == ("127.0.0.1",)
     assert "127.0.0.1" in HostRoot().addresses("localhost")
+
+
+@pytest.mark.parametrize(
+    ("address", "interface"),
+    [
+        ("10.1.2.3", "eno1"),
+        ("8.8.8.8", "eno1"),
+        ("fe80::1%eth7", "eth7"),
+        ("127.0.1.1", ""),
+        ("::1", ""),
+    ],
+)
+def test_a_route_to_another_node_names_an_interface_and_one_to_itself_none(address: str, interface: str) -> None:
+    known = [Route("0.0.0.0/0", "eno1", 100), Route("10.1.0.0/16", "eno1", 0), Route("127.0.0.0/8", "lo", 0)]
+    assert network.interface_by(known, address) == interface

@@ -90,6 +90,25 @@ def test_two_hosts_say_who_is_missing_and_start_together_once_both_are_there(
 
 @pytest.mark.full
 @pytest.mark.slurm
+def test_nodes_whose_own_names_lead_to_loopback_use_the_interface_by_which_they_met(
+    machines: Sequence[str], tmp_path: Path, site: dict[str, str], clean_environ: dict[str, str]
+) -> None:
+    """As Debian writes /etc/hosts: Gloo would listen at 127.0.1.1, where no other node reaches it."""
+    nodes = []
+    for rank, name in enumerate(machines):
+        known = tmp_path / f"hosts{rank}"
+        known.write_text(f"127.0.0.1 localhost\n127.0.1.1 n{rank}\n{hosts.ADDRESSES[1 - rank]} n{1 - rank}\n")
+        change = f'hostname n{rank}; mount --bind {known} /etc/hosts; exec "$0" "$@"'
+        inside = ("ip", "netns", "exec", name, "unshare", "--uts", "--mount", "sh", "-c", change)
+        environ = {**environ_of(clean_environ, site, rank), "MASTER_ADDR": "n0"}
+        nodes.append(Node(tmp_path / str(rank), environ, inside=inside))
+    assert [node.end() for node in nodes] == [0, 0], nodes[0].text + nodes[1].text
+    assert "env.GLOO_SOCKET_IFNAME=eth0" in nodes[0].text, "its own name says nothing of the way to others"
+    assert "env.GLOO_SOCKET_IFNAME" not in nodes[1].text, "it was planned from the route to node 0"
+
+
+@pytest.mark.full
+@pytest.mark.slurm
 def test_a_wrong_address_a_missing_node_and_a_second_one_of_that_rank_end_with_their_reasons(
     machines: Sequence[str], tmp_path: Path, site: dict[str, str], clean_environ: dict[str, str]
 ) -> None:

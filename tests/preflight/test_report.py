@@ -13,6 +13,7 @@ from tests.machine.machines import PCI
 from tests.preflight import nodes
 from tests.preflight.test_cluster import DRIVER, GEMM, healthy, node, plant
 
+from primus_preflight.checks.check import LACKING
 from primus_preflight.checks.findings import Finding
 from primus_preflight.verdict import node_report
 from primus_preflight.verdict.cluster import Cluster, Expected, expected, judge
@@ -188,3 +189,14 @@ def test_the_command_writes_the_page(primus: Run, tmp_path: Path) -> None:
     done = primus("direct", "--", "preflight", "report", "run", "--output", "out/report.html")
     assert done.returncode == 1
     assert "load it" in Page((tmp_path / "out/report.html").read_text()).text
+
+
+def test_what_a_capture_lacks_is_said_once() -> None:
+    lacking = [
+        Finding(f"host.{name}", "", "unknown", why=LACKING, fix="capture it") for name in ("thp", "nofile", "shm")
+    ]
+    other = Finding("gpu.count", "", "unknown", why="no GPU here")
+    text = as_text(judge([NodeReport("n1", (*lacking, other))]))
+    assert text.count(LACKING) == 1
+    assert "host.thp, host.nofile, host.shm" in text
+    assert "no GPU here" in text

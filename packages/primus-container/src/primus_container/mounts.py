@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,9 @@ __all__ = ["Mount", "given", "is_below", "mounts", "own_python", "shortest", "vo
 
 _SYSTEM_PREFIXES = ("/", "/usr", "/usr/local")
 """Where a Python belongs to the system: the image has its own there."""
-_OF_ENGINE = re.compile(r"(type|source|src|target|destination|dst)=.*", re.S)
+_SAME = {"src": "source", "dst": "target", "destination": "target", "ro": "readonly"}
+"""Other names of a mount's fields."""
+_OF_ENGINE = re.compile(r"\"?(type|source|src|target|destination|dst)=.*", re.S | re.I)
 """The other form of `--mount`, which podman and docker define."""
 
 
@@ -98,10 +101,27 @@ def given(text: str, cwd: str, *, here: bool = True) -> Mount:
 
 
 def _of_engine(text: str) -> Mount:
-    fields = dict(field.partition("=")[::2] for field in text.split(","))
-    target = next((fields[name] for name in ("target", "destination", "dst") if name in fields), "")
-    source = fields.get("source", fields.get("src", ""))
-    return Mount(source, os.path.normpath(target), "readonly" in fields or "ro" in fields, ("--mount", text))
+    """Read a line of CSV, as the engines do: a field with a comma stands in quotes.
+
+    Raises:
+        RequestError: it is not one line of CSV, or names no target.
+    """
+    import csv
+
+    try:
+        [line] = csv.reader(io.StringIO(text, newline=""), strict=True)
+    except (csv.Error, ValueError) as error:
+        fix = 'put a field with a comma into double quotes: type=bind,"source=/a,b",target=/c'
+        raise RequestError(f"--mount '{text}' is not a line of CSV", why=str(error), fix=fix) from None
+    pairs = (field.partition("=") for field in line)
+    fields = {name.strip().lower(): (value, equals) for name, equals, value in pairs}
+    found = {_SAME.get(name, name): value for name, value in fields.items()}
+    source, target = (found.get(name, ("", ""))[0] for name in ("source", "target"))
+    if not target:
+        raise RequestError(f"--mount '{text}' has no target", fix="add target=PATH")
+    value, equals = found.get("readonly", ("false", "="))
+    read_only = not equals or value.lower() in ("true", "1", "t", "yes")
+    return Mount(source, os.path.normpath(target), read_only, ("--mount", text))
 
 
 def volume(text: str, *, here: bool = True) -> Mount:

@@ -339,7 +339,8 @@ def _gpus(facts: Facts, engine: str) -> list[tuple[str, str]]:
 def _user(wanted: str, engine: str) -> list[tuple[str, str]]:
     """So that files written belong to the person: a root's container writes as root."""
     if wanted:
-        return [("user", wanted)]
+        # A user by number has no entry in the image's passwd, and the engine gives it the home folder /.
+        return [("user", wanted), *([("env", "HOME=/tmp")] if wanted.partition(":")[0].isdecimal() else [])]
     if os.getuid() == 0:
         return []
     own = f"{os.getuid()}:{os.getgid()}"

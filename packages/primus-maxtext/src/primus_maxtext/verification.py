@@ -11,14 +11,49 @@ __all__ = ["VERIFIER", "MaxTextVerifier"]
 
 _SEQUENCE, _VOCABULARY, _BATCH = 128, 512, 8
 _KEPT = tuple(
-    """
-    decoder_block base_ head_dim global_ local_ mlp_activations mlp_bias attention_bias attention_sink attention_type
-    attn_logits_soft_cap final_logits_soft_cap num_experts shared_experts first_num_dense_layers routed_
-    n_routing_groups topk_routing_group norm_topk_prob q_lora_rank kv_lora_rank qk_ v_head_dim rope_ mscale use_qk_norm
-    use_post_ logits_via_embedding normalize_embedding_logits normalization_layer_epsilon nope_layer_interval
-    sliding_window_size chunk_attn_window_size inhomogeneous_layer_cycle_interval interleave_moe mtp_num_layers
-    load_balance_loss_weight adam_ original_max_position beta_fast beta_slow
-    """.split()
+    [
+        "decoder_block",
+        "base_",
+        "head_dim",
+        "global_",
+        "local_",
+        "mlp_activations",
+        "mlp_bias",
+        "attention_bias",
+        "attention_sink",
+        "attention_type",
+        "attn_logits_soft_cap",
+        "final_logits_soft_cap",
+        "num_experts",
+        "shared_experts",
+        "first_num_dense_layers",
+        "routed_",
+        "n_routing_groups",
+        "topk_routing_group",
+        "norm_topk_prob",
+        "q_lora_rank",
+        "kv_lora_rank",
+        "qk_",
+        "v_head_dim",
+        "rope_",
+        "mscale",
+        "use_qk_norm",
+        "use_post_",
+        "logits_via_embedding",
+        "normalize_embedding_logits",
+        "normalization_layer_epsilon",
+        "nope_layer_interval",
+        "sliding_window_size",
+        "chunk_attn_window_size",
+        "inhomogeneous_layer_cycle_interval",
+        "interleave_moe",
+        "mtp_num_layers",
+        "load_balance_loss_weight",
+        "adam_",
+        "original_max_position",
+        "beta_fast",
+        "beta_slow",
+    ]
 )
 """How settings begin that trials have, too: of the model and of Adam."""
 _SMALL = {

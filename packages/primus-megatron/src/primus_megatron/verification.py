@@ -10,14 +10,54 @@ __all__ = ["VERIFIER", "MegatronVerifier"]
 
 _SEQUENCE, _VOCABULARY = 128, 512
 _KEPT = tuple(
-    """
-    backend_path num_layers hidden_size ffn_hidden_size num_attention_heads group_query_attention num_query_groups kv_
-    q_lora_rank qk_ v_head_dim swiglu squared_relu quick_geglu glu_ normalization norm_epsilon layernorm_epsilon
-    apply_layernorm_1p position_embedding_type untie_ add_bias_linear add_qkv_bias num_experts moe_
-    multi_latent_attention mtp_ rotary_ rope_ use_rope_scaling original_max_position beta_fast beta_slow mscale
-    softmax_type window_size window_attn_skip_freq no_rope_freq init_method_std final_logit_softcapping
-    router_logit_softcapping attention_softmax_in_fp32 transformer_impl scatter_gather adam_ weight_decay
-    """.split()
+    [
+        "backend_path",
+        "num_layers",
+        "hidden_size",
+        "ffn_hidden_size",
+        "num_attention_heads",
+        "group_query_attention",
+        "num_query_groups",
+        "kv_",
+        "q_lora_rank",
+        "qk_",
+        "v_head_dim",
+        "swiglu",
+        "squared_relu",
+        "quick_geglu",
+        "glu_",
+        "normalization",
+        "norm_epsilon",
+        "layernorm_epsilon",
+        "apply_layernorm_1p",
+        "position_embedding_type",
+        "untie_",
+        "add_bias_linear",
+        "add_qkv_bias",
+        "num_experts",
+        "moe_",
+        "multi_latent_attention",
+        "mtp_",
+        "rotary_",
+        "rope_",
+        "use_rope_scaling",
+        "original_max_position",
+        "beta_fast",
+        "beta_slow",
+        "mscale",
+        "softmax_type",
+        "window_size",
+        "window_attn_skip_freq",
+        "no_rope_freq",
+        "init_method_std",
+        "final_logit_softcapping",
+        "router_logit_softcapping",
+        "attention_softmax_in_fp32",
+        "transformer_impl",
+        "scatter_gather",
+        "adam_",
+        "weight_decay",
+    ]
 )
 """How settings begin that trials have, too: of the model and of Adam."""
 _SMALL = {

@@ -22,7 +22,7 @@ from primus_machine.facts import Facts
 from primus_machine.host import HostRoot
 from primus_machine.units import counted
 from primus_preflight import judging, progress, task
-from primus_preflight.checks.check import Check, Node
+from primus_preflight.checks.check import LACKING, Check, Node
 from primus_preflight.checks.findings import Finding
 from primus_preflight.meeting import peers
 from primus_preflight.meeting.peers import Meeting, Place
@@ -135,9 +135,16 @@ def _looked_at(node: Node, checks: Sequence[Check], host: str, node_rank: int) -
     with _logged(lambda: at, node_rank):
         for number, check in enumerate(checks, 1):
             at = f"{check.name} ({number} of {len(checks)})"
-            findings += check.findings(node)
+            found_here = check.findings(node)
+            is_lacking = not node.host.is_here and not check.is_captured(node)
+            findings += map(_not_captured, found_here) if is_lacking else found_here
     found = node.facts
     return NodeReport(host, tuple(findings), found.gpu_model, len(found.gpus), node_rank, time.time())
+
+
+def _not_captured(one: Finding) -> Finding:
+    fix = "capture the machine again, as root: primus env capture -o FILE"
+    return replace(one, why=LACKING, fix=fix) if one.status == "unknown" else one
 
 
 def _logged(what: Callable[[], str], node_rank: int) -> AbstractContextManager[None]:

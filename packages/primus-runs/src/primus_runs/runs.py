@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from primus_core.errors import RequestError
-from primus_core.plan.plan import PLAN
+from primus_core.plan.plan import METRICS, PLAN
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.lookup import resolve, workspace
 from primus_core.runs.saved import MANIFEST, STATES, Damaged, load
@@ -178,6 +178,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "environment": [v for v in _list_of(plan.get("environment")) if isinstance(v, dict) and "name" in v],
         "configs": _files_below(f"{directory}/config"),
         "wandb": _wandb_runs(directory),
+        "logs": _logs(directory),
         "metrics": last_metrics(directory),
         "first_failure": known.first_failure.to_dict() if known.first_failure else {},
         "attempts": [attempt.to_dict() for attempt in known.attempts],
@@ -207,6 +208,12 @@ def _wandb_runs(directory: str) -> list[str]:
 
     patterns = (f"{glob.escape(directory)}/{above}wandb/*run-*" for above in ("", "*/", "*/*/"))
     return sorted(path for pattern in patterns for path in glob.glob(pattern) if os.path.isdir(path))
+
+
+def _logs(directory: str) -> list[str]:
+    """Return the files that the run writes as it goes: the metrics, and what ranks and launch print."""
+    metrics = f"{directory}/{METRICS}"
+    return [*([metrics] if os.path.isfile(metrics) else []), *_files_below(f"{directory}/logs")]
 
 
 def _files_below(folder: str) -> list[str]:

@@ -100,13 +100,19 @@ def loss(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
+_MOST_LOGS = 12
+
+
 def page(run: Mapping[str, Any]) -> str:
     """All that is known of one run."""
     lines = [line for label, text in _facts(run) if text for line in _labelled(label, text)]
     variables = [f"  {cell(v['name'])}={cell(v.get('value'))}  ({_origin(v)})" for v in run["environment"]]
     configs = [f"  {cell(path)}" for path in run["configs"]]
     lines += ["", "environment that Primus set", *variables] if variables else []
-    return "\n".join(lines + (["", "config", *configs] if configs else []))
+    lines += ["", "config", *configs] if configs else []
+    logs = [f"  {cell(path)}" for path in run["logs"][:_MOST_LOGS]]
+    more = [f"  and {len(run['logs']) - _MOST_LOGS} more"] if len(run["logs"]) > _MOST_LOGS else []
+    return "\n".join(lines + (["", "metrics and logs", *logs, *more] if logs else []))
 
 
 def _labelled(label: str, text: str) -> Iterable[str]:

@@ -13,7 +13,7 @@ from primus_core.plan.plan import Variable
 from primus_machine.facts import Facts, Port, Route
 from primus_machine.interconnect import is_name
 
-__all__ = ["Choice", "choose", "interface_to", "selects", "variables"]
+__all__ = ["ROUTE_VARIABLES", "Choice", "choose", "interface_by", "interface_to", "selects", "variables"]
 
 _DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 _GLOO_DOCS = "https://docs.pytorch.org/docs/stable/distributed.html#choosing-the-network-interface-to-use"
@@ -26,6 +26,8 @@ _VIRTUAL = (
 )
 """Interfaces that lead to containers and virtual machines, and never to another node. A bridge (`br0`), a bond and a
 VLAN may hold the node's own address; a tunnel (`tun0`, `wg0`) may be the only way between two sites."""
+ROUTE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+"""With these, ranks use the interface by which their nodes have met, where nobody has named one."""
 _SLOW = 4
 """A port that is so many times slower than the fastest carries management or storage, and would slow a ring down."""
 
@@ -211,6 +213,13 @@ def _interface(routes: Sequence[Route], addresses: Sequence[str]) -> tuple[str, 
         else:
             return interface, ""
     return "", problem
+
+
+def interface_by(routes: Sequence[Route], address: str) -> str:
+    """Return the interface that leads to another node's address; empty: it is this machine, or nothing is known."""
+    plain, _, zone = address.partition("%")
+    found = zone or interface_to(routes, plain)
+    return found if found != "lo" and is_name(found) and not plain.startswith("127.") and plain != "::1" else ""
 
 
 def interface_to(routes: Sequence[Route], address: str) -> str:

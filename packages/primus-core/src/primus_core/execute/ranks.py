@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from primus_core import variables
 from primus_core.config import submission
 from primus_core.contracts import launchers
+from primus_core.environment.network import ROUTE_VARIABLES
 from primus_core.execute.launch import Launch
 from primus_core.execute.scripts import Replan, Scripts
 from primus_core.hooks.data import FailureInfo, Result, Stop
@@ -147,10 +148,17 @@ class RankLayer:
         for planned in self.launch.plan.steps:
             if planned.script:
                 continue
-            ended, step = self._attempts(planned) if planned.ranks else (self._step(planned), planned)
+            listen = self._take_route if planned.kind == "rendezvous" else None
+            ended, step = self._attempts(planned) if planned.ranks else (self._step(planned, on_line=listen), planned)
             if ended.exit_code:
                 break
         return ended, step
+
+    def _take_route(self, line: bytes) -> None:
+        """Let the ranks use the interface by which the nodes have met. What somebody has set stays."""
+        name, _, interface = line.decode("utf-8", "replace").strip().removeprefix("env.").partition("=")
+        if name in ROUTE_VARIABLES and name not in self.launch.environ:
+            self.launch.environ = {**self.launch.environ, name: interface}
 
     def _attempts(self, worker: Step) -> tuple[Ended, Step]:
         """Start the worker, and again where that is wanted, brings progress, and finds the node fit."""

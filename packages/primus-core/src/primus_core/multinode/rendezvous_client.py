@@ -17,6 +17,7 @@ __all__ = [
     "RendezvousClient",
     "message",
     "messages",
+    "peer_address",
     "unresolved",
 ]
 
@@ -79,6 +80,13 @@ def messages(buffer: bytearray) -> list[dict[str, Any]]:
     return found
 
 
+def peer_address(link: socket.socket) -> str:
+    """Return the IP address at the other end of a connection."""
+    host, _, *rest = link.getpeername()
+    zone = f"%{socket.if_indextoname(rest[1])}" if len(rest) > 1 and rest[1] and "%" not in host else ""
+    return f"{host.removeprefix('::ffff:')}{zone}"
+
+
 class RendezvousClient:
     """Calls node 0 again and again, until it answers and lets this node start."""
 
@@ -88,6 +96,8 @@ class RendezvousClient:
         self.buffer = bytearray()
         self.heard = 0.0
         self.is_answered = False
+        self.reached = ""
+        """The address at which node 0 answered; an IPv6 address of a link has its interface behind `%`."""
         self.state = f"no answer from {place.where}"
         """What is known, in words."""
         self.fix = FIX
@@ -115,6 +125,7 @@ class RendezvousClient:
     def _connect(self) -> None:
         self.link = socket.create_connection((self.place.address, self.place.port), _CONNECT_S)
         self.link.settimeout(_LOOK_S)
+        self.reached = peer_address(self.link)
         self.heard = time.monotonic()
         self.link.sendall(message(rank=self.place.rank, nodes=self.place.nodes, host=self.host))
         self.state = f"connected to {self.place.where}, but node 0 does not answer there: is it another program's port?"

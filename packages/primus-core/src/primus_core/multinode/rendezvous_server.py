@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from primus_core.multinode.rendezvous_client import SILENT_S, Refused, Rendezvous, message, messages
+from primus_core.multinode.rendezvous_client import SILENT_S, Refused, Rendezvous, message, messages, peer_address
 from primus_machine.errors import MachineError
 
 __all__ = ["LISTED", "Refused", "RendezvousServer"]
@@ -29,6 +29,7 @@ class _Peer:
     rank: int = -1
     """-1: it has not identified itself."""
     host: str = ""
+    address: str = ""
     came: float = field(default_factory=time.monotonic)
 
     def send(self, **fields: object) -> None:
@@ -63,6 +64,11 @@ class RendezvousServer:
     def missing(self) -> list[int]:
         """Ranks of the nodes that have not come."""
         return [rank for rank in range(1, self.place.nodes) if rank not in self.peers]
+
+    @property
+    def addresses(self) -> list[str]:
+        """Return the addresses from which the other nodes have called."""
+        return [peer.address for peer in self.peers.values()]
 
     @property
     def status(self) -> str:
@@ -113,7 +119,12 @@ class RendezvousServer:
             return
         link.setblocking(False)
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * SILENT_S))
-        self.selector.register(link, selectors.EVENT_READ, _Peer(link))
+        try:
+            peer = _Peer(link, address=peer_address(link))
+        except OSError:  # it has gone already
+            link.close()
+            return
+        self.selector.register(link, selectors.EVENT_READ, peer)
 
     def _read(self, peer: _Peer) -> None:
         try:

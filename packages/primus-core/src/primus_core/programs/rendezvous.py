@@ -11,14 +11,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from primus_core.environment import placement
+from primus_core.environment.network import ROUTE_VARIABLES, interface_by
 from primus_core.logger.logger import get_logger
 from primus_core.multinode import rendezvous_server
 from primus_core.multinode.rendezvous_client import FIX, NAME_FIX, Ended, Rendezvous, RendezvousClient, unresolved
 from primus_core.multinode.rendezvous_server import Refused, RendezvousServer
 from primus_core.request.arguments import duration
+from primus_machine import interconnect
 from primus_machine.errors import PrimusError
 from primus_machine.host import HostRoot
 from primus_machine.units import time_span
@@ -41,15 +44,28 @@ def main(words: Sequence[str]) -> int:
     for name in ("--port", "--nodes", "--node-rank"):
         parser.add_argument(name, type=int, required=True)
     parser.add_argument("--timeout", type=duration, required=True)
+    parser.add_argument("--gpus", action="store_true", help="NCCL or RCCL carries what ranks send")
     args = parser.parse_args(words)
     place = Rendezvous(args.address, args.port, args.nodes, args.node_rank)
     here = HostRoot()
     wait = _Wait(args.timeout)
     if place.rank == 0:
-        _receive(place, wait, _names(here.environ, place.nodes), knows=bool(here.addresses(place.address)))
+        names = _names(here.environ, place.nodes)
+        addresses = _receive(place, wait, names, knows=bool(here.addresses(place.address)))
     else:
-        _join(place, wait, here)
+        addresses = _join(place, wait, here)
+    _tell_route(addresses, here, ROUTE_VARIABLES if args.gpus else ROUTE_VARIABLES[:1])
     return 0
+
+
+def _tell_route(addresses: Sequence[str], here: HostRoot, names: Sequence[str]) -> None:
+    """Print the interface that leads to the other nodes: their own names may lead each of them to itself."""
+    unset = [name for name in names if name not in here.environ]
+    routes = interconnect.read(here).routes
+    found = Counter(name for name in (interface_by(routes, address) for address in addresses) if name)
+    for interface, _ in found.most_common(1) if unset else ():
+        for name in unset:
+            print(f"env.{name}={'=' * name.startswith('NCCL')}{interface}", flush=True)
 
 
 class _Wait:
@@ -84,8 +100,8 @@ def _names(environ: Mapping[str, str], nodes: int) -> Sequence[str]:
     return found if len(found) == nodes else ()
 
 
-def _receive(place: Rendezvous, wait: _Wait, names: Sequence[str], *, knows: bool) -> None:
-    """Node 0's part."""
+def _receive(place: Rendezvous, wait: _Wait, names: Sequence[str], *, knows: bool) -> list[str]:
+    """Do node 0's part; the addresses of the others."""
     cause = "" if knows else f"; {unresolved(place.address)}"
     with RendezvousServer(place, _FIRST_S) as server:
         while missing := server.missing:
@@ -98,7 +114,9 @@ def _receive(place: Rendezvous, wait: _Wait, names: Sequence[str], *, knows: boo
                 raise PrimusError(what, why=why, fix=FIX if knows else NAME_FIX)
             wait.say(text)
             server.look()
+        addresses = server.addresses
         server.start()
+    return addresses
 
 
 def _listed(ranks: Sequence[int], names: Sequence[str]) -> str:
@@ -107,8 +125,8 @@ def _listed(ranks: Sequence[int], names: Sequence[str]) -> str:
     return f"node rank{'s' * (len(ranks) > 1)} {', '.join(named)}{more}"
 
 
-def _join(place: Rendezvous, wait: _Wait, here: HostRoot) -> None:
-    """What the other nodes do: call node 0 until it lets them start."""
+def _join(place: Rendezvous, wait: _Wait, here: HostRoot) -> list[str]:
+    """Call node 0 until it lets this node start; its address."""
     call = RendezvousClient(place, here.hostname())
     shared = placement.allocation(here.environ)  # all nodes on one console, where node 0 speaks
     try:
@@ -123,6 +141,7 @@ def _join(place: Rendezvous, wait: _Wait, here: HostRoot) -> None:
         raise PrimusError(f"rendezvous: node rank {place.rank}: {error}", fix=fix) from None
     except Ended as error:
         raise PrimusError(str(error), why=f"node 0 at {place.where} has given up", fix=FIX) from None
+    return [call.reached]
 
 
 if __name__ == "__main__":

@@ -15,11 +15,13 @@ from primus_preflight.checks.rule import Rule
 if TYPE_CHECKING:
     from primus_preflight.meeting.peers import Meeting
 
-__all__ = ["GROUPS", "LEVELS", "Ask", "Check", "Level", "Node"]
+__all__ = ["GROUPS", "LACKING", "LEVELS", "Ask", "Check", "Level", "Node"]
 
 Level = Literal["quick", "perf", "full"]
 LEVELS: tuple[Level, ...] = ("quick", "perf", "full")
 """What each costs: seconds, minutes, longer. Each contains those before it."""
+LACKING = "the capture lacks it"
+"""Why a check of a captured machine is unknown of which the capture has nothing."""
 GROUPS = ("host", "gpu", "network")
 
 
@@ -105,6 +107,16 @@ class Check:
         ) as error:  # a check may be anybody's, and must not take the others' results along
             return (self.rule.unknown("", f"the check itself failed: {type(error).__name__}: {error}"),)
         return tuple(map(self._with_reason, found)) or (self.rule.unknown("", "the check returned no finding"),)
+
+    def is_captured(self, node: Node) -> bool:
+        """Return whether a capture of a machine has anything that this check reads."""
+        asked = {"access": node.host.access, "space": node.host.space}
+        for pattern in self.reads:
+            how, _, plain = pattern.rpartition(":/")
+            ask = asked.get(how, node.host.text)
+            if any(ask(path) for path in node.host.paths(plain if how in asked else pattern)):
+                return True
+        return not self.reads
 
     def _with_reason(self, one: Finding) -> Finding:
         """Unknown always says why."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from primus_machine.files import plain_json
 from primus_machine.units import counted
+from primus_preflight.checks.check import LACKING
 from primus_preflight.checks.findings import Finding, Status
 from primus_preflight.verdict.cluster import Cluster
 
@@ -99,7 +100,16 @@ def skipped(cluster: Cluster) -> dict[str, dict[str, None]]:
 
 def as_text(cluster: Cluster, width: int = 120, *, brief: bool = False) -> str:
     """For a terminal; `brief`: without what does not apply here."""
-    lines = [line for row in rows(cluster) for line in (*_row_lines(row, width, several=len(cluster.nodes) > 1), "")]
+    shown, lacking = rows(cluster), list[str]()
+    for row in [row for row in shown if row.finding.why == LACKING]:
+        lacking += [row.finding.check] if row.finding.check not in lacking else []
+    shown = [row for row in shown if row.finding.why != LACKING]
+    lines = [line for row in shown for line in (*_row_lines(row, width, several=len(cluster.nodes) > 1), "")]
+    if lacking:  # once, and not for each check
+        text = (
+            f"UNKNOWN {LACKING}: {', '.join(lacking)}; capture the machine again, as root: primus env capture -o FILE"
+        )
+        lines += [textwrap.fill(text, width, subsequent_indent=" " * 8, break_on_hyphens=False), ""]
     skips = [f"skipped, {why}: {', '.join(checks)}" for why, checks in skipped(cluster).items() if not brief]
     wrapped = [textwrap.fill(line, width, subsequent_indent="  ") for line in skips]
     lists = [

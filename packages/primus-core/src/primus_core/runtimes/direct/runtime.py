@@ -134,6 +134,7 @@ def _rendezvous(facts: Facts, place: Distributed, limit_s: float) -> Step:
     """The nodes wait for each other just before their ranks start: what comes before may take longer on some."""
     where = ("--address", place.master_addr, "--port", str(place.master_port))
     node = ("--nodes", str(place.nnodes), "--node-rank", str(place.node_rank), "--timeout", f"{limit_s:g}")
+    node = (*node, "--gpus") if facts.gpus else node
     argv = (facts.python, "-m", RANK, RENDEZVOUS, *where, *node)
     return Step("rendezvous", argv, facts.cwd, kind="rendezvous")
 

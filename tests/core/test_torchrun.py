@@ -49,6 +49,16 @@ def _follow(project: Path, sign: str) -> None:
     (project / "my_tasks.py").write_text(source.replace('time.sleep(3 if what == "end" else 60)', wait))
 
 
+@pytest.mark.parametrize("words", [("--log", "3"), ("--lo=3", "-m", "--", "--log"), ("--n", "1", "--m", "--r", "x")])
+def test_words_of_a_task_are_no_beginnings_of_torchruns_options(
+    primus: Run, project: Path, words: tuple[str, ...]
+) -> None:
+    (project / "t.py").write_text("import sys\nprint('words', sys.argv[1:])\n")
+    done = primus("direct", "--", "run", "t.py", *words, cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert f"words {list(words)}" in done.stdout
+
+
 def test_each_rank_has_its_log_and_the_console_shows_rank_0(primus: Run, project: Path) -> None:
     (project / "my_tasks.py").write_text(
         "from primus_core import register_task\n@register_task('ranks', scope='rank')\ndef ranks(call):\n"

@@ -8,7 +8,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that `benchmarks` is a package from anywhere
 
-from benchmarks import data, diagnose, latency, launch, lines, maxtext_run, megatron_run, preflight, runs, throughput
+from benchmarks import (
+    data,
+    diagnose,
+    latency,
+    launch,
+    lines,
+    maxtext_run,
+    megatron_run,
+    preflight,
+    runs,
+    throughput,
+    verify,
+)
 from benchmarks.ratio import Row
 from primus_core.installed.packages import version_of
 
@@ -20,6 +32,7 @@ SUITES = {
     "diagnose": (diagnose.rows, "primus-diagnose"),
     "preflight": (preflight.rows, "primus-preflight"),
     "data": (data.rows, "primus-data"),
+    "verify": (verify.rows, "primus-verify"),
     "throughput": (throughput.rows, "primus-torchtitan"),
     "maxtext": (maxtext_run.rows, "primus-maxtext"),
     "megatron": (megatron_run.rows, "primus-megatron"),

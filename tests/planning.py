@@ -22,6 +22,12 @@ def changed(earlier: Path, plan: BackendPlan, here: Path) -> list[str]:
     return [one.name for one in changes(str(earlier), Start(plan.config, str(here), plan.changeable, plan.defaults))]
 
 
+def not_loadable(earlier: Path, plan: BackendPlan, here: Path) -> list[str]:
+    """Those of them with which the checkpoint cannot be loaded, so that `--continue` is refused, too."""
+    start = Start(plan.config, str(here), plan.changeable, plan.defaults, fixed=plan.fixed)
+    return [one.name for one in changes(str(earlier), start) if one.fixed]
+
+
 def resolver(backend: Backend, folder: Path, default: str) -> Resolve:
     """`resolve(text, ranks=1, gpus=0, ...)`: what the backend plans for settings written as YAML (or TOML)."""
 
@@ -36,6 +42,8 @@ def resolver(backend: Backend, folder: Path, default: str) -> Resolve:
         previous: Callable[[str], tuple[str, ...]] = lambda _: (),
         run: Path | None = None,
         on_non_finite: OnNonFinite = "stop",
+        step: int | None = None,
+        weights_only: bool = False,
     ) -> BackendPlan:
         path = folder / f"settings{suffix}"
         path.write_text(textwrap.dedent(text or default))
@@ -56,6 +64,8 @@ def resolver(backend: Backend, folder: Path, default: str) -> Resolve:
                 place=RunPlace("run", str(run or folder / "run"), ""),
                 previous=previous,
                 on_non_finite=on_non_finite,
+                step=step,
+                weights_only=weights_only,
             )
         )
 

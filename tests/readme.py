@@ -25,7 +25,9 @@ NEEDS = (
         "megatron",
         "-- train pretrain",
         "corpus",
+        "exp.yaml",
     ),
+    "-- preflight",  # a GPU: without one, its answer is that it is not known (exit code 3)
     "-M 8192",  # a GPU: without instructions for bf16, a CPU takes half an hour for each product
 )
 VARIES = (

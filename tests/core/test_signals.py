@@ -64,6 +64,28 @@ from primus_core import register_task
 def ignored(call):
     print(sorted(s.name for s in signal.valid_signals() if signal.getsignal(s) == signal.SIG_IGN))
 """
+TRAINS = """
+import os, signal, time
+from primus_core import register_task
+from primus_core.journal.events import checkpoint_saved
+from primus_core.journal.metrics import Metrics, append
+
+@register_task("trains")
+def trains(call):
+    run = os.environ["PRIMUS_RUN_DIR"]
+    def end(*_):
+        if call.words[0] == "saves":
+            checkpoint_saved(run, step=7, path=run + "/checkpoints/7")
+        if call.words[0] != "slow":
+            os._exit(143)
+    signal.signal(signal.SIGTERM, end)
+    for step in range(1, 8):
+        append(os.environ["PRIMUS_METRICS_FILE"], Metrics(step=step, steps=9, loss=1.0))
+    checkpoint_saved(run, step=5, path=run + "/checkpoints/5")
+    print("ready", flush=True)
+    while True:
+        time.sleep(1)
+"""
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -126,6 +148,24 @@ def test_a_worker_that_ignores_signals_is_killed_after_the_grace_period(start: S
     assert code == 143
     assert time.monotonic() - began >= 1
     assert "SIGKILL in 1 s" in stderr
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("slow", "did not end within 1 s and were killed; give them longer: primus direct --grace-period 60\n"),
+        ("fails", "the ranks ended without saving; the end of their logs says why\n"),
+        ("saves", ""),
+    ],
+)
+def test_a_training_that_could_not_save_at_its_end_says_why(start: Start, project: Path, how: str, said: str) -> None:
+    (project / "my_tasks.py").write_text(TRAINS)
+    process = start("--single", "--grace-period", "1", "--", "trains", how)
+    process.send_signal(signal.SIGTERM)
+    code, stderr = ended(process)
+    assert code == 143
+    assert ("no checkpoint of step 7 (the newest is of step 5)" in stderr) == bool(said)
+    assert said in stderr
 
 
 def test_a_second_ctrl_c_ends_it_at_once(start: Start) -> None:

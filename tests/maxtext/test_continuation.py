@@ -15,7 +15,7 @@ pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: 
 
 from tests.conftest import wait_until
 from tests.maxtext.conftest import needs_maxtext, tiny
-from tests.planning import Resolve, changed
+from tests.planning import Resolve, changed, not_loadable
 from tests.project import TASK, Project, rows
 
 from primus_core.errors import ConfigError
@@ -97,6 +97,7 @@ def test_what_changes_the_training_must_not_differ(
     plan = resolve("\n".join((*kept, text)), previous=previous, run=here)
     assert plan.continues == str(run)
     assert changed(run, plan, here) == names
+    assert not_loadable(run, plan, here) == [name for name in names if name == "model.base_mlp_dim"]
 
 
 @pytest.mark.parametrize(("nnodes", "saved"), [(1, 2), (2, 1)])
@@ -117,6 +118,30 @@ def test_another_number_of_nodes_cannot_go_on_and_is_told_so_before_the_start(
     assert resolve(text, nnodes=saved, previous=previous).config["continue_from"], "as many go on"
     with pytest.raises(ConfigError, match=f"step 11 of earlier: nodes that saved it: {saved}, now: {nnodes}"):
         resolve(text, nnodes=nnodes, previous=previous)
+
+
+def test_the_workers_of_grain_cannot_be_others_since_a_checkpoint_has_the_position_of_each(
+    resolve: Resolve, tmp_path: Path
+) -> None:
+    grain = "dataset_type: grain\ngrain_file_type: arrayrecord\ngrain_train_files: /there\ntokenizer_path: tokenizer.llama2\n"
+    text = SAVES.replace('dataset_type: "synthetic"\n', "") + grain
+    run, here = tmp_path / "earlier", tmp_path / "here"
+    checkpoint(run, 10)
+    previous = earlier(lambda text: resolve(text, run=run), run, text)
+    plan = resolve(text + "grain_worker_count: 3\n", previous=previous, run=here)
+    assert not_loadable(run, plan, here) == ["grain_worker_count"]
+
+
+def test_the_step_that_was_asked_for_is_taken_and_the_weights_alone_where_they_are(
+    resolve: Resolve, tmp_path: Path
+) -> None:
+    run = tmp_path / "earlier"
+    checkpoint(run, 10, 20)
+    previous = earlier(resolve, run)
+    assert resolve(SAVES, previous=previous, step=11).config["continue_from"] == str(run / "checkpoints/10")
+    weights = resolve(SAVES, previous=previous, weights_only=True)
+    assert weights.config["settings"]["load_parameters_path"] == str(run / "checkpoints/20/items")
+    assert (weights.continues, weights.starts_from, weights.config["continue_from"]) == ("", str(run), "")
 
 
 def test_a_checkpoint_is_carried_over_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -160,6 +185,8 @@ def test_a_checkpoint_is_told_of_once_and_when_it_is_whole(tmp_path: Path) -> No
     watch.look()
     watch.look()
     assert [step for step, _ in told] == [5, 6], "counted from 1, oldest first"
+    CheckpointWatch(str(folder), lambda step, path: told.append((step, path)), told={2, 5}).look()
+    assert [step for step, _ in told] == [5, 6, 6], "it was whole just before the attempt was killed"
 
 
 STEPS = "steps=200"

@@ -15,6 +15,24 @@ from tests.maxtext.conftest import needs_maxtext
 from primus_maxtext.patches import PATCHES
 
 NEEDS = {
+    "foreign-steps": """
+import os, tempfile
+import numpy as np
+from maxtext.common import checkpointing
+from orbax.checkpoint import v1 as ocp
+folder = tempfile.mkdtemp()
+def manager():
+    return checkpointing.create_orbax_checkpoint_manager(folder, True, False, 1, max_num_checkpoints_to_keep=2)
+first = manager()
+first.save_checkpointables(1, {"items": {"a": np.ones(2)}})
+first.close()
+os.makedirs(folder + "/99998"), os.makedirs(folder + "/99999")
+second = manager()
+assert second.latest.step == 1, second.latest
+second.save_checkpointables(2, {"items": {"a": np.ones(2)}})
+second.close()
+assert sorted(os.listdir(folder)) == ["1", "2", "99998", "99999"], os.listdir(folder)
+""",
     "installed-assets": """
 import os
 from maxtext.configs import types

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,7 +105,7 @@ def python(forks: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Pytho
 def train(resolve: Resolve, forks: ForkServer, tmp_path: Path, clean_environ: dict[str, str]) -> Train:
     """`train(text, ranks=1)`: what the plan says, done; the metrics and the log of all ranks.
 
-    `real`: with torchrun; `fails`: a rank must.
+    `before`: what the worker does first; `real`: with torchrun; `fails`: a rank must.
     """
 
     def run(
@@ -115,6 +116,7 @@ def train(resolve: Resolve, forks: ForkServer, tmp_path: Path, clean_environ: di
         previous: Any = lambda _: (),
         packages: str = "",
         without: str = "",
+        before: str = "",
         real: bool = False,
         fails: bool = False,
     ) -> Any:
@@ -131,13 +133,14 @@ def train(resolve: Resolve, forks: ForkServer, tmp_path: Path, clean_environ: di
         if real:
             log = _with_torchrun(plan.worker.module, ranks, environ, tmp_path)
         else:
-            worker = _worker_without(without, tmp_path) if without else plan.worker.module
+            worker = _worker_that(without, before, tmp_path) if without or before else plan.worker.module
             ended = forks.run(worker, torchrun(ranks, environ), cwd=tmp_path, timeout=240)
             log = "".join(rank.out + rank.err for rank in ended)
             assert any(rank.code for rank in ended) == fails, "".join(
                 f"{rank.out[-3000:]}{rank.err[-3000:]}" for rank in ended
             )
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        metrics = folder / "metrics.jsonl"
+        lines = metrics.read_text().splitlines() if metrics.exists() else []
         return [json.loads(line) for line in lines], log
 
     return run
@@ -152,10 +155,11 @@ def _with_torchrun(module: str, ranks: int, environ: Mapping[str, str], folder: 
     return done.stdout + done.stderr
 
 
-def _worker_without(patch: str, folder: Path) -> Path:
-    """The worker as it would be if a patch had never been written."""
+def _worker_that(patch: str, before: str, folder: Path) -> Path:
+    """The worker as it would be if a patch had never been written, and that does something first."""
     (folder / "worker.py").write_text(f"""
 if __name__ == "__main__":
+{textwrap.indent(before, "    ")}
     from primus_megatron import patches
     patches.PATCHES = tuple(patch for patch in patches.PATCHES if patch.id != {patch!r})
     from primus_megatron.worker import main

@@ -61,6 +61,31 @@ pathlib.Path(folder, "latest_checkpointed_iteration.txt").write_text("6")
 global_vars._GLOBAL_ARGS = SimpleNamespace(load=folder, ckpt_step=4)
 assert checkpointing.read_metadata(checkpointing.get_checkpoint_tracker_filename(folder)) == (4, False)
 """,
+    "changed-hyperparameters": """
+from types import SimpleNamespace
+from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
+from megatron.training import global_vars
+global_vars._GLOBAL_ARGS = SimpleNamespace(global_batch_size=8)
+optimizer = SimpleNamespace(param_groups=[{"max_lr": 1e-4, "min_lr": 0.0, "betas": (0.9, 0.9), "lr": 0.0}])
+schedule = (0.0, 1e-4, 0.0, 0, 80, "constant", 0.1, 0.1, 80, "constant")
+scheduler = OptimizerParamScheduler(optimizer, *schedule, False, True)
+optimizer.param_groups[0].update(max_lr=3e-3, betas=(0.9, 0.999))
+scheduler.load_state_dict({**scheduler.state_dict(), "num_steps": 8})
+assert (optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["betas"]) == (1e-4, (0.9, 0.9))
+""",
+    "non-persistent-retention": """
+import pathlib, tempfile
+from types import SimpleNamespace
+from megatron.training import checkpointing, global_vars
+global_vars._GLOBAL_ARGS = SimpleNamespace(curr_iteration=8, load="", ckpt_step=None)
+folder = pathlib.Path(tempfile.mkdtemp())
+for name in ("iter_0000002", "iter_0000004", "iter_0000006", "iter_9999999"):
+    (folder / name).mkdir()
+for name in ("iter_0000002", "iter_0000004"):
+    (folder / name / ".metadata").write_text("x")
+checkpointing.cleanup_old_non_persistent_checkpoint(folder)
+assert sorted(path.name for path in folder.iterdir()) == ["iter_0000004", "iter_0000006", "iter_9999999"]
+""",
     "local-sequence-parallel": """
 from types import SimpleNamespace
 from megatron.core.transformer.torch_norm import WrappedTorchNorm

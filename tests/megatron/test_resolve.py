@@ -11,10 +11,11 @@ import pytest
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
 from tests.megatron.conftest import MODEL, SETTINGS, tiny
-from tests.planning import Resolve, changed
+from tests.planning import Resolve, changed, not_loadable
 
 from primus_core.errors import ConfigError
 from primus_megatron.backend import MEGATRON
+from primus_megatron.checkpoints import CheckpointWatch, newest_whole
 from primus_train.backend import BackendPlan
 from primus_train.profiling import ProfiledSteps
 from primus_train.testing import BackendConformance
@@ -192,13 +193,46 @@ def test_a_checkpoint_of_another_model_or_layout_is_not_continued_by_itself(reso
         ConfigError, match="checkpoint of iteration 2 of earlier is not before iteration 2, where training"
     ):
         plan(train_iters=2)
+    weights = resolve(
+        tiny(save_interval=2), previous=lambda pattern: tuple(map(str, run.glob(pattern))), weights_only=True
+    )
+    taken = {"load": str(run / "checkpoints"), "ckpt_step": 2, "finetune": True, "no_load_optim": True}
+    assert taken.items() <= weights.config["settings"].items()
+    assert (weights.continues, weights.starts_from) == ("", str(run))
     assert differs(train_iters=77, log_interval=3, save_interval=9, eval_interval=4) == []
     assert differs(qk_layernorm=True) == ["model.qk_layernorm"]
     assert differs(lr=1e-6, seed=99) == ["lr", "seed"]
+    assert not_loadable(run, plan(lr=1e-6, adam_beta2=0.9, global_batch_size=4), tmp_path / "here") == []
+    other = {"optimizer": "sgd", "bf16": True, "decoupled_lr": 1e-3, "model": {**MODEL, "num_layers": 2}}
+    assert not_loadable(run, plan(**other), tmp_path / "here") == [
+        "model.num_layers",
+        "bf16",
+        "decoupled_lr",
+        "optimizer",
+    ]
+    for switch in ({"use_checkpoint_opt_param_scheduler": True}, {"override_opt_param_scheduler": False}):
+        with pytest.raises(ConfigError, match=r"min_lr: 0\.0 in earlier, 1e-05 here, which cannot be used"):
+            plan(min_lr=1e-5, **switch)
     with pytest.raises(ConfigError, match="fully_reshardable"):
         plan(tensor_model_parallel_size=2)
     (folder / "x.distcp").write_text("")
     assert (plan().continues, [note for note in plan().notes if "earlier" in note]) == ("", [])
+
+
+def test_a_checkpoint_that_was_finished_just_before_a_kill_is_whole_and_told_of(tmp_path: Path) -> None:
+    """Megatron names it, and may delete the one before at once; its files were not listed yet."""
+    for iteration in (2, 4, 6):
+        (tmp_path / f"iter_{iteration:07d}").mkdir()
+        (tmp_path / f"iter_{iteration:07d}" / "x.distcp").write_text("x")
+    (tmp_path / "iter_0000002/primus_sizes.json").write_text('{"x.distcp": 1}')
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text("4")
+    assert newest_whole(str(tmp_path)) == (4, (6,))
+    told: list[int] = []
+    watch = CheckpointWatch(str(tmp_path), lambda step, _: told.append(step), is_own=True)
+    watch.look()
+    watch.look()
+    assert told == [4]
+    assert (tmp_path / "iter_0000004/primus_sizes.json").exists()
 
 
 def test_what_chooses_kernels_of_amds_primus_is_said_and_changes_nothing(resolve: Resolve) -> None:

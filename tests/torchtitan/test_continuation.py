@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.planning import changed
+from tests.planning import changed, not_loadable
 
 from primus_core.errors import ConfigError
 from primus_train.backend import BackendPlan
@@ -48,6 +49,29 @@ def test_the_newest_complete_checkpoint_is_taken(resolve: Resolve, tmp_path: Pat
     assert settings(plan)["checkpoint.initial_load_model_only"] is False
     assert plan.loads == (f"{run}/checkpoints/step-20",)
     assert "continues from step 20 of exp_2026_01_01_000000" in plan.notes
+
+
+def test_the_step_that_was_asked_for_is_taken_and_the_weights_alone_where_they_are(
+    resolve: Resolve, tmp_path: Path
+) -> None:
+    run = tmp_path / "exp_2026_01_01_000000"
+    previous = earlier_run(resolve, run, TEXT, {10: "x", 20: "x"})
+    plan = resolve(TEXT, previous=previous, step=10)
+    assert settings(plan)["checkpoint.initial_load_path"] == str(run / "checkpoints" / "step-10")
+    weights = resolve(TEXT, previous=previous, weights_only=True)
+    assert settings(weights)["checkpoint.initial_load_model_only"] is True
+    assert (weights.continues, weights.starts_from, weights.loads) == ("", str(run), (f"{run}/checkpoints/step-20",))
+    with pytest.raises(ConfigError, match="exp_2026_01_01_000000 has no complete checkpoint of step 15"):
+        resolve(TEXT, previous=previous, step=15)
+
+
+def test_a_last_checkpoint_of_weights_alone_is_not_continued(resolve: Resolve, tmp_path: Path) -> None:
+    """TorchTitan saves the last step so, unless `checkpoint.last_save_model_only` is false."""
+    longer = TEXT.replace("steps: 100", "steps: 200")
+    plan = resolve(longer, previous=earlier_run(resolve, tmp_path / "r", TEXT, {50: "x", 100: "x"}))
+    assert "skips the checkpoint of step 100: it has weights alone (checkpoint.last_save_model_only)" in plan.notes
+    with pytest.raises(ConfigError, match="its only checkpoint, of step 100, has weights alone"):
+        resolve(longer, previous=earlier_run(resolve, tmp_path / "s", TEXT, {100: "x"}))
 
 
 @pytest.mark.parametrize("steps", [100, 40])
@@ -103,6 +127,25 @@ def test_what_changes_the_training_must_not_differ(
 OWN_DATASET = TEXT.replace("data: {text: python-stdlib, vocab_size: 512}\n", "dataloader: {dataset: c4}\n").replace(
     "n_heads: 4", "n_heads: 4, vocab_size: 512"
 )
+
+
+def test_what_a_checkpoint_has_the_form_of_cannot_be_changed(resolve: Resolve, tmp_path: Path) -> None:
+    """Also with `--continue`: it would end on every rank, or train a part of the model without a word."""
+    run, here = tmp_path / "exp_1", tmp_path / "exp_2"
+
+    def fixed(text: str, before: str, after: str) -> list[str]:
+        shutil.rmtree(run, ignore_errors=True)
+        previous = earlier_run(lambda text: resolve(text, run=run), run, text, {10: "x"})
+        assert before in text
+        return not_loadable(run, resolve(text.replace(before, after), previous=previous, run=here), here)
+
+    workers = "checkpoint:", "dataloader.num_workers: 2\ncheckpoint:"
+    assert fixed(TEXT, *workers) == []
+    assert fixed(OWN_DATASET, *workers) == ["dataloader.num_workers"]
+    assert fixed(TEXT, "n_layers: 4", "n_layers: 2") == ["model.sizes.n_layers"]
+    assert fixed(TEXT, "checkpoint:", "optimizer: {lr: 1e-5, weight_decay: 0.3, beta2: 0.9}\ncheckpoint:") == []
+    name = fixed(TEXT, "checkpoint:", "optimizer.name: Adam\ncheckpoint:")
+    assert name == ["optimizer.param_groups[0].optimizer_name"]
 
 
 def test_another_number_of_data_parallel_ranks_is_refused_with_a_dataset_of_torchtitan(

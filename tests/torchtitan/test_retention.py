@@ -81,6 +81,16 @@ def test_a_checkpoint_that_was_cut_off_is_announced_once_it_is_whole_and_never_c
     assert {*os.listdir(tmp_path)} == {"step-5", "step-10"}
 
 
+def test_a_checkpoint_that_was_whole_just_before_a_kill_is_announced_by_the_next_attempt(
+    tmp_path: Path, told: list[int]
+) -> None:
+    write(tmp_path, 5)
+    write(tmp_path, 10)
+    watch = CheckpointWatch(Checkpointer(tmp_path), lambda step, path: told.append(step), told={5})
+    watch.look()
+    assert told == [10]
+
+
 def test_an_unfinished_save_takes_a_place_but_not_the_last_one(tmp_path: Path) -> None:
     for step in (5, 10, 15):
         write(tmp_path, step)

@@ -45,6 +45,9 @@ class Steps:
         own = {key: value for key, value in call.document.data.items() if key not in ("model", "data")}
         settings = options.check(Document(own, call.document.marks), OPTIONS, framework="steps")
         found = call.previous("saved")
+        if call.weights_only and found:
+            return BackendPlan(Worker("steps_backend", launcher="single"), {"model": {}, "settings": settings, "start": "",
+                               "out": "", "precision": 0}, starts_from=os.path.dirname(found[0]), notes=("takes the weights",))
         config = {"model": dict(call.config.get("model") or {}), "settings": settings, "start": found[0] if found else "",
                   "out": call.place.directory + "/out", "precision": {"gpu": 16, "cpu": 32}[call.device]}
         return BackendPlan(Worker("steps_backend", launcher="single"), config, changeable=("pause_at", "start"),
@@ -75,6 +78,7 @@ modules:
       steps: 9
       lr: 0.5
 """
+DRY = ("direct", "--dry-run", "--", "train", "pretrain", "--config", "exp.yaml")
 TRAIN = ("direct", "--", "train", "pretrain", "--config", "exp.yaml")
 
 
@@ -330,3 +334,71 @@ def test_a_replay_takes_neither(primus: Run, environ: dict[str, str], tmp_path: 
     refused = primus(*TRAIN[:4], "--replay", str(interrupted(environ, tmp_path)), option, env=environ)
     assert refused.returncode == 2
     assert "do not go with --replay" in refused.stderr
+
+
+def test_a_run_that_completed_goes_on_where_a_person_says_so(
+    primus: Run, environ: dict[str, str], tmp_path: Path
+) -> None:
+    primus(*TRAIN, "steps=3", env=environ, cwd=tmp_path)
+    first = newest(tmp_path)
+    anew = primus(*DRY, "steps=4", env=environ, cwd=tmp_path)
+    assert "continues" not in anew.stderr
+    longer = primus(*TRAIN, "--continue", "steps=5", env=environ, cwd=tmp_path)
+    assert longer.returncode == 0, longer.stderr
+    assert metadata(newest(tmp_path))["continues"]["directory"] == str(first)
+    assert losses(tmp_path).keys() == {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(
+    "name", ["small", "output/small", "small_2", "latest"], ids=["experiment", "link", "run", "latest"]
+)
+def test_a_run_that_is_named_is_the_one_that_continues(
+    primus: Run, environ: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    """The link is at the new run by the time that one starts."""
+    primus(*TRAIN, "steps=3", env=environ, cwd=tmp_path)
+    first = newest(tmp_path)
+    name = first.name if name == "small_2" else name
+    longer = primus(*TRAIN, "--continue", name, "steps=5", env=environ, cwd=tmp_path)
+    assert longer.returncode == 0, longer.stderr
+    assert metadata(newest(tmp_path))["continues"]["directory"] == str(first)
+    assert newest(tmp_path) != first
+
+
+@pytest.mark.parametrize("name", ["small", "output/small", "latest"])
+def test_on_a_node_the_run_that_is_named_is_not_the_one_that_starts(
+    primus: Run, environ: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    """Its directory is there, and the link at it, before its nodes plan."""
+    primus(*TRAIN, "steps=3", env=environ, cwd=tmp_path)
+    first, new = newest(tmp_path), tmp_path / "output/small_2099_01_01_000000"
+    new.mkdir()
+    (tmp_path / "output/small").unlink()
+    (tmp_path / "output/small").symlink_to(new.name)
+    of_job = {**environ, "PRIMUS_RUN_DIR": str(new), "PRIMUS_OUTER": "srun"}
+    words = ("--continue", name, "steps=5", "model.start=output/small/saved")
+    planned = primus(DRY[0], "--json", *DRY[1:], *words, env=of_job, cwd=tmp_path)
+    assert planned.returncode == 0, planned.stderr
+    config = json.loads(planned.stdout)["config"]
+    assert (config["start"], config["model"]["start"]) == (str(first / "saved"), str(first / "saved"))
+
+
+def test_the_weights_of_another_experiment_can_be_taken(primus: Run, environ: dict[str, str], tmp_path: Path) -> None:
+    primus(*TRAIN, "steps=3", env=environ, cwd=tmp_path)
+    words = (*DRY, "exp_name=other")
+    assert "takes the weights" in primus(*words, "--from", "small", env=environ, cwd=tmp_path).stdout
+    unknown = primus(*words, "--from", "smal", env=environ, cwd=tmp_path)
+    assert unknown.returncode == 2
+    assert "there is no run 'smal'" in unknown.stderr
+    assert "small" in unknown.stderr
+
+
+def test_a_path_through_the_link_is_that_of_the_run_it_leads_to_now(
+    primus: Run, environ: dict[str, str], tmp_path: Path
+) -> None:
+    primus(*TRAIN, "steps=3", env=environ, cwd=tmp_path)
+    first = newest(tmp_path)
+    again = primus(*TRAIN, "steps=4", "model.start=output/small/saved", env=environ, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    config = json.loads((newest(tmp_path) / "config/backend_config.json").read_text())
+    assert config["model"]["start"] == str(first / "saved")

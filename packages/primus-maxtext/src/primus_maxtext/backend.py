@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from primus_core.config.document import Document
 from primus_core.errors import Mistakes
 from primus_core.installed.packages import version_of
-from primus_core.plan.plan import Requirement, Step, Worker
+from primus_core.plan.plan import Requirement, Step, Variable, Worker
 from primus_maxtext import checkpoints, contradictions, device, own_file
-from primus_maxtext.continuation import changeable, continue_earlier
+from primus_maxtext.continuation import changeable, continue_earlier, fixed
 from primus_maxtext.hyperparameters import hyperparameters
 from primus_maxtext.layout import UNKNOWN, Layout, check_layout
 from primus_maxtext.own_settings import SETTINGS
@@ -21,6 +21,7 @@ from primus_maxtext.schema import Schema, schema_for
 from primus_maxtext.settings import Settings
 from primus_maxtext.text import PATHS, TAKEN, Data
 from primus_train.backend import BackendCall, BackendPlan
+from primus_train.kit.outside_writers import wandb_variables
 from primus_train.kit.work import ComputeCost, planned
 
 if TYPE_CHECKING:
@@ -164,11 +165,13 @@ class _Resolution:
         same = hyperparameters(settings, architecture, batch, resolved["data"] or {})
         source, found = continue_earlier(settings, self.call)
         self.notes += found
+        run = os.path.dirname(os.path.dirname(source))
+        start, source = ("", source) if not self.call.weights_only else (run, "")
         return BackendPlan(
             worker=Worker("primus_maxtext.worker", launcher="one-per-node"),
             config={**resolved, "hyperparameters": same.to_dict(), "continue_from": source, "settings": self.given()},
             prepare=steps,
-            environment=device.variables(self.call, self.device),
+            environment=(*device.variables(self.call, self.device), *self.reporting(run)),
             requires=(*self.modules(), *files, *self.folders()),
             notes=tuple(self.notes),
             data=settings.named(_DATA),
@@ -176,9 +179,11 @@ class _Resolution:
             tokens_per_step=batch * settings["max_target_length"],
             defaults={name: option.default for name, option in settings.options.items()},
             own=tuple(one.name for one in SETTINGS),
-            continues=os.path.dirname(os.path.dirname(source)),
+            continues=run if source else "",
+            starts_from=start,
             loads=(*([source] if source else []), *(folder.name for folder in self.folders() if folder.kind == "file")),
-            changeable=changeable(settings),
+            changeable=changeable(settings, own_reader=bool(resolved["samples"])),
+            fixed=fixed(settings, own_reader=bool(resolved["samples"])),
         )
 
     def applied(self) -> tuple[tuple[Step, ...], list[Requirement]]:
@@ -248,6 +253,13 @@ class _Resolution:
             for kind, name, what in rows
             if given[name] and "://" not in given[name]
         ]
+
+    def reporting(self, source: str) -> tuple[Variable, ...]:
+        """The environment of Weights & Biases, where it is enabled. MaxText names no folder for its files."""
+        if not self.settings["enable_wandb"]:
+            return ()
+        folder = Variable("WANDB_DIR", self.call.place.directory, "wandb", "its files belong to the run")
+        return (*wandb_variables(self.call.place, source), folder)
 
     def given(self) -> dict[str, Any]:
         """What MaxText is told: where the run is, and every setting that is not its default anyway."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from primus_core.errors import MachineError
@@ -172,9 +172,11 @@ def _message(error: Exception) -> str:
 class CheckpointWatch:
     """Tells of checkpoints that have become whole. Where nothing changed, a look is one `stat`."""
 
-    def __init__(self, folder: str, tell: Callable[[int, str], None]) -> None:
+    def __init__(self, folder: str, tell: Callable[[int, str], None], told: Container[int] | None = None) -> None:
+        """`told`: the steps that were told of; None: those of all that is whole by now."""
         self.folder, self.tell = folder, tell
-        self.changed_ns, self.known = 0, set(steps(folder))
+        # One that became whole just before a kill is told of now.
+        self.changed_ns, self.known = 0, {step for step in steps(folder) if told is None or step + 1 in told}
 
     def look(self) -> None:
         """Look now."""

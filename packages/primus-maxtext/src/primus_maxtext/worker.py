@@ -17,7 +17,7 @@ from typing import Any
 
 from primus_core import get_logger
 from primus_core.errors import MachineError
-from primus_core.journal.events import checkpoint_saved
+from primus_core.journal.events import checkpoint_saved, saved_steps
 from primus_maxtext.checkpoints import (
     FOLDER,
     CheckpointWatch,
@@ -28,6 +28,7 @@ from primus_maxtext.checkpoints import (
     steps,
 )
 from primus_train.kit import worker
+from primus_train.kit.outside_writers import OutsideWriters
 from primus_train.kit.recorder import Recorder
 from primus_train.profiling import TRACES
 
@@ -48,12 +49,18 @@ def main() -> None:
     if saves and int(os.environ["WORLD_SIZE"]) > 1:
         check_shared(_folder())
     _quieten()
+    found = steps(_folder())
+    told = resolved["settings"].get("enable_tensorboard")
+    # MaxText counts from 0: the step before the next one.
+    writers = OutsideWriters("tensorboardX" if told else "", found[-1] if found else None)
     try:
         _train(resolved)
     except Exception as error:  # whatever it is, the others wait for this process
         if int(os.environ["WORLD_SIZE"]) > 1:
             _leave(getattr(error, "exit_code", 1))
         raise
+    finally:
+        writers.flush()
 
 
 def _leave(code: int) -> None:
@@ -173,8 +180,10 @@ def _train(resolved: Mapping[str, Any]) -> None:
     line = patches.summary(apply_all(), "primus_maxtext.patches")
     if line and rank == 0:
         get_logger().info("patched", message=line)
+    carried_over = os.path.basename(resolved["continue_from"])
+    told = saved_steps(folder) | ({int(carried_over) + 1} if carried_over else set())
     watch = CheckpointWatch(
-        os.path.join(folder, FOLDER), lambda step, path: checkpoint_saved(folder, step=step, path=path)
+        os.path.join(folder, FOLDER), lambda step, path: checkpoint_saved(folder, step=step, path=path), told
     )
     recorder = Recorder.of(resolved)
     steps = StepRecorder(recorder, watch.look if rank == 0 else lambda: None)

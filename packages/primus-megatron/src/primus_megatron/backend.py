@@ -13,7 +13,7 @@ from primus_core.errors import ConfigError, MachineError, Mistakes
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
 from primus_megatron import fork_settings
 from primus_megatron.checkpoints import TRACKER, fault, loaded, newest_whole
-from primus_megatron.continuation import CHANGEABLE, CHECKPOINTS, continue_earlier, on_replay
+from primus_megatron.continuation import CHANGEABLE, CHECKPOINTS, FIXED, continue_earlier, on_replay
 from primus_megatron.device import Adaptation, adapt, cpu_variables
 from primus_megatron.hyperparameters import data_type, hyperparameters
 from primus_megatron.installation import SETTING, Installation, importable_version, installation
@@ -27,6 +27,7 @@ from primus_megatron.turbo import check_turbo
 from primus_megatron.vocabulary import choose_tokenizer, of_model
 from primus_train.backend import WANDB, BackendCall, BackendPlan
 from primus_train.kit import versions
+from primus_train.kit.outside_writers import wandb_variables
 from primus_train.kit.work import ComputeCost, planned, planned_ranks
 from primus_train.profiling import TRACES
 
@@ -199,7 +200,7 @@ class _Resolution:
                 "on_replay": on_replay(settings, self.call),
             },
             prepare=prepare,
-            environment=self.environment(),
+            environment=(*self.environment(), *self.reporting(source)),
             requires=(*self.modules(), *requires, *self.files),
             notes=tuple(self.notes),
             data=settings.named(_DATA),
@@ -208,9 +209,11 @@ class _Resolution:
             tokens_per_step=self.sequences(layout) * settings["seq_length"],
             defaults={name: option.default for name, option in settings.options.items()},
             own=tuple(one.name for one in SETTINGS),
-            continues=source,
+            continues="" if self.call.weights_only else source,
+            starts_from=source if self.call.weights_only else "",
             loads=self.loads(),
             changeable=CHANGEABLE,
+            fixed=FIXED,
         )
 
     def sequences(self, layout: Layout) -> int:
@@ -351,6 +354,10 @@ class _Resolution:
     def environment(self) -> tuple[Variable, ...]:
         order = Variable("CUDA_DEVICE_MAX_CONNECTIONS", *self.queues())
         return (order, *cpu_variables(self.call)) if self.device == "cpu" else (order,)
+
+    def reporting(self, source: str) -> tuple[Variable, ...]:
+        """The environment of Weights & Biases, where it is enabled."""
+        return wandb_variables(self.call.place, source) if self.settings["wandb_project"] else ()
 
     def queues(self) -> tuple[str, str, str]:
         """How many a GPU has for kernels, who says so, and why."""

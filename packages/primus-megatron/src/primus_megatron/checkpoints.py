@@ -1,4 +1,7 @@
-"""Which checkpoints are whole: once Megatron has named one its newest, the sizes of its files are kept beside them."""
+"""Which checkpoints are whole: once Megatron has named one its newest, the sizes of its files are kept beside them.
+
+A kill may come between the two, so the one that Megatron names is whole without a list, too.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,17 @@ from collections.abc import Callable
 
 from primus_machine.files.atomic import write_atomically
 
-__all__ = ["SIZES", "TRACKER", "CheckpointWatch", "fault", "is_whole", "loaded", "newest", "newest_whole"]
+__all__ = [
+    "SIZES",
+    "TRACKER",
+    "CheckpointWatch",
+    "fault",
+    "is_whole",
+    "loaded",
+    "newest",
+    "newest_whole",
+    "unlisted_newest",
+]
 
 SIZES = "primus_sizes.json"
 """In a checkpoint's folder: the size of each of its files, by path. What has no such list was never whole."""
@@ -31,8 +44,20 @@ def newest_whole(folder: str) -> tuple[int | None, tuple[int, ...]]:
     """The newest iteration in `folder` whose checkpoint is whole (None: there is none), and the newer ones."""
     found = [_ITERATION.fullmatch(name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
     names = sorted((match[0] for match in found if match), key=iteration_of, reverse=True)
-    whole = next((iteration_of(name) for name in names if is_whole(os.path.join(folder, name))), None)
+    unlisted = unlisted_newest(folder)
+    whole = next(
+        (n for name in names if (n := iteration_of(name)) == unlisted or is_whole(os.path.join(folder, name))), None
+    )
     return whole, tuple(n for n in map(iteration_of, names) if whole is None or n > whole)
+
+
+def unlisted_newest(folder: str) -> int | None:
+    """Return the iteration that Megatron calls its newest, if the run was killed before its files were listed."""
+    name = _newest(folder)
+    path = os.path.join(folder, name)
+    if not _ITERATION.fullmatch(name) or not os.path.isdir(path):
+        return None
+    return iteration_of(name) if (names := os.listdir(path)) and SIZES not in names else None
 
 
 def iteration_of(name: str) -> int:
@@ -80,9 +105,10 @@ def loaded(folder: str, step: int | None) -> tuple[str, ...]:
 class CheckpointWatch:
     """Looks at what Megatron calls its newest checkpoint, which it does when all ranks have written their parts."""
 
-    def __init__(self, folder: str, tell: Callable[[int, str], None]) -> None:
+    def __init__(self, folder: str, tell: Callable[[int, str], None], *, is_own: bool = False) -> None:
+        """`is_own`: no other run saves there, so that the newest one without a list has not been told of."""
         self.folder, self.tell = folder, tell
-        self.changed_ns = self._changed_ns()
+        self.changed_ns = 0 if is_own and unlisted_newest(folder) else self._changed_ns()
 
     def _changed_ns(self) -> int:
         try:

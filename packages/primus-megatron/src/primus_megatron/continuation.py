@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from primus_megatron.checkpoints import SIZES, is_whole, iteration_of, newest, newest_whole
+from primus_megatron.checkpoints import SIZES, TRACKER, is_whole, iteration_of, newest, newest_whole, unlisted_newest
 from primus_megatron.settings import Settings
 from primus_train.backend import BackendCall
 
-__all__ = ["CHANGEABLE", "CHECKPOINTS", "as_resumed", "continue_earlier", "on_replay"]
+__all__ = ["CHANGEABLE", "CHECKPOINTS", "FIXED", "as_resumed", "continue_earlier", "on_replay"]
 
 CHECKPOINTS = "checkpoints"
 """In the run directory, where `save` does not say otherwise."""
 CHANGEABLE = (
+    *("finetune", "no_load_optim", "no_load_rng"),  # of a run that started `--from` another
     *("own.auto_continue_train", "own.backend_path", "own.disable_*", "own.stderr_sink_level", "own.log_avg_*"),
     *("own.use_turbo_gemm", "own.use_turbo_rms_norm", "own.use_turbo_permute_padding", "own.use_turbo_deepep"),
     *("own.turbo_*", "own.moe_use_*", "own.no_fp8_weight_transpose_cache"),
@@ -24,9 +25,24 @@ CHANGEABLE = (
     *("exit_*", "log_*", "logging_level", "timing_*", "eval_interval", "eval_iters", "data_cache_path"),
     *("profile*", "recompute_*", "distributed_timeout_minutes", "manual_gc*", "tensor_model_parallel_size"),
     *("pipeline_model_parallel_size", "expert_model_parallel_size", "context_parallel_size", "sequence_parallel"),
-    *("num_layers_per_virtual_pipeline_stage", "use_distributed_optimizer", "overlap_*", "fixed_layout"),
+    *("num_layers_per_virtual_pipeline_stage", "overlap_*", "fixed_layout"),
 )
 """What a continued run may have otherwise: nothing that training computes. The layout: see `_check_layout`."""
+_SHAPE = (
+    *("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels"),
+    *("group_query_attention", "vocab_size", "swiglu", "normalization", "untie_embeddings_and_output_weights"),
+    *("position_embedding_type", "add_bias_linear", "add_qkv_bias", "qk_layernorm", "num_experts", "mtp_num_layers"),
+    *("moe_ffn_hidden_size", "moe_layer_freq", "multi_latent_attention"),
+)
+"""What the model's parameters follow from."""
+_OF_OPTIMIZER = ("optimizer", "bf16", "fp16", "use_distributed_optimizer", "apply_wd_to_qk_layernorm", "?decoupled_lr")
+FIXED = (*_SHAPE, *(f"model.{name}" for name in _SHAPE), *_OF_OPTIMIZER)
+"""With these, the checkpoint has the form of another model or of another optimizer's state."""
+_SCHEDULE = (
+    *("lr", "min_lr", "lr_decay_style", "lr_decay_iters", "lr_warmup_iters", "lr_warmup_fraction", "weight_decay"),
+    *("start_weight_decay", "end_weight_decay", "weight_decay_incr_style", "global_batch_size"),
+)
+"""What `use_checkpoint_opt_param_scheduler` takes from the checkpoint. Megatron compares what nothing overrides."""
 _FRESH = ("finetune", "no_load_optim", "no_load_rng", "pretrained_checkpoint")
 """Settings with which a checkpoint is a beginning, and not where this very run was."""
 
@@ -43,14 +59,24 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
     if not settings["auto_continue_train"] or "load" in settings or not settings["save"]:
         return "", ()
     runs: dict[str, list[int]] = {}
+    for path in call.previous(os.path.join(CHECKPOINTS, TRACKER)):
+        unlisted = unlisted_newest(os.path.dirname(path))
+        runs[str(Path(path).parent.parent)] = [] if unlisted is None else [unlisted]
     for path in call.previous(os.path.join(CHECKPOINTS, "iter_*", SIZES)):
         folder = os.path.dirname(path)
         if is_whole(folder):
             runs.setdefault(str(Path(folder).parent.parent), []).append(iteration_of(folder))
-    if not runs:
+    run, iterations = next(((run, found) for run, found in runs.items() if found), ("", []))
+    if not run:
         return "", ()
-    run, iterations = next(iter(runs.items()))
-    iteration, notes = settings.start_from(run, iterations, "train_iters", "iteration")
+    if call.weights_only:
+        iteration, notes = settings.weights_from(run, iterations, call.step)
+        fresh = {"load": os.path.join(run, CHECKPOINTS), "ckpt_step": iteration, "finetune": True}
+        for name, value in {**fresh, "no_load_optim": True, "no_load_rng": True}.items():
+            settings.set(name, value)
+        return run, notes
+    iteration, notes = settings.start_from(run, iterations, "train_iters", "iteration", call.step)
+    _check_schedule(settings, run)
     if not call.distributed.tentative:
         _check_layout(settings, run, now, f"iteration {iteration} of {os.path.basename(run)}")
     settings.set("load", os.path.join(run, CHECKPOINTS))
@@ -94,13 +120,41 @@ def as_resumed(settings: Mapping[str, Any]) -> dict[str, Any]:
     return changed
 
 
+def _check_schedule(settings: Settings, run: str) -> None:
+    """Where Megatron takes the schedule from the checkpoint, or compares it, a change has no effect or ends the run."""
+    takes, overrides = "use_checkpoint_opt_param_scheduler", "override_opt_param_scheduler"
+    if settings[takes]:
+        cause, why = takes, "it takes the schedule from the checkpoint"
+    elif overrides in settings and not settings[overrides]:
+        cause, why = f"{overrides}: false", "with it, Megatron refuses another schedule than the checkpoint's"
+    else:
+        return
+    then = _resolved(run).get("settings") or {}
+    default = {name: option.default for name, option in settings.options.items()}
+    for name in _SCHEDULE:
+        before = then.get(name, default.get(name))
+        if before != settings[name]:
+            raise settings.error(
+                name,
+                f"{name}: {before} in {os.path.basename(run)}, {settings[name]} here, which cannot be used",
+                why=f"{cause}: {why}",
+                fix=f"remove {cause}, or keep the schedule",
+            )
+
+
+def _resolved(run: str) -> dict[str, Any]:
+    """The resolved config of an earlier run; empty: it has none."""
+    try:
+        return dict(json.loads(Path(run, "config", "backend_config.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
+
+
 def _check_layout(settings: Settings, run: str, now: Mapping[str, Any], shown: str) -> None:
     """Where Megatron cannot reshard a checkpoint, tensor and pipeline sizes must be the same."""
-    try:
-        then = json.loads(Path(run, "config", "backend_config.json").read_text(encoding="utf-8"))["fixed_layout"]
-    except (OSError, ValueError, KeyError):
-        return
-    if then != now["fixed_layout"]:
+    known = _resolved(run)
+    then = known.get("fixed_layout")
+    if known and then != now["fixed_layout"]:
         raise settings.error(
             "auto_continue_train",
             f"cannot continue from {shown}: its tensor or pipeline parallel sizes or its optimizer sharding differ",

@@ -16,6 +16,7 @@ from primus_core.journal.events import checkpoint_saved
 from primus_megatron.checkpoints import CheckpointWatch, loaded, newest_whole
 from primus_megatron.continuation import as_resumed
 from primus_train.kit import worker
+from primus_train.kit.outside_writers import OutsideWriters
 from primus_train.kit.recorder import Recorder
 from primus_train.kit.step_clock import StepClock
 
@@ -27,19 +28,27 @@ def main() -> None:
     resolved = worker.resolved()
     if resolved["checkout"]:
         sys.path.insert(0, resolved["checkout"])
-    _resume(resolved)
+    resumed = _resume(resolved)
     _adapt(resolved["device"])
-    _train(resolved)
+    writers = OutsideWriters("torch.utils.tensorboard" if resolved["settings"].get("tensorboard_dir") else "", resumed)
+    try:
+        _train(resolved)
+    finally:
+        writers.flush()
+    _leave()
 
 
-def _resume(resolved: dict[str, Any]) -> None:
-    """An earlier attempt of this run may have left checkpoints; the last one may have been cut off with it."""
+def _resume(resolved: dict[str, Any]) -> int | None:
+    """An earlier attempt of this run may have left checkpoints; the last one may have been cut off with it.
+
+    The iteration to resume after; None: there is none.
+    """
     settings = resolved["settings"]
     if not resolved["own"]["auto_continue_train"] or not settings.get("save"):
-        return
+        return None
     iteration, cut = newest_whole(settings["save"])
     if iteration is None:
-        return
+        return None
     worker.require_trusted(*loaded(settings["save"], iteration))
     settings |= {"load": settings["save"], "ckpt_step": iteration}
     for name, value in as_resumed(settings).items():
@@ -48,6 +57,7 @@ def _resume(resolved: dict[str, Any]) -> None:
             del settings[name]
     if worker.rank() == 0:
         _tell(iteration, settings["save"], cut)
+    return iteration
 
 
 def _tell(iteration: int, folder: str, cut: Sequence[int]) -> None:
@@ -78,6 +88,7 @@ def _adapt(planned: str) -> None:
 
 
 def _train(resolved: dict[str, Any]) -> None:
+    from primus_megatron.first_step import check_first_step
     from primus_megatron.installation import importable_version
     from primus_megatron.loop import pretrain
     from primus_megatron.model import model_provider
@@ -88,6 +99,7 @@ def _train(resolved: dict[str, Any]) -> None:
     look = _watch(settings.get("save", "")) if worker.rank() == 0 else lambda: None
     recorder = Recorder.of(resolved)
     install(recorder, look)
+    check_first_step()
     _around_saving(recorder.clock, look, settings if resolved["own"]["disable_last_saving"] else {})
     asked = 0 if settings.get("skip_train") else int(settings["train_iters"] or 0)
     try:
@@ -99,7 +111,6 @@ def _train(resolved: dict[str, Any]) -> None:
         asked = 0
     look()
     recorder.close(asked)
-    _leave()
 
 
 def _leave() -> None:
@@ -114,7 +125,8 @@ def _leave() -> None:
 def _watch(folder: str) -> Callable[[], None]:
     """One rank tells of the checkpoints of all."""
     run = str(worker.run_directory())
-    return CheckpointWatch(folder, lambda step, path: checkpoint_saved(run, step=step, path=path)).look
+    own = folder.startswith(f"{run}/")
+    return CheckpointWatch(folder, lambda step, path: checkpoint_saved(run, step=step, path=path), is_own=own).look
 
 
 def _around_saving(clock: StepClock, look: Callable[[], None], skips_last: dict[str, Any]) -> None:

@@ -177,6 +177,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "plan_differs": known.plan_differs,
         "environment": [v for v in _list_of(plan.get("environment")) if isinstance(v, dict) and "name" in v],
         "configs": _files_below(f"{directory}/config"),
+        "wandb": _wandb_runs(directory),
         "logs": _logs(directory),
         "metrics": last_metrics(directory),
         "first_failure": known.first_failure.to_dict() if known.first_failure else {},
@@ -199,6 +200,14 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 def _list_of(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+def _wandb_runs(directory: str) -> list[str]:
+    """Return the folders of Weights & Biases below the run's, one for each attempt."""
+    import glob
+
+    patterns = (f"{glob.escape(directory)}/{above}wandb/*run-*" for above in ("", "*/", "*/*/"))
+    return sorted(path for pattern in patterns for path in glob.glob(pattern) if os.path.isdir(path))
 
 
 def _logs(directory: str) -> list[str]:

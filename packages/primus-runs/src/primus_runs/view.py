@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -154,6 +155,7 @@ def _facts(run: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         submitted, here = (_value(differs[when]) for when in ("submitted", "here"))
         yield "planned", f"{differs['key']}: {submitted} at submission, {here} on the node"
     yield "metrics", _metrics(run["metrics"])
+    yield "wandb", _wandb(run["wandb"])
     yield "snapshot", "complete" if snapshot["whole"] else _joined("; ", snapshot["problem"], snapshot["why"])
 
 
@@ -205,6 +207,17 @@ def _code(code: Mapping[str, Any]) -> str:
     commit = _joined(" ", str(code.get("commit") or "no commit")[:12], _with("on", code.get("branch")))
     changes = ", with uncommitted changes (code/diff.patch)" if code.get("dirty") else ""
     return f"{commit}{changes}, in {code['root']}{_with('; not recorded:', code.get('error'))}"
+
+
+def _wandb(folders: Sequence[str]) -> str:
+    """Where Weights & Biases keeps the run, and how to send what was written offline."""
+    import shlex
+
+    if not folders:
+        return ""
+    offline = [folder for folder in folders if os.path.basename(folder).startswith("offline-")]
+    sync = [f"to upload it: wandb sync {shlex.join(offline)}"] if offline else []
+    return "\n".join((os.path.dirname(folders[0]), *sync))
 
 
 def _metrics(row: Mapping[str, Any]) -> str:

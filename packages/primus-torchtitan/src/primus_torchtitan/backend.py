@@ -16,7 +16,13 @@ from primus_core.errors import AlreadyRefused, Mistakes
 from primus_core.installed.packages import version_of
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
 from primus_torchtitan import earlier_names
-from primus_torchtitan.continuation import CHANGEABLE, continue_earlier, loads, on_replay
+from primus_torchtitan.continuation import (
+    changeable_settings,
+    continue_earlier,
+    fixed_settings,
+    loads,
+    on_replay,
+)
 from primus_torchtitan.hyperparameters import data_type, hyperparameters
 from primus_torchtitan.layout import Layout, check_layout, metrics_rank
 from primus_torchtitan.model import Model as Resolved
@@ -29,6 +35,7 @@ from primus_torchtitan.turbo import check_turbo, fp8_parts
 from primus_torchtitan.values import check_values
 from primus_train.backend import WANDB, BackendCall, BackendPlan
 from primus_train.kit import versions
+from primus_train.kit.outside_writers import wandb_variables
 from primus_train.kit.work import ComputeCost, planned, planned_ranks
 from primus_train.profiling import TRACES
 
@@ -198,7 +205,7 @@ class _Resolution:
                 "on_replay": on_replay(settings, self.call),
             },
             prepare=prepare,
-            environment=self.environment(rank if layout.pipeline > 1 else None),
+            environment=(*self.environment(rank if layout.pipeline > 1 else None), *self.reporting(source)),
             requires=self.requires(),
             notes=tuple(self.notes),
             data=settings.named(_DATA),
@@ -207,9 +214,11 @@ class _Resolution:
             tokens_per_step=self.global_batch(layout.data) * settings["training.seq_len"],
             defaults={name: option.default for name, option in settings.options.items()},
             own=tuple(one.name for one in SETTINGS),
-            continues=source,
+            continues="" if self.call.weights_only else source,
+            starts_from=source if self.call.weights_only else "",
             loads=loads(settings),
-            changeable=CHANGEABLE,
+            changeable=changeable_settings(settings, resolved),
+            fixed=fixed_settings(settings, resolved),
         )
 
     def architecture(self) -> Architecture | None:
@@ -274,6 +283,11 @@ class _Resolution:
             why = "with pipeline parallelism TorchTitan warns on every rank unless the rank with the loss is named here"
             found.append(Variable("LOG_RANK", str(loss_rank), _ORIGIN, why))
         return tuple(found)
+
+    def reporting(self, source: str) -> tuple[Variable, ...]:
+        """The environment of Weights & Biases, where one rank reports there."""
+        one = self.settings["metrics.enable_wandb"] and not self.settings["metrics.save_for_all_ranks"]
+        return wandb_variables(self.call.place, source) if one else ()
 
     def requires(self) -> tuple[Requirement, ...]:
         """What must be here when it runs. A dry run only lists it."""

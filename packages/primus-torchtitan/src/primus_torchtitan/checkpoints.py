@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 __all__ = ["CheckpointWatch", "is_whole", "resume_from", "stale_checkpoints"]
@@ -71,10 +71,14 @@ class CheckpointWatch:
     strays with higher numbers make it delete every checkpoint as soon as it is written.
     """
 
-    def __init__(self, checkpointer: Any, tell: Callable[[int, str], None]) -> None:
+    def __init__(self, checkpointer: Any, tell: Callable[[int, str], None], told: Container[int] | None = None) -> None:
+        """`told`: the steps that were told of; None: those of all that is whole by now."""
         self.folder, self.tell = str(getattr(checkpointer, "folder", "")), tell
-        # One whose first try was cut off is told of once it is whole.
-        self.known = {name for name in self._steps() if is_whole(os.path.join(self.folder, name))}
+        whole = {name for name in self._steps() if is_whole(os.path.join(self.folder, name))}
+        # One whose first try was cut off is told of once it is written anew.
+        self.cut = {name: self._written_ns(name) for name in self._steps() if name not in whole}
+        # One that became whole just before a kill is told of now.
+        self.known = {name for name in whole if told is None or _step_of(name) in told}
         self.changed_ns, self.pending = 0, set[str]()
         self.step = 0
         save: Callable[..., Any] = checkpointer.save
@@ -112,16 +116,25 @@ class CheckpointWatch:
         if changed_ns != self.changed_ns:
             self.changed_ns = changed_ns
             self.pending |= set(self._steps()) - self.known
-        for name in sorted(self.pending, key=lambda name: int(name.removeprefix("step-"))):
-            path = os.path.join(self.folder, name)
-            if any(_has_text(os.path.join(path, last)) for last in _LAST_FILES):
+        for name in sorted(self.pending, key=_step_of):
+            if (written := self._written_ns(name)) and written != self.cut.get(name):
                 self.pending.discard(name)
                 self.known.add(name)
-                self.tell(int(name.removeprefix("step-")), path)
+                self.tell(_step_of(name), os.path.join(self.folder, name))
+
+    def _written_ns(self, name: str) -> int:
+        """When the last file of a checkpoint was written; 0: it has none yet."""
+        files = (os.path.join(self.folder, name, last) for last in _LAST_FILES)
+        return next(filter(None, map(_time_of_text, files)), 0)
 
 
-def _has_text(path: str) -> bool:
+def _step_of(name: str) -> int:
+    return int(name.removeprefix("step-"))
+
+
+def _time_of_text(path: str) -> int:
     try:
-        return os.path.getsize(path) > 0
+        found = os.stat(path)
     except OSError:
-        return False
+        return 0
+    return found.st_mtime_ns if found.st_size else 0

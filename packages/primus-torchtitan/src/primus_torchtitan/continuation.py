@@ -13,18 +13,38 @@ from primus_torchtitan.checkpoints import is_whole, resume_from
 from primus_torchtitan.settings import Settings
 from primus_train.backend import BackendCall
 
-__all__ = ["CHANGEABLE", "continue_earlier", "loads", "on_replay"]
+__all__ = ["changeable_settings", "continue_earlier", "fixed_settings", "loads", "on_replay"]
 
+_LOADER = ("dataloader.num_workers",)
+"""What the state of torchdata's loader has the form of."""
+FIXED = (
+    *("model.family", "model.flavor", "model.sizes.dim", "model.sizes.n_layers", "model.sizes.n_heads"),
+    *("model.sizes.n_kv_heads", "model.sizes.head_dim", "model.sizes.ffn_hidden_dim", "model.sizes.vocab_size"),
+    *("model.sizes.weight_tying", "optimizer.param_groups[[]*].optimizer_name", "optimizer.param_groups[[]*].pattern"),
+)
+"""With these, the checkpoint has the form of another model or of another optimizer's state."""
 _OWN = "checkpoints"
 """In the run directory."""
 
 CHANGEABLE = (
     *("checkpoint", "activation_checkpoint", "compile", "comm", "metrics", "profiler", "validator", "debug.*log*"),
-    *("dump_folder", "dataloader.num_workers", "dataloader.persistent_workers", "dataloader.pin_memory"),
+    *("dump_folder", "dataloader.persistent_workers", "dataloader.pin_memory"),
     *("dataloader.prefetch_factor", "training.disable_cuda_graphs", "training.gc_freq", "parallelism.*_degree"),
     *("parallelism.*_degree*", "parallelism.pipeline_parallel_*"),
 )
 """What a continued run may have otherwise: nothing that training computes. TorchTitan reshards its checkpoints."""
+
+
+def changeable_settings(settings: Settings, now: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a continued run may have otherwise. Primus's own loader has no workers."""
+    fixed = fixed_settings(settings, now)
+    return (*CHANGEABLE, *(name for name in _LOADER if name not in fixed))
+
+
+def fixed_settings(settings: Settings, now: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what no continued run can have otherwise: with TorchTitan's loader, the number of its workers, too."""
+    own_loader = now["samples"] or "dataloader" in settings["checkpoint.exclude_from_loading"]
+    return FIXED if own_loader else (*FIXED, *_LOADER)
 
 
 def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
@@ -72,11 +92,11 @@ def loads(settings: Settings) -> tuple[str, ...]:
     return (*shared, *([start] if start and "://" not in start else []))
 
 
-def _begin_with(checkpoint: str) -> dict[str, Any]:
-    """The settings that load all of the training's state from a checkpoint of another folder."""
+def _begin_with(checkpoint: str, *, weights_only: bool = False) -> dict[str, Any]:
+    """The settings that load all of the training's state, or the weights, from a checkpoint of another folder."""
     return {
         "checkpoint.initial_load_path": checkpoint,
-        "checkpoint.initial_load_model_only": False,
+        "checkpoint.initial_load_model_only": weights_only,
         "checkpoint.initial_load_in_hf": False,
     }
 
@@ -87,12 +107,43 @@ def _continue(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> 
     if not runs:
         return "", ()
     run, steps = next(iter(runs.items()))
-    step, notes = settings.start_from(run, steps, "training.steps")
+    if call.weights_only:
+        step, notes = settings.weights_from(run, steps, call.step)
+        for setting, value in _begin_with(os.path.join(run, folder, f"step-{step}"), weights_only=True).items():
+            settings.set(setting, value)
+        return run, notes
+    weights = _last_of_weights(run)
+    if weights is not None and settings["training.steps"] <= weights:
+        weights = None  # it comes too late anyway
+    if not (whole := [step for step in steps if step != weights]):
+        raise settings.error(
+            "auto_continue_train",
+            f"cannot continue {os.path.basename(run)}: its only checkpoint, of step {weights}, has weights alone",
+            why="checkpoint.last_save_model_only is true there, so the optimizer's state was not saved",
+            fix=f"start from its weights: --from {os.path.basename(run)}\nor start from the first step: --new",
+        )
+    step, notes = settings.start_from(run, whole, "training.steps", at=call.step)
+    if weights is not None and weights in steps and step < weights:
+        notes += (f"skips the checkpoint of step {weights}: it has weights alone (checkpoint.last_save_model_only)",)
     if not call.distributed.tentative:
         _check_ranks(settings, run, now, f"step {step} of {os.path.basename(run)}")
     for setting, value in _begin_with(os.path.join(run, folder, f"step-{step}")).items():
         settings.set(setting, value)
     return run, notes
+
+
+def _last_of_weights(run: str) -> int | None:
+    """The last step of `run`, if its checkpoint has weights alone."""
+    settings = _resolved(run).get("settings") or {}
+    return settings.get("training.steps") if settings.get("checkpoint.last_save_model_only", True) else None
+
+
+def _resolved(run: str) -> dict[str, Any]:
+    """The resolved config of an earlier run; empty: it has none."""
+    try:
+        return dict(json.loads(Path(run, "config", "backend_config.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
 
 
 def _runs(metadata: tuple[str, ...], folder: str) -> dict[str, list[int]]:
@@ -110,10 +161,7 @@ def _check_ranks(settings: Settings, run: str, now: Mapping[str, Any], shown: st
     """With TorchTitan's data sets, each data-parallel rank's place in the data is part of a checkpoint."""
     if now["samples"] or "dataloader" in settings["checkpoint.exclude_from_loading"]:
         return  # Primus's own loader has the number of samples that all ranks consumed
-    try:
-        then = json.loads(Path(run, "config", "backend_config.json").read_text(encoding="utf-8"))["data_parallel"]
-    except (OSError, ValueError, KeyError):
-        return
+    then = _resolved(run).get("data_parallel", now["data_parallel"])
     if then != now["data_parallel"]:
         raise settings.error(
             "auto_continue_train",

@@ -5,9 +5,12 @@ TorchTitan 0.3 loads both: a changed weight decay would have no effect, a change
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-__all__ = ["keep_settings"]
+from primus_core.errors import TrainingError
+
+__all__ = ["check_first_step", "keep_settings"]
 
 _NO_SETTINGS = ("params", "param_names", "lr")
 """In a parameter group. The learning rate is the scheduler's to say."""
@@ -28,6 +31,51 @@ def keep_settings(trainer: Any) -> None:
         return loaded
 
     trainer.checkpointer.load = load
+
+
+def check_first_step(trainer: Any) -> None:
+    """Let the first step end the run if its optimizers held other settings than those they were built with.
+
+    Call it before a checkpoint is loaded. A state that brings its own would make the losses those of another run.
+    """
+    built = [_settings(scheduler.optimizer) for scheduler in trainer.lr_schedulers]
+    step = trainer.train_step
+
+    def first(*args: Any, **kwargs: Any) -> Any:
+        trainer.train_step = step
+        result = step(*args, **kwargs)
+        _refuse_differences(trainer, built)
+        return result
+
+    trainer.train_step = first
+
+
+def _refuse_differences(trainer: Any, built: list[list[dict[str, Any]]]) -> None:
+    found = []
+    for scheduler, groups in zip(trainer.lr_schedulers, built, strict=True):
+        rates = zip(scheduler.optimizer.param_groups, groups, scheduler.get_last_lr(), strict=True)
+        for group, settings, rate in rates:
+            compared = {**settings, "lr": rate}
+            found += [
+                f"{name}: {compared[name]} set, {group[name]} used"
+                for name in compared
+                if _differ(compared[name], group[name])
+            ]
+    if found:
+        raise TrainingError(
+            "the optimizer does not use the settings of this run",
+            why="\n".join(dict.fromkeys(found)),
+            fix="report this to Primus, with the version of torchtitan; use the earlier run's values until then",
+        )
+
+
+def _differ(wanted: Any, used: Any) -> bool:
+    """Whether two settings differ. A learning rate may be a tensor in float32, and JSON makes lists of tuples."""
+    if isinstance(wanted, tuple | list):
+        return len(wanted) != len(used) or any(map(_differ, wanted, used))
+    if isinstance(wanted, float) or hasattr(wanted, "item"):
+        return not math.isclose(float(wanted), float(used), rel_tol=1e-6)
+    return bool(wanted != used)
 
 
 def _settings(optimizer: Any) -> list[dict[str, Any]]:

@@ -9,9 +9,10 @@ from typing import Any
 
 from primus_core import get_logger
 from primus_core.errors import MachineError
-from primus_core.journal.events import checkpoint_saved
+from primus_core.journal.events import checkpoint_saved, saved_steps
 from primus_torchtitan.checkpoints import CheckpointWatch, resume_from
 from primus_train.kit import worker
+from primus_train.kit.outside_writers import OutsideWriters
 
 __all__ = ["main"]
 
@@ -19,15 +20,20 @@ __all__ = ["main"]
 def main() -> None:
     """Read the settings, adapt TorchTitan to this machine, train."""
     resolved = worker.resolved()
-    _resume(resolved["settings"])
+    resumed = _resume(resolved["settings"])
     _adapt(resolved)
-    _train(resolved)
+    told = resolved["settings"].get("metrics.enable_tensorboard")
+    writers = OutsideWriters("torch.utils.tensorboard" if told else "", resumed)
+    try:
+        _train(resolved)
+    finally:
+        writers.flush()
 
 
-def _resume(settings: dict[str, Any]) -> None:
+def _resume(settings: dict[str, Any]) -> int | None:
     """An earlier attempt of this very run may have left checkpoints; the last one may have been cut off with it."""
     if not settings.get("checkpoint.enable") or settings.get("checkpoint.load_step", -1) != -1:
-        return
+        return None
     step, cut = resume_from(str(worker.run_directory() / settings["checkpoint.folder"]))
     if step is not None:
         settings["checkpoint.load_step"] = step
@@ -35,6 +41,7 @@ def _resume(settings: dict[str, Any]) -> None:
         for number in cut if step is not None else ():
             message = f"the checkpoint of step {number} was cut off; resuming from step {step}"
             get_logger().warning("checkpoint_cut_off", message=message, step=number, resumes_from=step)
+    return step
 
 
 def _adapt(resolved: dict[str, Any]) -> None:
@@ -91,10 +98,11 @@ def _train(resolved: dict[str, Any]) -> None:
 
 
 def _run(config: Any) -> None:
-    from primus_torchtitan.optimizer_settings import keep_settings
+    from primus_torchtitan.optimizer_settings import check_first_step, keep_settings
     from primus_torchtitan.step_metrics import install
 
     trainer = config.build()
+    check_first_step(trainer)
     keep_settings(trainer)
     recorder = install(trainer)
     watch = _watch_checkpoints(trainer)
@@ -115,7 +123,9 @@ def _watch_checkpoints(trainer: Any) -> CheckpointWatch | None:
     if worker.rank():
         return None
     run = str(worker.run_directory())
-    return CheckpointWatch(trainer.checkpointer, lambda step, path: checkpoint_saved(run, step=step, path=path))
+    own = str(getattr(trainer.checkpointer, "folder", "")).startswith(f"{run}/")
+    told = saved_steps(run) if own else None  # other runs may have saved in a folder of their own
+    return CheckpointWatch(trainer.checkpointer, lambda step, path: checkpoint_saved(run, step=step, path=path), told)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,10 @@ class BackendCall:
     place: RunPlace
     previous: Callable[[str], tuple[str, ...]] = field(default=lambda _: ())
     """`previous(pattern)`: files matching a glob in the runs that may be continued, newest run first."""
+    step: int | None = None
+    """The step whose checkpoint the person asked for; None: the newest."""
+    weights_only: bool = False
+    """Whether training starts from the first step, with the weights of such a checkpoint alone (`--from`)."""
     on_non_finite: OnNonFinite = "stop"
     """What follows a loss that is not finite, as the experiment says: a backend has its framework not end before."""
     elsewhere: bool = False
@@ -113,12 +117,18 @@ class BackendPlan:
     """Those of the settings that the backend adds to the framework's: their defaults are Primus's."""
     continues: str = ""
     """The run directory, one of those that `BackendCall.previous` looks in, whose checkpoint it starts from."""
+    starts_from: str = ""
+    """The same for a run of which only the weights are taken (`BackendCall.weights_only`)."""
     loads: tuple[str, ...] = ()
     """Checkpoints, files or folders, that the framework loads or may load, and code that it takes from a
     folder. Reading a pickle runs what is in it: the launch is refused unless they are trusted (`files.trust`)."""
     changeable: tuple[str, ...] = ()
     """Settings that a continued run may have otherwise, beside `continuation.CHANGEABLE`: patterns of names such as
     `checkpoint.*`. Any other difference is refused, unless the person says `--continue`.
+    """
+    fixed: tuple[str, ...] = ()
+    """Settings that no continued run can have otherwise, since the checkpoint has their form: patterns of names.
+    With a `?` in front, only whether one is set counts.
     """
 
 

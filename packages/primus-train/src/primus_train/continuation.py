@@ -18,17 +18,25 @@ from primus_core.errors import ConfigError, RequestError
 from primus_core.journal import record
 from primus_core.journal.record import RunRecord
 from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PLAN, Distributed, RunPlace
-from primus_core.request.arguments import Parser
 from primus_core.runs.comparison import differing, dotted, flatten
 from primus_core.runs.rundir import COMPLETED, runs_of
 from primus_core.runs.saved import MANIFEST, Damaged, load, state_of
 from primus_machine.facts import Facts
 from primus_machine.files import lease, plain_json, trust
 from primus_machine.files.atomic import regular
+from primus_train.which_run import CONTINUE, FROM, NEW, AskedRun
 
-__all__ = ["CHANGEABLE", "Changed", "Earlier", "Start", "add_which_run", "changes", "refuse_changes", "require_whole"]
+__all__ = [
+    "CHANGEABLE",
+    "Changed",
+    "Earlier",
+    "Start",
+    "changes",
+    "refuse_changes",
+    "refuse_fixed",
+    "require_whole",
+]
 
-CONTINUE, NEW = "--continue", "--new"
 _READ = (record.FILE, PLAN, MANIFEST, BACKEND_CONFIG, lease.FOLDER)
 """What of an earlier run is read before its checkpoint."""
 
@@ -49,6 +57,8 @@ class Changed(NamedTuple):
     here: str
     where: str
     """`file:line` of the setting here."""
+    fixed: bool = False
+    """Whether the checkpoint cannot be loaded with it."""
 
     def __str__(self) -> str:
         where = f"  ({self.where})" if self.where else ""
@@ -69,13 +79,21 @@ class Start(NamedTuple):
     """The settings as the person wrote them, with their places."""
     machine_known: bool = True
     """Whether the nodes are known. Before a scheduler has chosen them, what follows from their devices is a guess."""
+    fixed: Sequence[str] = ()
+    """What its backend says no checkpoint can be loaded with otherwise (`BackendPlan.fixed`)."""
 
 
 class Earlier:
-    """The earlier runs of an experiment, as a run that starts at `place` finds them. `anew`: it wants none of them."""
+    """The earlier runs of an experiment, as a run that starts at `place` finds them. `which`: what was asked for."""
 
-    def __init__(self, place: RunPlace, facts: Facts, distributed: Distributed, *, anew: bool = False) -> None:
-        self.place, self.facts, self.distributed, self.anew = place, facts, distributed, anew
+    def __init__(
+        self,
+        place: RunPlace,
+        facts: Facts,
+        distributed: Distributed,
+        which: AskedRun = AskedRun(),  # noqa: B008  # a tuple
+    ) -> None:
+        self.place, self.facts, self.distributed, self.which = place, facts, distributed, which
         self.asked = False
         """Whether the backend would continue a run: the person's settings may want none."""
         self.running = ""
@@ -86,11 +104,12 @@ class Earlier:
     def files(self, pattern: str) -> tuple[str, ...]:
         """Files that match `pattern` in the runs that may be continued, newest run first.
 
-        It stops at the newest run that completed, or that may be running: what came before is done with.
+        It stops at the newest run that completed, or that may be running: what came before is done with. A completed
+        one is among them where the person says `--continue`. A run that is named is the only one.
         """
         import glob
 
-        if self.anew:
+        if self.which.option == NEW:
             return ()
         self.asked = True
         if self._found is None:
@@ -98,13 +117,16 @@ class Earlier:
         return tuple(path for run in self._found for path in sorted(glob.glob(f"{glob.escape(run)}/{pattern}")))
 
     def _runs(self) -> Iterator[str]:
-        for directory in runs_of(self.place):
+        named = self.which.run
+        for directory in (named,) if named else runs_of(self.place):
             if why := self._doubt(directory):
                 name = os.path.basename(directory)
                 self.notes.append(f"does not continue {name}: {why}; to trust it: {trust.command(directory)}")
                 continue
             known = record.read(directory)
             if known.status == COMPLETED:
+                if self.which.option in (CONTINUE, FROM):
+                    yield directory
                 return
             if self._is_node_of_this_launch(directory, known):
                 continue
@@ -156,15 +178,18 @@ class Earlier:
         )
 
     def nothing_to_continue(self) -> RequestError:
-        """The error for `--continue` where no run can be continued."""
+        """The error for `--continue` or `--from` where no run can be continued."""
+        option = self.which.option
         if self.running:
             return self.runs_already("only a run that has ended can be continued")
-        why = "no earlier, unfinished run of this experiment has a complete checkpoint"
+        why = "no earlier run of this experiment has a complete checkpoint"
+        if self.which.run:
+            why = f"{os.path.basename(self.which.run)} has no complete checkpoint"
         why = why if self.asked else "the settings disable continuing, or save no checkpoint"
         return RequestError(
-            f"{CONTINUE}: there is nothing to continue",
+            f"{option}: there is nothing to continue",
             why="\n".join((why, *self.notes)),
-            fix=f"remove {CONTINUE} to start from the first step",
+            fix=f"remove {option} to start from the first step",
         )
 
 
@@ -191,12 +216,28 @@ def refuse_changes(run: str, start: Start) -> None:
         ConfigError: they differ where it matters.
     """
     if found := changes(run, start):
+        refuse_fixed(run, found)
         count = "1 setting differs" if len(found) == 1 else f"{len(found)} settings differ"
         raise ConfigError(
             f"{os.path.basename(run)} would be continued, but {count}",
             where=next((one.where for one in found if one.where), ""),
             why="\n".join(map(str, found)),
             fix=f"continue anyway: {CONTINUE}\nor start from the first step: {NEW}",
+        )
+
+
+def refuse_fixed(run: str, found: Sequence[Changed]) -> None:
+    """Refuse to continue `run` over a change with which its checkpoint cannot be loaded.
+
+    Raises:
+        ConfigError: there is one in `found`.
+    """
+    if fixed := [one for one in found if one.fixed]:
+        raise ConfigError(
+            f"{os.path.basename(run)} cannot be continued with this change",
+            where=next((one.where for one in fixed if one.where), ""),
+            why="\n".join((*map(str, fixed), "the checkpoint cannot be loaded into another model or optimizer")),
+            fix=f"keep the setting of the earlier run\nor start from the first step: {NEW}",
         )
 
 
@@ -211,7 +252,8 @@ def changes(run: str, start: Start) -> list[Changed]:
     found: dict[tuple[str, str], Changed] = {}  # a backend may name the model's settings twice
     for name, before, after in differing(there, here):
         shown, where = _written(name, start.written.marks)
-        found.setdefault((shown.rpartition(".")[2], after), Changed(shown, before, after, where))
+        fixed = _matches(name, start.fixed) or (not (before and after) and _matches(f"?{name}", start.fixed))
+        found.setdefault((shown.rpartition(".")[2], after), Changed(shown, before, after, where, fixed))
     then = () if start.machine_known else _leaves_written(run)
     return [one for one in found.values() if start.machine_known or one.where or one.name.rpartition(".")[2] in then]
 
@@ -262,15 +304,3 @@ def _json(path: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
-
-
-def add_which_run(parser: Parser) -> None:
-    """`--continue` and `--new`: what the person decides about an earlier run."""
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        CONTINUE,
-        dest="always",
-        action="store_true",
-        help="continue the newest unfinished run of the experiment, even with changed settings",
-    )
-    which.add_argument(NEW, dest="anew", action="store_true", help="start from the first step; continue no earlier run")

@@ -30,13 +30,13 @@ OF_DATA: Mapping[str, PathKind] = {
 STDLIB = "python-stdlib"
 
 
-def anchored(settings: Document, given: Mapping[str, PathKind], cwd: str, packaged: Sequence[str]) -> Document:
+def anchored(settings: Document, kinds: Mapping[str, PathKind], cwd: str, packaged: Sequence[str]) -> Document:
     """Return the settings with absolute paths.
 
-    `given`: the backend's; `packaged`: folders of packages, each with a `/` at its end.
+    `kinds`: the backend's settings that are paths. `packaged`: folders of packages, each with a `/` at its end.
     """
     data = _copied(settings.data)
-    kinds = {**OF_DATA, **given}
+    kinds = {**OF_DATA, **kinds}
     # What is loaded from where it is saved is that folder.
     outputs = [settings.data.get(name) for name, kind in kinds.items() if kind == "output"]
     for name, kind in kinds.items():

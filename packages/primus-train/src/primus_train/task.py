@@ -19,6 +19,7 @@ from primus_core.request.arguments import Parser
 from primus_machine.errors import expect
 from primus_train import continuation, modes, profiling, secret_settings
 from primus_train.backend import Backend, BackendCall, BackendPlan, load_backend, missing_backend
+from primus_train.which_run import CONTINUE, FROM, AskedRun, LinkedPaths, add_which_run
 
 if TYPE_CHECKING:
     from primus_core.config.document import Document
@@ -48,7 +49,7 @@ class Train:
         parser.add_argument("--config", metavar="FILE", help="the experiment (YAML or TOML)")
         parser.add_argument("--replay", metavar="RUN", help="replay a saved run, as `primus replay`")
         profiling.add_argument(parser)
-        continuation.add_which_run(parser)
+        add_which_run(parser)
         parser.add_argument("--check", action="store_true", help="with --replay: only show what differs; start nothing")
         parser.add_argument("--force", action="store_true", help="with --replay: start despite blocking differences")
         parser.add_argument(
@@ -208,13 +209,15 @@ class _Planning:
             models=Translated(backend, self.catalogue.system.model_files),
             mistakes=self.mistakes,
         )
-        merged = paths.anchored(merged, getattr(backend, "paths", dict)(), self.call.facts.cwd, self._packaged())
+        kinds = backend.paths() if hasattr(backend, "paths") else {}
+        merged = paths.anchored(merged, kinds, self.call.facts.cwd, self._packaged())
         public = secret_settings.refuse(merged.data, (), merged, self.mistakes)
+        host = self.call.facts.host
+        public = LinkedPaths(place, host.cwd()).in_settings(public) if host.is_here else public
         settings, refused = Document(public, merged.marks, merged.files).split_refused()
         environ = self._environment()
-        earlier = continuation.Earlier(
-            place, self.call.facts, self.call.distributed, anew=getattr(self.args, "anew", False)
-        )
+        which = AskedRun.of(self.args, place, host)
+        earlier = continuation.Earlier(place, self.call.facts, self.call.distributed, which)
         with self.mistakes:
             call = BackendCall(
                 self.args.stage,
@@ -224,6 +227,8 @@ class _Planning:
                 distributed=self.call.distributed,
                 place=place,
                 previous=earlier.files,
+                step=which.step,
+                weights_only=which.option == FROM,
                 on_non_finite=experiment.on_non_finite,
                 elsewhere=self.call.elsewhere,
                 refused=refused,
@@ -256,17 +261,21 @@ class _Planning:
 
     def _continuation(self, earlier: Earlier, planned: BackendPlan, settings: Document) -> tuple[str, ...]:
         """The plan's notes, if it continues what may be continued, or nothing."""
-        config, place, always = planned.config, earlier.place, getattr(self.args, "always", False)
+        config, place, option = planned.config, earlier.place, earlier.which.option
         start = continuation.Start(
-            config, place.directory, planned.changeable, planned.defaults, settings, earlier.facts.host.is_known
+            *(config, place.directory, planned.changeable, planned.defaults, settings),
+            *(earlier.facts.host.is_known, planned.fixed),
         )
         if planned.continues:
             continuation.require_whole(planned.continues)
-        elif always:
+        elif option in (CONTINUE, FROM) and not planned.starts_from:
             raise earlier.nothing_to_continue()
-        if always:
-            changed = (f"although {one}" for one in continuation.changes(planned.continues, start))
-            return (*planned.notes, *changed)
+        if option == FROM:
+            return planned.notes
+        if option == CONTINUE:
+            found = continuation.changes(planned.continues, start)
+            continuation.refuse_fixed(planned.continues, found)
+            return (*planned.notes, *(f"although {one}" for one in found))
         if planned.continues:
             continuation.refuse_changes(planned.continues, start)
         else:

@@ -21,6 +21,7 @@ from primus_core.multinode.watches import LockWatch, RecordWatch
 from primus_core.outcome import closing, first_failure
 from primus_core.outcome.attempts import Attempts
 from primus_core.outcome.failure import Failure
+from primus_core.outcome.missed_checkpoint import describe_missed
 from primus_core.outcome.rank_ends import RankEnds
 from primus_core.plan.plan import BEFORE_RANKS, METRICS, Step
 from primus_core.process.stacks import Stacks
@@ -307,7 +308,8 @@ class RankLayer:
         self._call_hooks(status, code, first)
         of_all = step is not None and step.kind in BEFORE_RANKS and self.launch.plan.place.outer  # on one console
         say = self.launch.say if (status == "failed" or first) and not of_all else self.launch.say_once
-        say(self._last_words(code, status, first, step, why))
+        missed = describe_missed(self.launch.plan, killed=ended.killed) if status == "interrupted" else ""
+        say(self._last_words(code, status, first, step, why) + missed)
         return code
 
     def _record_end(self, status: str, code: int, failure: FirstFailure | None = None, reason: str = "") -> None:

@@ -19,6 +19,7 @@ _HOMES: Mapping[str, Mapping[str, str]] = {
         "preflight": "primus-preflight",
         "run": "primus",
         "train": "primus-train",
+        "verify": "primus-verify",
     },
     "commands": {
         "bench": "primus-bench",
@@ -61,6 +62,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_HOMES["backends"].values(), ("primus-runs", "primus-train", "primus-data")),
     "primus-bench": ("primus-page", "primus-runs", "primus-train", "primus-data"),
     "primus-report": ("primus-page", "primus-runs"),
+    "primus-verify": ("primus-page", "primus-runs", "primus-train"),
 }
 """Packages of ours that these need, too: pip finds none of them by itself in a checkout."""
 _NEWER_PYTHON = {"primus-maxtext": (3, 12), "primus-megatron": (3, 12)}  # where pip would name no version that fits

@@ -15,7 +15,7 @@ from typing import Any
 
 from primus_core import variables
 from primus_machine.files import plain_json
-from primus_machine.files.atomic import append_line
+from primus_machine.files.atomic import append_line, regular
 from primus_machine.variables import RUN_DIR
 
 __all__ = [
@@ -39,6 +39,16 @@ TRAINING_ENDED = "training_ended"
 def checkpoint_saved(run_dir: str, *, step: int, path: str) -> None:
     """Called by a backend's worker on one rank, once the checkpoint of `step` is whole at `path`."""
     Events.of_process(run_dir).emit(CHECKPOINT_SAVED, step=step, path=path)
+
+
+def saved_steps(run_dir: str) -> set[int]:
+    """Return the steps of the checkpoints that the run has told of."""
+    try:
+        with open(os.path.join(run_dir, FILE), encoding="utf-8", errors="replace", opener=regular) as file:
+            steps = [plain_json.loads(line).get("step") for line in file if f'"{CHECKPOINT_SAVED}"' in line]
+    except (OSError, ValueError, AttributeError):
+        return set()
+    return {step for step in steps if isinstance(step, int)}
 
 
 def place(environ: Mapping[str, str]) -> dict[str, Any]:

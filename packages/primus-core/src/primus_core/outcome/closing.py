@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,20 +12,19 @@ from errno import errorcode
 
 from primus_core.environment.resolve import OWNED, USER
 from primus_core.journal import record, summary
-from primus_core.journal.events import CHECKPOINT_SAVED, FILE
+from primus_core.journal.events import saved_steps
 from primus_core.journal.summary import Row
 from primus_core.outcome import failure
 from primus_core.plan.plan import METRICS, Plan, Step
 from primus_core.runs.rundir import COMPLETED, short
-from primus_machine.files import plain_json
-from primus_machine.files.atomic import FULL, regular
+from primus_machine.files.atomic import FULL
 from primus_machine.secrets.names import SECRET
 
 __all__ = ["disk_full_failure", "disk_is_full", "failed", "last_step", "log_of", "next_lines", "not_failed", "render"]
 
 _PROBE_BYTES = 64 * 1024
-_ONCE = ("--new", "--continue")
-"""Options of the typed command that are not meant a second time."""
+_ONCE = {"--new": r"(?!)", "--continue": r"(?!-)(?!pretrain$)[^=]+", "--from": r".*"}
+"""Options of the typed command that are not meant a second time, and what their values look like."""
 
 _ANEW = "    # the same under another name"
 
@@ -75,9 +75,20 @@ def _holds_text(path: str) -> bool:
         return False
 
 
+def _without_once(words: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    option = ""
+    for word in words:
+        is_value = option and re.fullmatch(_ONCE[option], word)
+        option = word if word in _ONCE else ""
+        if not (is_value or word.partition("=")[0] in _ONCE):
+            kept.append(word)
+    return kept
+
+
 def next_lines(plan: Plan, status: str) -> tuple[str, ...]:
     """Commands worth typing next, made from the one that was typed. A secret in it cannot be typed again."""
-    typed = [word for word in _typed(plan) if word not in _ONCE]
+    typed = _without_once(_typed(plan))
     if not typed or SECRET in " ".join(typed):
         return ()
     own = _own_variables(plan)
@@ -108,12 +119,7 @@ def _last_checkpoint(directory: str) -> int:
     """The step of the newest checkpoint before the end of the training, as far as recorded; 0: none."""
     rows = summary.read(f"{directory}/{METRICS}")
     end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
-    try:
-        with open(f"{directory}/{FILE}", encoding="utf-8", errors="replace", opener=regular) as file:
-            steps = [plain_json.loads(line).get("step") for line in file if f'"{CHECKPOINT_SAVED}"' in line]
-    except (OSError, ValueError, AttributeError):
-        return 0
-    return max((step for step in steps if isinstance(step, int) and step < end), default=0)
+    return max((step for step in saved_steps(directory) if step < end), default=0)
 
 
 def disk_is_full(directory: str) -> str:

@@ -89,8 +89,10 @@ def refuse_settings(directory: str, task_args: argparse.Namespace) -> None:
             "a replay takes no settings: it has those of its run",
             fix=f"to change some: primus direct -- train {task_args.stage} --config {saved} key=value",
         )
-    if getattr(task_args, "always", False) or getattr(task_args, "anew", False):
-        raise RequestError("--continue and --new do not go with --replay", why="a replay starts where its run did")
+    chosen = (getattr(task_args, name, None) for name in ("always", "weights", "anew"))
+    if any(one not in (None, False) for one in chosen):
+        what = "--continue, --from and --new do not go with --replay"
+        raise RequestError(what, why="a replay starts where its run did")
 
 
 def switches_of(args: argparse.Namespace, request: Request, task_args: argparse.Namespace | None) -> argparse.Namespace:

@@ -57,6 +57,8 @@ class Ended:
     """Its ranks could not continue (`Watch.cannot_continue`), and were ended for it."""
     cut_at: float = 0.0
     """When Primus began to end it; 0: it ended by itself, or by the signal."""
+    killed: bool = False
+    """It did not end within the grace period."""
 
 
 @dataclass(slots=True)
@@ -171,7 +173,7 @@ class _Supervisor:
         self.channels: dict[int, Channel] = {}
         self.logs: dict[str, CappedLog] = {}
         self.forwarded = 0
-        self.kill_at = float("inf")
+        self.kill_at, self.killed = float("inf"), False
         self.ends_at = time.monotonic() + step.timeout_s if step.timeout_s else float("inf")
         self.timed_out = self.stopped = self.cut_short = False
         self.cut_at = 0.0
@@ -289,6 +291,7 @@ class _Supervisor:
             self._cut_off()
         self._look_for_silence()
         if time.monotonic() > self.kill_at or self.watch.gives_up():
+            self.killed = True
             self._signal(signal.SIGKILL)
             self.kill_at = float("inf")
 
@@ -346,7 +349,8 @@ class _Supervisor:
 
     def _as(self, code: int, dropped: int, left: tuple[str, ...] = ()) -> Ended:
         return Ended(code, signal=self.forwarded, dropped=dropped, timed_out=self.timed_out, silent_s=self.silent_s,
-                     stopped=self.stopped, left=left, cut_short=self.cut_short, cut_at=self.cut_at)  # fmt: skip
+                     stopped=self.stopped, left=left, cut_short=self.cut_short, cut_at=self.cut_at,
+                     killed=self.killed)  # fmt: skip
 
 
 def _written_over(lines: bytes) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from primus_megatron.installation import importable_version
 from primus_megatron.patches import (
+    changed_hyperparameters,
     chosen_optimizer_state,
     cpu_collectives,
     cpu_device,
@@ -16,6 +17,7 @@ from primus_megatron.patches import (
     local_expert_biases,
     local_latent_attention,
     local_sequence_parallel,
+    non_persistent_retention,
     resumed_distributed_optimizer,
     wheel_without_makefile,
 )
@@ -34,6 +36,8 @@ PATCHES: tuple[Patch, ...] = (
     latent_attention_whole_queries.PATCH,
     local_sequence_parallel.PATCH,
     local_expert_biases.PATCH,
+    changed_hyperparameters.PATCH,
+    non_persistent_retention.PATCH,
     chosen_optimizer_state.PATCH,  # last: it imports what the others change
 )
 """In the order in which they are applied."""

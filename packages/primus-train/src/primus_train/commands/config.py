@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib import import_module
 
 from primus_core.request.arguments import Parser
-from primus_train.continuation import add_which_run
+from primus_train.which_run import add_which_run
 
 __all__ = ["EXAMPLES", "add", "complete", "run"]
 

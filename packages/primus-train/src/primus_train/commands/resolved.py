@@ -30,10 +30,10 @@ from primus_machine.secrets.redaction import redact, refuse_secrets, secret_valu
 from primus_machine.units import counted
 from primus_train import experiment
 from primus_train import task as train
-from primus_train.continuation import CONTINUE, NEW
 from primus_train.task import Resolved
 from primus_train.templates import catalogue
 from primus_train.templates.recipe import GPUS_PER_NODE, Template, leaves
+from primus_train.which_run import NEW, repeated_words
 
 __all__ = [
     "as_json",
@@ -96,7 +96,7 @@ def refuse_misplaced(args: argparse.Namespace) -> None:
 
 def plan_launch(args: argparse.Namespace, facts: Facts, *, anew: bool = False) -> Plan:
     """The plan of a launch on the machine of `facts`."""
-    which = [NEW] * (anew or args.anew) or [CONTINUE] * args.always
+    which = [NEW] if anew else repeated_words(args)
     task = ("train", _STAGE, "--config", args.file, *which, *args.overrides)
     host = HostRoot()
     return planner.plan(

@@ -171,15 +171,27 @@ class Settings:
         """An error at the place of a setting."""
         return ConfigError(what, where=self.where(name), why=why, fix=fix)
 
-    def start_from(self, run: str, made: Sequence[int], end: str, unit: str = "step") -> tuple[int, tuple[str, ...]]:
+    def weights_from(self, run: str, made: Sequence[int], at: int | None = None) -> tuple[int, tuple[str, ...]]:
+        """Return the step of the checkpoint of `run` whose weights training starts with, and the plan's notes on it.
+
+        Raises:
+            ConfigError: there is no whole checkpoint of step `at`.
+        """
+        [step] = _chosen(run, made, at or max(made))
+        return step, (f"starts from the weights of step {step} of {os.path.basename(run)}",)
+
+    def start_from(
+        self, run: str, made: Sequence[int], end: str, unit: str = "step", at: int | None = None
+    ) -> tuple[int, tuple[str, ...]]:
         """The step of the checkpoint of `run` that training continues from, and the plan's notes on it.
 
         `made`: the steps that have a whole checkpoint; `end`: the setting that says how many steps are asked for;
-        `unit`: the framework's word for a step.
+        `unit`: the framework's word for a step; `at`: the step that was asked for.
 
         Raises:
-            ConfigError: all of them are at that end, or behind it.
+            ConfigError: all of them are at that end, or behind it, or the one of step `at` is missing.
         """
+        made = _chosen(run, made, at)
         last, name = self[end], os.path.basename(run)
         later = sorted(step for step in made if step >= last)
         if len(later) == len(made):
@@ -202,6 +214,18 @@ class Settings:
         """What the worker hands to the framework: all but Primus's own."""
         own = {row.name for row in self.table}
         return {name: value for name, value in sorted(self.given.items()) if name not in own}
+
+
+def _chosen(run: str, made: Sequence[int], at: int | None) -> Sequence[int]:
+    if at is None:
+        return made
+    if at not in made:
+        raise ConfigError(
+            f"{os.path.basename(run)} has no complete checkpoint of step {at}",
+            why=f"it has: {', '.join(map(str, sorted(made)))}",
+            fix=f"choose one of them: {os.path.basename(run)}@STEP",
+        )
+    return [at]
 
 
 def _least(table: Sequence[PrimusSetting], prefix: str = "") -> dict[str, float]:

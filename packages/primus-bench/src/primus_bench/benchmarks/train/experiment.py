@@ -75,7 +75,7 @@ def _asked(call: TaskCall, settings: Sequence[str]) -> TaskCall:
     It has a name of its own: a training of the experiment shall not continue it.
     """
     args = argparse.Namespace(
-        stage="pretrain", config=call.args.config, replay=None, profile=None, always=False, anew=True,
+        stage="pretrain", config=call.args.config, replay=None, profile=None, always=None, anew=True,
         overrides=["exp_name=bench-train", *settings, *call.args.overrides],
     )  # fmt: skip
     return call._replace(args=args)

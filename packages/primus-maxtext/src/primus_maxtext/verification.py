@@ -1,0 +1,139 @@
+"""How `verify` makes small trainings of a MaxText experiment, which it can compare (`primus.verifiers`)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeVar
+
+__all__ = ["VERIFIER", "MaxTextVerifier"]
+
+_SEQUENCE, _VOCABULARY, _BATCH = 128, 512, 8
+_KEPT = (
+    *("decoder_block", "base_", "head_dim", "global_", "local_", "mlp_activations", "mlp_bias", "attention_bias"),
+    *("attention_sink", "attention_type", "attn_logits_soft_cap", "final_logits_soft_cap", "num_experts"),
+    *("shared_experts", "first_num_dense_layers", "routed_", "n_routing_groups", "topk_routing_group"),
+    *("norm_topk_prob", "q_lora_rank", "kv_lora_rank", "qk_", "v_head_dim", "rope_", "mscale", "use_qk_norm"),
+    *("use_post_", "logits_via_embedding", "normalize_embedding_logits", "normalization_layer_epsilon"),
+    *("nope_layer_interval", "sliding_window_size", "chunk_attn_window_size", "inhomogeneous_layer_cycle_interval"),
+    *("interleave_moe", "mtp_num_layers", "load_balance_loss_weight", "adam_", "original_max_position"),
+    *("beta_fast", "beta_slow"),
+)
+"""How settings begin that trials have, too: of the model and of Adam."""
+_SMALL = {
+    "base_emb_dim": 64, "base_mlp_dim": 128, "base_moe_mlp_dim": 64, "base_num_query_heads": 4, "head_dim": 16,
+    "num_experts": 4, "num_experts_per_tok": 2, "first_num_dense_layers": 1, "q_lora_rank": 32,
+    "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "mtp_num_layers": 1,
+    "n_routing_groups": 2, "topk_routing_group": 1, "sliding_window_size": 32, "chunk_attn_window_size": 32,
+}  # fmt: skip
+"""The most of each in a small model."""
+_LAYERS = {"gemma3": 6, "gemma4": 6}
+"""The least of a block that repeats a pattern; elsewhere 4."""
+_RATE = 1e-3
+_TRIAL: dict[str, Any] = {
+    "dtype": "float32", "weight_dtype": "float32", "vocab_size": _VOCABULARY, "max_target_length": _SEQUENCE,
+    "dataset_type": "synthetic", "enable_dropout": False, "gradient_clipping_threshold": 0.0, "opt_type": "adamw",
+    "warmup_steps_fraction": 0.0, "learning_rate_final_fraction": 1.0, "remat_policy": "full",
+    "enable_checkpointing": True, "async_checkpointing": False, "save_checkpoint_on_start": True,
+    "checkpoint_period": 1, "max_num_checkpoints_to_keep": 100, "eval_interval": -1, "auto_continue_train": False,
+}  # fmt: skip
+_AXES = {
+    "dp": "ici_data_parallelism",
+    "fsdp": "ici_fsdp_parallelism",
+    "tp": "ici_tensor_parallelism",
+    "cp": "ici_context_parallelism",
+    "ep": "ici_expert_parallelism",
+    "mbs": "gradient_accumulation_steps",
+    "repeat": "",
+}
+_MESH = ("dp", "fsdp", "tp", "cp", "ep")
+_MOMENT = re.compile(r"opt_state(?:\.\d+)*\.(mu|nu)\.(?:params\.)?(.+)")
+_WEIGHT = re.compile(r"params\.(?:params\.)?(.+)")
+_KINDS = {"mu": "first moment", "nu": "second moment"}
+_STACKED = re.compile(r"(.*(?:layers|layers_\d+|blocks?))\.(?!\d)(.+)")
+_EXPERTS = re.compile(r"(.*\bMoeBlock\w*)\.(w[io]\w*)")
+Kind = Literal["weight", "first moment", "second moment"]
+Array = TypeVar("Array")
+
+
+class MaxTextVerifier:
+    """See `primus_verify.contract.Verifier`."""
+
+    format = "orbax"
+    packages = ("maxtext", "primus_maxtext")
+    rank_axes = _MESH
+    layouts = (
+        "repeat=1", "fsdp=2", "dp=2", "tp=2", "cp=2", "ep=2", "mbs=1", "fsdp=2,tp=2", "dp=2,fsdp=2", "fsdp=2,cp=2",
+        "fsdp=2,ep=2", "fsdp=4",
+    )  # fmt: skip
+
+    def experiment(self, settings: Mapping[str, Any], *, shrink: bool) -> dict[str, Any]:
+        """Return the settings of a trial; a model's settings are among all others."""
+        flat = {**(settings.get("model") or {}), **{k: v for k, v in settings.items() if k not in ("model", "data")}}
+        kept = {name: value for name, value in flat.items() if name.startswith(_KEPT) and value is not None}
+        return {**(_small(kept) if shrink else kept), **_TRIAL, "learning_rate": _RATE}
+
+    def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
+        """Return the experiment's degrees; a rest (-1) counts as two."""
+        found = {axis: int(settings.get(_AXES[axis]) or 1) for axis in _MESH}
+        return {axis: 2 if degree == -1 else degree for axis, degree in found.items()}
+
+    def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:
+        """Return the settings of a layout."""
+        if unknown := [axis for axis in layout if axis not in _AXES]:
+            raise ValueError(f"verify cannot try {', '.join(unknown)} with MaxText")
+        devices = math.prod(layout.get(axis, 1) for axis in _MESH)
+        words: dict[str, Any] = {_AXES[axis]: layout.get(axis, 1) for axis in _MESH}
+        words["per_device_batch_size"] = _BATCH / devices
+        if "mbs" in layout:
+            micro_batches = _BATCH // layout["mbs"]
+            words |= {_AXES["mbs"]: micro_batches, "per_device_batch_size": _BATCH / devices / micro_batches}
+        return words
+
+    def steps(self, count: int, *, frozen: bool) -> dict[str, Any]:
+        """Return the settings for `count` steps."""
+        return {"steps": count, "learning_rate": 0.0 if frozen else _RATE}
+
+    def start(self, checkpoint: str) -> dict[str, Any]:
+        """Return the settings to begin with the weights of a checkpoint."""
+        return {"load_parameters_path": checkpoint}
+
+    def checkpoint(self, run: str, step: int) -> str:
+        """Return where MaxText saves a step: it counts from 0."""
+        return f"{run}/checkpoints/{step - 1}/items"
+
+    def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:
+        """Return weights and moments; layers of one kind are stored as one array, whose second axis they are."""
+        for name, array in stored.items():
+            moment, weight = _MOMENT.fullmatch(name), _WEIGHT.fullmatch(name)
+            if moment:
+                yield from _taken_apart(_KINDS[moment[1]], moment[2], array)  # type: ignore[arg-type]
+            elif weight:
+                yield from _taken_apart("weight", weight[1], array)
+
+
+def _taken_apart(kind: Kind, name: str, array: Any) -> Iterator[tuple[Kind, str, Any]]:
+    if (found := _STACKED.fullmatch(name)) and array.ndim > 1:
+        for number in range(array.shape[1]):
+            yield from _taken_apart(kind, f"{found[1]}.{number}.{found[2]}", array[:, number])
+    elif (found := _EXPERTS.fullmatch(name)) and array.ndim > 1:
+        for number in range(len(array)):
+            yield kind, f"{found[1]}.experts.{number}.{found[2]}", array[number]
+    else:
+        yield kind, name, array
+
+
+def _small(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with smaller numbers; -1 and 0 mean none, and stay."""
+    small = {name: min(value, _SMALL[name]) if name in _SMALL else value for name, value in kept.items()}
+    small["base_num_decoder_layers"] = _LAYERS.get(str(kept.get("decoder_block")), 4)
+    if kept.get("base_mlp_dim") == kept.get("base_moe_mlp_dim"):
+        small["base_mlp_dim"] = _SMALL["base_moe_mlp_dim"]
+    heads, groups = kept.get("base_num_query_heads"), kept.get("base_num_kv_heads")
+    if groups is not None:
+        small["base_num_kv_heads"] = 4 if groups == heads else min(groups, 2)
+    return small
+
+
+VERIFIER = MaxTextVerifier()

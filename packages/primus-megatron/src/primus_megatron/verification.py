@@ -1,0 +1,138 @@
+"""How `verify` makes small trainings of a Megatron experiment, which it can compare (`primus.verifiers`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeVar
+
+__all__ = ["VERIFIER", "MegatronVerifier"]
+
+_SEQUENCE, _VOCABULARY = 128, 512
+_KEPT = (
+    *("backend_path", "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads"),
+    *("group_query_attention", "num_query_groups", "kv_", "q_lora_rank", "qk_", "v_head_dim", "swiglu"),
+    *("squared_relu", "quick_geglu", "glu_", "normalization", "norm_epsilon", "layernorm_epsilon"),
+    *("apply_layernorm_1p", "position_embedding_type", "untie_", "add_bias_linear", "add_qkv_bias", "num_experts"),
+    *("moe_", "multi_latent_attention", "mtp_", "rotary_", "rope_", "use_rope_scaling", "original_max_position"),
+    *("beta_fast", "beta_slow", "mscale", "softmax_type", "window_size", "window_attn_skip_freq", "no_rope_freq"),
+    *("init_method_std", "final_logit_softcapping", "router_logit_softcapping", "attention_softmax_in_fp32"),
+    *("transformer_impl", "scatter_gather", "adam_", "weight_decay"),
+)
+"""How settings begin that trials have, too: of the model and of Adam."""
+_SMALL = {
+    "num_layers": 4, "hidden_size": 64, "ffn_hidden_size": 128, "num_attention_heads": 4, "kv_channels": 16,
+    "q_lora_rank": 32, "kv_lora_rank": 32, "qk_head_dim": 16, "qk_pos_emb_head_dim": 8, "v_head_dim": 16,
+    "num_experts": 4, "moe_ffn_hidden_size": 64, "moe_router_topk": 2, "moe_shared_expert_intermediate_size": 64,
+    "moe_router_num_groups": 2, "moe_router_group_topk": 1, "mtp_num_layers": 1,
+}  # fmt: skip
+"""The most of each in a small model."""
+_RATE = 1e-3
+_TRIAL: dict[str, Any] = {
+    "mock_data": True, "vocab_size": _VOCABULARY, "make_vocab_size_divisible_by": 128, "seq_length": _SEQUENCE,
+    "max_position_embeddings": _SEQUENCE, "global_batch_size": 8, "micro_batch_size": 2, "bf16": False, "fp16": False,
+    "hidden_dropout": 0.0, "attention_dropout": 0.0, "optimizer": "adam", "clip_grad": 1e30,
+    "lr_decay_style": "constant", "lr_warmup_iters": 0, "save_interval": 1, "use_distributed_optimizer": False,
+    "dist_ckpt_optim_fully_reshardable": True, "eval_iters": 0, "log_interval": 1, "auto_continue_train": False,
+    "disable_tensorboard": True, "gradient_accumulation_fusion": False,
+}  # fmt: skip
+_AXES = {
+    "tp": "tensor_model_parallel_size",
+    "sp": "sequence_parallel",
+    "pp": "pipeline_model_parallel_size",
+    "vpp": "num_virtual_stages_per_pipeline_rank",
+    "cp": "context_parallel_size",
+    "dp": "",
+    "ep": "expert_model_parallel_size",
+    "zero": "use_distributed_optimizer",
+    "mbs": "micro_batch_size",
+    "recompute": "recompute_granularity",
+    "repeat": "",
+}
+_OWN = ("ep", "tp", "sp", "pp", "cp", "zero")
+_SWITCHES = ("sp", "zero")
+_STATE = "optimizer.state."
+_KINDS = {"exp_avg": "first moment", "exp_avg_sq": "second moment"}
+_STACKED = re.compile(r"(.*\blayers)\.(?!\d)(.+)")
+_EXPERTS = re.compile(r"(.*\bexperts)\.((?:linear|weight).+)")
+Kind = Literal["weight", "first moment", "second moment"]
+Array = TypeVar("Array")
+
+
+class MegatronVerifier:
+    """See `primus_verify.contract.Verifier`."""
+
+    format = "torch"
+    packages = ("megatron", "primus_megatron")
+    rank_axes = ("dp", "tp", "pp", "cp")
+    layouts = (
+        "repeat=1", "dp=2", "dp=2,zero=1", "tp=2", "tp=2,sp=1", "pp=2", "pp=2,vpp=2", "cp=2", "dp=2,ep=2", "mbs=1",
+        "recompute=1", "tp=2,pp=2", "tp=2,sp=1,dp=2,zero=1", "pp=2,dp=2", "tp=2,sp=1,pp=2", "dp=4,zero=1",
+    )  # fmt: skip
+
+    def experiment(self, settings: Mapping[str, Any], *, shrink: bool) -> dict[str, Any]:
+        """Return the settings of a trial; a model's settings are among all others."""
+        flat = {**(settings.get("model") or {}), **{k: v for k, v in settings.items() if k not in ("model", "data")}}
+        kept = {name: value for name, value in flat.items() if name.startswith(_KEPT) and value is not None}
+        kept |= {"optimizer": "adam"}
+        return {**(_small(kept) if shrink else kept), **_TRIAL, "lr": _RATE, "min_lr": _RATE}
+
+    def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
+        """Return the experiment's degrees; the rest is replicated data parallelism."""
+        flat = {**(settings.get("model") or {}), **settings}
+        return {**{axis: int(flat.get(_AXES[axis]) or (axis not in _SWITCHES)) for axis in _OWN}, "dp": 2}
+
+    def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:
+        """Return the settings of a layout."""
+        if unknown := [axis for axis in layout if axis not in _AXES]:
+            raise ValueError(f"Megatron has no setting for {', '.join(unknown)}")
+        words: dict[str, Any] = {_AXES[axis]: degree for axis, degree in layout.items() if _AXES[axis]}
+        words |= {_AXES[axis]: bool(layout[axis]) for axis in _SWITCHES if axis in layout}
+        if "recompute" in layout:
+            words |= {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+        return words
+
+    def steps(self, count: int, *, frozen: bool) -> dict[str, Any]:
+        """Return the settings for `count` steps."""
+        rate = 0.0 if frozen else _RATE
+        return {"train_iters": count, "lr": rate, "min_lr": rate}
+
+    def start(self, checkpoint: str) -> dict[str, Any]:
+        """Return the settings to begin with the weights of a checkpoint: Megatron names the folder of all of them."""
+        return {"load": checkpoint.rpartition("/")[0], "finetune": True, "no_load_optim": True, "no_load_rng": True}
+
+    def checkpoint(self, run: str, step: int) -> str:
+        """Return where Megatron saves a step."""
+        return f"{run}/checkpoints/iter_{step:07d}"
+
+    def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:
+        """Return weights and moments; equal layers, and experts, are stored as one array with an axis of them."""
+        for name, array in stored.items():
+            kind, _, rest = name.removeprefix(_STATE).partition(".") if name.startswith(_STATE) else ("", "", name)
+            if kind in _KINDS or not name.startswith("optimizer."):
+                yield from _taken_apart(_KINDS.get(kind, "weight"), rest, array)  # type: ignore[arg-type]
+
+
+def _taken_apart(kind: Kind, name: str, array: Any) -> Iterator[tuple[Kind, str, Any]]:
+    for pattern in (_STACKED, _EXPERTS):
+        if (found := pattern.fullmatch(name)) and array.ndim > 1:
+            for number in range(len(array)):
+                yield from _taken_apart(kind, f"{found[1]}.{number}.{found[2]}", array[number])
+            return
+    yield kind, name, array
+
+
+def _small(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with smaller numbers. Grouped heads, dense first layers and groups of experts stay."""
+    small = {name: min(value, _SMALL[name]) if name in _SMALL else value for name, value in kept.items()}
+    heads, groups = kept.get("num_attention_heads"), kept.get("num_query_groups")
+    if groups is not None:
+        small["num_query_groups"] = small["num_attention_heads"] if groups == heads else min(groups, 2)
+    if not isinstance(kept.get("moe_layer_freq", 1), int):
+        small["moe_layer_freq"] = f"([0]*1+[1]*{small['num_layers'] - 1})"
+    if isinstance(kept.get("window_size"), list):
+        small["window_size"] = [min(side, _SEQUENCE // 4) for side in kept["window_size"]]
+    return small
+
+
+VERIFIER = MegatronVerifier()

@@ -1,0 +1,141 @@
+"""How `verify` makes small trainings of a TorchTitan experiment, which it can compare (`primus.verifiers`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeVar
+
+from primus_torchtitan.schema import load, shipped
+
+__all__ = ["VERIFIER", "TorchTitanVerifier"]
+
+_SEQUENCE = 256
+"""Context parallelism over two ranks needs two blocks of 128 tokens."""
+_BATCH, _MICRO_BATCH = 8, 2
+_SIZED = ("llama3", "qwen3")
+_DEBUG = {"qwen3": "debugmodel_moe"}
+"""The small flavor of a family with experts; elsewhere `debugmodel`."""
+_KEPT = ("optimizer", "loss", "debug")
+"""Sections of the experiment that trials have, too."""
+_OPTIMIZER = ("beta1", "beta2", "eps", "weight_decay")
+_TRIAL: dict[str, Any] = {
+    "training": {"seq_len": _SEQUENCE, "global_batch_size": _BATCH, "local_batch_size": _MICRO_BATCH,
+                 "mock_data": True, "max_norm": 1e30, "dtype": "float32",
+                 "mixed_precision_param": "float32", "mixed_precision_reduce": "float32"},
+    "lr_scheduler": {"warmup_steps": 0, "decay_type": "linear", "min_lr_factor": 1.0},
+    "activation_checkpoint": {"mode": "none"},
+    "checkpoint": {"enable": True, "interval": 1, "keep_latest_k": 0, "last_save_model_only": False,
+                   "async_mode": "disabled"},
+    "metrics": {"log_freq": 1},
+    "auto_continue_train": False,
+}  # fmt: skip
+_RATE = 1e-3
+_AXES = {
+    "tp": "parallelism.tensor_parallel_degree",
+    "sp": "parallelism.enable_sequence_parallel",
+    "pp": "parallelism.pipeline_parallel_degree",
+    "cp": "parallelism.context_parallel_degree",
+    "dp": "parallelism.data_parallel_replicate_degree",
+    "fsdp": "parallelism.data_parallel_shard_degree",
+    "ep": "parallelism.expert_parallel_degree",
+    "mbs": "training.local_batch_size",
+    "recompute": "activation_checkpoint.mode",
+    "repeat": "",
+}
+_OWN = {axis: setting for axis, setting in _AXES.items() if axis not in ("sp", "mbs", "recompute", "repeat")}
+_MOMENT = re.compile(r"optimizer\.state\.(.+)\.(exp_avg|exp_avg_sq)")
+_KINDS = {"exp_avg": "first moment", "exp_avg_sq": "second moment"}
+_EXPERTS = re.compile(r"(.*\bexperts)\.(.+)")
+Kind = Literal["weight", "first moment", "second moment"]
+Array = TypeVar("Array")
+
+
+class TorchTitanVerifier:
+    """See `primus_verify.contract.Verifier`."""
+
+    format = "torch"
+    packages = ("torchtitan", "primus_torchtitan")
+    rank_axes = ("dp", "fsdp", "tp", "pp", "cp")
+    layouts = (
+        "repeat=1", "fsdp=2", "dp=2", "tp=2", "tp=2,sp=0", "pp=2", "cp=2", "fsdp=2,ep=2", "mbs=1", "recompute=1",
+        "fsdp=2,tp=2", "fsdp=2,pp=2", "tp=2,pp=2", "dp=2,fsdp=2", "fsdp=2,cp=2", "fsdp=4",
+    )  # fmt: skip
+
+    def experiment(self, settings: Mapping[str, Any], *, shrink: bool) -> dict[str, Any]:
+        """Return the settings of a trial."""
+        model = settings.get("model") or {}
+        kept = {name: dict(settings[name]) for name in _KEPT if settings.get(name)}
+        given = kept.pop("optimizer", {})
+        optimizer = {name: given[name] for name in _OPTIMIZER if name in given}
+        return {**kept, "model": _small(model) if shrink else dict(model), **_TRIAL,
+                "optimizer": {**optimizer, "lr": _RATE}}  # fmt: skip
+
+    def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
+        """Return the experiment's degrees; a rest (-1) is sharded data parallelism."""
+        given = settings.get("parallelism") or {}
+        found = {axis: given.get(name.partition(".")[2], -1 if axis == "fsdp" else 1) for axis, name in _OWN.items()}
+        return {axis: 2 if degree == -1 else degree for axis, degree in found.items()}
+
+    def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:
+        """Return the settings of a layout."""
+        if unknown := [axis for axis in layout if axis not in _AXES]:
+            raise ValueError(f"TorchTitan has no setting for {', '.join(unknown)}")
+        words: dict[str, Any] = {_AXES[axis]: degree for axis, degree in layout.items() if _AXES[axis]}
+        words[_AXES["fsdp"]] = layout.get("fsdp", 1)
+        if "sp" in layout:
+            words[_AXES["sp"]] = bool(layout["sp"])
+        if "recompute" in layout:
+            words[_AXES["recompute"]] = "full"
+        return words
+
+    def steps(self, count: int, *, frozen: bool) -> dict[str, Any]:
+        """Return the settings for `count` steps."""
+        return {"training.steps": count, "optimizer.lr": 0.0 if frozen else _RATE}
+
+    def start(self, checkpoint: str) -> dict[str, Any]:
+        """Return the settings to begin with the weights of a checkpoint."""
+        return {"checkpoint.initial_load_path": checkpoint, "checkpoint.initial_load_model_only": True}
+
+    def checkpoint(self, run: str, step: int) -> str:
+        """Return where TorchTitan saves a step."""
+        return f"{run}/checkpoints/step-{step}"
+
+    def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:
+        """Return weights and moments; those of experts are stored as one array with an axis of experts."""
+        for name, array in stored.items():
+            moment = _MOMENT.fullmatch(name)
+            if not moment and name.startswith(("optimizer.", "lr_scheduler", "dataloader", "train_state")):
+                continue
+            kind: Any = _KINDS[moment[2]] if moment else "weight"
+            yield from _by_expert(kind, moment[1] if moment else name, array)
+
+
+def _by_expert(kind: Kind, name: str, array: Any) -> Iterator[tuple[Kind, str, Any]]:
+    experts = _EXPERTS.fullmatch(name)
+    if not experts or array.ndim < 2:
+        yield kind, name, array
+        return
+    for number in range(len(array)):
+        yield kind, f"{experts[1]}.{number}.{experts[2]}", array[number]
+
+
+def _small(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a small model of the same family: with grouped heads, tied embeddings and rope scaling, if it has them."""
+    family, flavor = model.get("family"), model.get("flavor")
+    families = load(list(shipped().values())[-1]).families
+    known = families.get(str(family), {}).get(str(flavor), {})
+    if family not in _SIZED or known.get("experts"):
+        return {"family": family, "flavor": _DEBUG.get(str(family), "debugmodel")}
+    whole = {**known, **{name: value for name, value in model.items() if value is not None}}
+    grouped = (whole.get("n_kv_heads") or whole.get("n_heads")) != whole.get("n_heads")
+    kept = ("weight_tying", "rope_scaling", "rope_scaling_factor", "rope_theta")
+    return {
+        "family": family, "dim": 64, "n_layers": 4, "n_heads": 4, "n_kv_heads": 2 if grouped else 4,
+        "ffn_hidden_dim": 128, "vocab_size": 512, "max_seq_len": 4 * _SEQUENCE,
+        **({"head_dim": 16} if family == "qwen3" else {}),
+        **{name: whole[name] for name in kept if name in whole},
+    }  # fmt: skip
+
+
+VERIFIER = TorchTitanVerifier()

@@ -1,0 +1,1 @@
+"""The task `verify`: train a small copy of an experiment on one rank and in parallel layouts, and compare them."""

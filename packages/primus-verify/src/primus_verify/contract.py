@@ -1,0 +1,57 @@
+"""What a backend tells `verify` about its framework. Entry-point group `primus.verifiers`: an instance, by framework.
+
+All of it is pure and imports no framework. A backend does not import this module: it has an object of this shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Protocol, TypeVar
+
+__all__ = ["GROUP", "Kind", "Verifier"]
+
+GROUP = "primus.verifiers"
+Kind = Literal["weight", "first moment", "second moment"]
+Array = TypeVar("Array")
+
+
+class Verifier(Protocol):
+    """How an experiment of one framework becomes small trainings that can be compared."""
+
+    layouts: tuple[str, ...]
+    """What `--layouts auto` tries, such as `tp=2,pp=2`, in this order."""
+    rank_axes: tuple[str, ...]
+    """The axes whose degrees multiply to the number of ranks."""
+    packages: tuple[str, ...]
+    """The Python packages that decide what is computed: a result is known as long as their files stay the same."""
+    format: Literal["torch", "orbax"]
+    """How checkpoints are stored: by torch.distributed.checkpoint, or by Orbax."""
+
+    def experiment(self, settings: Mapping[str, Any], *, shrink: bool) -> dict[str, Any]:
+        """Return the settings of an experiment as trials have them; with `shrink`, those of a small model.
+
+        `settings` are resolved, with `model` and `data` as sections. A trial trains on made-up tokens in float32 with
+        Adam, a constant learning rate, no dropout and no clipping, saves every step, and has no layout.
+        """
+
+    def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
+        """Return the degrees of the experiment's own layout: `{"tp": 8}`."""
+
+    def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:
+        """Return the settings, by dotted names, that make a layout. Raises `ValueError` for an unknown axis."""
+
+    def steps(self, count: int, *, frozen: bool) -> dict[str, Any]:
+        """Return the settings to train `count` steps; `frozen`: with a learning rate of 0."""
+
+    def start(self, checkpoint: str) -> dict[str, Any]:
+        """Return the settings to begin with the weights, and nothing else, of a checkpoint."""
+
+    def checkpoint(self, run: str, step: int) -> str:
+        """Return the path of the checkpoint of a step in a run directory."""
+
+    def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:
+        """Return what a checkpoint stores as one weight or moment a layer and expert, with its name.
+
+        Layers and experts have names such as `layers.3.` and `experts.1.`. An array can be indexed along its first
+        axis. The first moment of Adam after step 1 is the gradient, times 1 - beta1.
+        """

@@ -1,0 +1,96 @@
+"""Layouts as people type them, `tp=2,pp=2`, and those that `auto` tries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from primus_core.errors import Mistakes, RequestError, suggestion
+
+if TYPE_CHECKING:
+    from primus_verify.contract import Verifier
+
+__all__ = ["AXES", "REFERENCE", "Layout", "choose", "parse"]
+
+REFERENCE = "one rank"
+AXES = {
+    "dp": "replicated data parallelism",
+    "fsdp": "sharded data parallelism",
+    "tp": "tensor parallelism",
+    "sp": "sequence parallelism, beside tp (1 or 0)",
+    "pp": "pipeline parallelism",
+    "vpp": "virtual stages of each pipeline rank",
+    "cp": "context parallelism",
+    "ep": "expert parallelism, within dp or fsdp",
+    "zero": "the distributed optimizer (1 or 0)",
+    "mbs": "sequences in a micro-batch",
+    "recompute": "compute all activations again (1)",
+    "repeat": "the reference once more: must be equal to the bit (1)",
+}
+_SWITCHES = ("sp", "zero")
+
+
+class Layout(NamedTuple):
+    """One way to share the work."""
+
+    name: str
+    degrees: Mapping[str, int]
+    ranks: int = 1
+    """How many processes, or devices, it needs."""
+
+
+def parse(text: str, rank_axes: Sequence[str]) -> Layout:
+    """Return the layout in `tp=2,pp=2`. The degrees of `rank_axes` multiply to its ranks.
+
+    Raises:
+        RequestError: an axis is unknown, or a degree is not a positive number.
+    """
+    degrees: dict[str, int] = {}
+    for word in text.split(","):
+        axis, _, degree = word.strip().partition("=")
+        if axis not in AXES:
+            known = suggestion(axis, AXES) or f"known: {', '.join(AXES)}"
+            raise RequestError(f"unknown axis '{axis}' in layout '{text}'", fix=known)
+        if not (degree.isascii() and degree.isdigit()) or int(degree) < (axis not in _SWITCHES):
+            raise RequestError(f"layout '{text}': '{degree}' is not a positive number", fix=f"{axis}=2")
+        degrees[axis] = int(degree)
+    return Layout(_name(degrees), degrees, _ranks(degrees, rank_axes))
+
+
+def _name(degrees: Mapping[str, int]) -> str:
+    return ",".join(f"{axis}={degree}" for axis, degree in degrees.items())
+
+
+def _ranks(degrees: Mapping[str, int], rank_axes: Sequence[str]) -> int:
+    return math.prod(degrees.get(axis, 1) for axis in rank_axes)
+
+
+def choose(words: Sequence[str], verifier: Verifier, own: Mapping[str, int], most: int) -> list[Layout]:
+    """Return the layouts that `words` name, each once; `auto`: the experiment's own, and those of the verifier.
+
+    Layouts of `auto` have at most `most` ranks.
+
+    Raises:
+        RequestError: for all words that are wrong.
+    """
+    mistakes, found = Mistakes(), dict[str, Layout]()
+    for word in words:
+        with mistakes:
+            scaled = _scaled_down(own, verifier.rank_axes, most)
+            texts = [scaled, *verifier.layouts] if word == "auto" else [word]
+            layouts = [parse(text, verifier.rank_axes) for text in texts if text]
+            found |= {one.name: one for one in layouts if word != "auto" or one.ranks <= most}
+    mistakes.refuse()
+    return list(found.values())
+
+
+def _scaled_down(own: Mapping[str, int], rank_axes: Sequence[str], most: int) -> str:
+    """Every axis that is parallel has degree 2, as far as there are ranks."""
+    degrees: dict[str, int] = {}
+    for axis, degree in own.items():
+        if degree > 1 or (axis in _SWITCHES and degree):
+            degrees[axis] = 1 if axis in _SWITCHES else 2
+            if _ranks(degrees, rank_axes) > most:
+                del degrees[axis]
+    return _name(degrees)

@@ -1,0 +1,210 @@
+"""One verification: the weights to start from, the reference, and each layout beside it."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from primus_core.errors import PrimusError
+from primus_core.journal import summary
+from primus_core.plan.plan import METRICS, Distributed, RunPlace
+from primus_core.plugins.catalogue import Catalogue
+from primus_core.plugins.contracts import TaskCall
+from primus_machine import facts as machine
+from primus_machine.gpus.visible import hides_gpus, visible
+from primus_machine.host import HostRoot
+from primus_machine.units import time_span
+from primus_verify import stored, verdict
+from primus_verify.comparison import Deviation, Step, Tolerance, beyond, compare, worst
+from primus_verify.kept import Kept
+from primus_verify.layouts import REFERENCE, Layout
+from primus_verify.trials import Trials
+from primus_verify.verdict import Finding
+
+__all__ = ["Result", "Session", "Status"]
+
+_KINDS = ("weight", "first moment", "second moment")
+Status = Literal["equal", "differs", "failed", "not tried"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one layout."""
+
+    layout: Layout
+    status: Status
+    findings: tuple[Finding, ...] = ()
+    why: str = ""
+    """Of `failed` and `not tried`."""
+    seconds: float = 0.0
+    worst: Mapping[str, Deviation] = field(default_factory=dict)
+    """The largest deviation of each quantity, also where rounding explains it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as `verify.json` has it."""
+        return {
+            "layout": self.layout.name,
+            "ranks": self.layout.ranks,
+            "status": self.status,
+            "why": self.why or None,
+            "seconds": round(self.seconds, 1),
+            "worst": {
+                quantity: {"error": _finite(one.error), "limit": _finite(one.limit), "step": one.step, "name": one.name}
+                for quantity, one in self.worst.items()
+            },
+            "findings": [finding._asdict() | {"error": _finite(finding.error)} for finding in self.findings],
+        }
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if value < float("inf") else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The training on one rank."""
+
+    start: str
+    """The checkpoint that all trainings start from."""
+    initial: stored.State
+    """What is in it."""
+    steps: Sequence[Step]
+    names: Mapping[str, Sequence[str]]
+    """Of weights and moments, by kind."""
+    tokens: int
+    """In a step."""
+
+
+class Session:
+    """Trains and compares. `say` gets a line for each thing that begins or ends."""
+
+    def __init__(self, trials: Trials, kept: Kept, rtol: float | None, say: Callable[[str], None]) -> None:
+        self.trials, self.kept, self.say = trials, kept, say
+        self.tolerance: Tolerance | None = Tolerance(rtol) if rtol else None
+
+    def verify(self, layouts: Sequence[Layout]) -> list[dict[str, Any]]:
+        """Return what came of each layout, now or before (`kept`).
+
+        Raises:
+            PrimusError: the reference cannot be trained.
+        """
+        known = {layout.name: result for layout in layouts if (result := self.kept.read(layout.name))}
+        for layout in layouts:
+            if layout.name in known:
+                self.say(f"{layout.name}: {known[layout.name]['status']}, as before")
+            elif why := self._refusal(layout):
+                known[layout.name] = Result(layout, "not tried", why=why).to_dict()
+                self.say(f"{layout.name}: not tried: {why}")
+        left = [layout for layout in layouts if layout.name not in known]
+        if left:
+            known |= self._train_all(left)
+        return [known[layout.name] for layout in layouts]
+
+    def _train_all(self, layouts: Sequence[Layout]) -> dict[str, dict[str, Any]]:
+        found = {}
+        for layout in layouts:
+            result = self._result(layout, self.reference)
+            found[layout.name] = result.to_dict()
+            if result.status != "failed":
+                self.kept.write(layout.name, found[layout.name])
+        return found
+
+    def try_settings(self, settings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return what each setting changes: each gets its default, alone, and the rest stays.
+
+        Raises:
+            PrimusError: the reference cannot be trained.
+        """
+        return [dict(one) | {"effect": self._effect(one["name"], one["default"])} for one in settings]
+
+    def _effect(self, name: str, default: Any) -> str:
+        """What is first different with the default, or why nobody knows; empty: nothing is, to the bit."""
+        one, reference = Layout(REFERENCE, {}), self.reference
+        self.say(f"{name}={default}: training ...")
+        try:
+            run = self.trials.train(one, reference.start, {name: default})
+            found = compare(reference.steps, self.trials.read(run), reference.initial, Tolerance(0.0), exactly=True)
+        except PrimusError as error:
+            return f"the training fails: {error.why or error.what}"
+        shutil.rmtree(run, ignore_errors=True)
+        first = beyond(found)
+        return f"the {first[0].quantity} of step {first[0].step}" if first else ""
+
+    @cached_property
+    def reference(self) -> Reference:
+        """What all trials are compared with, trained when it is needed first.
+
+        Raises:
+            PrimusError: it cannot be trained.
+        """
+        one = Layout(REFERENCE, {})
+        start = self.trials.verifier.checkpoint(self._train(one, ""), 1)
+        run = self._train(one, start)
+        initial = stored.read(self.trials.verifier, start)
+        steps = self.trials.read(run)
+        known = list(steps[0].read())
+        names = {kind: [name for of, name in known if of == kind] for kind in _KINDS}
+        return Reference(start, initial, steps, names, self._tokens(run))
+
+    def _train(self, layout: Layout, start: str) -> str:
+        begun = time.monotonic()
+        self.say(f"{layout.name}: training {self.trials.steps if start else 'the weights to start from'}"
+                 f"{' steps' if start else ''} on {layout.ranks} rank{'s' * (layout.ranks > 1)} ...")  # fmt: skip
+        run = self.trials.train(layout, start)
+        if layout.name == REFERENCE:
+            self.say(f"{layout.name}: {time_span(time.monotonic() - begun)}")
+        return run
+
+    def _result(self, layout: Layout, reference: Reference) -> Result:
+        begun = time.monotonic()
+        tolerance = self.tolerance or Tolerance.of_reduction(reference.tokens)
+        try:
+            run = self._train(layout, reference.start)
+            trial = self.trials.read(run)
+            measured = compare(reference.steps, trial, reference.initial, tolerance, exactly="repeat" in layout.degrees)
+        except PrimusError as error:
+            result = Result(layout, "failed", why=f"{error.what}: {error.why}", seconds=time.monotonic() - begun)
+        else:
+            findings = tuple(verdict.describe(beyond(measured), layout.degrees, reference.names))
+            status: Status = "differs" if findings else "equal"
+            result = Result(layout, status, findings, seconds=time.monotonic() - begun, worst=worst(measured))
+            shutil.rmtree(run, ignore_errors=True)
+        self.say(f"{layout.name}: {result.status} ({time_span(result.seconds)})")
+        return result
+
+    def _refusal(self, layout: Layout) -> str:
+        """Why this layout cannot be planned; empty: it can."""
+        from primus_train import task as train
+
+        host = HostRoot()
+        facts = machine.read(host)
+        gpus = 0 if hides_gpus(facts.gpus, facts.environ) else len(visible(facts.gpus, facts.environ))
+        if 0 < gpus < layout.ranks:
+            return f"it needs {layout.ranks} GPUs, and {gpus} can be used here"
+        try:
+            words = [f"{key}={value}" for key, value in self.trials.settings(layout, "/start").items()]
+        except ValueError as error:
+            return str(error)
+        args = argparse.Namespace(stage="pretrain", config=self.trials.experiment, overrides=words, replay=None,
+                                  profile=None, anew=True, always=False)  # fmt: skip
+
+        def somewhere(_: str, name: str) -> RunPlace:
+            return RunPlace(name, f"{self.trials.folder}/{name}", "")
+
+        try:
+            train.resolve(
+                TaskCall((), args, facts, Distributed(gpus_per_node=layout.ranks), somewhere, Catalogue.here(host, ""))
+            )
+        except PrimusError as error:
+            return f"{error.what}{f' ({error.why})' if error.why else ''}"
+        return ""
+
+    def _tokens(self, run: str) -> int:
+        rows = summary.read(f"{run}/{METRICS}")
+        return int(rows[0].get("tokens") or 1)

@@ -1,0 +1,176 @@
+"""Check that parallel layouts of a training compute what one rank computes.
+
+primus direct -- verify --config exp.yaml
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from primus_core.config.document import dotted
+from primus_core.errors import RequestError, suggestion
+from primus_core.installed import joined
+from primus_core.plan.plan import PlannedFile, Worker
+from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
+from primus_core.request.arguments import Parser, whole_number
+from primus_machine.gpus.visible import VISIBLE
+from primus_train.templates.recipe import leaves
+from primus_verify import layouts
+from primus_verify.contract import GROUP, Verifier
+
+__all__ = ["EXPERIMENT", "REQUEST", "VERIFY", "Verify", "as_experiment", "find_verifier", "for_its_machine"]
+
+EXPERIMENT = "config/verify_experiment.yaml"
+"""The small experiment that all trials train, below the run directory."""
+REQUEST = "config/verify.json"
+"""What the worker reads."""
+_ASSUMED_GPU, _ASSUMED_GPUS = "MI300X", 8
+_MOST_RANKS = 4
+_STEPS = 3
+_TIMEOUT_S = 1800
+
+
+class Verify:
+    """The task `verify`: one process, which starts a training for each layout."""
+
+    name = "verify"
+    scope: Scope = "run"
+    epilog = """examples:
+  primus direct -- verify --config exp.yaml
+  primus direct -- verify --config exp.yaml --layouts tp=2,pp=2 fsdp=4
+  primus direct -- verify --config exp.yaml --layouts auto --max-ranks 2 --json
+  primus direct -- verify --config exp.yaml --settings
+
+exit codes: 0 every layout that was tried is equal to one rank; 1 at least one differs, or failed; 2 wrong request;
+  3 the environment cannot train"""
+
+    def add_arguments(self, parser: Parser) -> None:
+        """`verify --config FILE [settings]`."""
+        axes = ", ".join(layouts.AXES)
+        parser.add_argument("--config", required=True, metavar="FILE", help="the experiment (YAML or TOML)")
+        parser.add_argument("--layouts", nargs="+", default=[], metavar="LAYOUT",
+                            help=f"layouts such as tp=2,pp=2, or auto (default); axes: {axes}")  # fmt: skip
+        parser.add_argument("--settings", action="store_true",
+                            help="find settings that change nothing: each gets its default, alone")  # fmt: skip
+        parser.add_argument("--steps", type=whole_number, default=_STEPS, metavar="N",
+                            help=f"train N steps in each layout (default: {_STEPS})")  # fmt: skip
+        parser.add_argument("--shrink", choices=("auto", "none"), default="auto",
+                            help="auto (default): train a small model of its kind; none: train it whole")  # fmt: skip
+        parser.add_argument("--max-ranks", type=whole_number, default=_MOST_RANKS, metavar="N",
+                            help=f"with auto: the most ranks of a layout (default: {_MOST_RANKS})")  # fmt: skip
+        parser.add_argument("--rtol", type=float, metavar="X",
+                            help="relative tolerance of gradients (default: from the length of the sums)")  # fmt: skip
+        parser.add_argument("--timeout", type=whole_number, default=_TIMEOUT_S, metavar="SECONDS",
+                            help=f"stop a training that takes longer (default: {_TIMEOUT_S})")  # fmt: skip
+        parser.add_argument("--again", action="store_true", help="train layouts again whose result is known")
+        parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+        parser.usage = f"{parser.prog} --config FILE [key=value ...] [--layouts LAYOUT ...]"
+        parser.rest_to("overrides")
+
+    def plan(self, call: TaskCall) -> TaskPlan:
+        """Resolve the experiment, make it small, and name the layouts."""
+        from primus_train import task as train
+
+        args = call.args
+        _refuse_numbers(args)
+        words = argparse.Namespace(stage="pretrain", config=args.config, overrides=args.overrides, replay=None,
+                                   profile=None, anew=True, always=False)  # fmt: skip
+        found = train.resolve(for_its_machine(call._replace(args=words)))
+        framework = found.experiment.modules[found.module].framework
+        verifier = find_verifier(framework)
+        settings = found.settings.data
+        words_of_layouts = args.layouts or ([] if args.settings else ["auto"])
+        chosen = layouts.choose(words_of_layouts, verifier, verifier.own(settings), args.max_ranks)
+        small = verifier.experiment(settings, shrink=args.shrink == "auto")
+        request = {
+            "framework": framework,
+            "framework_version": found.planned.config.get("framework_version", ""),
+            "layouts": [one.name for one in chosen],
+            "settings": _not_default(settings, verifier, found.planned.defaults) if args.settings else [],
+            "steps": args.steps,
+            "rtol": args.rtol,
+            "timeout_s": args.timeout,
+            "json": args.json,
+            "again": args.again,
+            "device": call.facts.gpu_model if call.facts.gpus else "cpu",
+            "experiment": found.experiment.exp_name,
+        }
+        place = call.place(found.experiment.workspace, f"{found.experiment.exp_name}-verify")
+        return TaskPlan(
+            place=place,
+            worker=Worker("primus_verify.worker", (), "single"),
+            files=(
+                PlannedFile(EXPERIMENT, as_experiment(framework, small, f"{place.directory}/trials")),
+                PlannedFile(REQUEST, json.dumps(request, indent=1)),
+            ),
+            config=request,
+            framework=framework,
+            model=found.task.model,
+            folder=found.task.folder,
+            reads=found.task.reads,
+        )
+
+
+VERIFY = Verify()
+
+
+def for_its_machine(call: TaskCall) -> TaskCall:
+    """Return the call as on the machine that an experiment is for: it may have GPUs and more ranks than this one."""
+    from primus_train.commands.resolved import assume_gpus
+
+    facts = call.facts
+    if not facts.gpus:
+        environ = {name: value for name, value in facts.environ.items() if name not in VISIBLE}
+        facts = facts._replace(gpus=assume_gpus(_ASSUMED_GPU, _ASSUMED_GPUS), environ=environ)
+    return call._replace(facts=facts, distributed=call.distributed._replace(tentative=True))
+
+
+def find_verifier(framework: str) -> Verifier:
+    """Return what the backend `framework` tells of itself.
+
+    Raises:
+        RequestError: it tells nothing.
+    """
+    known = [entry.name for entry in joined.of_group(GROUP)]
+    if framework not in known:
+        why = f"its package has no entry point in the group {GROUP}; known: {', '.join(known)}"
+        raise RequestError(f"verify does not know the framework '{framework}'", why=why,
+                           fix=suggestion(framework, known) or "see docs/plugins.md")  # fmt: skip
+    verifier: Verifier = joined.load(GROUP, framework)
+    return verifier
+
+
+def _not_default(settings: Mapping[str, Any], verifier: Verifier, defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the settings of the experiment that trials have, too, and that are not the framework's defaults."""
+    own = {dotted(path) for path, _ in leaves(verifier.experiment({}, shrink=False))}
+    given = {dotted(path): value for path, value in leaves(settings)}
+    given |= {name.removeprefix("model."): value for name, value in given.items()}  # some frameworks have no section
+    kept = {dotted(path): value for path, value in leaves(verifier.experiment(settings, shrink=False))}
+    return [
+        {"name": name, "value": value, "default": defaults[name]}
+        for name, value in kept.items()
+        if name not in own and given.get(name) == value and defaults.get(name) is not None and defaults[name] != value
+    ]
+
+
+def _refuse_numbers(args: argparse.Namespace) -> None:
+    if args.rtol is not None and not 0 < args.rtol < 1:
+        raise RequestError(f"--rtol: {args.rtol} is not between 0 and 1", fix="--rtol 1e-4")
+    for name in ("steps", "max_ranks", "timeout"):
+        if getattr(args, name) < 1:
+            raise RequestError(f"--{name.replace('_', '-')} must be at least 1")
+
+
+def as_experiment(framework: str, settings: Mapping[str, Any], workspace: str) -> str:
+    """Return the experiment file with these settings, as YAML."""
+    import yaml
+
+    model = settings.get("model") or {}
+    rest = {key: value for key, value in settings.items() if key != "model"}
+    module = {"framework": framework, "model": model, "overrides": rest}
+    whole = {"work_group": "primus", "user_name": "verify", "exp_name": "verify", "workspace": workspace,
+             "on_non_finite": "warn", "modules": {"pre_trainer": module}}  # fmt: skip
+    return str(yaml.safe_dump(whole, sort_keys=False))

@@ -1,0 +1,77 @@
+"""What a backend's tests take from verify: the promises that every verifier keeps.
+
+    from primus_verify.testing import VerifierConformance
+
+    class TestMine(VerifierConformance):
+        framework = "mine"
+        experiments = ("template:mine/llama3.1_8B/MI300X",)
+
+pytest collects the class; it needs nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from primus_core.plan.plan import Distributed, RunPlace
+from primus_core.plugins.catalogue import Catalogue
+from primus_core.plugins.contracts import TaskCall
+from primus_machine import facts
+from primus_machine.host import HostRoot
+from primus_train import task as train
+from primus_train.task import Resolved
+from primus_verify.layouts import AXES, Layout, parse
+from primus_verify.task import as_experiment, find_verifier, for_its_machine
+
+__all__ = ["VerifierConformance"]
+
+
+class VerifierConformance:
+    """Experiments become small trainings that can be planned, and layouts become settings."""
+
+    framework: ClassVar[str]
+    experiments: ClassVar[tuple[str, ...]]
+    """Files, or templates such as `template:mine/llama3.1_8B/MI300X`."""
+
+    def test_every_experiment_becomes_a_small_training_that_can_be_planned(self, tmp_path: Path) -> None:
+        """On one rank of a CPU, with the settings of the first step and of all others."""
+        verifier = find_verifier(self.framework)
+        path = tmp_path / "small.yaml"
+        for experiment in self.experiments:
+            settings = _resolve(experiment, (), itself=True).settings.data
+            small = verifier.experiment(settings, shrink=True)
+            path.write_text(as_experiment(self.framework, small, str(tmp_path)), encoding="utf-8")
+            for more in (verifier.steps(1, frozen=True), verifier.steps(3, frozen=False)):
+                words = [f"{key}={value}" for key, value in {**verifier.settings({}), **more}.items()]
+                found = _resolve(str(path), words)
+                assert found.planned.config["device"] == "cpu", experiment
+            assert set(verifier.own(settings)) <= set(AXES), experiment
+
+    def test_every_layout_of_auto_has_settings(self) -> None:
+        """And an unknown axis none."""
+        verifier = find_verifier(self.framework)
+        for text in verifier.layouts:
+            layout: Layout = parse(text, verifier.rank_axes)
+            assert isinstance(verifier.settings(layout.degrees), dict)
+        said = ""
+        try:
+            verifier.settings({"unknown": 2})
+        except ValueError as error:
+            said = str(error)
+        assert "unknown" in said, "an unknown axis is a ValueError that names it"
+
+
+def _resolve(config: str, overrides: Sequence[str], *, itself: bool = False) -> Resolved:
+    host = HostRoot()
+    args = argparse.Namespace(stage="pretrain", config=config, overrides=list(overrides), replay=None, profile=None,
+                              anew=True, always=False)  # fmt: skip
+    here = facts.read(host)._replace(gpus=())
+    call = TaskCall((), args, here, Distributed(), _place, Catalogue.here(host, ""))
+    return train.resolve(for_its_machine(call) if itself else call)
+
+
+def _place(_: str, name: str) -> RunPlace:
+    return RunPlace(name, f"/nowhere/{name}", "")

@@ -1,0 +1,131 @@
+"""Starts the trainings, each a run of its own inside the run of `verify`, and reads what they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from primus_core.errors import PrimusError, TrainingError
+from primus_core.journal import summary
+from primus_core.plan.plan import METRICS
+from primus_machine.processes import end_with_parent
+from primus_verify import stored
+from primus_verify.comparison import Step
+from primus_verify.contract import Verifier
+from primus_verify.layouts import Layout
+
+__all__ = ["Trials"]
+
+_RUN = re.compile(r"^primus: run (\S.*)$", re.MULTILINE)
+_ERROR = re.compile(r"^primus: error: ", re.MULTILINE)
+_TIMED_OUT = 124
+_CRASHES = (128 + signal.SIGABRT, 128 + signal.SIGBUS, 128 + signal.SIGSEGV)
+_GRACE_S = 60
+"""A launch ends its ranks in its own grace period, and needs some time besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """How trainings start."""
+
+    verifier: Verifier
+    folder: str
+    """Gets a log and a run directory of each."""
+    experiment: str
+    environ: Mapping[str, str]
+    steps: int
+    timeout_s: float
+
+    def settings(self, layout: Layout, start: str) -> dict[str, Any]:
+        """Return the settings of a trial over those of the experiment; without `start`, of the one that makes it."""
+        steps = self.verifier.steps(self.steps if start else 1, frozen=not start)
+        return {**self.verifier.settings(layout.degrees), **steps, **(self.verifier.start(start) if start else {})}
+
+    def train(self, layout: Layout, start: str, changed: Mapping[str, Any] | None = None) -> str:
+        """Train, with some settings `changed`; the run directory.
+
+        Raises:
+            TrainingError: it failed, with what it printed.
+        """
+        name = re.sub(r"[^A-Za-z0-9]+", "-", "+".join((layout.name, *(changed or ())))) if start else "start"
+        settings = {**self.settings(layout, start), **(changed or {})}
+        words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+        argv = [sys.executable, "-m", "primus_core", "direct", "--", "train", "pretrain", "--new",
+                "--config", self.experiment, f"exp_name={name}", *words]  # fmt: skip
+        log = os.path.join(self.folder, f"{name}.log")
+        code = self._run(argv, log, layout.ranks)
+        if code in _CRASHES:  # heap corruption in native code comes and goes; wrong numbers stay
+            code = self._run(argv, log, layout.ranks)
+        with open(log, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+        found = _RUN.search(text)
+        run = os.path.abspath(found[1]) if found else ""
+        if code or not run:
+            what = "took too long (--timeout)" if code == _TIMED_OUT else f"failed with exit code {code}"
+            raise TrainingError(f"{layout.name} {what}", why=_reason(run, text), fix=f"read {log}")
+        return run
+
+    def _run(self, argv: list[str], log: str, ranks: int) -> int:
+        environ = {**self.environ, "GPUS_PER_NODE": str(ranks)}
+        with open(log, "wb") as output:
+            process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ,
+                                       preexec_fn=end_with_parent)  # noqa: PLW1509  # there are none  # fmt: skip
+            try:
+                return process.wait(self.timeout_s)
+            except subprocess.TimeoutExpired:
+                _end(process)
+                return _TIMED_OUT
+            except BaseException:  # Ctrl-C, SIGTERM: nothing is left running
+                _end(process)
+                raise
+
+    def read(self, run: str) -> list[Step]:
+        """Return what a run has after each step.
+
+        Raises:
+            PrimusError: it logged other steps.
+        """
+        rows = {row["step"]: row for row in summary.read(os.path.join(run, METRICS))}
+        if sorted(rows) != list(range(1, self.steps + 1)):
+            raise PrimusError(f"{run} logged the steps {sorted(rows)}", why=f"{self.steps} were expected")
+        return [
+            Step(
+                float("nan") if row["loss"] is None else row["loss"],
+                row["grad_norm"],
+                partial(stored.read, self.verifier, self.verifier.checkpoint(run, step)),
+            )
+            for step, row in sorted(rows.items())
+        ]
+
+
+def _reason(run: str, log: str) -> str:
+    """Return what failed first, or else the last error that was printed."""
+    try:
+        with open(os.path.join(run, "metadata.json"), encoding="utf-8") as file:
+            first = json.load(file).get("first_failure") or {}
+    except (OSError, ValueError):
+        first = {}
+    if first.get("what"):
+        return f"rank {first.get('rank')}: {first['what']}"
+    errors = list(_ERROR.finditer(log))
+    return log[errors[-1].end() :].strip()[:500] if errors else ""
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGTERM)
+    until = time.monotonic() + _GRACE_S
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(until - time.monotonic())
+    process.kill()
+    process.wait()

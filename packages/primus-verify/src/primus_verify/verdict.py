@@ -1,0 +1,172 @@
+"""From the deviations of a trial to sentences: what differs, from which step on, where, and what that looks like."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from primus_verify.comparison import QUANTITIES, Deviation
+from primus_verify.layouts import AXES
+
+__all__ = ["Finding", "describe"]
+
+_NUMBERED = re.compile(r"\b(layers|experts)\.(\d+)\b")
+_SHOWN = {"weight": "update"}
+"""A weight is compared by what the steps have changed."""
+_CLOSE = 0.02
+_SHARED = ("dp", "fsdp", "tp", "cp", "ep", "pp")
+"""Axes over which gradients or losses are summed."""
+
+
+class Finding(NamedTuple):
+    """One thing that differs."""
+
+    text: str
+    step: int
+    quantity: str
+    names: tuple[str, ...]
+    """Of the parameters; empty: of the whole model."""
+    factor: float | None
+    error: float
+
+
+Names = Mapping[str, Sequence[str]]
+
+
+def describe(deviations: Sequence[Deviation], degrees: Mapping[str, int], names: Names) -> list[Finding]:
+    """Return what differs first, since everything after it follows from it.
+
+    `names`: of all weights and moments, by their kind.
+    """
+    if not deviations:
+        return []
+    step = min(one.step for one in deviations)
+    of_step = [one for one in deviations if one.step == step]
+    quantity = next(one for one in QUANTITIES if any(deviation.quantity == one for deviation in of_step))
+    first = [one for one in of_step if one.quantity == quantity]
+    if quantity == "loss":  # a wrong forward pass: the gradients say more, if they are multiples
+        return [_number(first[0], degrees), *_not_finite(of_step, names)]
+    if quantity == "gradient norm":
+        return [_number(first[0], degrees)]
+    return _groups(first, degrees, names["first moment" if quantity == "gradient" else quantity])
+
+
+def _number(one: Deviation, degrees: Mapping[str, int]) -> Finding:
+    if one.factor is None:
+        shown = "is not a number"
+    else:
+        shown = f"is {_times(one.factor)} the reference"
+        shown += f" ({one.error:.1e} off; rounding explains {one.limit:.1e})" if abs(one.factor - 1) < _CLOSE else ""
+    why = _meaning(one.factor, degrees)
+    if one.quantity == "loss" and not why and one.factor is not None:
+        why = _of_loss(one.step)
+    if one.quantity == "gradient norm":
+        why = why or "all gradients are equal: the norm is not reduced over all ranks, or counts some twice"
+    return Finding(
+        _sentence(f"{one.quantity} {shown}", one.step, why), one.step, one.quantity, (), one.factor, one.error
+    )
+
+
+def _of_loss(step: int) -> str:
+    if step == 1:
+        return "the forward pass, the data or the loss's scale differs; the weights were equal"
+    return f"all was equal until step {step - 1}: a rank trains with other weights than were saved, or on other data"
+
+
+def _not_finite(of_step: Sequence[Deviation], names: Names) -> list[Finding]:
+    """Which gradients are not finite, if some are."""
+    wrong = [one for one in of_step if math.isinf(one.error) and one.quantity == "gradient"]
+    every = {one.name for one in wrong} >= set(names["first moment"])
+    return [] if every else _groups(wrong, {}, names["first moment"])
+
+
+def _groups(first: Sequence[Deviation], degrees: Mapping[str, int], names: Sequence[str]) -> list[Finding]:
+    """One finding for each kind of parameter with one factor; for all parameters together if that is all of them."""
+    groups: dict[tuple[str, float | None], list[Deviation]] = defaultdict(list)
+    for one in first:
+        groups[_pattern(one.name), _rounded(one)].append(one)
+    factors = {factor for _, factor in groups}
+    if len(factors) == 1 and {one.name for one in first} >= set(names):
+        return [_finding("every parameter", first, degrees, "")]
+    return [
+        _finding(pattern, members, degrees, _where(pattern, [one.name for one in members], names))
+        for (pattern, _), members in groups.items()
+    ]
+
+
+def _finding(pattern: str, members: Sequence[Deviation], degrees: Mapping[str, int], where: str) -> Finding:
+    one = max(members, key=lambda member: member.error)
+    factor = None if _rounded(one) is None else one.factor
+    if factor is not None:
+        shown = f"{_times(factor)} the reference"
+    elif math.isinf(one.error):
+        shown = "not finite, or missing"
+    else:
+        shown = f"{one.error:.2g} off, and no multiple of the reference"
+    why = _meaning(factor, degrees)
+    if factor is None and not math.isinf(one.error):
+        why = _unlike(one.quantity, degrees)
+    text = _sentence(f"{_SHOWN.get(one.quantity, one.quantity)} of {pattern} is {shown}{where}", one.step, why)
+    return Finding(text, one.step, one.quantity, tuple(m.name for m in members), factor, one.error)
+
+
+def _sentence(what: str, step: int, why: str) -> str:
+    return f"{what}, from step {step}" + (f": {why}" if why else "")
+
+
+def _pattern(name: str) -> str:
+    return _NUMBERED.sub(r"\1.*", name)
+
+
+def _rounded(one: Deviation) -> float | None:
+    return None if one.factor is None else round(one.factor, 1) if one.factor >= 1 else round(one.factor, 2)
+
+
+def _where(pattern: str, found: Sequence[str], names: Sequence[str]) -> str:
+    """Which layers and experts, if there are several of the kind."""
+    alike = [name for name in names if _pattern(name) == pattern]
+    if len(alike) < 2:
+        return ""
+    texts = []
+    for word in ("layers", "experts"):
+        of_all, of_found = (_numbers(word, some) for some in (alike, found))
+        if len(of_all) > 1:
+            every = of_found == of_all
+            shown = ", ".join(map(str, sorted(of_found)))
+            texts.append(f" in every {word[:-1]}" if every else f" in {word} {shown} of {len(of_all)}")
+    return "".join(texts)
+
+
+def _numbers(word: str, names: Sequence[str]) -> set[int]:
+    return {int(match[2]) for name in names for match in _NUMBERED.finditer(name) if match[1] == word}
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.3g} times" if abs(factor) >= 1.005 or factor < 0 else f"{factor:.2f} of"
+
+
+def _meaning(factor: float | None, degrees: Mapping[str, int]) -> str:
+    """What a factor looks like, by the degrees of the layout."""
+    if factor is None or abs(factor - 1) < _CLOSE:
+        return ""
+    if abs(factor) < _CLOSE:
+        return "it is zero"
+    for axis in _SHARED:
+        degree = degrees.get(axis, 1)
+        if degree > 1 and abs(factor * degree - 1) < _CLOSE:
+            return f"divided by {degree} once too often, or not summed over {AXES[axis]} ({axis})"
+        if degree > 1 and abs(factor / degree - 1) < _CLOSE:
+            return f"summed over {AXES[axis]} ({axis}) once too often, or not divided by {degree}"
+    return ""
+
+
+def _unlike(quantity: str, degrees: Mapping[str, int]) -> str:
+    axes = ", ".join(f"{AXES[axis]} ({axis})" for axis in _SHARED if degrees.get(axis, 1) > 1)
+    if quantity == "gradient":
+        return f"part of it is missing or counted twice: not summed over {axes}" if axes else "a micro-batch is missing"
+    if quantity == "weight":
+        return "gradients and losses are equal: the optimizer's step differs"
+    return "gradients are equal: the optimizer's state is lost or mixed up"

@@ -1,0 +1,85 @@
+"""The worker of `verify`: trains the reference and each layout, and compares them.
+
+It runs in a run directory that the task `verify` planned: python -m primus_verify.worker
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from primus_core.environment.resolve import cache
+from primus_core.errors import MachineError, PrimusError
+from primus_machine import variables
+from primus_machine.host import HostRoot
+from primus_machine.units import counted
+from primus_verify import report
+from primus_verify.contract import Verifier
+from primus_verify.kept import Kept, fingerprint
+from primus_verify.layouts import parse
+from primus_verify.page import as_page
+from primus_verify.session import Session
+from primus_verify.task import EXPERIMENT, REQUEST, find_verifier
+from primus_verify.trials import Trials
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Verify; the exit code.
+
+    Raises:
+        PrimusError: the reference cannot be trained, no layout can be tried, or one differs or fails.
+    """
+    environ = HostRoot().environ
+    run = environ.get(variables.RUN_DIR, "")
+    try:
+        with open(f"{run}/{REQUEST}", encoding="utf-8") as file:
+            request = json.load(file)
+    except OSError as error:
+        raise MachineError(f"{REQUEST} cannot be read", why=error.strerror or "",
+                           fix="start it as `primus direct -- verify --config FILE`") from None  # fmt: skip
+    folder = os.path.join(run, "trials")
+    os.makedirs(folder, exist_ok=True)
+    verifier = find_verifier(request["framework"])
+    trials = Trials(verifier, folder, f"{run}/{EXPERIMENT}", environ, request["steps"], request["timeout_s"])
+    console = sys.stderr if request["json"] else sys.stdout
+    kept = Kept(os.path.join(cache(environ), "verify", _key(request, verifier, run, environ)))
+    if request["again"]:
+        shutil.rmtree(kept.folder, ignore_errors=True)
+    session = Session(trials, kept, request["rtol"], lambda text: print(text, file=console, flush=True))
+    layouts = session.verify([parse(text, verifier.rank_axes) for text in request["layouts"]])
+    found = report.document(request, layouts, session.try_settings(request["settings"]))
+    report.write(json.dumps(found, indent=1), f"{run}/verify.json")
+    report.write(as_page(found), f"{run}/verify.html")
+    print(json.dumps(found, indent=1) if request["json"] else report.as_text(found), flush=True)
+    _refuse(layouts, run)
+    return 0
+
+
+def _key(request: Mapping[str, Any], verifier: Verifier, run: str, environ: Mapping[str, str]) -> str:
+    """What results are kept by."""
+    with open(f"{run}/{EXPERIMENT}", encoding="utf-8") as file:
+        experiment = file.read().replace(run, "")
+    asked = json.dumps([request[name] for name in ("framework_version", "steps", "rtol", "device")])
+    return fingerprint((*verifier.packages, "primus_verify"), environ, experiment, asked)
+
+
+def _refuse(layouts: Sequence[Mapping[str, Any]], run: str) -> None:
+    """Raise an error unless every layout that was tried is equal."""
+    wrong = [one for one in layouts if one["status"] in ("differs", "failed")]
+    if wrong:
+        why = f"{wrong[0]['layout']} {wrong[0]['status']}: {wrong[0]['why'] or wrong[0]['findings'][0]['text']}"
+        what = f"{len(wrong)} of {counted(len(layouts), 'layout')} cannot be trusted"
+        raise PrimusError(what, why=why, fix=f"read {run}/verify.html or verify.json")
+    if layouts and not any(one["status"] == "equal" for one in layouts):
+        reasons = "; ".join(f"{one['layout']}: {one['why']}" for one in layouts[:3])
+        raise PrimusError("no layout could be tried", why=reasons, fix="choose others: --layouts dp=2")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""How `verify` makes small trainings of Megatron experiments."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from tests.conftest import ROOT, Run
+from tests.templates import of
+from tests.verify.trials import texts, verifier
+
+pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
+
+from primus_megatron.verification import VERIFIER
+from primus_verify.testing import VerifierConformance
+
+MODELS = list(
+    {
+        template.model: f"template:{template.backend}/{template.model}/{template.gpu}" for template in of("megatron")
+    }.values()
+)
+EXAMPLE = str(ROOT / "examples/megatron/tiny-cpu.yaml")
+
+
+class TestTemplates(VerifierConformance):
+    framework = "megatron"
+    experiments: ClassVar[tuple[str, ...]] = (MODELS[0], *(one for one in MODELS if "deepseek_v2_lite" in one))
+
+
+@pytest.mark.full
+class TestAllTemplates(VerifierConformance):
+    framework = "megatron"
+    experiments: ClassVar[tuple[str, ...]] = tuple(MODELS)
+
+
+def test_layers_and_experts_are_taken_apart_and_master_weights_are_left_out() -> None:
+    stored = {
+        "decoder.layers.mlp.experts.experts.linear_fc1.weight": np.ones((2, 2, 3, 4)),
+        "optimizer.state.exp_avg_sq.decoder.layers.self_attention.linear_qkv.weight": np.ones((2, 3)),
+        "optimizer.state.param.decoder.final_layernorm.weight": np.ones(4),
+        "decoder.final_layernorm.weight": np.ones(4),
+        "decoder.layers.0.mlp.router.weight": np.ones((4, 4)),
+    }
+    assert [(kind, name) for kind, name, _ in VERIFIER.tensors(stored)] == [
+        ("weight", "decoder.layers.0.mlp.experts.experts.0.linear_fc1.weight"),
+        ("weight", "decoder.layers.0.mlp.experts.experts.1.linear_fc1.weight"),
+        ("weight", "decoder.layers.1.mlp.experts.experts.0.linear_fc1.weight"),
+        ("weight", "decoder.layers.1.mlp.experts.experts.1.linear_fc1.weight"),
+        ("second moment", "decoder.layers.0.self_attention.linear_qkv.weight"),
+        ("second moment", "decoder.layers.1.self_attention.linear_qkv.weight"),
+        ("weight", "decoder.final_layernorm.weight"),
+        ("weight", "decoder.layers.0.mlp.router.weight"),
+    ]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("fault", "words", "said"),
+    [
+        ("norms_not_summed", ["--layouts", "tp=2,sp=1"], "layer_norm_weight is .*not summed over tensor parallelism"),
+        ("tied_embeddings_not_summed",
+         ["untie_embeddings_and_output_weights=false", "--layouts", "pp=2"],
+         "gradient of embedding.word_embeddings.weight is .*not summed over pipeline parallelism"),
+        ("norm_of_one_rank", ["--layouts", "tp=2"], "gradient norm is .*all gradients are equal"),
+        ("gradients_doubled", ["--layouts", "dp=2"], "gradient of every parameter is 2 times the reference"),
+        ("stale_weight", ["--layouts", "dp=2"], "from step 2: all was equal until step 1"),
+    ],
+)  # fmt: skip
+def test_a_fault_in_megatron_is_named(fault: str, words: list[str], said: str, primus: Run, tmp_path: Path) -> None:
+    found = verifier(primus, tmp_path)(EXAMPLE, *words, fault=fault, code=1)
+    assert re.search(said, texts(found)), texts(found)
+
+
+@pytest.mark.full
+def test_layouts_of_a_dense_model_are_equal(primus: Run, tmp_path: Path) -> None:
+    found = verifier(primus, tmp_path)(EXAMPLE, "--layouts", "repeat=1", "tp=2,sp=1", "pp=2,vpp=2", "dp=2,zero=1")
+    assert found["verdict"] == "equal", texts(found)

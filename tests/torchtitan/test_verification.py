@@ -1,0 +1,50 @@
+"""How `verify` makes small trainings of TorchTitan experiments."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from tests.templates import of
+
+from primus_torchtitan.verification import VERIFIER
+from primus_verify.testing import VerifierConformance
+
+MODELS = list(
+    {
+        template.model: f"template:{template.backend}/{template.model}/{template.gpu}" for template in of("torchtitan")
+    }.values()
+)
+
+
+class TestTemplates(VerifierConformance):
+    framework = "torchtitan"
+    experiments: ClassVar[tuple[str, ...]] = (MODELS[0], *(one for one in MODELS if "deepseek_v2_lite" in one))
+
+
+@pytest.mark.full
+class TestAllTemplates(VerifierConformance):
+    framework = "torchtitan"
+    experiments: ClassVar[tuple[str, ...]] = tuple(MODELS)
+
+
+def test_experts_are_taken_apart_and_what_is_no_weight_is_left_out() -> None:
+    stored = {
+        "layers.1.moe.experts.w1": np.ones((2, 3, 4)),
+        "optimizer.state.layers.1.moe.experts.w1.exp_avg": np.ones((2, 3, 4)),
+        "optimizer.state.layers.1.moe.experts.w1.step": np.ones(()),
+        "norm.weight": np.ones(4),
+        "train_state.step": np.ones(()),
+    }
+    assert [(kind, name) for kind, name, _ in VERIFIER.tensors(stored)] == [
+        ("weight", "layers.1.moe.experts.0.w1"),
+        ("weight", "layers.1.moe.experts.1.w1"),
+        ("first moment", "layers.1.moe.experts.0.w1"),
+        ("first moment", "layers.1.moe.experts.1.w1"),
+        ("weight", "norm.weight"),
+    ]
+
+
+def test_a_rest_of_ranks_is_sharded_data_parallelism() -> None:
+    assert VERIFIER.own({"parallelism": {"tensor_parallel_degree": 8}})["fsdp"] == 2

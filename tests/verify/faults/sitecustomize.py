@@ -1,0 +1,163 @@
+"""Puts a fault into a framework when it is imported, in trainings with several ranks: PRIMUS_TEST_FAULT names it."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Fault = Callable[[Any], None]
+FAULTS: dict[str, tuple[str, Fault, bool]] = {}
+
+
+def fault(module: str, *, alone: bool = False) -> Callable[[Fault], Fault]:
+    """Register a function that gets the imported `module`. `alone`: also with one rank."""
+
+    def register(function: Fault) -> Fault:
+        FAULTS[function.__name__] = (module, function, alone)
+        return function
+
+    return register
+
+
+@fault("megatron.core.distributed.finalize_model_grads")
+def norms_not_summed(module: Any) -> None:
+    """Gradients of norms under sequence parallelism: each rank has those of its part of the sequence."""
+    module._allreduce_non_tensor_model_parallel_grads = lambda *_, **__: None
+
+
+@fault("megatron.core.distributed.finalize_model_grads")
+def tied_embeddings_not_summed(module: Any) -> None:
+    """The first stage has the gradient of the input, the last one that of the output."""
+    module._allreduce_word_embedding_grads = lambda *_, **__: None
+
+
+@fault("megatron.core.optimizer.optimizer")
+def norm_of_one_rank(module: Any) -> None:
+    """The gradient norm is that of a rank's own part."""
+    import math
+
+    def own_norm(grads: Any, *_: Any, **__: Any) -> float:
+        return math.sqrt(sum(float(grad.float().norm()) ** 2 for grad in grads))
+
+    module.get_grad_norm_fp32 = own_norm
+
+
+@fault("megatron.core.distributed.finalize_model_grads")
+def gradients_doubled(module: Any) -> None:
+    """As if they were summed where they should be averaged."""
+    whole = module.finalize_model_grads
+
+    def doubled(model: Any, *args: Any, **kwargs: Any) -> None:
+        whole(model, *args, **kwargs)
+        for part in model:
+            for param in part.parameters():
+                param.main_grad.mul_(2)
+
+    module.finalize_model_grads = doubled
+
+
+@fault("megatron.core.optimizer.optimizer")
+def stale_weight(module: Any) -> None:
+    """Rank 1 does not take the update of one weight."""
+    step = module.FP32Optimizer.step_with_ready_grads
+
+    def stale(self: Any) -> Any:
+        params = self.get_parameters()
+        kept = params[0].detach().clone()
+        result = step(self)
+        if os.environ["RANK"] == "1":
+            params[0].data.copy_(kept)
+        return result
+
+    module.FP32Optimizer.step_with_ready_grads = stale
+
+
+def _titan_grads(module: Any, change: Callable[[list[Any]], Any]) -> None:
+    clip = module.clip_grad_norm_
+
+    def changed(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        parameters = list(parameters)
+        change(parameters)
+        return clip(parameters, *args, **kwargs)
+
+    module.clip_grad_norm_ = changed
+
+
+@fault("torchtitan.distributed.utils")
+def titan_doubled(module: Any) -> None:
+    """As if gradients were summed where they should be averaged."""
+    _titan_grads(module, lambda parameters: [p.grad.mul_(2) for p in parameters])
+
+
+@fault("torchtitan.distributed.utils")
+def titan_norms_halved(module: Any) -> None:
+    """As if those of norms were averaged over the tensor axis, and not summed."""
+    _titan_grads(module, lambda parameters: [p.grad.mul_(0.5) for p in parameters if p.ndim == 1])
+
+
+@fault("torchtitan.distributed.utils")
+def titan_not_a_number(module: Any) -> None:
+    """One parameter's gradient."""
+    _titan_grads(module, lambda parameters: parameters[5].grad.mul_(float("nan")))
+
+
+@fault("torchtitan.trainer", alone=True)
+def titan_first_micro_batch(module: Any) -> None:
+    """Gradients of micro-batches after the first are dropped, where there are more than in the reference."""
+    forward = module.Trainer.forward_backward_step
+
+    def first_alone(self: Any, **kwargs: Any) -> Any:
+        self.calls = getattr(self, "calls", 0) + 1
+        if self.gradient_accumulation_steps < 8 or (self.calls - 1) % 8 == 0:
+            return forward(self, **kwargs)
+        kept = [(p, p.grad.clone()) for part in self.model_parts for p in part.parameters()]
+        loss = forward(self, **kwargs)
+        for param, grad in kept:
+            param.grad.copy_(grad)
+        return loss
+
+    module.Trainer.forward_backward_step = first_alone
+
+
+@fault("torchtitan.trainer")
+def titan_moment_lost(module: Any) -> None:
+    """The second moment of one parameter is forgotten at each step."""
+    step = module.Trainer.train_step
+
+    def forgetful(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for optimizer in self.optimizers.optimizers:
+            for state in list(optimizer.state.values())[3:4]:
+                state["exp_avg_sq"].zero_()
+        return step(self, *args, **kwargs)
+
+    module.Trainer.train_step = forgetful
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, name: str, function: Fault) -> None:
+        self.name, self.function = name, function
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec: Any = importlib.util.find_spec(name)
+        execute = spec.loader.exec_module
+
+        def with_fault(module: Any) -> None:
+            execute(module)
+            self.function(module)
+
+        spec.loader.exec_module = with_fault
+        return spec
+
+
+name = os.environ.get("PRIMUS_TEST_FAULT", "")
+if name and os.environ.get("RANK"):
+    module, function, alone = FAULTS[name]
+    if alone or os.environ.get("WORLD_SIZE", "1") != "1":
+        sys.meta_path.insert(0, _Finder(module, function))

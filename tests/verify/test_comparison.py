@@ -1,0 +1,182 @@
+"""What differs between a trial and the reference, and the sentence that says it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from primus_verify.comparison import Step, Tolerance, beyond, compare, worst
+from primus_verify.verdict import describe
+
+NAMES = [
+    "embedding.weight",
+    *(f"layers.{layer}.{part}" for layer in range(4) for part in ("norm.weight", "mlp.weight")),
+    *(f"layers.{layer}.experts.{expert}.weight" for layer in range(4) for expert in range(2)),
+]
+TOLERANCE = Tolerance.of_reduction(2048)
+State = dict[tuple[Any, str], Any]
+
+
+def state(step: int, noise: float = 0.0, seed: int = 0) -> State:
+    """Weights and moments after a step; `noise`: relative errors, as another order of sums makes them."""
+    right, errors = np.random.default_rng(step), np.random.default_rng(seed)
+    found: State = {}
+    for name in NAMES:
+        gradient = right.normal(size=(8, 16)).astype(np.float32)
+        gradient = gradient * (1 + noise * errors.normal(size=gradient.shape)).astype(np.float32)
+        weight = right.normal(size=gradient.shape).astype(np.float32)
+        found["weight", name] = weight - np.float32(1e-3) * np.sign(gradient)
+        found["first moment", name] = np.float32(0.1) * gradient
+        found["second moment", name] = np.float32(0.05) * gradient**2
+    return found
+
+
+START: State = {key: value for key, value in state(1).items() if key[0] == "weight"}
+START = {key: value + np.float32(1e-3) * np.sign(state(1)["first moment", key[1]]) for key, value in START.items()}
+
+
+def steps(noise: float = 0.0, seed: int = 0) -> list[Step]:
+    """Two steps of a training."""
+    return [Step(7.0 - step + noise, 0.5 * (1 + noise), held(state(step, noise, seed))) for step in (1, 2)]
+
+
+def held(one: State) -> Callable[[], State]:
+    """As a step reads it: always the same, so that a fault stays."""
+    return lambda: one
+
+
+def said(change: Callable[[list[Step]], Any], **degrees: int) -> str:
+    """What is said of a trial in which `change` has been at work, a line each."""
+    trial = steps()
+    changed = change(trial)
+    found = beyond(compare(steps(), changed or trial, START, TOLERANCE))
+    names = dict.fromkeys(("weight", "first moment", "second moment"), NAMES)
+    return "\n".join(finding.text for finding in describe(found, degrees, names))
+
+
+def scale(quantity: Any, factor: float, *, only: str = "", step: int = 1) -> Callable[[list[Step]], None]:
+    """A fault: multiply a quantity of some parameters."""
+
+    def change(trial: list[Step]) -> None:
+        data: Any = trial[step - 1].read()
+        for kind, name in data:
+            if kind == quantity and only in name:
+                data[kind, name] = np.float32(factor) * data[kind, name]
+
+    return change
+
+
+def test_a_trial_that_is_the_reference_is_equal() -> None:
+    assert said(lambda trial: None) == ""
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_rounding_errors_are_no_deviation(seed: int) -> None:
+    noise = 2.0**-24 * math.sqrt(2048)
+    assert beyond(compare(steps(), steps(noise, seed), START, TOLERANCE)) == []
+
+
+def test_a_gradient_that_is_divided_once_too_often_is_named_with_its_axis() -> None:
+    assert said(scale("first moment", 0.5, only="norm"), tp=2) == (
+        "gradient of layers.*.norm.weight is 0.50 of the reference in every layer, from step 1: "
+        "divided by 2 once too often, or not summed over tensor parallelism (tp)"
+    )
+
+
+def test_a_factor_of_all_gradients_is_one_sentence() -> None:
+    assert said(scale("first moment", 2), dp=2) == (
+        "gradient of every parameter is 2 times the reference, from step 1: "
+        "summed over replicated data parallelism (dp) once too often, or not divided by 2"
+    )
+
+
+def test_layers_of_one_stage_are_named() -> None:
+    def change(trial: list[Step]) -> None:
+        for layer in (2, 3):
+            scale("first moment", 3, only=f"layers.{layer}.mlp")(trial)
+
+    assert said(change, pp=2) == (
+        "gradient of layers.*.mlp.weight is 3 times the reference in layers 2, 3 of 4, from step 1"
+    )
+
+
+def test_one_expert_is_named() -> None:
+    found = said(scale("first moment", 0.0, only="experts.1"), ep=2)
+    assert found == (
+        "gradient of layers.*.experts.*.weight is 0.00 of the reference in every layer in experts 1 of 2, from step 1: "
+        "it is zero"
+    )
+
+
+def test_a_gradient_in_another_direction_lacks_a_part() -> None:
+    def change(trial: list[Step]) -> None:
+        data: Any = trial[0].read()
+        data["first moment", "embedding.weight"] = data["first moment", "embedding.weight"].copy()
+        data["first moment", "embedding.weight"][:4] = 0
+
+    text = said(change, pp=2)
+    assert text.startswith("gradient of embedding.weight is 0.67 off, and no multiple of the reference")
+    assert text.endswith("part of it is missing or counted twice: not summed over pipeline parallelism (pp)")
+
+
+def test_a_gradient_that_is_not_a_number_is_named() -> None:
+    text = said(scale("first moment", math.nan, only="layers.1.mlp"))
+    assert text == "gradient of layers.*.mlp.weight is not finite, or missing in layers 1 of 4, from step 1"
+
+
+def test_a_loss_that_differs_from_the_first_step_is_the_forward_pass() -> None:
+    text = said(lambda trial: [Step(6.1, 0.5, trial[0].read), trial[1]])
+    assert text.endswith("from step 1: the forward pass, the data or the loss's scale differs; the weights were equal")
+
+
+def test_a_loss_that_differs_later_is_a_stale_weight_or_other_data() -> None:
+    text = said(lambda trial: [trial[0], Step(5.1, 0.5, trial[1].read)])
+    assert text.endswith("from step 2: all was equal until step 1: a rank trains with other weights than were saved, "
+                         "or on other data")  # fmt: skip
+
+
+def test_a_norm_that_differs_beside_equal_gradients_is_not_reduced() -> None:
+    text = said(lambda trial: [Step(6.0, 0.4, trial[0].read), trial[1]])
+    assert text.startswith("gradient norm is 0.80 of the reference, from step 1: all gradients are equal")
+
+
+def test_a_weight_that_is_not_updated_is_found() -> None:
+    def change(trial: list[Step]) -> None:
+        data: Any = trial[0].read()
+        data["weight", "embedding.weight"] = START["weight", "embedding.weight"]
+
+    text = said(change)
+    assert text == "update of embedding.weight is 0.00 of the reference, from step 1: it is zero"
+
+
+def test_a_moment_that_is_lost_is_found() -> None:
+    text = said(scale("second moment", 0.0, only="layers.0.mlp", step=2))
+    assert "second moment of layers.*.mlp.weight is 0.00 of the reference in layers 0 of 4, from step 2" in text
+
+
+def test_a_parameter_that_is_missing_is_a_deviation() -> None:
+    def change(trial: list[Step]) -> None:
+        data: Any = trial[0].read()
+        del data["first moment", "layers.3.norm.weight"]
+
+    text = said(change)
+    assert text == "gradient of layers.*.norm.weight is not finite, or missing in layers 3 of 4, from step 1"
+
+
+def test_the_last_bit_counts_where_two_runs_must_be_equal() -> None:
+    assert beyond(compare(steps(), steps(), START, TOLERANCE, exactly=True)) == []
+    other = steps()
+    data: Any = other[0].read()
+    data["weight", "embedding.weight"] = np.nextafter(data["weight", "embedding.weight"], np.float32(9))
+    assert beyond(compare(steps(), other, START, TOLERANCE, exactly=True))
+
+
+def test_the_largest_error_of_each_quantity_is_known_also_where_it_is_rounding() -> None:
+    found = worst(compare(steps(), steps(1e-6), START, TOLERANCE))
+    assert set(found) == {"loss", "gradient", "gradient norm", "weight", "first moment", "second moment"}
+    assert 0 < found["gradient"].error < found["gradient"].limit
+    assert found["gradient"].name in NAMES

@@ -1,0 +1,56 @@
+"""What came of a layout is known as long as nothing that counts has changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from primus_verify.kept import Kept, fingerprint
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A framework with one module, and a file that is no code."""
+    folder = tmp_path / "some_framework"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "model.py").write_text("x = 1")
+    (folder / "notes.txt").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return folder
+
+
+def of(*texts: str, **environ: str) -> str:
+    """The fingerprint of the framework."""
+    return fingerprint(("some_framework", "no_such_package"), environ, *texts)
+
+
+def test_a_changed_module_a_new_one_and_another_text_count(package: Path) -> None:
+    seen = {of("a"), of("b"), of("a", "b"), of("ab")}
+    (package / "model.py").write_text("x = 22")
+    seen.add(of("a"))
+    (package / "new.py").write_text("")
+    seen.add(of("a"))
+    assert len(seen) == 6
+
+
+def test_a_file_that_is_no_code_does_not_count(package: Path) -> None:
+    before = of("a")
+    (package / "notes.txt").write_text("longer")
+    assert of("a") == before
+
+
+def test_variables_of_python_and_the_frameworks_count_and_others_do_not(package: Path) -> None:
+    assert of(PYTHONPATH="/x") != of() != of(NCCL_ALGO="Ring")
+    assert of(HOME="/x", PRIMUS_RUN_DIR="/y") == of()
+
+
+def test_a_result_is_read_as_it_was_written_and_a_damaged_one_is_none(tmp_path: Path) -> None:
+    kept = Kept(str(tmp_path / "verify"))
+    assert kept.read("tp=2,pp=2") is None
+    kept.write("tp=2,pp=2", {"status": "equal"})
+    assert kept.read("tp=2,pp=2") == {"status": "equal"}
+    assert kept.read("tp=2") is None
+    (tmp_path / "verify" / "tp=2+pp=2.json").write_text('{"status"')
+    assert kept.read("tp=2,pp=2") is None

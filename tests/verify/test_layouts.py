@@ -1,0 +1,62 @@
+"""Layouts as people type them, and which of them `auto` tries."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from primus_core.errors import RequestError
+from primus_verify.layouts import choose, parse
+
+RANK_AXES = ("dp", "tp", "pp")
+VERIFIER: Any = SimpleNamespace(rank_axes=RANK_AXES, layouts=("repeat=1", "tp=2", "tp=2,pp=2"))
+
+
+def test_the_degrees_of_parallel_axes_multiply_to_the_ranks() -> None:
+    found = parse(" tp=2,pp=3 , mbs=4", RANK_AXES)
+    assert (found.name, found.ranks) == ("tp=2,pp=3,mbs=4", 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ttp=2", "unknown axis 'ttp' in layout 'ttp=2'"),
+        ("tp", "layout 'tp': '' is not a positive number"),
+        ("tp=0", "layout 'tp=0': '0' is not a positive number"),
+        ("tp=-2", "layout 'tp=-2': '-2' is not a positive number"),
+        ("tp=²", "layout 'tp=²': '²' is not a positive number"),
+        ("", "unknown axis '' in layout ''"),
+    ],
+)
+def test_a_wrong_layout_is_refused_with_its_text(text: str, said: str) -> None:
+    with pytest.raises(RequestError) as error:
+        parse(text, RANK_AXES)
+    assert error.value.what == said
+
+
+def test_a_switch_can_be_off() -> None:
+    assert parse("tp=2,sp=0", RANK_AXES).degrees == {"tp": 2, "sp": 0}
+
+
+def test_auto_begins_with_the_own_layout_of_the_experiment_scaled_down() -> None:
+    own = {"tp": 8, "sp": 1, "pp": 16, "dp": 64}
+    assert [one.name for one in choose(["auto"], VERIFIER, own, 4)] == [
+        "tp=2,sp=1,pp=2",
+        "repeat=1",
+        "tp=2",
+        "tp=2,pp=2",
+    ]
+
+
+def test_auto_has_no_layout_of_more_ranks_than_asked_for_and_a_named_one_stays() -> None:
+    found = choose(["auto", "tp=8"], VERIFIER, {"tp": 1}, 2)
+    assert [one.name for one in found] == ["repeat=1", "tp=2", "tp=8"]
+
+
+def test_all_wrong_layouts_are_named_at_once() -> None:
+    with pytest.raises(RequestError) as error:
+        choose(["tp=x", "qp=2"], VERIFIER, {}, 4)
+    assert "tp=x" in str(error.value)
+    assert "qp" in str(error.value)

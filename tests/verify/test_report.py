@@ -1,0 +1,49 @@
+"""The result as text and as a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from primus_verify.page import as_page
+from primus_verify.report import as_text, document
+
+REQUEST = {"experiment": "exp <b>", "framework": "megatron", "framework_version": "0.19.2", "steps": 2}
+FINDING = {"text": "gradient of a is 2 times the reference, from step 1", "names": ["a"]}
+WORST = {"gradient": {"error": 1.0, "limit": 1e-4, "step": 1, "name": "a"},
+         "loss": {"error": 1e-7, "limit": 1e-4, "step": 1, "name": ""}}  # fmt: skip
+DIFFERS: dict[str, Any] = {"layout": "tp=2", "ranks": 2, "status": "differs", "why": None, "seconds": 61.0,
+                           "findings": [FINDING] * 8, "worst": WORST}  # fmt: skip
+REFUSED: dict[str, Any] = {"layout": "cp=2", "ranks": 2, "status": "not tried", "why": "no kernel", "seconds": 0.0,
+                           "findings": [], "worst": {}}  # fmt: skip
+DEAD = {"name": "a.b", "value": 1, "default": 2, "effect": ""}
+
+
+def test_the_verdict_is_the_worst_and_what_was_not_tried_proves_nothing() -> None:
+    equal = {**DIFFERS, "status": "equal"}
+    assert document(REQUEST, [equal, DIFFERS], [])["verdict"] == "differs"
+    assert document(REQUEST, [equal, {**equal, "status": "failed"}], [])["verdict"] == "failed"
+    assert document(REQUEST, [equal, REFUSED], [])["verdict"] == "equal"
+    assert document(REQUEST, [REFUSED], [])["verdict"] == "not tried"
+
+
+def test_the_text_has_a_table_the_first_findings_the_reasons_and_counts() -> None:
+    lines = as_text(document(REQUEST, [DIFFERS, REFUSED], [])).splitlines()
+    assert lines[0] == "verify: exp <b>, megatron 0.19.2, 2 steps in float32"
+    assert sum(line.startswith("tp=2: gradient of a") for line in lines) == 6
+    assert "tp=2: ... and of 2 more kinds of parameters" in lines
+    assert "cp=2: not tried: no kernel" in lines
+    assert lines[-1] == "1 differs, 1 not tried"
+
+
+def test_settings_alone_have_a_table_of_their_own() -> None:
+    text = as_text(document(REQUEST, [], [DEAD]))
+    assert "layout" not in text
+    assert "nothing: likely dead" in text
+
+
+def test_the_page_has_a_matrix_with_errors_and_limits_and_shows_names_as_text() -> None:
+    page = as_page(document(REQUEST, [DIFFERS, REFUSED], [DEAD]))
+    assert "✗ 1.0e+00 (1e-04)" in page
+    assert "✓ 1.0e-07 (1e-04)" in page
+    assert "nothing: likely dead" in page
+    assert "exp <b>" not in page

@@ -1,0 +1,127 @@
+"""`primus direct -- verify`, with real trainings: equal layouts, and faults that are put into a framework."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run
+from tests.verify.trials import Verify, texts, verifier
+
+EXPERIMENT = """
+work_group: t
+user_name: t
+exp_name: small
+workspace: ./output
+modules:
+  pre_trainer:
+    framework: torchtitan
+    overrides:
+      model: {family: llama3, flavor: 8B}
+      training: {steps: 1000, seq_len: 8192, mock_data: true}
+      parallelism: {tensor_parallel_degree: 8}
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> str:
+    """A large model, for a GPU that is not here."""
+    (tmp_path / "exp.yaml").write_text(EXPERIMENT)
+    return str(tmp_path / "exp.yaml")
+
+
+@pytest.fixture
+def verify(primus: Run, tmp_path: Path) -> Verify:
+    """With a cache of its own."""
+    return verifier(primus, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.smoke
+def test_a_fault_under_tensor_parallelism_is_named_beside_a_layout_that_is_equal(
+    experiment: str, verify: Verify
+) -> None:
+    found = verify(experiment, "--layouts", "tp=2", "repeat=1", fault="titan_norms_halved", code=1, steps=1)
+    assert [one["status"] for one in found["layouts"]] == ["differs", "equal"]
+    assert "gradient of layers.*.attention_norm.weight is 0.50 of the reference in every layer, from step 1" in texts(
+        found
+    )
+    assert "tensor parallelism (tp)" in texts(found)
+    again = verify(experiment, "--layouts", "tp=2", "repeat=1", fault="titan_norms_halved", code=1, steps=1)
+    assert again["layouts"] == found["layouts"]
+    assert "tp=2: differs, as before" in again["progress"]
+    assert "training" not in again["progress"]
+
+
+def test_what_is_tried_is_in_the_plan_and_nothing_starts_in_a_dry_run(experiment: str, primus: Run) -> None:
+    done = primus("direct", "--dry-run", "--json", "--", "verify", "--config", experiment, "--max-ranks", "2")
+    layouts = json.loads(done.stdout)["config"]["layouts"]
+    assert layouts[0] == "tp=2"
+    assert {"fsdp=2", "pp=2", "repeat=1"} <= set(layouts)
+    assert "fsdp=4" not in layouts
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--layouts", "ttp=2"], r"unknown axis 'ttp' in layout 'ttp=2'.*did you mean 'tp'\?"),
+        (["--rtol", "2"], r"--rtol: 2\.0 is not between 0 and 1"),
+        (["--steps", "0"], r"--steps"),
+        (["--config", "missing.yaml"], r"missing\.yaml"),
+        (["training.stesp=1"], r"did you mean 'training\.steps'\?"),
+    ],
+)
+def test_a_wrong_request_is_refused_before_anything_starts(
+    words: list[str], said: str, experiment: str, primus: Run
+) -> None:
+    done = primus("direct", "--", "verify", "--config", experiment, *words)
+    assert done.returncode == 2
+    assert re.search(said, done.stderr, re.S), done.stderr
+
+
+def test_layouts_that_cannot_be_are_named_and_alone_they_are_an_error(
+    experiment: str, primus: Run, tmp_path: Path
+) -> None:
+    done = primus("direct", "--", "verify", "--config", experiment, "--layouts", "tp=3", "fsdp=2,ep=2",
+                  env={"PRIMUS_CACHE": str(tmp_path / "cache")})  # fmt: skip
+    assert done.returncode == 1
+    assert "tp=3: not tried" in done.stdout
+    assert "expert parallelism 2 for a model without experts" in done.stdout
+    assert "no layout could be tried" in done.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("fault", "layout", "said"),
+    [
+        ("titan_doubled", "fsdp=2", "gradient of every parameter is 2 times the reference, from step 1"),
+        ("titan_first_micro_batch", "mbs=1", "gradient of every parameter is .*a micro-batch is missing"),
+        ("titan_not_a_number", "tp=2", "is not finite, or missing"),
+        ("titan_moment_lost", "fsdp=2", "second moment of .* from step 2"),
+    ],
+)
+def test_a_fault_in_torchtitan_is_named(fault: str, layout: str, said: str, experiment: str, verify: Verify) -> None:
+    found = verify(experiment, "--layouts", layout, fault=fault, code=1)
+    assert re.search(said, texts(found)), texts(found)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("template", ["llama3.1_8B", "qwen3_30B_A3B", "deepseek_v2_lite"])
+def test_small_models_of_every_kind_are_equal_in_torchtitan(
+    template: str, tmp_path: Path, primus: Run, verify: Verify
+) -> None:
+    path = str(tmp_path / "new.yaml")
+    primus("config", "new", template, "--backend", "torchtitan", "--gpu", "MI300X", "-o", path)
+    found = verify(path, "--layouts", "repeat=1", "fsdp=2", "tp=2")
+    assert found["verdict"] == "equal", texts(found)
+
+
+@pytest.mark.full
+def test_a_setting_that_changes_nothing_is_found(experiment: str, verify: Verify, tmp_path: Path) -> None:
+    """The seed counts for nothing: weights come from a checkpoint, tokens have a seed of their own."""
+    text = Path(experiment).read_text() + "      optimizer: {beta2: 0.9}\n      debug: {deterministic: true}\n"
+    Path(experiment).write_text(text)
+    effects = {one["name"]: one["effect"] for one in verify(experiment, "--settings")["settings"]}
+    assert effects == {"optimizer.beta2": "the second moment of step 1", "debug.deterministic": ""}

@@ -10,6 +10,8 @@ from tests.conftest import ROOT, Run
 from tests.templates import of
 from tests.verify.trials import texts, verify
 
+pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
+
 from primus_maxtext.verification import VERIFIER
 from primus_verify.testing import VerifierConformance
 

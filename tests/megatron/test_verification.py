@@ -11,6 +11,8 @@ from tests.conftest import ROOT, Run
 from tests.templates import of
 from tests.verify.trials import texts, verify
 
+pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
+
 from primus_megatron.verification import VERIFIER
 from primus_verify.testing import VerifierConformance
 

@@ -13,8 +13,6 @@ from tests.verify.trials import texts, verifier
 
 pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
 
-pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
-
 from primus_maxtext.verification import VERIFIER
 from primus_verify.testing import VerifierConformance
 

@@ -14,8 +14,6 @@ from tests.verify.trials import texts, verifier
 
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
-pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
-
 from primus_megatron.verification import VERIFIER
 from primus_verify.testing import VerifierConformance
 

@@ -78,3 +78,12 @@ def test_a_fault_in_megatron_is_named(fault: str, words: list[str], said: str, p
 def test_layouts_of_a_dense_model_are_equal(primus: Run, tmp_path: Path) -> None:
     found = verifier(primus, tmp_path)(EXAMPLE, "--layouts", "repeat=1", "tp=2,sp=1", "pp=2,vpp=2", "dp=2,zero=1")
     assert found["verdict"] == "equal", texts(found)
+
+
+@pytest.mark.full
+def test_experts_on_two_ranks_are_equal(primus: Run, tmp_path: Path) -> None:
+    """With the dispatcher of GPUs, which looks at streams."""
+    path = str(tmp_path / "new.yaml")
+    primus("config", "new", "mixtral_8x7B", "--backend", "megatron", "--gpu", "MI300X", "-o", path)
+    found = verifier(primus, tmp_path)(path, "--layouts", "dp=2,ep=2")
+    assert found["verdict"] == "equal", texts(found)

@@ -30,8 +30,6 @@ def _mode() -> Any:
             kwargs = dict(kwargs or {})
             if func in stays:
                 return args[0]
-            if func is torch.Tensor.record_stream:
-                return None
             if func == is_cuda:
                 return True
             if func is torch.Tensor.type and len(args) == 1 and not kwargs and args[0].dtype in names:
@@ -51,6 +49,8 @@ def _apply() -> None:
 
     _mode().__enter__()
     torch.nn.Module.cuda = lambda self, device=None: self
+    # Before a mode is asked, torch looks at the stream, which is none here.
+    torch.Tensor.record_stream = lambda self, stream: None
 
 
 PATCH = patch(

@@ -8,7 +8,7 @@ pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12
 
 from primus_megatron.backend import MEGATRON
 from primus_megatron.migration import _ROWS
-from primus_train.kit.migration import Fate, read_rows
+from primus_train.migration import Fate, read_rows
 
 
 def test_every_new_name_is_one_of_the_newest_version_and_no_old_one_is() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import Run
 
 from primus_core.errors import RequestError
-from primus_train.kit.migration import Fate, Migration, find_version
+from primus_train.migration import Fate, Migration, find_version
 
 
 def _judge(name: str, value: Any) -> Fate | None:

@@ -25,7 +25,7 @@ from primus_train.kit.outside_writers import wandb_variables
 from primus_train.kit.work import ComputeCost, planned
 
 if TYPE_CHECKING:
-    from primus_train.kit.migration import Migration
+    from primus_train.migration import Migration
     from primus_train.models.architecture import Architecture, Model
     from primus_train.paths import PathKind
     from primus_train.profiling import ProfiledSteps

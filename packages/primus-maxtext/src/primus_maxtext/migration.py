@@ -8,7 +8,7 @@ from typing import Any
 from primus_maxtext.own_settings import SETTINGS
 from primus_maxtext.schema import load, shipped
 from primus_maxtext.settings import WITHOUT_EFFECT
-from primus_train.kit.migration import Fate, Migration, fate_of, find_version, read_rows
+from primus_train.migration import Fate, Migration, fate_of, find_version, read_rows
 
 __all__ = ["to_version"]
 

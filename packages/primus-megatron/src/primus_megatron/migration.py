@@ -8,7 +8,7 @@ from typing import Any
 from primus_megatron.fork_settings import table
 from primus_megatron.own_settings import CONFIG_FIELDS, SETTINGS
 from primus_megatron.schema import load, shipped
-from primus_train.kit.migration import Fate, Migration, fate_of, find_version, read_rows
+from primus_train.migration import Fate, Migration, fate_of, find_version, read_rows
 
 __all__ = ["to_version"]
 

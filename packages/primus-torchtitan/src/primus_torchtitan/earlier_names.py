@@ -10,7 +10,7 @@ from typing import Any
 
 from primus_core.config.document import Document, at, dotted
 from primus_core.errors import ConfigError, Mistakes
-from primus_train.kit.migration import Fate, fate_of
+from primus_train.migration import Fate, fate_of
 from primus_train.released import is_released
 
 __all__ = ["adopt", "fate", "moved", "names_now", "translate"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from primus_torchtitan.earlier_names import fate
 from primus_torchtitan.own_settings import SETTINGS
 from primus_torchtitan.schema import load, shipped
-from primus_train.kit.migration import Migration, find_version
+from primus_train.migration import Migration, find_version
 
 __all__ = ["to_version"]
 

@@ -21,7 +21,7 @@ from primus_machine.gpus.visible import hides_gpus, visible
 
 if TYPE_CHECKING:
     from primus_core.plugins.catalogue import Catalogue
-    from primus_train.kit.migration import Migration
+    from primus_train.migration import Migration
     from primus_train.models.architecture import Model
     from primus_train.paths import PathKind
     from primus_train.profiling import ProfiledSteps

@@ -11,7 +11,7 @@ from primus_core.config.document import Document, at
 from primus_core.config.files import parse_saved
 from primus_core.errors import ConfigError
 from primus_train.commands.resolved import as_yaml
-from primus_train.kit.migration import Fate
+from primus_train.migration import Fate
 
 __all__ = ["Change", "edited"]
 
@@ -56,7 +56,7 @@ class _Entry(NamedTuple):
     last: int
     column: int
     width: int
-    inside: dict[str, _Entry]  # type: ignore[misc]  # it is recursive
+    inside: dict[str, _Entry]
 
 
 def edited(text: str, data: Mapping[str, Any], changes: list[Change]) -> tuple[str, bool]:

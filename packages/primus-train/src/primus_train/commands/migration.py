@@ -19,7 +19,7 @@ from primus_machine.units import counted
 from primus_train.backend import Backend, load_backend
 from primus_train.commands.migrated_text import Change, edited
 from primus_train.commands.resolved import as_yaml, write_text
-from primus_train.kit.migration import Migration
+from primus_train.migration import Migration
 
 __all__ = ["migrate"]
 

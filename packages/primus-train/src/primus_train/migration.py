@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from primus_core.errors import RequestError, nearest
-from primus_train.kit import versions
 
 __all__ = ["Fate", "Migration", "fate_of", "find_version", "read_rows"]
 
@@ -63,9 +64,9 @@ class Migration:
         having = [version for version, names in self.earlier.items() if name in names]
         if not having:
             return f"no known version of {self.framework} has it"
-        if versions.order(having[0]) > versions.order(self.version):
+        if Version(having[0]) > Version(self.version):
             return f"{self.framework} has it since {having[0]}"
-        later = [version for version in self.earlier if versions.order(version) > versions.order(having[-1])]
+        later = [version for version in self.earlier if Version(version) > Version(having[-1])]
         return f"removed from {self.framework} in {later[0] if later else self.version}"
 
 

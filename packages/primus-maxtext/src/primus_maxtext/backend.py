@@ -25,6 +25,7 @@ from primus_train.kit.outside_writers import wandb_variables
 from primus_train.kit.work import ComputeCost, planned
 
 if TYPE_CHECKING:
+    from primus_train.migration import Migration
     from primus_train.models.architecture import Architecture, Model
     from primus_train.paths import PathKind
     from primus_train.profiling import ProfiledSteps
@@ -81,6 +82,12 @@ class MaxText:
             "profiler_steps": steps.number,
             "upload_all_profiler_results": True,
         }
+
+    def migration(self, version: str) -> Migration:
+        """Settings that MaxText renamed or removed; see `Backend.migration`."""
+        from primus_maxtext import migration  # only for `primus config migrate`
+
+        return migration.to_version(version)
 
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and check the settings; see `Backend.resolve`."""

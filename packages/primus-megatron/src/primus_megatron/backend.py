@@ -18,6 +18,7 @@ from primus_megatron.device import Adaptation, adapt, cpu_variables
 from primus_megatron.hyperparameters import data_type, hyperparameters
 from primus_megatron.installation import SETTING, Installation, importable_version, installation
 from primus_megatron.layout import Layout, check_layout
+from primus_megatron.migration import to_version
 from primus_megatron.own_settings import SETTINGS, SPEED
 from primus_megatron.schedule import check_schedule
 from primus_megatron.schema import Schema, schema_for
@@ -32,6 +33,7 @@ from primus_train.kit.work import ComputeCost, planned, planned_ranks
 from primus_train.profiling import TRACES
 
 if TYPE_CHECKING:
+    from primus_train.migration import Migration
     from primus_train.models.architecture import Architecture, Model
     from primus_train.paths import PathKind
     from primus_train.profiling import ProfiledSteps
@@ -99,6 +101,10 @@ class Megatron:
             "profile_ranks": [],
             "tensorboard_dir": os.path.join(directory, TRACES, "tensorboard"),
         }
+
+    def migration(self, version: str) -> Migration:
+        """Settings that Megatron renamed or removed; see `Backend.migration`."""
+        return to_version(version)
 
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and check the settings; see `Backend.resolve`."""

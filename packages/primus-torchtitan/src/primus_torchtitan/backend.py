@@ -40,6 +40,7 @@ from primus_train.kit.work import ComputeCost, planned, planned_ranks
 from primus_train.profiling import TRACES
 
 if TYPE_CHECKING:
+    from primus_train.migration import Migration
     from primus_train.models.architecture import Architecture, Model
     from primus_train.paths import PathKind
     from primus_train.profiling import ProfiledSteps
@@ -93,6 +94,12 @@ class TorchTitan:
             "profiler.profiler_warmup": min(steps.first - 1, _PROFILER_WARMUP),
             "profiler.profiler_repeat": 1,
         }
+
+    def migration(self, version: str) -> Migration:
+        """Settings that TorchTitan renamed or removed; see `Backend.migration`."""
+        from primus_torchtitan import migration  # only for `primus config migrate`
+
+        return migration.to_version(version)
 
     def resolve(self, call: BackendCall) -> BackendPlan:
         """Translate and check the settings; see `Backend.resolve`."""

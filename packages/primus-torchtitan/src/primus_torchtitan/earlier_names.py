@@ -10,9 +10,10 @@ from typing import Any
 
 from primus_core.config.document import Document, at, dotted
 from primus_core.errors import ConfigError, Mistakes
+from primus_train.migration import Fate, fate_of
 from primus_train.released import is_released
 
-__all__ = ["adopt", "moved", "names_now", "translate"]
+__all__ = ["adopt", "fate", "moved", "names_now", "translate"]
 
 KeyPath = tuple[str, ...]
 _SECTIONS = frozenset({"job", "model", "training", "optimizer", "lr_scheduler", "metrics", "parallelism", "checkpoint"})
@@ -131,6 +132,15 @@ def names_now(name: str) -> tuple[str, ...]:
     """Return what a setting of 0.2 is called today; empty: it has no effect, or is gone."""
     row = _row(name)
     return (name,) if row is None else (_target(name, row),) if "to" in row else ()
+
+
+def fate(name: str, value: Any) -> Fate | None:
+    """Return what became of a setting of 0.2, or None if nothing did."""
+    if (row := _row(name)) is None:
+        return None
+    if "to" in row and _has_only(value, row):
+        return Fate(to=_target(name, row), why="renamed in TorchTitan 0.3")
+    return fate_of({key: text for key, text in {"since": "0.3", **row}.items() if key != "to"}, "TorchTitan")
 
 
 def _row(name: str) -> Mapping[str, Any] | None:

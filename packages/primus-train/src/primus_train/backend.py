@@ -21,6 +21,7 @@ from primus_machine.gpus.visible import hides_gpus, visible
 
 if TYPE_CHECKING:
     from primus_core.plugins.catalogue import Catalogue
+    from primus_train.migration import Migration
     from primus_train.models.architecture import Model
     from primus_train.paths import PathKind
     from primus_train.profiling import ProfiledSteps
@@ -161,6 +162,12 @@ class Backend(Protocol):
         """The settings by which the framework traces these steps of the run in `directory`; dotted names are nested.
 
         A backend without this method has no `--profile`.
+        """
+
+    def migration(self, version: str) -> Migration:
+        """What became of settings in a version of the framework, which may be short: `0.19`.
+
+        Raises `RequestError` for a version that is not known. A backend without this method has no `config migrate`.
         """
 
     def resolve(self, call: BackendCall) -> BackendPlan:

@@ -16,7 +16,7 @@ from primus_machine.errors import MachineError, PrimusError
 __all__ = ["parser", "run"]
 
 _GROUP = "primus.config"
-_OF_TRAINING = ("list", "new", "show", "validate", "diff")
+_OF_TRAINING = ("list", "new", "show", "validate", "diff", "migrate")
 """What a person may expect where primus-train is not installed."""
 _EXAMPLE = "  primus config system"
 _SYSTEM_EPILOG = """examples:

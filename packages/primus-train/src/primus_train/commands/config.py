@@ -15,7 +15,8 @@ EXAMPLES = """  primus config list llama3 MI300X
   primus config new llama3.1_8B --backend megatron --gpu MI300X -o exp.yaml
   primus config show exp.yaml --resolved
   primus config validate exp.yaml
-  primus config diff exp.yaml template:megatron/llama3.1_8B/MI300X"""
+  primus config diff exp.yaml template:megatron/llama3.1_8B/MI300X
+  primus config migrate exp.yaml --to megatron-core==0.19 -o new.yaml"""
 _LIST_EPILOG = """examples:
   primus config list
   primus config list megatron qwen
@@ -37,6 +38,10 @@ _VALIDATE_EPILOG = """examples:
 _DIFF_EPILOG = """examples:
   primus config diff exp.yaml other.yaml
   primus config diff template:megatron/llama3.1_8B/MI300X template:megatron/llama3.1_8B/MI355X --json"""
+_MIGRATE_EPILOG = """examples:
+  primus config migrate exp.yaml --to torchtitan==0.3
+  primus config migrate exp.yaml --to megatron-core==0.19 -o new.yaml
+  primus config migrate exp.yaml --to maxtext==0.2.5"""
 _EXPERIMENT = "an experiment, YAML or TOML, or template:BACKEND/MODEL/GPU"
 
 
@@ -55,7 +60,9 @@ def complete(parsers: Mapping[str, Parser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what one of these actions asks for."""
-    module = {"list": "templates", "new": "templates", "validate": "validation"}.get(args.action, "resolved")
+    module = {"list": "templates", "new": "templates", "validate": "validation", "migrate": "migration"}.get(
+        args.action, "resolved"
+    )
     return int(getattr(import_module(f"primus_train.commands.{module}"), args.action)(args))
 
 
@@ -81,6 +88,12 @@ def add(actions: argparse._SubParsersAction[Parser]) -> None:
     diff = actions.add_parser("diff", help="Show which settings of two experiments differ.", epilog=_DIFF_EPILOG)
     diff.add_argument("first", metavar="A", help=_EXPERIMENT)
     diff.add_argument("second", metavar="B", help=_EXPERIMENT)
+    migrating = actions.add_parser(
+        "migrate", help="Rename settings for another version of the framework.", epilog=_MIGRATE_EPILOG
+    )
+    migrating.add_argument("file", metavar="FILE", help="an experiment, YAML or TOML")
+    migrating.add_argument("--to", metavar="FRAMEWORK==VERSION", required=True, help="the version to migrate to")
+    migrating.add_argument("-o", "--output", metavar="FILE", default="", help="write to FILE (default: stdout)")
     for action in (show, validate, diff):
         _add_machine(action)
     for action in (show, validate):
@@ -89,7 +102,7 @@ def add(actions: argparse._SubParsersAction[Parser]) -> None:
         action.rest_to("overrides")
     for action in (listing, show, validate, diff):
         action.add_argument("--json", action="store_true", help="print JSON")
-    for action in (listing, new, show, validate, diff):
+    for action in (listing, new, show, validate, diff, migrating):
         action.set_defaults(run=run)
 
 

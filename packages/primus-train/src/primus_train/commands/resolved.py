@@ -37,6 +37,7 @@ from primus_train.which_run import NEW, repeated_words
 
 __all__ = [
     "as_json",
+    "as_yaml",
     "assume_gpus",
     "assume_machine",
     "diff",
@@ -76,7 +77,7 @@ def show(args: argparse.Namespace) -> int:
         write_text(as_json(data) if args.json else _table(rows))
         return 0
     data = without_secrets(_written(args).data, "")
-    write_text(as_json(data) if args.json else _yaml(data))
+    write_text(as_json(data) if args.json else as_yaml(data))
     return 0
 
 
@@ -273,7 +274,8 @@ def as_json(data: Any) -> str:
     return plain_json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
-def _yaml(data: Any) -> str:
+def as_yaml(data: Any) -> str:
+    """Return the data as YAML, in its order."""
     import yaml
 
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)

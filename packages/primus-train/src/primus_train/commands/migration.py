@@ -1,0 +1,187 @@
+"""`primus config migrate`: an experiment with the names of another version of its framework."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from primus_core.config import bounds
+from primus_core.config.document import Document, at, dotted
+from primus_core.config.files import parse_saved
+from primus_core.errors import ConfigError, Mistakes, RequestError
+from primus_core.plugins.catalogue import Catalogue
+from primus_machine.files import atomic
+from primus_machine.host import HostRoot
+from primus_machine.units import counted
+from primus_train.backend import Backend, load_backend
+from primus_train.commands.migrated_text import Change, edited
+from primus_train.commands.resolved import as_yaml, write_text
+from primus_train.migration import Migration
+
+__all__ = ["migrate"]
+
+KeyPath = tuple[str, ...]
+_NAMES = {"megatron-core": "megatron"}
+"""Frameworks that are not called as their backend."""
+
+
+class _Source(NamedTuple):
+    """A file, as it is written."""
+
+    path: str
+    text: str
+    data: dict[str, Any]
+    own_form: bool = False
+    """It is a file of the framework, or TOML: only its data is kept."""
+
+
+def migrate(args: argparse.Namespace) -> int:
+    """Write the new file, and say on stderr what became of settings."""
+    framework, _, version = args.to.partition("==")
+    if not framework or not version:
+        raise RequestError(f"'{args.to}' is not FRAMEWORK==VERSION", fix="--to megatron-core==0.19")
+    if args.output and os.path.lexists(args.output):
+        raise RequestError(f"{args.output} is there already", fix="name another file, or remove that one")
+    backend = load_backend(Catalogue.here(HostRoot(), args.layer), _NAMES.get(framework, framework))
+    if not hasattr(backend, "migration"):
+        raise RequestError(f"the backend '{backend.name}' cannot migrate experiments")
+    migration = backend.migration(version)
+    source = _read(args.file, backend)
+    modules = [(name, module) for name, module in _modules(source) if module.get("framework") == backend.name]
+    if not modules:
+        raise RequestError(f"no module of {args.file} trains with {migration.framework}", fix="see `framework:` there")
+    changes: list[Change] = []
+    mistakes = Mistakes()
+    for name, module in modules:
+        changes += _changes(migration, ("modules", name, "overrides"), module.get("overrides"), mistakes, args.file)
+    mistakes.refuse()
+    _apply(source.data, changes)
+    text, whole = edited(source.text, source.data, changes) if not source.own_form else (as_yaml(source.data), False)
+    sys.stderr.write(_report(migration, args.file, changes))
+    if extended := source.data.get("extends"):
+        sys.stderr.write(f"note: what it extends is not changed: {extended}\n")
+    if not whole:
+        sys.stderr.write("note: comments are lost, and the file is written anew\n")
+    return _write(args.output, text)
+
+
+def _write(output: str, text: str) -> int:
+    if not output:
+        write_text(text)
+        return 0
+    try:
+        atomic.write_atomically(output, text)
+    except OSError as error:
+        raise RequestError(f"{output} cannot be written", why=error.strerror or str(error)) from None
+    write_text(f"wrote {output}\n")
+    return 0
+
+
+def _read(path: str, backend: Backend) -> _Source:
+    """Return the file with nothing filled in; one of the framework's own form as an experiment."""
+    try:
+        text = bounds.text_of(path)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", "") or str(error)
+        raise ConfigError(f"'{path}' cannot be read", why=why, fix="check the path") from None
+    is_toml = path.endswith(".toml")
+    data = _toml(text, path) if is_toml else parse_saved(text, path)
+    if not isinstance(data, dict):
+        raise ConfigError("the file must hold keys and values at its top level", where=f"{path}:1")
+    if adopted := backend.adopt(data):
+        return _Source(path, text, _plain(adopted), own_form=True)
+    return _Source(path, text, data, own_form=is_toml)
+
+
+def _toml(text: str, path: str) -> dict[str, Any]:
+    import tomllib  # TOML files are the rarer kind
+
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise ConfigError("this is not valid TOML", where=path, why=str(error)) from None
+
+
+def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _plain(value) if isinstance(value, Mapping) else value for key, value in data.items()}
+
+
+def _modules(source: _Source) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    modules = source.data.get("modules")
+    for name, module in modules.items() if isinstance(modules, Mapping) else ():
+        if isinstance(module, Mapping):
+            yield name, module
+
+
+def _changes(migration: Migration, path: KeyPath, settings: object, mistakes: Mistakes, file: str) -> list[Change]:
+    """Return what changes among the settings of a module."""
+    if not isinstance(settings, Mapping):
+        return []
+    found: list[Change] = []
+    renamed: dict[str, Any] = {}
+    nested = Document(dict(settings)).nested().data
+    for keys, value in _settings(migration, settings, ()):
+        name = dotted(tuple(part for key in keys for part in key.split(".")))
+        fate = migration.fate(name, value)
+        if fate is None:
+            continue
+        other = at(nested, tuple(fate.to.split("."))) if fate.to else None
+        other = renamed.get(fate.to) if other is None else other
+        if other is not None and other != value:
+            what = f"'{name}' and '{fate.to}' are the same setting with different values"
+            mistakes.add(ConfigError(what, where=file, fix=f"keep '{fate.to}'"))
+        renamed[fate.to] = value if fate.to else None
+        found.append(Change(path, keys, name, value, fate, is_double=other is not None))
+    return found
+
+
+def _settings(migration: Migration, data: Mapping[str, Any], before: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    """Yield the keys and the value of each setting. One that takes a mapping is one setting."""
+    for key, value in data.items():
+        keys = (*before, str(key))
+        name = ".".join(keys)
+        if isinstance(value, Mapping) and value and name not in migration.known and not migration.judge(name, value):
+            yield from _settings(migration, value, keys)
+        else:
+            yield keys, value
+
+
+def _apply(data: dict[str, Any], changes: list[Change]) -> None:
+    """Rename and remove, in place, and without sections that have become empty."""
+    for change in changes:
+        settings = at(data, change.module)
+        folders = [settings]
+        for key in change.keys[:-1]:
+            folders.append(folders[-1][key])
+        if change.is_in_place:
+            kept = [(change.new_key if key == change.keys[-1] else key, value) for key, value in folders[-1].items()]
+            folders[-1].clear()
+            folders[-1].update(kept)
+            continue
+        del folders[-1][change.keys[-1]]
+        for folder, key in zip(reversed(folders[:-1]), reversed(change.keys[:-1]), strict=True):
+            if not folder[key]:
+                del folder[key]
+        if change.is_moved:
+            settings[change.fate.to] = change.value
+    for path in {change.module for change in changes}:
+        if not at(data, path):
+            del at(data, path[:-1])[path[-1]]
+
+
+def _report(migration: Migration, file: str, changes: list[Change]) -> str:
+    """Return what became of each setting, renamed ones first."""
+    target = f"{migration.framework} {migration.version}"
+    if not changes:
+        return f"{file}: {target} has all settings\n"
+    renamed = [change for change in changes if change.fate.to]
+    gone = [change for change in changes if not change.fate.to]
+    lines = [f"{file} for {target}: {len(renamed)} renamed, {counted(len(gone), 'setting')} removed"]
+    lines += [f"  renamed  {one.name} -> {one.fate.to}" + f" ({one.fate.why})" * bool(one.fate.why) for one in renamed]
+    for one in gone:
+        lines.append(f"  removed  {one.name}: {one.fate.why}")
+        lines += [f"           {one.fate.fix}"] if one.fate.fix else []
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,112 @@
+"""`primus config migrate` on text and data: comments stay, what was renamed is renamed, what died is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import Run
+
+from primus_core.errors import RequestError
+from primus_train.migration import Fate, Migration, find_version
+
+
+def _judge(name: str, value: Any) -> Fate | None:
+    return {"old": Fate(to="older"), "older": Fate(to="new"), "odd": Fate(to="never")}.get(name)
+
+
+ACME = Migration("acme", "2.0", {"new", "section.deep"}, _judge, {"1.0": {"late"}, "2.0": {"new"}, "3.0": {"next"}})
+HEAD = "exp_name: demo\nworkspace: output\nmodules:\n  pre_trainer:\n    framework: torchtitan\n    overrides:\n"
+
+
+def test_a_renaming_is_followed_to_a_name_that_the_version_has() -> None:
+    assert ACME.fate("old", 1) == Fate(to="new")
+    assert ACME.fate("new", 1) is None
+    assert ACME.fate("model.family", 1) is None, "sections of Primus stay"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("late", "removed from acme in 2.0"),
+        ("next", "acme has it since 3.0"),
+        ("xyz", "no known version of acme has it"),
+        ("odd", "no known version of acme has it"),
+    ],
+)
+def test_what_is_unknown_says_since_when(name: str, why: str) -> None:
+    assert ACME.fate(name, 1) == Fate(why=why)
+
+
+def test_the_nearest_name_is_no_more_than_a_suggestion() -> None:
+    found = ACME.fate("section.deap", 1)
+    assert found
+    assert (found.to, "section.deep" in found.fix) == ("", True)
+
+
+def test_a_short_version_is_the_newest_of_its_kind() -> None:
+    assert find_version("acme", "0.1", ["0.1.2", "0.1.10", "0.19.2"]) == "0.1.10"
+    with pytest.raises(RequestError, match=r"unknown version acme==0\.2"):
+        find_version("acme", "0.2", ["0.1.2", "0.19.2"])
+
+
+def test_the_new_file_has_the_comments_and_the_order_of_the_old_one(primus: Run, tmp_path: Path) -> None:
+    pytest.importorskip("primus_torchtitan")
+    lines = [
+        "      training:",
+        "        batch_size: 1   # small",
+        "        seed: 5  # lucky",
+        "        mock_data: true",
+        "      # says how much",
+        "      memory_estimation:",
+        "        enable: false",
+        "      lr_scheduler.lr_min: 0.1",
+    ]
+    (tmp_path / "old.yaml").write_text(HEAD + "\n".join(lines) + "\n")
+    done = primus("config", "migrate", "old.yaml", "--to", "torchtitan==0.3", "-o", "new.yaml")
+    assert (done.returncode, done.stdout) == (0, "wrote new.yaml\n")
+    expected = [
+        "      debug.seed: 5  # lucky",
+        "      training:",
+        "        local_batch_size: 1   # small",
+        "        mock_data: true",
+        "      # says how much",
+        "      # memory_estimation:",
+        "        # enable: false",
+        "      lr_scheduler.min_lr_factor: 0.1",
+    ]
+    assert (tmp_path / "new.yaml").read_text() == HEAD + "\n".join(expected) + "\n"
+    assert "  renamed  training.seed -> debug.seed (renamed in TorchTitan 0.3)\n" in done.stderr
+    assert "  removed  memory_estimation.enable: removed from TorchTitan in 0.3: the estimate" in done.stderr
+
+
+@pytest.mark.full
+def test_where_lines_cannot_be_edited_the_file_is_written_anew(primus: Run, tmp_path: Path) -> None:
+    pytest.importorskip("primus_torchtitan")
+    (tmp_path / "old.yaml").write_text(HEAD + "      training: {batch_size: 1, seed: 5}  # flow\n")
+    done = primus("config", "migrate", "old.yaml", "--to", "torchtitan==0.3")
+    assert done.returncode == 0
+    assert done.stdout.endswith("      training:\n        local_batch_size: 1\n      debug.seed: 5\n")
+    assert "note: comments are lost" in done.stderr
+    (tmp_path / "new.yaml").write_text(done.stdout)
+    again = primus("config", "migrate", "new.yaml", "--to", "torchtitan==0.3")
+    assert (again.stdout, again.stderr) == (done.stdout, "new.yaml: torchtitan 0.3.0 has all settings\n")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--to", "torchtitan"), "'torchtitan' is not FRAMEWORK==VERSION"),
+        (("--to", "torchtitan==9.9"), "unknown version torchtitan==9.9"),
+        (("--to", "torchtitan==0.3", "-o", "old.yaml"), "old.yaml is there already"),
+        (("--to", "torchtitan==0.3"), "are the same setting with different values"),
+    ],
+)
+def test_wrong_requests_are_refused(primus: Run, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    pytest.importorskip("primus_torchtitan")
+    (tmp_path / "old.yaml").write_text(HEAD + "      training.seed: 5\n      debug.seed: 6\n")
+    done = primus("config", "migrate", "old.yaml", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr

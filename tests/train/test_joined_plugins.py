@@ -65,7 +65,7 @@ def test_a_bug_in_a_backend_is_told_with_its_package(primus: Run, tmp_path: Path
 
 def test_what_is_checked_of_a_backend_is_its_interface_and_on_the_page() -> None:
     names = {name for name in (*vars(Backend), *Backend.__annotations__) if not name.startswith("_")}
-    optional = {"translate", "profiling", "paths"}
+    optional = {"translate", "profiling", "paths", "migration"}
     assert set(joined.lacking("primus.backends", object())) == names - optional
     table = (
         (ROOT / "docs/plugins.md").read_text(encoding="utf-8").partition("## Add a backend")[2].partition("In `res")[0]

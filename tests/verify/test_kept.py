@@ -8,6 +8,8 @@ import pytest
 
 from primus_verify.kept import Kept, fingerprint
 
+RESULT = {"status": "equal", "findings": [], "worst": {}}
+
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -49,8 +51,8 @@ def test_variables_of_python_and_the_frameworks_count_and_others_do_not(package:
 def test_a_result_is_read_as_it_was_written_and_a_damaged_one_is_none(tmp_path: Path) -> None:
     kept = Kept(str(tmp_path / "verify"))
     assert kept.read("tp=2,pp=2") is None
-    kept.write("tp=2,pp=2", {"status": "equal"})
-    assert kept.read("tp=2,pp=2") == {"status": "equal"}
+    kept.write("tp=2,pp=2", RESULT)
+    assert kept.read("tp=2,pp=2") == RESULT
     assert kept.read("tp=2") is None
     (tmp_path / "verify" / "tp=2+pp=2.json").write_text('{"status"')
     assert kept.read("tp=2,pp=2") is None

@@ -31,6 +31,8 @@ _SMALL = {
 _LAYERS = {"gemma3": 6, "gemma4": 6}
 """The least of a block that repeats a pattern; elsewhere 4."""
 _RATE = 1e-3
+_DECAY = 10.0
+"""So much that an update without it differs by more than rounding."""
 _TRIAL: dict[str, Any] = {
     "dtype": "float32", "weight_dtype": "float32", "vocab_size": _VOCABULARY, "max_target_length": _SEQUENCE,
     "dataset_type": "synthetic", "enable_dropout": False, "gradient_clipping_threshold": 0.0, "opt_type": "adamw",
@@ -72,7 +74,7 @@ class MaxTextVerifier:
         """Return the settings of a trial; a model's settings are among all others."""
         flat = {**(settings.get("model") or {}), **{k: v for k, v in settings.items() if k not in ("model", "data")}}
         kept = {name: value for name, value in flat.items() if name.startswith(_KEPT) and value is not None}
-        return {**(_small(kept) if shrink else kept), **_TRIAL, "learning_rate": _RATE}
+        return {**(_small(kept) if shrink else kept), **_TRIAL, "learning_rate": _RATE, "adam_weight_decay": _DECAY}
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the experiment's degrees; a rest (-1) counts as two."""

@@ -28,6 +28,8 @@ _SMALL = {
 }  # fmt: skip
 """The most of each in a small model."""
 _RATE = 1e-3
+_DECAY = 10.0
+"""So much that an update without it differs by more than rounding."""
 _TRIAL: dict[str, Any] = {
     "mock_data": True, "vocab_size": _VOCABULARY, "make_vocab_size_divisible_by": 128, "seq_length": _SEQUENCE,
     "max_position_embeddings": _SEQUENCE, "global_batch_size": 8, "micro_batch_size": 2, "bf16": False, "fp16": False,
@@ -75,7 +77,7 @@ class MegatronVerifier:
         flat = {**(settings.get("model") or {}), **{k: v for k, v in settings.items() if k not in ("model", "data")}}
         kept = {name: value for name, value in flat.items() if name.startswith(_KEPT) and value is not None}
         kept |= {"optimizer": "adam"}
-        return {**(_small(kept) if shrink else kept), **_TRIAL, "lr": _RATE, "min_lr": _RATE}
+        return {**(_small(kept) if shrink else kept), **_TRIAL, "lr": _RATE, "min_lr": _RATE, "weight_decay": _DECAY}
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the experiment's degrees; the rest is replicated data parallelism."""

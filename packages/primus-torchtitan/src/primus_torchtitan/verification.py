@@ -18,7 +18,9 @@ _DEBUG = {"qwen3": "debugmodel_moe"}
 """The small flavor of a family with experts; elsewhere `debugmodel`."""
 _KEPT = ("optimizer", "loss", "debug")
 """Sections of the experiment that trials have, too."""
-_OPTIMIZER = ("beta1", "beta2", "eps", "weight_decay")
+_OPTIMIZER = ("beta1", "beta2", "eps")
+_DECAY = 10.0
+"""So much that an update without it differs by more than rounding."""
 _TRIAL: dict[str, Any] = {
     "training": {"seq_len": _SEQUENCE, "global_batch_size": _BATCH, "local_batch_size": _MICRO_BATCH,
                  "mock_data": True, "max_norm": 1e30, "dtype": "float32",
@@ -69,7 +71,7 @@ class TorchTitanVerifier:
         given = kept.pop("optimizer", {})
         optimizer = {name: given[name] for name in _OPTIMIZER if name in given}
         return {**kept, "model": _small(model) if shrink else dict(model), **_TRIAL,
-                "optimizer": {**optimizer, "lr": _RATE}}  # fmt: skip
+                "optimizer": {**optimizer, "lr": _RATE, "weight_decay": _DECAY}}  # fmt: skip
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the experiment's degrees; a rest (-1) is sharded data parallelism."""
@@ -124,7 +126,7 @@ def _small(model: Mapping[str, Any]) -> dict[str, Any]:
     """Return a small model of the same family: with grouped heads, tied embeddings and rope scaling, if it has them."""
     family, flavor = model.get("family"), model.get("flavor")
     families = load(list(shipped().values())[-1]).families
-    known = families.get(str(family), {}).get(str(flavor), {})
+    known = {name.lower(): facts for name, facts in families.get(str(family), {}).items()}.get(str(flavor).lower(), {})
     if family not in _SIZED or known.get("experts"):
         return {"family": family, "flavor": _DEBUG.get(str(family), "debugmodel")}
     whole = {**known, **{name: value for name, value in model.items() if value is not None}}

@@ -145,12 +145,13 @@ class _Comparison:
             yield Deviation(self.step, kind, name, math.inf, 0.0)
 
     def _numbers(self, loss_limit: float, norm_limit: float) -> Iterator[Deviation]:
-        for quantity, right, other, limit in (
+        for quantity, right, found, limit in (
             ("loss", self.right.loss, self.other.loss, loss_limit),
             ("gradient norm", self.right.norm, self.other.norm, norm_limit),
         ):
-            if right is None or other is None:
+            if right is None:
                 continue
+            other = math.nan if found is None else found
             error = abs(other - right) / abs(right) if right else abs(other)
             factor = other / right if right and math.isfinite(other) and error > limit else None
             yield Deviation(self.step, quantity, "", math.inf if math.isnan(error) else error, limit, factor)

@@ -1,12 +1,14 @@
 """Keeps what came of each layout, so that a verification costs once, and goes on where it was ended.
 
-A result holds for one content: the small experiment, the framework's and Primus's files, and the environment of Python.
+A result holds for one content: the small experiment, the framework's and Primus's files, the versions
+of all installed packages, and variables of Python and of the frameworks.
 Files count by path, size and time of change.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -18,7 +20,10 @@ from primus_machine.files.atomic import write_atomically
 __all__ = ["Kept", "fingerprint"]
 
 _SUFFIXES = (".py", ".so")
-_ENVIRONMENT = ("PYTHON", "TORCH", "XLA_", "JAX_", "NVTE_", "CUDA_", "HIP_", "ROCR_", "NCCL_", "PRIMUS_TEST")
+_ENVIRONMENT = (
+    *("PYTHON", "PYTORCH", "TORCH", "XLA_", "JAX_", "NVTE_", "NVIDIA_", "CUDA_", "CUBLAS_", "HIP", "HSA_", "ROCR_"),
+    *("NCCL_", "RCCL_", "TRITON_", "LD_", "OMP_", "MKL_", "PRIMUS_TEST", "PRIMUS_TURBO"),
+)
 """How the variables begin that may change what a framework computes."""
 _SHOWN_DIGITS = 20
 
@@ -27,7 +32,8 @@ def fingerprint(packages: tuple[str, ...], environ: Mapping[str, str], *texts: s
     """Return a digest of texts, of the files of Python packages, and of the environment that counts."""
     digest = hashlib.sha256()
     variables = sorted((name, value) for name, value in environ.items() if name.startswith(_ENVIRONMENT))
-    for part in (*texts, repr(variables), *(line for package in packages for line in _files(package))):
+    versions = sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions())
+    for part in (*texts, repr(variables), *versions, *(line for package in packages for line in _files(package))):
         digest.update(part.encode(errors="surrogateescape"))
         digest.update(b"\0")
     return digest.hexdigest()[:_SHOWN_DIGITS]
@@ -57,7 +63,7 @@ class Kept:
                 found: dict[str, Any] = json.load(file)
         except (OSError, ValueError):
             return None
-        return found
+        return found if {"status", "findings", "worst"} <= found.keys() else None
 
     def write(self, layout: str, result: Mapping[str, Any]) -> None:
         """Keep it. Without room for it, the next verification trains again."""

@@ -54,7 +54,11 @@ def parse(text: str, rank_axes: Sequence[str]) -> Layout:
             raise RequestError(f"unknown axis '{axis}' in layout '{text}'", fix=known)
         if not (degree.isascii() and degree.isdigit()) or int(degree) < (axis not in _SWITCHES):
             raise RequestError(f"layout '{text}': '{degree}' is not a positive number", fix=f"{axis}=2")
+        if axis in degrees:
+            raise RequestError(f"layout '{text}' names {axis} twice", fix="name it once")
         degrees[axis] = int(degree)
+    if "sp" in degrees and degrees.get("tp", 1) == 1:
+        raise RequestError(f"layout '{text}' has sequence parallelism without tp", fix=f"tp=2,{text}")
     return Layout(_name(degrees), degrees, _ranks(degrees, rank_axes))
 
 

@@ -27,7 +27,7 @@ def read(verifier: Verifier, path: str) -> State:
     load = {"torch": _read_torch, "orbax": _read_orbax}[verifier.format]
     try:
         return {(kind, name): value for kind, name, value in verifier.tensors(load(path))}
-    except (ImportError, OSError, ValueError, RuntimeError) as error:
+    except (ImportError, OSError, EOFError, ValueError, RuntimeError) as error:
         raise MachineError(f"the checkpoint {path} cannot be read", why=str(error)) from None
 
 
@@ -37,6 +37,7 @@ def _read_torch(path: str) -> dict[str, Any]:
 
     import torch
     import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.api import CheckpointException
 
     reader = dcp.FileSystemReader(path)
     stored = reader.read_metadata().state_dict_metadata
@@ -47,7 +48,10 @@ def _read_torch(path: str) -> dict[str, Any]:
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is one process only
-        dcp.load(tensors, storage_reader=reader, no_dist=True)
+        try:
+            dcp.load(tensors, storage_reader=reader, no_dist=True)
+        except CheckpointException as error:  # a BaseException
+            raise ValueError(str(error)) from None
     return {name: tensor.float().numpy() for name, tensor in tensors.items()}
 
 

@@ -66,7 +66,7 @@ def _key(request: Mapping[str, Any], verifier: Verifier, run: str, environ: Mapp
     with open(f"{run}/{EXPERIMENT}", encoding="utf-8") as file:
         experiment = file.read().replace(run, "")
     asked = json.dumps([request[name] for name in ("framework_version", "steps", "rtol", "device")])
-    return fingerprint((*verifier.packages, "primus_verify"), environ, experiment, asked)
+    return fingerprint((*verifier.packages, "primus_train", "primus_verify"), environ, experiment, asked)
 
 
 def _refuse(layouts: Sequence[Mapping[str, Any]], run: str) -> None:

@@ -87,6 +87,26 @@ def test_a_gradient_that_is_divided_once_too_often_is_named_with_its_axis() -> N
     )
 
 
+def test_axes_of_one_degree_are_all_named() -> None:
+    assert "not summed over sharded data parallelism (fsdp) or tensor parallelism (tp)" in said(
+        scale("first moment", 0.5, only="norm"), tp=2, fsdp=2
+    )
+
+
+def test_a_small_deviation_is_shown_beside_what_rounding_explains() -> None:
+    assert said(scale("first moment", 1.004)) == (
+        "gradient of every parameter is 4.0e-03 off (rounding explains 8.6e-05), from step 1"
+    )
+
+
+def test_two_equal_trainings_that_differ_are_not_deterministic() -> None:
+    def change(trial: list[Step]) -> None:
+        data: Any = trial[0].read()
+        data["first moment", "embedding.weight"] = data["first moment", "embedding.weight"][::-1]
+
+    assert said(change, repeat=1).endswith("two equal trainings differ: something is not deterministic")
+
+
 def test_a_factor_of_all_gradients_is_one_sentence() -> None:
     assert said(scale("first moment", 2), dp=2) == (
         "gradient of every parameter is 2 times the reference, from step 1: "
@@ -151,6 +171,26 @@ def test_a_weight_that_is_not_updated_is_found() -> None:
 
     text = said(change)
     assert text == "update of embedding.weight is 0.00 of the reference, from step 1: it is zero"
+
+
+def test_weights_that_never_had_a_gradient_must_agree_too() -> None:
+    """As those of an expert that no token chose."""
+
+    def idle(trial: list[Step]) -> None:
+        data: Any = trial[0].read()
+        for kind in ("first moment", "second moment"):
+            data[kind, "layers.0.mlp.weight"] = np.zeros_like(data[kind, "layers.0.mlp.weight"])
+
+    def wrong(trial: list[Step]) -> None:
+        idle(trial)
+        data: Any = trial[0].read()
+        data["weight", "layers.0.mlp.weight"] = data["weight", "layers.0.mlp.weight"] + np.float32(1e-4)
+
+    reference, trial = steps(), steps()
+    idle(reference)
+    wrong(trial)
+    found = beyond(compare(reference, trial, START, TOLERANCE))
+    assert ("weight", "layers.0.mlp.weight") in {(one.quantity, one.name) for one in found}
 
 
 def test_a_moment_that_is_lost_is_found() -> None:

@@ -54,5 +54,8 @@ def test_a_result_is_read_as_it_was_written_and_a_damaged_one_is_none(tmp_path: 
     kept.write("tp=2,pp=2", RESULT)
     assert kept.read("tp=2,pp=2") == RESULT
     assert kept.read("tp=2") is None
+    kept.write("dp=2", RESULT)
+    kept.forget(["dp=2", "never tried"])
+    assert kept.read("dp=2") is None
     (tmp_path / "verify" / "tp=2+pp=2.json").write_text('{"status"')
     assert kept.read("tp=2,pp=2") is None

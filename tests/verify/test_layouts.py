@@ -24,6 +24,9 @@ def test_the_degrees_of_parallel_axes_multiply_to_the_ranks() -> None:
     [
         ("ttp=2", "unknown axis 'ttp' in layout 'ttp=2'"),
         ("tp", "layout 'tp': '' is not a positive number"),
+        ("tp=1", "layout 'tp=1': tp=1 is one rank, as the reference"),
+        ("tp=2,tp=4", "layout 'tp=2,tp=4' names tp twice"),
+        ("sp=1", "layout 'sp=1' has sequence parallelism without tp"),
         ("tp=0", "layout 'tp=0': '0' is not a positive number"),
         ("tp=-2", "layout 'tp=-2': '-2' is not a positive number"),
         ("tp=²", "layout 'tp=²': '²' is not a positive number"),

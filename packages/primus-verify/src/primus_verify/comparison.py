@@ -157,7 +157,10 @@ class _Comparison:
             yield Deviation(self.step, quantity, "", math.inf if math.isnan(error) else error, limit, factor)
 
     def _weight(self, name: str, right: Array) -> Iterator[Deviation]:
-        """Its change since the start, in elements whose gradients are more than rounding errors."""
+        """Its change since the start, in elements whose gradients are more than rounding errors, or nothing at all.
+
+        An element that never had a gradient only decays: it agrees as a gradient does.
+        """
         import numpy as np
 
         start, other = self.start.get(("weight", name)), self.other_state.get(("weight", name))
@@ -165,14 +168,18 @@ class _Comparison:
             yield Deviation(self.step, "weight", name, math.inf, 0.0)
             return
         second = self.right_state.get(("second moment", name))
-        counts = np.ones(right.shape, bool)
+        counts, idle = np.ones(right.shape, bool), np.zeros(right.shape, bool)
         if second is not None and self.tolerance.rtol and second.shape == right.shape:
             root = np.sqrt(second.astype(np.float64))
-            counts = root > _NOISE * math.sqrt(float(np.mean(root**2)))
-        moved, off = (right - start)[counts], (other - right)[counts]
-        # What float32 keeps of a weight limits what is known of its change.
-        kept = _norm(right[counts]) * _UNIT_ROUNDOFF * 4 if self.tolerance.rtol else 0.0
-        yield from self._judge("weight", name, moved, off, self.tolerance.updated, kept)
+            counts, idle = root > _NOISE * math.sqrt(float(np.mean(root**2))), root == 0
+        worst = None
+        for chosen, limit in ((counts, self.tolerance.updated), (idle, self.tolerance.rtol)):
+            # What float32 keeps of a weight limits what is known of its change.
+            kept = _norm(right[chosen]) * _UNIT_ROUNDOFF * 4 if self.tolerance.rtol else 0.0
+            (one,) = self._judge("weight", name, (right - start)[chosen], (other - right)[chosen], limit, kept)
+            worst = one if worst is None or one.share > worst.share else worst
+        assert worst
+        yield worst
 
     def _tensor(self, quantity: str, name: str, right: Array, limit: float, floor: float) -> Iterator[Deviation]:
         """A gradient or moment; `floor`: the norm of what is nothing but rounding errors."""

@@ -12,7 +12,8 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from primus_machine.files.atomic import write_atomically
@@ -72,6 +73,12 @@ class Kept:
             write_atomically(self._path(layout), json.dumps(result, indent=1))
         except OSError:
             return
+
+    def forget(self, layouts: Iterable[str]) -> None:
+        """Train these again."""
+        for layout in layouts:
+            with suppress(FileNotFoundError):
+                os.unlink(self._path(layout))
 
     def _path(self, layout: str) -> str:
         return os.path.join(self.folder, f"{layout.replace(',', '+')}.json")

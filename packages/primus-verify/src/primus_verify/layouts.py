@@ -29,6 +29,7 @@ AXES = {
     "repeat": "the reference once more: must be equal to the bit (1)",
 }
 _SWITCHES = ("sp", "zero")
+_MORE_THAN_ONE = ("dp", "fsdp", "tp", "pp", "vpp", "cp", "ep")
 
 
 class Layout(NamedTuple):
@@ -56,6 +57,8 @@ def parse(text: str, rank_axes: Sequence[str]) -> Layout:
             raise RequestError(f"layout '{text}': '{degree}' is not a positive number", fix=f"{axis}=2")
         if axis in degrees:
             raise RequestError(f"layout '{text}' names {axis} twice", fix="name it once")
+        if int(degree) == 1 and axis in _MORE_THAN_ONE:
+            raise RequestError(f"layout '{text}': {axis}=1 is one rank, as the reference", fix=f"{axis}=2")
         degrees[axis] = int(degree)
     if "sp" in degrees and degrees.get("tp", 1) == 1:
         raise RequestError(f"layout '{text}' has sequence parallelism without tp", fix=f"tp=2,{text}")

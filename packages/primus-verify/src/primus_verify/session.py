@@ -86,6 +86,7 @@ class Session:
 
     def __init__(self, trials: Trials, kept: Kept, rtol: float | None, say: Callable[[str], None]) -> None:
         self.trials, self.kept, self.say = trials, kept, say
+        self._own: tuple[str, ...] = ()
         self.tolerance: Tolerance | None = Tolerance(rtol) if rtol else None
 
     def verify(self, layouts: Sequence[Layout]) -> list[dict[str, Any]]:
@@ -136,6 +137,11 @@ class Session:
         first = beyond(found)
         return f"the {first[0].quantity} of step {first[0].step}" if first else ""
 
+    def clean(self) -> None:
+        """Remove the checkpoints of the reference, once everything is compared."""
+        for run in self._own:
+            shutil.rmtree(run, ignore_errors=True)
+
     @cached_property
     def reference(self) -> Reference:
         """What all trials are compared with, trained when it is needed first.
@@ -144,8 +150,10 @@ class Session:
             PrimusError: it cannot be trained.
         """
         one = Layout(REFERENCE, {})
-        start = self.trials.verifier.checkpoint(self._train(one, ""), 1)
+        begin = self._train(one, "")
+        start = self.trials.verifier.checkpoint(begin, 1)
         run = self._train(one, start)
+        self._own = (begin, run)
         initial = stored.read(self.trials.verifier, start)
         steps = self.trials.read(run)
         known = list(steps[0].read())

@@ -100,7 +100,9 @@ def _groups(first: Sequence[Deviation], degrees: Mapping[str, int], names: Seque
 def _finding(pattern: str, members: Sequence[Deviation], degrees: Mapping[str, int], where: str) -> Finding:
     one = max(members, key=lambda member: member.error)
     factor = None if _rounded(one) is None else one.factor
-    if factor is not None:
+    if factor is not None and abs(factor - 1) < _CLOSE:
+        shown = f"{one.error:.1e} off (rounding explains {one.limit:.1e})"
+    elif factor is not None:
         shown = f"{_times(factor)} the reference"
     elif math.isinf(one.error):
         shown = "not finite, or missing"
@@ -154,19 +156,27 @@ def _meaning(factor: float | None, degrees: Mapping[str, int]) -> str:
         return ""
     if abs(factor) < _CLOSE:
         return "it is zero"
-    for axis in _SHARED:
-        degree = degrees.get(axis, 1)
-        if degree > 1 and abs(factor * degree - 1) < _CLOSE:
-            return f"divided by {degree} once too often, or not summed over {AXES[axis]} ({axis})"
-        if degree > 1 and abs(factor / degree - 1) < _CLOSE:
-            return f"summed over {AXES[axis]} ({axis}) once too often, or not divided by {degree}"
-    return ""
+    of = [(axis, degrees[axis]) for axis in _SHARED if degrees.get(axis, 1) > 1]
+    few = [axis for axis, degree in of if abs(factor * degree - 1) < _CLOSE]
+    many = [axis for axis, degree in of if abs(factor / degree - 1) < _CLOSE]
+    if few:
+        return f"divided by {degrees[few[0]]} once too often, or not summed over {_named(few)}"
+    return f"summed over {_named(many)} once too often, or not divided by {degrees[many[0]]}" if many else ""
+
+
+def _named(axes: Sequence[str]) -> str:
+    """Axes of one degree: which of them it is, a factor alone does not tell."""
+    return " or ".join(f"{AXES[axis]} ({axis})" for axis in axes)
 
 
 def _unlike(quantity: str, degrees: Mapping[str, int]) -> str:
     axes = ", ".join(f"{AXES[axis]} ({axis})" for axis in _SHARED if degrees.get(axis, 1) > 1)
+    if "repeat" in degrees:
+        return "two equal trainings differ: something is not deterministic"
+    if quantity == "gradient" and axes:
+        return f"part of it is missing or counted twice: not summed over {axes}"
     if quantity == "gradient":
-        return f"part of it is missing or counted twice: not summed over {axes}" if axes else "a micro-batch is missing"
+        return "a micro-batch is missing" if "mbs" in degrees else "what is computed again is not what was computed"
     if quantity == "weight":
         return "gradients and losses are equal: the optimizer's step differs"
     return "gradients are equal: the optimizer's state is lost or mixed up"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -50,10 +49,11 @@ def main() -> int:
     console = sys.stderr if request["json"] else sys.stdout
     kept = Kept(os.path.join(cache(environ), "verify", _key(request, verifier, run, environ)))
     if request["again"]:
-        shutil.rmtree(kept.folder, ignore_errors=True)
+        kept.forget(request["layouts"])
     session = Session(trials, kept, request["rtol"], lambda text: print(text, file=console, flush=True))
     layouts = session.verify([parse(text, verifier.rank_axes) for text in request["layouts"]])
     found = report.document(request, layouts, session.try_settings(request["settings"]))
+    session.clean()
     report.write(json.dumps(found, indent=1), f"{run}/verify.json")
     report.write(as_page(found), f"{run}/verify.html")
     print(json.dumps(found, indent=1) if request["json"] else report.as_text(found), flush=True)

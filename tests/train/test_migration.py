@@ -52,7 +52,7 @@ def test_a_short_version_is_the_newest_of_its_kind() -> None:
 
 
 def test_the_new_file_has_the_comments_and_the_order_of_the_old_one(primus: Run, tmp_path: Path) -> None:
-    pytest.importorskip("primus_torchtitan")
+    pytest.importorskip("primus_torchtitan", reason="torchtitan is not installed")
     lines = [
         "      training:",
         "        batch_size: 1   # small",
@@ -83,7 +83,7 @@ def test_the_new_file_has_the_comments_and_the_order_of_the_old_one(primus: Run,
 
 @pytest.mark.full
 def test_where_lines_cannot_be_edited_the_file_is_written_anew(primus: Run, tmp_path: Path) -> None:
-    pytest.importorskip("primus_torchtitan")
+    pytest.importorskip("primus_torchtitan", reason="torchtitan is not installed")
     (tmp_path / "old.yaml").write_text(HEAD + "      training: {batch_size: 1, seed: 5}  # flow\n")
     done = primus("config", "migrate", "old.yaml", "--to", "torchtitan==0.3")
     assert done.returncode == 0
@@ -105,7 +105,7 @@ def test_where_lines_cannot_be_edited_the_file_is_written_anew(primus: Run, tmp_
     ],
 )
 def test_wrong_requests_are_refused(primus: Run, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
-    pytest.importorskip("primus_torchtitan")
+    pytest.importorskip("primus_torchtitan", reason="torchtitan is not installed")
     (tmp_path / "old.yaml").write_text(HEAD + "      training.seed: 5\n      debug.seed: 6\n")
     done = primus("config", "migrate", "old.yaml", *words)
     assert (done.returncode, done.stdout) == (2, "")

@@ -120,8 +120,8 @@ def test_small_models_of_every_kind_are_equal_in_torchtitan(
 
 @pytest.mark.full
 def test_a_setting_that_changes_nothing_is_found(experiment: str, verify: Verify, tmp_path: Path) -> None:
-    """The seed counts for nothing: weights come from a checkpoint, tokens have a seed of their own."""
-    text = Path(experiment).read_text() + "      optimizer: {beta2: 0.9}\n      debug: {deterministic: true}\n"
+    """A dense model has no experts whose load could be balanced."""
+    text = Path(experiment).read_text() + "      optimizer: {beta2: 0.9}\n      debug: {moe_force_load_balance: true}\n"
     Path(experiment).write_text(text)
     effects = {one["name"]: one["effect"] for one in verify(experiment, "--settings")["settings"]}
-    assert effects == {"optimizer.beta2": "the second moment of step 1", "debug.deterministic": ""}
+    assert effects == {"optimizer.beta2": "the second moment of step 1", "debug.moe_force_load_balance": ""}

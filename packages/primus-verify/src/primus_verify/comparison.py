@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QUANTITIES", "Deviation", "Step", "Tolerance", "beyond", "compare", "worst"]
 
-QUANTITIES = ("loss", "gradient", "gradient norm", "weight", "first moment", "second moment")
+QUANTITIES = ("loss", "gradient", "gradient norm", "first moment", "second moment", "weight")
 """What is compared: causes before their effects."""
 
 _UNIT_ROUNDOFF = 2.0**-24

@@ -68,7 +68,9 @@ def gloo(call):
         if what == "stuck":
             atexit.register(time.sleep, 3600)
             raise ValueError("boom in step 3")
-        os._exit(0) if what == "exit" else sys.exit(0)
+        if what == "exit":
+            os._exit(int(call.words[1]))
+        sys.exit(0)
     if what == "wait":
         time.sleep(3600)
     dist.barrier()
@@ -216,7 +218,8 @@ def test_a_node_hears_of_a_rank_that_left_on_another(tmp_path: Path) -> None:
     ("words", "rank", "what"),
     [
         (("stuck",), 1, "ValueError: boom in step 3"),
-        (("exit",), 1, "left with exit code 0 while others were running; rank 0 then failed: RuntimeError"),
+        (("exit", "7"), 1, "ended with exit code 7 and recorded no exception"),
+        (("exit", "0"), 1, "left with exit code 0 while others were running; rank 0 then failed: RuntimeError"),
         (("leave",), 1, "left with exit code 0 while others were running; rank 0 then failed: RuntimeError"),
         (("wait",), 1, "left with exit code 0 while others were running; the others waited for"),
     ],
@@ -227,6 +230,6 @@ def test_the_rank_that_was_first_is_named_under_torchrun(
     (project / "my_tasks.py").write_text(GLOO)
     environ = {"GPUS_PER_NODE": "2", "OMP_NUM_THREADS": "1"}
     result = primus("direct", "--grace-period", "2", "--", "behave", *words, cwd=project, env=environ)
-    assert result.returncode == 1
+    assert result.returncode == (7 if "7" in words else 1)
     first = metadata(run_of(project))["first_failure"]
     assert (first["rank"], first["what"][: len(what)]) == (rank, what)

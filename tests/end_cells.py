@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from tests.project import TASK, Project, rows
 
 from primus_core.journal.events import saved_steps
 
-__all__ = ["MOMENTS", "WAYS", "Cell", "cells", "judge", "project_of"]
+__all__ = ["MOMENTS", "WAYS", "Cell", "cells", "judge", "project_of", "whole_steps"]
 
 MOMENTS = ("start", "first", "step", "evaluation", "save", "last")
 WAYS = {"term": 143, "int": 130, "hup": 129, "nohup": 0, "stop": 143}
@@ -212,7 +213,7 @@ def _events(run: Path, kind: str) -> Iterator[dict[str, Any]]:
             yield event
 
 
-def _whole(cell: Cell, run: Path) -> set[int]:
+def whole_steps(cell: Cell, run: Path) -> set[int]:
     """The steps of whole checkpoints, as a resumed training would judge them."""
     folder, number = run / "checkpoints", _FOLDERS[cell.backend]
     if cell.backend == "maxtext":
@@ -223,7 +224,12 @@ def _whole(cell: Cell, run: Path) -> set[int]:
         from primus_torchtitan.checkpoints import is_whole
     else:
         from primus_megatron.checkpoints import is_whole
-    return {step for step in range(1, STEPS + 1) if is_whole(str(folder / number.format(step)))}
+    steps = (
+        int(match[0])
+        for path in folder.glob("*_*" if "_" in number else "*-*")
+        if (match := re.search(r"\d+$", path.name))
+    )
+    return {step for step in steps if is_whole(str(folder / number.format(step)))}
 
 
 def _faults(cell: Cell, code: int, said: str, run: Path) -> Iterator[str]:
@@ -233,7 +239,7 @@ def _faults(cell: Cell, code: int, said: str, run: Path) -> Iterator[str]:
         yield f"exit code and status are {code}, {status}, not {wanted}: {said[-2000:]}"
     if "Traceback" in said or "  failed rank" in said:
         yield f"something failed: {said[-3000:]}"
-    made, whole = [row["step"] for row in rows(run)], _whole(cell, run)
+    made, whole = [row["step"] for row in rows(run)], whole_steps(cell, run)
     last, newest = max(made, default=0), max(whole, default=0)
     lost = "  lost   no checkpoint of " in said
     if cell.moment == "start" and (last or newest or lost):
@@ -250,7 +256,7 @@ def _faults(cell: Cell, code: int, said: str, run: Path) -> Iterator[str]:
 
 def _continued(cell: Cell, project: Project, run: Path) -> Iterator[str]:
     """What is wrong when the same command is typed again, with more steps."""
-    newest, there = max(_whole(cell, run), default=0), project.folder / "output" / cell.name
+    newest, there = max(whole_steps(cell, run), default=0), project.folder / "output" / cell.name
     words = [*TASK, f"exp_name={cell.name}", f"{_STEPS_OF[cell.backend]}={newest + 2}", "--continue"]
     if not newest:
         words = words[:-1]

@@ -182,7 +182,8 @@ def test_where_native_code_ended_a_lone_rank_the_last_line_of_its_log_is_told(tm
     log.write_text("an error that was none\nF1122 Unknown flag in XLA_FLAGS: --xla_nonsense\n\n")
     assert "what          F1122 Unknown flag in XLA_FLAGS" in block(failure.of_process(1, "vm", 0, 0, str(log)), 1)
     silent = failure.of_process(7, "vm", 0, 0, str(tmp_path / "none.log"))
-    assert silent and silent.what == "ended with exit code 7 and recorded no exception"
+    assert silent
+    assert silent.what == "ended with exit code 7 and recorded no exception"
 
 
 def test_where_no_rank_said_why_the_launchers_last_line_is_told() -> None:

@@ -12,13 +12,15 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
+from primus_core.config.document import dotted
 from primus_core.errors import PrimusError, TrainingError
 from primus_core.journal import summary
 from primus_core.plan.plan import METRICS
 from primus_machine.processes import end_with_parent
+from primus_train.templates.recipe import leaves
 from primus_verify import stored
 from primus_verify.comparison import Step
 from primus_verify.contract import Verifier
@@ -34,7 +36,7 @@ _GRACE_S = 60
 """A launch ends its ranks in its own grace period, and needs some time besides."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Trials:
     """How trainings start."""
 
@@ -50,6 +52,20 @@ class Trials:
         """Return the settings of a trial over those of the experiment; without `start`, of the one that makes it."""
         steps = self.verifier.steps(self.steps if start else 1, frozen=not start)
         return {**self.verifier.settings(layout.degrees), **steps, **(self.verifier.start(start) if start else {})}
+
+    def changes(self, layout: Layout) -> dict[str, Any]:
+        """Return the settings of a layout that differ from those of the experiment."""
+        return {name: value for name, value in self.verifier.settings(layout.degrees).items()
+                if self.base.get(name) != value}  # fmt: skip
+
+    @cached_property
+    def base(self) -> dict[str, Any]:
+        """The settings of the experiment, by dotted names."""
+        import yaml
+
+        with open(self.experiment, encoding="utf-8") as file:
+            module = yaml.safe_load(file)["modules"]["pre_trainer"]
+        return {dotted(path): value for path, value in leaves({**module["overrides"], "model": module["model"]})}
 
     def train(self, layout: Layout, start: str, changed: Mapping[str, Any] | None = None) -> str:
         """Train, with some settings `changed`; the run directory.

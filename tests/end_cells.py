@@ -220,16 +220,14 @@ def whole_steps(cell: Cell, run: Path) -> set[int]:
         from primus_maxtext.checkpoints import steps
 
         return {step + 1 for step in steps(str(folder))}
+    whole: Callable[[str], bool]
     if cell.backend == "torchtitan":
-        from primus_torchtitan.checkpoints import is_whole
+        from primus_torchtitan.checkpoints import is_whole as whole
     else:
-        from primus_megatron.checkpoints import is_whole
-    steps = (
-        int(match[0])
-        for path in folder.glob("*_*" if "_" in number else "*-*")
-        if (match := re.search(r"\d+$", path.name))
-    )
-    return {step for step in steps if is_whole(str(folder / number.format(step)))}
+        from primus_megatron.checkpoints import is_whole as whole
+    found = (re.fullmatch(number.replace("{:07}", "{}").format(r"(\d+)"), path.name) for path in folder.glob("*"))
+    steps_there = [int(match[1]) for match in found if match]
+    return {step for step in steps_there if whole(str(folder / number.format(step)))}
 
 
 def _faults(cell: Cell, code: int, said: str, run: Path) -> Iterator[str]:
@@ -257,14 +255,14 @@ def _faults(cell: Cell, code: int, said: str, run: Path) -> Iterator[str]:
 def _continued(cell: Cell, project: Project, run: Path) -> Iterator[str]:
     """What is wrong when the same command is typed again, with more steps."""
     newest, there = max(whole_steps(cell, run), default=0), project.folder / "output" / cell.name
-    words = [*TASK, f"exp_name={cell.name}", f"{_STEPS_OF[cell.backend]}={newest + 2}", "--continue"]
+    words = [*TASK, f"exp_name={cell.name}", f"{_STEPS_OF[cell.backend]}={newest + 3}", "--continue"]
     if not newest:
         words = words[:-1]
     if cell.moment == "start":
         return
     done = project.run("direct", *words, GPUS_PER_NODE=str(cell.ranks))
     made = [row["step"] for row in rows(there.resolve())]
-    if done.returncode or made != [newest + 1, newest + 2]:
+    if done.returncode or made != [newest + 1, newest + 2, newest + 3]:
         yield f"continued with exit code {done.returncode}, steps {made} after {newest}: {done.stderr[-3000:]}"
 
 

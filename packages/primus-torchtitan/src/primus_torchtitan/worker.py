@@ -118,8 +118,10 @@ def _run(config: Any) -> bool:
         if config.checkpoint.create_seed_checkpoint:
             trainer.checkpointer.save(curr_step=0, last_step=True)
         else:
-            end_when_told(trainer.checkpointer, EndRequest.of_torch())
+            request = EndRequest.of_torch()
+            end_when_told(trainer.checkpointer, request)
             trainer.train()
+            request.close()
     except ToldToEnd:
         told_to_end = True
     finally:

@@ -40,7 +40,7 @@ def _watch(main: int, tell: Callable[[BaseException | None], None]) -> None:
 def _active(thread: int) -> BaseException | None:
     """Return the exception that the thread handles, or that waits in it for a block to end."""
     found = sys._current_exceptions().get(thread)  # noqa: SLF001  # what `faulthandler` reads, too
-    return found[1] if isinstance(found, tuple) else found  # type: ignore[return-value]  # Python 3.11 has three values
+    return found[1] if isinstance(found, tuple) else found  # Python 3.11 has three values
 
 
 def _waits(error: BaseException) -> bool:

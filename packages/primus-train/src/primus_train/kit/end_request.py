@@ -48,14 +48,14 @@ class EndRequest:
         self._rank, self._world, self._store = rank, world, store
         self._told, self._lock = threading.Event(), threading.Lock()
         self._ended, self._end_at = 0, sys.maxsize
+        self._is_over = False
         if store and world > 1:
             threading.Thread(target=self._listen, daemon=True, name="primus-end").start()
 
     @classmethod
     def of_torch(cls) -> EndRequest:
         """Return that of a rank whose processes have met, and listen for SIGTERM and SIGINT from now on."""
-        from torch import distributed
-
+        distributed = sys.modules["torch.distributed"]
         store = distributed.distributed_c10d._get_default_store()  # noqa: SLF001  # torch has no other way to it
         request = cls(distributed.get_rank(), distributed.get_world_size(), store)
         request.listen()
@@ -66,6 +66,10 @@ class EndRequest:
         for number in (signal.SIGTERM, signal.SIGINT):
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, lambda *_: self._told.set())
+
+    def close(self) -> None:
+        """Listen to the other ranks no more: training has ended."""
+        self._is_over = True
 
     def is_due(self, step: int) -> bool:
         """Return whether training ends after this `step`. May wait a moment for the other ranks' word."""
@@ -80,13 +84,16 @@ class EndRequest:
         pause_s = max(_LOOK_S, self._world / _LOOKS_PER_S)
         try:
             while not self._told.wait(pause_s):
+                if self._is_over:
+                    return
                 if self._store.check([_KEY]):
                     break
             with self._lock:  # a step that ends meanwhile waits for the answer
                 self._end_at = self._agree(self._store)
         except Exception as error:  # of torch's store, when another rank is gone
-            message = f"told to end, but the ranks cannot agree on a step: {error}"
-            get_logger().warning("told_to_end_alone", message=message)
+            if self._told.is_set() and not self._is_over:
+                message = f"told to end, but the ranks cannot agree on a step: {error}"
+                get_logger().warning("told_to_end_alone", message=message)
 
     def _agree(self, store: Store) -> int:
         """Return the step that all ranks end after."""

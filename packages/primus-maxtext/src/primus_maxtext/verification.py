@@ -32,7 +32,6 @@ _SMALL = {
 """The most of each in a small model."""
 _LAYERS = {"gemma3": 6, "gemma4": 6}
 """The least of a block that repeats a pattern; elsewhere 4."""
-_RATE = 1e-3
 _DECAY = 10.0
 """So much that an update without it differs by more than rounding."""
 _TRIAL: dict[str, Any] = {
@@ -86,7 +85,7 @@ class MaxTextVerifier:
         kept = {name: value for name, value in flat.items() if name.startswith(_KEPT) and value is not None}
         whole = {} if shrink or not flat.get("vocab_size") else {"vocab_size": flat["vocab_size"]}
         length = _SEQUENCE * math.lcm(*degrees_of(layouts, "cp"))
-        return {**(_small(kept, layouts) if shrink else kept), **_TRIAL, **whole, "learning_rate": _RATE,
+        return {**(_small(kept, layouts) if shrink else kept), **_TRIAL, **whole,
                 "adam_weight_decay": _DECAY, "max_target_length": length}  # fmt: skip
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
@@ -106,9 +105,13 @@ class MaxTextVerifier:
             words |= {_AXES["mbs"]: micro_batches, "per_device_batch_size": _BATCH / devices / micro_batches}
         return words
 
-    def steps(self, count: int, *, frozen: bool) -> dict[str, Any]:
+    def steps(self, count: int, *, rate: float) -> dict[str, Any]:
         """Return the settings for `count` steps."""
-        return {"steps": count, "learning_rate": 0.0 if frozen else _RATE}
+        return {"steps": count, "learning_rate": rate}
+
+    def seed(self, number: int) -> dict[str, Any]:
+        """Return the settings of another seed."""
+        return {"init_weights_seed": number, "data_shuffle_seed": number}
 
     def start(self, checkpoint: str) -> dict[str, Any]:
         """Return the settings to begin with the weights of a checkpoint."""

@@ -35,7 +35,6 @@ _SMALL = {
     "moe_router_num_groups": 2, "moe_router_group_topk": 1, "mtp_num_layers": 1,
 }  # fmt: skip
 """The most of each in a small model."""
-_RATE = 1e-3
 _DECAY = 10.0
 """So much that an update without it differs by more than rounding."""
 _TRIAL: dict[str, Any] = {
@@ -94,13 +93,15 @@ class MegatronVerifier:
         kept |= {"optimizer": "adam"}
         whole = {} if shrink or not flat.get("vocab_size") else {"vocab_size": flat["vocab_size"]}
         length = _SEQUENCE * math.lcm(*degrees_of(layouts, "cp"))
-        return {**(_small(kept, layouts) if shrink else kept), **_TRIAL, **whole, "lr": _RATE, "min_lr": _RATE,
+        return {**(_small(kept, layouts) if shrink else kept), **_TRIAL, **whole,
                 "weight_decay": _DECAY, "seq_length": length, "max_position_embeddings": length}  # fmt: skip
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the experiment's degrees; the rest is replicated data parallelism."""
         flat = {**(settings.get("model") or {}), **settings}
-        degrees = {axis: int(flat.get(_AXES[axis]) or (axis not in _SWITCHES)) for axis in _OWN}
+        degrees = {
+            axis: int(flat.get(_AXES[axis]) or 1) for axis in _OWN if axis not in _SWITCHES or flat.get(_AXES[axis])
+        }
         if degrees["pp"] > 1 and (chunk := flat.get("num_layers_per_virtual_pipeline_stage")):
             degrees["vpp"] = int(flat["num_layers"]) // (degrees["pp"] * int(chunk))
         return {**degrees, "dp": 2}
@@ -115,10 +116,13 @@ class MegatronVerifier:
             words |= {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
         return words
 
-    def steps(self, count: int, *, frozen: bool) -> dict[str, Any]:
+    def steps(self, count: int, *, rate: float) -> dict[str, Any]:
         """Return the settings for `count` steps."""
-        rate = 0.0 if frozen else _RATE
         return {"train_iters": count, "lr": rate, "min_lr": rate}
+
+    def seed(self, number: int) -> dict[str, Any]:
+        """Return the settings of another seed."""
+        return {"seed": number}
 
     def start(self, checkpoint: str) -> dict[str, Any]:
         """Return the settings to begin with the weights of a checkpoint: Megatron names the folder of all of them."""

@@ -43,7 +43,6 @@ _TRIAL: dict[str, Any] = {
     "metrics": {"log_freq": 1},
     "auto_continue_train": False,
 }  # fmt: skip
-_RATE = 1e-3
 _AXES = {
     "tp": "parallelism.tensor_parallel_degree",
     "sp": "parallelism.enable_sequence_parallel",
@@ -98,7 +97,7 @@ class TorchTitanVerifier:
         training = {**_TRIAL["training"], "seq_len": math.lcm(_SEQUENCE * context, chunks)}
         return {**kept, "model": _small(model, layouts) if shrink else model, **_TRIAL, "training": training,
                 "parallelism": {name: parallel[name] for name in _KEPT_PARALLEL if name in parallel},
-                "optimizer": {**optimizer, "lr": _RATE, "weight_decay": _DECAY}}  # fmt: skip
+                "optimizer": {**optimizer, "weight_decay": _DECAY}}  # fmt: skip
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the experiment's degrees; a rest (-1) is sharded data parallelism."""
@@ -120,9 +119,13 @@ class TorchTitanVerifier:
             words[_AXES["recompute"]] = "full"
         return words
 
-    def steps(self, count: int, *, frozen: bool) -> dict[str, Any]:
+    def steps(self, count: int, *, rate: float) -> dict[str, Any]:
         """Return the settings for `count` steps."""
-        return {"training.steps": count, "optimizer.lr": 0.0 if frozen else _RATE}
+        return {"training.steps": count, "optimizer.lr": rate}
+
+    def seed(self, number: int) -> dict[str, Any]:
+        """Return the settings of another seed."""
+        return {"debug.seed": number}
 
     def start(self, checkpoint: str) -> dict[str, Any]:
         """Return the settings to begin with the weights of a checkpoint."""

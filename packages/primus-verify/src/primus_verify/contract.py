@@ -47,8 +47,11 @@ class Verifier(Protocol):
     def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:
         """Return the settings, by dotted names, that make a layout. Raises `ValueError` for an unknown axis."""
 
-    def steps(self, count: int, *, frozen: bool) -> dict[str, Any]:
-        """Return the settings to train `count` steps; `frozen`: with a learning rate of 0."""
+    def steps(self, count: int, *, rate: float) -> dict[str, Any]:
+        """Return the settings to train `count` steps with a constant learning rate."""
+
+    def seed(self, number: int) -> dict[str, Any]:
+        """Return the settings of another seed, for weights and tokens."""
 
     def start(self, checkpoint: str) -> dict[str, Any]:
         """Return the settings to begin with the weights, and nothing else, of a checkpoint."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -52,7 +53,7 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
         axes = ", ".join(layouts.AXES)
         parser.add_argument("--config", required=True, metavar="FILE", help="the experiment (YAML or TOML)")
         parser.add_argument("--layouts", nargs="+", default=[], metavar="LAYOUT",
-                            help=f"layouts such as tp=2,pp=2, or auto (default); axes: {axes}")  # fmt: skip
+                            help=f"layouts such as tp=2,pp=2, own, or auto (default); axes: {axes}")  # fmt: skip
         parser.add_argument("--settings", action="store_true",
                             help="find settings that change nothing: each gets its default, alone")  # fmt: skip
         parser.add_argument("--steps", type=whole_number, default=_STEPS, metavar="N",
@@ -66,6 +67,7 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
         parser.add_argument("--timeout", type=whole_number, default=_TIMEOUT_S, metavar="SECONDS",
                             help=f"stop a training that takes longer (default: {_TIMEOUT_S})")  # fmt: skip
         parser.add_argument("--again", action="store_true", help="train layouts again whose result is known")
+        parser.add_argument("--output", metavar="FILE", help="also write the result to FILE, as JSON")
         parser.add_argument("--json", action="store_true", help="print JSON instead of text")
         parser.usage = f"{parser.prog} --config FILE [key=value ...] [--layouts LAYOUT ...]"
         parser.rest_to("overrides")
@@ -97,6 +99,7 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
             "timeout_s": args.timeout,
             "json": args.json,
             "again": args.again,
+            "output": args.output and os.path.join(call.facts.cwd, args.output),
             "device": device,
             "experiment": found.experiment.exp_name,
         }

@@ -44,7 +44,7 @@ class VerifierConformance:
             settings = _resolve(experiment, (), itself=True).settings.data
             small = verifier.experiment(settings, shrink=True, layouts=(), device="cpu")
             path.write_text(as_experiment(self.framework, small, str(tmp_path)), encoding="utf-8")
-            for more in (verifier.steps(1, frozen=True), verifier.steps(3, frozen=False)):
+            for more in (verifier.steps(1, rate=0.0), {**verifier.steps(3, rate=1e-3), **verifier.seed(7)}):
                 words = [f"{key}={value}" for key, value in {**verifier.settings({}), **more}.items()]
                 found = _resolve(str(path), words)
                 assert found.planned.config["device"] == "cpu", experiment

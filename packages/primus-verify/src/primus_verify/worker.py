@@ -55,6 +55,8 @@ def main() -> int:
     found = report.document(request, layouts, session.try_settings(request["settings"]))
     session.clean()
     report.write(json.dumps(found, indent=1), f"{run}/verify.json")
+    if request["output"]:
+        report.write(json.dumps(found, indent=1), request["output"])
     report.write(as_page(found), f"{run}/verify.html")
     print(json.dumps(found, indent=1) if request["json"] else report.as_text(found), flush=True)
     _refuse(layouts, run)

@@ -157,7 +157,7 @@ def _small(kept: Mapping[str, Any], layouts: Sequence[Mapping[str, int]]) -> dic
     small = {name: min(value, _SMALL[name]) if name in _SMALL else value for name, value in kept.items()}
     tensor, stages = degrees_of(layouts, "tp"), degrees_of(layouts, "pp", "vpp")
     heads, groups = kept.get("num_attention_heads") or 4, kept.get("num_query_groups")
-    small["num_layers"] = alike(kept.get("num_layers") or 4, max(4, *stages), stages | degrees_of(layouts, "pp"))
+    small["num_layers"] = alike(kept.get("num_layers") or 4, max([4, *stages]), stages | degrees_of(layouts, "pp"))
     shared = alike(groups, 4 if groups == heads else 2, tensor) if groups is not None else 1
     # heads that are as many as their groups have one each
     small["num_attention_heads"] = shared if groups == heads else alike(heads, 4, tensor, shared)

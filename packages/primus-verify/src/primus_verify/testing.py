@@ -40,9 +40,10 @@ class VerifierConformance:
         """On one rank of a CPU, with the settings of the first step and of all others."""
         verifier = find_verifier(self.framework)
         path = tmp_path / "small.yaml"
+        degrees = [parse(text, verifier.rank_axes).degrees for text in verifier.layouts]
         for experiment in self.experiments:
             settings = _resolve(experiment, (), itself=True).settings.data
-            small = verifier.experiment(settings, shrink=True, layouts=(), device="cpu")
+            small = verifier.experiment(settings, shrink=True, layouts=degrees, device="cpu")
             path.write_text(as_experiment(self.framework, small, str(tmp_path)), encoding="utf-8")
             for more in (verifier.steps(1, rate=0.0), {**verifier.steps(3, rate=1e-3), **verifier.seed(7)}):
                 words = [f"{key}={value}" for key, value in {**verifier.settings({}), **more}.items()]

@@ -46,10 +46,12 @@ def of_step(
     if step and step.ranks:
         rank = step.first_rank if is_lone else None
         process = failure.of_process(ended.exit_code, hostname, node, rank, f"{directory}/logs/rank_{rank}.log")
-    if is_lone and not ended.signal:
+    if is_lone:
         failure.leave_record(directory, process)
     killed = _signalled(launcher, launch_log()) if launcher else ()
     first = failure.first_failure(directory, killed, node, hostname, ended.records) or process
+    if first and plan.distributed.nnodes > 1 and node == first.node_rank:
+        failure.leave_record(directory, first)
     if ended.exit_code and step and step.kind in BEFORE_RANKS:  # none has started; the error names the node
         reason = first.what.partition(": ")[2].partition("\n")[0] if first else ""
         what = reason or f"{step.kind}: ended with exit code {ended.exit_code}"

@@ -75,7 +75,7 @@ def test_ranks_end_after_the_same_step_although_one_is_ahead(told: int) -> None:
             step += 1
             meeting.wait(120)
             if step == 5 and rank == told:
-                requests[rank]._told.set()  # what the signal does  # noqa: SLF001
+                requests[rank]._told.set()  # what the signal does
             if requests[rank].is_due(step):
                 ended[rank] = step
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import Run
@@ -31,26 +32,25 @@ def experiment(tmp_path: Path) -> str:
     return str(tmp_path / "exp.yaml")
 
 
-def planned(primus: Run, *words: str, **environ: str) -> dict[str, object]:
+def planned(primus: Run, *words: str, **environ: str) -> dict[str, Any]:
     """The plan of a training on two ranks."""
     done = primus("direct", "--dry-run", "--json", "--", "train", "pretrain", *words,
                   env={"GPUS_PER_NODE": "2", **environ})  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found: dict[str, object] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
 def test_the_step_is_planned_before_the_ranks_and_needs_an_own_layout(experiment: str, primus: Run) -> None:
     plan = planned(primus, "--config", experiment, "--verify")
-    steps: list[dict[str, object]] = plan["steps"]  # type: ignore[assignment]
-    first, last = steps[0], steps[-1]
+    first, last = plan["steps"][0], plan["steps"][-1]
     assert (first["name"], last["kind"]) == ("verify", "worker")
-    assert "verify --config" in " ".join(first["argv"])  # type: ignore[arg-type]
-    assert "--layouts tp=2" in " ".join(first["argv"])  # type: ignore[arg-type]
+    assert "verify --config" in " ".join(first["argv"])
+    assert "--layouts tp=2" in " ".join(first["argv"])
     alone = planned(primus, "--config", experiment, "--verify", "parallelism.tensor_parallel_degree=1",
                     "parallelism.data_parallel_shard_degree=1", GPUS_PER_NODE="1")  # fmt: skip
-    assert len(alone["steps"]) == 1  # type: ignore[attr-defined]
-    assert any("one rank has no layout" in str(note) for note in alone["notes"])  # type: ignore[attr-defined]
+    assert len(alone["steps"]) == 1
+    assert any("one rank has no layout" in str(note) for note in alone["notes"])
 
 
 def test_another_value_of_the_variable_is_refused(experiment: str, primus: Run) -> None:

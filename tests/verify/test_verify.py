@@ -130,6 +130,7 @@ def test_the_small_model_is_divided_as_the_large_one(experiment: str, primus: Ru
         ("titan_doubled", "fsdp=2", "gradient of every parameter is 2 times the reference, from step 1"),
         ("titan_first_micro_batch", "mbs=1", "gradient of every parameter is .*a micro-batch is missing"),
         ("titan_not_a_number", "tp=2", "is not finite, or missing"),
+        ("titan_tokens_counted_twice", "cp=2", "loss is 0.50 of the reference, from step 1"),
         ("titan_moment_lost", "fsdp=2", "second moment of .* from step 2"),
     ],
 )

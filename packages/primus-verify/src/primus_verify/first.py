@@ -9,7 +9,7 @@ from primus_core.plan.plan import EXPERIMENT, Step, Variable
 from primus_core.plugins.contracts import TaskCall, TaskPlan
 from primus_train.modes import Training
 from primus_verify.layouts import scaled_down
-from primus_verify.task import find_verifier
+from primus_verify.resolving import find_verifier
 
 __all__ = ["FIRST", "RESULT", "VerifyFirst"]
 

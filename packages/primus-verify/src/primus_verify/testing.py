@@ -23,8 +23,7 @@ from primus_machine.host import HostRoot
 from primus_train import task as train
 from primus_train.task import Resolved
 from primus_verify.layouts import AXES, Layout, parse
-from primus_verify.resolving import arguments, for_its_machine
-from primus_verify.task import as_experiment, find_verifier
+from primus_verify.resolving import arguments, as_experiment, find_verifier, for_its_machine
 
 __all__ = ["VerifierConformance"]
 

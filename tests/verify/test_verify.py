@@ -102,7 +102,7 @@ def test_a_layout_that_is_the_reference_proves_nothing(experiment: str, primus: 
 @pytest.mark.parametrize(
     ("old", "new", "layout"),
     [
-        ("tensor_parallel_degree: 8", "tensor_parallel_degree: 8, enable_sequence_parallel: false", "tp=2,sp=0,fsdp=2"),
+        ("tensor_parallel_degree: 8", "tensor_parallel_degree: 8, enable_sequence_parallel: false", "tp=2,fsdp=2,sp=0"),
         ("tensor_parallel_degree: 8", "context_parallel_degree: 4", "cp=2,fsdp=2"),
         ("{family: llama3, flavor: 8B}", "{name: llama3, flavor: 8B}", "tp=2,fsdp=2"),
     ],
@@ -119,7 +119,7 @@ def test_the_small_model_is_divided_as_the_large_one(experiment: str, primus: Ru
     """It has 32 layers and 8 groups of heads: 3 divides neither."""
     done = primus("direct", "--", "verify", "--config", experiment, "--layouts", "tp=3",
                   env={"PRIMUS_CACHE": str(tmp_path / "cache")})  # fmt: skip
-    assert "tp=3: not tried: tensor parallelism 3 does not divide n_heads" in done.stdout
+    assert "tp=3: not tried: training.seq_len 256 cannot be cut into 3 equal pieces" in done.stdout
     assert "this is the small model, see --shrink" in done.stdout
 
 

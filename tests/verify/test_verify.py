@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import Run, plain_environ
 from tests.verify.trials import Verify, texts, verifier
 
 EXPERIMENT = """
@@ -157,3 +162,34 @@ def test_a_setting_that_changes_nothing_is_found(experiment: str, verify: Verify
     Path(experiment).write_text(text)
     effects = {one["name"]: one["effect"] for one in verify(experiment, "--settings")["settings"]}
     assert effects == {"optimizer.beta2": "the second moment of step 1", "debug.moe_force_load_balance": ""}
+
+
+@pytest.mark.full
+def test_layouts_that_were_finished_before_a_kill_are_not_trained_again(experiment: str, tmp_path: Path) -> None:
+    command = [
+        shutil.which("primus") or "",
+        "direct",
+        "--",
+        "verify",
+        "--config",
+        experiment,
+        "--layouts",
+        "mbs=1",
+        "fsdp=2",
+    ]
+    environ = {**plain_environ(), "PRIMUS_CACHE": str(tmp_path / "cache")}
+    log = tmp_path / "first.log"
+    with log.open("wb") as output:
+        first = subprocess.Popen(
+            command, cwd=tmp_path, env=environ, stdout=output, stderr=output, start_new_session=True
+        )
+        until = time.monotonic() + 600
+        while "mbs=1: equal" not in log.read_text() and first.poll() is None and time.monotonic() < until:
+            time.sleep(0.2)
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+    assert "mbs=1: equal" in log.read_text()
+    again = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "mbs=1: equal, as before" in again.stdout
+    assert "fsdp=2: equal (" in again.stdout

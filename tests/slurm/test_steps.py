@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Run as Primus
-from tests.core.test_direct import run_of
 from tests.lab.slurm import Cluster
 from tests.slurm.test_scheduler import found_in, program
 
@@ -102,8 +101,9 @@ def test_a_launch_within_a_step_has_all_nodes_and_cpus_of_the_job(cluster: Clust
     """It does not wait for the step around it."""
     inner = ("primus", "slurm", "srun", "--", "direct", "--single", "--", "ranks", "exit", "0", "0")
     (folder / "job.sh").write_text(f"#!/bin/bash\nsrun -N1 -n1 -c2 {' '.join(inner)}\n", encoding="utf-8")
-    cluster.run("sbatch", "-W", "-N2", "-n4", "-c3", f"--chdir={folder}", "-o", f"{folder}/out", f"{folder}/job.sh",
+    cluster.run("sbatch", "-W", "-N2", "--ntasks-per-node=2", "-c3", f"--chdir={folder}", "-o", f"{folder}/out", f"{folder}/job.sh",
                 timeout=300)  # fmt: skip
     out = (folder / "out").read_text(encoding="utf-8")
     assert out.count("rank 0 of 1 on ") == 2, out
-    assert "--cpus-per-task=6" in str(json.loads((run_of(folder) / "layers/slurm.json").read_text())["steps"]), out
+    [saved] = folder.glob("output/*_*/layers/slurm.json")
+    assert "--cpus-per-task=6" in json.loads(saved.read_text())["steps"][-1]["argv"], out

@@ -20,6 +20,7 @@ __all__ = ["COUNT", "ENV", "LOSSES", "TASKS", "Flags", "Options", "gpus_of_node"
 ENV = "/usr/bin/env"
 """What srun starts, behind its flags. By its whole path: `--export=NONE` leaves no PATH to look for it."""
 _FILE = "slurm.toml"
+_OTHERS = ("salloc", "squeue", "sinfo", "sacct", "scancel", "scontrol", "sbcast", "sattach", "sprio", "sstat")
 COUNT = re.compile("[1-9][0-9]{0,8}")
 TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-core", "ntasks-per-socket", "ntasks-per-tres")
 LOSSES = {
@@ -175,6 +176,10 @@ class _Reader:
     def _unexpected(self, word: str) -> None:
         near = suggestion(word, ("srun", "sbatch"))
         why = f"it is neither an option of {self.options.command} nor the value of one"
+        if word in _OTHERS:
+            fix = "type it without `primus`" + (": salloc -N 2, and in its shell: primus slurm srun -- <task>"
+                                                if word == "salloc" else "")  # fmt: skip
+            raise self._error(f"'{word}' is a command of Slurm itself", fix, "Primus starts srun and sbatch")
         if word in ("srun", "sbatch"):
             raise self._error(f"'{word}' comes after options", f"write it first: primus slurm {word} ...", why)
         raise self._error(f"'{word}' is not understood", near or "put `--` before the task", why)

@@ -15,6 +15,7 @@ from primus_core.environment import resolve as environment
 from primus_core.errors import MachineError, Mistakes, RequestError, suggestion
 from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PlannedFile, Requirement, RunPlace, Variable, Worker
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
+from primus_core.request import former
 from primus_core.request.arguments import Parser
 from primus_machine.errors import expect
 from primus_train import continuation, modes, profiling, secret_settings
@@ -65,7 +66,7 @@ class Train:
         if not call.args.config:
             from primus_train.templates import similar
 
-            raise similar.missing_option(call.args.overrides, call.command, call.facts.environ)
+            raise similar.missing_option(call.args.stage, call.args.overrides, call.command, call.facts.environ)
         return _without_mistakes(call, _Planning.plan)
 
     def environment(self, path: str, environ: Mapping[str, str]) -> tuple[str, tuple[Variable, ...]]:
@@ -336,7 +337,9 @@ class _Planning:
             raise RequestError(
                 f"{name} has no stage '{self.args.stage}'",
                 why=f"it has: {', '.join(backend.stages)}",
-                fix=suggestion(self.args.stage, backend.stages) or f"train {backend.stages[0]}",
+                fix=former.instead("train", self.args.stage)
+                or suggestion(self.args.stage, backend.stages)
+                or f"train {backend.stages[0]}",
             )
         return backend
 

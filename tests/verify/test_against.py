@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from primus_core.errors import PrimusError, RequestError
-from primus_torchtitan.verification import VERIFIER
+from primus_torchtitan.verification import VERIFIER as TITAN
 from primus_train.kit.neutral import in_halves
 from primus_train.models import catalogue
 from primus_train.models.architecture import Architecture
 from primus_verify.against import small_model
 from primus_verify.exchange import as_neutral, with_neutral
 
+VERIFIER: Any = TITAN
 MODEL = Architecture(
     num_layers=1, hidden_size=8, ffn_hidden_size=12, num_attention_heads=2, num_kv_heads=1, head_dim=4, vocab_size=16,
     max_position_embeddings=64, rope_theta=1e4, norm_eps=1e-5, tie_embeddings=False,

@@ -128,7 +128,8 @@ def compare_sides(first: Side, second: Side, rtol: float | None, say: Callable[[
     say(f"{first.framework}: training a small model ...")
     start = first.train().checkpoint
     right = first.train(start)
-    right_state, initial = first.state(right.checkpoint), first.state(start)
+    right_state = first.state(right.checkpoint)
+    initial = first.state(start)  # last: its file is what the other side reads
     layout = Layout(second.framework, {})
     try:
         say(f"{second.framework}: training it from the same weights ...")

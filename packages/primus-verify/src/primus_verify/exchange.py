@@ -44,7 +44,7 @@ _ONE = Layout(REFERENCE, {})
 _MODEL = "model.yaml"
 _TIMEOUT_S = 1800
 _DATA = {"text": "python-stdlib", "vocab_size": VOCABULARY, "document_chars": 512, "seed": 7}
-_BLIND = 0.1
+_ONE_MINUS_BETA1 = 0.1
 """1 - beta1 of Adam: the first moment after a step is the gradient times this."""
 
 
@@ -67,10 +67,9 @@ def _train(framework: str, model: str, folder: str, start: str = "") -> None:
 def _read(verifier: Verifier, model: Architecture, checkpoint: str, path: str) -> None:
     import numpy as np
 
-    found: dict[str, Any] = {
-        f"{kind}:{name}": value for (kind, name), value in _neutral_state(verifier, model, checkpoint).items()
-    }
-    np.savez(path, **found)
+    state = _neutral_state(verifier, model, checkpoint)
+    arrays: dict[str, Any] = {f"{kind}:{name}": value for (kind, name), value in state.items()}
+    np.savez(path, **arrays)
 
 
 def _neutral_state(verifier: Verifier, model: Architecture, checkpoint: str) -> dict[tuple[str, str], Array]:
@@ -81,7 +80,7 @@ def _neutral_state(verifier: Verifier, model: Architecture, checkpoint: str) -> 
             continue
         for neutral, array, scale in _parts(verifier, name, value, model):
             # a weight that is kept divided by a number has a gradient that is multiplied by it
-            found[kind, neutral] = array * scale if kind == "weight" else array / (scale * _BLIND)
+            found[kind, neutral] = array * scale if kind == "weight" else array / (scale * _ONE_MINUS_BETA1)
     return found
 
 

@@ -41,6 +41,42 @@ WAYS = {
     "child process": "multiprocessing.Process(target=time.sleep, args=[3600]).start()",
     "native call": "atexit.register(ctypes.PyDLL(None).sleep, 3600)",
 }
+IN_BLOCK = """
+import contextlib, time
+from primus_core import register_task
+
+@contextlib.contextmanager
+def service():
+    try:
+        yield
+    finally:
+        time.sleep(3600)
+
+class Pool:
+    def __enter__(self):
+        return self
+    def __exit__(self, *_):
+        time.sleep(3600)
+
+@register_task("behave")
+def behave(call):
+    if call.words[0] == "finally":
+        try:
+            raise ValueError("boom in step 3")
+        finally:
+            time.sleep(3600)
+    if call.words[0] == "with":
+        with Pool():
+            raise ValueError("boom in step 3")
+    if call.words[0] == "service":
+        with service():
+            raise ValueError("boom in step 3")
+    try:
+        raise ValueError("the quick way is not here")
+    except ValueError:
+        print("the slow way", flush=True)
+        time.sleep(12)
+"""
 FAILS_TO_SAVE = """
 import signal, time
 from primus_core import register_task
@@ -68,7 +104,9 @@ def gloo(call):
         if what == "stuck":
             atexit.register(time.sleep, 3600)
             raise ValueError("boom in step 3")
-        os._exit(0) if what == "exit" else sys.exit(0)
+        if what == "exit":
+            os._exit(int(call.words[1]))
+        sys.exit(0)
     if what == "wait":
         time.sleep(3600)
     dist.barrier()
@@ -82,6 +120,23 @@ def test_a_rank_that_has_failed_and_does_not_end_ends_the_run(primus: Run, proje
     assert result.returncode == 1
     assert "rank 0 has failed and does not end by itself: ending all ranks; SIGKILL in 1 s" in result.stderr
     assert metadata(run_of(project))["first_failure"]["what"] == "ValueError: boom in step 3"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("block", ["finally", "with", "service"])
+def test_an_exception_that_waits_for_a_block_that_hangs_ends_the_run(primus: Run, project: Path, block: str) -> None:
+    """As in a process group's clean-up: Python shows it when the block has ended."""
+    (project / "my_tasks.py").write_text(IN_BLOCK)
+    result = primus("direct", "--grace-period", "1", "--", "behave", block, cwd=project)
+    assert result.returncode == 1
+    assert "rank 0 has raised an exception and hangs in a `finally:` or `with` block: ending all ranks" in result.stderr
+    assert metadata(run_of(project))["first_failure"]["what"] == "ValueError: boom in step 3"
+
+
+@pytest.mark.full
+def test_work_that_goes_on_after_an_exception_was_caught_is_left_alone(primus: Run, project: Path) -> None:
+    (project / "my_tasks.py").write_text(IN_BLOCK)
+    assert primus("direct", "--grace-period", "1", "--", "behave", "except", cwd=project).returncode == 0
 
 
 @pytest.mark.full
@@ -216,7 +271,8 @@ def test_a_node_hears_of_a_rank_that_left_on_another(tmp_path: Path) -> None:
     ("words", "rank", "what"),
     [
         (("stuck",), 1, "ValueError: boom in step 3"),
-        (("exit",), 1, "left with exit code 0 while others were running; rank 0 then failed: RuntimeError"),
+        (("exit", "7"), 1, "ended with exit code 7 and recorded no exception"),
+        (("exit", "0"), 1, "left with exit code 0 while others were running; rank 0 then failed: RuntimeError"),
         (("leave",), 1, "left with exit code 0 while others were running; rank 0 then failed: RuntimeError"),
         (("wait",), 1, "left with exit code 0 while others were running; the others waited for"),
     ],
@@ -227,6 +283,6 @@ def test_the_rank_that_was_first_is_named_under_torchrun(
     (project / "my_tasks.py").write_text(GLOO)
     environ = {"GPUS_PER_NODE": "2", "OMP_NUM_THREADS": "1"}
     result = primus("direct", "--grace-period", "2", "--", "behave", *words, cwd=project, env=environ)
-    assert result.returncode == 1
+    assert result.returncode == (7 if "7" in words else 1)
     first = metadata(run_of(project))["first_failure"]
     assert (first["rank"], first["what"][: len(what)]) == (rank, what)

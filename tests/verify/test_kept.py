@@ -25,7 +25,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def of(*texts: str, **environ: str) -> str:
     """The fingerprint of the framework."""
-    return fingerprint(("some_framework", "no_such_package"), environ, *texts)
+    return fingerprint(("some_framework",), environ, *texts)
 
 
 def test_a_changed_module_a_new_one_and_another_text_count(package: Path) -> None:
@@ -41,6 +41,17 @@ def test_a_file_that_is_no_code_does_not_count(package: Path) -> None:
     before = of("a")
     (package / "notes.txt").write_text("longer")
     assert of("a") == before
+
+
+def test_files_of_pythonpath_count_and_a_package_of_unknown_files_is_never_the_same(
+    package: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text("x = 1")
+    before = of(PYTHONPATH=f"/nowhere:{tmp_path}")
+    assert of(PYTHONPATH=f"/nowhere:{tmp_path}") == before
+    (tmp_path / "own.py").write_text("x = 22")
+    assert of(PYTHONPATH=f"/nowhere:{tmp_path}") != before
+    assert fingerprint(("no_such_package",), {}) != fingerprint(("no_such_package",), {})
 
 
 def test_variables_of_python_and_the_frameworks_count_and_others_do_not(package: Path) -> None:

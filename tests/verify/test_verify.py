@@ -92,6 +92,37 @@ def test_layouts_that_cannot_be_are_named_and_alone_they_are_an_error(
     assert "no layout could be tried" in done.stderr
 
 
+def test_a_layout_that_is_the_reference_proves_nothing(experiment: str, primus: Run, tmp_path: Path) -> None:
+    done = primus("direct", "--", "verify", "--config", experiment, "--layouts", "mbs=2",
+                  env={"PRIMUS_CACHE": str(tmp_path / "cache")})  # fmt: skip
+    assert done.returncode == 1
+    assert "mbs=2: not tried: it is what the reference does, too" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "layout"),
+    [
+        ("tensor_parallel_degree: 8", "tensor_parallel_degree: 8, enable_sequence_parallel: false", "tp=2,fsdp=2,sp=0"),
+        ("tensor_parallel_degree: 8", "context_parallel_degree: 4", "cp=2,fsdp=2"),
+        ("{family: llama3, flavor: 8B}", "{name: llama3, flavor: 8B}", "tp=2,fsdp=2"),
+    ],
+)
+def test_the_own_layout_is_that_of_the_experiment_also_in_former_names(
+    old: str, new: str, layout: str, experiment: str, primus: Run
+) -> None:
+    Path(experiment).write_text(EXPERIMENT.replace(old, new))
+    done = primus("direct", "--dry-run", "--json", "--", "verify", "--config", experiment)
+    assert json.loads(done.stdout)["config"]["layouts"][0] == layout
+
+
+def test_the_small_model_is_divided_as_the_large_one(experiment: str, primus: Run, tmp_path: Path) -> None:
+    """It has 32 layers and 8 groups of heads: 3 divides neither."""
+    done = primus("direct", "--", "verify", "--config", experiment, "--layouts", "tp=3",
+                  env={"PRIMUS_CACHE": str(tmp_path / "cache")})  # fmt: skip
+    assert "tp=3: not tried: training.seq_len 256 cannot be cut into 3 equal pieces" in done.stdout
+    assert "this is the small model, see --shrink" in done.stdout
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("fault", "layout", "said"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from primus_core.errors import ConfigError, TrainingError
+from primus_maxtext.first_step import check_first_step
 from primus_maxtext.step_metrics import StepRecorder
 
 __all__ = ["Loop"]
@@ -18,8 +20,10 @@ _PROGRAMS = ("p_train_step", "p_train_step_dropless", "p_train_step_first_phase"
 class Loop:
     """One training. MaxText itself ends with exit code 0 whatever stopped it."""
 
-    def __init__(self, recorder: StepRecorder) -> None:
-        self.recorder = recorder
+    def __init__(self, recorder: StepRecorder, settings: Mapping[str, Any]) -> None:
+        """`settings`: of the plan, which the first step is compared with."""
+        self.recorder, self.settings = recorder, settings
+        self.is_checked = False
         self.stopped = ""
         self.terminated = False
         self.metrics: Any = None
@@ -58,6 +62,7 @@ class Loop:
             self.recorder.begin()
             try:
                 found = theirs(state, variables, fixed)
+                self._check(fixed["config"], state["state"], variables["step"])
                 if variables["checkpoint_manager"] is None and reached_preemption(None, variables["step"]):
                     raise StopTraining("Job received termination signal (SIGTERM).")
             except StopTraining as stop:
@@ -66,6 +71,11 @@ class Loop:
             return found
 
         train.training_loop_iteration = iteration
+
+    def _check(self, config: Any, state: Any, step: int) -> None:
+        if not self.is_checked:
+            self.is_checked = True
+            check_first_step(self.settings, config, state, int(step))
 
     def called(self, metrics: Any, batch: int, config: Any, step: int) -> None:
         """The devices have been given a step."""

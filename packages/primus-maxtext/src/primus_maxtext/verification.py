@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
+
+from primus_train.kit.alike import alike, degrees_of
 
 __all__ = ["VERIFIER", "MaxTextVerifier"]
 
@@ -30,7 +32,6 @@ _SMALL = {
 """The most of each in a small model."""
 _LAYERS = {"gemma3": 6, "gemma4": 6}
 """The least of a block that repeats a pattern; elsewhere 4."""
-_RATE = 1e-3
 _DECAY = 10.0
 """So much that an update without it differs by more than rounding."""
 _TRIAL: dict[str, Any] = {
@@ -39,6 +40,7 @@ _TRIAL: dict[str, Any] = {
     "warmup_steps_fraction": 0.0, "learning_rate_final_fraction": 1.0, "remat_policy": "full",
     "enable_checkpointing": True, "async_checkpointing": False, "save_checkpoint_on_start": True,
     "checkpoint_period": 1, "max_num_checkpoints_to_keep": 100, "eval_interval": -1, "auto_continue_train": False,
+    "gradient_accumulation_steps": 1,
 }  # fmt: skip
 _AXES = {
     "dp": "ici_data_parallelism",
@@ -63,18 +65,28 @@ class MaxTextVerifier:
     """See `primus_verify.contract.Verifier`."""
 
     format = "orbax"
-    packages = ("maxtext", "primus_maxtext")
     rank_axes = _MESH
     layouts = (
         "repeat=1", "fsdp=2", "dp=2", "tp=2", "cp=2", "ep=2", "mbs=1", "fsdp=2,tp=2", "dp=2,fsdp=2", "fsdp=2,cp=2",
         "fsdp=2,ep=2", "fsdp=4",
     )  # fmt: skip
 
-    def experiment(self, settings: Mapping[str, Any], *, shrink: bool) -> dict[str, Any]:
+    def packages(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return MaxText and this package."""
+        del settings
+        return ("maxtext", "primus_maxtext")
+
+    def experiment(
+        self, settings: Mapping[str, Any], *, shrink: bool, layouts: Sequence[Mapping[str, int]], device: str
+    ) -> dict[str, Any]:
         """Return the settings of a trial; a model's settings are among all others."""
+        del device
         flat = {**(settings.get("model") or {}), **{k: v for k, v in settings.items() if k not in ("model", "data")}}
         kept = {name: value for name, value in flat.items() if name.startswith(_KEPT) and value is not None}
-        return {**(_small(kept) if shrink else kept), **_TRIAL, "learning_rate": _RATE, "adam_weight_decay": _DECAY}
+        whole = {} if shrink or not flat.get("vocab_size") else {"vocab_size": flat["vocab_size"]}
+        length = _SEQUENCE * math.lcm(*degrees_of(layouts, "cp"))
+        return {**(_small(kept, layouts) if shrink else kept), **_TRIAL, **whole,
+                "adam_weight_decay": _DECAY, "max_target_length": length}  # fmt: skip
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the experiment's degrees; a rest (-1) counts as two."""
@@ -93,9 +105,13 @@ class MaxTextVerifier:
             words |= {_AXES["mbs"]: micro_batches, "per_device_batch_size": _BATCH / devices / micro_batches}
         return words
 
-    def steps(self, count: int, *, frozen: bool) -> dict[str, Any]:
+    def steps(self, count: int, *, rate: float) -> dict[str, Any]:
         """Return the settings for `count` steps."""
-        return {"steps": count, "learning_rate": 0.0 if frozen else _RATE}
+        return {"steps": count, "learning_rate": rate}
+
+    def seed(self, number: int) -> dict[str, Any]:
+        """Return the settings of another seed."""
+        return {"init_weights_seed": number, "data_shuffle_seed": number}
 
     def start(self, checkpoint: str) -> dict[str, Any]:
         """Return the settings to begin with the weights of a checkpoint."""
@@ -126,15 +142,24 @@ def _taken_apart(kind: Kind, name: str, array: Any) -> Iterator[tuple[Kind, str,
         yield kind, name, array
 
 
-def _small(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with smaller numbers; -1 and 0 mean none, and stay."""
+def _small(kept: Mapping[str, Any], layouts: Sequence[Mapping[str, int]]) -> dict[str, Any]:
+    """Return the settings with smaller numbers; -1 and 0 mean none, and stay.
+
+    Layouts divide heads and experts as they divide those of the model.
+    """
     small = {name: min(value, _SMALL[name]) if name in _SMALL else value for name, value in kept.items()}
     small["base_num_decoder_layers"] = _LAYERS.get(str(kept.get("decoder_block")), 4)
     if kept.get("base_mlp_dim") == kept.get("base_moe_mlp_dim"):
         small["base_mlp_dim"] = _SMALL["base_moe_mlp_dim"]
+    tensor, experts = degrees_of(layouts, "tp"), kept.get("num_experts") or 1
     heads, groups = kept.get("base_num_query_heads"), kept.get("base_num_kv_heads")
-    if groups is not None:
-        small["base_num_kv_heads"] = 4 if groups == heads else min(groups, 2)
+    shared = alike(groups, 4 if groups == heads else 2, tensor) if groups else 1
+    if heads:
+        small["base_num_query_heads"] = shared if groups == heads else alike(heads, 4, tensor, shared)
+    if groups:
+        small["base_num_kv_heads"] = shared
+    if experts > 1:
+        small["num_experts"] = alike(experts, 4, degrees_of(layouts, "ep"))
     return small
 
 

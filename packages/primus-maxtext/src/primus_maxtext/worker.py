@@ -28,14 +28,12 @@ from primus_maxtext.checkpoints import (
     steps,
 )
 from primus_train.kit import worker
+from primus_train.kit.end_request import TERMINATED, interrupt_as_terminate
 from primus_train.kit.outside_writers import OutsideWriters
 from primus_train.kit.recorder import Recorder
 from primus_train.profiling import TRACES
 
 __all__ = ["main", "words"]
-
-_TERMINATED = 143
-"""128 + SIGTERM."""
 
 
 def main() -> None:
@@ -45,6 +43,7 @@ def main() -> None:
     if saves and worker.rank() == 0:
         _make_folder(resolved["continue_from"])
     _join(resolved["settings"].get("jax_distributed_initialization_timeout", 300))
+    interrupt_as_terminate()
     _check_device(resolved["device"])
     if saves and int(os.environ["WORLD_SIZE"]) > 1:
         check_shared(_folder())
@@ -186,6 +185,7 @@ def _train(resolved: Mapping[str, Any]) -> None:
         os.path.join(folder, FOLDER), lambda step, path: checkpoint_saved(folder, step=step, path=path), told
     )
     recorder = Recorder.of(resolved)
+    recorder.saves = resolved["settings"].get("enable_checkpointing", True)
     steps = StepRecorder(recorder, watch.look if rank == 0 else lambda: None)
     steps.install()
     token_ids.check_first_batches()
@@ -194,12 +194,12 @@ def _train(resolved: Mapping[str, Any]) -> None:
 
         indexed_input.install(resolved["samples"])
     explain_loading(_loaded(resolved))
-    loop = Loop(steps)
+    loop = Loop(steps, resolved["settings"])
     loop.run(words(resolved["settings"]))
     watch.look()
     recorder.close(0 if loop.terminated else resolved["settings"]["steps"])
     if loop.terminated:
-        sys.exit(_TERMINATED)
+        sys.exit(TERMINATED)
 
 
 def _lead_to_traces(folder: str) -> None:

@@ -11,9 +11,9 @@ from primus_megatron.installation import Installation
 from primus_megatron.settings import Settings
 from primus_train.backend import BackendCall
 
-__all__ = ["Adaptation", "adapt", "cpu_variables"]
+__all__ = ["GPU_KERNELS", "Adaptation", "adapt", "cpu_variables"]
 
-_GPU_KERNELS = (
+GPU_KERNELS = (
     "masked_softmax_fusion", "bias_swiglu_fusion", "bias_gelu_fusion", "bias_dropout_fusion", "apply_rope_fusion",
     "gradient_accumulation_fusion", "cross_entropy_loss_fusion", "moe_permute_fusion", "moe_grouped_gemm",
     "use_torch_fsdp2", "use_megatron_fsdp",
@@ -61,7 +61,7 @@ def adapt(settings: Settings, device: str, megatron: Installation) -> Adaptation
 def _cpu(settings: Settings, found: Adaptation) -> None:
     settings.default("distributed_backend", "gloo")
     settings.default("num_workers", 0)  # a process for loading would take a core from training
-    for name in _GPU_KERNELS:
+    for name in GPU_KERNELS:
         if settings.given.get(name):
             raise settings.error(name, f"'{name}' needs a GPU", fix="set it to false on a CPU")
         settings.default(name, False)

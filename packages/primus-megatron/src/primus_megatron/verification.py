@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
+
+from primus_megatron.device import GPU_KERNELS
+from primus_train.kit.alike import alike, degrees_of
 
 __all__ = ["VERIFIER", "MegatronVerifier"]
 
@@ -17,7 +21,11 @@ _KEPT = (
     *("moe_", "multi_latent_attention", "mtp_", "rotary_", "rope_", "use_rope_scaling", "original_max_position"),
     *("beta_fast", "beta_slow", "mscale", "softmax_type", "window_size", "window_attn_skip_freq", "no_rope_freq"),
     *("init_method_std", "final_logit_softcapping", "router_logit_softcapping", "attention_softmax_in_fp32"),
-    *("transformer_impl", "scatter_gather", "adam_", "weight_decay"),
+    *("transformer_impl", "scatter_gather", "adam_", "weight_decay", "calculate_per_token_loss", "ddp_average"),
+    *("accumulate_allreduce_grads_in_fp32", "apply_residual_connection_post_layernorm", "mamba_", "hybrid_"),
+    *("apply_query_key_layer_scaling", "attention_output_gate", "activation_func_clamp_value", "spec", "linear_"),
+    *("experimental_attention_variant", "dsa_", "fp32_residual_connection", "layernorm_zero_centered_gamma"),
+    *("is_hybrid_model", "overlap_grad_reduce", "apply_wd_to_qk_layernorm"),
 )
 """How settings begin that trials have, too: of the model and of Adam."""
 _SMALL = {
@@ -27,7 +35,6 @@ _SMALL = {
     "moe_router_num_groups": 2, "moe_router_group_topk": 1, "mtp_num_layers": 1,
 }  # fmt: skip
 """The most of each in a small model."""
-_RATE = 1e-3
 _DECAY = 10.0
 """So much that an update without it differs by more than rounding."""
 _TRIAL: dict[str, Any] = {
@@ -51,7 +58,7 @@ _AXES = {
     "recompute": "recompute_granularity",
     "repeat": "",
 }
-_OWN = ("ep", "tp", "sp", "pp", "cp", "zero")
+_OWN = ("ep", "tp", "sp", "pp", "vpp", "cp", "zero")
 _SWITCHES = ("sp", "zero")
 _STATE = "optimizer.state."
 _KINDS = {"exp_avg": "first moment", "exp_avg_sq": "second moment"}
@@ -65,24 +72,39 @@ class MegatronVerifier:
     """See `primus_verify.contract.Verifier`."""
 
     format = "torch"
-    packages = ("megatron", "primus_megatron")
     rank_axes = ("dp", "tp", "pp", "cp")
     layouts = (
         "repeat=1", "dp=2", "dp=2,zero=1", "tp=2", "tp=2,sp=1", "pp=2", "pp=2,vpp=2", "cp=2", "dp=2,ep=2", "mbs=1",
         "recompute=1", "tp=2,pp=2", "tp=2,sp=1,dp=2,zero=1", "pp=2,dp=2", "tp=2,sp=1,pp=2", "dp=4,zero=1",
     )  # fmt: skip
 
-    def experiment(self, settings: Mapping[str, Any], *, shrink: bool) -> dict[str, Any]:
+    def packages(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return Megatron, or the folder that `backend_path` names, and this package."""
+        return (str(settings.get("backend_path") or "megatron"), "primus_megatron")
+
+    def experiment(
+        self, settings: Mapping[str, Any], *, shrink: bool, layouts: Sequence[Mapping[str, int]], device: str
+    ) -> dict[str, Any]:
         """Return the settings of a trial; a model's settings are among all others."""
         flat = {**(settings.get("model") or {}), **{k: v for k, v in settings.items() if k not in ("model", "data")}}
-        kept = {name: value for name, value in flat.items() if name.startswith(_KEPT) and value is not None}
+        absent = GPU_KERNELS if device == "cpu" else ()
+        kept = {name: value for name, value in flat.items()
+                if name.startswith(_KEPT) and value is not None and name not in absent}  # fmt: skip
         kept |= {"optimizer": "adam"}
-        return {**(_small(kept) if shrink else kept), **_TRIAL, "lr": _RATE, "min_lr": _RATE, "weight_decay": _DECAY}
+        whole = {} if shrink or not flat.get("vocab_size") else {"vocab_size": flat["vocab_size"]}
+        length = _SEQUENCE * math.lcm(*degrees_of(layouts, "cp"))
+        return {**(_small(kept, layouts) if shrink else kept), **_TRIAL, **whole,
+                "weight_decay": _DECAY, "seq_length": length, "max_position_embeddings": length}  # fmt: skip
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the experiment's degrees; the rest is replicated data parallelism."""
         flat = {**(settings.get("model") or {}), **settings}
-        return {**{axis: int(flat.get(_AXES[axis]) or (axis not in _SWITCHES)) for axis in _OWN}, "dp": 2}
+        degrees = {
+            axis: int(flat.get(_AXES[axis]) or 1) for axis in _OWN if axis not in _SWITCHES or flat.get(_AXES[axis])
+        }
+        if degrees["pp"] > 1 and (chunk := flat.get("num_layers_per_virtual_pipeline_stage")):
+            degrees["vpp"] = int(flat["num_layers"]) // (degrees["pp"] * int(chunk))
+        return {**degrees, "dp": 2}
 
     def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:
         """Return the settings of a layout."""
@@ -94,10 +116,13 @@ class MegatronVerifier:
             words |= {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
         return words
 
-    def steps(self, count: int, *, frozen: bool) -> dict[str, Any]:
+    def steps(self, count: int, *, rate: float) -> dict[str, Any]:
         """Return the settings for `count` steps."""
-        rate = 0.0 if frozen else _RATE
         return {"train_iters": count, "lr": rate, "min_lr": rate}
+
+    def seed(self, number: int) -> dict[str, Any]:
+        """Return the settings of another seed."""
+        return {"seed": number}
 
     def start(self, checkpoint: str) -> dict[str, Any]:
         """Return the settings to begin with the weights of a checkpoint: Megatron names the folder of all of them."""
@@ -124,12 +149,25 @@ def _taken_apart(kind: Kind, name: str, array: Any) -> Iterator[tuple[Kind, str,
     yield kind, name, array
 
 
-def _small(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with smaller numbers. Grouped heads, dense first layers and groups of experts stay."""
+def _small(kept: Mapping[str, Any], layouts: Sequence[Mapping[str, int]]) -> dict[str, Any]:
+    """Return the settings with smaller numbers. Grouped heads, dense first layers and groups of experts stay.
+
+    Layouts divide layers, heads and experts as they divide those of the model.
+    """
     small = {name: min(value, _SMALL[name]) if name in _SMALL else value for name, value in kept.items()}
-    heads, groups = kept.get("num_attention_heads"), kept.get("num_query_groups")
+    tensor, stages = degrees_of(layouts, "tp"), degrees_of(layouts, "pp", "vpp")
+    heads, groups = kept.get("num_attention_heads") or 4, kept.get("num_query_groups")
+    small["num_layers"] = alike(kept.get("num_layers") or 4, max([4, *stages]), stages | degrees_of(layouts, "pp"))
+    shared = alike(groups, 4 if groups == heads else 2, tensor) if groups is not None else 1
+    # heads that are as many as their groups have one each
+    small["num_attention_heads"] = shared if groups == heads else alike(heads, 4, tensor, shared)
+    small["hidden_size"] = 16 * small["num_attention_heads"]
     if groups is not None:
-        small["num_query_groups"] = small["num_attention_heads"] if groups == heads else min(groups, 2)
+        small["num_query_groups"] = shared
+    if "ffn_hidden_size" in kept:
+        small["ffn_hidden_size"] = alike(kept["ffn_hidden_size"], 128, tensor)
+    if kept.get("num_experts"):
+        small["num_experts"] = alike(kept["num_experts"], 4, degrees_of(layouts, "ep"))
     if not isinstance(kept.get("moe_layer_freq", 1), int):
         small["moe_layer_freq"] = f"([0]*1+[1]*{small['num_layers'] - 1})"
     if isinstance(kept.get("window_size"), list):

@@ -16,6 +16,7 @@ from primus_core.journal.events import checkpoint_saved
 from primus_megatron.checkpoints import CheckpointWatch, loaded, newest_whole
 from primus_megatron.continuation import as_resumed
 from primus_train.kit import worker
+from primus_train.kit.end_request import interrupt_as_terminate
 from primus_train.kit.outside_writers import OutsideWriters
 from primus_train.kit.recorder import Recorder
 from primus_train.kit.step_clock import StepClock
@@ -26,6 +27,7 @@ __all__ = ["main"]
 def main() -> None:
     """Read the settings, adapt Megatron to this machine, train."""
     resolved = worker.resolved()
+    interrupt_as_terminate()
     if resolved["checkout"]:
         sys.path.insert(0, resolved["checkout"])
     resumed = _resume(resolved)
@@ -98,6 +100,7 @@ def _train(resolved: dict[str, Any]) -> None:
     settings = resolved["settings"]
     look = _watch(settings.get("save", "")) if worker.rank() == 0 else lambda: None
     recorder = Recorder.of(resolved)
+    recorder.saves = bool(settings.get("save"))
     install(recorder, look)
     check_first_step()
     _around_saving(recorder.clock, look, settings if resolved["own"]["disable_last_saving"] else {})

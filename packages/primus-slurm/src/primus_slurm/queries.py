@@ -55,7 +55,7 @@ _CLUSTER = re.compile(r"(?m)^CLUSTER: .*$")
 """squeue begins with this line where it is asked about another cluster."""
 _FIELDS = {
     "state": r"JobState=(\S+) Reason=.*",
-    "reason": r"JobState=\S+ Reason=(.*?)(?: Dependency=.*)?",
+    "reason": r"JobState=\S+ Reason=(.*?)(?: FailedNode=\S+)?(?: Dependency=.*)?",
     "submitted": r"SubmitTime=(\S+)(?: .*)?",
     "command": r"Command=(.*)",
     "log": r"StdOut=(.*)",
@@ -186,7 +186,7 @@ def fields(text: str, number: str) -> dict[str, str]:
     """
     if not (begin := re.search(rf"(?m)^JobId={number} ", text)):
         return {}
-    about = text[begin.end() :]
+    about = re.split(r"(?m)^JobId=[0-9]+ ", text[begin.end() :], maxsplit=1)[0]  # of an array, or heterogeneous
     said = {name: re.findall(rf"(?m)^ {{3}}{form}$", about) for name, form in _FIELDS.items()}
     return {name: values[0] for name, values in said.items() if len(values) == 1}
 

@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable, Container
 from typing import Any
 
-__all__ = ["CheckpointWatch", "is_whole", "resume_from", "stale_checkpoints"]
+from primus_train.kit.end_request import EndRequest, ToldToEnd
+
+__all__ = ["CheckpointWatch", "end_when_told", "is_whole", "resume_from", "stale_checkpoints"]
 
 _STEP = re.compile(r"step-(\d+)")
 _ZIP_END_BYTES = 22
@@ -62,6 +64,27 @@ def stale_checkpoints(folder: str, keep: int, step: int) -> list[str]:
 def _is_cut_off(path: str) -> bool:
     names = os.listdir(path) if os.path.isdir(path) and not os.path.islink(path) else []
     return bool(names) and all(name == ".metadata" or name.endswith(".distcp") for name in names)
+
+
+def end_when_told(checkpointer: Any, request: EndRequest) -> None:
+    """Have the trainer end once it is told to, with a checkpoint of the step that it has made.
+
+    TorchTitan has no such end: it calls `save` after each step, and goes on to evaluate.
+    """
+    save: Callable[..., Any] = checkpointer.save
+
+    def save_and_end(curr_step: int, last_step: bool = False) -> Any:  # as TorchTitan has it
+        saved = save(curr_step, last_step)
+        if last_step or not request.is_due(curr_step):
+            return saved
+        if not saved and checkpointer.enable:
+            checkpointer.interval = 1  # every step's turn: with `last_step` it may save the weights alone
+            save(curr_step)
+        checkpointer.maybe_wait_for_staging()
+        checkpointer.maybe_wait_for_saving()
+        raise ToldToEnd
+
+    checkpointer.save = save_and_end
 
 
 class CheckpointWatch:

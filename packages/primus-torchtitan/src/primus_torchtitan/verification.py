@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
+from primus_core.config.document import Document
+from primus_core.errors import Mistakes
+from primus_torchtitan import earlier_names
 from primus_torchtitan.schema import load, shipped
+from primus_train.kit.alike import alike, degrees_of
 
 __all__ = ["VERIFIER", "TorchTitanVerifier"]
 
 _SEQUENCE = 256
 """Context parallelism over two ranks needs two blocks of 128 tokens."""
+_VOCABULARY, _HEAD = 512, 16
 _BATCH, _MICRO_BATCH = 8, 2
 _SIZED = ("llama3", "qwen3")
 _DEBUG = {"qwen3": "debugmodel_moe"}
 """The small flavor of a family with experts; elsewhere `debugmodel`."""
-_KEPT = ("optimizer", "loss", "debug")
+_KEPT = ("loss", "debug")
 """Sections of the experiment that trials have, too."""
+_KEPT_PARALLEL = (
+    *("enable_sequence_parallel", "fsdp_reshard_after_forward", "context_parallel_load_balancer", "spmd_backend"),
+    *("pipeline_parallel_schedule", "pipeline_parallel_microbatch_size"),
+)
+"""Settings of parallelism that are no degrees."""
 _OPTIMIZER = ("beta1", "beta2", "eps")
 _DECAY = 10.0
 """So much that an update without it differs by more than rounding."""
@@ -32,7 +43,6 @@ _TRIAL: dict[str, Any] = {
     "metrics": {"log_freq": 1},
     "auto_continue_train": False,
 }  # fmt: skip
-_RATE = 1e-3
 _AXES = {
     "tp": "parallelism.tensor_parallel_degree",
     "sp": "parallelism.enable_sequence_parallel",
@@ -57,26 +67,44 @@ class TorchTitanVerifier:
     """See `primus_verify.contract.Verifier`."""
 
     format = "torch"
-    packages = ("torchtitan", "primus_torchtitan")
     rank_axes = ("dp", "fsdp", "tp", "pp", "cp")
     layouts = (
         "repeat=1", "fsdp=2", "dp=2", "tp=2", "tp=2,sp=0", "pp=2", "cp=2", "fsdp=2,ep=2", "mbs=1", "recompute=1",
         "fsdp=2,tp=2", "fsdp=2,pp=2", "tp=2,pp=2", "dp=2,fsdp=2", "fsdp=2,cp=2", "fsdp=4",
     )  # fmt: skip
 
-    def experiment(self, settings: Mapping[str, Any], *, shrink: bool) -> dict[str, Any]:
+    def packages(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return TorchTitan, this package, and that of a model of one's own."""
+        family = str((settings.get("model") or {}).get("family", ""))
+        return ("torchtitan", "primus_torchtitan", *([family.partition(".")[0]] if "." in family else ()))
+
+    def experiment(
+        self, settings: Mapping[str, Any], *, shrink: bool, layouts: Sequence[Mapping[str, int]], device: str
+    ) -> dict[str, Any]:
         """Return the settings of a trial."""
-        model = settings.get("model") or {}
+        del device
+        settings = _named_as_today(settings)
+        model = dict(settings.get("model") or {})
+        vocabulary = (settings.get("data") or {}).get("vocab_size")
+        if not shrink and vocabulary and not model.get("flavor"):
+            model.setdefault("vocab_size", vocabulary)
         kept = {name: dict(settings[name]) for name in _KEPT if settings.get(name)}
-        given = kept.pop("optimizer", {})
+        given = settings.get("optimizer") or {}
         optimizer = {name: given[name] for name in _OPTIMIZER if name in given}
-        return {**kept, "model": _small(model) if shrink else dict(model), **_TRIAL,
-                "optimizer": {**optimizer, "lr": _RATE, "weight_decay": _DECAY}}  # fmt: skip
+        parallel = settings.get("parallelism") or {}
+        context = math.lcm(*degrees_of(layouts, "cp"), 2) // 2
+        chunks = int((kept.get("loss") or {}).get("num_chunks") or 1)
+        training = {**_TRIAL["training"], "seq_len": math.lcm(_SEQUENCE * context, chunks)}
+        return {**kept, "model": _small(model, layouts) if shrink else model, **_TRIAL, "training": training,
+                "parallelism": {name: parallel[name] for name in _KEPT_PARALLEL if name in parallel},
+                "optimizer": {**optimizer, "weight_decay": _DECAY}}  # fmt: skip
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the experiment's degrees; a rest (-1) is sharded data parallelism."""
-        given = settings.get("parallelism") or {}
+        given = _named_as_today(settings).get("parallelism") or {}
         found = {axis: given.get(name.partition(".")[2], -1 if axis == "fsdp" else 1) for axis, name in _OWN.items()}
+        if found["tp"] > 1 and given.get("enable_sequence_parallel") is False:
+            found["sp"] = 0
         return {axis: 2 if degree == -1 else degree for axis, degree in found.items()}
 
     def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:
@@ -91,9 +119,13 @@ class TorchTitanVerifier:
             words[_AXES["recompute"]] = "full"
         return words
 
-    def steps(self, count: int, *, frozen: bool) -> dict[str, Any]:
+    def steps(self, count: int, *, rate: float) -> dict[str, Any]:
         """Return the settings for `count` steps."""
-        return {"training.steps": count, "optimizer.lr": 0.0 if frozen else _RATE}
+        return {"training.steps": count, "optimizer.lr": rate}
+
+    def seed(self, number: int) -> dict[str, Any]:
+        """Return the settings of another seed."""
+        return {"debug.seed": number}
 
     def start(self, checkpoint: str) -> dict[str, Any]:
         """Return the settings to begin with the weights of a checkpoint."""
@@ -122,21 +154,38 @@ def _by_expert(kind: Kind, name: str, array: Any) -> Iterator[tuple[Kind, str, A
         yield kind, f"{experts[1]}.{number}.{experts[2]}", array[number]
 
 
-def _small(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a small model of the same family: with grouped heads, tied embeddings and rope scaling, if it has them."""
-    family, flavor = model.get("family"), model.get("flavor")
+def _named_as_today(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings of TorchTitan 0.2 under their names of today; what is wrong was refused before."""
+    return earlier_names.translate(Document(dict(settings), {}), Mistakes())[0].data
+
+
+def _small(model: Mapping[str, Any], layouts: Sequence[Mapping[str, int]]) -> dict[str, Any]:
+    """Return a small model of the same family: with grouped heads, tied embeddings and rope scaling, if it has them.
+
+    Layouts divide its layers and heads as they divide those of the model. A module of one's own stays as it is.
+    """
+    family, flavor = str(model.get("family")), model.get("flavor")
+    if "." in family:
+        return dict(model)
     families = load(list(shipped().values())[-1]).families
-    known = {name.lower(): facts for name, facts in families.get(str(family), {}).items()}.get(str(flavor).lower(), {})
+    known = {name.lower(): facts for name, facts in families.get(family, {}).items()}.get(str(flavor).lower(), {})
+    attention = {"attn_backend": model["attn_backend"]} if model.get("attn_backend") else {}
     if family not in _SIZED or known.get("experts"):
-        return {"family": family, "flavor": _DEBUG.get(str(family), "debugmodel")}
+        return {"family": family, "flavor": _DEBUG.get(family, "debugmodel"), **attention}
     whole = {**known, **{name: value for name, value in model.items() if value is not None}}
-    grouped = (whole.get("n_kv_heads") or whole.get("n_heads")) != whole.get("n_heads")
+    tensor, stages = degrees_of(layouts, "tp"), degrees_of(layouts, "pp", "vpp")
+    heads = whole.get("n_heads") or 4
+    groups = whole.get("n_kv_heads") or heads
+    small_groups = alike(groups, 2 if groups < heads else 4, tensor)
+    small_heads = alike(heads, 2 * small_groups, tensor, small_groups) if groups < heads else small_groups
     kept = ("weight_tying", "rope_scaling", "rope_scaling_factor", "rope_theta")
     return {
-        "family": family, "dim": 64, "n_layers": 4, "n_heads": 4, "n_kv_heads": 2 if grouped else 4,
-        "ffn_hidden_dim": 128, "vocab_size": 512, "max_seq_len": 4 * _SEQUENCE,
-        **({"head_dim": 16} if family == "qwen3" else {}),
-        **{name: whole[name] for name in kept if name in whole},
+        "family": family, "dim": small_heads * _HEAD, "n_heads": small_heads, "n_kv_heads": small_groups,
+        # an interleaved schedule has two stages on each rank
+        "n_layers": alike(whole.get("n_layers") or 4, max(4, 2 * max(stages, default=1)), stages),
+        "ffn_hidden_dim": 2 * small_heads * _HEAD, "vocab_size": _VOCABULARY, "max_seq_len": 16 * _SEQUENCE,
+        **({"head_dim": _HEAD} if family == "qwen3" else {}),
+        **{name: whole[name] for name in kept if name in whole}, **attention,
     }  # fmt: skip
 
 

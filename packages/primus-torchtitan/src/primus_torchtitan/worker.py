@@ -5,13 +5,15 @@ Started on every rank as `python -m primus_core.programs.rank primus_torchtitan.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from primus_core import get_logger
 from primus_core.errors import MachineError
 from primus_core.journal.events import checkpoint_saved, saved_steps
-from primus_torchtitan.checkpoints import CheckpointWatch, resume_from
+from primus_torchtitan.checkpoints import CheckpointWatch, end_when_told, resume_from
 from primus_train.kit import worker
+from primus_train.kit.end_request import TERMINATED, EndRequest, ToldToEnd
 from primus_train.kit.outside_writers import OutsideWriters
 
 __all__ = ["main"]
@@ -25,9 +27,11 @@ def main() -> None:
     told = resolved["settings"].get("metrics.enable_tensorboard")
     writers = OutsideWriters("torch.utils.tensorboard" if told else "", resumed)
     try:
-        _train(resolved)
+        told_to_end = _train(resolved)
     finally:
         writers.flush()
+    if told_to_end:
+        sys.exit(TERMINATED)
 
 
 def _resume(settings: dict[str, Any]) -> int | None:
@@ -76,8 +80,8 @@ def _check_device(planned: str) -> None:
         )
 
 
-def _train(resolved: dict[str, Any]) -> None:
-    """What `torchtitan.train.main` does once it has its configuration."""
+def _train(resolved: dict[str, Any]) -> bool:
+    """Do what `torchtitan.train.main` does once it has its configuration. Return whether training was told to end."""
     import torch
     from torchtitan.observability import structured_logger
     from torchtitan.tools.logging import logger
@@ -91,13 +95,15 @@ def _train(resolved: dict[str, Any]) -> None:
         source="training", output_dir=config.dump_folder, enable=config.debug.enable_structured_logging
     )
     structured_logger.log_trace_instant("structured_logger_started")
-    _run(config)
+    told_to_end = _run(config)
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
     logger.info("Process group destroyed")
+    return told_to_end
 
 
-def _run(config: Any) -> None:
+def _run(config: Any) -> bool:
+    """Train. Return whether it ended since it was told to."""
     from primus_torchtitan.optimizer_settings import check_first_step, keep_settings
     from primus_torchtitan.step_metrics import install
 
@@ -105,17 +111,26 @@ def _run(config: Any) -> None:
     check_first_step(trainer)
     keep_settings(trainer)
     recorder = install(trainer)
+    recorder.saves = config.checkpoint.enable and not config.checkpoint.load_only
     watch = _watch_checkpoints(trainer)
+    told_to_end = False
     try:
         if config.checkpoint.create_seed_checkpoint:
             trainer.checkpointer.save(curr_step=0, last_step=True)
         else:
+            request = EndRequest.of_torch()
+            end_when_told(trainer.checkpointer, request)
             trainer.train()
+            request.close()
+    except ToldToEnd:
+        told_to_end = True
     finally:
         trainer.close()
     if watch:
         watch.look()
-    recorder.close(0 if config.checkpoint.create_seed_checkpoint else config.training.steps)
+    asked = 0 if config.checkpoint.create_seed_checkpoint or told_to_end else config.training.steps
+    recorder.close(asked)
+    return told_to_end
 
 
 def _watch_checkpoints(trainer: Any) -> CheckpointWatch | None:

@@ -51,6 +51,7 @@ class Train:
         parser.add_argument("--replay", metavar="RUN", help="replay a saved run, as `primus replay`")
         profiling.add_argument(parser)
         add_which_run(parser)
+        modes.add_argument(parser)
         parser.add_argument("--check", action="store_true", help="with --replay: only show what differs; start nothing")
         parser.add_argument("--force", action="store_true", help="with --replay: start despite blocking differences")
         parser.add_argument(
@@ -246,7 +247,8 @@ class _Planning:
         given = {variable.name: variable.value for variable in task.environment if variable.origin == "experiment"}
         where, node = os.path.dirname(task.place.directory), self.call.distributed.node_rank
         model = _named(self.experiment, self.experiment.modules[self.module])
-        return modes.Training(task.framework, model, where, {**given, **self.call.facts.environ}, node)
+        environ = {**given, **self.call.facts.environ, **modes.asked_by(self.args)}
+        return modes.Training(task.framework, model, where, environ, node)
 
     def _place(self) -> RunPlace:
         with self.mistakes:

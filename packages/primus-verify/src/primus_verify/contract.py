@@ -5,7 +5,7 @@ All of it is pure and imports no framework. A backend does not import this modul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 __all__ = ["GROUP", "Kind", "Verifier"]
@@ -22,16 +22,23 @@ class Verifier(Protocol):
     """What `--layouts auto` tries, such as `tp=2,pp=2`, in this order."""
     rank_axes: tuple[str, ...]
     """The axes whose degrees multiply to the number of ranks."""
-    packages: tuple[str, ...]
-    """The Python packages that decide what is computed: a result is known as long as their files stay the same."""
     format: Literal["torch", "orbax"]
     """How checkpoints are stored: by torch.distributed.checkpoint, or by Orbax."""
 
-    def experiment(self, settings: Mapping[str, Any], *, shrink: bool) -> dict[str, Any]:
-        """Return the settings of an experiment as trials have them; with `shrink`, those of a small model.
+    def packages(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the Python packages, or folders of them, that decide what an experiment computes.
+
+        A result is known as long as their files stay the same.
+        """
+
+    def experiment(
+        self, settings: Mapping[str, Any], *, shrink: bool, layouts: Sequence[Mapping[str, int]], device: str
+    ) -> dict[str, Any]:
+        """Return the settings of an experiment as trials on `device` have them; with `shrink`, of a small model.
 
         `settings` are resolved, with `model` and `data` as sections. A trial trains on made-up tokens in float32 with
-        Adam, a constant learning rate, no dropout and no clipping, saves every step, and has no layout.
+        Adam, a constant learning rate, no dropout and no clipping, saves every step, and has no layout. The degrees of
+        `layouts` divide the layers, heads and experts of the small model as they divide those of the experiment.
         """
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
@@ -40,8 +47,11 @@ class Verifier(Protocol):
     def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:
         """Return the settings, by dotted names, that make a layout. Raises `ValueError` for an unknown axis."""
 
-    def steps(self, count: int, *, frozen: bool) -> dict[str, Any]:
-        """Return the settings to train `count` steps; `frozen`: with a learning rate of 0."""
+    def steps(self, count: int, *, rate: float) -> dict[str, Any]:
+        """Return the settings to train `count` steps with a constant learning rate."""
+
+    def seed(self, number: int) -> dict[str, Any]:
+        """Return the settings of another seed, for weights and tokens."""
 
     def start(self, checkpoint: str) -> dict[str, Any]:
         """Return the settings to begin with the weights, and nothing else, of a checkpoint."""

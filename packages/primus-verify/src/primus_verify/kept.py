@@ -1,8 +1,8 @@
 """Keeps what came of each layout, so that a verification costs once, and goes on where it was ended.
 
-A result holds for one content: the small experiment, the framework's and Primus's files, the versions
-of all installed packages, and variables of Python and of the frameworks.
-Files count by path, size and time of change.
+A result holds for one content: the small experiment, the framework's and Primus's files, those in PYTHONPATH, the
+versions of all installed packages, and variables of Python and of the frameworks. Files count by path, size and time of
+change.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -29,26 +30,44 @@ _ENVIRONMENT = (
 _SHOWN_DIGITS = 20
 
 
-def fingerprint(packages: tuple[str, ...], environ: Mapping[str, str], *texts: str) -> str:
-    """Return a digest of texts, of the files of Python packages, and of the environment that counts."""
+def fingerprint(packages: Sequence[str], environ: Mapping[str, str], *texts: str) -> str:
+    """Return a digest of texts, of the files of Python packages or folders, and of the environment that counts."""
     digest = hashlib.sha256()
+    places = [place for package in packages for place in _places(package)]
+    places += filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))
     variables = sorted((name, value) for name, value in environ.items() if name.startswith(_ENVIRONMENT))
     versions = sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions())
-    for part in (*texts, repr(variables), *versions, *(line for package in packages for line in _files(package))):
+    for part in (*texts, repr(variables), *versions, *(line for place in places for line in _files(place))):
         digest.update(part.encode(errors="surrogateescape"))
         digest.update(b"\0")
     return digest.hexdigest()[:_SHOWN_DIGITS]
 
 
-def _files(package: str) -> Iterator[str]:
-    spec = importlib.util.find_spec(package)
-    for place in sorted((spec.submodule_search_locations or ()) if spec else ()):
-        for folder, folders, names in os.walk(place):
-            folders.sort()
-            for name in sorted(names):
-                if name.endswith(_SUFFIXES):
-                    status = os.stat(os.path.join(folder, name))
-                    yield f"{folder}/{name} {status.st_size} {status.st_mtime_ns}"
+def _places(package: str) -> Sequence[str]:
+    """Return the folders or the file of a package; one of unknown files is never the same."""
+    if os.path.isdir(package):
+        return (package,)
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        return (f"{package} {uuid.uuid4()}",)
+    return sorted(spec.submodule_search_locations or filter(None, [spec.origin]))
+
+
+def _files(place: str) -> Iterator[str]:
+    yield place
+    if os.path.isfile(place):
+        yield _line(place)
+    for folder, folders, names in os.walk(place):
+        folders.sort()
+        yield from (_line(os.path.join(folder, name)) for name in sorted(names) if name.endswith(_SUFFIXES))
+
+
+def _line(path: str) -> str:
+    status = os.stat(path)
+    return f"{path} {status.st_size} {status.st_mtime_ns}"
 
 
 class Kept:

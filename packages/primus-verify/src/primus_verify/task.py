@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from primus_core.config.document import dotted
@@ -16,18 +18,17 @@ from primus_core.installed import joined
 from primus_core.plan.plan import PlannedFile, Worker
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, whole_number
-from primus_machine.gpus.visible import VISIBLE
 from primus_train.templates.recipe import leaves
 from primus_verify import layouts
 from primus_verify.contract import GROUP, Verifier
+from primus_verify.resolving import arguments, for_its_machine
 
-__all__ = ["EXPERIMENT", "REQUEST", "VERIFY", "Verify", "as_experiment", "find_verifier", "for_its_machine"]
+__all__ = ["EXPERIMENT", "REQUEST", "VERIFY", "Verify", "as_experiment", "find_verifier"]
 
 EXPERIMENT = "config/verify_experiment.yaml"
 """The small experiment that all trials train, below the run directory."""
 REQUEST = "config/verify.json"
 """What the worker reads."""
-_ASSUMED_GPU, _ASSUMED_GPUS = "MI300X", 8
 _MOST_RANKS = 4
 _STEPS = 3
 _TIMEOUT_S = 1800
@@ -52,7 +53,7 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
         axes = ", ".join(layouts.AXES)
         parser.add_argument("--config", required=True, metavar="FILE", help="the experiment (YAML or TOML)")
         parser.add_argument("--layouts", nargs="+", default=[], metavar="LAYOUT",
-                            help=f"layouts such as tp=2,pp=2, or auto (default); axes: {axes}")  # fmt: skip
+                            help=f"layouts such as tp=2,pp=2, own, or auto (default); axes: {axes}")  # fmt: skip
         parser.add_argument("--settings", action="store_true",
                             help="find settings that change nothing: each gets its default, alone")  # fmt: skip
         parser.add_argument("--steps", type=whole_number, default=_STEPS, metavar="N",
@@ -66,6 +67,7 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
         parser.add_argument("--timeout", type=whole_number, default=_TIMEOUT_S, metavar="SECONDS",
                             help=f"stop a training that takes longer (default: {_TIMEOUT_S})")  # fmt: skip
         parser.add_argument("--again", action="store_true", help="train layouts again whose result is known")
+        parser.add_argument("--output", metavar="FILE", help="also write the result to FILE, as JSON")
         parser.add_argument("--json", action="store_true", help="print JSON instead of text")
         parser.usage = f"{parser.prog} --config FILE [key=value ...] [--layouts LAYOUT ...]"
         parser.rest_to("overrides")
@@ -76,26 +78,29 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
 
         args = call.args
         _refuse_numbers(args)
-        words = argparse.Namespace(stage="pretrain", config=args.config, overrides=args.overrides, replay=None,
-                                   profile=None, anew=True, always=False)  # fmt: skip
-        found = train.resolve(for_its_machine(call._replace(args=words)))
+        found = train.resolve(for_its_machine(call._replace(args=arguments(args.config, args.overrides))))
         framework = found.experiment.modules[found.module].framework
         verifier = find_verifier(framework)
         settings = found.settings.data
         words_of_layouts = args.layouts or ([] if args.settings else ["auto"])
         chosen = layouts.choose(words_of_layouts, verifier, verifier.own(settings), args.max_ranks)
-        small = verifier.experiment(settings, shrink=args.shrink == "auto")
+        device = call.facts.gpu_model if call.facts.gpus else "cpu"
+        degrees = [one.degrees for one in chosen]
+        small = verifier.experiment(settings, shrink=args.shrink == "auto", layouts=degrees, device=device)
         request = {
             "framework": framework,
             "framework_version": found.planned.config.get("framework_version", ""),
             "layouts": [one.name for one in chosen],
+            "shrink": args.shrink == "auto",
+            "packages": verifier.packages(settings),
             "settings": _not_default(settings, verifier, found.planned.defaults) if args.settings else [],
             "steps": args.steps,
             "rtol": args.rtol,
             "timeout_s": args.timeout,
             "json": args.json,
             "again": args.again,
-            "device": call.facts.gpu_model if call.facts.gpus else "cpu",
+            "output": args.output and os.path.join(call.facts.cwd, args.output),
+            "device": device,
             "experiment": found.experiment.exp_name,
         }
         place = call.place(found.experiment.workspace, f"{found.experiment.exp_name}-verify")
@@ -117,17 +122,6 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
 VERIFY = Verify()
 
 
-def for_its_machine(call: TaskCall) -> TaskCall:
-    """Return the call as on the machine that an experiment is for: it may have GPUs and more ranks than this one."""
-    from primus_train.commands.resolved import assume_gpus
-
-    facts = call.facts
-    if not facts.gpus:
-        environ = {name: value for name, value in facts.environ.items() if name not in VISIBLE}
-        facts = facts._replace(gpus=assume_gpus(_ASSUMED_GPU, _ASSUMED_GPUS), environ=environ)
-    return call._replace(facts=facts, distributed=call.distributed._replace(tentative=True))
-
-
 def find_verifier(framework: str) -> Verifier:
     """Return what the backend `framework` tells of itself.
 
@@ -145,10 +139,11 @@ def find_verifier(framework: str) -> Verifier:
 
 def _not_default(settings: Mapping[str, Any], verifier: Verifier, defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the settings of the experiment that trials have, too, and that are not the framework's defaults."""
-    own = {dotted(path) for path, _ in leaves(verifier.experiment({}, shrink=False))}
+    whole = partial(verifier.experiment, shrink=False, layouts=(), device="cpu")
+    own = {dotted(path) for path, _ in leaves(whole({}))}
     given = {dotted(path): value for path, value in leaves(settings)}
     given |= {name.removeprefix("model."): value for name, value in given.items()}  # some frameworks have no section
-    kept = {dotted(path): value for path, value in leaves(verifier.experiment(settings, shrink=False))}
+    kept = {dotted(path): value for path, value in leaves(whole(settings))}
     return [
         {"name": name, "value": value, "default": defaults[name]}
         for name, value in kept.items()

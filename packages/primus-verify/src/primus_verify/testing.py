@@ -11,7 +11,6 @@ pytest collects the class; it needs nothing else.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -24,7 +23,8 @@ from primus_machine.host import HostRoot
 from primus_train import task as train
 from primus_train.task import Resolved
 from primus_verify.layouts import AXES, Layout, parse
-from primus_verify.task import as_experiment, find_verifier, for_its_machine
+from primus_verify.resolving import arguments, for_its_machine
+from primus_verify.task import as_experiment, find_verifier
 
 __all__ = ["VerifierConformance"]
 
@@ -40,11 +40,12 @@ class VerifierConformance:
         """On one rank of a CPU, with the settings of the first step and of all others."""
         verifier = find_verifier(self.framework)
         path = tmp_path / "small.yaml"
+        degrees = [parse(text, verifier.rank_axes).degrees for text in verifier.layouts]
         for experiment in self.experiments:
             settings = _resolve(experiment, (), itself=True).settings.data
-            small = verifier.experiment(settings, shrink=True)
+            small = verifier.experiment(settings, shrink=True, layouts=degrees, device="cpu")
             path.write_text(as_experiment(self.framework, small, str(tmp_path)), encoding="utf-8")
-            for more in (verifier.steps(1, frozen=True), verifier.steps(3, frozen=False)):
+            for more in (verifier.steps(1, rate=0.0), {**verifier.steps(3, rate=1e-3), **verifier.seed(7)}):
                 words = [f"{key}={value}" for key, value in {**verifier.settings({}), **more}.items()]
                 found = _resolve(str(path), words)
                 assert found.planned.config["device"] == "cpu", experiment
@@ -66,10 +67,8 @@ class VerifierConformance:
 
 def _resolve(config: str, overrides: Sequence[str], *, itself: bool = False) -> Resolved:
     host = HostRoot()
-    args = argparse.Namespace(stage="pretrain", config=config, overrides=list(overrides), replay=None, profile=None,
-                              anew=True, always=False)  # fmt: skip
     here = facts.read(host)._replace(gpus=())
-    call = TaskCall((), args, here, Distributed(), _place, Catalogue.here(host, ""))
+    call = TaskCall((), arguments(config, overrides), here, Distributed(), _place, Catalogue.here(host, ""))
     return train.resolve(for_its_machine(call) if itself else call)
 
 

@@ -17,7 +17,6 @@ from primus_machine import variables
 from primus_machine.host import HostRoot
 from primus_machine.units import counted
 from primus_verify import report
-from primus_verify.contract import Verifier
 from primus_verify.kept import Kept, fingerprint
 from primus_verify.layouts import parse
 from primus_verify.page import as_page
@@ -47,26 +46,29 @@ def main() -> int:
     verifier = find_verifier(request["framework"])
     trials = Trials(verifier, folder, f"{run}/{EXPERIMENT}", environ, request["steps"], request["timeout_s"])
     console = sys.stderr if request["json"] else sys.stdout
-    kept = Kept(os.path.join(cache(environ), "verify", _key(request, verifier, run, environ)))
+    kept = Kept(os.path.join(cache(environ), "verify", _key(request, run, environ)))
     if request["again"]:
         kept.forget(request["layouts"])
-    session = Session(trials, kept, request["rtol"], lambda text: print(text, file=console, flush=True))
+    session = Session(trials, kept, request["rtol"], lambda text: print(text, file=console, flush=True),
+                      shrunk=request["shrink"])  # fmt: skip
     layouts = session.verify([parse(text, verifier.rank_axes) for text in request["layouts"]])
     found = report.document(request, layouts, session.try_settings(request["settings"]))
     session.clean()
     report.write(json.dumps(found, indent=1), f"{run}/verify.json")
+    if request["output"]:
+        report.write(json.dumps(found, indent=1), request["output"])
     report.write(as_page(found), f"{run}/verify.html")
     print(json.dumps(found, indent=1) if request["json"] else report.as_text(found), flush=True)
     _refuse(layouts, run)
     return 0
 
 
-def _key(request: Mapping[str, Any], verifier: Verifier, run: str, environ: Mapping[str, str]) -> str:
+def _key(request: Mapping[str, Any], run: str, environ: Mapping[str, str]) -> str:
     """What results are kept by."""
     with open(f"{run}/{EXPERIMENT}", encoding="utf-8") as file:
         experiment = file.read().replace(run, "")
     asked = json.dumps([request[name] for name in ("framework_version", "steps", "rtol", "device")])
-    return fingerprint((*verifier.packages, "primus_train", "primus_verify"), environ, experiment, asked)
+    return fingerprint((*request["packages"], "primus_train", "primus_verify"), environ, experiment, asked)
 
 
 def _refuse(layouts: Sequence[Mapping[str, Any]], run: str) -> None:

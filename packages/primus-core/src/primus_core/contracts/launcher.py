@@ -22,6 +22,8 @@ class LaunchCall(NamedTuple):
     place: Distributed
     environ: Mapping[str, str]
     """The person's: their word holds over a launcher's."""
+    grace_s: float = 8.0
+    """The time from SIGTERM to SIGKILL that the ranks have. A launcher must not kill them earlier."""
 
 
 class LaunchPlan(NamedTuple):
@@ -36,13 +38,16 @@ class LaunchPlan(NamedTuple):
 
 
 class Signalled(NamedTuple):
-    """A rank that a signal ended."""
+    """A rank that a signal ended, or that exited with a code above 0."""
 
     rank: int
     """The global one."""
     signal: int
+    """0: it exited."""
     host: str
     """As the launcher calls the node."""
+    exit_code: int = 0
+    """Of one that exited. It counts where the rank has recorded no exception."""
 
 
 class Launcher(Protocol):
@@ -66,4 +71,6 @@ class Launcher(Protocol):
         """The process of this node, and what it needs. Pure: it starts nothing."""
 
     def signalled(self, output: str) -> Iterable[Signalled]:
-        """The ranks that a signal ended, the first that it saw first; what they say themselves is not asked of it."""
+        """The ranks that a signal ended, or that failed, the first that it saw first; what they say themselves is not
+        asked of it.
+        """

@@ -16,6 +16,7 @@ from primus_core.execute.scripts import Replan, Scripts
 from primus_core.hooks.data import FailureInfo, Result, Stop
 from primus_core.hooks.scripts import ScriptOutput
 from primus_core.journal import summary
+from primus_core.journal.events import SIGNAL
 from primus_core.journal.record import FirstFailure
 from primus_core.multinode.watches import LockWatch, RecordWatch
 from primus_core.outcome import closing, first_failure
@@ -258,7 +259,7 @@ class RankLayer:
 
     def _signalled(self, number: int) -> None:
         name, grace_s = signal.Signals(number).name, self.launch.plan.grace_period_s
-        self.events.emit("signal", level="warning", signal=name)
+        self.events.emit(SIGNAL, level="warning", signal=name)
         self.record.note(signal=name)
         self.launch.say_once(f"primus: {name}: passed on to every rank; SIGKILL in {grace_s:g} s\n")
 

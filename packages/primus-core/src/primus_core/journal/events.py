@@ -21,6 +21,8 @@ from primus_machine.variables import RUN_DIR
 __all__ = [
     "CHECKPOINT_SAVED",
     "FILE",
+    "SIGNAL",
+    "TRAINING_BEGAN",
     "TRAINING_ENDED",
     "Events",
     "append",
@@ -32,6 +34,10 @@ __all__ = [
 FILE = "logs/events.jsonl"
 """In the run directory."""
 CHECKPOINT_SAVED = "checkpoint_saved"
+SIGNAL = "signal"
+"""The run was told to end."""
+TRAINING_BEGAN = "training_began"
+"""The first step begins. `saves`: the training saves checkpoints."""
 TRAINING_ENDED = "training_ended"
 """With the last step, which has no line in `metrics.jsonl` where not each step is logged."""
 

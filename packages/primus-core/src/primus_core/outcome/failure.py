@@ -37,6 +37,10 @@ _LINE = 1 << 14
 OWN_SIGNALS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 
 
+_WORDLESS = "ended with exit code {} and recorded no exception"
+"""As after `os._exit`, or where native code ends the process."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """One rank's end. `time` is 0 where only the exit code is known."""
@@ -49,6 +53,11 @@ class Failure:
     host: str = ""
     node_rank: int = 0
     time: float = 0.0
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it follows from no other rank's end, as far as can be told."""
+        return self.exit_code - 128 in OWN_SIGNALS or self.what == _WORDLESS.format(self.exit_code)
 
     def to_record(self) -> FirstFailure:
         """As the run's record has it."""
@@ -102,8 +111,8 @@ def of_process(exit_code: int, host: str, node_rank: int, rank: int | None, log:
     if not exit_code:
         return None
     if exit_code - 128 not in set(signal.Signals):
-        what = _last_line(log)
-        return Failure(rank, exit_code, what, host=host, node_rank=node_rank) if rank is not None and what else None
+        what = _last_line(log) or _WORDLESS.format(exit_code)
+        return Failure(rank, exit_code, what, host=host, node_rank=node_rank) if rank is not None else None
     if rank is not None:
         return _ended_by(exit_code - 128, rank, host, node_rank)
     what = f"the launcher was ended by {_signal_name(exit_code - 128)}"
@@ -127,16 +136,23 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def _seen(one: Signalled, here: str, node_rank: int) -> Failure:
+    host = here or one.host
+    if one.signal:
+        return _ended_by(one.signal, one.rank, host, node_rank)
+    return Failure(one.rank, one.exit_code, _WORDLESS.format(one.exit_code), host=host, node_rank=node_rank)
+
+
 def _hint(name: str) -> str:
     return " (out of memory? see `dmesg` for the kernel's OOM killer)" if name == "SIGKILL" else ""
 
 
 def leave_record(run_dir: str, failure: Failure | None) -> None:
-    """For a rank that was killed or crashed alone, and could leave none: the other nodes' ranks fail of it, maybe with
+    """For a rank that was killed, crashed or exited alone, and left none: the other nodes' ranks fail of it, maybe with
     records that are older than the moment in which its end was seen. A record of its own stands.
     """
     path = f"{run_dir}/{FAILURES}/rank_{failure.rank}.json" if failure else ""
-    if failure and failure.exit_code - 128 in OWN_SIGNALS and not os.path.exists(path):
+    if failure and failure.is_own and not os.path.exists(path):
         record = {**asdict(failure), "time": time.time(), "type": failure.what, "message": "", "traceback": ""}
         with contextlib.suppress(OSError):  # on a full disk this node still says it
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -149,14 +165,18 @@ def first_failure(
     """The failure that came first, as far as can be known; None: no rank reported one.
 
     A rank that was killed or crashed comes before all that raised: exceptions such as a closed connection follow
-    from its end. Among exceptions the earliest counts. `killed`: the ranks of this node that a signal ended, as the
-    launcher says: they could leave no record. `here`: the name of this node. `records`: of ranks of this node,
-    which could not write them into the run directory.
+    from its end. Among exceptions the earliest counts. One that exited without an exception comes before them where the
+    launcher saw its end first. `killed`: the ranks of this node that a signal ended, or that failed, as the launcher
+    says. `here`: the name of this node. `records`: of ranks of this node, which could not write them into the run
+    directory.
     """
-    signalled = [_ended_by(one.signal, one.rank, here or one.host, node_rank) for one in killed]
-    found = recorded(run_dir, records)
-    own = [failure for failure in (*signalled, *found) if failure.exit_code - 128 in OWN_SIGNALS]
-    candidates = own or found or signalled
+    seen, found = list(killed), recorded(run_dir, records)
+    known = {failure.rank for failure in found}
+    silent = [_seen(one, here, node_rank) for one in seen if one.signal or one.rank not in known]
+    # An exit that the launcher saw later may follow from another rank's end.
+    own = [one for one in silent if one.exit_code - 128 in OWN_SIGNALS or (one.is_own and one.rank == seen[0].rank)]
+    own += [one for one in found if one.is_own]
+    candidates = own or found or silent
     return candidates[0] if candidates else None
 
 

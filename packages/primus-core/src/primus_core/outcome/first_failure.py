@@ -46,10 +46,12 @@ def of_step(
     if step and step.ranks:
         rank = step.first_rank if is_lone else None
         process = failure.of_process(ended.exit_code, hostname, node, rank, f"{directory}/logs/rank_{rank}.log")
-    if is_lone and not ended.signal:
+    if is_lone:
         failure.leave_record(directory, process)
     killed = _signalled(launcher, launch_log()) if launcher else ()
     first = failure.first_failure(directory, killed, node, hostname, ended.records) or process
+    if first and plan.distributed.nnodes > 1 and node == first.node_rank:
+        failure.leave_record(directory, first)
     if ended.exit_code and step and step.kind in BEFORE_RANKS:  # none has started; the error names the node
         reason = first.what.partition(": ")[2].partition("\n")[0] if first else ""
         what = reason or f"{step.kind}: ended with exit code {ended.exit_code}"
@@ -66,7 +68,7 @@ def _of_hang(plan: Plan, ended: Ended, ends: RankEnds | None) -> failure.Failure
     """Return what was recorded before the ranks were ended for their silence, and which of them were silent."""
     directory, node = plan.place.directory, plan.distributed.node_rank
     what = why_ended(ended)
-    left = ends.left if ends else []
+    left = [one for one in ends.left if one.time <= ended.cut_at] if ends else []  # later ones left since they had to
     silent = sorted(ends.running.keys() - {one.rank for one in left}) if ends else []
     if left:
         what += f"; rank {left[0].rank} {left[0].describe(directory)}, still running: {_listed(silent)}"

@@ -105,7 +105,7 @@ class RankEnds:
         if self._shares and now >= self._nodes_at:
             self._nodes_at = now + _NODES_S
             self._hear()
-        return self._has_stuck(now) or self._others_wait(now)
+        return self._has_stuck(now) or self._hangs_in_block(now) or self._others_wait(now)
 
     def _find_gone(self, ends: Mapping[int, bool]) -> None:
         """Find the ranks whose processes have ended, and which of them left by themselves."""
@@ -138,17 +138,23 @@ class RankEnds:
             self._tell(f"rank {stuck[0]} has failed and does not end by itself")
         return bool(stuck)
 
+    def _hangs_in_block(self, now: float) -> bool:
+        """Whether a rank has raised, and does nothing in a `finally:` or `with` block, for long enough.
+
+        It may as well save there, or clean up, and somebody may catch what it has raised.
+        """
+        pending = self._get_watch().pending() & self.running.keys()
+        if not pending or self._failed or self._waited(now, pending) < self._get_watch().grace_s + _MARGIN_S:
+            return False
+        self._tell(f"rank {min(pending)} has raised an exception and hangs in a `finally:` or `with` block")
+        return True
+
     def _others_wait(self, now: float) -> bool:
         """Whether ranks that are left behind have neither printed nor computed anything for long enough."""
         behind = self.running.keys() - self._left.keys()
         if self._failed or not behind or not (left := self.left):
             return False
-        if now < self._idle_at:
-            return False
-        self._idle_at = now + _IDLE_LOOK_S
-        if not self._idle_since or self._is_busy(now, behind):
-            self._idle_since, self._idle_used = now, {rank: self._used(rank) for rank in behind}
-        waited = now - self._idle_since
+        waited = self._waited(now, behind)
         if waited < self._get_watch().grace_s + _MARGIN_S:
             return False
         self.waited_s = waited
@@ -156,6 +162,15 @@ class RankEnds:
             f"rank {left[0].rank} {left[0].describe(self._directory)}, and the others have waited for {waited:.0f} s"
         )
         return True
+
+    def _waited(self, now: float, ranks: Collection[int]) -> float:
+        """Return for how long these ranks have neither printed nor computed anything."""
+        if now < self._idle_at:
+            return 0.0
+        self._idle_at = now + _IDLE_LOOK_S
+        if not self._idle_since or set(ranks) != self._idle_used.keys() or self._is_busy(now, ranks):
+            self._idle_since, self._idle_used = now, {rank: self._used(rank) for rank in ranks}
+        return now - self._idle_since
 
     def _is_busy(self, now: float, ranks: Collection[int]) -> bool:
         since = now - self._idle_since

@@ -50,7 +50,7 @@ def _with(pattern: re.Pattern[bytes], lines: bytes) -> Iterator[bytes]:
 
 
 class RankPipes:
-    """A private folder with the named pipes `<rank>.out` and `<rank>.err` that ranks open, and their `<rank>.pid`."""
+    """A private folder with the named pipes `<rank>.out` and `<rank>.err`, and with what ranks leave there."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
         self.ranks = ranks
@@ -75,10 +75,16 @@ class RankPipes:
         left = {rank: False for rank in self.ranks if f"{rank}.left" in names}
         return left | {rank: True for rank in self.ranks if f"rank_{rank}.json" in names}
 
+    def pending(self) -> frozenset[int]:
+        """The ranks with an exception that waits for a block to end."""
+        names = frozenset(os.listdir(self.folder))
+        return frozenset(rank for rank in self.ranks if f"{rank}.pending" in names)
+
     def records(self) -> tuple[str, ...]:
         """Why ranks failed, as they say themselves."""
-        paths = [f"{self.folder}/rank_{rank}.json" for rank in self.ranks]
-        return tuple(read_regular(path).decode() for path in paths if os.path.exists(path))
+        files = ((f"{self.folder}/rank_{rank}.json", f"{self.folder}/{rank}.pending") for rank in self.ranks)
+        found = (next(filter(os.path.exists, paths), "") for paths in files)
+        return tuple(read_regular(path).decode() for path in found if path)
 
     def close(self) -> None:
         """Close and remove them. Ranks that still write get SIGPIPE."""

@@ -102,6 +102,8 @@ class Watch:
     """The processes of the ranks that have started, by rank: to be asked, while the step runs."""
     ends: Callable[[], Mapping[int, bool]] = dict
     """The ranks that have said that they end; whether each has failed. To be asked as `pids`."""
+    pending: Callable[[], frozenset[int]] = frozenset
+    """The ranks with an exception that waits for a block to end. To be asked as `pids`."""
     silent_s: Callable[[], float] = lambda: 0.0
     """For how long nothing has been printed. To be asked as `pids`."""
     _files: dict[str, int] = field(default_factory=dict)
@@ -133,7 +135,7 @@ def supervise(step: Step, environ: Mapping[str, str], watch: Watch) -> Ended:
         pipes = RankPipes(ranks)
     except OSError as error:  # the disk for temporary files is full
         return Ended(3, not_started=f"no pipes for its output can be made: {error.strerror}")
-    watch.pids, watch.ends = pipes.pids, pipes.ends
+    watch.pids, watch.ends, watch.pending = pipes.pids, pipes.ends, pipes.pending
     try:
         ended = _Supervisor(step, {**environ, variables.STREAMS: pipes.folder}, watch, pipes).run()
         return replace(ended, records=pipes.records())

@@ -17,6 +17,7 @@ from types import TracebackType
 
 from primus_core import variables
 from primus_core.plan.programs import FAILURES
+from primus_core.process.pending_exception import watch
 from primus_core.process.rank_children import protect
 from primus_core.process.stacks import SIGNAL
 from primus_machine.variables import RUN_DIR
@@ -52,6 +53,8 @@ def main(argv: list[str]) -> int:
         _bind(lists, _number("LOCAL_RANK"))
     faulthandler.register(SIGNAL)
     protect()
+    if rank.streams:
+        watch(rank.pending)
     sys.argv = argv
     try:
         runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
@@ -123,37 +126,58 @@ class _Rank:
         self.record(code, type(error).__name__, str(error), text)
         return code
 
+    def pending(self, error: BaseException | None) -> None:
+        """Tell the supervisor of an exception that waits for a block to end; None: it has gone on."""
+        path = f"{self.streams}/{self.number}.pending"
+        with suppress(OSError):
+            if error is None:
+                os.unlink(path)
+                return
+            import traceback
+
+            from primus_machine.files.atomic import PRIVATE, write_atomically
+
+            trace = "".join(traceback.format_exception(error))
+            write_atomically(path, _record(self.number, 1, type(error).__name__, str(error), trace), mode=PRIVATE)
+
     def record(self, code: int, kind: str, message: str, trace: str) -> None:
         """Say in a file why this rank failed."""
         run_dir = os.environ.get(RUN_DIR, "")
         if not run_dir or not os.path.isdir(run_dir):
             return
-        import json
-
         from primus_machine.files.atomic import PRIVATE, write_atomically
-        from primus_machine.secrets.redaction import redact, secret_values
 
-        values = secret_values(os.environ)
-        record = {
-            "time": time.time(),
-            "rank": self.number,
-            "local_rank": _number("LOCAL_RANK"),
-            "node_rank": _number("GROUP_RANK") or _number("NODE_RANK"),
-            "host": os.uname().nodename,
-            "pid": os.getpid(),
-            "exit_code": code,
-            "type": kind,
-            "message": redact(message, values),
-            "traceback": redact(trace, values),
-        }
+        record = _record(self.number, code, kind, message, trace)
         # Beside its pipes the supervisor sees at once that this rank has failed, and also if the disk is full.
         for folder in filter(None, (f"{run_dir}/{FAILURES}", self.streams)):
             try:
                 os.makedirs(folder, exist_ok=True)
                 # a traceback holds lines of a person's code
-                write_atomically(f"{folder}/rank_{self.number}.json", json.dumps(record, indent=1), mode=PRIVATE)
+                write_atomically(f"{folder}/rank_{self.number}.json", record, mode=PRIVATE)
             except OSError as error:
                 sys.stderr.write(f"primus: cannot record the failure of rank {self.number}: {error.strerror}\n")
+
+
+def _record(rank: int, code: int, kind: str, message: str, trace: str) -> str:
+    """Return why a rank failed, as JSON without secrets."""
+    import json
+
+    from primus_machine.secrets.redaction import redact, secret_values
+
+    values = secret_values(os.environ)
+    record = {
+        "time": time.time(),
+        "rank": rank,
+        "local_rank": _number("LOCAL_RANK"),
+        "node_rank": _number("GROUP_RANK") or _number("NODE_RANK"),
+        "host": os.uname().nodename,
+        "pid": os.getpid(),
+        "exit_code": code,
+        "type": kind,
+        "message": redact(message, values),
+        "traceback": redact(trace, values),
+    }
+    return json.dumps(record, indent=1)
 
 
 def _without_launcher(trace: TracebackType | None) -> TracebackType | None:

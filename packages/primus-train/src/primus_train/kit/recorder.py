@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from primus_core.errors import TrainingError
-from primus_core.journal.events import TRAINING_ENDED, Events
+from primus_core.journal.events import TRAINING_BEGAN, TRAINING_ENDED, Events
 from primus_core.journal.metrics import Metrics, Validation, append, log_line
 from primus_core.logger.logger import STEP, get_logger
 from primus_train.kit import worker
@@ -84,9 +84,12 @@ class Recorder:
         self.reports, self.work, self.on_non_finite, self.run_dir = reports, work, on_non_finite, run_dir
         self.file, self.say, self.clock = file, say, clock or StepClock()
         self.last_step: int | None = None
+        self.saves = False
+        """Whether the training saves checkpoints. For the backend to set."""
         self._bad: list[tuple[int, float]] = []
         self._log = get_logger()
         self.waits = waits
+        self.clock.on_begin = lambda: self._event(TRAINING_BEGAN, saves=self.saves)
         self.clock.on_step = self._begun if waits else None
         STEP.set(self._step_in_hand)
 

@@ -46,6 +46,8 @@ class StepClock:
         """For so long has training stood still since the process began."""
         self.on_step: Callable[[], None] | None = None
         """Called when a step begins, before it is counted."""
+        self.on_begin: Callable[[], None] | None = None
+        """Called once, when the first step begins."""
         self._reset()
 
     @property
@@ -62,6 +64,8 @@ class StepClock:
         """The first step begins now; later calls change nothing."""
         if self._doing == "starting":
             self._switch("training")
+            if self.on_begin:
+                self.on_begin()
 
     def step(self, tokens: int) -> None:
         """Count a step of so many tokens, over all ranks. It begins the first one."""

@@ -67,7 +67,7 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (your values
             place += _numa(facts, 1 if alone else node.gpus_per_node, environ)
         if alone and call.scope == "run" and node.node_rank > 0:
             return RuntimePlan(prepare, place)  # once per run: node 0 does it
-        call_of = LaunchCall(_rank_command(worker), facts, node, environ)
+        call_of = LaunchCall(_rank_command(worker), facts, node, environ, call.args.grace_period)
         launch = expect(launcher.plan(call_of), LaunchPlan, f"the launcher '{launcher.name}'")
         one = devices(facts, 1, environ) if alone and worker.launcher == ONE_PER_NODE.name else ()
         return RuntimePlan((*prepare, launch.step), (*place, *launch.environment, *one), launch.requires)

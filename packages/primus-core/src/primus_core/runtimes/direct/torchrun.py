@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -18,6 +19,8 @@ _FORCED = r"Unable to shutdown process (\d+) via \S+ forcefully exiting"
 _HANDLED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
 _SIGNALS = ("TORCHELASTIC_SIGNALS_TO_HANDLE", "PET_SIGNALS_TO_HANDLE")
 """The second is the option `--signals-to-handle`, which newer versions have and which wins there."""
+_SHUTDOWN, _SHUTDOWN_S = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", 30.0
+"""So long torchrun waits for ranks that were told to end before it kills them, unless it is told otherwise."""
 _ROOT_CAUSE = "Root Cause (first observed failure):"
 
 
@@ -41,14 +44,16 @@ class Torchrun:
         argv = (call.facts.python, "-m", "torch.distributed.run", *ranks, *nodes, *meeting, module, "--", *words)
         first = place.node_rank * place.gpus_per_node
         step = Step("worker", argv, call.facts.cwd, ranks=place.gpus_per_node, first_rank=first, kind="worker")
-        return LaunchPlan(step, _signals(call), requires=(_TORCH,))
+        return LaunchPlan(step, (*_signals(call), *_patience(call)), requires=(_TORCH,))
 
     def signalled(self, output: str) -> Iterator[Signalled]:
         """Its table names the host by the name that goes with its address, which may be localhost."""
         others, _, root = output.partition(_ROOT_CAUSE)
         forced = set(re.findall(_FORCED, output))
         for host, rank, code, pid in re.findall(_ROW, root) + re.findall(_ROW, others):
-            if int(code) < 0 and pid not in forced:
+            if int(code) > 0:
+                yield Signalled(int(rank), 0, host, int(code))
+            elif pid not in forced:
                 yield Signalled(int(rank), -int(code), host)
 
 
@@ -60,6 +65,13 @@ def _signals(call: LaunchCall) -> tuple[Variable, ...]:
     handled = ",".join(name for name in _HANDLED if name not in ignored)
     why = f"ignored when Primus started: {', '.join(name for name in _HANDLED if name in ignored)}"
     return tuple(Variable(name, handled, "direct", why) for name in _SIGNALS)
+
+
+def _patience(call: LaunchCall) -> tuple[Variable, ...]:
+    """Have it wait as long for ranks that save as the supervisor does: it would kill them after half a minute."""
+    if call.grace_s <= _SHUTDOWN_S or _SHUTDOWN in call.environ:
+        return ()
+    return (Variable(_SHUTDOWN, str(math.ceil(call.grace_s)), "direct", "--grace-period"),)
 
 
 TORCHRUN: Launcher = Torchrun()

@@ -1,0 +1,27 @@
+"""A training that is told to end, at each moment and in each way, and one whose ranks are killed while it saves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.end_cells import Cell, cells, judge, project_of
+from tests.kill_loop import kill_while_it_saves
+from tests.project import Project
+
+pytestmark = [pytest.mark.torch, pytest.mark.full, pytest.mark.timeout(1500)]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Where all cells of this file train."""
+    return project_of("torchtitan", tmp_path_factory.mktemp("ends"))
+
+
+@pytest.mark.parametrize("cell", cells("torchtitan"), ids=lambda cell: cell.name)
+def test_nothing_is_lost_without_a_word(project: Project, cell: Cell) -> None:
+    assert judge(cell, project) == []
+
+
+def test_there_is_always_a_whole_checkpoint_and_what_is_foreign_stays(tmp_path: Path) -> None:
+    assert kill_while_it_saves("torchtitan", project_of("torchtitan", tmp_path / "own"), kills=4, seed=1) == []

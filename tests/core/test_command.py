@@ -33,13 +33,14 @@ _VERBS = [
     "Manage",
     "Measure",
     "Print",
+    "Rename",
     "Run",
     "Show",
     "Start",
     "Stop",
     "Train",
-    "Work",
     "Trust",
+    "Work",
     "Write",
 ]
 

@@ -134,7 +134,7 @@ def test_a_secret_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
     assert "sesame" not in told(["train", "--config", "x", "--env", "DB_PASSWORD=sesame"], capsys)
 
 
-@pytest.mark.parametrize("word", ["checkpoint", "monitor", "clean", "inspect"])
+@pytest.mark.parametrize("word", ["checkpoint", "loader", "scale", "inspect"])
 def test_a_word_that_is_hardly_alike_is_no_misspelling(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert told([word], capsys).startswith("see `primus --help`")
 

@@ -19,6 +19,7 @@ from tests import rank_report
 from tests.conftest import Run, free_port, wait_until
 from tests.lab import hosts, slurm
 
+from primus_core.multinode.rank_sockets import RankSockets, Target, call_all
 from primus_core.multinode.rendezvous_client import messages
 from primus_core.request.arguments import duration
 
@@ -105,6 +106,41 @@ def test_nodes_whose_own_names_lead_to_loopback_use_the_interface_by_which_they_
     assert [node.end() for node in nodes] == [0, 0], nodes[0].text + nodes[1].text
     assert "env.GLOO_SOCKET_IFNAME=eth0" in nodes[0].text, "its own name says nothing of the way to others"
     assert "env.GLOO_SOCKET_IFNAME" not in nodes[1].text, "it was planned from the route to node 0"
+
+
+@pytest.mark.full
+@pytest.mark.slurm
+def test_nodes_whose_ranks_could_not_reach_each_other_end_with_the_cause_on_both(
+    machines: Sequence[str], tmp_path: Path, site: dict[str, str], clean_environ: dict[str, str]
+) -> None:
+    """They meet, but ranks of one would listen at its loopback: Gloo would let the other wait for half an hour."""
+    nodes = []
+    for rank, name in enumerate(machines):
+        environ = environ_of(clean_environ, site, rank, **({"GLOO_SOCKET_IFNAME": "lo"} if rank else {}))
+        nodes.append(Node(tmp_path / str(rank), environ, inside=("ip", "netns", "exec", name)))
+    assert [node.end() for node in nodes] == [1, 1], nodes[0].text + nodes[1].text
+    what = r"rendezvous: node rank 0 \(\S+\) cannot reach node rank 1 \(\S+\) at 127.0.0.1 \(lo\): Connection refused"
+    for node in nodes:
+        assert re.search(what, node.text), node.text
+        assert "set GLOO_SOCKET_IFNAME" in node.text
+
+
+def test_a_node_listens_as_its_ranks_will_and_who_cannot_reach_it_is_told_why() -> None:
+    names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+    sockets = RankSockets({"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "^lo"}, "no-such", names, "")
+    [(interface, address, port)] = sockets.listening
+    assert (interface, address) == ("lo", "127.0.0.1")
+    there = Target("node rank 1 (n1)", interface, address, port)
+    assert call_all([there], patience_s=0.0) == ""
+    sockets.close()
+    assert call_all([there], patience_s=0.0) == "node rank 1 (n1) at 127.0.0.1 (lo): Connection refused"
+
+
+def test_an_interface_with_ipv6_alone_has_that_address() -> None:
+    text = f"{'0' * 31}1 01 80 10 80 alone\nfe80000000000000000000000000{'0' * 3}2 02 40 20 80 alone\n"
+    sockets = RankSockets({}, "alone", ("GLOO_SOCKET_IFNAME",), text)
+    assert [place[:2] for place in sockets.listening] == [("alone", "::1")]
+    sockets.close()
 
 
 @pytest.mark.full

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import ClassVar
 
@@ -48,6 +49,21 @@ def test_layers_are_taken_apart_along_their_axis() -> None:
         ("weight", "decoder.layers.1.mlp.wo.kernel", (4, 3)),
         ("first moment", "decoder.decoder_norm.scale", (4,)),
     ]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("fault", "layout", "said"),
+    [
+        ("maxtext_doubled", "fsdp=2", "gradient of every parameter is 2 times the reference, from step 1"),
+        ("maxtext_norms_halved", "tp=2", "gradient of .*scale is 0.50 of the reference.*tensor parallelism"),
+        ("maxtext_not_a_number", "dp=2", "gradient of decoder.logits_dense.kernel is not finite"),
+        ("maxtext_first_micro_batch", "mbs=2", "loss is .*, from step 1"),
+    ],
+)
+def test_a_fault_in_maxtext_is_named(fault: str, layout: str, said: str, primus: Run, tmp_path: Path) -> None:
+    found = verifier(primus, tmp_path)(EXAMPLE, "--layouts", layout, fault=fault, code=1)
+    assert re.search(said, texts(found)), texts(found)
 
 
 @pytest.mark.full

@@ -67,6 +67,7 @@ def test_layers_and_experts_are_taken_apart_and_master_weights_are_left_out() ->
         ("norm_of_one_rank", ["--layouts", "tp=2"], "gradient norm is .*all gradients are equal"),
         ("gradients_doubled", ["--layouts", "dp=2"], "gradient of every parameter is 2 times the reference"),
         ("stale_weight", ["--layouts", "dp=2"], "from step 2: all was equal until step 1"),
+        ("rope_of_one_stage", ["--layouts", "pp=2"], "the forward pass, the data or the loss's scale differs"),
     ],
 )  # fmt: skip
 def test_a_fault_in_megatron_is_named(fault: str, words: list[str], said: str, primus: Run, tmp_path: Path) -> None:
@@ -78,6 +79,16 @@ def test_a_fault_in_megatron_is_named(fault: str, words: list[str], said: str, p
 def test_layouts_of_a_dense_model_are_equal(primus: Run, tmp_path: Path) -> None:
     found = verifier(primus, tmp_path)(EXAMPLE, "--layouts", "repeat=1", "tp=2,sp=1", "pp=2,vpp=2", "dp=2,zero=1")
     assert found["verdict"] == "equal", texts(found)
+
+
+@pytest.mark.full
+def test_a_router_bias_that_is_not_updated_is_named(primus: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "new.yaml")
+    primus("config", "new", "mixtral_8x7B", "--backend", "megatron", "--gpu", "MI300X", "-o", path)
+    words = ("moe_router_load_balancing_type=none", "moe_router_score_function=sigmoid",
+             "moe_router_enable_expert_bias=true", "--layouts", "dp=2,ep=2")  # fmt: skip
+    found = verifier(primus, tmp_path)(path, *words, fault="router_bias_not_updated", code=1)
+    assert "router.expert_bias" in texts(found), texts(found)
 
 
 @pytest.mark.full

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -342,6 +343,25 @@ def test_a_picture_shows_everything_and_nothing_covers_another(name: str) -> Non
     bends = [float(x) for path in picture.iter(f"{SVG}path") for x in re.findall(r"Q([\d.-]+),", path.get("d", ""))]
     edge = max((box[2] for box in gpus.values()), default=0.0)
     assert all((x + edge) / 2 < width for x in bends), "an arc leaves the picture"
+
+
+def test_long_names_and_lists_are_not_clipped() -> None:
+    """CPUs that are numbered by turns make long lists: their number fits."""
+    found = of(broken())
+    long = replace(
+        found,
+        host="gpu-node-0123." * 12,
+        numa=tuple(replace(one, cpus=",".join(map(str, range(0, 256, 2)))) for one in found.numa),
+        gpus=tuple(replace(gpu, model="an accelerator " * 5, mode="CPX/NPS4") for gpu in found.gpus),
+        nics=tuple(replace(nic, name="port_" * 12) for nic in found.nics),
+    )
+    svg = drawn(long)
+    width = float(svg.get("width", "0"))
+    for one in svg.iter(f"{SVG}text"):
+        x, wide = float(one.get("x", "0")), 6.0 * len("".join(one.itertext()))
+        left = {"start": x, "middle": x - wide / 2, "end": x - wide}[one.get("text-anchor", "start")]
+        assert 0 <= left <= left + wide <= width, ET.tostring(one)
+    assert "NUMA node 0: " in ET.tostring(svg, "unicode")
 
 
 def test_names_are_escaped_wherever_they_come_from() -> None:

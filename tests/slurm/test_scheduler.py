@@ -173,6 +173,16 @@ def test_srun_without_kill_on_bad_exit_starts_the_nodes(primus: Primus, project:
     assert "srun does not support --kill-on-bad-exit, which Primus added" in done.stderr
 
 
+def test_a_refused_flag_that_primus_needs_is_named_as_its_own(primus: Primus, project: Path, tmp_path: Path) -> None:
+    alike = tmp_path / "alike"
+    program(alike, "srun", SPUR.format(refused="--ntasks=", message="error: unexpected argument", then=":"))
+    environ = {**found_in(alike), "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1"}
+    done = primus("slurm", "srun", "--", "behave", "exit", "0", cwd=project, env=environ)
+    assert done.returncode == 3, done.stderr
+    assert "it does not support --ntasks, which Primus added and cannot do without" in done.stderr
+    assert not (alike / "srun.asked").exists()
+
+
 def test_flags_of_primus_are_switched_off_in_primus_yaml(primus: Primus, project: Path) -> None:
     with (project / "primus.yaml").open("a") as file:
         file.write("\nslurm: {signal: null, parsable: false, job-name: null, requeue: null}\n")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import Run, plain_environ
 from tests.verify.trials import Verify, texts, verifier
 
 EXPERIMENT = """
@@ -102,7 +107,7 @@ def test_a_layout_that_is_the_reference_proves_nothing(experiment: str, primus: 
 @pytest.mark.parametrize(
     ("old", "new", "layout"),
     [
-        ("tensor_parallel_degree: 8", "tensor_parallel_degree: 8, enable_sequence_parallel: false", "tp=2,sp=0,fsdp=2"),
+        ("tensor_parallel_degree: 8", "tensor_parallel_degree: 8, enable_sequence_parallel: false", "tp=2,fsdp=2,sp=0"),
         ("tensor_parallel_degree: 8", "context_parallel_degree: 4", "cp=2,fsdp=2"),
         ("{family: llama3, flavor: 8B}", "{name: llama3, flavor: 8B}", "tp=2,fsdp=2"),
     ],
@@ -119,7 +124,7 @@ def test_the_small_model_is_divided_as_the_large_one(experiment: str, primus: Ru
     """It has 32 layers and 8 groups of heads: 3 divides neither."""
     done = primus("direct", "--", "verify", "--config", experiment, "--layouts", "tp=3",
                   env={"PRIMUS_CACHE": str(tmp_path / "cache")})  # fmt: skip
-    assert "tp=3: not tried: tensor parallelism 3 does not divide n_heads" in done.stdout
+    assert "tp=3: not tried: training.seq_len 256 cannot be cut into 3 equal pieces" in done.stdout
     assert "this is the small model, see --shrink" in done.stdout
 
 
@@ -130,6 +135,7 @@ def test_the_small_model_is_divided_as_the_large_one(experiment: str, primus: Ru
         ("titan_doubled", "fsdp=2", "gradient of every parameter is 2 times the reference, from step 1"),
         ("titan_first_micro_batch", "mbs=1", "gradient of every parameter is .*a micro-batch is missing"),
         ("titan_not_a_number", "tp=2", "is not finite, or missing"),
+        ("titan_tokens_counted_twice", "cp=2", "loss is 0.50 of the reference, from step 1"),
         ("titan_moment_lost", "fsdp=2", "second moment of .* from step 2"),
     ],
 )
@@ -156,3 +162,34 @@ def test_a_setting_that_changes_nothing_is_found(experiment: str, verify: Verify
     Path(experiment).write_text(text)
     effects = {one["name"]: one["effect"] for one in verify(experiment, "--settings")["settings"]}
     assert effects == {"optimizer.beta2": "the second moment of step 1", "debug.moe_force_load_balance": ""}
+
+
+@pytest.mark.full
+def test_layouts_that_were_finished_before_a_kill_are_not_trained_again(experiment: str, tmp_path: Path) -> None:
+    command = [
+        shutil.which("primus") or "",
+        "direct",
+        "--",
+        "verify",
+        "--config",
+        experiment,
+        "--layouts",
+        "mbs=1",
+        "fsdp=2",
+    ]
+    environ = {**plain_environ(), "PRIMUS_CACHE": str(tmp_path / "cache")}
+    log = tmp_path / "first.log"
+    with log.open("wb") as output:
+        first = subprocess.Popen(
+            command, cwd=tmp_path, env=environ, stdout=output, stderr=output, start_new_session=True
+        )
+        until = time.monotonic() + 600
+        while "mbs=1: equal" not in log.read_text() and first.poll() is None and time.monotonic() < until:
+            time.sleep(0.2)
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+    assert "mbs=1: equal" in log.read_text()
+    again = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "mbs=1: equal, as before" in again.stdout
+    assert "fsdp=2: equal (" in again.stdout

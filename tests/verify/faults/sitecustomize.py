@@ -137,6 +137,91 @@ def titan_moment_lost(module: Any) -> None:
     module.Trainer.train_step = forgetful
 
 
+@fault("torchtitan.trainer")
+def titan_tokens_counted_twice(module: Any) -> None:
+    """The loss is divided by twice the number of valid tokens, as if each rank had its own."""
+    forward = module.Trainer.forward_backward_step
+
+    def twice(self: Any, **kwargs: Any) -> Any:
+        return forward(self, **{**kwargs, "global_valid_tokens": 2 * kwargs["global_valid_tokens"]})
+
+    module.Trainer.forward_backward_step = twice
+
+
+@fault("megatron.core.distributed.finalize_model_grads")
+def router_bias_not_updated(module: Any) -> None:
+    """The bias by which experts without an auxiliary loss are balanced stays as it was."""
+    module._update_router_expert_bias = lambda *_, **__: None
+
+
+@fault("megatron.core.models.common.embeddings.rotary_pos_embedding")
+def rope_of_one_stage(module: Any) -> None:
+    """The last stage counts positions from 1."""
+    emb = module.RotaryEmbedding.get_emb
+
+    def shifted(self: Any, max_seq_len: int, offset: int = 0) -> Any:
+        return emb(self, max_seq_len, offset + (os.environ["RANK"] != "0"))
+
+    module.RotaryEmbedding.get_emb = shifted
+
+
+def _maxtext_grads(module: Any, change: Callable[[Any], Any]) -> None:
+    """One process has several devices."""
+    import jax
+
+    apply = module.TrainStateNNX.apply_gradients
+
+    def changed(self: Any, grads: Any, **kwargs: Any) -> Any:
+        return apply(self, change(grads) if jax.device_count() > 1 else grads, **kwargs)
+
+    module.TrainStateNNX.apply_gradients = changed
+
+
+@fault("maxtext.common.train_state_nnx", alone=True)
+def maxtext_doubled(module: Any) -> None:
+    """As if gradients were summed where they should be averaged."""
+    import jax
+
+    _maxtext_grads(module, lambda grads: jax.tree.map(lambda grad: 2 * grad, grads))
+
+
+@fault("maxtext.common.train_state_nnx", alone=True)
+def maxtext_norms_halved(module: Any) -> None:
+    """As if those of norms were averaged over the tensor axis, and not summed."""
+    import jax
+
+    def halved(path: Any, grad: Any) -> Any:
+        return grad / 2 if "scale" in jax.tree_util.keystr(path) else grad
+
+    _maxtext_grads(module, lambda grads: jax.tree_util.tree_map_with_path(halved, grads))
+
+
+@fault("maxtext.common.train_state_nnx", alone=True)
+def maxtext_not_a_number(module: Any) -> None:
+    """The gradient of the output layer."""
+    import jax
+
+    def broken(path: Any, grad: Any) -> Any:
+        return grad * float("nan") if "logits_dense" in jax.tree_util.keystr(path) else grad
+
+    _maxtext_grads(module, lambda grads: jax.tree_util.tree_map_with_path(broken, grads))
+
+
+@fault("maxtext.utils.gradient_accumulation", alone=True)
+def maxtext_first_micro_batch(module: Any) -> None:
+    """Gradients of micro-batches after the first are dropped."""
+    import jax
+
+    accumulate = module.gradient_accumulation_loss_and_grad
+
+    def first_alone(loss: Any, config: Any, model: Any, params: Any, shardings: Any, data: Any, rng: Any) -> Any:
+        size = config.gradient_accumulation_steps
+        repeated = jax.tree.map(lambda value: jax.numpy.tile(value[: len(value) // size], (size, 1)), data)
+        return accumulate(loss, config, model, params, shardings, repeated, rng)
+
+    module.gradient_accumulation_loss_and_grad = first_alone
+
+
 class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self, name: str, function: Fault) -> None:
         self.name, self.function = name, function

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from primus_machine.errors import RequestError
+from primus_machine.errors import RequestError, nearest
 from primus_machine.facts import Facts
 
-__all__ = ["Chosen", "chosen"]
+__all__ = ["Chosen", "chosen", "refuse_lone_word"]
 
 _FILE = os.path.join(os.path.dirname(__file__), "images.toml")
 _OF_NODE = "<image-of-the-node>"
@@ -43,6 +45,24 @@ def chosen(named: str, facts: Facts, framework: str) -> Chosen:
         fix="primus container --image IMAGE -- ..., or `container: {image: IMAGE}` in primus.yaml;\n"
         "without a container: primus direct -- ...",
     )
+
+
+def refuse_lone_word(image: str, flags: Sequence[str]) -> None:
+    """Refuse a misspelt `--image`, and a word that is no option's value, which the engine would take for the image.
+
+    Raises:
+        RequestError: among the engine's `flags` is one.
+    """
+    options = [word for word in flags if word.startswith("-")]
+    if not image and (near := [word for word in options if nearest(word.partition("=")[0], ["--image"])]):
+        raise RequestError(f"container: '{near[0]}' is not known here", fix="did you mean '--image'?")
+    for before, word in pairwise(["", *flags]):
+        if not word.startswith("-") and not before.startswith("-"):
+            raise RequestError(
+                f"container: '{word}' is neither an option nor the value of one",
+                why="the image is an option, and the task follows `--`",
+                fix="remove it" if image else "name the image: --image IMAGE",
+            )
 
 
 _VENDORS = {"amd": "AMD", "nvidia": "NVIDIA"}

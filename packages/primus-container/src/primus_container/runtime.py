@@ -30,7 +30,7 @@ from primus_core.environment import placement, resolve
 from primus_core.plan.plan import Requirement, RunPlace, Step
 from primus_core.plugins.contracts import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser
-from primus_machine.errors import RequestError, nearest, suggestion
+from primus_machine.errors import RequestError, suggestion
 from primus_machine.facts import Facts
 from primus_machine.host import HostRoot
 from primus_machine.secrets.redaction import refuse_secrets
@@ -134,8 +134,7 @@ Primus passes all other options to the engine unchanged (`--cpus 16`, `--pids-li
                 "--clean takes no task", fix="type primus container --clean, and then the command with the task"
             )
         refuse_secrets(args.engine_flags, fix="pass its name: --env NAME uses the value of your environment")
-        if not args.image and (near := [w for w in args.engine_flags if nearest(w.partition("=")[0], ["--image"])]):
-            raise RequestError(f"container: '{near[0]}' is not known here", fix="did you mean '--image'?")
+        images.refuse_lone_word(args.image, args.engine_flags)
         image, note = images.chosen(args.image, facts, call.framework)
         _require_runnable(args, image, facts.cwd)
         engine = self.engine_of(args, facts.environ)

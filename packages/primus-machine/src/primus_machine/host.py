@@ -185,8 +185,10 @@ class HostRoot:
 
         Of another machine, those that its tree tells of; 0: it tells of none.
         """
-        if self.is_here:
-            return len(os.sched_getaffinity(0))
+        return len(os.sched_getaffinity(0)) if self.is_here else self.online_cpus()
+
+    def online_cpus(self) -> int:
+        """Return how many CPUs the machine has switched on; 0: it does not say."""
         listed = _length(self.text("/sys/devices/system/cpu/online") or "")
         return listed or len(re.findall(r"(?m)^processor\b", self.text("/proc/cpuinfo") or ""))
 

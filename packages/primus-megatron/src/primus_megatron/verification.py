@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from primus_megatron.device import GPU_KERNELS
 from primus_train.kit.alike import alike, degrees_of
+
+if TYPE_CHECKING:
+    from primus_train.models.architecture import Architecture
 
 __all__ = ["VERIFIER", "MegatronVerifier"]
 
@@ -35,7 +38,6 @@ _SMALL = {
     "moe_router_num_groups": 2, "moe_router_group_topk": 1, "mtp_num_layers": 1,
 }  # fmt: skip
 """The most of each in a small model."""
-_RATE = 1e-3
 _DECAY = 10.0
 """So much that an update without it differs by more than rounding."""
 _TRIAL: dict[str, Any] = {
@@ -65,6 +67,20 @@ _STATE = "optimizer.state."
 _KINDS = {"exp_avg": "first moment", "exp_avg_sq": "second moment"}
 _STACKED = re.compile(r"(.*\blayers)\.(?!\d)(.+)")
 _EXPERTS = re.compile(r"(.*\bexperts)\.((?:linear|weight).+)")
+_LAYER = re.compile(r"decoder\.layers\.(\d+)\.")
+_BY_TOKEN = ("embedding.word_embeddings.weight", "output_layer.weight")
+"""Padded to a multiple."""
+_NEUTRAL = {
+    "embedding.word_embeddings.weight": "embed_tokens.weight", "output_layer.weight": "lm_head.weight",
+    "decoder.final_layernorm.weight": "norm.weight", "input_layernorm.weight": "input_layernorm.weight",
+    "self_attention.linear_qkv.layer_norm_weight": "input_layernorm.weight",
+    "pre_mlp_layernorm.weight": "post_attention_layernorm.weight",
+    "mlp.linear_fc1.layer_norm_weight": "post_attention_layernorm.weight",
+    "self_attention.q_layernorm.weight": "self_attn.q_norm.weight",
+    "self_attention.k_layernorm.weight": "self_attn.k_norm.weight",
+    "self_attention.linear_proj.weight": "self_attn.o_proj.weight", "mlp.linear_fc2.weight": "mlp.down_proj.weight",
+}  # fmt: skip
+"""Weights of a dense Llama or Qwen 3, in a layer and outside, that are one."""
 Kind = Literal["weight", "first moment", "second moment"]
 Array = TypeVar("Array")
 
@@ -94,13 +110,15 @@ class MegatronVerifier:
         kept |= {"optimizer": "adam"}
         whole = {} if shrink or not flat.get("vocab_size") else {"vocab_size": flat["vocab_size"]}
         length = _SEQUENCE * math.lcm(*degrees_of(layouts, "cp"))
-        return {**(_small(kept, layouts) if shrink else kept), **_TRIAL, **whole, "lr": _RATE, "min_lr": _RATE,
+        return {**(_small(kept, layouts) if shrink else kept), **_TRIAL, **whole,
                 "weight_decay": _DECAY, "seq_length": length, "max_position_embeddings": length}  # fmt: skip
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the experiment's degrees; the rest is replicated data parallelism."""
         flat = {**(settings.get("model") or {}), **settings}
-        degrees = {axis: int(flat.get(_AXES[axis]) or (axis not in _SWITCHES)) for axis in _OWN}
+        degrees = {
+            axis: int(flat.get(_AXES[axis]) or 1) for axis in _OWN if axis not in _SWITCHES or flat.get(_AXES[axis])
+        }
         if degrees["pp"] > 1 and (chunk := flat.get("num_layers_per_virtual_pipeline_stage")):
             degrees["vpp"] = int(flat["num_layers"]) // (degrees["pp"] * int(chunk))
         return {**degrees, "dp": 2}
@@ -115,10 +133,13 @@ class MegatronVerifier:
             words |= {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
         return words
 
-    def steps(self, count: int, *, frozen: bool) -> dict[str, Any]:
+    def steps(self, count: int, *, rate: float) -> dict[str, Any]:
         """Return the settings for `count` steps."""
-        rate = 0.0 if frozen else _RATE
         return {"train_iters": count, "lr": rate, "min_lr": rate}
+
+    def seed(self, number: int) -> dict[str, Any]:
+        """Return the settings of another seed."""
+        return {"seed": number}
 
     def start(self, checkpoint: str) -> dict[str, Any]:
         """Return the settings to begin with the weights of a checkpoint: Megatron names the folder of all of them."""
@@ -127,6 +148,28 @@ class MegatronVerifier:
     def checkpoint(self, run: str, step: int) -> str:
         """Return where Megatron saves a step."""
         return f"{run}/checkpoints/iter_{step:07d}"
+
+    def same_tokens(self, length: int) -> dict[str, Any]:
+        """Return the settings to train on the section `data`."""
+        return {"mock_data": False, "seq_length": length, "max_position_embeddings": length}
+
+    def neutral(self, name: str, weight: Array, model: Architecture) -> Iterator[tuple[str, Array, float]]:
+        """Return the weights under Hugging Face's names. Queries, keys and values of a group stand together."""
+        value: Any = weight
+        layer = _LAYER.match(name)
+        before, rest = (f"layers.{layer[1]}.", name[layer.end() :]) if layer else ("", name)
+        if rest.endswith("linear_qkv.weight"):
+            groups = value.reshape(model.num_kv_heads, -1, value.shape[-1])
+            ends = (groups.shape[1] - 2 * model.head_dim, groups.shape[1] - model.head_dim)
+            parts = (groups[:, : ends[0]], groups[:, ends[0] : ends[1]], groups[:, ends[1] :])
+            for letter, part in zip("qkv", parts, strict=True):
+                yield f"{before}self_attn.{letter}_proj.weight", part.reshape(-1, value.shape[-1]), 1.0
+        elif rest.endswith("linear_fc1.weight"):
+            half = len(value) // 2
+            yield f"{before}mlp.gate_proj.weight", value[:half], 1.0
+            yield f"{before}mlp.up_proj.weight", value[half:], 1.0
+        else:
+            yield before + _NEUTRAL[rest], value[: model.vocab_size] if rest in _BY_TOKEN else value, 1.0
 
     def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:
         """Return weights and moments; equal layers, and experts, are stored as one array with an axis of them."""
@@ -153,7 +196,7 @@ def _small(kept: Mapping[str, Any], layouts: Sequence[Mapping[str, int]]) -> dic
     small = {name: min(value, _SMALL[name]) if name in _SMALL else value for name, value in kept.items()}
     tensor, stages = degrees_of(layouts, "tp"), degrees_of(layouts, "pp", "vpp")
     heads, groups = kept.get("num_attention_heads") or 4, kept.get("num_query_groups")
-    small["num_layers"] = alike(kept.get("num_layers") or 4, max(4, *stages), stages | degrees_of(layouts, "pp"))
+    small["num_layers"] = alike(kept.get("num_layers") or 4, max([4, *stages]), stages | degrees_of(layouts, "pp"))
     shared = alike(groups, 4 if groups == heads else 2, tensor) if groups is not None else 1
     # heads that are as many as their groups have one each
     small["num_attention_heads"] = shared if groups == heads else alike(heads, 4, tensor, shared)

@@ -178,6 +178,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "environment": [v for v in _list_of(plan.get("environment")) if isinstance(v, dict) and "name" in v],
         "configs": _files_below(f"{directory}/config"),
         "wandb": _wandb_runs(directory),
+        "verified": _verified(directory),
         "logs": _logs(directory),
         "metrics": last_metrics(directory),
         "first_failure": known.first_failure.to_dict() if known.first_failure else {},
@@ -208,6 +209,12 @@ def _wandb_runs(directory: str) -> list[str]:
 
     patterns = (f"{glob.escape(directory)}/{above}wandb/*run-*" for above in ("", "*/", "*/*/"))
     return sorted(path for pattern in patterns for path in glob.glob(pattern) if os.path.isdir(path))
+
+
+def _verified(directory: str) -> dict[str, str]:
+    """Return what `train --verify`, or the task `verify`, found of each layout."""
+    layouts = filter(None, map(_mapping, _list_of(_json(f"{directory}/verify.json").get("layouts"))))
+    return {str(one.get("layout")): str(one.get("status")) for one in layouts}
 
 
 def _logs(directory: str) -> list[str]:

@@ -156,6 +156,7 @@ def _facts(run: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "planned", f"{differs['key']}: {submitted} at submission, {here} on the node"
     yield "metrics", _metrics(run["metrics"])
     yield "wandb", _wandb(run["wandb"])
+    yield "verified", ", ".join(f"{layout} {status}" for layout, status in run["verified"].items())
     yield "snapshot", "complete" if snapshot["whole"] else _joined("; ", snapshot["problem"], snapshot["why"])
 
 

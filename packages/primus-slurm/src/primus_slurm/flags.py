@@ -6,18 +6,38 @@ The table is data (`slurm.toml` beside this); an option that it lacks passes all
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from primus_machine import nodelist
 from primus_machine.errors import RequestError, suggestion
 
-__all__ = ["ENV", "Flags", "Options"]
+__all__ = ["COUNT", "ENV", "LOSSES", "TASKS", "Flags", "Options", "gpus_of_node", "nodes_of"]
 
 ENV = "/usr/bin/env"
 """What srun starts, behind its flags. By its whole path: `--export=NONE` leaves no PATH to look for it."""
 _FILE = "slurm.toml"
+_OTHERS = ("salloc", "squeue", "sinfo", "sacct", "scancel", "scontrol", "sbcast", "sattach", "sprio", "sstat")
+COUNT = re.compile("[1-9][0-9]{0,8}")
+TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-core", "ntasks-per-socket", "ntasks-per-tres")
+LOSSES = {
+    "--parsable": "the job's number is read from what it prints",
+    "--kill-on-bad-exit": "Primus itself ends the other nodes some seconds after one has failed",
+    "--signal": "the job is not told before its time limit, so it saves no checkpoint then",
+    "--requeue": "the job does not start again after a failed node, if the site does not say so",
+    "--open-mode": "a job that starts again may overwrite its log",
+    "--no-kill": "a failed node ends the job, so that no spare node can replace it",
+    "--job-name": "the job has the name that the scheduler gives it",
+    "--output": "the job's log is where the scheduler puts it",
+    "--ntasks-per-node": "the scheduler must start one task on each node by itself",
+    "--cpus-per-task": "the ranks of a node may share fewer CPUs",
+    "--cpu-bind": "the ranks may share the CPUs of the step around them",
+    "--overlap": "the step may wait for the end of the step around it",
+}
+"""What is lost without a flag that Primus adds by itself."""
 
 
 class Flags(NamedTuple):
@@ -156,9 +176,36 @@ class _Reader:
     def _unexpected(self, word: str) -> None:
         near = suggestion(word, ("srun", "sbatch"))
         why = f"it is neither an option of {self.options.command} nor the value of one"
+        if word in _OTHERS:
+            fix = "type it without `primus`" + (": salloc -N 2, and in its shell: primus slurm srun -- <task>"
+                                                if word == "salloc" else "")  # fmt: skip
+            raise self._error(f"'{word}' is a command of Slurm itself", fix, "Primus starts srun and sbatch")
         if word in ("srun", "sbatch"):
             raise self._error(f"'{word}' comes after options", f"write it first: primus slurm {word} ...", why)
         raise self._error(f"'{word}' is not understood", near or "put `--` before the task", why)
 
     def _error(self, what: str, fix: str, why: str = "") -> RequestError:
         return RequestError(f"{self.segment}: {what}" if self.segment else what, why=why, fix=fix)
+
+
+def nodes_of(values: Mapping[str, str], environ: Mapping[str, str]) -> tuple[int, bool]:
+    """How many nodes the job will have, and whether that is certain: `-N 2-4` leaves the choice to Slurm."""
+    text = values.get("nodes", "")
+    if match := re.fullmatch(r"([0-9]{1,9})([kKmM]?)(-.*)?", text):
+        factor = {"": 1, "k": 1024, "m": 1024 * 1024}[match[2].lower()]
+        return max(int(match[1]) * factor, 1), not match[3]
+    if text:
+        return 1, False
+    if (hosts := values.get("nodelist", "")) and "/" not in hosts:
+        return max(nodelist.host_count(hosts), 1), True
+    inherited = environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES", "")
+    return (int(inherited), True) if COUNT.fullmatch(inherited) else (1, not set(TASKS) & values.keys())
+
+
+def gpus_of_node(values: Mapping[str, str]) -> str:
+    """From `--gpus-per-node=[type:]N` or `--gres=gpu[:type][:N]`; empty: they do not say."""
+    if match := re.fullmatch(r"(?:[^:,]+:)?([0-9]+)", values.get("gpus-per-node", "")):
+        return match[1]
+    parts = [part.split("(")[0].split(":") for part in values.get("gres", "").removeprefix("gres/").split(",")]
+    counts = [part[-1] if part[-1].isdecimal() else "1" for part in parts if part[0] == "gpu"]
+    return str(sum(map(int, counts))) if counts else ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -16,12 +15,12 @@ from primus_core.installed import packages
 from primus_core.plan.plan import AddedFlag, PlannedFile, Requirement, RunPlace, SchedulerStep, Step
 from primus_core.plugins.contracts import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser, duration, whole_number
-from primus_machine import nodelist
 from primus_machine.errors import RequestError
 from primus_machine.facts import Facts
 from primus_machine.secrets.redaction import refuse_secrets
 from primus_machine.units import counted
-from primus_slurm.flags import ENV, Options
+from primus_slurm.flags import COUNT, ENV, LOSSES, TASKS, Options, gpus_of_node, nodes_of
+from primus_slurm.steps import wishes_of_job
 
 __all__ = ["SCRIPT", "SLURM"]
 
@@ -46,25 +45,10 @@ _REFUSED = {
 _PARSABLE, _KILL = "--parsable", "kill-on-bad-exit"
 """Look-alikes of sbatch do not know it, and submit without it."""
 _APPEND = "--open-mode=append"
-_LOSSES = {
-    _PARSABLE: "the job's number is read from what it prints",
-    f"--{_KILL}": "Primus itself ends the other nodes some seconds after one has failed",
-    "--signal": "the job is not told before its time limit, so it saves no checkpoint then",
-    "--requeue": "the job does not start again after a failed node, if the site does not say so",
-    "--open-mode": "a job that starts again may overwrite its log",
-    "--no-kill": "a failed node ends the job, so that no spare node can replace it",
-    "--job-name": "the job has the name that the scheduler gives it",
-    "--output": "the job's log is where the scheduler puts it",
-    "--ntasks-per-node": "the scheduler must start one task on each node by itself",
-    "--cpus-per-task": "the ranks of a node may share fewer CPUs",
-}
-"""What is lost without a flag that Primus adds by itself."""
-_COUNT = re.compile("[1-9][0-9]{0,8}")
 _REFUSALS = (1, 126, 127, 255)
 """Exit codes of srun and sbatch that are Slurm's, where no task has begun."""
 # Options by srun's variables (`SLURM_NPROCS`); others give way to Primus's own options.
-_OF_TASKS = {"NTASKS": "ntasks", "NPROCS": "ntasks", "NTASKS_PER_GPU": "ntasks-per-gpu"}
-_TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-core", "ntasks-per-socket", "ntasks-per-tres")
+_OFTASKS = {"NTASKS": "ntasks", "NPROCS": "ntasks", "NTASKS_PER_GPU": "ntasks-per-gpu"}
 _ENVIRONMENT = {"time": "TIMELIMIT", "array": "ARRAY_INX"}
 """Options whose variable (`SBATCH_PARTITION`, `SLURM_PARTITION`) has another name."""
 
@@ -128,10 +112,10 @@ Primus passes all other flags to srun or sbatch unchanged. Set defaults for them
             )
         asked = _Asked(args, environ)
         job = environ if asked.in_job else {}
-        nodes, certain = _nodes(asked.values, job)
+        nodes, certain = nodes_of(asked.values, job)
         working = _working(nodes, args, certain=certain)
         _refuse_other_count(environ, working, certain=certain)
-        gpus = _gpus_per_node(asked.values) or job.get("SLURM_GPUS_ON_NODE", "")
+        gpus = gpus_of_node(asked.values) or job.get("SLURM_GPUS_ON_NODE", "")
         hosts = asked.values.get("nodelist") or job.get("SLURM_JOB_NODELIST", "")
         return {
             **dict.fromkeys((name for name in environ if name.startswith("SLURM_")), ""),
@@ -176,13 +160,13 @@ def _refuse_several_tasks(asked: _Asked) -> None:
     if asked.command != "srun":
         return
     values = asked.values
-    nodes, certain = _nodes(values, asked.environ if asked.in_job else {})
+    nodes, certain = nodes_of(values, asked.environ if asked.in_job else {})
     fits = {"ntasks-per-node": "1", "ntasks": str(nodes) if certain else ""}
     why = "srun starts one Primus on each node, which starts the ranks of the node"
-    if name := next((name for name in _TASKS if name in values and values[name] != fits.get(name)), ""):
+    if name := next((name for name in TASKS if name in values and values[name] != fits.get(name)), ""):
         fix = "request nodes (-N 2), and set GPUS_PER_NODE to use only some GPUs of a node"
         raise RequestError(f"--{name}={values[name]} is not supported", why=why, fix=fix)
-    for end, name in _OF_TASKS.items():
+    for end, name in _OFTASKS.items():
         value = asked.environ.get(f"SLURM_{end}", "")
         if value and not asked.in_job and name not in values and value != fits.get(name):
             what = f"SLURM_{end} is set, to '{value}', and is not supported"
@@ -196,7 +180,7 @@ def _refuse_other_count(environ: Mapping[str, str], nodes: int, *, certain: bool
         raise RequestError(
             f"NNODES is '{wanted}', but {counted(nodes, 'node')} of the job will run ranks",
             why="the nodes wait for NNODES nodes before they start",
-            fix=f"unset NNODES, or request as many nodes: -N {wanted}" if _COUNT.fullmatch(wanted) else "unset NNODES",
+            fix=f"unset NNODES, or request as many nodes: -N {wanted}" if COUNT.fullmatch(wanted) else "unset NNODES",
         )
 
 
@@ -288,7 +272,7 @@ def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
 def _added(own: Sequence[str], asked: _Asked) -> tuple[AddedFlag, ...]:
     """Return the flags that Primus adds: those of this command, and the defaults of the package."""
     words = [*own, *(word for word in asked.defaults if _name(word) == _KILL)]
-    return tuple(AddedFlag(word, loss) for word in words if (loss := _LOSSES.get(word.partition("=")[0])))
+    return tuple(AddedFlag(word, LOSSES.get(word.partition("=")[0], "")) for word in words)
 
 
 def _restarts(call: OuterCall) -> int:
@@ -317,15 +301,14 @@ def _working(nodes: int, args: argparse.Namespace, *, certain: bool = True) -> i
 def _shape(asked: _Asked, args: argparse.Namespace) -> list[str]:
     """One task on each node, whatever shape the allocation around it was asked for."""
     values, environ = asked.values, asked.environ
-    if set(_TASKS) & values.keys():
+    if set(TASKS) & values.keys():
         return []
     if not asked.in_job:
         return ["--ntasks-per-node=1"]
-    nodes = _working(_nodes(values, environ)[0], args)
+    nodes = _working(nodes_of(values, environ)[0], args)
     shape = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]  # srun would take them from the job's
-    # Since 22.05 srun does not take this from the job's variables, and the ranks would share one CPU.
-    cpus = environ.get("SLURM_CPUS_PER_TASK", "")
-    return asked.options.not_given([*shape, *([f"--cpus-per-task={cpus}"] if cpus else [])], asked.flags.given)
+    wanted = asked.options.not_given([*shape, *wishes_of_job(environ)], asked.flags.given)
+    return [word for word in wanted if _name(word) not in asked.disabled]
 
 
 def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
@@ -395,29 +378,6 @@ def _folders(asked: _Asked, facts: Facts) -> tuple[Step, ...]:
     wanted = tuple(dict.fromkeys(folder for folder in folders if folder.strip("/")))
     start = os.path.normpath(os.path.join(facts.cwd, asked.values.get("chdir", "")))
     return (Step("log folder", ("mkdir", "-p", "--", *wanted), start),) if wanted else ()
-
-
-def _nodes(values: Mapping[str, str], environ: Mapping[str, str]) -> tuple[int, bool]:
-    """How many nodes the job will have, and whether that is certain: `-N 2-4` leaves the choice to Slurm."""
-    text = values.get("nodes", "")
-    if match := re.fullmatch(r"([0-9]{1,9})([kKmM]?)(-.*)?", text):
-        factor = {"": 1, "k": 1024, "m": 1024 * 1024}[match[2].lower()]
-        return max(int(match[1]) * factor, 1), not match[3]
-    if text:
-        return 1, False
-    if (hosts := values.get("nodelist", "")) and "/" not in hosts:
-        return max(nodelist.host_count(hosts), 1), True
-    inherited = environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES", "")
-    return (int(inherited), True) if _COUNT.fullmatch(inherited) else (1, not set(_TASKS) & values.keys())
-
-
-def _gpus_per_node(values: Mapping[str, str]) -> str:
-    """From `--gpus-per-node=[type:]N` or `--gres=gpu[:type][:N]`; empty: they do not say."""
-    if match := re.fullmatch(r"(?:[^:,]+:)?([0-9]+)", values.get("gpus-per-node", "")):
-        return match[1]
-    parts = [part.split("(")[0].split(":") for part in values.get("gres", "").removeprefix("gres/").split(",")]
-    counts = [part[-1] if part[-1].isdecimal() else "1" for part in parts if part[0] == "gpu"]
-    return str(sum(map(int, counts))) if counts else ""
 
 
 SLURM = Slurm()

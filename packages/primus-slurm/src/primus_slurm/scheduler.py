@@ -79,6 +79,20 @@ class Slurm:
         number = int(job) + 997 * (int(step) if re.fullmatch("[0-9]{1,9}", step) else 0)
         return 20000 + number % 10000, "from the numbers of Slurm's job and step"
 
+    def narrowed(self, cpus: int, environ: Mapping[str, str]) -> str:
+        """By the variables of the step."""
+        from primus_slurm import steps
+
+        return steps.narrowed(cpus, environ)
+
+    def waits(self, environ: Mapping[str, str]) -> str:
+        """What scontrol says of the job's steps: srun itself says nothing for a minute."""
+        from primus_slurm import queries, steps
+
+        answer = queries.run(["scontrol", "--oneliner", "show", "step", _job_id(environ)], environ)
+        running = ", ".join(steps.running_instead(answer.out)) if answer else ""
+        return f"{running} of its job must end first, or share its CPUs: primus slurm srun --overlap" if running else ""
+
     def look(self, number: str, environ: Mapping[str, str], cluster: str = "") -> Job | None:
         """What scontrol says, or squeue."""
         from primus_slurm import queries

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, suggestion
+from primus_machine.errors import nearest
 from primus_torchtitan.own_settings import MODEL
 from primus_torchtitan.schema import Schema
 from primus_train.kit.settings import own_section
@@ -16,6 +18,8 @@ __all__ = ["Model", "resolve_model"]
 
 _SIZED = ("llama3", "qwen3")
 """Families whose layers take any sizes."""
+_ELSEWHERE = {"llama4": "train it with Megatron: primus config new llama4_scout_17B16E --backend megatron --gpu MI300X"}
+"""Families that earlier versions of TorchTitan had."""
 _NOT_SIZES = ("family", "flavor", "attn_backend", "hf_assets_path")
 _NEEDED = ("dim", "n_layers", "n_heads", "vocab_size")
 _FROM_FLAVOR = (
@@ -92,13 +96,20 @@ def _flavors(family: str, schema: Schema, where: _Places) -> Mapping[str, Mappin
         return schema.families[family]
     if "." in family:
         return {}  # a module of one's own: its flavors are its to know
+    near = nearest(family, schema.families)
+    # Another number is another model, and no misspelling.
+    is_misspelt = bool(near) and _letters(near) != _letters(family)
+    dotted = "use one of them, or the dotted name of a module that has a `model_registry`"
     raise ConfigError(
-        f"TorchTitan has no model family '{family}'",
+        f"TorchTitan {schema.version} has no model family '{family}'",
         where=where("family"),
         why=f"known families: {', '.join(schema.families)}",
-        fix=suggestion(family, schema.families)
-        or "use one of them, or the dotted name of a module that has a `model_registry`",
+        fix=f"did you mean '{near}'?" if is_misspelt else _ELSEWHERE.get(family, dotted),
     )
+
+
+def _letters(name: str) -> str:
+    return re.sub("[0-9_]", "", name)
 
 
 def _check_flavor(family: str, flavor: str | None, flavors: Mapping[str, Any], where: _Places) -> None:

@@ -6,6 +6,7 @@ one of these is set is it imported.
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple, Protocol
@@ -14,11 +15,13 @@ from primus_core.errors import MachineError, RequestError
 from primus_core.installed import homes, joined
 from primus_core.plan.plan import Variable
 from primus_core.plugins.contracts import TaskCall, TaskPlan
+from primus_core.request.arguments import Parser
 
-__all__ = ["GROUP", "Training", "TrainingMode", "changed", "environment"]
+__all__ = ["GROUP", "Training", "TrainingMode", "add_argument", "asked_by", "changed", "environment"]
 
 GROUP = "primus.training_modes"
-_HOMES = {"PRIMUS_HIPBLASLT_TUNING": "primus-bench"}
+_VERIFY = "PRIMUS_VERIFY"
+_HOMES = {"PRIMUS_HIPBLASLT_TUNING": "primus-bench", _VERIFY: "primus-verify"}
 """Of our own: the package to install where a variable is set and nobody knows it."""
 
 
@@ -43,6 +46,17 @@ class TrainingMode(Protocol):
 
     def plan(self, training: Training, call: TaskCall, task: TaskPlan) -> TaskPlan:
         """The plan of the training, changed, with these variables. Pure."""
+
+
+def add_argument(parser: Parser) -> None:
+    """Declare the option that stands for a variable."""
+    text = "first verify that the layout computes what one rank computes, and train only then"
+    parser.add_argument("--verify", action="store_true", help=text)
+
+
+def asked_by(args: Namespace) -> dict[str, str]:
+    """Return the variables that options stand for."""
+    return {_VERIFY: "1"} if getattr(args, "verify", False) else {}
 
 
 def environment(training: Training) -> tuple[Variable, ...]:
@@ -89,8 +103,12 @@ def _asked(environ: Mapping[str, str]) -> Iterator[TrainingMode]:
         names = sorted(name for name, value in environ.items() if name.startswith(beginning) and value)
         if names and beginning not in known:
             package = _HOMES[beginning]
-            fix = f"{homes.how_to_install(package)}; or unset {names[0]}"
-            raise MachineError(f"{names[0]} is set, but {package} is not installed here", fix=fix)
+            fix = homes.how_to_install(package)
+            if beginning == _VERIFY:
+                raise MachineError(f"--verify needs {package}, which is not installed here", fix=fix)
+            raise MachineError(
+                f"{names[0]} is set, but {package} is not installed here", fix=f"{fix}; or unset {names[0]}"
+            )
         if names:
             mode: TrainingMode = joined.load(GROUP, beginning)
             yield mode

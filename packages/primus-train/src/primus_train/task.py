@@ -15,6 +15,7 @@ from primus_core.environment import resolve as environment
 from primus_core.errors import MachineError, Mistakes, RequestError, suggestion
 from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PlannedFile, Requirement, RunPlace, Variable, Worker
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
+from primus_core.request import former
 from primus_core.request.arguments import Parser
 from primus_machine.errors import expect
 from primus_train import continuation, modes, profiling, secret_settings
@@ -51,6 +52,7 @@ class Train:
         parser.add_argument("--replay", metavar="RUN", help="replay a saved run, as `primus replay`")
         profiling.add_argument(parser)
         add_which_run(parser)
+        modes.add_argument(parser)
         parser.add_argument("--check", action="store_true", help="with --replay: only show what differs; start nothing")
         parser.add_argument("--force", action="store_true", help="with --replay: start despite blocking differences")
         parser.add_argument(
@@ -65,7 +67,7 @@ class Train:
         if not call.args.config:
             from primus_train.templates import similar
 
-            raise similar.missing_option(call.args.overrides, call.command, call.facts.environ)
+            raise similar.missing_option(call.args.stage, call.args.overrides, call.command, call.facts.environ)
         return _without_mistakes(call, _Planning.plan)
 
     def environment(self, path: str, environ: Mapping[str, str]) -> tuple[str, tuple[Variable, ...]]:
@@ -247,7 +249,8 @@ class _Planning:
         given = {variable.name: variable.value for variable in task.environment if variable.origin == "experiment"}
         where, node = os.path.dirname(task.place.directory), self.call.distributed.node_rank
         model = _named(self.experiment, self.experiment.modules[self.module])
-        return modes.Training(task.framework, model, where, {**given, **self.call.facts.environ}, node)
+        environ = {**given, **self.call.facts.environ, **modes.asked_by(self.args)}
+        return modes.Training(task.framework, model, where, environ, node)
 
     def _place(self) -> RunPlace:
         with self.mistakes:
@@ -337,7 +340,9 @@ class _Planning:
             raise RequestError(
                 f"{name} has no stage '{self.args.stage}'",
                 why=f"it has: {', '.join(backend.stages)}",
-                fix=suggestion(self.args.stage, backend.stages) or f"train {backend.stages[0]}",
+                fix=former.instead("train", self.args.stage)
+                or suggestion(self.args.stage, backend.stages)
+                or f"train {backend.stages[0]}",
             )
         return backend
 

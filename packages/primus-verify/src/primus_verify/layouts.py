@@ -11,9 +11,10 @@ from primus_core.errors import Mistakes, RequestError, suggestion
 if TYPE_CHECKING:
     from primus_verify.contract import Verifier
 
-__all__ = ["AXES", "REFERENCE", "Layout", "choose", "parse"]
+__all__ = ["AXES", "OWN", "REFERENCE", "Layout", "choose", "parse", "scaled_down"]
 
 REFERENCE = "one rank"
+OWN = "own"
 AXES = {
     "dp": "replicated data parallelism",
     "fsdp": "sharded data parallelism",
@@ -74,7 +75,7 @@ def _ranks(degrees: Mapping[str, int], rank_axes: Sequence[str]) -> int:
 
 
 def choose(words: Sequence[str], verifier: Verifier, own: Mapping[str, int], most: int) -> list[Layout]:
-    """Return the layouts that `words` name, each once; `auto`: the experiment's own, and those of the verifier.
+    """Return the layouts that `words` name, each once; `own`: the experiment's; `auto`: that, and the verifier's.
 
     Layouts of `auto` have at most `most` ranks.
 
@@ -84,20 +85,22 @@ def choose(words: Sequence[str], verifier: Verifier, own: Mapping[str, int], mos
     mistakes, found = Mistakes(), dict[str, Layout]()
     for word in words:
         with mistakes:
-            scaled = _scaled_down(own, verifier.rank_axes, most)
-            texts = [scaled, *verifier.layouts] if word == "auto" else [word]
+            scaled = scaled_down(own, verifier.rank_axes, most)
+            texts = {"auto": [scaled, *verifier.layouts], OWN: [scaled]}.get(word, [word])
             layouts = [parse(text, verifier.rank_axes) for text in texts if text]
             found |= {one.name: one for one in layouts if word != "auto" or one.ranks <= most}
     mistakes.refuse()
     return list(found.values())
 
 
-def _scaled_down(own: Mapping[str, int], rank_axes: Sequence[str], most: int) -> str:
-    """Every axis that is parallel has degree 2, as far as there are ranks."""
+def scaled_down(own: Mapping[str, int], rank_axes: Sequence[str], most: int) -> str:
+    """Return the layout with degree 2 on every axis that is parallel, as far as there are ranks; empty: none is."""
     degrees: dict[str, int] = {}
     for axis, degree in own.items():
-        if degree > 1 or (axis in _SWITCHES and degree):
-            degrees[axis] = 1 if axis in _SWITCHES else 2
+        if axis in _SWITCHES:
+            degrees |= {axis: degree} if axis != "sp" or degrees.get("tp", 1) > 1 else {}
+        elif degree > 1:
+            degrees[axis] = 2
             if _ranks(degrees, rank_axes) > most:
                 del degrees[axis]
     return _name(degrees)

@@ -6,15 +6,17 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from primus_core.errors import PrimusError
+from primus_core.errors import PrimusError, RequestError, suggestion
+from primus_core.installed import joined
 from primus_core.plan.plan import Distributed, RunPlace
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import TaskCall
 from primus_machine import facts as machine
 from primus_machine.gpus.visible import VISIBLE, hides_gpus, visible
 from primus_machine.host import HostRoot
+from primus_verify.contract import GROUP, Verifier
 
-__all__ = ["arguments", "for_its_machine", "refusal"]
+__all__ = ["arguments", "as_experiment", "find_verifier", "for_its_machine", "refusal"]
 
 _ASSUMED_GPU, _ASSUMED_GPUS = "MI300X", 8
 
@@ -57,3 +59,30 @@ def refusal(experiment: str, settings: Mapping[str, Any], ranks: int) -> str:
 
 def _nowhere(_: str, name: str) -> RunPlace:
     return RunPlace(name, f"/nowhere/{name}", "")
+
+
+def find_verifier(framework: str) -> Verifier:
+    """Return what the backend `framework` tells of itself.
+
+    Raises:
+        RequestError: it tells nothing.
+    """
+    known = [entry.name for entry in joined.of_group(GROUP)]
+    if framework not in known:
+        why = f"its package has no entry point in the group {GROUP}; known: {', '.join(known)}"
+        raise RequestError(f"verify does not know the framework '{framework}'", why=why,
+                           fix=suggestion(framework, known) or "see docs/plugins.md")  # fmt: skip
+    verifier: Verifier = joined.load(GROUP, framework)
+    return verifier
+
+
+def as_experiment(framework: str, settings: Mapping[str, Any], workspace: str) -> str:
+    """Return the experiment file with these settings, as YAML."""
+    import yaml
+
+    model = settings.get("model") or {}
+    rest = {key: value for key, value in settings.items() if key != "model"}
+    module = {"framework": framework, "model": model, "overrides": rest}
+    whole = {"work_group": "primus", "user_name": "verify", "exp_name": "verify", "workspace": workspace,
+             "on_non_finite": "warn", "modules": {"pre_trainer": module}}  # fmt: skip
+    return str(yaml.safe_dump(whole, sort_keys=False))

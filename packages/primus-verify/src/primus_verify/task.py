@@ -7,27 +7,30 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from primus_core.config.document import dotted
-from primus_core.errors import RequestError, suggestion
-from primus_core.installed import joined
+from primus_core.errors import RequestError
 from primus_core.plan.plan import PlannedFile, Worker
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, whole_number
 from primus_train.templates.recipe import leaves
 from primus_verify import layouts
-from primus_verify.contract import GROUP, Verifier
-from primus_verify.resolving import arguments, for_its_machine
+from primus_verify.contract import Verifier
+from primus_verify.resolving import arguments, as_experiment, find_verifier, for_its_machine
 
-__all__ = ["EXPERIMENT", "REQUEST", "VERIFY", "Verify", "as_experiment", "find_verifier"]
+__all__ = ["AGAINST_MODEL", "EXPERIMENT", "REQUEST", "VERIFY", "Verify"]
 
 EXPERIMENT = "config/verify_experiment.yaml"
 """The small experiment that all trials train, below the run directory."""
 REQUEST = "config/verify.json"
 """What the worker reads."""
+AGAINST_MODEL = "config/against_model.yaml"
+"""The small model that two frameworks train."""
 _MOST_RANKS = 4
 _STEPS = 3
 _TIMEOUT_S = 1800
@@ -52,9 +55,13 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
         axes = ", ".join(layouts.AXES)
         parser.add_argument("--config", required=True, metavar="FILE", help="the experiment (YAML or TOML)")
         parser.add_argument("--layouts", nargs="+", default=[], metavar="LAYOUT",
-                            help=f"layouts such as tp=2,pp=2, or auto (default); axes: {axes}")  # fmt: skip
+                            help=f"layouts such as tp=2,pp=2, own, or auto (default); axes: {axes}")  # fmt: skip
         parser.add_argument("--settings", action="store_true",
                             help="find settings that change nothing: each gets its default, alone")  # fmt: skip
+        parser.add_argument("--against", metavar="FRAMEWORK", help="compare with another framework: one small model of "
+                            "the same kind, the same weights and tokens")  # fmt: skip
+        parser.add_argument("--against-python", metavar="PATH",
+                            help="the Python of the environment that has it (default: this one)")  # fmt: skip
         parser.add_argument("--steps", type=whole_number, default=_STEPS, metavar="N",
                             help=f"train N steps in each layout (default: {_STEPS})")  # fmt: skip
         parser.add_argument("--shrink", choices=("auto", "none"), default="auto",
@@ -66,6 +73,7 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
         parser.add_argument("--timeout", type=whole_number, default=_TIMEOUT_S, metavar="SECONDS",
                             help=f"stop a training that takes longer (default: {_TIMEOUT_S})")  # fmt: skip
         parser.add_argument("--again", action="store_true", help="train layouts again whose result is known")
+        parser.add_argument("--output", metavar="FILE", help="also write the result to FILE, as JSON")
         parser.add_argument("--json", action="store_true", help="print JSON instead of text")
         parser.usage = f"{parser.prog} --config FILE [key=value ...] [--layouts LAYOUT ...]"
         parser.rest_to("overrides")
@@ -80,7 +88,7 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
         framework = found.experiment.modules[found.module].framework
         verifier = find_verifier(framework)
         settings = found.settings.data
-        words_of_layouts = args.layouts or ([] if args.settings else ["auto"])
+        words_of_layouts = args.layouts or ([] if args.settings or args.against else ["auto"])
         chosen = layouts.choose(words_of_layouts, verifier, verifier.own(settings), args.max_ranks)
         device = call.facts.gpu_model if call.facts.gpus else "cpu"
         degrees = [one.degrees for one in chosen]
@@ -97,16 +105,21 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
             "timeout_s": args.timeout,
             "json": args.json,
             "again": args.again,
+            "against": _other(args, framework),
+            "output": args.output and os.path.join(call.facts.cwd, args.output),
             "device": device,
             "experiment": found.experiment.exp_name,
         }
+        files = [PlannedFile(REQUEST, json.dumps(request, indent=1))]
+        if args.against:
+            files.append(PlannedFile(AGAINST_MODEL, _small_model(found.experiment.modules[found.module].model, call)))
         place = call.place(found.experiment.workspace, f"{found.experiment.exp_name}-verify")
         return TaskPlan(
             place=place,
             worker=Worker("primus_verify.worker", (), "single"),
             files=(
                 PlannedFile(EXPERIMENT, as_experiment(framework, small, f"{place.directory}/trials")),
-                PlannedFile(REQUEST, json.dumps(request, indent=1)),
+                *files,
             ),
             config=request,
             framework=framework,
@@ -119,19 +132,25 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
 VERIFY = Verify()
 
 
-def find_verifier(framework: str) -> Verifier:
-    """Return what the backend `framework` tells of itself.
+def _other(args: argparse.Namespace, framework: str) -> dict[str, str] | None:
+    """The other framework of `--against`, and its Python."""
+    if not args.against:
+        return None
+    if args.against == framework:
+        raise RequestError(f"--against {framework}: the experiment is of {framework}", fix="name another framework")
+    if not args.against_python:
+        find_verifier(args.against)
+    return {"framework": args.against, "python": args.against_python or sys.executable}
 
-    Raises:
-        RequestError: it tells nothing.
-    """
-    known = [entry.name for entry in joined.of_group(GROUP)]
-    if framework not in known:
-        why = f"its package has no entry point in the group {GROUP}; known: {', '.join(known)}"
-        raise RequestError(f"verify does not know the framework '{framework}'", why=why,
-                           fix=suggestion(framework, known) or "see docs/plugins.md")  # fmt: skip
-    verifier: Verifier = joined.load(GROUP, framework)
-    return verifier
+
+def _small_model(named: object, call: TaskCall) -> str:
+    from primus_train.models import catalogue
+    from primus_verify.against import small_model
+
+    if not isinstance(named, str):
+        raise RequestError("--against needs a model of the catalogue", why="the experiment writes its model out",
+                           fix="name one as `model:`, see primus models list")  # fmt: skip
+    return small_model(catalogue.find(named, catalogue.load(call.catalogue.system.model_files)))
 
 
 def _not_default(settings: Mapping[str, Any], verifier: Verifier, defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -154,15 +173,3 @@ def _refuse_numbers(args: argparse.Namespace) -> None:
     for name in ("steps", "max_ranks", "timeout"):
         if getattr(args, name) < 1:
             raise RequestError(f"--{name.replace('_', '-')} must be at least 1")
-
-
-def as_experiment(framework: str, settings: Mapping[str, Any], workspace: str) -> str:
-    """Return the experiment file with these settings, as YAML."""
-    import yaml
-
-    model = settings.get("model") or {}
-    rest = {key: value for key, value in settings.items() if key != "model"}
-    module = {"framework": framework, "model": model, "overrides": rest}
-    whole = {"work_group": "primus", "user_name": "verify", "exp_name": "verify", "workspace": workspace,
-             "on_non_finite": "warn", "modules": {"pre_trainer": module}}  # fmt: skip
-    return str(yaml.safe_dump(whole, sort_keys=False))

@@ -23,8 +23,7 @@ from primus_machine.host import HostRoot
 from primus_train import task as train
 from primus_train.task import Resolved
 from primus_verify.layouts import AXES, Layout, parse
-from primus_verify.resolving import arguments, for_its_machine
-from primus_verify.task import as_experiment, find_verifier
+from primus_verify.resolving import arguments, as_experiment, find_verifier, for_its_machine
 
 __all__ = ["VerifierConformance"]
 
@@ -40,11 +39,12 @@ class VerifierConformance:
         """On one rank of a CPU, with the settings of the first step and of all others."""
         verifier = find_verifier(self.framework)
         path = tmp_path / "small.yaml"
+        degrees = [parse(text, verifier.rank_axes).degrees for text in verifier.layouts]
         for experiment in self.experiments:
             settings = _resolve(experiment, (), itself=True).settings.data
-            small = verifier.experiment(settings, shrink=True, layouts=(), device="cpu")
+            small = verifier.experiment(settings, shrink=True, layouts=degrees, device="cpu")
             path.write_text(as_experiment(self.framework, small, str(tmp_path)), encoding="utf-8")
-            for more in (verifier.steps(1, frozen=True), verifier.steps(3, frozen=False)):
+            for more in (verifier.steps(1, rate=0.0), {**verifier.steps(3, rate=1e-3), **verifier.seed(7)}):
                 words = [f"{key}={value}" for key, value in {**verifier.settings({}), **more}.items()]
                 found = _resolve(str(path), words)
                 assert found.planned.config["device"] == "cpu", experiment

@@ -30,6 +30,7 @@ __all__ = ["Trials"]
 
 _RUN = re.compile(r"^primus: run (\S.*)$", re.MULTILINE)
 _ERROR = re.compile(r"^primus: error: ", re.MULTILINE)
+_RATE = 1e-3
 _TIMED_OUT = 124
 _CRASHES = (128 + signal.SIGABRT, 128 + signal.SIGBUS, 128 + signal.SIGSEGV)
 _GRACE_S = 60
@@ -47,10 +48,16 @@ class Trials:
     environ: Mapping[str, str]
     steps: int
     timeout_s: float
+    prefix: str = ""
+    """How the names of the runs begin."""
 
-    def settings(self, layout: Layout, start: str) -> dict[str, Any]:
-        """Return the settings of a trial over those of the experiment; without `start`, of the one that makes it."""
-        steps = self.verifier.steps(self.steps if start else 1, frozen=not start)
+    def settings(self, layout: Layout, start: str, rate: float | None = None) -> dict[str, Any]:
+        """Return the settings of a trial over those of the experiment.
+
+        Without `start`, of the one that makes it; with a `rate`, of one step with that learning rate.
+        """
+        rate = rate if start else 0.0
+        steps = self.verifier.steps(1, rate=rate) if rate is not None else self.verifier.steps(self.steps, rate=_RATE)
         return {**self.verifier.settings(layout.degrees), **steps, **(self.verifier.start(start) if start else {})}
 
     def changes(self, layout: Layout) -> dict[str, Any]:
@@ -67,14 +74,17 @@ class Trials:
             module = yaml.safe_load(file)["modules"]["pre_trainer"]
         return {dotted(path): value for path, value in leaves({**module["overrides"], "model": module["model"]})}
 
-    def train(self, layout: Layout, start: str, changed: Mapping[str, Any] | None = None) -> str:
+    def train(
+        self, layout: Layout, start: str, changed: Mapping[str, Any] | None = None, rate: float | None = None
+    ) -> str:
         """Train, with some settings `changed`; the run directory.
 
         Raises:
             TrainingError: it failed, with what it printed.
         """
-        name = re.sub(r"[^A-Za-z0-9]+", "-", "+".join((layout.name, *(changed or ())))) if start else "start"
-        settings = {**self.settings(layout, start), **(changed or {})}
+        kind = layout.name if start and rate is None else "start"
+        name = self.prefix + re.sub(r"[^A-Za-z0-9]+", "-", "+".join((kind, *(changed or ()))))
+        settings = {**self.settings(layout, start, rate), **(changed or {})}
         words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
         argv = [sys.executable, "-m", "primus_core", "direct", "--", "train", "pretrain", "--new",
                 "--config", self.experiment, f"exp_name={name}", *words]  # fmt: skip

@@ -23,12 +23,20 @@ _POWER = (("gpu_watts", "GPU {:.0f} W after the last iteration"), ("gpu_celsius"
 def of(found: Document) -> dict[str, str]:
     """One text for each."""
     return {
+        "measured": f"on {found.machine.get('host') or _UNKNOWN}, {found.versions.get('measured') or _UNKNOWN}",
+        "steady": _steady(found.steadiness),
         "device": ", ".join(_device(found.device)) or _UNKNOWN,
         "clocks": _listed(found.clocks, _CLOCKS),
         "power": _listed(found.clocks, _POWER),
-        "versions": ", ".join(f"{name} {value}" for name, value in found.versions.items()),
+        "versions": ", ".join(f"{name} {value}" for name, value in found.versions.items() if name != "measured"),
         "method": "; ".join(f"{name}: {value}" for name, value in found.method.items()),
     }
+
+
+def _steady(found: Mapping[str, Any]) -> str:
+    if found["steady"] is None:
+        return f"not known: {found['why']}"
+    return "yes, by the samples" if found["steady"] else f"no: {found['why']}"
 
 
 def place(found: Document) -> str:

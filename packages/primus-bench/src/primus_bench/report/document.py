@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from primus_bench.report.steadiness import steadiness
 from primus_machine.files import plain_json
 
 __all__ = ["SCHEMA", "Case", "Document", "as_json"]
@@ -67,12 +68,18 @@ class Document:
     cases: Sequence[Case]
     notes: Sequence[str] = ()
 
+    @property
+    def steadiness(self) -> Mapping[str, Any]:
+        """Whether the machine was steady meanwhile."""
+        return steadiness([(case.name, case.samples_s) for case in self.cases])
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {
             "schema": SCHEMA, "benchmark": self.benchmark, "parameters": dict(self.parameters),
             "machine": dict(self.machine), "device": dict(self.device), "clocks": dict(self.clocks),
             "versions": dict(self.versions), "method": dict(self.method),
+            "steadiness": dict(self.steadiness),
             "cases": [case.to_dict() for case in self.cases], "notes": list(self.notes),
         }  # fmt: skip
 

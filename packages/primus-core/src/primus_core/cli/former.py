@@ -7,7 +7,23 @@ from collections.abc import Collection, Sequence
 from primus_core.installed import homes
 from primus_core.request.former import of_torchrun
 
-__all__ = ["as_program", "launcher_variables", "with_runtimes", "without_launcher"]
+__all__ = [
+    "ENGINE",
+    "JOB_SCRIPTS",
+    "SBATCH",
+    "as_program",
+    "container_run",
+    "launcher_variables",
+    "with_runtimes",
+    "without_launcher",
+]
+
+ENGINE = "`container` starts the engine itself; the image is an option, and a task follows `--`"
+JOB_SCRIPTS = (".sh", ".sbatch", ".slurm")
+SBATCH = (
+    "primus slurm sbatch -N 2 -- train pretrain --config FILE\n"
+    "or with a job script of yours, in which `primus slurm srun -- ...` stands: sbatch, without `primus`"
+)
 
 _ALONE = ("--standalone",)
 """Those of torchrun that take no value."""
@@ -95,6 +111,12 @@ def as_program(words: Sequence[str]) -> str:
     if "--" not in words:
         before, after = before[: at + 2], before[at + 2 :]
     return _command(*before[:at], *before[at + 2 :], "--", "run", before[at + 1], *after)
+
+
+def container_run(words: Sequence[str]) -> str:
+    """The command for `docker run IMAGE WORDS`, whose options take values that nobody here knows."""
+    image = words[0] if words and not words[0].startswith("-") else "IMAGE"
+    return _command("container", "--image", image, "--", "train", "pretrain", "--config", "FILE")
 
 
 def _command(*words: str) -> str:

@@ -28,6 +28,7 @@ _PROGRAM = ".py"
 _STAGE = "pretrain"
 _ALIKE = 0.75
 """How alike a word must be to one of another tool: `torchrun` is no misspelt `rerun`."""
+_SHORT = 3
 _TRAINS = "`train pretrain` trains"
 _LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "deepspeed", "accelerate", "python", "python3")
 
@@ -155,6 +156,9 @@ def _instead(words: list[str], known: Known, refused: str) -> RequestError | Non
         return None
     if words[0] in known.tasks and not (home_of("commands", words[0]) or _means_runtime(words, known)):
         return RequestError(refused, fix=_command(["direct"], words, known))
+    if words[0] == "container" and words[1:2] == ["run"] and not any(map(_is_program_or_file, words[2:3])):
+        what = f"'run' is the task for Python files, and '{' '.join(words[2:3])}' is none"
+        return RequestError(what, why=former.ENGINE, fix=former.container_run(words[2:]))
     if words[0] in known.runtimes:
         if meant := _former_segments(words, refused):
             return RequestError(refused, fix=meant)
@@ -194,15 +198,29 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
         return RequestError(what, fix=fix)
     if meant := _as_task(what, head, rest, known):
         return meant
-    near = nearest(head, {*known.runtimes, *known.tasks, *known.commands} - _ENDING)
-    if near in known.tasks and not _hint(head):
-        return RequestError(what, fix=f"did you mean: {_command(['direct'], [near, *rest], known)}")
-    if near in known.commands and not _hint(head):
-        return RequestError(what, fix=f"did you mean `primus {typed([near, *rest])}`?")
     alike = [word for hint in hints() if not _ENDS.match(f"{hint.bare} {hint.named}") for word in hint.words]
+    near = _near({*known.runtimes, *known.tasks, *known.commands} - _ENDING, head)
     if hint := _hint(head) or _hint("" if near else nearest(head, alike, _ALIKE)):
         return RequestError(what, why=hint.why, fix=_filled(hint, rest))
-    return None
+    return _misspelt(what, near, rest, known)
+
+
+def _misspelt(what: str, near: str, rest: Sequence[str], known: Known) -> RequestError | None:
+    """The answer to a first word that is near to one that there is, or to none; None: it is near to a runtime."""
+    if near in known.tasks:
+        return RequestError(what, fix=f"did you mean: {_command(['direct'], [near, *rest], known)}")
+    if near in known.commands:
+        return RequestError(what, fix=f"did you mean `primus {typed([near, *rest])}`?")
+    if near:
+        return None
+    why = f"commands: {', '.join(sorted(known.commands))}; runtimes: {', '.join(sorted(known.runtimes))}"
+    return RequestError(what, why=why, fix="see `primus --help`, and `primus plugins` for what is installed")
+
+
+def _near(known: Collection[str], head: str) -> str:
+    """The word that `head` misspells or abbreviates; empty: there is none, or several."""
+    longer = [word for word in known if len(head) >= _SHORT and word.startswith(head)]
+    return longer[0] if len(longer) == 1 else nearest(head, known, _ALIKE)
 
 
 def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> RequestError | None:
@@ -215,6 +233,10 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
         begin = next((at for at, word in enumerate([head, *rest]) if word.endswith(_PROGRAM)), 0)
         variables = former.launcher_variables([head, *rest][:begin])
         return RequestError(what, why=why, fix=f"{variables}{_command(['direct'], _program([head, *rest]), known)}")
+    if MEANT.get(head) == ("container",) and rest[:1] == ["run"]:
+        return RequestError(what, why=former.ENGINE, fix=former.container_run(rest[1:]))
+    if head in ("sbatch", "submit") and any(word.endswith(former.JOB_SCRIPTS) for word in rest):
+        return RequestError(what, why="Primus writes the job script", fix=former.SBATCH)
     if runtime := MEANT.get(head):
         why = f"the runtime for that is `{runtime[0]}`; put `--` and a task after its options"
         return RequestError(what, why=why, fix=_command(runtime, rest, known))
@@ -306,6 +328,10 @@ def _with_task(words: Sequence[str], known: Known, *, guess: bool = False) -> li
         return list(words)
     task = _program(words[begin:]) if _begins_program(words, begin, known) else _training(words[begin:])
     return [*words[:begin], *(["--"] if [*words[begin - 1 : begin]] != ["--"] else []), *task]
+
+
+def _is_program_or_file(word: str) -> bool:
+    return _is_file(word) or word.endswith(_PROGRAM)
 
 
 def _is_file(word: str) -> bool:

@@ -147,7 +147,15 @@ class Scheduler(Protocol):
     def port(self, environ: Mapping[str, str]) -> tuple[int, str] | None:
         """A port that all nodes compute alike without communication, and the reason; None: it has none."""
 
+    def narrowed(self, cpus: int, environ: Mapping[str, str]) -> str:
+        """Why this process may use only `cpus` CPUs of those that its job has on the node, and how it gets all of them;
+        empty: it may use them all, or nobody knows.
+        """
+
     # of jobs
+
+    def waits(self, environ: Mapping[str, str]) -> str:
+        """For what in its own job the step waits that this process is starting; empty: it does not, or nobody knows."""
 
     def look(self, number: str, environ: Mapping[str, str], cluster: str = "") -> Job | None:
         """One job; None: the scheduler does not answer."""

@@ -12,8 +12,9 @@ from primus_machine.errors import MachineError
 if TYPE_CHECKING:
     from primus_core.contracts.scheduler import Scheduler
     from primus_core.journal.record import RunRecord
+    from primus_machine.facts import Facts
 
-__all__ = ["all_of_them", "families", "find", "launch", "left_out", "of_run", "started", "title_of"]
+__all__ = ["all_of_them", "families", "find", "launch", "notes", "of_run", "started", "title_of"]
 
 _GROUP = "primus.schedulers"
 
@@ -87,6 +88,18 @@ def _require_those_of(environ: Mapping[str, str]) -> None:
             )
 
 
+def notes(facts: Facts) -> tuple[str, ...]:
+    """Notes on CPUs that the job has and this process may not use, and on schedulers that are broken."""
+    here = started(facts.environ) if facts.host.is_here else None
+    narrowed = here.narrowed(facts.cpu_count, facts.environ) if here and _is_bound(facts) else ""
+    return tuple(filter(None, (narrowed, *_left_out)))
+
+
+def _is_bound(facts: Facts) -> bool:
+    """Whether this process may not use all CPUs of the machine. A scheduler may count more than there are."""
+    return facts.cpu_count < facts.host.online_cpus()
+
+
 def launch(nodes: object) -> str:
     """How a command begins that starts a task on so many nodes, behind `primus`, with the first of them."""
     return next((scheduler.launch.replace("{nodes}", str(nodes)) for scheduler in all_of_them()), "direct")
@@ -107,11 +120,6 @@ def _names() -> tuple[str, ...]:
 
 _known: dict[str, Scheduler | None] = {}
 _left_out: list[str] = []
-
-
-def left_out() -> tuple[str, ...]:
-    """A note for each that is broken, of those that have been asked."""
-    return tuple(_left_out)
 
 
 def _loaded(name: str) -> Scheduler | None:

@@ -47,7 +47,7 @@ SCHEDULERS = {
 those with the number of nodes. A node, and a saved run, may have some where the package is not.
 """
 MEANT: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("run", "launch", "start", "exec", "local", "localhost"), ("direct",)),
+    **dict.fromkeys(("run", "launch", "start", "local", "localhost"), ("direct",)),
     "srun": ("slurm", "srun"),
     **dict.fromkeys(("sbatch", "submit"), ("slurm", "sbatch")),
     **dict.fromkeys(("docker", "podman"), ("container",)),

@@ -21,7 +21,7 @@ _MEMBERS = {
     "launchers": "name one_per_node reports families plan signalled",
     "runtimes": "name epilog add_arguments",
     "schedulers": "name title launch logs families variables started refuse numbers nodes hosts port look ask job_of "
-    "target version submitted printed without troubles requeue",
+    "narrowed waits target version submitted printed without troubles requeue",
     "tasks": "name scope epilog add_arguments plan",
 }
 """What the interface of each kind requires. As names: a command need not load the interfaces."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from primus_core.plan.plan import AddedFlag, Step
 from primus_core.process.supervise import Ended
@@ -24,6 +25,9 @@ def started(step: Step, run: Callable[[Step], Ended], printed: Callable[[], str]
         gone = refused(step, printed()) if ended.exit_code and not ended.signal else ()
         if not gone:
             return ended
+        if needed := ", ".join(flag.name for flag in gone if not flag.loss):
+            what = f"it does not support {needed}, which Primus added and cannot do without"
+            return replace(ended, exit_code=3, not_started=what)
         names = ", ".join(flag.name for flag in gone)
         note(f"{step.argv[0]} does not support {names}, which Primus added: starting without it")
         for flag in gone:

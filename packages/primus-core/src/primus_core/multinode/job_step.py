@@ -15,7 +15,7 @@ from primus_core.multinode.node_ends import Nodes, Verdict, set_aside
 from primus_core.outcome.attempts import Attempts
 from primus_core.outcome.failure import last_words
 from primus_core.output.console import say
-from primus_core.plan.plan import Plan, SchedulerStep, Step
+from primus_core.plan.plan import AddedFlag, Plan, SchedulerStep, Step
 from primus_core.process.supervise import Ended, Watch, supervise
 from primus_core.runs.record_writer import RecordWriter
 from primus_machine.files.capped_log import output_of
@@ -89,7 +89,9 @@ class JobStep:
 
     def _attempt(self, step: Step, nodes: Nodes) -> Ended:
         if self.left_out and self.asked.leaves_out:
-            step = step._replace(argv=tuple(self.scheduler.without(step.argv, self.left_out)))
+            argv = tuple(self.scheduler.without(step.argv, self.left_out))
+            named = tuple(AddedFlag(word, "") for word in argv if word not in step.argv)
+            step = step._replace(argv=argv, added=(*step.added, *named))
         begins_at = os.path.getsize(self.log) if os.path.exists(self.log) else 0
         ended = added_flags.started(
             step._replace(added=() if nodes.have_begun else step.added),

@@ -11,7 +11,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from primus_core.config.system import PREFLIGHT
@@ -27,6 +27,7 @@ from primus_machine.files.capped_log import output_of
 __all__ = ["Nodes", "Verdict", "set_aside"]
 
 _EVERY_S = 5.0
+_LOOKS = 3
 _MARGIN_S = 10.0
 """So much longer than its own grace a node may take after another one failed."""
 _PATIENCE_S = 20.0
@@ -144,10 +145,21 @@ class Nodes:
 
     def _look(self) -> None:
         """Now and then; the more nodes, the more seldom."""
-        times = 0
+        times, waits = 0, self._waits()
         while not self.ended.wait(max(_EVERY_S, len(self._paths()) / 50)):
+            next(waits, None)
             times = times + 1 if self._job_is_over() or self._node_failed_long_ago() else 0
             self.hopeless = times > 1
+
+    def _waits(self) -> Iterator[None]:
+        """Look some times, once a turn, whether the step waits for another one of its job, and say so."""
+        for _ in range(_LOOKS if self.own.get("job_id") else 0):
+            if self.have_begun:
+                return
+            if what := self.scheduler.waits(self.environ):
+                say(f"primus: note: the step waits, so that no node has begun: {what}\n")
+                return
+            yield
 
     def _job_is_over(self) -> bool:
         """A job that the step made itself; srun has been seen to wait for ever where a node of it was lost."""

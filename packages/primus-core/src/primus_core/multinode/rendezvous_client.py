@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from primus_core.multinode.rank_sockets import RankSockets, Target, call_all
 
 __all__ = [
     "FIX",
@@ -90,8 +93,10 @@ def peer_address(link: socket.socket) -> str:
 class RendezvousClient:
     """Calls node 0 again and again, until it answers and lets this node start."""
 
-    def __init__(self, place: Rendezvous, host: str) -> None:
-        self.place, self.host = place, host
+    def __init__(self, place: Rendezvous, host: str, listen: Callable[[str], RankSockets]) -> None:
+        """`listen`: as the ranks will, knowing the address at which node 0 was reached."""
+        self.place, self.host, self.listen = place, host, listen
+        self.sockets: RankSockets | None = None
         self.link: socket.socket | None = None
         self.buffer = bytearray()
         self.heard = 0.0
@@ -127,7 +132,9 @@ class RendezvousClient:
         self.link.settimeout(_LOOK_S)
         self.reached = peer_address(self.link)
         self.heard = time.monotonic()
-        self.link.sendall(message(rank=self.place.rank, nodes=self.place.nodes, host=self.host))
+        self.sockets = self.listen(self.reached)
+        about = {"rank": self.place.rank, "nodes": self.place.nodes, "host": self.host}
+        self.link.sendall(message(**about, listening=self.sockets.listening))
         self.state = f"connected to {self.place.where}, but node 0 does not answer there: is it another program's port?"
         self.fix = _PORT_FIX
 
@@ -157,6 +164,10 @@ class RendezvousClient:
         if "ended" in fields:
             self._close()
             raise Ended(str(fields["ended"]))
+        if "call" in fields and self.link:
+            zone = self.reached.partition("%")[2]
+            self.link.sendall(message(called=call_all([Target(*target) for target in fields["call"]], zone)))
+            self.heard = time.monotonic()
         if "status" in fields:
             self.is_answered = True
             self.state = f"connected to {self.place.where}, waiting for other nodes: {fields['status']}"
@@ -170,5 +181,7 @@ class RendezvousClient:
     def _close(self) -> None:
         if self.link:
             self.link.close()
-        self.link = None
+        if self.sockets:
+            self.sockets.close()
+        self.link = self.sockets = None
         self.buffer.clear()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from primus_core.multinode.rank_sockets import Target
 from primus_core.multinode.rendezvous_client import SILENT_S, Refused, Rendezvous, message, messages, peer_address
 from primus_machine.errors import MachineError
 
@@ -31,6 +32,16 @@ class _Peer:
     host: str = ""
     address: str = ""
     came: float = field(default_factory=time.monotonic)
+    listening: tuple[tuple[str, str, int], ...] = ()
+    """Interface, address and port of each place where its ranks would listen."""
+    is_asked: bool = False
+    """To call another node."""
+    called: str | None = None
+    """Which node it could not reach; empty: none; None: it has not said so yet."""
+
+    @property
+    def name(self) -> str:
+        return f"node rank {self.rank} ({self.host})"
 
     def send(self, **fields: object) -> None:
         try:
@@ -49,6 +60,9 @@ class RendezvousServer:
         self.selector.register(self.server, selectors.EVENT_READ)
         self.peers: dict[int, _Peer] = {}
         """By rank."""
+        self.listening: tuple[tuple[str, str, int], ...] = ()
+        """Where node 0's own ranks would listen."""
+        self.host = ""
         self.sent_at = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -65,6 +79,22 @@ class RendezvousServer:
         """Ranks of the nodes that have not come."""
         return [rank for rank in range(1, self.place.nodes) if rank not in self.peers]
 
+    def targets(self, rank: int) -> list[Target]:
+        """Return where the ranks of the node behind `rank` would listen; behind the last one comes node 0."""
+        peer = self.peers.get((rank + 1) % self.place.nodes)
+        name, listening = (peer.name, peer.listening) if peer else (f"node rank 0 ({self.host})", self.listening)
+        return [Target(name, *place) for place in listening]
+
+    def call(self) -> str | None:
+        """Have each node call the next one; the nodes that cannot, or nothing; None: not all have said so yet."""
+        for rank, peer in self.peers.items():
+            if not peer.is_asked:
+                peer.is_asked = True
+                peer.send(call=self.targets(rank))
+        if any(peer.called is None for peer in self.peers.values()):
+            return None
+        return "; ".join(f"{peer.name} cannot reach {peer.called}" for peer in self.peers.values() if peer.called)
+
     @property
     def addresses(self) -> list[str]:
         """Return the addresses from which the other nodes have called."""
@@ -74,8 +104,10 @@ class RendezvousServer:
     def status(self) -> str:
         """For the others."""
         ranks = self.missing
+        if not ranks:
+            return f"all {self.place.nodes} have arrived, and look whether their ranks can reach each other"
         listed = ", ".join(map(str, ranks[:LISTED])) + (f" and {len(ranks) - LISTED} more" if ranks[LISTED:] else "")
-        return f"{self.place.nodes - len(ranks)} of {self.place.nodes} have arrived; missing: {listed or 'none'}"
+        return f"{self.place.nodes - len(ranks)} of {self.place.nodes} have arrived; missing: {listed}"
 
     def look(self) -> None:
         """Take in who comes, and see who goes, for a moment."""
@@ -143,6 +175,9 @@ class RendezvousServer:
             self._leave(peer)
 
     def _receive(self, peer: _Peer, fields: dict[str, Any]) -> None:
+        if "called" in fields and peer.rank > 0:
+            peer.called = str(fields["called"])
+            return
         rank, nodes, host = int(fields["rank"]), int(fields["nodes"]), str(fields["host"])
         if nodes != self.place.nodes:
             raise Refused(f"NNODES is {nodes} on {host}, and {self.place.nodes} on node 0")
@@ -151,6 +186,7 @@ class RendezvousServer:
         if earlier := self.peers.get(rank):
             raise Refused(f"NODE_RANK is {rank} on {host}, and on {earlier.host}, too")
         peer.rank, peer.host = rank, host
+        peer.listening = tuple((str(name), str(where), int(port)) for name, where, port in fields["listening"])
         self.peers[rank] = peer
         peer.send(status=self.status)
 

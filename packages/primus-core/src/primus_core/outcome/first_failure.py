@@ -68,7 +68,7 @@ def _of_hang(plan: Plan, ended: Ended, ends: RankEnds | None) -> failure.Failure
     """Return what was recorded before the ranks were ended for their silence, and which of them were silent."""
     directory, node = plan.place.directory, plan.distributed.node_rank
     what = why_ended(ended)
-    left = ends.left if ends else []
+    left = [one for one in ends.left if one.time <= ended.cut_at] if ends else []  # later ones left since they had to
     silent = sorted(ends.running.keys() - {one.rank for one in left}) if ends else []
     if left:
         what += f"; rank {left[0].rank} {left[0].describe(directory)}, still running: {_listed(silent)}"

@@ -142,7 +142,7 @@ class AddedFlag(NamedTuple):
     word: str
     """`--kill-on-bad-exit=1`."""
     loss: str
-    """What is lost without it."""
+    """What is lost without it; empty: the step cannot do without it."""
 
     @property
     def name(self) -> str:

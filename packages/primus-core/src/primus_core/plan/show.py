@@ -135,8 +135,7 @@ def _step(step: Step, plan: Plan) -> str:
         )
     lines += [f"# export {name} yourself: its value is a secret" for name in secrets]
     lines.append(f"cd {shlex.quote(step.cwd)} && env {shlex.join([*settings, *step.argv])}")
-    if step.added:
-        names = ", ".join(flag.name for flag in step.added)
+    if names := ", ".join(flag.name for flag in step.added if flag.loss):
         lines.append(f"# added by Primus, and left out if {step.argv[0]} does not support it: {names}")
     if step.scheduler and step.scheduler.leaves_out:
         lines.append("# a restart excludes failed nodes")

@@ -302,7 +302,7 @@ class _Planning:
             files=task.files,
             requires=tuple(dict.fromkeys((*task.requires, *planned.requires))),
             config=task.config,
-            notes=(*task.notes, *apart(task.place, place_in_job), *beside, *schedulers.left_out()),
+            notes=(*task.notes, *apart(task.place, place_in_job), *beside, *schedulers.notes(self.facts)),
             next_steps=task.next_steps,
             metrics_rank=task.metrics_rank,
             python=self.facts.python,

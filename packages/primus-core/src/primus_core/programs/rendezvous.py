@@ -9,6 +9,7 @@ python -m primus_core.programs.rendezvous --address node1 --port 1234 --nodes 2 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 from collections import Counter
@@ -18,6 +19,8 @@ from primus_core.environment import placement
 from primus_core.environment.network import ROUTE_VARIABLES, interface_by
 from primus_core.logger.logger import get_logger
 from primus_core.multinode import rendezvous_server
+from primus_core.multinode.rank_sockets import FIX as WAYS_FIX
+from primus_core.multinode.rank_sockets import IPV6_ADDRESSES, RankSockets, call_all
 from primus_core.multinode.rendezvous_client import FIX, NAME_FIX, Ended, Rendezvous, RendezvousClient, unresolved
 from primus_core.multinode.rendezvous_server import Refused, RendezvousServer
 from primus_core.request.arguments import duration
@@ -49,23 +52,31 @@ def main(words: Sequence[str]) -> int:
     place = Rendezvous(args.address, args.port, args.nodes, args.node_rank)
     here = HostRoot()
     wait = _Wait(args.timeout)
-    if place.rank == 0:
-        names = _names(here.environ, place.nodes)
-        addresses = _receive(place, wait, names, knows=bool(here.addresses(place.address)))
-    else:
-        addresses = _join(place, wait, here)
-    _tell_route(addresses, here, ROUTE_VARIABLES if args.gpus else ROUTE_VARIABLES[:1])
+    variables = ROUTE_VARIABLES if args.gpus else ROUTE_VARIABLES[:1]
+    addresses = (_receive if place.rank == 0 else _join)(place, wait, here, variables)
+    _tell_route(addresses, here, variables)
     return 0
 
 
 def _tell_route(addresses: Sequence[str], here: HostRoot, names: Sequence[str]) -> None:
     """Print the interface that leads to the other nodes: their own names may lead each of them to itself."""
-    unset = [name for name in names if name not in here.environ]
+    interface = _route(addresses, here)
+    for name in names if interface else ():
+        if name not in here.environ:
+            print(f"env.{name}={'=' * name.startswith('NCCL')}{interface}", flush=True)
+
+
+def _route(addresses: Sequence[str], here: HostRoot) -> str:
+    """Return the interface that leads to most of the other nodes; empty: they are on this machine."""
     routes = interconnect.read(here).routes
     found = Counter(name for name in (interface_by(routes, address) for address in addresses) if name)
-    for interface, _ in found.most_common(1):
-        for name in unset:
-            print(f"env.{name}={'=' * name.startswith('NCCL')}{interface}", flush=True)
+    return next((interface for interface, _ in found.most_common(1)), "")
+
+
+def _listen(addresses: Sequence[str], here: HostRoot, names: Sequence[str]) -> RankSockets:
+    """Listen as the ranks of this node will; nodes on one machine need not."""
+    route = _route(addresses, here)
+    return RankSockets(here.environ, route, names if route else (), here.text(IPV6_ADDRESSES) or "")
 
 
 class _Wait:
@@ -100,8 +111,9 @@ def _names(environ: Mapping[str, str], nodes: int) -> Sequence[str]:
     return found if len(found) == nodes else ()
 
 
-def _receive(place: Rendezvous, wait: _Wait, names: Sequence[str], *, knows: bool) -> list[str]:
+def _receive(place: Rendezvous, wait: _Wait, here: HostRoot, variables: Sequence[str]) -> list[str]:
     """Do node 0's part; the addresses of the others."""
+    names, knows = _names(here.environ, place.nodes), bool(here.addresses(place.address))
     cause = "" if knows else f"; {unresolved(place.address)}"
     with RendezvousServer(place, _FIRST_S) as server:
         while missing := server.missing:
@@ -115,8 +127,29 @@ def _receive(place: Rendezvous, wait: _Wait, names: Sequence[str], *, knows: boo
             wait.say(text)
             server.look()
         addresses = server.addresses
+        _check_ways(server, wait, _listen(addresses, here, variables), here.hostname(), _route(addresses, here))
         server.start()
     return addresses
+
+
+def _check_ways(server: RendezvousServer, wait: _Wait, sockets: RankSockets, host: str, zone: str) -> None:
+    """Have each node call the next one where its ranks will listen.
+
+    Raises:
+        PrimusError: some do not reach each other.
+    """
+    server.listening, server.host = tuple(sockets.listening), host
+    failed = None
+    with contextlib.closing(sockets):
+        while failed is None and not server.missing and not wait.is_over:
+            failed = server.call()
+            server.look()
+        own = call_all(server.targets(0), zone)
+    found = "; ".join(filter(None, (own and f"node rank 0 ({host}) cannot reach {own}", failed)))
+    if found or server.missing:
+        what = f"rendezvous: {found or 'a node has left'}"
+        server.end(what)
+        raise PrimusError(what, why="the ranks would wait for each other", fix=WAYS_FIX if found else FIX)
 
 
 def _listed(ranks: Sequence[int], names: Sequence[str]) -> str:
@@ -125,9 +158,9 @@ def _listed(ranks: Sequence[int], names: Sequence[str]) -> str:
     return f"node rank{'s' * (len(ranks) > 1)} {', '.join(named)}{more}"
 
 
-def _join(place: Rendezvous, wait: _Wait, here: HostRoot) -> list[str]:
+def _join(place: Rendezvous, wait: _Wait, here: HostRoot, variables: Sequence[str]) -> list[str]:
     """Call node 0 until it lets this node start; its address."""
-    call = RendezvousClient(place, here.hostname())
+    call = RendezvousClient(place, here.hostname(), lambda address: _listen([address], here, variables))
     shared = placement.allocation(here.environ)  # all nodes on one console, where node 0 speaks
     try:
         while not call.look():
@@ -140,7 +173,8 @@ def _join(place: Rendezvous, wait: _Wait, here: HostRoot) -> list[str]:
         fix = "start each node with the same NNODES and a different NODE_RANK"
         raise PrimusError(f"rendezvous: node rank {place.rank}: {error}", fix=fix) from None
     except Ended as error:
-        raise PrimusError(str(error), why=f"node 0 at {place.where} has given up", fix=FIX) from None
+        fix = WAYS_FIX if "cannot reach" in str(error) else FIX
+        raise PrimusError(str(error), why=f"node 0 at {place.where} has given up", fix=fix) from None
     return [call.reached]
 
 

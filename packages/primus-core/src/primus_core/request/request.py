@@ -132,8 +132,17 @@ def _require_task(
         raise RequestError("--version takes no further words", fix="primus --version")
     if head.startswith("-"):
         what = f"{segment} begins with '{head}'" if layers else f"'{head}' is not an option of primus itself"
-        near = "" if layers else suggestion(head, ("--config", "--debug", "--dry-run", "--help", "--version"))
-        raise RequestError(what, why="a segment begins with a runtime or a task", fix=near or "see `primus --help`")
+        near = (
+            ""
+            if layers
+            else former.instead("primus", head)
+            or suggestion(head, ("--config", "--debug", "--dry-run", "--help", "--version"))
+        )
+        raise RequestError(
+            what,
+            why="a segment begins with a runtime or a task",
+            fix=near or "see `primus --help`",
+        )
     kind, known = ("task", sorted(tasks)) if layers else ("runtime", sorted(runtimes))
     raise RequestError(
         f"{segment}: no {kind} is called '{head}'",

@@ -25,6 +25,8 @@ _HIVES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _LOST = "#d00000"
 _MARGIN, _CPU, _NIC, _GPU, _GAP = 24, 66, 168, 226, 26
 _NIC_BOX, _NIC_PITCH, _ROOM, _HEAD, _TOP = 36, 44, 14, 34, 74.0
+_LETTER = {"title": 10.2, "strong": 7.2, "small": 6.4, "plain": 7.0}
+"""Pixels of a letter."""
 _MIDDLE, _ARC = 420, 46
 """Room for links; how much further an arc reaches for each GPU that it passes."""
 _STYLE = (
@@ -91,8 +93,8 @@ def _drawing(found: Topology, *head: str) -> str:
         *head,
         tag("title", text(f"Topology of {found.host}")),
         _box(_Spot(0, 0, place.width, height), "paper", 0),
-        _label(_MARGIN, 34, found.host, "title"),
-        _label(_MARGIN, 54, summary(found), "small"),
+        _label(_MARGIN, 34, _fitting(found.host, place.width - 2 * _MARGIN, "title"), "title"),
+        _label(_MARGIN, 54, _fitting(summary(found), place.width - 2 * _MARGIN, "small"), "small"),
         *_numa_boxes(found, place),
         *_pcie(found, place),
         *_links(found, place),
@@ -181,7 +183,9 @@ def _numa_boxes(found: Topology, place: _Layout) -> Iterator[str]:
     known = {one.number: one for one in found.numa}
     for number, spot in place.boxes.items():
         node = known.get(number)
-        listed = f": CPUs {node.cpus}" if node and node.cpus else f": {node.cpu_count} CPUs" if node else ""
+        listed = f": CPUs {node.cpus}" if node and node.cpus else ""
+        if node and (not listed or _width(f"NUMA node {number}{listed}", "strong") > spot.width - 20):
+            listed = f": {node.cpu_count} CPUs"
         name = f"NUMA node {number}{listed}" if number >= 0 else "NUMA node not known"
         x, anchor = (spot.x + 10, "start") if number in place.left else (spot.x + spot.width - 10, "end")
         yield _box(spot, "numa", 9)
@@ -189,7 +193,11 @@ def _numa_boxes(found: Topology, place: _Layout) -> Iterator[str]:
         cpu = place.cpus[number]
         yield _box(cpu, "cpu")
         yield _label(
-            cpu.x + cpu.width / 2, cpu.y + cpu.height / 2 + 4, f"CPU {number}" if node else "?", "strong", "middle"
+            cpu.x + cpu.width / 2,
+            cpu.y + cpu.height / 2 + 4,
+            f"CPU {number}" if node else "not known",
+            "strong" if node else "small",
+            "middle",
         )
 
 
@@ -242,7 +250,7 @@ def _way(one: Accelerator, other: Accelerator, place: _Layout) -> str:
 
 
 def _nic(nic: Nic, spot: _Spot) -> str:
-    rate = f"{nic.gbps:g} Gb/s" if nic.gbps else nic.kind
+    rate = f"{nic.gbps:g} Gb/s" if nic.gbps else "speed not known" if nic.is_up else nic.kind
     title = " · ".join(filter(None, (nic.kind, nic.address, nic.state, *nic.interfaces, nic.driver)))
     kind = "small" if nic.is_up else "small warn"
     state = "" if nic.is_up else f", {nic.state}"
@@ -250,14 +258,14 @@ def _nic(nic: Nic, spot: _Spot) -> str:
         "g",
         tag("title", text(title)),
         _box(spot, f"nic{' down' * (not nic.is_up)}"),
-        _label(spot.x + 8, spot.y + 15, _short(nic.name, 22), "strong"),
-        _label(spot.x + 8, spot.y + 29, _short(f"{rate}{state}", 26), kind),
+        _label(spot.x + 8, spot.y + 15, _fitting(nic.name, spot.width - 12, "strong"), "strong"),
+        _label(spot.x + 8, spot.y + 29, _fitting(f"{rate}{state}", spot.width - 12, "small"), kind),
         id=f"nic-{nic.name}",
     )
 
 
 def _gpu(found: Topology, gpu: Accelerator, spot: _Spot) -> str:
-    x, colour = spot.x + 10, gpu.hive % len(_HIVES)
+    x, room, colour = spot.x + 10, spot.width - 14, gpu.hive % len(_HIVES)
     near, how, _ = found.serving(gpu)
     names = ", ".join(nic.name for nic in near) if len(near) < 3 else f"{len(near)} adapters"
     last = f"NIC {names} ({how.removeprefix('same ')})" if near else f"NIC: {how}"
@@ -266,10 +274,10 @@ def _gpu(found: Topology, gpu: Accelerator, spot: _Spot) -> str:
         "g",
         tag("title", text(f"NIC: {served(found, gpu)}")),
         _box(spot, f"gpu {f'h{colour}' if gpu.hive >= 0 else 'none'}"),
-        _label(x, spot.y + 18, _short(f"GPU {gpu.index} · {gpu.model}", 26), "strong"),
-        _label(x, spot.y + 34, label, "small"),
+        _label(x, spot.y + 18, _fitting(f"GPU {gpu.index} · {gpu.model or 'not known'}", room, "strong"), "strong"),
+        _label(x, spot.y + 34, _fitting(label, room, "small"), "small"),
         *(_parts(gpu, x, spot.y + 44, colour) if gpu.partitions > 1 else ()),
-        *([_label(x, spot.y + spot.height - 10, _short(last, 34), "small")] if found.nics else ()),
+        *([_label(x, spot.y + spot.height - 10, _fitting(last, room, "small"), "small")] if found.nics else ()),
         id=f"gpu-{gpu.address}",
     )
 
@@ -282,7 +290,14 @@ def _parts(gpu: Accelerator, x: float, y: float, colour: int) -> Iterable[str]:
     ]
 
 
-def _short(label: str, length: int) -> str:
+def _width(label: str, kind: str) -> float:
+    """How wide a label may be at most: the fonts of the style have no common measure."""
+    return len(label) * _LETTER[kind]
+
+
+def _fitting(label: str, room: float, kind: str) -> str:
+    """As much of a label as fits into so many pixels; all of it is in the title of its group, or in the text."""
+    length = int(room / _LETTER[kind])
     return label if len(label) <= length else f"{label[: length - 1]}…"
 
 
@@ -290,18 +305,21 @@ def _legend(rows: Sequence[tuple[str, str, str]], place: _Layout) -> Iterator[st
     for at, (mark, label, kind) in enumerate(rows):
         y = place.height + 24 * at
         yield _line((_MARGIN, y), (_MARGIN + 36, y), mark) if mark else ""
-        yield _label(_MARGIN + 46, y + 4, label, kind)
+        yield _label(_MARGIN + 46, y + 4, _fitting(label, place.width - 2 * _MARGIN - 46, "plain"), kind)
 
 
 def _explained(found: Topology, place: _Layout) -> Iterator[tuple[str, str, str]]:
     """Lines of the legend: whose mark, what it means, and how it is written."""
+    room = int((place.width - 2 * _MARGIN - 46) / _LETTER["plain"])
     for hive in found.hives:
-        yield f"xgmi h{hive % len(_HIVES)}", joined(found, hive), ""
+        for at, line in enumerate(textwrap.wrap(joined(found, hive), room)):
+            yield f"xgmi h{hive % len(_HIVES)}" if not at else "", line, ""
     if lost := [one for one in found.joints if one.state == "lost"]:
         listed = ", ".join(f"{one.a}-{one.b}" if one.a != one.b else f"inside {one.a}" for one in lost[:8])
-        yield "lost", f"missing: {listed}{' …' * (len(lost) > 8)}", "warn"
+        for at, line in enumerate(textwrap.wrap(f"missing: {listed}{' …' * (len(lost) > 8)}", room)):
+            yield "lost" if not at else "", line, "warn"
     yield "pcie", "PCIe", ""
     if any(found.serving(gpu).how.startswith("same PCIe") for gpu in found.gpus):
         yield "near", "adapter and GPU below one PCIe switch or root", ""
     for note in found.notes:
-        yield from (("", line, "") for line in textwrap.wrap(note, int(place.width / 7.5)))
+        yield from (("", line, "") for line in textwrap.wrap(note, room))

@@ -80,7 +80,7 @@ def _nic_rows(found: Topology, number: int) -> list[tuple[str, ...]]:
             nic.kind,
             nic.address,
             nic.state,
-            f"{nic.gbps:g} Gb/s" if nic.gbps else "",
+            f"{nic.gbps:g} Gb/s" if nic.gbps else "speed not known" if nic.is_up else "",
             ", ".join(nic.interfaces),
             nic.driver,
         )

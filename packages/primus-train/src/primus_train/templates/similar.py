@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from primus_core.config.files import TEMPLATE
 from primus_core.errors import ConfigError, PrimusError, RequestError, suggestion
+from primus_core.request import former
 
 __all__ = ["missing_file", "missing_option", "nearest_file", "nearest_template"]
 
@@ -45,8 +46,12 @@ def missing_file(path: str, command: Sequence[str], environ: Mapping[str, str]) 
     )
 
 
-def missing_option(overrides: Sequence[str], command: Sequence[str], environ: Mapping[str, str]) -> RequestError:
+def missing_option(
+    stage: str, overrides: Sequence[str], command: Sequence[str], environ: Mapping[str, str]
+) -> RequestError:
     """The error for a training without `--config`, with the commands that were probably meant."""
+    if meant := former.instead("train", stage):
+        return RequestError(f"'{stage}' is not a stage of `train`", fix=meant)
     for word in (word for word in overrides if word.startswith("--") and word.partition("=")[0] != _EXP):
         if meant := suggestion(word.partition("=")[0], _OPTIONS):
             return RequestError("--config is missing", why=f"'{word}' would be a setting of the experiment", fix=meant)

@@ -58,6 +58,14 @@ class AcmeGrid:
     def look(self, number: str, environ: Mapping[str, str], cluster: str = "") -> Job | None:
         return self.ask([number], environ, cluster).get(number)
 
+    def narrowed(self, cpus: int, environ: Mapping[str, str]) -> str:
+        """A node has all its CPUs."""
+        return ""
+
+    def waits(self, environ: Mapping[str, str]) -> str:
+        """Steps share their nodes."""
+        return ""
+
     def ask(self, numbers: Iterable[str], environ: Mapping[str, str], cluster: str = "") -> Mapping[str, Job]:
         place = Path(environ.get("ACME_GRID", ""))
         return {number: _job(number, grid.read(place, number)) for number in numbers} if place.name else {}

@@ -38,6 +38,23 @@ import os
 from maxtext.configs import types
 assert os.path.isdir(os.path.join(types.MAXTEXT_ASSETS_ROOT, "tokenizers"))
 """,
+    "late-preemption-looks": """
+import threading
+from types import SimpleNamespace
+from jax._src import distributed
+from maxtext.common import checkpointing
+told = []
+manager = SimpleNamespace(reached_sync_point=lambda step: told.append(step) or step == 42)
+distributed.global_state.client, distributed.global_state.preemption_sync_manager = object(), manager
+def look(step):
+    return checkpointing.reached_preemption(None, step)
+look(41)
+save = threading.Thread(target=look, args=[36])
+save.start()
+save.join()
+assert told == [41], told
+assert look(42) and look(43)
+""",
     "token-in-tensorboard": """
 from types import SimpleNamespace
 from maxtext.utils import maxtext_utils

@@ -6,12 +6,17 @@ Each says why it exists, when it is needed, and for which versions; a test fails
 from __future__ import annotations
 
 from primus_core.installed.packages import version_of
-from primus_maxtext.patches import foreign_steps, installed_assets, token_in_tensorboard
+from primus_maxtext.patches import foreign_steps, installed_assets, late_preemption_looks, token_in_tensorboard
 from primus_train.kit.patches import Patch, apply_needed
 
 __all__ = ["PATCHES", "apply_all"]
 
-PATCHES: tuple[Patch, ...] = (foreign_steps.PATCH, installed_assets.PATCH, token_in_tensorboard.PATCH)
+PATCHES: tuple[Patch, ...] = (
+    foreign_steps.PATCH,
+    installed_assets.PATCH,
+    late_preemption_looks.PATCH,
+    token_in_tensorboard.PATCH,
+)
 """In the order in which they are applied."""
 
 

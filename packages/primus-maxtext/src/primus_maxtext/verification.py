@@ -138,7 +138,7 @@ class MaxTextVerifier:
 
     def same_tokens(self, length: int) -> dict[str, Any]:
         """Return the settings to train on the section `data`."""
-        return {"dataset_type": "tfds", "max_target_length": length}
+        return {"dataset_type": None, "max_target_length": length}
 
     def neutral(self, name: str, weight: Array, model: Architecture) -> Iterator[tuple[str, Array, float]]:
         """Return the weight under Hugging Face's name, with rows for outputs.

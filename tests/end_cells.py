@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.conftest import MARK, all_gone, wait_until
+from tests.indexed_files import write_indexed
 from tests.project import TASK, Project, rows
 
 from primus_core.journal.events import saved_steps
@@ -75,7 +76,7 @@ exp_name: tiny
 modules:
   pre_trainer:
     framework: {framework}
-    data: {{text: text, vocab_size: 320, document_chars: 500}}
+    data: {data}
     overrides: {{{settings}}}
 """
 _SETTINGS = {
@@ -95,8 +96,12 @@ _SETTINGS = {
       max_target_length: 64, per_device_batch_size: 2, learning_rate: 3e-3, steps: 10, checkpoint_period: 4,
       eval_interval: 4, eval_steps: 1""",
 }
-_STEPS_OF = {"torchtitan": "training.steps", "megatron": "train_iters", "maxtext": "steps"}
-_FOLDERS = {"torchtitan": "step-{}", "megatron": "iter_{:07}", "maxtext": "{}"}
+_SETTINGS["maxtext-grain"] = f"""{_SETTINGS["maxtext"].partition("eval_interval")[0]}
+      dataset_type: grain, grain_file_type: mmap, grain_train_files: ./indexed, grain_worker_count: 1, vocab_size: 320,
+      tokenizer_path: tokenizer.llama2, mmap_eod_id: 319"""
+"""MaxText's own reader, whose workers are processes."""
+_STEPS_OF = {"torchtitan": "training.steps", "megatron": "train_iters", "maxtext": "steps", "maxtext-grain": "steps"}
+_FOLDERS = {"torchtitan": "step-{}", "megatron": "iter_{:07}", "maxtext": "{}", "maxtext-grain": "{}"}
 
 
 class Cell(NamedTuple):
@@ -129,17 +134,20 @@ def cells(backend: str) -> list[Cell]:
 def project_of(backend: str, folder: Path, cache: Path | None = None) -> Project:
     """A folder for cells of one backend."""
     environ = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    text = _EXPERIMENT.format(framework=backend, settings=_SETTINGS[backend])
+    data = "{}" if backend == "maxtext-grain" else "{text: text, vocab_size: 320, document_chars: 500}"
+    text = _EXPERIMENT.format(framework=backend.partition("-")[0], settings=_SETTINGS[backend], data=data)
     project = Project(folder, environ, text, cache)
+    write_indexed(folder / "indexed", [[*range(1, 200), 319]] * 200, 320)
     (folder / "gate").mkdir()
     (folder / "gate/sitecustomize.py").write_text(_GATE)
     return project
 
 
 def _environ(cell: Cell, gate: Path) -> dict[str, str]:
-    step = {"save": SAVED - (cell.backend == "maxtext"), "last": STEPS - (cell.backend == "maxtext")}.get(
-        cell.moment, 0
-    )
+    step = {
+        "save": SAVED - (cell.backend.startswith("maxtext")),
+        "last": STEPS - (cell.backend.startswith("maxtext")),
+    }.get(cell.moment, 0)
     folder = _FOLDERS[cell.backend].format(step)
     return {
         "PYTHONPATH": os.pathsep.join(filter(None, (str(gate.parent), os.environ.get("PYTHONPATH", "")))),
@@ -202,7 +210,7 @@ def _tell(cell: Cell, process: subprocess.Popen[str], project: Project, run: Pat
     if cell.way == "nohup":
         return
     wait_until(lambda: process.poll() is not None or any(_events(run, "signal")), 120)
-    if cell.backend != "maxtext":  # torchrun passes it on
+    if not cell.backend.startswith("maxtext"):  # torchrun passes it on
         log = run / "logs/launch.log"
         wait_until(lambda: process.poll() is not None or "closing signal" in log.read_text(), 120)
 
@@ -216,7 +224,7 @@ def _events(run: Path, kind: str) -> Iterator[dict[str, Any]]:
 def whole_steps(cell: Cell, run: Path) -> set[int]:
     """The steps of whole checkpoints, as a resumed training would judge them."""
     folder, number = run / "checkpoints", _FOLDERS[cell.backend]
-    if cell.backend == "maxtext":
+    if cell.backend.startswith("maxtext"):
         from primus_maxtext.checkpoints import steps
 
         return {step + 1 for step in steps(str(folder))}

@@ -21,13 +21,20 @@ from pathlib import Path
 from tests.conftest import MARK, all_gone, checksums, wait_until
 from tests.end_cells import Cell, project_of, whole_steps
 from tests.project import TASK, Project, rows
+from tests.tensorboard import read_steps
 
 __all__ = ["SETTINGS", "kill_while_it_saves"]
 
 SETTINGS = {
     "torchtitan": ("training.steps=100000", "checkpoint.interval=3", "checkpoint.keep_latest_k=2"),
-    "megatron": ("train_iters=100000", "save_interval=3", "save_retain_interval=100000"),
-    "maxtext": ("steps=100000", "checkpoint_period=3", "max_num_checkpoints_to_keep=2"),
+    "megatron": (
+        "train_iters=100000",
+        "save_interval=3",
+        "save_retain_interval=100000",
+        "tensorboard_dir=board",
+        "tensorboard_log_interval=1",
+    ),
+    "maxtext": ("steps=100000", "checkpoint_period=3", "max_num_checkpoints_to_keep=2", "enable_tensorboard=true"),
 }
 _FOREIGN = {
     "torchtitan": ("best-step-3/mine.txt", "step-99990/mine.txt", "notes.txt"),
@@ -81,7 +88,21 @@ def kill_while_it_saves(backend: str, project: Project, kills: int, seed: int, *
     wrong += [f"{path} was touched" for path, text in before.items() if after.get(path) != text]
     if not (run / "checkpoints" / _EMPTY[backend]).is_dir():
         wrong.append(f"{_EMPTY[backend]} is gone")
-    return wrong
+    return wrong + [f"TensorBoard shows step {step} twice" for step in shown_twice(run)]
+
+
+def shown_twice(run: Path) -> list[int]:
+    """The steps that TensorBoard shows twice: two folders are two curves, and in one a mark drops what came before."""
+    folders: dict[Path, set[int]] = {}
+    for file in sorted(run.rglob("*tfevents*"), key=lambda file: file.stat().st_mtime):
+        purged, steps = read_steps(file)
+        before = folders.setdefault(file.parent, set())
+        folders[file.parent] = {step for step in before if purged is None or step < purged}
+        if twice := folders[file.parent] & steps:
+            return sorted(twice)
+        folders[file.parent] |= steps
+    every = [step for steps in folders.values() for step in steps]
+    return sorted({step for step in every if every.count(step) > 1})
 
 
 def _add_foreign(backend: str, folder: Path) -> Iterator[tuple[str, str]]:

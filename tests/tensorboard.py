@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _STEP, _SUMMARY, _VALUE, _TAG, _NUMBER = 2, 5, 1, 1, 2
+_SESSION = 7
 """Fields of `Event`, `Summary` and `Summary.Value` (tensorboard/compat/proto/event.proto, summary.proto)."""
 
 
@@ -24,6 +25,20 @@ def scalars(folder: Path) -> dict[str, dict[int, float]]:
                 assert isinstance(step, int)
                 found.setdefault(name, {})[step] = value
     return found
+
+
+def read_steps(file: Path) -> tuple[int | None, set[int]]:
+    """The step from which on an event file drops what was written before it (None: it drops nothing), and its steps."""
+    purged, steps = None, set[int]()
+    for record in _records(file.read_bytes()):
+        event = list(_fields(record))
+        step = next((value for number, value in event if number == _STEP), 0)
+        assert isinstance(step, int)
+        if any(number == _SESSION for number, _ in event):
+            purged = step
+        if any("loss" in name and "valid" not in name and "eval" not in name for name, _ in _values(event)):
+            steps.add(step)
+    return purged, steps
 
 
 def _records(data: bytes) -> Iterator[bytes]:

@@ -139,6 +139,19 @@ def test_a_signal_gives_every_rank_its_grace(
     wait_until(lambda: not cluster.jobs())
 
 
+def test_a_closed_terminal_ends_no_job_that_was_started_with_nohup(request: pytest.FixtureRequest) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process, run = request.getfixturevalue("started")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)
+    assert "SIGHUP" not in (run / "logs/events.jsonl").read_text()
+    assert metadata(run)["exit_code"] == 143, "not 129"
+
+
 def test_a_killed_primus_leaves_no_job(started: tuple[subprocess.Popen[str], Path], cluster: Cluster) -> None:
     process, _ = started
     process.kill()

@@ -14,6 +14,9 @@ from tests.project import TASK, Project, losses
 from tests.slurm.test_faults import completes, host_pid
 from tests.slurm.test_training import EXPERIMENT
 
+from primus_core.journal.events import saved_steps
+from primus_torchtitan.checkpoints import is_whole
+
 
 def known(project: Project) -> dict[str, Any]:
     """Of the newest run."""
@@ -64,3 +67,22 @@ def test_a_full_disk_at_a_checkpoint_is_the_reason_and_a_vain_restart_is_the_las
     assert [attempt["exit_code"] for attempt in known(project)["attempts"]] == [1, 1]
     assert "not started again" in done.stderr
     wait_until(lambda: not lab.cluster.jobs())
+
+
+@pytest.mark.parametrize("way", ["scancel", "stop", "time limit"])
+def test_a_training_on_two_nodes_that_is_told_to_end_saves_the_step_in_hand(lab: Lab, way: str) -> None:
+    project, cluster = Project(lab.folder, lab.environ, EXPERIMENT), lab.cluster
+    task = (*TASK, "training.steps=100000", "checkpoint.interval=50000")
+    job = project("slurm", "sbatch", "-N2", "--", "direct", "--grace-period", "60", *task).stdout.strip()
+    wait_until(lambda: reached(project) >= 6, every=0.02)
+    if way == "stop":
+        project.run("stop", str(project.newest))
+    elif way == "scancel":
+        cluster.run("scancel", job)
+    else:
+        cluster.run("scontrol", "update", f"JobId={job}", "EndTime=now+1")
+    wait_until(lambda: not cluster.jobs())
+    last = reached(project)
+    assert saved_steps(str(project.newest)) == {last}
+    assert is_whole(str(project.newest / f"checkpoints/step-{last}"))
+    assert known(project)["status"] == "interrupted"

@@ -51,6 +51,23 @@ def test_the_next_line_is_the_typed_command_with_more(primus: Run, folder: Path,
     assert "  next" not in named.stderr
 
 
+@pytest.mark.full
+def test_the_next_line_keeps_the_variables_that_the_experiment_reads(
+    primus: Run, folder: Path, environ: dict[str, str]
+) -> None:
+    text = (folder / "exp.yaml").read_text(encoding="utf-8")
+    (folder / "exp.yaml").write_text(
+        text.replace("count", '"${TEAM:nobody}-x"', 1).replace("name: any", 'name: "${WHAT}"'), encoding="utf-8"
+    )
+    done = primus("direct", "--single", "--", *TRAIN, cwd=folder, env={**environ, "WHAT": "a b", "TEAM": "we"})
+    assert done.returncode == 0, done.stderr
+    assert (
+        f"  next   TEAM=we WHAT='a b' {shlex.join(['primus', 'direct', '--single', '--', *TRAIN])} exp_name"
+        in done.stderr
+    )
+    assert (folder / "output/we-x").is_dir()
+
+
 @pytest.mark.parametrize(("code", "word"), [(9, "failed"), (15, "interrupted")])
 @pytest.mark.full
 def test_a_run_with_a_checkpoint_that_did_not_end_well_says_how_to_continue_it(

@@ -111,6 +111,18 @@ def test_a_signal_reaches_the_rank_and_its_exit_code_comes_back(
 
 
 @both_engines
+def test_a_closed_terminal_ends_no_run_that_was_started_with_nohup(start: Start) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = start("container", "--", "behave", "wait")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 143, errors
+
+
 def test_a_rank_that_will_not_end_is_killed_after_the_grace_period(start: Start, project: Path, engine: Engine) -> None:
     with (project / "primus.yaml").open("a") as file:
         file.write("direct: {grace-period: 600}\n")

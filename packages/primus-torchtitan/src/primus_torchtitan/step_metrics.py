@@ -6,16 +6,21 @@ The processor is a subclass with a nested `Config`, which is how TorchTitan lets
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchtitan.components import metrics as titan_metrics
 from torchtitan.components.metrics import BaseLogger, LoggerContainer, MetricsProcessor
 from torchtitan.tools.logging import logger
 
+from primus_train.kit import worker
 from primus_train.kit.recorder import Recorder, Step
 
-__all__ = ["PrimusMetrics", "install"]
+__all__ = ["PrimusMetrics", "first_attempts_folder", "install"]
 
 _VALIDATION = "validation_metrics/loss"
 _FLOPS = 1e12
@@ -76,9 +81,10 @@ class PrimusMetrics(MetricsProcessor):  # type: ignore[misc]  # as above
         logger.addFilter(_not_the_step_line)
 
     def _build_metric_logger(self, *, config: Any, parallel_dims: Any, pp_schedule: str, **kwargs: Any) -> BaseLogger:
-        theirs = super()._build_metric_logger(
-            config=config, parallel_dims=parallel_dims, pp_schedule=pp_schedule, **kwargs
-        )
+        with _one_tensorboard_folder():
+            theirs = super()._build_metric_logger(
+                config=config, parallel_dims=parallel_dims, pp_schedule=pp_schedule, **kwargs
+            )
         self.recorder = Recorder.of(config.plan, say=logger.info)
         if self.recorder.waits and parallel_dims.pp_enabled:
             self.recorder.waits.group = f"pipeline stage {parallel_dims.get_mesh('pp').get_local_rank()}"
@@ -99,6 +105,34 @@ class PrimusMetrics(MetricsProcessor):  # type: ignore[misc]  # as above
         """Called first in each step."""
         self.recorder.clock.step(self.config.tokens_per_step)
         return bool(super().should_log(step))
+
+
+@contextmanager
+def _one_tensorboard_folder() -> Iterator[None]:
+    """Have further attempts of the run write for TensorBoard where the first one did.
+
+    TorchTitan names a folder after the minute. TensorBoard would show each as a run of its own, and the steps that were
+    made again twice.
+    """
+    logger_of = titan_metrics.TensorBoardLogger
+
+    def create(log_dir: str, *args: Any, **kwargs: Any) -> Any:
+        return logger_of(first_attempts_folder(log_dir, str(worker.run_directory())), *args, **kwargs)
+
+    titan_metrics.TensorBoardLogger = create
+    try:
+        yield
+    finally:
+        titan_metrics.TensorBoardLogger = logger_of
+
+
+def first_attempts_folder(folder: str, run: str) -> str:
+    """Return `folder` with the minute of the run's first attempt. Outside the run, other runs write, too."""
+    match = re.fullmatch(r"(.*/)(\d{8}-\d{4})(/.*)?", folder)
+    if not match or not folder.startswith(f"{run}/") or not os.path.isdir(match[1]):
+        return folder
+    first = min((name for name in os.listdir(match[1]) if re.fullmatch(r"\d{8}-\d{4}", name)), default=match[2])
+    return f"{match[1]}{first}{match[3] or ''}"
 
 
 def install(trainer: Any) -> Recorder:

@@ -20,6 +20,7 @@ from primus_core.request.arguments import Parser
 from primus_machine.errors import expect
 from primus_train import continuation, modes, profiling, secret_settings
 from primus_train.backend import Backend, BackendCall, BackendPlan, load_backend, missing_backend
+from primus_train.read_variables import ReadVariables
 from primus_train.which_run import CONTINUE, FROM, AskedRun, LinkedPaths, add_which_run
 
 if TYPE_CHECKING:
@@ -144,8 +145,9 @@ class _Planning:
             from primus_train.templates import similar
 
             raise similar.missing_file(self.args.config, call.command, environ)
-        self.command_line = overrides.parse(self.args.overrides, environ, mistakes)
-        self.document = experiments.read(config, environ, mistakes=mistakes)
+        self.environ = ReadVariables(environ)
+        self.command_line = overrides.parse(self.args.overrides, self.environ, mistakes)
+        self.document = experiments.read(config, self.environ, mistakes=mistakes)
         self._shorten_command_line()
         self.catalogue = call.catalogue
         self._adopt()
@@ -205,7 +207,7 @@ class _Planning:
             self.document,
             module,
             folder=self.presets,
-            environ=self.call.facts.environ,
+            environ=self.environ,
             beside=self.folder,
             command_line=self.command_line,
             models=Translated(backend, self.catalogue.system.model_files),
@@ -293,6 +295,7 @@ class _Planning:
             worker=Worker(""),
             notes=(f"the backend {framework} is not installed here: the settings are checked inside",),
             requires=(Requirement("folder", cache, "export PRIMUS_CACHE"),),
+            environment=self.environ.variables(),
             framework=framework,
             folder=self.folder,
             reads=self._reads(),
@@ -357,7 +360,7 @@ class _Planning:
             place=place,
             worker=planned.worker,
             prepare=planned.prepare,
-            environment=planned.environment + given,
+            environment=planned.environment + given + self.environ.variables(),
             files=_files(experiment, module, settings.data, planned),
             requires=planned.requires,
             config=planned.config,

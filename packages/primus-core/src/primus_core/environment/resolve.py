@@ -233,8 +233,8 @@ def resolve(
         for name, value in environ.items()
         if name in named or (families and name.startswith(FAMILIES) and not belongs_to_session(name))
     ]
-    # The value of an option (`--env NAME`) or a forced one may be the user's own: that overrides nothing.
-    layers = ((low, ()), (person, ()), (hooks, ()), (forced, person), (options, (*person, *forced)))
+    # The value of an option (`--env NAME`), a forced or a low one may be the user's own: that overrides nothing.
+    layers = ((low, ()), (person, person), (hooks, ()), (forced, person), (options, (*person, *forced)))
     for layer, repeated in layers:
         for variable in layer:
             below = claims.get(variable.name, [])

@@ -13,6 +13,7 @@ import threading
 from typing import Protocol
 
 from primus_core import get_logger
+from primus_train.kit import worker
 
 __all__ = ["TERMINATED", "EndRequest", "ToldToEnd", "interrupt_as_terminate"]
 
@@ -57,7 +58,7 @@ class EndRequest:
         """Return that of a rank whose processes have met, and listen for SIGTERM and SIGINT from now on."""
         distributed = sys.modules["torch.distributed"]
         store = distributed.distributed_c10d._get_default_store()  # noqa: SLF001  # torch has no other way to it
-        request = cls(distributed.get_rank(), distributed.get_world_size(), store)
+        request = cls(worker.rank(), worker.world_size(), store)  # torch may only pretend to have more ranks
         request.listen()
         return request
 

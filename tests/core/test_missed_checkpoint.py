@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,15 +19,15 @@ from primus_core.journal.metrics import Metrics, append
 from primus_core.outcome.missed_checkpoint import describe_missed
 from primus_core.plan.plan import METRICS, Distributed, Plan, RunPlace
 
-BEGAN = (TRAINING_BEGAN, {"saves": True})
-TOLD = (SIGNAL, {})
+BEGAN: tuple[str, dict[str, Any]] = (TRAINING_BEGAN, {"saves": True})
+TOLD: tuple[str, dict[str, Any]] = (SIGNAL, {})
 
 
-def saved(step: int) -> tuple[str, dict[str, object]]:
+def saved(step: int) -> tuple[str, dict[str, Any]]:
     return CHECKPOINT_SAVED, {"step": step}
 
 
-def ended(step: int) -> tuple[str, dict[str, object]]:
+def ended(step: int) -> tuple[str, dict[str, Any]]:
     return TRAINING_ENDED, {"step": step}
 
 
@@ -48,7 +49,7 @@ def ended(step: int) -> tuple[str, dict[str, object]]:
     ],
 )
 def test_the_step_without_a_checkpoint_is_named(
-    tmp_path: Path, logged: tuple[int, ...], events: tuple[tuple[str, dict[str, object]], ...], said: str
+    tmp_path: Path, logged: tuple[int, ...], events: tuple[tuple[str, dict[str, Any]], ...], said: str
 ) -> None:
     (tmp_path / "logs").mkdir()
     for name, fields in events:

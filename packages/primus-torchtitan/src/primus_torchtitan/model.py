@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from primus_core.config.document import Document
-from primus_core.errors import ConfigError, suggestion
-from primus_machine.errors import nearest
+from primus_core.errors import ConfigError, nearest, suggestion
 from primus_torchtitan.own_settings import MODEL
 from primus_torchtitan.schema import Schema
 from primus_train.kit.settings import own_section

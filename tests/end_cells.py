@@ -243,7 +243,8 @@ def _faults(cell: Cell, code: int, said: str, run: Path) -> Iterator[str]:
     wanted = WAYS[cell.way], "completed" if cell.way == "nohup" else "interrupted"
     if (code, status) != wanted:
         yield f"exit code and status are {code}, {status}, not {wanted}: {said[-2000:]}"
-    if "Traceback" in said or "  failed rank" in said:
+    said_by_us = re.sub(r"Exception ignored in: .*(\n.*)*?\n\w*Error.*", "", said)  # of a framework that tidies up
+    if "Traceback" in said_by_us or "  failed rank" in said:
         yield f"something failed: {said[-3000:]}"
     made, whole = [row["step"] for row in rows(run)], whole_steps(cell, run)
     last, newest = max(made, default=0), max(whole, default=0)

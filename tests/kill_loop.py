@@ -30,7 +30,7 @@ SETTINGS = {
     "megatron": (
         "train_iters=100000",
         "save_interval=3",
-        "save_retain_interval=100000",
+        "save_retain_interval=99999",
         "tensorboard_dir=board",
         "tensorboard_log_interval=1",
     ),

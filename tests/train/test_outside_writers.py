@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -53,6 +54,16 @@ def test_a_resumed_run_drops_the_steps_after_its_checkpoint_from_tensorboard(mod
 def test_a_run_from_the_first_step_drops_nothing(module: Any) -> None:
     OutsideWriters("board")
     assert module.SummaryWriter("folder").purge_step is None
+
+
+def test_a_further_attempt_from_the_first_step_drops_all_of_the_one_before(
+    module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was killed before its first checkpoint."""
+    monkeypatch.setenv("PRIMUS_METRICS_FILE", str(tmp_path / "metrics.jsonl"))
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n')
+    OutsideWriters("board")
+    assert module.SummaryWriter("folder").purge_step == 0
 
 
 def test_what_writers_hold_is_written_out_and_wandb_ended(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,6 +167,8 @@ def _quieten() -> None:
 
 
 def _train(resolved: Mapping[str, Any]) -> None:
+    from absl import flags
+
     from primus_maxtext import token_ids
     from primus_maxtext.loop import Loop
     from primus_maxtext.patches import apply_all
@@ -193,6 +195,7 @@ def _train(resolved: Mapping[str, Any]) -> None:
         from primus_maxtext import indexed_input
 
         indexed_input.install(resolved["samples"])
+    flags.FLAGS.mark_as_parsed()  # those of grain's workers: MaxText's own command line would do it
     explain_loading(_loaded(resolved))
     loop = Loop(steps, resolved["settings"])
     loop.run(words(resolved["settings"]))

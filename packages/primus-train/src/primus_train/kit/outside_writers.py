@@ -14,6 +14,7 @@ from typing import Any
 
 from primus_core.plan.plan import RunPlace, Variable
 from primus_core.runs.names import parse_name
+from primus_train.kit import worker
 
 __all__ = ["OutsideWriters", "wandb_variables"]
 
@@ -36,17 +37,25 @@ def wandb_variables(place: RunPlace, continues: str = "") -> tuple[Variable, ...
     return tuple(found)
 
 
+def _has_trained() -> bool:
+    """Return whether an earlier attempt of this run has made steps."""
+    file = worker.metrics_file()
+    return bool(file) and os.path.exists(file) and os.path.getsize(file) > 0
+
+
 class OutsideWriters:
     """The writers of TensorBoard and W&B in a worker."""
 
     def __init__(self, module: str = "", resumed: int | None = None) -> None:
         """`module`: where `SummaryWriter` is; empty: there is none. `resumed`: the step that training resumes after.
 
-        Writers that are made later drop what an earlier attempt wrote after that step.
+        Writers that are made later drop what an earlier attempt wrote after that step, or all of it where it left none.
         """
         self.open: list[Any] = []
         if module:
             kind = importlib.import_module(module).SummaryWriter
+            if resumed is None and _has_trained():
+                resumed = -1
             kind.__init__ = self._created(kind.__init__, {} if resumed is None else {"purge_step": resumed + 1})
 
     def _created(self, theirs: Callable[..., None], usual: Mapping[str, Any]) -> Callable[..., None]:

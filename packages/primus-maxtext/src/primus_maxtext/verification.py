@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["VERIFIER", "MaxTextVerifier"]
 
 _SEQUENCE, _VOCABULARY, _BATCH = 128, 512, 8
+_SEED = 1234
+"""Of the order of samples, as the other frameworks have it by default."""
 _KEPT = (
     *("decoder_block", "base_", "head_dim", "global_", "local_", "mlp_activations", "mlp_bias", "attention_bias"),
     *("attention_sink", "attention_type", "attn_logits_soft_cap", "final_logits_soft_cap", "num_experts"),
@@ -138,7 +140,7 @@ class MaxTextVerifier:
 
     def same_tokens(self, length: int) -> dict[str, Any]:
         """Return the settings to train on the section `data`."""
-        return {"dataset_type": "tfds", "max_target_length": length}
+        return {"dataset_type": None, "max_target_length": length, "data_shuffle_seed": _SEED}
 
     def neutral(self, name: str, weight: Array, model: Architecture) -> Iterator[tuple[str, Array, float]]:
         """Return the weight under Hugging Face's name, with rows for outputs.

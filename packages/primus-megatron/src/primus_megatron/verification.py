@@ -151,7 +151,7 @@ class MegatronVerifier:
 
     def same_tokens(self, length: int) -> dict[str, Any]:
         """Return the settings to train on the section `data`."""
-        return {"mock_data": False, "seq_length": length, "max_position_embeddings": length}
+        return {"mock_data": None, "seq_length": length, "max_position_embeddings": length}
 
     def neutral(self, name: str, weight: Array, model: Architecture) -> Iterator[tuple[str, Array, float]]:
         """Return the weights under Hugging Face's names. Queries, keys and values of a group stand together."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from primus_core.config.document import Document
-from primus_core.errors import ConfigError, suggestion
-from primus_machine.errors import nearest
+from primus_core.errors import ConfigError, nearest, suggestion
 from primus_torchtitan.own_settings import MODEL
 from primus_torchtitan.schema import Schema
 from primus_train.kit.settings import own_section
@@ -98,7 +97,7 @@ def _flavors(family: str, schema: Schema, where: _Places) -> Mapping[str, Mappin
         return {}  # a module of one's own: its flavors are its to know
     near = nearest(family, schema.families)
     # Another number is another model, and no misspelling.
-    is_misspelt = bool(near) and _letters(near) != _letters(family)
+    is_misspelt = bool(near) and (_letters(near) != _letters(family) or _letters(family) == family)
     dotted = "use one of them, or the dotted name of a module that has a `model_registry`"
     raise ConfigError(
         f"TorchTitan {schema.version} has no model family '{family}'",

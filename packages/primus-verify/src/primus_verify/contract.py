@@ -63,7 +63,7 @@ class Verifier(Protocol):
         """Return the path of the checkpoint of a step in a run directory."""
 
     def same_tokens(self, length: int) -> dict[str, Any]:
-        """Return the settings to train on the section `data`, in sequences of `length` tokens."""
+        """Return the settings to train on the section `data`, in sequences of `length` tokens; None: it is not set."""
 
     def neutral(self, name: str, weight: Array, model: Architecture) -> Iterator[tuple[str, Array, float]]:
         """Return a weight as the neutral ones that it holds: the name, the array, and what to multiply it by.

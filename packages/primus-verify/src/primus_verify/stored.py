@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from primus_core.errors import MachineError
+from primus_machine.files.atomic import write_atomically
 
 if TYPE_CHECKING:
     import numpy as np
 
     from primus_verify.contract import Kind, Verifier
 
+_SIZES = "primus_sizes.json"
 __all__ = ["State", "overwrite", "read"]
 
 State = Mapping[tuple["Kind", str], "np.ndarray[Any, Any]"]
@@ -48,7 +52,6 @@ def _raw(verifier: Verifier, path: str) -> dict[str, Any]:
 def _write_torch(path: str, arrays: Mapping[str, Any]) -> None:
     """Only tensors: trials load weights alone."""
     import glob
-    import os
     import warnings
 
     import torch
@@ -60,6 +63,11 @@ def _write_torch(path: str, arrays: Mapping[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dcp.save(tensors, storage_writer=dcp.FileSystemWriter(path), no_dist=True)
+    known = os.path.join(path, _SIZES)
+    if os.path.exists(known):  # by which a backend knows that a checkpoint is whole
+        with open(known, encoding="utf-8") as file:
+            names = json.load(file)
+        write_atomically(known, json.dumps({name: os.stat(os.path.join(path, name)).st_size for name in names}))
 
 
 def _write_orbax(path: str, arrays: Mapping[str, Any]) -> None:

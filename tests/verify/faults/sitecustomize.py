@@ -156,13 +156,13 @@ def router_bias_not_updated(module: Any) -> None:
 
 @fault("megatron.core.models.common.embeddings.rotary_pos_embedding")
 def rope_of_one_stage(module: Any) -> None:
-    """The last stage counts positions from 1."""
+    """The last stage turns by twice the angle. (To count positions from 1 changes nothing: only distances count.)"""
     emb = module.RotaryEmbedding.get_emb
 
-    def shifted(self: Any, max_seq_len: int, offset: int = 0) -> Any:
-        return emb(self, max_seq_len, offset + (os.environ["RANK"] != "0"))
+    def doubled(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return emb(self, *args, **kwargs) * (1 + (os.environ["RANK"] != "0"))
 
-    module.RotaryEmbedding.get_emb = shifted
+    module.RotaryEmbedding.get_emb = doubled
 
 
 def _maxtext_grads(module: Any, change: Callable[[Any], Any]) -> None:

@@ -48,7 +48,7 @@ _APPEND = "--open-mode=append"
 _REFUSALS = (1, 126, 127, 255)
 """Exit codes of srun and sbatch that are Slurm's, where no task has begun."""
 # Options by srun's variables (`SLURM_NPROCS`); others give way to Primus's own options.
-_OFTASKS = {"NTASKS": "ntasks", "NPROCS": "ntasks", "NTASKS_PER_GPU": "ntasks-per-gpu"}
+_OF_TASKS = {"NTASKS": "ntasks", "NPROCS": "ntasks", "NTASKS_PER_GPU": "ntasks-per-gpu"}
 _ENVIRONMENT = {"time": "TIMELIMIT", "array": "ARRAY_INX"}
 """Options whose variable (`SBATCH_PARTITION`, `SLURM_PARTITION`) has another name."""
 
@@ -166,7 +166,7 @@ def _refuse_several_tasks(asked: _Asked) -> None:
     if name := next((name for name in TASKS if name in values and values[name] != fits.get(name)), ""):
         fix = "request nodes (-N 2), and set GPUS_PER_NODE to use only some GPUs of a node"
         raise RequestError(f"--{name}={values[name]} is not supported", why=why, fix=fix)
-    for end, name in _OFTASKS.items():
+    for end, name in _OF_TASKS.items():
         value = asked.environ.get(f"SLURM_{end}", "")
         if value and not asked.in_job and name not in values and value != fits.get(name):
             what = f"SLURM_{end} is set, to '{value}', and is not supported"

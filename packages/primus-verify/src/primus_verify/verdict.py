@@ -174,7 +174,7 @@ def _unlike(quantity: str, degrees: Mapping[str, int]) -> str:
     if "repeat" in degrees:
         return "two equal trainings differ: something is not deterministic"
     if quantity == "gradient" and axes:
-        return f"part of it is missing or counted twice: not summed over {axes}"
+        return f"it is computed otherwise, or part of it is missing or counted twice: not summed over {axes}"
     if quantity == "gradient":
         return "a micro-batch is missing" if "mbs" in degrees else "what is computed again is not what was computed"
     if quantity == "weight":

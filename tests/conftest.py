@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import tomllib
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,8 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.outcomes import Outcomes
-
-from primus_core.installed import packages as installed
+from tests.outdated import PACKAGES, outdated
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -53,31 +51,13 @@ settings.load_profile("primus")
 def pytest_configure(config: pytest.Config) -> None:
     """What became of each test is noted in every run."""
     config.pluginmanager.register(Outcomes(ROOT / "tests/skips.toml"))
-    if old := outdated(ROOT / "packages"):
+    if old := outdated(PACKAGES):
         names = ", ".join(old)
-        pytest.exit(
-            f"installed before their entry points changed: {names}; make the environments anew: hatch env prune", 3
-        )
+        pytest.exit(f"installed before their entry points changed: {names}; run here: python -m tests.outdated", 3)
     for number in (signal.SIGINT, signal.SIGQUIT):  # a shell without job control starts what is behind `&` without them
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     finalize_on_signals()
-
-
-def outdated(folder: Path) -> list[str]:
-    """The packages in `folder` that are installed with other entry points than they have by now."""
-    found: dict[str, set[tuple[str, str, str]]] = {}
-    for entry in installed.entry_points():
-        value = f"{entry.module}:{entry.attribute}".removesuffix(":")
-        found.setdefault(entry.package, set()).add((entry.group, entry.name, value))
-    old = []
-    for path in sorted(folder.glob("*/pyproject.toml")):
-        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
-        groups = project.get("entry-points", {}).items()
-        wanted = {(group, name, value) for group, entries in groups for name, value in entries.items()}
-        if installed.version_of(project["name"]) and wanted != found.get(project["name"], set()):
-            old.append(project["name"])
-    return old
 
 
 def finalize_on_signals() -> None:

@@ -112,17 +112,19 @@ def lint_parts() -> Iterator[Part]:
 
 
 def parts_with_tests(words: Sequence[str], *, full: bool = False) -> Iterator[Part]:
-    """What the gate runs, or all of it: the longest first, then what is quick. An environment is made before its tests."""
+    """What the gate runs, or all of it: the longest first, then what is quick. An environment is made, and its
+    packages are installed as they are now, before its tests."""
     again: tuple[str, ...] = (*MODULE, "pytest")
     tests = HERE if full else f"{HERE} and {GATE}"
-    yield Part("default", (*PYTEST, "-m", tests, *words), selects=bool(words), again=again)
+    made = ["environment default"]
+    yield Part(made[0], (*MODULE, "tests.outdated"), tries=2)
+    yield Part("default", (*PYTEST, "-m", tests, *words), (made[0],), selects=bool(words), again=again)
     yield from lint_parts()
-    made = []
     for name, env in environments().items():
         made.append(f"environment {name}")
         python, script = env.get("python", ""), "test-all" if full else "test"
-        yield Part(made[-1], ("hatch", "env", "create", name), python=python, tries=2)
-        again = ("hatch", "-e", name, "run", "pytest")
+        yield Part(made[-1], ("hatch", "run", f"{name}:python", "-m", "tests.outdated"), python=python, tries=2)
+        again = ("hatch", "run", f"{name}:pytest")
         yield Part(name, ("hatch", "run", f"{name}:{script}", *words), (made[-1],), python, bool(words), again, tries=2)
     if full:
         beside = (*MODULE, "tests.python312", "beside", *MODULE, "pytest")
@@ -346,8 +348,9 @@ def quick(package: str = "", *words: str) -> tuple[Part, ...]:
         raise ValueError(f"no tests of a package {package!r}; known: {', '.join(folders)}")
     python = environments().get(name, {}).get("python", "")
     where = (f"tests/{name}",) if name else ()
-    command = ("pytest", *PYTEST[3:], "-m", QUICK, *where, *words)
-    return (Part("quick", ("hatch", "-e", name, "run", *command) if python else (*MODULE, *command), python=python),)
+    options = (*PYTEST[3:], "-m", QUICK, *where, *words)
+    command = ("hatch", "run", f"{name}:pytest") if python else PYTEST[:3]
+    return (Part("quick", (*command, *options), python=python),)
 
 
 def run(parts: Sequence[Part], slots: int, logs: Path = LOGS) -> int:

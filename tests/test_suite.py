@@ -16,8 +16,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests import lock, newest, suite
-from tests.conftest import ROOT, outdated, plain_environ, wait_until
+from tests.conftest import ROOT, plain_environ, wait_until
 from tests.outcomes import COMPLETE
+from tests.outdated import outdated
 from tests.suite import Part, Result, Suite
 
 PLUGIN = """

@@ -368,17 +368,6 @@ def test_a_read_only_working_folder_has_a_workspace_to_write_in(argv: Planned, p
     assert f"type=bind,source={project},target={project}" not in found
 
 
-@pytest.mark.parametrize(("engine", "user"), [("podman", ("userns", "keep-id")), ("docker", ("user", "1000:1001"))])
-def test_files_belong_to_a_person_who_is_not_root(
-    monkeypatch: pytest.MonkeyPatch, engine: str, user: tuple[str, str]
-) -> None:
-    monkeypatch.setattr(os, "getuid", lambda: 1000)
-    monkeypatch.setattr(os, "getgid", lambda: 1001)
-    assert runtime._user("", engine) == [user, ("env", "HOME=/tmp")]
-    assert runtime._user("7:8", engine) == [("user", "7:8"), ("env", "HOME=/tmp")]
-    assert runtime._user("somebody", engine) == [("user", "somebody")]
-
-
 AWKWARD = ("a b", "it's", 'say "x"', "$(touch x)", "`touch x`", "a;touch x", "*", "--", "a\nb", "ü")
 
 

@@ -204,6 +204,29 @@ def test_files_written_inside_belong_to_the_user(primus: Run, project: Path) -> 
         assert (path.stat().st_uid, path.stat().st_gid) == (os.getuid(), os.getgid())
 
 
+@both_engines
+def test_another_user_writes_the_run_and_a_home_that_are_its_own(
+    clean_environ: dict[str, str], primus: Run, start: Start, project: Path, engine: Engine
+) -> None:
+    project.chmod(0o755)
+    options = ("container", "--user", "4242:4243", "--")
+    before = os.umask(0o077)
+    try:
+        result = primus(*options, "behave", "home", cwd=project)
+    finally:
+        os.umask(before)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "4242 4243 4242\n"
+    home = project / "output/.home-4242"
+    for path in (home / "written", project / "output/behave/logs/rank_0.log", project / "output/behave/plan.json"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (4242, 4243)
+    assert metadata(project)["status"] == "completed"
+    process = start(*options, "behave", "wait")
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=120)
+    assert gone(engine), "inside, Primus sees that nobody is left outside"
+
+
 @pytest.mark.parametrize(
     ("engine", "how"),
     [("podman", "inherited"), ("podman", "given"), pytest.param("docker", "given", marks=DOCKER)],

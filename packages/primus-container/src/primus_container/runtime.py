@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 
-from primus_container import apptainer, images
+from primus_container import apptainer, images, users
 from primus_container.entry import ENTRY, arguments
 from primus_container.labels import LABEL, LABEL_DIRECTORY, LABEL_HOST
 from primus_container.mounts import (
@@ -98,6 +98,7 @@ Primus passes all other options to the engine unchanged (`--cpus 16`, `--pids-li
         )
         parser.add_argument("--name", metavar="NAME", default="", help="name of the container (default: from the run)")
         parser.add_argument(
+            "-u",
             "--user",
             metavar="UID[:GID]",
             default="",
@@ -140,8 +141,13 @@ Primus passes all other options to the engine unchanged (`--cpus 16`, `--pids-li
         engine = self.engine_of(args, facts.environ)
         name = args.name or container_name(place, facts)
         lock = f"{place.directory}/layers/{name}.lock"
-        outside = {v.name: v.value for v in call.variables if _OF_ENGINE.fullmatch(v.name) and not v.secret}
         is_apptainer = engine in apptainer.ENGINES
+        user = users.User(()) if is_apptainer else _user(call, engine)
+        outside = {v.name: v.value for v in call.variables if _OF_ENGINE.fullmatch(v.name) and not v.secret}
+        if user.home and not facts.environ.get(variables.CACHE):  # yours is not for others to write in
+            outside[variables.CACHE] = f"{user.home}/.cache/primus"
+            own = (resolve.cache(facts.environ),)
+            call = call._replace(writes=tuple(path for path in call.writes if not is_below(path, own)))
         words = _with_apptainer if is_apptainer else _with_docker
         argv = (
             *words(call, engine, name, {variables.ATTENDED: lock, variables.IMAGE: image, **outside}),
@@ -158,7 +164,12 @@ Primus passes all other options to the engine unchanged (`--cpus 16`, `--pids-li
         fix = "install podman or docker, or run without a container: primus direct -- ..."
         missing = tuple(folder for folder in call.writes if not os.path.isdir(folder))
         made = [Step("folders", ("mkdir", "-p", "--", *missing), facts.cwd)] if missing else []
-        notes = (*([note] if note else ()), *(apptainer.ignored(engine, args.own) if is_apptainer else ()))
+        made += [Step("owner", words, facts.cwd) for words in user.steps(place.directory)]
+        notes = (
+            *([note] if note else ()),
+            *(apptainer.ignored(engine, args.own) if is_apptainer else ()),
+            *(f"{path} is not writable for the user {user.owner}" for path in user.closed(_of_person(call, []))),
+        )
         return OuterPlan(
             (*made, step), requires=(Requirement("command", engine, fix),), notes=notes, withheld=frozenset(outside)
         )
@@ -179,7 +190,7 @@ def _with_docker(call: OuterCall, engine: str, name: str, outside: Mapping[str, 
     return (
         *(engine, "run", "--rm", "--name", name),
         *(word for key, value in labels.items() for word in ("--label", f"{key}={value}")),
-        *_options(call.args, call.facts, engine),
+        *_options(call, engine),
         *(word for mount in _mounts(call) for word in mount.option()),
         *(word for item in outside.items() for word in ("--env", "=".join(item))),
         *(word for known in _forwarded(call) if known not in outside for word in ("--env", known)),
@@ -231,13 +242,27 @@ def _require_runnable(args: argparse.Namespace, image: str, cwd: str) -> None:
         )
 
 
-def _options(args: argparse.Namespace, facts: Facts, engine: str) -> list[str]:
+def _user(call: OuterCall, engine: str) -> users.User:
+    """As whom the container runs.
+
+    Raises:
+        RequestError: as somebody who cannot write what the run writes.
+    """
+    workspace = os.path.dirname(call.place.directory)
+    user = users.chosen(call.args.user, engine, workspace)
+    user.require_way(call.facts.cwd, call.facts.cwd)
+    user.require_way(call.facts.cwd if is_below(workspace, (call.facts.cwd,)) else workspace, workspace)
+    return user
+
+
+def _options(call: OuterCall, engine: str) -> list[str]:
     """The engine's options: defaults, less what `--without` names and what this machine lacks."""
+    args, facts = call.args, call.facts
     found = [("network", args.network), ("ipc", args.ipc)]
     for name in _LISTS:
         values = getattr(args, name.replace("-", "_"))
         found += [(name, value) for value in (values[-1:] if name in _SINGLE else values)]
-    found += _gpus(facts, engine) + _user(args.user, engine)
+    found += [*_gpus(facts, engine), *_user(call, engine).options]
     _require_known(args.without, [(name, value) for name, value in found if value])
     unused = _shared_memory(args)
     found = [(name, value) for name, value in found if name != unused]
@@ -333,19 +358,6 @@ def _gpus(facts: Facts, engine: str) -> list[tuple[str, str]]:
     if not any(gpu.vendor == "nvidia" for gpu in facts.gpus):
         return []
     return [("gpus", "all")] if engine == "docker" else [("device", "nvidia.com/gpu=all")]
-
-
-def _user(wanted: str, engine: str) -> list[tuple[str, str]]:
-    """So that files written belong to the person: a root's container writes as root."""
-    if wanted:
-        # A user by number has no entry in the image's passwd, and the engine gives it the home folder /.
-        return [("user", wanted), *([("env", "HOME=/tmp")] if wanted.partition(":")[0].isdecimal() else [])]
-    if os.getuid() == 0:
-        return []
-    own = f"{os.getuid()}:{os.getgid()}"
-    return (
-        [("userns", "keep-id"), ("env", "HOME=/tmp")] if engine == "podman" else [("user", own), ("env", "HOME=/tmp")]
-    )
 
 
 def _forwarded(call: OuterCall) -> list[str]:

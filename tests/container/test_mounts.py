@@ -34,6 +34,7 @@ def test_a_mount_in_the_engines_form_is_read_as_csv(text: str, source: str, targ
     [
         ('type=bind,"source=/a,b,target=/c', "is not a line of CSV"),
         ('type=bind,"source=/a"b,target=/c', "is not a line of CSV"),
+        ('type=bind,source="/a,b",target=/c', "a quote inside a field"),
         ("type=bind,source=/a", "has no target"),
     ],
 )

@@ -77,6 +77,8 @@ def test_a_file_holds_comments_exports_quotes_and_names(tmp_path: Path) -> None:
         ("A=1; B=2", "1"),
         ('declare -x A="1 2"', "1 2"),
         ("B=1\nA=$B", "1"),
+        ('A="^x$"', "^x$"),
+        ("A='a$$b$1'", "a$$b$1"),
     ],
 )
 def test_a_file_is_read_as_a_shell_reads_assignments(tmp_path: Path, line: str, value: str) -> None:
@@ -85,7 +87,7 @@ def test_a_file_is_read_as_a_shell_reads_assignments(tmp_path: Path, line: str, 
 
 
 @pytest.mark.parametrize(
-    "line", ["A='open", "A=two words", "A=$(hostname)", "A=`hostname`", "A=${GONE}", "A=x|y", "A=${B%/*}", "source x"]
+    "line", ["A='open", "A=two words", "A=$(hostname)", "A=`hostname`", "A=${GONE}", "A=x|y", "A=${B%/*}", "source x", 'A="pa$$"', "A=a$1"]
 )
 def test_what_a_shell_would_run_or_not_find_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
     (tmp_path / "x.env").write_text(f"B=1\n{line}\n")

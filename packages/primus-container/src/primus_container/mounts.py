@@ -18,6 +18,8 @@ _SAME = {"src": "source", "dst": "target", "destination": "target", "ro": "reado
 """Other names of a mount's fields."""
 _OF_ENGINE = re.compile(r"\"?(type|source|src|target|destination|dst)=.*", re.S | re.I)
 """The other form of `--mount`, which podman and docker define."""
+_QUOTED = re.compile(r'(?<![^,])"(?:[^"]|"")*"(?![^,])')
+"""A field of it in quotes."""
 
 
 class Mount(NamedTuple):
@@ -109,6 +111,8 @@ def _of_engine(text: str) -> Mount:
     import csv
 
     try:
+        if '"' in _QUOTED.sub("", text):  # Python's reader lets it pass, that of the engines does not
+            raise csv.Error("a quote inside a field that is not quoted as a whole")
         [line] = csv.reader(io.StringIO(text, newline=""), strict=True)
     except (csv.Error, ValueError) as error:
         fix = 'put a field with a comma into double quotes: type=bind,"source=/a,b",target=/c'

@@ -6,6 +6,8 @@ primus direct -- run train.py --lr 3e-4
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 
 from primus_core.environment.resolve import of_python
 from primus_core.errors import RequestError, nearest
@@ -34,7 +36,7 @@ Everything after FILE is passed to the file unchanged."""
         """`run FILE [words]`."""
         parser.usage = f"{parser.prog} FILE [arguments of FILE]"
         parser.add_argument("file", metavar="FILE", help="a Python file, which each rank runs as its main program")
-        parser.rest_to("words", checked=False, split=lambda _, words: (words[:1], words[1:]))
+        parser.rest_to("words", checked=False, split=lambda _, words: _split(words))
 
     def plan(self, call: TaskCall) -> TaskPlan:
         """The file in a worker, on every rank."""
@@ -47,9 +49,9 @@ Everything after FILE is passed to the file unchanged."""
             fix = _beside(path, call.args.file) or (f"did you mean the task '{task}'?" if task else "")
             fix = fix or "check the path: it is relative to the current folder"
             raise RequestError(f"there is no file '{call.args.file}'", why=f"looked for {path}", fix=fix)
-        name = os.path.splitext(os.path.basename(path))[0]
+        name = re.sub(r"[^\w.+-]+", "_", os.path.splitext(os.path.basename(path))[0], flags=re.ASCII)
         return TaskPlan(
-            place=call.place("output", name),
+            place=call.place("output", name.lstrip("_.+-") or self.name),
             worker=Worker("primus.run_worker", (path, *call.args.words), "torchrun"),
             requires=(Requirement("file", path, "put the file back, or name another"),),
             folder=os.path.dirname(path),
@@ -57,6 +59,22 @@ Everything after FILE is passed to the file unchanged."""
             loads=(path,),
             notes=_modules_beside(path, call),
         )
+
+
+def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """The file, and its words.
+
+    Raises:
+        RequestError: an option stands in front of the file.
+    """
+    if words and words[0].startswith("-") and words[0] not in ("-h", "--help"):
+        file = next((word for word in words if word.endswith(".py")), "FILE")
+        raise RequestError(
+            f"run: '{words[0]}' stands before the file",
+            why="`run` takes a Python file, not a module, and behind it the file's own options",
+            fix=f"primus direct -- run {file}; GPUS_PER_NODE=N sets the number of ranks per node",
+        )
+    return words[:1], words[1:]
 
 
 def _modules_beside(path: str, call: TaskCall) -> tuple[str, ...]:

@@ -280,7 +280,8 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: str) -> Request
         what, why, task = "the task `train` needs a stage", _TRAINS, _staged(task)
     else:
         return None
-    return RequestError(what, why=why, fix=_whole([*known.front, *words[:begin], *task]))
+    front = words[: begin - 2] if words[begin - 2 : begin] == [task[0], "--"] else words[:begin]  # `run -- x.py`
+    return RequestError(what, why=why, fix=_whole([*known.front, *front, *task]))
 
 
 def _misplaced_config(words: Sequence[str], known: Known, refused: str) -> RequestError | None:

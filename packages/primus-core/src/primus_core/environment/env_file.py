@@ -13,6 +13,8 @@ __all__ = ["Assignment", "read_assignments"]
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _REFERENCE = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})(?:(:?-)([^{{}}$`\"'\\]*))?\}})")
 _SPECIAL = "&|<>()`"
+_OF_SHELL = tuple("({0123456789$?!#@*-")
+"""What a shell expands behind a `$`, beside names."""
 
 
 class Assignment(NamedTuple):
@@ -90,7 +92,7 @@ class _Reader:
         if char == '"':
             return self.quoted('"')
         if char == "$":
-            return self.reference()
+            return self.reference((*_OF_SHELL, "'", '"'))
         if char in _SPECIAL:
             raise self.refuse(f"'{char}' has a meaning in a shell", "put the value into single quotes")
         if char == "~" and is_value_start and "HOME" in self.known:
@@ -108,7 +110,7 @@ class _Reader:
         self.at += 1
         while self.at < len(self.text) and (char := self.text[self.at]) != quote:
             if quote == '"' and char == "$":
-                parts.append(self.reference())
+                parts.append(self.reference(_OF_SHELL))
             elif quote == '"' and char == "`":
                 raise self.refuse("'`' runs a command", "put the value into single quotes")
             elif quote == '"' and char == "\\" and self.text[self.at + 1 : self.at + 2] in ("$", "`", '"', "\\", "\n"):
@@ -123,11 +125,11 @@ class _Reader:
         self.at += 1
         return "".join(parts)
 
-    def reference(self) -> str:
-        """Read `$NAME`, `${NAME}` or `${NAME:-default}`; a `$` before anything else but a bracket is itself."""
+    def reference(self, refused: tuple[str, ...]) -> str:
+        """Read `$NAME`, `${NAME}` or `${NAME:-default}`. Any other `$` is itself, unless one of `refused` follows."""
         match = _REFERENCE.match(self.text, self.at)
         if not match:
-            if self.text[self.at + 1 : self.at + 2] in ("(", "{", "'", '"'):
+            if self.text.startswith(refused, self.at + 1):
                 raise self.refuse("only $NAME, ${NAME} and ${NAME:-default} are expanded", "put '$' into single quotes")
             self.at += 1
             return "$"

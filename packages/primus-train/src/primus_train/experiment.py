@@ -17,7 +17,7 @@ from primus_core.errors import AlreadyRefused, ConfigError, Mistakes, nearest, s
 from primus_core.journal.metrics import OnNonFinite
 from primus_machine import strict
 from primus_machine.files import trust
-from primus_train.overrides import is_alone
+from primus_train.overrides import is_alone, no_section
 from primus_train.released import Released
 
 __all__ = ["Experiment", "Models", "Module", "as_meant", "merged", "parse", "read", "select"]
@@ -92,6 +92,9 @@ def parse(document: Document, mistakes: Mistakes | None = None) -> Experiment:
         found.refuse()
         raise AlreadyRefused(dotted(next(iter(wrong))))
     mistakes.add(*found.found)
+    for path, one in wrong.items():
+        if path[0] == "modules" and one["type"] not in ("extra_forbidden", "missing"):
+            raise AlreadyRefused(dotted(path))  # what the module lacks would only follow
     return _rest(document.data, wrong)
 
 
@@ -355,7 +358,7 @@ def merged(
         lambda: _source(document, (*path, "config"), lambda n, w: presets.read("modules", n, w)).nested(),
         data,
         lambda: document.section((*path, "overrides")).nested(),
-        lambda: command_line,
+        lambda: _with_sections(command_line),
     )
     whole, found = Document({}), Mistakes()
     for source in sources:
@@ -368,6 +371,19 @@ def merged(
     else:
         mistakes.add(*found.found)
     return whole
+
+
+def _with_sections(command_line: Document) -> Document:
+    """Return the command line.
+
+    Raises:
+        ConfigError: it gives a value to a section that every experiment has.
+    """
+    for key in ("model", "data"):
+        value = command_line.data.get(key, {})
+        if value is not REFUSED and not isinstance(value, Mapping):
+            raise no_section((key,), value, command_line.where((key,)))
+    return command_line
 
 
 def _source(document: Document, path: Path, read: Callable[[str, str], Document]) -> Document:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from primus_core.config.document import ONE_KIND, REFUSED, Document, Path, both_kinds, clash, deep_merge
+from primus_core.config.document import ONE_KIND, REFUSED, Document, Path, both_kinds, clash, deep_merge, dotted
 from primus_core.config.files import parse_value
 from primus_core.config.interpolation import interpolate
-from primus_core.errors import Mistakes, RequestError
+from primus_core.errors import ConfigError, Mistakes, RequestError
 
-__all__ = ["is_alone", "is_typed", "lacks_value", "parse"]
+__all__ = ["is_alone", "is_typed", "lacks_value", "no_section", "parse"]
 
 _PLACE = "command line: "
 
@@ -51,6 +51,17 @@ def lacks_value(where: str) -> RequestError:
     word = where.removeprefix(_PLACE)
     fix = f"write {word} VALUE; a key alone means true, only for settings that are true or false"
     return RequestError(f"'{word}' has no value", fix=fix)
+
+
+def no_section(path: Path, value: Any, where: str) -> ConfigError:
+    """The error for a value where a section of settings belongs."""
+    below = f"set one of its settings: {dotted(path)}.NAME=VALUE"
+    return ConfigError(
+        f"'{dotted(path)}' is {value!r}",
+        where=where,
+        why="it is a section of settings",
+        fix=below if is_typed(where) else "write keys and values below it, indented",
+    )
 
 
 class _Words:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from primus_core.config.document import Document, Path, dotted
 from primus_core.errors import ConfigError, Mistakes, nearest, suggestion
 from primus_core.request import former
-from primus_train.overrides import is_alone, is_typed, lacks_value
+from primus_train.overrides import is_alone, is_typed, lacks_value, no_section
 
 __all__ = ["Checked", "Option", "check", "examine", "load"]
 
@@ -115,15 +115,11 @@ class _Walk(NamedTuple):
 
 def _section(value: Any, path: Path, document: Document) -> Mapping[str, Any]:
     """A section; in a file, one whose settings are all commented out is an empty one."""
-    is_empty = value is None and not is_typed(document.where(path))  # typed, it would take all settings away
-    if not is_empty and not isinstance(value, Mapping):
-        raise ConfigError(
-            f"'{dotted(path)}' is {value!r}",
-            where=document.where(path),
-            why="it is a section of settings",
-            fix="write keys and values below it, indented",
-        )
-    return value or {}
+    if value is None and not is_typed(document.where(path)):  # typed, it would take all settings away
+        return {}
+    if not isinstance(value, Mapping):
+        raise no_section(path, value, document.where(path))
+    return value
 
 
 def _unknown(path: Path, document: Document, options: Mapping[str, Option], framework: str) -> tuple[ConfigError, str]:

@@ -28,6 +28,8 @@ _PROGRAM = ".py"
 _STAGE = "pretrain"
 _ALIKE = 0.75
 """How alike a word must be to one of another tool: `torchrun` is no misspelt `rerun`."""
+_VERY_ALIKE = 0.8
+"""So much alike are a word of the hints and a slip of it: `login` is none of `log`."""
 _SHORT = 3
 _TRAINS = "`train pretrain` trains"
 _LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "deepspeed", "accelerate", "python", "python3")
@@ -200,7 +202,8 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
         return meant
     alike = [word for hint in hints() if not _ENDS.match(f"{hint.bare} {hint.named}") for word in hint.words]
     near = _near({*known.runtimes, *known.tasks, *known.commands} - _ENDING, head)
-    if hint := _hint(head) or _hint("" if near else nearest(head, alike, _ALIKE)):
+    slips = [word for word in alike if word[:1] == head[:1]]  # `push` is no slip of `gpus`, nor `requeue` of `queue`
+    if hint := _hint(head) or _hint("" if near else nearest(head, slips, _VERY_ALIKE)):
         return RequestError(what, why=hint.why, fix=_filled(hint, rest))
     return _misspelt(what, near, rest, known)
 

@@ -87,7 +87,19 @@ def test_a_file_is_read_as_a_shell_reads_assignments(tmp_path: Path, line: str, 
 
 
 @pytest.mark.parametrize(
-    "line", ["A='open", "A=two words", "A=$(hostname)", "A=`hostname`", "A=${GONE}", "A=x|y", "A=${B%/*}", "source x", 'A="pa$$"', "A=a$1"]
+    "line",
+    [
+        "A='open",
+        "A=two words",
+        "A=$(hostname)",
+        "A=`hostname`",
+        "A=${GONE}",
+        "A=x|y",
+        "A=${B%/*}",
+        "source x",
+        'A="pa$$"',
+        "A=a$1",
+    ],
 )
 def test_what_a_shell_would_run_or_not_find_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
     (tmp_path / "x.env").write_text(f"B=1\n{line}\n")

@@ -31,6 +31,7 @@ def become(monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
         (54321, "podman", "", ["userns keep-id", "env HOME=/tmp"]),
         (54321, "docker", "", ["user 54321:54322", "env HOME=/tmp", "env USER=54321"]),
         (54321, "docker", "54321", ["user 54321", "env HOME=/tmp", "env USER=54321"]),
+        (54321, "podman", "54321", ["userns keep-id", "user 54321", "env HOME=/tmp", "env USER=54321"]),
         (54321, "docker", "root", ["user root"]),
         (54321, "podman", "4242:4", ["userns keep-id:uid=4242,gid=4", "user 4242:4", "env HOME=/tmp", "env USER=4242"]),
         (

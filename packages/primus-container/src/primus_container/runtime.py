@@ -250,8 +250,7 @@ def _user(call: OuterCall, engine: str) -> users.User:
     """
     workspace = os.path.dirname(call.place.directory)
     user = users.chosen(call.args.user, engine, workspace)
-    user.require_way(call.facts.cwd, call.facts.cwd)
-    user.require_way(call.facts.cwd if is_below(workspace, (call.facts.cwd,)) else workspace, workspace)
+    user.require_way(call.facts.cwd, workspace)
     return user
 
 

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from primus_container.mounts import is_below
 from primus_machine.errors import RequestError
 from primus_machine.files.trust import account
 
@@ -38,14 +39,14 @@ class User(NamedTuple):
         run = ("find", directory, "-name", "lease", "-prune", "-o", "-exec", "chown", "-h", self.owner, "{}", "+")
         return *made, run, ("mkdir", "-p", "-m", "700", "--", self.home), ("chown", "-h", self.owner, "--", self.home)
 
-    def require_way(self, mounted: str, folder: str) -> None:
-        """Refuse a folder that this user cannot enter. Above `mounted`, the folders are the image's own.
+    def require_way(self, cwd: str, workspace: str) -> None:
+        """Refuse a folder that this user cannot enter. Above what is mounted, the folders are the image's own.
 
         Raises:
-            RequestError: a part of the way to it is closed.
+            RequestError: the current folder, or a part of the way to the workspace, is closed.
         """
-        below = (part for part in (folder, *_above(folder)) if part == mounted or part.startswith(f"{mounted}/"))
-        for part in [*below][::-1] if self.owner else ():
+        below = [folder for folder in (workspace, *_above(workspace)) if is_below(folder, (cwd,))]
+        for part in (below[::-1] or (cwd, workspace)) if self.owner else ():
             if not self._may(part, 0o1):
                 raise RequestError(
                     f"the user {self.owner} of the container cannot enter {part}",
@@ -95,11 +96,13 @@ def chosen(wanted: str, engine: str, workspace: str) -> User:
             why="Primus prepares the run directory for the user of the container, by number",
             fix=f"--user UID:GID; `{engine} run --rm --entrypoint id IMAGE {uid}` prints both",
         )
-    if numbers[0] == me:
-        return User((("user", wanted), *_variables(me, "/tmp")))  # noqa: S108  # the image's
+    own = (("user", wanted), *_variables(numbers[0], "/tmp"))  # noqa: S108  # the image's
     if me and engine == "podman":  # maps you to that number inside; outside, files are yours
         group = f",gid={numbers[1]}" if numbers[1] else ""
-        return User((("userns", f"keep-id:uid={uid}{group}"), ("user", wanted), *_variables(numbers[0], "/tmp")))  # noqa: S108
+        mapped = "keep-id" if numbers[0] == me else f"keep-id:uid={uid}{group}"
+        return User((("userns", mapped), *own))
+    if numbers[0] == me:
+        return User(own)
     if me:
         raise RequestError(
             f"--user {wanted}: the run directory belongs to you (uid {me}), and only root can give it to another user",

@@ -17,6 +17,7 @@ TASKS = '''
 """Trains on paper: each start goes on from the last step, and fails where the words say."""
 import json, os, pathlib, time
 from primus_core import register_task
+from primus_core.errors import RequestError
 from primus_core.journal.metrics import Metrics, append
 
 @register_task("steps")
@@ -27,6 +28,8 @@ def steps(call):
     (run / f"start{starts}").touch()
     total, fails = int(call.words[0]), call.words[1].split(",") if len(call.words) > 1 else []
     fail = fails[starts - 1] if starts <= len(fails) else ""
+    if fail == "refused":
+        raise RequestError("this layout cannot be")
     if fail == "-":
         raise ValueError(f"start {starts} fails at once")
     if fail == "hang":
@@ -112,6 +115,12 @@ def test_a_crash_loop_stops_after_so_many_vain_restarts(primus: Run, folder: Pat
     assert [one["last_step"] for one in attempts(run_of(folder, "steps"))] == reached, "each its own"
     assert "not started again: 2 restarts in a row brought no new step" in result.stderr
     assert f"ValueError: start {begun} fails at once" in result.stderr, "the last failure is the one that counts"
+
+
+def test_a_rank_that_refuses_its_request_is_not_started_again(primus: Run, folder: Path) -> None:
+    result = primus("direct", "--max-restarts", "3", "--", "steps", "3", "refused", cwd=folder)
+    assert (result.returncode, starts(run_of(folder, "steps"))) == (2, 1)
+    assert "not started again: the request is refused, and would be again" in result.stderr
 
 
 @pytest.mark.full

@@ -20,7 +20,7 @@ from primus_core.journal.events import SIGNAL
 from primus_core.journal.record import FirstFailure
 from primus_core.multinode.watches import LockWatch, RecordWatch
 from primus_core.outcome import closing, first_failure
-from primus_core.outcome.attempts import Attempts
+from primus_core.outcome.attempts import REFUSED, Attempts
 from primus_core.outcome.failure import Failure
 from primus_core.outcome.missed_checkpoint import describe_missed
 from primus_core.outcome.rank_ends import RankEnds
@@ -176,7 +176,7 @@ class RankLayer:
             over = ended.signal or ended.stopped or ended.not_started or not ended.exit_code
             if over or not plan.max_restarts or step is not worker:
                 return ended, step
-            if why := attempts.gives_up:
+            if why := REFUSED if first and first.is_refusal else attempts.gives_up:
                 self.launch.note(f"not started again: {why}")
                 return ended, step
             self.launch.note(attempts.announce())

@@ -12,7 +12,7 @@ from primus_core.contracts.scheduler import Scheduler
 from primus_core.journal.events import Events
 from primus_core.multinode import added_flags
 from primus_core.multinode.node_ends import Nodes, Verdict, set_aside
-from primus_core.outcome.attempts import Attempts
+from primus_core.outcome.attempts import REFUSED, Attempts
 from primus_core.outcome.failure import last_words
 from primus_core.output.console import say
 from primus_core.plan.plan import AddedFlag, Plan, SchedulerStep, Step
@@ -150,6 +150,7 @@ class JobStep:
             return False
         spent = self.asked.spares and len(self.left_out) > self.asked.spares
         why = f"no spare node is left for {', '.join(self.left_out)}" if spent else attempts.gives_up
+        why = REFUSED if self.verdict.is_refusal else why
         if why:
             say(f"primus: note: not started again: {why}\n")
         return not why

@@ -14,7 +14,9 @@ from primus_core.outcome import failure
 from primus_core.plan.plan import METRICS
 from primus_core.runs.record_writer import RecordWriter
 
-__all__ = ["Attempts", "without_progress"]
+__all__ = ["REFUSED", "Attempts", "without_progress"]
+
+REFUSED = "the request is refused, and would be again"
 
 _NO_RECORD = "its end was not recorded: its first node failed, or the scheduler removed that node"
 

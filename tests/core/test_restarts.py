@@ -11,7 +11,7 @@ from tests.conftest import Run
 from tests.core.test_direct import metadata, run_of
 
 from primus_core.journal.record import Attempt
-from primus_core.outcome.attempts import without_progress
+from primus_core.outcome.retry_policy import count_without_progress
 
 TASKS = '''
 """Trains on paper: each start goes on from the last step, and fails where the words say."""
@@ -164,7 +164,7 @@ def test_only_attempts_that_ended_by_themselves_without_a_new_step_are_vain(
         Attempt(last_step=int(step.removeprefix("told ")), ended_by_others=True) if isinstance(step, str)
         else Attempt(last_step=step) for step in last_steps
     ]  # fmt: skip
-    assert without_progress(made) == vain
+    assert count_without_progress(made) == vain
 
 
 @pytest.mark.parametrize("words", [("--max-restarts", "-1"), ("--max-restarts", "x"), ("--hang-timeout", "0")])

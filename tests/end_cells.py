@@ -277,7 +277,7 @@ def _continued(cell: Cell, project: Project, run: Path) -> Iterator[str]:
 
 
 def judge_on_slurm(way: str, backend: str, project: Project, cluster: Cluster) -> list[str]:
-    """The same for a training on two nodes that is told to end at any step: `stop`, `scancel`, or `limit` of its time."""
+    """The same for a training on two nodes that is told to end at any step: `stop`, `scancel`, `limit`, `preemption`."""
     every = {"torchtitan": "checkpoint.interval", "megatron": "save_interval", "maxtext": "checkpoint_period"}[backend]
     task = (*TASK, f"exp_name={way}", f"{_STEPS_OF[backend]}=100000", f"{every}=50000")
     words = ("slurm", "sbatch", "-N2", "--", "direct", "--grace-period", "100", *task)
@@ -289,12 +289,16 @@ def judge_on_slurm(way: str, backend: str, project: Project, cluster: Cluster) -
         project.run("stop", str(run), **cluster.environ)
     elif way == "scancel":
         cluster.run("scancel", job)
+    elif way == "preemption":
+        cluster.run("sbatch", "-N2", "-purgent", "--exclusive", "-o/dev/null", "--wrap=sleep 1")
+        wait_until(lambda: cluster.job(job)["JobState"] == "PENDING", _PATIENCE_S)  # it would go on later
+        cluster.run("scancel", job)
     else:
         cluster.run("scontrol", "update", f"JobId={job}", "EndTime=now+1")
     wait_until(lambda: not cluster.jobs(), _PATIENCE_S)
     known, last = json.loads((run / "metadata.json").read_text()), rows(run)[-1]["step"]
     whole = whole_steps(Cell(backend, "step"), run)
-    found = [] if known["status"] == "interrupted" else [f"status {known['status']}: {known}"]
+    found = [] if known["status"] == "interrupted" or way == "preemption" else [f"status {known['status']}: {known}"]
     if max(whole, default=0) < last or saved_steps(str(run)) != whole:
         logs = (run / "logs/rank_0.log").read_text()[-3000:]
         found.append(f"steps until {last}, whole checkpoints {whole}, told of {saved_steps(str(run))}: {logs}")

@@ -43,7 +43,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.mark.slurm
-@pytest.mark.parametrize("way", ["scancel", "stop", "limit"])
+@pytest.mark.parametrize("way", ["scancel", "stop", "limit", "preemption"])
 def test_a_training_on_two_nodes_that_is_told_to_end_saves_the_step_in_hand(
     project: Project, cluster: Cluster, way: str
 ) -> None:

@@ -19,8 +19,8 @@ if os.environ.get("RANK") == "0" and importlib.util.find_spec("torch"):
     def note(optimizer, args, kwargs):
         groups = [{k: float(group[k]) for k in ("lr", "eps", "weight_decay")} | {"betas": list(group["betas"])}
                   for group in optimizer.param_groups if "lr" in group]  # TorchTitan's container of optimizers has none
-        if not groups:
-            return
+        if not any(group["lr"] for group in groups):
+            return  # torch makes such a step before it loads a checkpoint
         with open(os.environ["PRIMUS_RUN_DIR"] + "/used.jsonl", "a") as file:
             file.write(json.dumps(groups) + chr(10))
     register_optimizer_step_pre_hook(note)

@@ -61,9 +61,11 @@ def adapt(settings: Settings, device: str, megatron: Installation) -> Adaptation
 def _cpu(settings: Settings, found: Adaptation) -> None:
     settings.default("distributed_backend", "gloo")
     settings.default("num_workers", 0)  # a process for loading would take a core from training
+    if wanted := [name for name in GPU_KERNELS if settings.given.get(name)]:
+        shown = f"'{wanted[0]}' needs" if len(wanted) == 1 else f"{', '.join(map(repr, wanted))} need"
+        fix = f"on a CPU, set {' '.join(f'{name}=false' for name in wanted)}"
+        raise settings.error(wanted[0], f"{shown} a GPU", fix=fix)
     for name in GPU_KERNELS:
-        if settings.given.get(name):
-            raise settings.error(name, f"'{name}' needs a GPU", fix="set it to false on a CPU")
         settings.default(name, False)
     _local_layers(settings, "on a CPU", found)
     _check_local(settings)

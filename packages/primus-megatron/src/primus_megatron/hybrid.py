@@ -57,9 +57,10 @@ def translate(document: Document) -> tuple[Document, tuple[str, ...]]:
         return document, ()
     name = _layers_of(data.get("spec"))
     if (stack := _STACKS.get(name.removesuffix("_no_te"))) is None:
+        shown = f"spec: {name}" if name else "model_type: mamba"
         raise refusal(
-            f"Primus cannot do 'spec: {name or data.get('spec')}' of AMD's fork of Megatron",
-            document.where(("spec",) if "spec" in data else ("model_type",)),
+            f"Primus cannot do '{shown}' of AMD's fork of Megatron",
+            document.where(("spec",) if name else ("model_type",)),
             why="these layers are in AMD's fork alone; megatron-core has Mamba and gated delta net layers",
             fix=f"set spec to one of: {', '.join(_STACKS)}",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from primus_core.errors import PrimusError
@@ -35,22 +35,25 @@ def family_of(path: str) -> str:
     return re.sub(r"_[a-z]?$", "", re.split(r"\d", stem.lower())[0]).strip("_") or stem
 
 
-def markdown(found: Iterable[Judged], reason: Mapping[str, str]) -> str:
-    """Return a table with a row for each family; `reason` says by file why it is refused."""
+def markdown(found: Iterable[Judged], reason: Callable[[PrimusError], str]) -> str:
+    """Return a table with a row for each family, and below it why each `reason` is one."""
     families: dict[str, list[Judged]] = {}
     for one in found:
         families.setdefault(family_of(one.file), []).append(one)
-    accepted = [set(one.notes) for some in families.values() for one in some if not one.error]
+    every = [one for some in families.values() for one in some]
+    accepted = [set(one.notes) for one in every if not one.error]
     of_all = set.intersection(*accepted) if accepted else set()
     rows = [_row(name, some, of_all, reason) for name, some in sorted(families.items())]
-    whole = _row("all", [one for some in families.values() for one in some], of_all, {})
-    head = "| models | files | accepted | of them with notes | refused, because |\n|---|---|---|---|---|"
-    return "\n".join([head, *rows, whole]) + "\n"
+    head = "| models | files | accepted | with notes | refused, because |\n|---|---|---|---|---|"
+    whys = {reason(one.error): one.error.each()[0].why for one in every if one.error}
+    text = "\n".join([head, *rows, _row("all", every, of_all, None)])
+    return f"{text}\n" + "".join(f"\n* {why}: {because}" for why, because in whys.items() if because) + "\n"
 
 
-def _row(name: str, some: Sequence[Judged], of_all: set[str], reason: Mapping[str, str]) -> str:
+def _row(name: str, some: Sequence[Judged], of_all: set[str], reason: Callable[[PrimusError], str] | None) -> str:
     accepted = [one for one in some if not one.error]
-    noted = sum(bool(set(one.notes) - of_all) for one in accepted)
-    whys = Counter(reason[one.file] for one in some if one.error and one.file in reason)
-    because = "; ".join(f"{number}: {why}" for why, number in whys.most_common()) or str(len(some) - len(accepted))
-    return f"| {name} | {len(some)} | {len(accepted)} | {noted} | {because.replace('|', '/')} |"
+    noted = sum(bool(set(one.notes) - of_all) for one in accepted)  # what all have says nothing of one
+    whys = Counter(reason(one.error) for one in some if one.error and reason)
+    because = "; ".join(f"{number}: {why}" for why, number in whys.most_common())
+    refused = len(some) - len(accepted)
+    return f"| {name} | {len(some)} | {len(accepted)} | {noted} | {because.replace('|', '/') or refused or ''} |"

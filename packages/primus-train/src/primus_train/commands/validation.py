@@ -128,7 +128,7 @@ class _Report:
 
     def markdown(self) -> str:
         """Return a table by family of models, for a page."""
-        return families.markdown(self.verdicts, {one.file: _reason(one.error) for one in self.verdicts if one.error})
+        return families.markdown(self.verdicts, _reason)
 
     def text(self) -> str:
         """Return the table for people."""

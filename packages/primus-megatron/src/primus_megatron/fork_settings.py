@@ -22,7 +22,8 @@ Row = Mapping[str, Any]
 
 @functools.cache
 def table() -> Mapping[str, Row]:
-    """Return the rows by name. A row has `to` (another name), `ignored` (why), or `gone` (why) with `instead`.
+    """Return the rows by name. A row has `to` (another name), `ignored` (why), or `gone` (why, or why by value) with
+    `instead`.
 
     Values in `unless` ask for nothing.
     """
@@ -122,7 +123,12 @@ class _Translation:
         first, row = next(iter(self.gone.items()))
         shown = ", ".join(f"{name}: {_short(self.document.data[name])}" for name in self.gone)
         what = f"Primus cannot do '{shown}' of AMD's fork of Megatron"
-        raise hybrid.refusal(what, self.document.where((first,)), why=row["gone"], fix=row["instead"])
+        why = row["gone"] if isinstance(row["gone"], str) else _of_value(row["gone"], self.document.data[first])
+        raise hybrid.refusal(what, self.document.where((first,)), why=why, fix=row["instead"])
+
+
+def _of_value(reasons: Mapping[str, str], value: Any) -> str:
+    return reasons.get(str(value), reasons[""])
 
 
 def _short(value: Any) -> str:

@@ -72,8 +72,13 @@ def translate(document: Document) -> tuple[Document, tuple[str, ...]]:
         found["mamba_num_heads"] = data["hidden_size"] // (data.get("mamba_head_dim") or 64)
     kept = {key: value for key, value in data.items() if key not in _ASKED}
     marks: dict[Path, str] = {(key,): document.where(("spec",)) for key in found}
-    note = "gated delta nets begin with Megatron's own values of A and dt, not with those of AMD's fork"
-    notes = (note,) if stack.mixer == _DELTA else ()
+    differs = {
+        "gated delta nets begin with Megatron's own values of A and dt, not with those of AMD's fork": _DELTA in pattern,
+        "what latent attention compresses is normalized once; AMD's fork does so twice with Transformer Engine": (
+            _LATENT in pattern and not name.endswith("_no_te")
+        ),
+    }
+    notes = tuple(note for note, applies in differs.items() if applies)
     return Document({**kept, **found}, {**document.marks, **marks}, document.files), notes
 
 

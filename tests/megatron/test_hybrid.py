@@ -65,6 +65,14 @@ def test_layers_of_amds_fork_alone_are_refused() -> None:
     assert caught.value.is_final
 
 
+def test_a_wrong_number_of_layers_is_the_only_error(resolve: Resolve) -> None:
+    model = {**ZEBRA, "num_layers": "many"}
+    with pytest.raises(ConfigError) as caught:
+        resolve(tiny(model=None, num_attention_heads=4, **model), gpus=1)
+    [error] = caught.value.each()
+    assert "'num_layers'" in error.what
+
+
 @pytest.mark.parametrize(
     ("pattern", "layers", "gpus", "what"),
     [

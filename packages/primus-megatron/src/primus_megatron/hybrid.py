@@ -69,11 +69,11 @@ def translate(document: Document) -> tuple[Document, tuple[str, ...]]:
     if _LATENT in pattern:
         found["qk_layernorm"] = True  # the fork normalizes what latent attention compresses
     if stack.mixer == _MAMBA and stack.expand == 1 and not data.get("mamba_num_heads"):
-        found["mamba_num_heads"] = data["hidden_size"] // (data.get("mamba_head_dim") or 64)
+        found["mamba_num_heads"] = _number(data, "hidden_size") // (_number(data, "mamba_head_dim") or 64)
     kept = {key: value for key, value in data.items() if key not in _ASKED}
     marks: dict[Path, str] = {(key,): document.where(("spec",)) for key in found}
     differs = {
-        "gated delta nets begin with Megatron's own values of A and dt, not with those of AMD's fork": _DELTA in pattern,
+        "gated delta nets begin with Megatron's own A and dt, not with those of AMD's fork": _DELTA in pattern,
         "what latent attention compresses is normalized once; AMD's fork does so twice with Transformer Engine": (
             _LATENT in pattern and not name.endswith("_no_te")
         ),
@@ -99,11 +99,11 @@ def _pattern(data: Mapping[str, Any], stack: _Stack) -> str:
     """Return the layers: as listed, or as AMD's fork orders them."""
     if given := data.get(PATTERN) or data.get("hybrid_override_pattern"):
         return str(given).replace(_MAMBA, stack.mixer).replace(_ATTENTION, _LATENT)
-    layers = data["num_layers"]
+    layers = _number(data, "num_layers")
     if not stack.has_mlps:
         return stack.mixer * layers
     pairs = layers // 2
-    attention = int(pairs * (data.get("hybrid_attention_ratio") or 0.0))
+    attention = int(pairs * _ratio(data))
     mixers = pairs - attention
     mixer, latent = f"{stack.mixer}{_MLP}", f"{_LATENT}{_MLP}"
     if not attention:
@@ -111,6 +111,17 @@ def _pattern(data: Mapping[str, Any], stack: _Stack) -> str:
     if attention > mixers:
         return latent * (attention - mixers) + (latent + mixer) * mixers
     return (latent + mixer * (mixers // attention)) * attention + mixer * (mixers % attention)
+
+
+def _number(data: Mapping[str, Any], name: str) -> int:
+    """Return a setting, or 0 where it is missing or wrong: all settings are checked later."""
+    value = data.get(name)
+    return value if type(value) is int else 0
+
+
+def _ratio(data: Mapping[str, Any]) -> float:
+    value = data.get("hybrid_attention_ratio")
+    return float(value) if type(value) in (int, float) else 0.0
 
 
 def check_hybrid(settings: Settings, version: str, device: str) -> list[Requirement]:

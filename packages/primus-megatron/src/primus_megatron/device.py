@@ -30,6 +30,7 @@ _TE_ONLY = {
     "fp4": "Megatron's local layers have no 4-bit kernels",
     "tp_comm_overlap": "Megatron's local layers do not overlap communication",
     "cross_entropy_fusion_impl": "'te' is its cross entropy",
+    "experimental_attention_variant": "Megatron builds such layers of it alone",
 }
 
 

@@ -121,7 +121,7 @@ def _number(data: Mapping[str, Any], name: str) -> int:
 
 def _ratio(data: Mapping[str, Any]) -> float:
     value = data.get("hybrid_attention_ratio")
-    return float(value) if type(value) in (int, float) else 0.0
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def check_hybrid(settings: Settings, version: str, device: str) -> list[Requirement]:

@@ -5,7 +5,6 @@ AMD's fork of Megatron names a class of layers in `spec`, and derives the order 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -133,7 +132,7 @@ def check_hybrid(settings: Settings, version: str, device: str) -> list[Requirem
     pattern = settings[PATTERN]
     if not pattern:
         return []
-    layers = re.sub(r"[|]", "", pattern.partition("/")[0])
+    layers = pattern.partition("/")[0].replace("|", "")
     if wrong := set(layers) - set(_SYMBOLS):
         what = f"'{PATTERN}' has unknown layers: {', '.join(sorted(wrong))}"
         raise settings.error(PATTERN, what, fix=f"write one of {' '.join(_SYMBOLS)} for each layer")

@@ -21,11 +21,12 @@ from typing import Any, NamedTuple
 
 from tests.conftest import MARK, all_gone, wait_until
 from tests.indexed_files import write_indexed
+from tests.lab.slurm import Cluster
 from tests.project import TASK, Project, rows
 
 from primus_core.journal.events import saved_steps
 
-__all__ = ["MOMENTS", "WAYS", "Cell", "cells", "judge", "project_of", "whole_steps"]
+__all__ = ["MOMENTS", "WAYS", "Cell", "cells", "judge", "judge_on_slurm", "project_of", "whole_steps"]
 
 MOMENTS = ("start", "first", "step", "evaluation", "save", "last")
 WAYS = {"term": 143, "int": 130, "hup": 129, "nohup": 0, "stop": 143}
@@ -273,6 +274,35 @@ def _continued(cell: Cell, project: Project, run: Path) -> Iterator[str]:
     made = [row["step"] for row in rows(there.resolve())]
     if done.returncode or made != [newest + 1, newest + 2, newest + 3]:
         yield f"continued with exit code {done.returncode}, steps {made} after {newest}: {done.stderr[-3000:]}"
+
+
+def judge_on_slurm(way: str, backend: str, project: Project, cluster: Cluster) -> list[str]:
+    """The same for a training on two nodes that is told to end at any step: `stop`, `scancel`, `limit`, `preemption`."""
+    every = {"torchtitan": "checkpoint.interval", "megatron": "save_interval", "maxtext": "checkpoint_period"}[backend]
+    task = (*TASK, f"exp_name={way}", f"{_STEPS_OF[backend]}=100000", f"{every}=50000")
+    words = ("slurm", "sbatch", "-N2", "--", "direct", "--grace-period", "100", *task)
+    job = project(*words, **cluster.environ).stdout.strip()
+    link = project.folder / "output" / way
+    wait_until(lambda: link.exists() and len(rows(link.resolve())) >= 6, _PATIENCE_S)
+    run = link.resolve()
+    if way == "stop":
+        project.run("stop", str(run), **cluster.environ)
+    elif way == "scancel":
+        cluster.run("scancel", job)
+    elif way == "preemption":
+        cluster.run("sbatch", "-N2", "-purgent", "--exclusive", "-o/dev/null", "--wrap=sleep 1")
+        wait_until(lambda: cluster.job(job)["JobState"] == "PENDING", _PATIENCE_S)  # it would go on later
+        cluster.run("scancel", job)
+    else:
+        cluster.run("scontrol", "update", f"JobId={job}", "EndTime=now+1")
+    wait_until(lambda: not cluster.jobs(), _PATIENCE_S)
+    known, last = json.loads((run / "metadata.json").read_text()), rows(run)[-1]["step"]
+    whole = whole_steps(Cell(backend, "step"), run)
+    found = [] if known["status"] == "interrupted" or way == "preemption" else [f"status {known['status']}: {known}"]
+    if max(whole, default=0) < last or saved_steps(str(run)) != whole:
+        logs = (run / "logs/rank_0.log").read_text()[-3000:]
+        found.append(f"steps until {last}, whole checkpoints {whole}, told of {saved_steps(str(run))}: {logs}")
+    return found
 
 
 def main(argv: list[str]) -> int:

@@ -72,6 +72,7 @@ def folder(tmp_path: Path) -> Path:
     page = (ROOT / "docs/data-quality.md").read_text(encoding="utf-8")
     (tmp_path / "pipeline.yaml").write_text(page[page.index("    input:") :].partition("\n\n")[0], encoding="utf-8")
     planted.write(tmp_path / "shards")
+    tmp_path.chmod(0o755)  # a container of another user enters it
     (tmp_path / "train.py").write_text("print('a program of the reader')\n", encoding="utf-8")
     (tmp_path / "primus.yaml").write_text("plugins: [./plugins_tasks.py, ./logging_tasks.py]\n", encoding="utf-8")
     return tmp_path

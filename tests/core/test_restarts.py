@@ -11,12 +11,13 @@ from tests.conftest import Run
 from tests.core.test_direct import metadata, run_of
 
 from primus_core.journal.record import Attempt
-from primus_core.outcome.attempts import without_progress
+from primus_core.outcome.retry_policy import count_without_progress
 
 TASKS = '''
 """Trains on paper: each start goes on from the last step, and fails where the words say."""
 import json, os, pathlib, time
 from primus_core import register_task
+from primus_core.errors import RequestError
 from primus_core.journal.metrics import Metrics, append
 
 @register_task("steps")
@@ -27,6 +28,8 @@ def steps(call):
     (run / f"start{starts}").touch()
     total, fails = int(call.words[0]), call.words[1].split(",") if len(call.words) > 1 else []
     fail = fails[starts - 1] if starts <= len(fails) else ""
+    if fail == "refused":
+        raise RequestError("this layout cannot be")
     if fail == "-":
         raise ValueError(f"start {starts} fails at once")
     if fail == "hang":
@@ -114,6 +117,12 @@ def test_a_crash_loop_stops_after_so_many_vain_restarts(primus: Run, folder: Pat
     assert f"ValueError: start {begun} fails at once" in result.stderr, "the last failure is the one that counts"
 
 
+def test_a_rank_that_refuses_its_request_is_not_started_again(primus: Run, folder: Path) -> None:
+    result = primus("direct", "--max-restarts", "3", "--", "steps", "3", "refused", cwd=folder)
+    assert (result.returncode, starts(run_of(folder, "steps"))) == (2, 1)
+    assert "not started again: the request is refused, and would be again" in result.stderr
+
+
 @pytest.mark.full
 def test_a_rank_that_hangs_is_ended_and_named(primus: Run, folder: Path) -> None:
     result = primus("direct", "--hang-timeout", "2", "--", "steps", "3", "hang", cwd=folder)
@@ -155,7 +164,7 @@ def test_only_attempts_that_ended_by_themselves_without_a_new_step_are_vain(
         Attempt(last_step=int(step.removeprefix("told ")), ended_by_others=True) if isinstance(step, str)
         else Attempt(last_step=step) for step in last_steps
     ]  # fmt: skip
-    assert without_progress(made) == vain
+    assert count_without_progress(made) == vain
 
 
 @pytest.mark.parametrize("words", [("--max-restarts", "-1"), ("--max-restarts", "x"), ("--hang-timeout", "0")])

@@ -181,6 +181,8 @@ def test_a_checkpoint_is_told_of_once_and_when_it_is_whole(tmp_path: Path) -> No
     watch.look()
     assert not told, "one was there before, the other is not whole"
     (folder / "4" / COMMITTED).write_text("")
+    watch.look()
+    assert [step for step, _ in told] == [5], "a file inside it, which does not change the folder around it"
     checkpoint(tmp_path, 5)
     watch.look()
     watch.look()

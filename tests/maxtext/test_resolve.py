@@ -118,6 +118,7 @@ REFUSED: list[tuple[str, int, int, dict[str, Any], str]] = [
     ("adam_b1", 0, 1, {"adam_b1": 1}, "below 1"),
     ("adam_b2", 0, 1, {"adam_b2": 2}, "below 1"),
     ("num_experts_per_tok", 0, 1, {**EXPERTS, "num_experts_per_tok": 5}, "take 4 at most"),
+    ("base_num_kv_heads", 0, 1, {"attention_type": "mla"}, "which is 4"),
     ("base_mlp_dim", 0, 1, {**EXPERTS, "base_moe_mlp_dim": 64}, "'base_moe_mlp_dim' is 64"),
     ("opt_type", 0, 1, {"opt_type": "muon", "decoder_block": "gemma"}, "opt_type=adamw"),
     ("load_full_state_path", 0, 1, {"load_parameters_path": "/a", "load_full_state_path": "/b"}, "keep one"),

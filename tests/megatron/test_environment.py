@@ -176,3 +176,9 @@ def test_of_a_container_nothing_is_known_outside(primus: Run, tmp_path: Path) ->
     here = primus("direct", "--dry-run", *train, env=CPU)
     assert here.returncode == 3
     assert "backend_path '/in/the/image' contains no Megatron" in here.stderr
+
+
+def test_turned_off_as_a_whole_its_attention_is_off(resolve: Resolve) -> None:
+    plan = resolve(tiny(enable_primus_turbo=False, use_turbo_attention=True))
+    assert not plan.config["own"].get("use_turbo_attention")
+    assert "use_turbo_attention is ignored: enable_primus_turbo is false" in plan.notes

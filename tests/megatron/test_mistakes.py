@@ -82,7 +82,7 @@ def test_an_experiment_for_gpus_is_told_to_name_them(asker: Asker) -> None:
     asker.monkeypatch.delenv("GPUS_PER_NODE")
     said = asker.ask(Mistake("", words="masked_softmax_fusion=true lr=.nan"))["config validate"].err
     assert "name the machines of the training: primus config validate exp.yaml --gpu MI300X --nodes N" in said
-    assert "set it to false on a CPU" not in said
+    assert "on a CPU, set" not in said
     assert "give it a number that is finite" in said, "it is wrong on every machine"
 
 

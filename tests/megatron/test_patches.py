@@ -92,6 +92,19 @@ from megatron.core.transformer.torch_norm import WrappedTorchNorm
 rest = dict.fromkeys(("layernorm_zero_centered_gamma", "persist_layer_norm", "memory_efficient_layer_norm"), False)
 WrappedTorchNorm(SimpleNamespace(sequence_parallel=True, normalization="RMSNorm", **rest), 8)
 """,
+    "local-hybrid-layers": """
+from types import SimpleNamespace
+from megatron.core.models.hybrid import hybrid_block
+rest = ("layernorm_zero_centered_gamma", "persist_layer_norm", "memory_efficient_layer_norm", "sequence_parallel")
+config = SimpleNamespace(normalization="RMSNorm", **dict.fromkeys(rest, False))
+hybrid_block.TENorm(config=config, hidden_size=8, eps=1e-5)
+""",
+    "cpu-gated-delta-net": """
+import torch
+from megatron.core.ssm.gated_delta_net import common, gdn
+gdn.causal_conv1d(x=torch.ones(1, 4, 2), weight=torch.ones(2, 4), activation="silu")
+common.l2norm(torch.ones(1, 4))
+""",
 }
 
 RESUMED = "resumed-distributed-optimizer"

@@ -143,7 +143,7 @@ def test_another_model_is_one_error_that_says_why(plan: Any) -> None:
         plan("other.yaml", {**OVERRIDES, "hybrid_attention_ratio": 0.5, "no_such_setting": 1})
     [error] = caught.value.each()
     assert "'model_type: mamba'" in error.what
-    assert error.why.startswith("the backend builds Megatron's GPTModel; hybrid models")
+    assert error.why.startswith("these layers are in AMD's fork alone")
 
 
 KNOWN = {"context_parallel_size", "softmax_type", "window_size", "window_attn_skip_freq", "enable_primus_turbo",

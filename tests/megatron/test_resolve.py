@@ -55,6 +55,7 @@ def refused(resolve: Resolve, ranks: int = 1, gpus: int = 0, **changes: Any) -> 
         ({"use_turbo_attention": True}, "needs enable_primus_turbo"),
         ({"gradient_accumulation_fusion": True}, "needs a GPU"),
         ({"fp8": "hybrid"}, "needs Transformer Engine"),
+        ({"experimental_attention_variant": "gated_delta_net"}, "needs Transformer Engine"),
         ({"data": {"text": "python-stdlib", "vocab_size": 512}, "mock_data": None}, "both set the training data"),
         ({"data": {"text": "python-stdlib"}, "mock_data": None}, "`data` has no `vocab_size`"),
         ({"data": {"txt": "python-stdlib"}}, "did you mean 'data.text'?"),

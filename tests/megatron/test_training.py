@@ -52,6 +52,11 @@ def test_one_rank_trains_and_says_so_in_metrics_and_log(train: Train, tmp_path: 
     assert re.search("^patched for this machine: .*cpu-device.* \\(why: primus_megatron.patches\\)$", log, re.M)
 
 
+def test_processes_load_data_and_nothing_is_saved_as_in_amds_preset(train: Train) -> None:
+    rows, _ = train(tiny(num_workers=2) + "save: null\n")
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+
+
 def test_each_evaluation_is_in_metrics_and_log(train: Train) -> None:
     rows, log = train(tiny(eval_iters=1, eval_interval=2, pipeline_model_parallel_size=2), ranks=2, real=True)
     found = [(row["step"], row["validation_loss"]) for row in rows if "validation_loss" in row]

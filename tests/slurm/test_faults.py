@@ -24,6 +24,7 @@ STEPS = '''
 """Trains on paper: rank 0 writes a step at a time, and each start goes on from the last one."""
 import os, pathlib, time
 from primus_core import register_task
+from primus_core.errors import RequestError
 from primus_core.journal.metrics import Metrics, append
 
 @register_task("steps", scope="rank")
@@ -32,6 +33,8 @@ def steps(call):
     run = pathlib.Path(call.run_dir)
     total, seconds = int(call.words[0]), float(call.words[1])
     fail = int(call.words[2]) if len(call.words) > 2 else 0
+    if "refused" in call.words:
+        raise RequestError("this layout cannot be")
     if "always" in call.words and call.rank == 1 and (run / "saved").exists():
         raise ValueError("fails at once")
     saved = run / "saved"
@@ -60,13 +63,13 @@ def steps(call):
 class Job:
     """`primus slurm` at work, and its run."""
 
-    def __init__(self, lab: Lab, *words: str, torchrun: bool = True) -> None:
+    def __init__(self, lab: Lab, *words: str, torchrun: bool = True, task: str = STEPS) -> None:
         self.folder = lab.folder
         if torchrun:
             (lab.folder / "primus.yaml").write_text("plugins: [./steps.py]\n")
-            (lab.folder / "steps.py").write_text(STEPS)
+            (lab.folder / "steps.py").write_text(task)
         else:
-            lab.environ["PYTHONPATH"] = plain.write(lab.folder / "packages", "steps", STEPS)
+            lab.environ["PYTHONPATH"] = plain.write(lab.folder / "packages", "steps", task)
         self.process = lab.primus("slurm", *words)
 
     @property
@@ -274,6 +277,13 @@ def test_a_crash_loop_on_two_nodes_stops_itself(lab: Lab) -> None:
     assert "not started again: 2 restarts in a row brought no new step" in said
     assert [attempt["last_step"] for attempt in job.known["attempts"]] == [1, None, None]
     assert job.known["first_failure"] == {"rank": 1, "node_rank": 1, "what": "ValueError: fails at once"}
+
+
+def test_a_request_that_a_rank_refuses_is_not_started_again(lab: Lab) -> None:
+    job = Job(lab, "--max-restarts", "3", "srun", "-N2", "--", "steps", "4", "0.1", "0", "refused")
+    code, said = job.end()
+    assert (code, len(job.known["attempts"])) == (2, 1), said
+    assert "not started again: the request is refused, and would be again" in said
 
 
 @pytest.mark.parametrize(

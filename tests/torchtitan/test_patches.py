@@ -80,6 +80,10 @@ mask = create_block_mask(lambda b, h, i, j: (i >= j) & (document[i] == document[
 mine, _ = sdpa_in_place_of_flex(q, k, v, score_mod=None, block_mask=mask, scale=None, enable_gqa=True,
                                 return_aux=AuxRequest(lse=False), kernel_options={})
 torch.testing.assert_close(mine, flex_attention(q, k, v, block_mask=mask, enable_gqa=True))
+mine, sums = sdpa_in_place_of_flex(q, k, v, score_mod=None, block_mask=mask, scale=None, enable_gqa=True,
+                                   return_aux=AuxRequest(lse=True), kernel_options={})
+theirs, aux = flex_attention(q, k, v, block_mask=mask, enable_gqa=True, return_aux=AuxRequest(lse=True))
+torch.testing.assert_close((mine, sums.lse), (theirs, aux.lse))
 """,
         **ONE_RANK,
     )

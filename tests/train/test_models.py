@@ -234,3 +234,12 @@ def test_a_head_of_latent_attention_is_the_sum_of_its_parts(mine: Path) -> None:
         read(str(mine), "mine")
     mine.write_text(f"{MINE}    mla: {mla}\n    head_dim: 192\n")
     assert read(str(mine), "mine")[0].kind == "dense, MLA"
+
+
+def test_the_readme_lists_the_models_of_the_catalogue(primus: Run) -> None:
+    families: dict[str, list[str]] = {}
+    for row in json.loads(primus("models", "list", "--json").stdout):
+        families.setdefault(row["family"], []).append(row["name"])
+    wanted = [f"| {family} | {', '.join(names)} |" for family, names in families.items()]
+    listed = (ROOT / "README.md").read_text().partition("| family | models |\n|---|---|\n")[2].partition("\n\n")[0]
+    assert listed.splitlines() == wanted

@@ -74,3 +74,19 @@ def test_a_folder_in_which_all_are_valid_ends_with_0(primus: Run, acme: dict[str
 def test_one_experiment_is_judged_as_json(primus: Run, acme: dict[str, str], folder: Path) -> None:
     found = json.loads(primus("config", "validate", str(folder / "MI300X/a.yaml"), "--json", env=acme).stdout)
     assert (found["accepted"], found["errors"]) == (True, [])
+
+
+def test_a_page_gets_a_table_by_family(primus: Run, acme: dict[str, str], folder: Path) -> None:
+    for old, new in (("MI300X/a", "qwen3_8B-BF16"), ("MI300X/b", "qwen2.5_7B-FP8"), ("MI355X/c", "gpt_oss_20B")):
+        (folder / f"{old}.yaml").rename(folder / f"{new}.yaml")
+    lines = primus("config", "validate", str(folder), "--markdown", env=acme).stdout.splitlines()
+    assert lines[0] == "| models | files | accepted | with notes | refused, because |"
+    assert "| gpt_oss | 1 | 1 | 0 |  |" in lines
+    assert "| qwen | 2 | 1 | 0 | 1: countdown has no setting 'stpes' |" in lines
+    assert "| all | 6 | 3 | 0 | 3 |" in lines
+    assert lines[-1].startswith("* not an experiment: ")
+
+
+def test_a_table_is_of_a_folder(primus: Run, acme: dict[str, str], folder: Path) -> None:
+    found = primus("config", "validate", str(folder / "e.yaml"), "--markdown", env=acme)
+    assert (found.returncode, "--markdown is for a folder" in found.stderr) == (2, True)

@@ -38,6 +38,8 @@ class PrimusError(Exception):
     """Something a person can act on. `what` is one line; `why` and `fix` may be longer."""
 
     exit_code = 1
+    is_final = False
+    """It cannot be done at all, so that whatever else is wrong with the request need not be said."""
 
     def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
         super().__init__(what)
@@ -149,13 +151,14 @@ class Mistakes:
                 self.found.append(one)
 
     def refuse(self) -> None:
-        """Raise what was found, if anything was.
+        """Raise what was found, if anything was; of what is final, the first alone.
 
         Raises:
             PrimusError: the one mistake, or `SeveralErrors`.
         """
-        if self.found:
-            raise self.found[0] if len(self.found) == 1 else SeveralErrors(_by_place(self.found))
+        found = [error for error in self.found if error.is_final][:1] or self.found
+        if found:
+            raise found[0] if len(found) == 1 else SeveralErrors(_by_place(found))
 
 
 def _by_place(errors: list[PrimusError]) -> list[PrimusError]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
@@ -177,17 +179,34 @@ class CheckpointWatch:
         self.folder, self.tell = folder, tell
         # One that became whole just before a kill is told of now.
         self.changed_ns, self.known = 0, {step for step in steps(folder) if told is None or step + 1 in told}
+        self.lock = threading.Lock()
+
+    def keep_looking(self) -> None:
+        """Look each second until the process ends: a save in the background ends at any time, the last step's, too."""
+
+        def look() -> None:
+            while True:
+                time.sleep(1)
+                self.look()
+
+        threading.Thread(target=look, daemon=True).start()
 
     def look(self) -> None:
         """Look now."""
+        with self.lock:
+            self._look()
+
+    def _look(self) -> None:
         try:
-            changed_ns = os.stat(self.folder).st_mtime_ns
+            if (changed_ns := os.stat(self.folder).st_mtime_ns) == self.changed_ns:
+                return
+            begun = sum(name.isdigit() for name in os.listdir(self.folder))
         except OSError:
             return
-        if changed_ns == self.changed_ns:
-            return
-        self.changed_ns = changed_ns
-        for step in steps(self.folder):
+        found = steps(self.folder)
+        if len(found) == begun:  # else one of them is committed later, which does not change the folder
+            self.changed_ns = changed_ns
+        for step in found:
             if step not in self.known:
                 self.known.add(step)
                 _keep_sizes(self.folder, step)

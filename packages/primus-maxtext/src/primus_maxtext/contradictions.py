@@ -215,6 +215,12 @@ CONTRADICTIONS = (
         "take {num_experts} at most",
     ),
     Contradiction(
+        "base_num_kv_heads",
+        lambda s, _: s["attention_type"] == "mla" and s["base_num_kv_heads"] != s["base_num_query_heads"],
+        "latent attention has as many heads of keys as 'base_num_query_heads', which is {base_num_query_heads}",
+        "take {base_num_query_heads}",
+    ),
+    Contradiction(
         "base_mlp_dim",
         lambda s, _: (
             _experts_everywhere(s)

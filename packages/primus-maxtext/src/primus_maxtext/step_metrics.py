@@ -29,8 +29,8 @@ class _Started(NamedTuple):
 class StepRecorder:
     """Stands where MaxText writes its lines. MaxText counts from 0 the step that others call the first."""
 
-    def __init__(self, recorder: Recorder, look: Callable[[], None]) -> None:
-        self.recorder, self.look = recorder, look
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
         self.done = 0
         """Steps whose loss is known, those of earlier runs included."""
         self.tokens = 0
@@ -102,8 +102,6 @@ class StepRecorder:
         """Add this step's line."""
         self.finish(step)
         self.done = step + 1
-        with self.recorder.clock.saving():
-            self.look()
         lap, tokens = self.laps.pop(step)
         self.tokens = (self.tokens or tokens * step) + tokens  # of an earlier run nobody knows more than its steps
         self.recorder.log(lap, self._step(config, values, step, tokens))

@@ -188,7 +188,9 @@ def _train(resolved: Mapping[str, Any]) -> None:
     )
     recorder = Recorder.of(resolved)
     recorder.saves = resolved["settings"].get("enable_checkpointing", True)
-    steps = StepRecorder(recorder, watch.look if rank == 0 else lambda: None)
+    if rank == 0:
+        watch.keep_looking()
+    steps = StepRecorder(recorder)
     steps.install()
     token_ids.check_first_batches()
     if resolved.get("samples"):  # a run of an earlier version has none
@@ -199,7 +201,8 @@ def _train(resolved: Mapping[str, Any]) -> None:
     explain_loading(_loaded(resolved))
     loop = Loop(steps, resolved["settings"])
     loop.run(words(resolved["settings"]))
-    watch.look()
+    if rank == 0:
+        watch.look()
     recorder.close(0 if loop.terminated else resolved["settings"]["steps"])
     if loop.terminated:
         sys.exit(TERMINATED)

@@ -15,6 +15,7 @@ from primus_megatron import fork_settings
 from primus_megatron.checkpoints import TRACKER, fault, loaded, newest_whole
 from primus_megatron.continuation import CHANGEABLE, CHECKPOINTS, FIXED, continue_earlier, on_replay
 from primus_megatron.device import Adaptation, adapt, cpu_variables
+from primus_megatron.hybrid import check_hybrid
 from primus_megatron.hyperparameters import data_type, hyperparameters
 from primus_megatron.installation import SETTING, Installation, importable_version, installation
 from primus_megatron.layout import Layout, check_layout
@@ -22,7 +23,7 @@ from primus_megatron.migration import to_version
 from primus_megatron.own_settings import SETTINGS, SPEED
 from primus_megatron.schedule import check_schedule
 from primus_megatron.schema import Schema, schema_for
-from primus_megatron.settings import Settings
+from primus_megatron.settings import Settings, require
 from primus_megatron.text import PATHS, Text, apply_text, data_files, lacks_validation, resolve_text
 from primus_megatron.turbo import check_turbo
 from primus_megatron.vocabulary import choose_tokenizer, of_model
@@ -152,7 +153,7 @@ class _Resolution:
         adapted, turbo, layout = Adaptation(), list[Requirement](), Layout(1, 1, 1, 1, stages_inside_data=False)
         with settings.mistakes:
             prepare = self.data()
-        settings.check(*(lambda s, name=name: _require(s, name) for name in _NEEDED))
+        settings.check(*(lambda s, name=name: require(s, name) for name in _NEEDED))
         parts = (self.evaluation, self.tokenizer, self.translate, self.writers, self.check_of_losses, self.checkpoints)
         for part in parts:
             with settings.mistakes:
@@ -162,6 +163,7 @@ class _Resolution:
         with settings.mistakes:
             turbo, notes = check_turbo(settings)
             self.notes += [*adapted.notes, *notes]
+            turbo += check_hybrid(settings, self.schema.version, self.device)
         with settings.mistakes:
             layout, notes = check_layout(settings, planned_ranks(self.call.distributed, self.notes))
             self.notes += notes
@@ -390,10 +392,3 @@ class _Resolution:
         if self.settings["tokenizer_type"] == "HuggingFaceTokenizer":
             found.append(Requirement("module", "transformers", "pip install transformers, which reads the tokenizer"))
         return found
-
-
-def _require(settings: Settings, name: str) -> None:
-    if settings[name] is None:
-        settings.refused.add(name)
-        why = "Megatron has no default for it"
-        raise settings.error(name, f"'{name}' is not set", why=why, fix="set it below `model:` or `overrides:`")

@@ -30,6 +30,7 @@ _TE_ONLY = {
     "fp4": "Megatron's local layers have no 4-bit kernels",
     "tp_comm_overlap": "Megatron's local layers do not overlap communication",
     "cross_entropy_fusion_impl": "'te' is its cross entropy",
+    "experimental_attention_variant": "Megatron builds such layers of it alone",
 }
 
 
@@ -61,9 +62,11 @@ def adapt(settings: Settings, device: str, megatron: Installation) -> Adaptation
 def _cpu(settings: Settings, found: Adaptation) -> None:
     settings.default("distributed_backend", "gloo")
     settings.default("num_workers", 0)  # a process for loading would take a core from training
+    if wanted := [name for name in GPU_KERNELS if settings.given.get(name)]:
+        shown = f"'{wanted[0]}' needs" if len(wanted) == 1 else f"{', '.join(map(repr, wanted))} need"
+        fix = f"on a CPU, set {' '.join(f'{name}=false' for name in wanted)}"
+        raise settings.error(wanted[0], f"{shown} a GPU", fix=fix)
     for name in GPU_KERNELS:
-        if settings.given.get(name):
-            raise settings.error(name, f"'{name}' needs a GPU", fix="set it to false on a CPU")
         settings.default(name, False)
     _local_layers(settings, "on a CPU", found)
     _check_local(settings)

@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from primus_core.config.document import Document, Path
-from primus_core.errors import ConfigError
+from primus_megatron import hybrid
 from primus_train.released import is_released
 
 __all__ = ["asks_nothing", "table", "translate"]
@@ -22,7 +22,8 @@ Row = Mapping[str, Any]
 
 @functools.cache
 def table() -> Mapping[str, Row]:
-    """Return the rows by name. A row has `to` (another name), `ignored` (why), or `gone` (why) with `instead`.
+    """Return the rows by name. A row has `to` (another name), `ignored` (why), or `gone` (why, or why by value) with
+    `instead`.
 
     Values in `unless` ask for nothing.
     """
@@ -49,11 +50,12 @@ def translate(document: Document, known: Container[str]) -> tuple[Document, tupl
     Raises:
         ConfigError: one or more of them change the result, and cannot be done here.
     """
+    document, about_layers = hybrid.translate(document)
     work = _Translation(_with_sinks(document), known)
     for name, value in work.document.data.items():
         work.take(name, value)
     work.refuse()
-    return Document(work.data, work.marks, document.files), work.notes()
+    return Document(work.data, work.marks, document.files), (*about_layers, *work.notes())
 
 
 _SINKS = ("use_sink_attention", "sink_sliding_window", "sink_window_even_layers_only")
@@ -121,7 +123,12 @@ class _Translation:
         first, row = next(iter(self.gone.items()))
         shown = ", ".join(f"{name}: {_short(self.document.data[name])}" for name in self.gone)
         what = f"Primus cannot do '{shown}' of AMD's fork of Megatron"
-        raise ConfigError(what, where=self.document.where((first,)), why=row["gone"], fix=row["instead"])
+        why = row["gone"] if isinstance(row["gone"], str) else _of_value(row["gone"], self.document.data[first])
+        raise hybrid.refusal(what, self.document.where((first,)), why=why, fix=row["instead"])
+
+
+def _of_value(reasons: Mapping[str, str], value: Any) -> str:
+    return reasons.get(str(value), reasons[""])
 
 
 def _short(value: Any) -> str:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from primus_core.errors import RequestError
+from primus_megatron.hybrid_layers import hybrid_model
 from primus_megatron.soft_caps import cap_logits
 from primus_megatron.turbo import with_turbo_attention
 
@@ -22,7 +23,7 @@ def model_provider(
     pg_collection: Any = None,
     own: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
-    """This rank's part of a GPT: dense, with experts, with latent attention, with multi-token prediction.
+    """This rank's part of a hybrid model, or of a GPT: dense, with experts, latent attention or multi-token prediction.
 
     `own` has the settings that Primus adds, where they are not their defaults.
     """
@@ -33,6 +34,11 @@ def model_provider(
     args = get_args()
     _check_tokens(args)
     config = config or core_transformer_config_from_args(args)
+    if getattr(args, "hybrid_layer_pattern", None):
+        part = {"pre_process": pre_process, "post_process": post_process, "vp_stage": vp_stage}
+        hybrid = hybrid_model(args, config, pg_collection=pg_collection, **part)
+        cap_logits(hybrid, own)
+        return hybrid
     spec = _layers(args, config, vp_stage)
     if own.get("use_turbo_attention"):
         spec = with_turbo_attention(spec)

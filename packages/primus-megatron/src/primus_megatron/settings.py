@@ -11,7 +11,7 @@ from primus_megatron.own_settings import CONFIG_FIELDS, SETTINGS
 from primus_megatron.schema import Schema
 from primus_train.kit import settings
 
-__all__ = ["LEAST", "Settings"]
+__all__ = ["LEAST", "Settings", "require"]
 
 _ONE_OR_MORE = (
     "num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "ffn_hidden_size", "kv_channels",
@@ -64,6 +64,14 @@ class Settings(settings.Settings):
     def default(self, name: str, value: Any) -> bool:
         """Set it unless it was given, or this version does not know it; whether it was set."""
         return self.knows(name) and super().default(name, value)
+
+
+def require(settings: Settings, name: str) -> None:
+    """Refuse a missing setting that Megatron has no default for."""
+    if settings[name] is None:
+        settings.refused.add(name)
+        why = "Megatron has no default for it"
+        raise settings.error(name, f"'{name}' is not set", why=why, fix="set it below `model:` or `overrides:`")
 
 
 def _with_lists(document: Document, schema: Schema) -> tuple[dict[str, Any], dict[str, ConfigError]]:

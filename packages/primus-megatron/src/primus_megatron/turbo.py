@@ -30,6 +30,8 @@ def check_turbo(settings: Settings) -> tuple[list[Requirement], list[str]]:
     asked = [name for name in ("use_turbo_attention", *_EXPERTS) if settings[name]]
     if not settings["enable_primus_turbo"]:
         if "enable_primus_turbo" in settings:
+            for name in asked:
+                settings.set(name, False)  # by which the worker builds the layers
             return [], [f"{name} is ignored: enable_primus_turbo is false" for name in asked]
         for name in asked:
             raise settings.error(name, f"'{name}' needs enable_primus_turbo: true")

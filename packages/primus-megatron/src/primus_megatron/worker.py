@@ -98,7 +98,7 @@ def _train(resolved: dict[str, Any]) -> None:
     from primus_train.kit import versions
 
     settings = resolved["settings"]
-    look = _watch(settings.get("save", "")) if worker.rank() == 0 else lambda: None
+    look = _watch(settings.get("save") or "") if worker.rank() == 0 else lambda: None
     recorder = Recorder.of(resolved)
     recorder.saves = bool(settings.get("save"))
     install(recorder, look)

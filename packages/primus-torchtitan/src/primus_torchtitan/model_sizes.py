@@ -7,8 +7,11 @@ The layers, their initial values and the rotary embedding are the family's, so o
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from typing import Any
+
+from primus_torchtitan.patches._patch import no_accelerator
 
 __all__ = ["model_spec"]
 
@@ -17,13 +20,20 @@ def model_spec(model: Mapping[str, Any]) -> Any:
     """The `ModelSpec` for the resolved `model` section: a flavor as TorchTitan has it, or one with own sizes."""
     registry = _registry(str(model["family"]))
     flavor, sizes = model.get("flavor"), model.get("sizes")
-    options = {"attn_backend": model["attn_backend"]} if model.get("attn_backend") else {}
+    backend = model.get("attn_backend") or _for_this_device(registry)
+    options = {"attn_backend": backend} if backend else {}
     if not sizes:
         return registry(flavor, **options)
     spec = registry("debugmodel", **options)
     build = {"llama3": _llama3, "qwen3": _qwen3}[model["family"]]
     attention = options.get("attn_backend", "flex")
     return dataclasses.replace(spec, flavor=f"{flavor or 'custom'}-own", model=build(sizes, attention))
+
+
+def _for_this_device(registry: Any) -> str:
+    """Return FlexAttention on a CPU, where the kernels of other families' default do not exist."""
+    default = inspect.signature(registry).parameters.get("attn_backend")
+    return "flex" if default is not None and default.default == "varlen" and no_accelerator() else ""
 
 
 def _registry(family: str) -> Any:

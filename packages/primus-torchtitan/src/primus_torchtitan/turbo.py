@@ -26,4 +26,5 @@ def check_turbo(settings: Settings) -> None:
     if _LINEAR in (settings["converters"] or ()) and "linear" not in fp8_parts(settings):
         what = f"'{_LINEAR}' needs primus_turbo.enable_primus_turbo and primus_turbo.use_turbo_float8_linear"
         why = "TorchTitan 0.3 has no FP8 linear layers with one scale a tensor"
-        raise settings.error("converters", what, why=why, fix="set both to true, or take the model without FP8")
+        fix = "set both to true, or train without FP8: model.converters=[]"
+        raise settings.error("converters", what, why=why, fix=fix)

@@ -24,6 +24,7 @@ from primus_core.outcome.attempts import Attempts
 from primus_core.outcome.failure import Failure
 from primus_core.outcome.missed_checkpoint import describe_missed
 from primus_core.outcome.rank_ends import RankEnds
+from primus_core.outcome.retry_policy import RetryPolicy
 from primus_core.plan.plan import BEFORE_RANKS, METRICS, Step
 from primus_core.process.stacks import Stacks
 from primus_core.process.supervise import Ended, Watch, supervise
@@ -164,7 +165,7 @@ class RankLayer:
     def _attempts(self, worker: Step) -> tuple[Ended, Step]:
         """Start the worker, and again where that is wanted, brings progress, and finds the node fit."""
         plan = self.launch.plan
-        attempts = Attempts(self.record, self.events, plan.max_restarts)
+        attempts, policy = Attempts(self.record, self.events), RetryPolicy(plan.max_restarts)
         looks = [step for step in plan.steps if step.kind == "preflight"]
         steps = [worker]
         while True:
@@ -173,10 +174,9 @@ class RankLayer:
             first = self._first_failure(ended, step)
             code = first.exit_code if first and ended.exit_code and not ended.signal else ended.exit_code
             attempts.end(code, first.what if first else first_failure.why_ended(ended))
-            over = ended.signal or ended.stopped or ended.not_started or not ended.exit_code
-            if over or not plan.max_restarts or step is not worker:
+            if policy.wants_no_other(ended) or step is not worker:
                 return ended, step
-            if why := attempts.gives_up:
+            if why := policy.find_obstacle(attempts.made, is_refusal=bool(first and first.is_refusal)):
                 self.launch.note(f"not started again: {why}")
                 return ended, step
             self.launch.note(attempts.announce())

@@ -10,7 +10,8 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from primus_core import variables
@@ -29,6 +30,7 @@ __all__ = [
     "checkpoint_saved",
     "known_secrets",
     "place",
+    "read_events",
 ]
 
 FILE = "logs/events.jsonl"
@@ -49,12 +51,18 @@ def checkpoint_saved(run_dir: str, *, step: int, path: str) -> None:
 
 def saved_steps(run_dir: str) -> set[int]:
     """Return the steps of the checkpoints that the run has told of."""
-    try:
-        with open(os.path.join(run_dir, FILE), encoding="utf-8", errors="replace", opener=regular) as file:
-            steps = [plain_json.loads(line).get("step") for line in file if f'"{CHECKPOINT_SAVED}"' in line]
-    except (OSError, ValueError, AttributeError):
-        return set()
+    steps = (event.get("step") for event in read_events(run_dir) if event.get("event") == CHECKPOINT_SAVED)
     return {step for step in steps if isinstance(step, int)}
+
+
+def read_events(run_dir: str) -> Iterator[dict[str, Any]]:
+    """Yield the events of the run; a line that is cut off is passed over."""
+    with suppress(OSError), open(f"{run_dir}/{FILE}", encoding="utf-8", errors="replace", opener=regular) as file:
+        for line in file:
+            with suppress(ValueError):
+                event = plain_json.loads(line)
+                if isinstance(event, dict):
+                    yield event
 
 
 def place(environ: Mapping[str, str]) -> dict[str, Any]:

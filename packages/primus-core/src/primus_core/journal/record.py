@@ -65,6 +65,8 @@ class FirstFailure:
     node_rank: int | None = None
     exit_code: int | None = None
     time: float | None = None
+    is_refusal: bool = False
+    """The rank refused what was asked of it."""
 
     always: ClassVar = ("rank", "what")
 

@@ -14,6 +14,7 @@ from primus_core.multinode import added_flags
 from primus_core.multinode.node_ends import Nodes, Verdict, set_aside
 from primus_core.outcome.attempts import Attempts
 from primus_core.outcome.failure import last_words
+from primus_core.outcome.retry_policy import RetryPolicy
 from primus_core.output.console import say
 from primus_core.plan.plan import AddedFlag, Plan, SchedulerStep, Step
 from primus_core.process.supervise import Ended, Watch, supervise
@@ -44,6 +45,7 @@ class JobStep:
         )
         self.asked: SchedulerStep
         self.scheduler: Scheduler
+        self.policy: RetryPolicy
         self.verdict = Verdict("")
         """Why the latest one ended."""
         self.requeued = False
@@ -58,8 +60,8 @@ class JobStep:
             MachineError: its scheduler is not installed here.
         """
         self.asked, self.scheduler = asked, schedulers.find(asked.name)
-        attempts = Attempts(self.record, self.events, self.plan.max_restarts)
-        if why := attempts.gives_up:  # and the scheduler started the job again all the same
+        attempts, self.policy = Attempts(self.record, self.events), RetryPolicy(self.plan.max_restarts, asked.spares)
+        if why := self.policy.find_obstacle(attempts.made):  # and the scheduler started the job again all the same
             self.verdict = Verdict(f"not started again: {why}")
             return Ended(1)
         while True:
@@ -131,7 +133,7 @@ class JobStep:
 
     def _is_requeued(self, ended: Ended, nodes: Nodes, attempts: Attempts) -> bool:
         """Whether the whole job begins again: the scheduler says so, or its time ends and it shall."""
-        warned = bool(ended.signal in _WARNINGS and self.asked.requeue and not attempts.gives_up)
+        warned = bool(ended.signal in _WARNINGS and self.asked.requeue and not self.policy.find_obstacle(attempts.made))
         return bool(ended.exit_code) and (nodes.comes_again or warned)
 
     def _leave_to_queue(self, ended: Ended) -> None:
@@ -144,13 +146,10 @@ class JobStep:
 
     def _starts_again(self, ended: Ended, nodes: Nodes, attempts: Attempts) -> bool:
         """Whether the step is started again."""
-        if not ended.exit_code or ended.signal or ended.not_started or self.verdict.cancelled:
+        if self.policy.wants_no_other(ended) or self.verdict.cancelled or not nodes.have_begun:
             return False
-        if not self.plan.max_restarts or not nodes.have_begun:
-            return False
-        spent = self.asked.spares and len(self.left_out) > self.asked.spares
-        why = f"no spare node is left for {', '.join(self.left_out)}" if spent else attempts.gives_up
-        if why:
+        is_refusal = self.verdict.is_refusal
+        if why := self.policy.find_obstacle(attempts.made, is_refusal=is_refusal, lost=self.left_out):
             say(f"primus: note: not started again: {why}\n")
         return not why
 

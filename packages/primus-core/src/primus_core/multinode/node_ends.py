@@ -51,6 +51,8 @@ class Verdict(NamedTuple):
     """Nothing failed: the job was cancelled, preempted, or out of time."""
     cancelled: bool = False
     """A person wanted its end."""
+    is_refusal: bool = False
+    """The request is wrong, and would be refused again."""
 
     def to_record(self) -> FirstFailure:
         """As the first failure in the run's record."""
@@ -278,4 +280,4 @@ def _of(node: _Node) -> Verdict:
     what = failure.what or f"exit code {node.known.exit_code}"
     # The rank that it names may have left on another node.
     where = failure.node_rank if failure.rank >= 0 and failure.node_rank is not None else node.rank
-    return Verdict(what, failure.rank, where, node.known.exit_code or 0)
+    return Verdict(what, failure.rank, where, node.known.exit_code or 0, is_refusal=failure.is_refusal)

@@ -1,4 +1,4 @@
-"""The starts of a run's worker. Each is recorded; what counts for one more is a step that none had reached before."""
+"""The starts of a run's worker, as they are recorded."""
 
 from __future__ import annotations
 
@@ -14,29 +14,16 @@ from primus_core.outcome import failure
 from primus_core.plan.plan import METRICS
 from primus_core.runs.record_writer import RecordWriter
 
-__all__ = ["Attempts", "without_progress"]
+__all__ = ["Attempts"]
 
 _NO_RECORD = "its end was not recorded: its first node failed, or the scheduler removed that node"
 
 
-def without_progress(attempts: Sequence[Attempt]) -> int:
-    """How many of the latest `attempts` in a row brought no new step. One that somebody ended says nothing."""
-    reached, count = -1, 0
-    for number, attempt in enumerate(attempts):
-        last = -1 if attempt.last_step is None else attempt.last_step
-        if last > reached or not number:
-            count = 0
-        elif not attempt.ended_by_others:
-            count += 1
-        reached = max(reached, last)
-    return count
-
-
 class Attempts:
-    """Those of one run, earlier jobs of it included. `most`: so many in a row may bring no new step."""
+    """Those of one run, earlier jobs of it included."""
 
-    def __init__(self, record: RecordWriter, events: Events, most: int) -> None:
-        self.record, self.events, self.most = record, events, most
+    def __init__(self, record: RecordWriter, events: Events) -> None:
+        self.record, self.events = record, events
         self._lines_before = 0
         if self.made and self.made[-1].is_open:
             self._close(last_step=self._last_step(), what=_NO_RECORD, ended_by_others=True)
@@ -45,14 +32,6 @@ class Attempts:
     def made(self) -> list[Attempt]:
         """What is known of each, the latest last."""
         return self.record.attempts
-
-    @property
-    def gives_up(self) -> str:
-        """Why there shall be no further one; empty: it may be."""
-        count = without_progress(self.made)
-        enough = self.most and count >= self.most
-        restarts = "restart" if count == 1 else f"{count} restarts in a row"
-        return f"{restarts} brought no new step" if enough else ""
 
     def begin(self) -> None:
         """The next one starts: what the ranks of the last one reported is kept apart."""

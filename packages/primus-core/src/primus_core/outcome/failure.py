@@ -53,6 +53,8 @@ class Failure:
     host: str = ""
     node_rank: int = 0
     time: float = 0.0
+    is_refusal: bool = False
+    """The rank refused what was asked of it: it would again."""
 
     @property
     def is_own(self) -> bool:
@@ -61,7 +63,7 @@ class Failure:
 
     def to_record(self) -> FirstFailure:
         """As the run's record has it."""
-        return FirstFailure(self.rank, self.what, self.node_rank, self.exit_code, self.time)
+        return FirstFailure(self.rank, self.what, self.node_rank, self.exit_code, self.time, self.is_refusal)
 
 
 def recorded(run_dir: str, others: Iterable[str]) -> list[Failure]:
@@ -71,11 +73,8 @@ def recorded(run_dir: str, others: Iterable[str]) -> list[Failure]:
     for text in dict.fromkeys((*map(_text, paths), *others)):
         data: dict[str, Any] = plain_json.loads(text)
         what = f"{data['type']}: {data['message']}" if data["message"] else data["type"]
-        found.append(
-            Failure(
-                data["rank"], data["exit_code"], what, data["traceback"], data["host"], data["node_rank"], data["time"]
-            )
-        )
+        known = {name: data[name] for name in ("rank", "exit_code", "traceback", "host", "node_rank", "time")}
+        found.append(Failure(**known, what=what, is_refusal=data.get("is_refusal", False)))
     return sorted(found, key=lambda failure: failure.time)
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from primus_core.journal import summary
-from primus_core.journal.events import CHECKPOINT_SAVED, FILE, SIGNAL, TRAINING_BEGAN, TRAINING_ENDED
+from primus_core.journal.events import CHECKPOINT_SAVED, SIGNAL, TRAINING_BEGAN, TRAINING_ENDED, read_events
 from primus_core.journal.summary import Row
 from primus_core.plan.plan import METRICS, Plan
-from primus_machine.files import plain_json
-from primus_machine.files.atomic import regular
 
 __all__ = ["describe_missed"]
 
@@ -66,7 +64,7 @@ def _lost(told: _Told, rows: Sequence[Row]) -> str:
 
 def _read_events(directory: str) -> _Told:
     told = _Told()
-    for event in _events(directory):
+    for event in read_events(directory):
         name, step = event.get("event"), event.get("step")
         if name == TRAINING_BEGAN:
             told = told._replace(saves=bool(event.get("saves")), has_begun=True, has_saved=False, ended=0)
@@ -77,14 +75,3 @@ def _read_events(directory: str) -> _Told:
         elif name == TRAINING_ENDED and isinstance(step, int):
             told = told._replace(ended=step)
     return told
-
-
-def _events(directory: str) -> Iterator[dict[str, Any]]:
-    try:
-        with open(f"{directory}/{FILE}", encoding="utf-8", errors="replace", opener=regular) as file:
-            for line in file:
-                found = plain_json.loads(line)
-                if isinstance(found, dict):
-                    yield found
-    except (OSError, ValueError):
-        return

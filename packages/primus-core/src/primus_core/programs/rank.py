@@ -112,7 +112,7 @@ class _Rank:
 
     def failed(self, error: BaseException) -> int:
         """Record and show an error; its exit code."""
-        from primus_machine.errors import PrimusError
+        from primus_machine.errors import PrimusError, RequestError
 
         if isinstance(error, PrimusError):
             text, code = f"primus: error: {error}\n", error.exit_code
@@ -123,7 +123,7 @@ class _Rank:
             text, code = "".join(traceback.format_exception(type(error), error, own)), 1
         sys.stderr.write(text)
         sys.stderr.flush()
-        self.record(code, type(error).__name__, str(error), text)
+        self.record(code, type(error).__name__, str(error), text, is_refusal=isinstance(error, RequestError))
         return code
 
     def pending(self, error: BaseException | None) -> None:
@@ -140,14 +140,14 @@ class _Rank:
             trace = "".join(traceback.format_exception(error))
             write_atomically(path, _record(self.number, 1, type(error).__name__, str(error), trace), mode=PRIVATE)
 
-    def record(self, code: int, kind: str, message: str, trace: str) -> None:
+    def record(self, code: int, kind: str, message: str, trace: str, *, is_refusal: bool = False) -> None:
         """Say in a file why this rank failed."""
         run_dir = os.environ.get(RUN_DIR, "")
         if not run_dir or not os.path.isdir(run_dir):
             return
         from primus_machine.files.atomic import PRIVATE, write_atomically
 
-        record = _record(self.number, code, kind, message, trace)
+        record = _record(self.number, code, kind, message, trace, is_refusal=is_refusal)
         # Beside its pipes the supervisor sees at once that this rank has failed, and also if the disk is full.
         for folder in filter(None, (f"{run_dir}/{FAILURES}", self.streams)):
             try:
@@ -158,7 +158,7 @@ class _Rank:
                 sys.stderr.write(f"primus: cannot record the failure of rank {self.number}: {error.strerror}\n")
 
 
-def _record(rank: int, code: int, kind: str, message: str, trace: str) -> str:
+def _record(rank: int, code: int, kind: str, message: str, trace: str, *, is_refusal: bool = False) -> str:
     """Return why a rank failed, as JSON without secrets."""
     import json
 
@@ -176,6 +176,7 @@ def _record(rank: int, code: int, kind: str, message: str, trace: str) -> str:
         "type": kind,
         "message": redact(message, values),
         "traceback": redact(trace, values),
+        "is_refusal": is_refusal,
     }
     return json.dumps(record, indent=1)
 

@@ -49,6 +49,13 @@ def _apply() -> None:
 
     _mode().__enter__()
     torch.nn.Module.cuda = lambda self, device=None: self
+    loader = torch.utils.data.DataLoader
+    begin = loader.__init__
+
+    def unpinned(self: Any, *args: Any, pin_memory: bool = False, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)  # pinning asks a device of its own thread, which no mode reaches
+
+    loader.__init__ = unpinned
     # Before a mode is asked, torch looks at the stream, which is none here.
     torch.Tensor.record_stream = lambda self, stream: None
 

@@ -33,15 +33,29 @@ def sdpa_in_place_of_flex(
     enable_gqa: bool,
     return_aux: Any,
     kernel_options: Any,
-) -> tuple[Any, None]:
-    """`flex_attention` for a plain block mask: no score function, no log-sum-exp."""
+) -> tuple[Any, Any]:
+    """`flex_attention` for a block mask, without a score function."""
     import torch
 
-    if score_mod is not None or return_aux.lse:
-        raise NotImplementedError("on a CPU, attention takes a mask only: no score function and no log-sum-exp")
+    if score_mod is not None:
+        raise NotImplementedError("on a CPU, attention takes a mask only: no score function")
     mask = _dense_mask(block_mask, query, key)
+    if return_aux.lse:
+        return _with_sums(query, key, value, mask, scale or query.size(-1) ** -0.5)
     attend = torch.nn.functional.scaled_dot_product_attention
     return attend(query, key, value, attn_mask=mask, scale=scale, enable_gqa=enable_gqa), None
+
+
+def _with_sums(query: Any, key: Any, value: Any, mask: Any, scale: float) -> tuple[Any, Any]:
+    """Attention with the logarithms of its sums, by which GPT-OSS adds its sinks; SDPA does not give them."""
+    from torch.nn.attention.flex_attention import AuxOutput
+
+    shared = query.size(1) // key.size(1)
+    key, value = (part.repeat_interleave(shared, dim=1) for part in (key, value))
+    scores = (query @ key.transpose(-2, -1)).float() * scale
+    scores = scores.masked_fill(~mask, float("-inf"))
+    sums = scores.logsumexp(-1)
+    return (scores - sums.unsqueeze(-1)).exp().to(value.dtype) @ value, AuxOutput(lse=sums)
 
 
 def _apply() -> None:

@@ -34,6 +34,7 @@ _VALIDATE_EPILOG = """examples:
   primus config validate exp.yaml training.steps=100 --optimizer.lr 3e-4
   primus config validate exp.yaml --gpu MI300X --nodes 8
   primus config validate experiments/ --json
+  primus config validate experiments/ --markdown
   primus config validate exp.yaml --assume-host node.tar.gz"""
 _DIFF_EPILOG = """examples:
   primus config diff exp.yaml other.yaml
@@ -85,6 +86,9 @@ def add(actions: argparse._SubParsersAction[Parser]) -> None:
     show.add_argument("--resolved", action="store_true", help="show every setting of a launch, and where it comes from")
     validate = actions.add_parser("validate", help="Check everything that a launch checks.", epilog=_VALIDATE_EPILOG)
     validate.add_argument("file", metavar="FILE", help=f"{_EXPERIMENT}; or a folder with experiments")
+    validate.add_argument(
+        "--markdown", action="store_true", help="with a folder: print a Markdown table by family of models"
+    )
     diff = actions.add_parser("diff", help="Show which settings of two experiments differ.", epilog=_DIFF_EPILOG)
     diff.add_argument("first", metavar="A", help=_EXPERIMENT)
     diff.add_argument("second", metavar="B", help=_EXPERIMENT)

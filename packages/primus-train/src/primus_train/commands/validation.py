@@ -16,6 +16,7 @@ from primus_machine.facts import Facts
 from primus_machine.gpus import models
 from primus_machine.gpus.visible import hides_gpus
 from primus_machine.units import counted
+from primus_train.commands import families
 from primus_train.commands.resolved import (
     as_json,
     assume_gpus,
@@ -59,6 +60,8 @@ class _Verdict:
 def validate(args: argparse.Namespace) -> int:
     """Write one line on what the experiment would be. What a launch would refuse is an error, in the same words."""
     refuse_misplaced(args)
+    if args.markdown and not os.path.isdir(args.file):
+        raise RequestError("--markdown is for a folder", fix="name a folder, or remove it")
     if os.path.isdir(args.file):
         return _validate_folder(args)
     found = _judge(args)
@@ -76,7 +79,7 @@ def _validate_folder(args: argparse.Namespace) -> int:
             f"there is no experiment in {args.file}", fix=f"name a folder with {', '.join(_SUFFIXES)} files"
         )
     report = _Report(args.file, found)
-    write_text(as_json(report.to_dict()) if args.json else report.text())
+    write_text(as_json(report.to_dict()) if args.json else report.markdown() if args.markdown else report.text())
     return 2 if report.refused else 0
 
 
@@ -122,6 +125,10 @@ class _Report:
         """Return it as JSON values."""
         reasons = [{"reason": reason, "files": [one.file for one in some]} for reason, some in self.refused.items()]
         return {**self.counts(), "reasons": reasons, "experiments": [one.to_dict() for one in self.verdicts]}
+
+    def markdown(self) -> str:
+        """Return a table by family of models, for a page."""
+        return families.markdown(self.verdicts, _reason)
 
     def text(self) -> str:
         """Return the table for people."""

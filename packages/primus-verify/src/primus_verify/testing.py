@@ -21,7 +21,7 @@ from primus_core.plugins.contracts import TaskCall
 from primus_machine import facts
 from primus_machine.host import HostRoot
 from primus_train import task as train
-from primus_train.task import Resolved
+from primus_train.planning import Resolved
 from primus_verify.layouts import AXES, Layout, parse
 from primus_verify.resolving import arguments, as_experiment, find_verifier, for_its_machine
 

@@ -30,7 +30,7 @@ from primus_machine.secrets.redaction import redact, refuse_secrets, secret_valu
 from primus_machine.units import counted
 from primus_train import experiment
 from primus_train import task as train
-from primus_train.task import Resolved
+from primus_train.planning import Resolved
 from primus_train.templates import catalogue
 from primus_train.templates.recipe import GPUS_PER_NODE, Template, leaves
 from primus_train.which_run import NEW, repeated_words

@@ -134,6 +134,7 @@ def cells(backend: str) -> list[Cell]:
 
 def project_of(backend: str, folder: Path, cache: Path | None = None) -> Project:
     """A folder for cells of one backend."""
+    folder.mkdir(exist_ok=True)
     environ = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     data = "{}" if backend == "maxtext-grain" else "{text: text, vocab_size: 320, document_chars: 500}"
     text = _EXPERIMENT.format(framework=backend.partition("-")[0], settings=_SETTINGS[backend], data=data)

@@ -168,6 +168,18 @@ def test_a_training_that_could_not_save_at_its_end_says_why(start: Start, projec
     assert said in stderr
 
 
+def test_a_further_ctrl_c_is_the_reason_for_a_missing_checkpoint(start: Start, project: Path) -> None:
+    (project / "my_tasks.py").write_text(TRAINS)
+    process = start("--single", "--grace-period", "300", "--", "trains", "slow")
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr
+    assert any("SIGTERM: passed on" in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    assert (
+        "a further Ctrl-C killed the ranks at once; after the first signal they have 300 s to save" in ended(process)[1]
+    )
+
+
 def test_a_second_ctrl_c_ends_it_at_once(start: Start) -> None:
     process = start("--grace-period", "600", "--", "behave", "stubborn")
     process.send_signal(signal.SIGINT)

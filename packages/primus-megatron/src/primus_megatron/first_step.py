@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from typing import Any
 
 from primus_core.errors import TrainingError
+from primus_train.kit.loaded_step import check_loaded_step
 
 __all__ = ["check_first_step"]
 
@@ -21,7 +23,17 @@ def check_first_step() -> None:
     """
     from megatron.training import training
 
-    step = training.train_step
+    step, load = training.train_step, training.load_checkpoint
+
+    def loading(*rest: Any, **kwargs: Any) -> Any:
+        found = load(*rest, **kwargs)
+        args = training.get_args()
+        if args.ckpt_step and not args.finetune:
+            path = os.path.join(args.load, f"iter_{args.ckpt_step:07d}")
+            check_loaded_step(found[0], args.ckpt_step, path)
+        return found
+
+    training.load_checkpoint = loading
 
     def first(forward: Any, data: Any, model: Any, optimizer: Any, scheduler: Any, *rest: Any, **kwargs: Any) -> Any:
         training.train_step = step

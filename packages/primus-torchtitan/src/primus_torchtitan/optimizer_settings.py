@@ -6,9 +6,12 @@ TorchTitan 0.3 loads both: a changed weight decay would have no effect, a change
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 from primus_core.errors import TrainingError
+from primus_torchtitan.checkpoints import resume_from
+from primus_train.kit.loaded_step import check_loaded_step
 
 __all__ = ["check_first_step", "keep_settings"]
 
@@ -23,6 +26,8 @@ def keep_settings(trainer: Any) -> None:
     def load(*args: Any, **kwargs: Any) -> Any:
         before = [_settings(scheduler.optimizer) for scheduler in trainer.lr_schedulers]
         loaded = theirs(*args, **kwargs)
+        if loaded and trainer.step and not args and kwargs.get("step", -1) == -1:  # weights alone have none
+            _check_step(trainer)
         for scheduler, groups in zip(trainer.lr_schedulers, before, strict=True):
             for group, settings, rate in zip(
                 scheduler.optimizer.param_groups, groups, scheduler.get_last_lr(), strict=True
@@ -31,6 +36,16 @@ def keep_settings(trainer: Any) -> None:
         return loaded
 
     trainer.checkpointer.load = load
+
+
+def _check_step(trainer: Any) -> None:
+    """Compare the step that was loaded with the folder's: the newest of this training, or where it starts from."""
+    checkpointer = trainer.checkpointer
+    own = resume_from(checkpointer.folder)[0]
+    path = checkpointer.initial_load_path if own is None else os.path.join(checkpointer.folder, f"step-{own}")
+    step = os.path.basename(str(path)).removeprefix("step-")
+    if step.isdecimal():
+        check_loaded_step(trainer.step, int(step), str(path))
 
 
 def check_first_step(trainer: Any) -> None:

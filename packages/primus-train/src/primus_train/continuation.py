@@ -177,14 +177,19 @@ class Earlier:
             fix=f"stop it: primus stop {self.running}\nor start a run beside it: {NEW}",
         )
 
-    def nothing_to_continue(self) -> RequestError:
-        """The error for `--continue` or `--from` where no run can be continued."""
-        option = self.which.option
+    def nothing_to_continue(self, framework: str) -> RequestError:
+        """The error for `--continue` or `--from` where no run of this `framework` can be continued."""
+        option, run = self.which.option, self.which.run
         if self.running:
             return self.runs_already("only a run that has ended can be continued")
         why = "no earlier run of this experiment has a complete checkpoint"
-        if self.which.run:
-            why = f"{os.path.basename(self.which.run)} has no complete checkpoint"
+        if run:
+            why = f"{os.path.basename(run)} has no complete checkpoint"
+            theirs, around = record.read(run).framework, os.path.dirname(os.path.dirname(run))
+            if theirs and theirs != framework:
+                why = f"{os.path.basename(run)} was trained with {theirs}, and {framework} cannot load its checkpoints"
+            elif not theirs and record.read(around).framework:
+                why = f"{run} is a checkpoint; name its run, and the step behind it: {option} {around}@STEP"
         why = why if self.asked else "the settings disable continuing, or save no checkpoint"
         return RequestError(
             f"{option}: there is nothing to continue",

@@ -187,7 +187,7 @@ class Planning:
         if planned.continues:
             continuation.require_whole(planned.continues)
         elif option in (CONTINUE, FROM) and not planned.starts_from:
-            raise earlier.nothing_to_continue()
+            raise earlier.nothing_to_continue(self.experiment.modules[self.module].framework)
         if option == FROM:
             return planned.notes
         if option == CONTINUE:

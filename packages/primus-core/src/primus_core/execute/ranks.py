@@ -309,9 +309,12 @@ class RankLayer:
         self._call_hooks(status, code, first)
         of_all = step is not None and step.kind in BEFORE_RANKS and self.launch.plan.place.outer  # on one console
         say = self.launch.say if (status == "failed" or first) and not of_all else self.launch.say_once
-        missed = describe_missed(self.launch.plan, killed=ended.killed) if status == "interrupted" else ""
+        missed = self._missed(ended) if status == "interrupted" else ""
         say(self._last_words(code, status, first, step, why) + missed)
         return code
+
+    def _missed(self, ended: Ended) -> str:
+        return describe_missed(self.launch.plan, killed=ended.killed, hurried=self.launch.signals.hurry)
 
     def _record_end(self, status: str, code: int, failure: FirstFailure | None = None, reason: str = "") -> None:
         if note := self.record.end(status, code, first_failure=failure, reason=reason):

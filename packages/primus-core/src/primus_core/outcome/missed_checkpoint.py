@@ -31,10 +31,10 @@ class _Told(NamedTuple):
     """The step after which it ended by itself; 0: it did not."""
 
 
-def describe_missed(plan: Plan, *, killed: bool) -> str:
+def describe_missed(plan: Plan, *, killed: bool, hurried: bool = False) -> str:
     """Return the line about the missing checkpoint; empty: there is one, or the training saves none.
 
-    `killed`: the ranks did not end within the grace period.
+    `killed`: the ranks did not end within the grace period. `hurried`: a further Ctrl-C did not give them that time.
     """
     told, rows = _read_events(plan.place.directory), summary.read(f"{plan.place.directory}/{METRICS}")
     if not (told.saves or told.newest or os.path.isdir(f"{plan.place.directory}/checkpoints")):
@@ -42,7 +42,9 @@ def describe_missed(plan: Plan, *, killed: bool) -> str:
     if not (lost := _lost(told, rows)):
         return ""
     grace = plan.grace_period_s
-    if killed:
+    if hurried:
+        why = f"a further Ctrl-C killed the ranks at once; after the first signal they have {grace:g} s to save"
+    elif killed:
         more = f"--grace-period {max(60, round(grace * _LONGER))}"
         why = f"the ranks did not end within {grace:g} s and were killed; give them longer: primus direct {more}"
     else:

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from primus_core.config.document import Document, Path, dotted
 from primus_core.errors import AlreadyRefused, ConfigError
+from primus_core.journal.events import saved_steps
 from primus_core.plan.plan import Requirement
 from primus_core.requirements import missing
 from primus_train.backend import BackendCall
@@ -204,7 +205,14 @@ class Settings:
         start = max(step for step in made if step < last)
         newer = ", ".join(map(str, later))
         skipped = (f"skips newer checkpoints of {name} ({unit} {newer}): training ends at {unit} {last}",)
-        return start, (f"continues from {unit} {start} of {name}", *(skipped if later else ()))
+        notes = [f"continues from {unit} {start} of {name}", *(skipped if later else ())]
+        damaged = [step for step in sorted(saved_steps(run)) if start < step < last and step not in made]
+        if damaged and at is None:
+            newer = ", ".join(map(str, damaged))
+            notes.append(
+                f"passes over newer checkpoints of {name} ({unit} {newer}): they were whole, and no longer are"
+            )
+        return start, tuple(notes)
 
     def own(self) -> dict[str, Any]:
         """Those of Primus, given or not."""

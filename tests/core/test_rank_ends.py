@@ -90,7 +90,7 @@ def save(call):
     time.sleep(600)
 """
 GLOO = """
-import atexit, os, sys, time
+import atexit, os, signal, sys, time
 import torch
 import torch.distributed as dist
 from primus_core import register_task
@@ -106,9 +106,14 @@ def gloo(call):
             raise ValueError("boom in step 3")
         if what == "exit":
             os._exit(int(call.words[1]))
+        if what == "killed":
+            os.kill(os.getpid(), 9)
         sys.exit(0)
     if what == "wait":
         time.sleep(3600)
+    if what == "killed":  # as a framework that would save, and cannot alone
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        atexit.register(time.sleep, 3600)
     dist.barrier()
 """
 
@@ -271,6 +276,7 @@ def test_a_node_hears_of_a_rank_that_left_on_another(tmp_path: Path) -> None:
     ("words", "rank", "what"),
     [
         (("stuck",), 1, "ValueError: boom in step 3"),
+        (("killed",), 1, "ended without a word (by a signal, or `os._exit`) while others were running; rank 0 then"),
         (("exit", "7"), 1, "ended with exit code 7 and recorded no exception"),
         (("exit", "0"), 1, "left with exit code 0 while others were running; rank 0 then failed: RuntimeError"),
         (("leave",), 1, "left with exit code 0 while others were running; rank 0 then failed: RuntimeError"),

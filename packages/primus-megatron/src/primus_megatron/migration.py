@@ -38,4 +38,6 @@ def _judge(name: str, value: Any) -> Fate | None:
     row = table().get(name)
     if row and "to" in row and not value:
         return Fate(why="it asks for nothing")
+    if row and isinstance(row.get("gone"), dict):  # a reason for each value
+        row = {**row, "gone": row["gone"].get(str(value), row["gone"][""])}
     return fate_of(row, "AMD's fork") if row else None

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from primus_core.plan.plan import METRICS, Distributed
 from primus_core.plan.programs import FAILURES
@@ -34,7 +34,7 @@ _SLACK_TICKS, _TICKS_PER_S = 5, 0.01 * os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class LeftRank:
-    """A rank that ended with 0 while others were running."""
+    """A rank that ended while others were running, with 0 as far as is known."""
 
     rank: int
     node_rank: int
@@ -42,6 +42,8 @@ class LeftRank:
     time: float
     logged: int
     """The bytes that `metrics.jsonl` had by then."""
+    is_wordless: bool = False
+    """Its process is gone, and nobody has said how it ended."""
 
     def describe(self, directory: str) -> str:
         """Return in words how it left."""
@@ -50,7 +52,8 @@ class LeftRank:
             step = f" after step {plain_json.loads(lines[-1].decode())['step']}" if lines else ""
         except (OSError, ValueError, TypeError, KeyError):
             step = ""
-        return f"left with exit code 0{step}"
+        how = "ended without a word (by a signal, or `os._exit`)" if self.is_wordless else "left with exit code 0"
+        return f"{how}{step}"
 
 
 class RankEnds:
@@ -84,7 +87,9 @@ class RankEnds:
     @property
     def left(self) -> list[LeftRank]:
         """Return the ranks that have left, the first one first."""
-        return sorted([*self._left.values(), *self._elsewhere.values()], key=lambda one: one.time)
+        # A launcher that ended by itself would have said of a signal.
+        own = [one if self._is_over else replace(one, is_wordless=False) for one in self._left.values()]
+        return sorted([*own, *self._elsewhere.values()], key=lambda one: one.time)
 
     def cannot_continue(self) -> bool:
         """Return whether the ranks are to be ended. Called several times a second."""
@@ -124,11 +129,12 @@ class RankEnds:
         # The launcher ends the others once it has seen the process of a failed one end, not before.
         is_quiet = not any(rank in self._gone for rank in self._failed)
         for rank in (rank for rank in gone if rank not in ends and is_quiet):
-            self._leave(rank)
+            self._leave(rank, is_wordless=True)
 
-    def _leave(self, rank: int) -> None:
+    def _leave(self, rank: int, *, is_wordless: bool = False) -> None:
         if rank not in self._left:
-            self._left[rank] = LeftRank(rank, self._place.node_rank, self._host, time.time(), self._logged())
+            at = time.time(), self._logged()
+            self._left[rank] = LeftRank(rank, self._place.node_rank, self._host, *at, is_wordless)
             if self._shares and not self._failed and len(self._left) == 1:
                 self.tell_nodes(self._left[rank])  # at once: their ranks fail a moment later
 

@@ -17,7 +17,7 @@ from primus_train.overrides import is_alone, no_section
 from primus_train.presets import Models, Presets, read
 from primus_train.released import Released
 
-__all__ = ["Experiment", "Models", "Module", "as_meant", "merged", "parse", "read", "select"]
+__all__ = ["Experiment", "Models", "Module", "as_meant", "left_out", "merged", "parse", "read", "select"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +213,12 @@ def select(experiment: Experiment, stage: str, document: Document) -> str:
         why=f"modules: {', '.join(experiment.modules) or 'none'}",
         fix=f"call it '{wanted}'",
     )
+
+
+def left_out(experiment: Experiment, module: str) -> tuple[str, ...]:
+    """Return a note that names the modules of which a run of `module` does nothing."""
+    others = ", ".join(f"'{name}'" for name in experiment.modules if name != module)
+    return (f"one module runs, '{module}'; not used: {others}",) if others else ()
 
 
 def merged(

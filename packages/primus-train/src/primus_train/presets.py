@@ -10,7 +10,7 @@ from typing import Protocol
 
 from primus_core.config import bounds, files
 from primus_core.config.document import REFUSED, Document, at
-from primus_core.errors import ConfigError, Mistakes, suggestion
+from primus_core.errors import ConfigError, Mistakes, nearest
 from primus_machine.files import trust
 from primus_train.released import Released
 
@@ -18,6 +18,8 @@ __all__ = ["Models", "Presets", "read"]
 
 _PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _SUFFIXES = (".yaml", ".yml", ".toml")
+_PRECISIONS = ("bf16", "fp8")
+"""What AMD's names of models may end in, after a hyphen."""
 _DOTTED = ("overrides", "config")
 """The parts of a module whose keys may be dotted."""
 
@@ -88,6 +90,14 @@ class Presets:
         others = self.models if kind == "models" else None
         if others and not self._found(kind, name) and _stem(name) in others.names():
             return others.read(_stem(name), where)
+        plain, _, precision = _stem(name).rpartition("-")
+        if (
+            kind == "models"
+            and precision.lower() in _PRECISIONS
+            and not name.startswith("./")
+            and not self._knows(name)
+        ):
+            return self._in_precision(plain, precision, where)
         path = self._path(kind, name, where)
         own = name.startswith("./")  # the others are of the backend's package, whoever installed it
         opener = trust.of(self.environ).opener if own else None
@@ -96,6 +106,37 @@ class Presets:
         if others and "models" in document.data:
             return others.read_file(path, where)._replace(files=document.files)
         return document
+
+    def _in_catalogue(self, name: str) -> str:
+        """Return the catalogue's name for it, in whichever case it is written; empty: it has no such model."""
+        names = self.models.names() if self.models else ()
+        return next((one for one in names if one.lower() == _stem(name).lower()), "")
+
+    def _knows(self, model: str) -> bool:
+        released = self.released and self.released.read("models", model)
+        return bool(released or self._found("models", model) or self._in_catalogue(model))
+
+    def _in_precision(self, plain: str, precision: str, where: str) -> Document:
+        """Return the model `plain`, in BF16 as it is, in FP8 with what AMD's model files add for it.
+
+        Raises:
+            ConfigError: there is no such model, or the backend has none in FP8.
+        """
+        if not self._knows(plain):
+            raise self._unknown("models", plain, where, end=f"-{precision}")
+        found = self.read("models", self._in_catalogue(plain) or plain, where)
+        if precision.lower() == "bf16":
+            return found
+        release = self.released or Released.newest(self.folder)
+        if not (added := release.fp8() if release else {}):
+            raise ConfigError(
+                f"unknown model '{plain}-{precision}'",
+                where=where,
+                why="the models of this framework have no FP8 of their own: settings switch it on",
+                fix=f"write `model: {plain}`, and its settings for FP8 below `overrides:`",
+            )
+        data = {key: [*found.data.get(key, ()), *value] for key, value in added.items()}
+        return Document(data, dict.fromkeys([(key,) for key in data], where)).merged_onto(found)
 
     def _path(self, kind: str, name: str, where: str) -> str:
         if name.startswith("./"):
@@ -115,16 +156,22 @@ class Presets:
     def _named(self, kind: str, name: str, where: str) -> str:
         if path := self._found(kind, name):
             return path
+        raise self._unknown(kind, name, where)
+
+    def _unknown(self, kind: str, name: str, where: str, end: str = "") -> ConfigError:
+        """Return the error for a name, of which `end` was set aside."""
         known = sorted(os.path.splitext(entry)[0] for entry in _entries(os.path.join(self.folder, kind)))
         others = self.models.names() if self.models and kind == "models" else ()
         named = [*known, "all of `primus models list`"] if others else known
         noun = {"models": "model", "modules": "framework preset"}[kind]
-        raise ConfigError(
-            f"unknown {noun} '{name}'",
+        alike = nearest(_stem(name), [*known, *others])
+        return ConfigError(
+            f"unknown {noun} '{name}{end}'",
             where=where,
             why=f"known: {', '.join(named) or 'none'}",
-            fix=suggestion(_stem(name), [*known, *others])
-            or "or write its settings here, or name a file beside this one: ./name.yaml",
+            fix=f"did you mean '{alike}{end}'?"
+            if alike
+            else "or write its settings here, or name a file beside this one: ./name.yaml",
         )
 
     def _found(self, kind: str, name: str) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from tests.core.test_command import loaded
 
-from primus_core.config import files
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
 from primus_train import experiment, overrides
@@ -46,7 +45,7 @@ def presets(tmp_path: Path) -> Path:
 def document(tmp_path: Path, text: str) -> Document:
     """The text as a file, read."""
     (tmp_path / "exp.yaml").write_text(text)
-    return files.read_extended(str(tmp_path / "exp.yaml"), {})
+    return experiment.read(str(tmp_path / "exp.yaml"), {})
 
 
 def refused(tmp_path: Path, text: str) -> ConfigError:
@@ -144,6 +143,17 @@ def test_a_value_where_keys_belong_is_refused_with_its_line(tmp_path: Path, text
     assert error.fix == "write keys and values below it, indented"
 
 
+@pytest.mark.parametrize("name", ["exp.yaml", "exp.toml"])
+@pytest.mark.parametrize("text", ["", "# to be written\n", "---\n"])
+def test_an_empty_file_is_refused_as_empty(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text if name.endswith(".yaml") else text.replace("---", ""))
+    with pytest.raises(ConfigError, match="the file is empty") as caught:
+        experiment.parse(experiment.read(str(tmp_path / name), {}))
+    assert caught.value.where == str(tmp_path / name)
+    assert "primus config new" in caught.value.fix
+    assert caught.value.exit_code == 2
+
+
 @pytest.mark.parametrize("key", ["exp_name", "modules"])
 def test_a_missing_key_is_refused_by_name(tmp_path: Path, key: str) -> None:
     text = "\n".join(line for line in ("exp_name: x", "modules: {}") if not line.startswith(key))
@@ -200,6 +210,45 @@ def test_model_framework_preset_overrides_and_command_line_merge_in_this_order(t
     assert result.where(("training", "seq_len")).endswith("exp.yaml:9")
     assert result.where(("optimizer", "lr")) == "command line: optimizer.lr=1"
     assert result.where(("data", "path")).endswith("exp.yaml:7")
+
+
+@pytest.mark.parametrize("empty", ["optimizer:", "optimizer: {}", "optimizer: null"])
+def test_a_section_left_empty_keeps_what_it_inherits(tmp_path: Path, presets: Path, empty: str) -> None:
+    (tmp_path / "base.yaml").write_text(module("config: pretrain\noverrides: {optimizer.kind: adam, note: a, env: {}}"))
+    text = f"extends: base.yaml\nmodules: {{pre_trainer: {{overrides: {{note: null, {empty}}}}}}}\n"
+    result = merged(tmp_path, presets, text.replace("optimizer:}", "optimizer: }"))
+    assert result.data["optimizer"] == {"lr": 3e-4, "kind": "adam"}
+    assert result.data["note"] is None
+
+
+DUPLICATES = ["training.steps: 3\ntraining:\n  steps: 50", "training:\n  steps: 3\ntraining.steps: 50"]
+
+
+@pytest.mark.parametrize("extends", ["", "extends: base.yaml\n"])
+@pytest.mark.parametrize("lines", DUPLICATES)
+@pytest.mark.parametrize("part", ["overrides", "config"])
+def test_a_setting_that_is_dotted_and_nested_in_one_file_is_a_duplicate(
+    tmp_path: Path, extends: str, lines: str, part: str
+) -> None:
+    (tmp_path / "base.yaml").write_text(module("overrides: {training.steps: 1}"))
+    body = "".join(f"  {line}\n" for line in lines.splitlines())
+    text = module(f"{part}:\n{body}") + extends
+    with pytest.raises(ConfigError, match=r"duplicate key 'training\.steps'") as caught:
+        document(tmp_path, text)
+    places = [n for n, line in enumerate(text.splitlines(), 1) if "steps:" in line]
+    assert caught.value.where == f"{tmp_path}/exp.yaml:{places[1]}"
+    assert caught.value.why == f"it is already set at {tmp_path}/exp.yaml:{places[0]}"
+
+
+@pytest.mark.parametrize("parent", ["training.steps: 1", "training: {steps: 1}"])
+@pytest.mark.parametrize("child", ["training.steps: 2", "training: {steps: 2}"])
+def test_the_file_that_extends_wins_however_the_two_write_their_keys(
+    tmp_path: Path, presets: Path, parent: str, child: str
+) -> None:
+    (tmp_path / "oldest.yaml").write_text(module("overrides:\n  training: {steps: 0}"))
+    (tmp_path / "base.yaml").write_text("extends: oldest.yaml\n" + module(f"overrides:\n  {parent}"))
+    text = "extends: base.yaml\n" + module(f"overrides:\n  {child}")
+    assert merged(tmp_path, presets, text).data["training"]["steps"] == 2
 
 
 @pytest.mark.parametrize("lines", ["training.steps: 7\ntraining: {seq_len: 1}", "training: {steps: 7}"])

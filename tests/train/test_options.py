@@ -105,6 +105,11 @@ def test_a_value_of_the_wrong_type_is_refused_with_line_and_default(name: str, v
     assert error.fix
 
 
+@pytest.mark.parametrize("word", ["yes", "no", "on", "Off"])
+def test_the_fix_for_a_word_of_yaml_1_1_is_true_or_false(word: str) -> None:
+    assert refused({"debug": word}, {}).fix == "write true or false"
+
+
 def test_a_value_that_is_none_of_the_choices_is_refused_with_them() -> None:
     error = refused({"optimizer": {"kind": "adamw2"}})
     assert error.what == "x.yaml: 'optimizer.kind' cannot be 'adamw2'"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.amd_merge import merged, released, write_checkout
 
+from primus_core.config.document import Document
 from primus_core.errors import ConfigError
+from primus_train import experiment
 from primus_train.released import Released, is_released
 
 FILES = {
@@ -73,3 +76,42 @@ def test_amds_own_merge_lets_the_module_win_over_the_model(tmp_path: Path) -> No
     found = merged(checkout, "acme", "pre_trainer.yaml", "Tiny_1B.yaml", {"log": {"level": 3}})
     log = {"level": 3, "where": "here"}
     assert found == {"layers": 1000, "bf16": True, "width": 8, "lr": 2e-5, "log": log}
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Callable[..., Document]:
+    """`module(model, fp8=...)`: a module with AMD's preset, of which the release has models in FP8 or not."""
+
+    def merge(model: str, *, fp8: bool) -> Document:
+        more = {"models/Wide.yaml": "parts: [a]\n", "models/Wide-fp8.yaml": "parts: [a, eight]\n"} if fp8 else {}
+        checkout = write_checkout(tmp_path / "checkout", "acme", FILES | more)
+        presets = released(tmp_path / "presets", checkout, "acme", lambda _, preset: preset)
+        settings = {"framework": "acme", "config": "pre_trainer.yaml", "model": model}
+        document = Document({"exp_name": "x", "modules": {"pre_trainer": settings}}, {(): "exp.yaml"})
+        return experiment.merged(
+            document, "pre_trainer", folder=presets, environ={}, beside=".", command_line=Document({})
+        )
+
+    return merge
+
+
+@pytest.mark.parametrize("end", ["-bf16", "-BF16.yaml", "-fp8", "-FP8.yml"])
+def test_a_models_name_may_end_in_its_precision(module: Callable[..., Document], end: str) -> None:
+    added = {"parts": ["eight"]} if "8" in end else {}
+    assert module(f"tiny_1B{end}", fp8=True).data["model"] == {"layers": 1000, "width": 8, **added}
+
+
+def test_fp8_adds_to_what_the_plain_model_has(module: Callable[..., Document]) -> None:
+    assert module("wide-FP8", fp8=True).data["model"]["parts"] == ["a", "eight"]
+
+
+def test_fp8_is_refused_where_no_model_is_in_fp8_and_never_dropped(module: Callable[..., Document]) -> None:
+    with pytest.raises(ConfigError, match="unknown model 'tiny_1B-FP8'") as caught:
+        module("tiny_1B-FP8.yaml", fp8=False)
+    assert "no FP8 of their own" in caught.value.why
+    assert "below `overrides:`" in caught.value.fix
+
+
+def test_the_name_of_an_unknown_model_keeps_its_precision(module: Callable[..., Document]) -> None:
+    with pytest.raises(ConfigError, match="unknown model 'tinier-fp8'"):
+        module("tinier-fp8", fp8=True)

@@ -57,6 +57,13 @@ def test_a_name_of_the_catalogue_is_the_backends_settings_at_the_catalogues_plac
     assert "llama3.yaml:" in settings.where(("model", "width"))
 
 
+def test_a_name_of_the_catalogue_may_end_in_its_precision(tmp_path: Path) -> None:
+    assert merged(tmp_path, "llama3.1_8b-BF16.yaml", Wide()).data["model"] == {"width": 4096}
+    with pytest.raises(ConfigError, match=r"unknown model 'lama3\.1_8B-fp8'") as caught:
+        merged(tmp_path, "lama3.1_8B-fp8", Wide())
+    assert caught.value.fix == "did you mean 'llama3.1_8B-fp8'?"
+
+
 def test_an_alias_and_a_model_of_ones_own_are_known_as_well(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(MINE)
     assert merged(tmp_path, "mine_1B", Wide(), str(tmp_path / "mine.yaml")).data["model"] == {"width": 8}

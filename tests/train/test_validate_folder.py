@@ -76,6 +76,15 @@ def test_one_experiment_is_judged_as_json(primus: Run, acme: dict[str, str], fol
     assert (found["accepted"], found["errors"]) == (True, [])
 
 
+def test_a_module_that_no_run_of_the_stage_uses_is_named(primus: Run, acme: dict[str, str], folder: Path) -> None:
+    path = folder / "MI300X/a.yaml"
+    path.write_text(path.read_text() + "  sft_trainer: {framework: countdown, model: {}}\n")
+    said = "one module runs, 'pre_trainer'; not used: 'sft_trainer'"
+    assert f"note: {said}\n" in primus("config", "validate", str(path), env=acme).stdout
+    planned = primus("direct", "--dry-run", "--", "train", "pretrain", "--config", str(path), env=acme)
+    assert said in planned.stdout
+
+
 def test_a_page_gets_a_table_by_family(primus: Run, acme: dict[str, str], folder: Path) -> None:
     for old, new in (("MI300X/a", "qwen3_8B-BF16"), ("MI300X/b", "qwen2.5_7B-FP8"), ("MI355X/c", "gpt_oss_20B")):
         (folder / f"{old}.yaml").rename(folder / f"{new}.yaml")

@@ -5,42 +5,19 @@ Order, a later one wins: model preset < framework preset (`config:`) < `override
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from primus_core.config import bounds, files
 from primus_core.config.document import REFUSED, Document, Path, at, deep_merge, dotted
 from primus_core.errors import AlreadyRefused, ConfigError, Mistakes, nearest, suggestion
 from primus_core.journal.metrics import OnNonFinite
 from primus_machine import strict
-from primus_machine.files import trust
 from primus_train.overrides import is_alone, no_section
+from primus_train.presets import Models, Presets, read
 from primus_train.released import Released
 
-__all__ = ["Experiment", "Models", "Module", "as_meant", "merged", "parse", "read", "select"]
-
-_PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-_SUFFIXES = (".yaml", ".yml", ".toml")
-
-
-def read(
-    path: str,
-    environ: Mapping[str, str],
-    *,
-    mistakes: Mistakes | None = None,
-    opener: bounds.Opener | None = None,
-) -> Document:
-    """A file with what it extends, templates among it (`config.files.read_extended`)."""
-    return files.read_extended(path, environ, mistakes=mistakes, opener=opener, template=_template)
-
-
-def _template(name: str, where: str) -> Document:
-    from primus_train.templates import catalogue  # a search for folders: only where one is named
-
-    return catalogue.document(name, where)
+__all__ = ["Experiment", "Models", "Module", "as_meant", "left_out", "merged", "parse", "read", "select"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +57,9 @@ def parse(document: Document, mistakes: Mistakes | None = None) -> Experiment:
         wrong: dict[Path, Any] = {}
         for one in error.errors():
             wrong.setdefault(_place(one, document), one)  # of a union, the first says it best
+    if not document.data:
+        fix = "write its settings, or begin with one that works: primus config new"
+        raise ConfigError("the file is empty", where=document.where(()), why="it holds no settings", fix=fix)
     found, foreign = Mistakes(), _foreign_keys(document, wrong)
     if foreign:
         found.add(_explain_foreign(foreign, document))
@@ -235,94 +215,10 @@ def select(experiment: Experiment, stage: str, document: Document) -> str:
     )
 
 
-class Models(Protocol):
-    """Models that are known by name beside a backend's presets: the catalogue, in the backend's words."""
-
-    def names(self) -> Sequence[str]:
-        """All names."""
-
-    def read(self, name: str, where: str) -> Document:
-        """The settings of one; `where` the experiment says its name."""
-
-    def read_file(self, path: str, where: str) -> Document:
-        """The settings of the one model in a file of the catalogue's form."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Presets:
-    """Where preset names are looked up: the backend's folder, and beside the experiment for `./name.yaml`."""
-
-    folder: str
-    beside: str
-    environ: Mapping[str, str]
-    models: Models | None
-    released: Released | None = None
-    """AMD's presets, where the module names one of them."""
-
-    def read(self, kind: str, name: str, where: str) -> Document:
-        if self.released and (found := self.released.read(kind, name)):
-            return found
-        others = self.models if kind == "models" else None
-        if others and not self._found(kind, name) and _stem(name) in others.names():
-            return others.read(_stem(name), where)
-        path = self._path(kind, name, where)
-        own = name.startswith("./")  # the others are of the backend's package, whoever installed it
-        document = read(path, self.environ, opener=trust.of(self.environ).opener if own else None)
-        if others and "models" in document.data:
-            return others.read_file(path, where)._replace(files=document.files)
-        return document
-
-    def _path(self, kind: str, name: str, where: str) -> str:
-        if name.startswith("./"):
-            path = os.path.normpath(os.path.join(self.beside, name))
-            if not path.startswith(os.path.normpath(self.beside) + os.sep) and os.path.normpath(self.beside) != ".":
-                raise _escape(name, where)
-            if ".." in name.split("/"):
-                raise _escape(name, where)
-            if not os.path.isfile(path):
-                raise ConfigError(f"there is no file '{name}' beside the experiment", where=where)
-            trust.of(self.environ).require(path, "the preset")
-            return path
-        if not _PRESET.fullmatch(name):
-            raise _escape(name, where)
-        return self._named(kind, name, where)
-
-    def _named(self, kind: str, name: str, where: str) -> str:
-        if path := self._found(kind, name):
-            return path
-        known = sorted(os.path.splitext(entry)[0] for entry in _entries(os.path.join(self.folder, kind)))
-        others = self.models.names() if self.models and kind == "models" else ()
-        named = [*known, "all of `primus models list`"] if others else known
-        noun = {"models": "model", "modules": "framework preset"}[kind]
-        raise ConfigError(
-            f"unknown {noun} '{name}'",
-            where=where,
-            why=f"known: {', '.join(named) or 'none'}",
-            fix=suggestion(_stem(name), [*known, *others])
-            or "or write its settings here, or name a file beside this one: ./name.yaml",
-        )
-
-    def _found(self, kind: str, name: str) -> str:
-        """The preset's file; empty where there is none."""
-        paths = (os.path.join(self.folder, kind, _stem(name) + suffix) for suffix in _SUFFIXES)
-        return next(filter(os.path.isfile, paths), "")
-
-
-def _stem(name: str) -> str:
-    return name[: name.rindex(".")] if name.endswith(_SUFFIXES) else name
-
-
-def _entries(folder: str) -> list[str]:
-    return [entry for entry in os.listdir(folder) if entry.endswith(_SUFFIXES)] if os.path.isdir(folder) else []
-
-
-def _escape(name: str, where: str) -> ConfigError:
-    return ConfigError(
-        f"'{name}' is not the name of a preset",
-        where=where,
-        why="a preset's name has no '/' and no '..'",
-        fix="use a plain name, or ./file.yaml for a file beside the experiment",
-    )
+def left_out(experiment: Experiment, module: str) -> tuple[str, ...]:
+    """Return a note that names the modules of which a run of `module` does nothing."""
+    others = ", ".join(f"'{name}'" for name in experiment.modules if name != module)
+    return (f"one module runs, '{module}'; not used: {others}",) if others else ()
 
 
 def merged(
@@ -346,7 +242,7 @@ def merged(
     """
     path: Path = ("modules", module)
     released = Released.asked(folder, at(document.data, (*path, "config")), document.where((*path, "config")))
-    presets = _Presets(folder, beside, environ, models, released)
+    presets = Presets(folder, beside, environ, models, released)
 
     def data() -> Document:
         return (

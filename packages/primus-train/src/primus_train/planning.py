@@ -154,6 +154,7 @@ class Planning:
             planned = expect(backend.resolve(call), BackendPlan, f"the backend '{framework}'")
             profiling.refuse_late(profiling.asked_of(self.args), planned.config)
         self.mistakes.refuse()
+        planned = replace(planned, notes=(*planned.notes, *experiments.left_out(experiment, module)))
         notes = self._continuation(earlier, planned, settings)
         task = self._task_plan(experiment, module, settings, place, replace(planned, notes=notes), environ)
         return Resolved(self.document, experiment, module, settings, planned, task)

@@ -60,6 +60,19 @@ class Released:
         data = _load(found[chosen])
         return cls(chosen, data) if _stem(name) in data["modules"] else None
 
+    @classmethod
+    def newest(cls, folder: str) -> Self | None:
+        """Return the newest release that the backend has, or None if it has none."""
+        return next((cls(release, _load(path)) for release, path in _releases(folder).items()), None)
+
+    def fp8(self) -> Mapping[str, Any]:
+        """Return what the FP8 model files add to the lists in the plain ones; empty: there are none."""
+        models: Mapping[str, Mapping[str, Any]] = self.data["models"]
+        of_fp8 = ((models[name.removesuffix("-fp8")], models[name]) for name in models if name.endswith("-fp8"))
+        plain, other = next(of_fp8, ({}, {}))
+        changed = {key: value for key, value in other.items() if value != plain.get(key)}
+        return {key: [one for one in value if one not in (plain.get(key) or ())] for key, value in changed.items()}
+
     def read(self, kind: str, name: str) -> Document | None:
         """Return a preset of `kind` (models or modules), or None if the release has no such one."""
         known: Mapping[str, Any] = self.data[kind]

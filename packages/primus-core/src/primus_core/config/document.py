@@ -38,13 +38,17 @@ def at(data: Any, path: Path) -> Any:
     return data
 
 
-def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`over` on `base`: mappings merge, anything else replaces. Neither is changed."""
+def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any], *, empty_adds: bool = False) -> dict[str, Any]:
+    """`over` on `base`: mappings merge, anything else replaces. Neither is changed.
+
+    With `empty_adds`, nothing (`null`) on a mapping is an empty section, which adds nothing.
+    """
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
         both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = deep_merge(old, value) if both else value  # type: ignore[arg-type]
+        if not (empty_adds and value is None and isinstance(old, Mapping)):
+            merged[key] = deep_merge(old, value, empty_adds=empty_adds) if both else value  # type: ignore[arg-type]
     return merged
 
 
@@ -59,6 +63,18 @@ def clash(base: Mapping[str, Any], over: Mapping[str, Any], before: Path = ()) -
             if found := clash(old, value, path):
                 return found
         elif isinstance(old, Mapping) != isinstance(value, Mapping) and not {id(old), id(value)} & _NEITHER:
+            return path
+    return ()
+
+
+def _twice(base: Mapping[str, Any], over: Mapping[str, Any], before: Path = ()) -> Path:
+    """Where both have a single value; empty: nowhere."""
+    for key in [key for key in over if key in base]:
+        old, value, path = base[key], over[key], (*before, key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            if found := _twice(old, value, path):
+                return found
+        elif not isinstance(old, Mapping) and not isinstance(value, Mapping):
             return path
     return ()
 
@@ -98,8 +114,9 @@ class Document(NamedTuple):
         return ""
 
     def merged_onto(self, base: Document) -> Document:
-        """This document merged on top of `base`."""
-        return Document(deep_merge(base.data, self.data), {**base.marks, **self.marks}, base.files + self.files)
+        """This document merged on top of `base`. A section left empty in a file adds nothing to that of `base`."""
+        data = deep_merge(base.data, self.data, empty_adds=bool(self.files))
+        return Document(data, {**base.marks, **self.marks}, base.files + self.files)
 
     def section(self, path: Path) -> Document:
         """What stands below `path`, with its places."""
@@ -112,7 +129,7 @@ class Document(NamedTuple):
         """The same with its dotted keys (`training.steps: 5`) written out, so that they merge with other sources.
 
         Raises:
-            ConfigError: a key is a value and holds other keys, too.
+            ConfigError: a key is a value and holds other keys, too, or is given twice.
         """
         data: dict[str, Any] = {}
         for key, value in self.data.items():
@@ -123,9 +140,19 @@ class Document(NamedTuple):
                 first = next(other for other in self.data if _meets(_parts(other), path))
                 places = f"'{first}' is set at {self.where((first,))}"
                 raise ConfigError(both_kinds(path), where=self.where((key,)), why=places, fix=ONE_KIND)
-            data = deep_merge(data, added)
+            if path := _twice(data, added):
+                raise self._given_twice(path, key)
+            data = deep_merge(data, added, empty_adds=True)
         marks = {(*_parts(str(k[0])), *k[1:]) if k else k: mark for k, mark in self.marks.items()}
         return Document(data, marks, self.files)
+
+    def _given_twice(self, path: Path, key: str) -> ConfigError:
+        """Return the error for a setting, of which `key` leads to the second place."""
+        written = [(one, *path[len(_parts(one)) :]) for one in self.data if _meets(_parts(one), path)]
+        first = next(one for one in written if one in self.marks or at(self.data, one) is not None)
+        why = f"it is already set at {self.where(first)}"
+        where = self.where((key, *path[len(_parts(key)) :]))
+        return ConfigError(f"duplicate key '{dotted(path)}'", where=where, why=why, fix="keep one of them")
 
     def split_refused(self) -> tuple[Document, tuple[Path, ...]]:
         """The same without the values that have been refused, and the paths of these; `()`: that of a whole source."""

@@ -45,6 +45,7 @@ for _tag, _pattern, _first in (
 
 Environ = Mapping[str, str]
 Template = Callable[[str, str], Document]
+Each = Callable[[Document, Mistakes], Document]
 
 
 def _scalar(tag: str, text: str) -> Any:
@@ -222,6 +223,8 @@ def _composed(text: str, path: str) -> yaml.Node | None:
 
 def _yaml(text: str, path: str, environ: Environ, mistakes: Mistakes) -> Document:
     node = _composed(text, path)
+    if isinstance(node, yaml.ScalarNode) and not (node.value or node.style):
+        node = None  # `---` alone
     marks: dict[Path, str] = {(): path}
     reader = _Convert(path=path, environ=environ)
     try:
@@ -288,8 +291,15 @@ def read(
     Raises:
         ConfigError: the file is missing or unreadable, is malformed, repeats a key, or needs an unset variable.
     """
+    return _one(path, environ, mistakes, opener, None)
+
+
+def _one(
+    path: str, environ: Environ, mistakes: Mistakes | None, opener: bounds.Opener | None, each: Each | None
+) -> Document:
     found = Mistakes()
     document = _read(path, environ, found, opener)
+    document = each(document, found) if each else document
     if mistakes is None:
         found.refuse()
     else:
@@ -307,8 +317,7 @@ def _read(path: str, environ: Environ, mistakes: Mistakes, opener: bounds.Opener
         raise ConfigError("it is a folder", where=path, fix="name a file in it") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("the file cannot be read", where=path, why=str(error)) from None
-    reader = _toml if path.endswith(".toml") else _yaml
-    return reader(text, path, environ, mistakes)._replace(files=(path,))
+    return (_toml if path.endswith(".toml") else _yaml)(text, path, environ, mistakes)._replace(files=(path,))
 
 
 def bases(document: Document) -> list[str]:
@@ -334,10 +343,11 @@ def read_extended(
     mistakes: Mistakes | None = None,
     opener: bounds.Opener | None = None,
     template: Template | None = None,
+    each: Each | None = None,
 ) -> Document:
     """`read`, merged over the files that its `extends:` names (paths relative to it; a later one wins).
 
-    `template` reads what `template:NAME` means, which may then stand wherever a path does.
+    `template` reads what `template:NAME` means, which may then stand wherever a path does. `each` is given each file.
 
     Raises:
         ConfigError: as `read`, or the files extend each other in a circle.
@@ -345,11 +355,11 @@ def read_extended(
     if path.startswith(TEMPLATE):
         return _from_template(path, "", template)
     chain = (*chain, os.path.realpath(path))
-    document = read(path, environ, mistakes, opener)
+    document = _one(path, environ, mistakes, opener, each)
     where = document.where(("extends",))
     result = Document({}, {})
     for base in bases(document):
-        result = _base(base, path, where, environ, chain, mistakes, template).merged_onto(result)
+        result = _base(base, path, where, environ, chain, mistakes, template, each).merged_onto(result)
     document.data.pop("extends", None)
     return document.merged_onto(result)
 
@@ -362,6 +372,7 @@ def _base(
     chain: tuple[str, ...],
     mistakes: Mistakes | None,
     template: Template | None,
+    each: Each | None,
 ) -> Document:
     if base.startswith(TEMPLATE):
         return _from_template(base, where, template)
@@ -380,7 +391,7 @@ def _base(
         raise ConfigError(
             "the files extend each other in a circle", where=where, why=circle, fix="remove this `extends`"
         )
-    return read_extended(target, environ, chain, mistakes, believed.opener, template)
+    return read_extended(target, environ, chain, mistakes, believed.opener, template, each)
 
 
 def _from_template(name: str, where: str, template: Template | None) -> Document:

@@ -161,6 +161,8 @@ def _typed(option: Option, value: Any, where: str) -> Any:
     _refuse_infinite(option, value, where)
     if wrong_bool or not isinstance(value, accepted):
         given, fix = f"{value!r} is {type(value).__name__}", f"the default is {option.default!r}"
+        if option.type == "bool":  # `yes`, `no`, `on` and `off` are text since YAML 1.2
+            fix = "write true or false"
         raise ConfigError(f"'{option.name}' takes {_wanted(option)}: {given}", where=where, fix=fix)
     _check_range(option, value, where)
     for item in value if isinstance(value, list) else [value]:

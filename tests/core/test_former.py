@@ -28,6 +28,12 @@ def test_segments_that_amds_launcher_completes_are_answered_with_the_whole_comma
 
 
 ANSWERS = {
+    # commands for an engine or a launcher of others, whole
+    "docker run --gpus all -v /data:/data img python train.py": "container --image img -v /data:/data -- run train.py",
+    "container -- docker run img torchrun --nproc-per-node 8 t.py": "GPUS_PER_NODE=8 primus container --image img -- run t.py",
+    "slurm srun -N2 torchrun train.py": "primus slurm srun -N2 -- run train.py",
+    "direct torchrun --nproc-per-node 8 train.py --lr 1": "GPUS_PER_NODE=8 primus direct -- run train.py --lr 1",
+    "direct -- torchrun --nproc-per-node 8 train.py": "GPUS_PER_NODE=8 primus direct -- run train.py",
     # commands that Primus has under another name
     "topo": "primus direct -- analyze topology",
     "analyse topology": "primus direct -- analyze topology",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import dropwhile
 
 from primus_core.installed import homes
 from primus_core.request.former import of_torchrun
@@ -10,10 +11,13 @@ from primus_core.request.former import of_torchrun
 __all__ = [
     "ENGINE",
     "JOB_SCRIPTS",
+    "LAUNCHERS",
     "SBATCH",
     "as_program",
     "container_run",
     "launcher_variables",
+    "launching",
+    "to_engine",
     "with_runtimes",
     "without_launcher",
 ]
@@ -30,6 +34,10 @@ _ALONE = ("--standalone",)
 _ANY = ("auto", "gpu", "cpu")
 """Values that leave the choice to torchrun, and to us."""
 _PROGRAM = ".py"
+_EXPERIMENTS = (".yaml", ".yml", ".toml")
+LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "deepspeed", "accelerate", "python", "python3")
+_OF_DOCKER = ("-it", "-ti", "-i", "-t", "-d", "--rm", "--interactive", "--tty", "--detach")
+"""What the runtime `container` does by itself, or has no use for."""
 _RUNTIMES = homes.names("runtimes") | {"direct"}
 _OF_CONTAINER = frozenset(
     {
@@ -113,10 +121,35 @@ def as_program(words: Sequence[str]) -> str:
     return _command(*before[:at], *before[at + 2 :], "--", "run", before[at + 1], *after)
 
 
+def launching(words: Sequence[str]) -> Sequence[str]:
+    """The words before a Python file: a launcher of others, and its options."""
+    return words[: next((at for at, word in enumerate(words) if word.endswith(_PROGRAM)), 0)]
+
+
+def to_engine(words: Sequence[str]) -> Sequence[str]:
+    """What is typed as to the engine: `run IMAGE`, `-- docker run --gpus all IMAGE`; empty: nothing is."""
+    rest = [*dropwhile(lambda word: word in ("--", "docker", "podman"), words)]
+    is_program = any(word.endswith((_PROGRAM, *_EXPERIMENTS)) for word in rest[1:2])
+    return rest[1:] if rest[:1] == ["run"] and not is_program else ()
+
+
 def container_run(words: Sequence[str]) -> str:
-    """The command for `docker run IMAGE WORDS`, whose options take values that nobody here knows."""
-    image = words[0] if words and not words[0].startswith("-") else "IMAGE"
-    return _command("container", "--image", image, "--", "train", "pretrain", "--config", "FILE")
+    """The command for `docker run OPTIONS IMAGE WORDS`. Nobody here knows which options take a value.
+
+    So the image is the first word, or the one before a program that is started.
+    """
+    at = next((at for at, word in enumerate(words) if at and (word in LAUNCHERS or word.endswith(_PROGRAM))), 0)
+    if not at:
+        image = words[0] if words and not words[0].startswith("-") else "IMAGE"
+        return _command("container", "--image", image, "--", "train", "pretrain", "--config", "FILE")
+    begin = next((begin for begin, word in enumerate(words) if word.endswith(_PROGRAM)), len(words))
+    options = [word for word in words[: at - 1] if word not in _OF_DOCKER]
+    if "--gpus" in options:  # the runtime gives those that are here
+        del options[options.index("--gpus") : options.index("--gpus") + 2]
+    program = words[begin:] or ["train.py"]
+    return launcher_variables(words[at:begin]) + _command(
+        *("container", "--image", words[at - 1], *options, "--", "run", *program)
+    )
 
 
 def _command(*words: str) -> str:

@@ -32,7 +32,6 @@ _VERY_ALIKE = 0.8
 """So much alike are a word of the hints and a slip of it: `login` is none of `log`."""
 _SHORT = 3
 _TRAINS = "`train pretrain` trains"
-_LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "deepspeed", "accelerate", "python", "python3")
 
 
 class Hint(NamedTuple):
@@ -158,9 +157,9 @@ def _instead(words: list[str], known: Known, refused: str) -> RequestError | Non
         return None
     if words[0] in known.tasks and not (home_of("commands", words[0]) or _means_runtime(words, known)):
         return RequestError(refused, fix=_command(["direct"], words, known))
-    if words[0] == "container" and words[1:2] == ["run"] and not any(map(_is_program_or_file, words[2:3])):
-        what = f"'run' is the task for Python files, and '{' '.join(words[2:3])}' is none"
-        return RequestError(what, why=former.ENGINE, fix=former.container_run(words[2:]))
+    if words[0] == "container" and (typed_to := former.to_engine(words[1:])):
+        what = f"'run' is the task for Python files, and '{' '.join(typed_to[:1])}' is none"
+        return RequestError(what, why=former.ENGINE, fix=former.container_run(typed_to))
     if words[0] in known.runtimes:
         if meant := _former_segments(words, refused):
             return RequestError(refused, fix=meant)
@@ -231,7 +230,7 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
     if _begins_training(head):
         why = "a task needs a runtime"
         return RequestError(what, why=why, fix=_command(["direct"], [head, *rest], known))
-    if "run" in known.tasks and (head in _LAUNCHERS or head.endswith(_PROGRAM)):
+    if "run" in known.tasks and (head in former.LAUNCHERS or head.endswith(_PROGRAM)):
         why = "the task `run` starts a Python file on every rank; GPUS_PER_NODE=N sets the number of ranks per node"
         begin = next((at for at, word in enumerate([head, *rest]) if word.endswith(_PROGRAM)), 0)
         variables = former.launcher_variables([head, *rest][:begin])
@@ -284,7 +283,8 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: str) -> Request
     else:
         return None
     front = words[: begin - 2] if words[begin - 2 : begin] == [task[0], "--"] else words[:begin]  # `run -- x.py`
-    return RequestError(what, why=why, fix=_whole([*known.front, *front, *task]))
+    variables = former.launcher_variables(former.launching(words[begin:]))
+    return RequestError(what, why=why, fix=f"{variables}{_whole([*known.front, *front, *task])}")
 
 
 def _misplaced_config(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
@@ -330,12 +330,11 @@ def _with_task(words: Sequence[str], known: Known, *, guess: bool = False) -> li
     begin = next(iter([*certain, *(places if guess else ())]), len(words))
     if begin == len(words) or _task_at(words, known.tasks) < len(words):
         return list(words)
-    task = _program(words[begin:]) if _begins_program(words, begin, known) else _training(words[begin:])
+    is_program = _begins_program(words, begin, known)
+    task = _program(words[begin:]) if is_program else _training(words[begin:])
+    if is_program and words[:begin] == ["direct"]:  # options of torchrun there become variables
+        return ["direct", *former.launching(words[begin:])[1:], "--", *task]
     return [*words[:begin], *(["--"] if [*words[begin - 1 : begin]] != ["--"] else []), *task]
-
-
-def _is_program_or_file(word: str) -> bool:
-    return _is_file(word) or word.endswith(_PROGRAM)
 
 
 def _is_file(word: str) -> bool:
@@ -344,7 +343,7 @@ def _is_file(word: str) -> bool:
 
 def _begins_program(words: Sequence[str], at: int, known: Known) -> bool:
     """Whether a Python file stands there, or the launcher of others before one; without the task `run`: never."""
-    launched = words[at] in _LAUNCHERS and any(word.endswith(_PROGRAM) for word in words[at:])
+    launched = words[at] in former.LAUNCHERS and any(word.endswith(_PROGRAM) for word in words[at:])
     return "run" in known.tasks and (words[at].endswith(_PROGRAM) or launched)
 
 
@@ -396,4 +395,5 @@ def _task_at(words: Sequence[str], tasks: Collection[str]) -> int:
 
 def _may_be_value(words: Sequence[str], index: int) -> bool:
     before = words[index - 1] if index else ""
-    return before.startswith("-") and before != "--" and "=" not in before
+    is_whole = before == "--" or "=" in before or re.fullmatch(r"-[A-Za-z][0-9]+", before)  # `-N2`
+    return before.startswith("-") and not is_whole

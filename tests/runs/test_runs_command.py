@@ -326,7 +326,7 @@ def test_a_view_as_json_has_the_same(primus: Primus, output: Path) -> None:
         *("primus_version", "host", "user", "cwd", "started", "ended", "duration_s", "owner", "parent"),
         *("started_by", "continues", "gpu_model", "nnodes"),
         *("gpus_per_node", "world_size", "one_per_node", "code", "files_changed", "plan_differs"),
-        *("environment", "configs", "wandb", "verified", "logs", "metrics", "first_failure"),
+        *("environment", "configs", "checkpoints", "wandb", "verified", "logs", "metrics", "first_failure"),
         *("attempts", "snapshot"),
     ]
 

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from primus_core.errors import RequestError
+from primus_core.journal.events import saved_steps
 from primus_core.plan.plan import METRICS, PLAN
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.lookup import resolve, workspace
@@ -177,6 +178,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "plan_differs": known.plan_differs,
         "environment": [v for v in _list_of(plan.get("environment")) if isinstance(v, dict) and "name" in v],
         "configs": _files_below(f"{directory}/config"),
+        "checkpoints": sorted(saved_steps(directory)),
         "wandb": _wandb_runs(directory),
         "verified": _verified(directory),
         "logs": _logs(directory),

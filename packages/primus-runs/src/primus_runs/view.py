@@ -155,6 +155,7 @@ def _facts(run: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         submitted, here = (_value(differs[when]) for when in ("submitted", "here"))
         yield "planned", f"{differs['key']}: {submitted} at submission, {here} on the node"
     yield "metrics", _metrics(run["metrics"])
+    yield "saved", _saved(run["checkpoints"])
     yield "wandb", _wandb(run["wandb"])
     yield "verified", ", ".join(f"{layout} {status}" for layout, status in run["verified"].items())
     yield "snapshot", "complete" if snapshot["whole"] else _joined("; ", snapshot["problem"], snapshot["why"])
@@ -171,6 +172,11 @@ def _joined(separator: str, *parts: Any) -> str:
 
 def _with(word: str, value: Any) -> str:
     return f"{word} {value}" if value else ""
+
+
+def _saved(steps: Sequence[int]) -> str:
+    """What was told of. Retention may have deleted the older ones since."""
+    return f"{len(steps)} checkpoint{'s' * (len(steps) > 1)}, the newest of step {steps[-1]}" if steps else ""
 
 
 def _scheduler(known: Mapping[str, Any]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +45,11 @@ def compare_continued(project: Project, name: str, step: int, *changed: str) -> 
     project("direct", *TASK, *changed, f"exp_name={name}", "--continue", f"{first}@{step}")
     project("direct", *TASK, *changed, f"exp_name={name}-anew")
     continued, anew = ((project.folder / "output" / word).resolve() for word in (name, f"{name}-anew"))
-    found = []
-    for what, see in (("steps and rates", _rates), ("optimizer", _used)):
-        theirs, ours = see(anew)[step:], see(continued)
-        if theirs != ours or not (ours or what == "optimizer"):
-            found.append(f"{what}: continued {ours}, anew {theirs}")
-    return found
+    seen: list[Callable[[Path], list[Any]]] = [_rates]
+    if importlib.util.find_spec("torch"):
+        seen.append(_used)
+    pairs = [(see(continued), see(anew)[step:]) for see in seen]
+    return [f"continued {ours}, anew {theirs}" for ours, theirs in pairs if ours != theirs or not ours]
 
 
 def _rates(run: Path) -> list[tuple[int, float]]:
@@ -56,5 +57,4 @@ def _rates(run: Path) -> list[tuple[int, float]]:
 
 
 def _used(run: Path) -> list[Any]:
-    path = run / "used.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [json.loads(line) for line in (run / "used.jsonl").read_text().splitlines()]

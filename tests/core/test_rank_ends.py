@@ -276,7 +276,11 @@ def test_a_node_hears_of_a_rank_that_left_on_another(tmp_path: Path) -> None:
     ("words", "rank", "what"),
     [
         (("stuck",), 1, "ValueError: boom in step 3"),
-        (("killed",), 1, "ended without a word (by a signal, or `os._exit`) while others were running; rank 0 then"),
+        (
+            ("killed",),
+            1,
+            "ended with an unknown exit code (killed by a signal, or `os._exit`) while others were running; rank 0 then",
+        ),
         (("exit", "7"), 1, "ended with exit code 7 and recorded no exception"),
         (("exit", "0"), 1, "left with exit code 0 while others were running; rank 0 then failed: RuntimeError"),
         (("leave",), 1, "left with exit code 0 while others were running; rank 0 then failed: RuntimeError"),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.end_cells import Cell, cells, judge, judge_on_slurm, project_of
 from tests.kill_loop import kill_while_it_saves
-from tests.lab import slurm
 from tests.lab.slurm import Cluster
+from tests.lab.two_nodes import cluster
 from tests.project import Project
+
+__all__ = ["cluster"]
 
 pytestmark = [pytest.mark.torch, pytest.mark.full, pytest.mark.timeout(1500),
               pytest.mark.skipif(not importlib.util.find_spec("maxtext"), reason="maxtext is not installed")]  # fmt: skip
@@ -30,16 +31,6 @@ def test_nothing_is_lost_without_a_word(project: Project, cell: Cell) -> None:
 
 def test_there_is_always_a_whole_checkpoint_and_what_is_foreign_stays(tmp_path: Path) -> None:
     assert kill_while_it_saves("maxtext", project_of("maxtext", tmp_path / "own"), kills=4, seed=1) == []
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """Two nodes; skipped with the reason where there can be none."""
-    if why := slurm.missing():
-        pytest.skip(why)
-    running = Cluster(2).start()
-    yield running
-    running.stop()
 
 
 @pytest.mark.slurm

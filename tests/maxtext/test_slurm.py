@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
 
-from tests.lab import slurm
 from tests.lab.slurm import Cluster
+from tests.lab.two_nodes import cluster
 from tests.maxtext.conftest import needs_maxtext
 from tests.project import TASK, Project, losses, rows
+
+__all__ = ["cluster"]
 
 pytestmark = [pytest.mark.slurm, pytest.mark.full, needs_maxtext]
 
 ON_FOUR = ("ici_fsdp_parallelism=4", "per_device_batch_size=1")
 TWO_NODES = ("slurm", "srun", "-N", "2")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """Two nodes; skipped with the reason where there can be none."""
-    if why := slurm.missing():
-        pytest.skip(why)
-    running = Cluster(2).start()
-    yield running
-    running.stop()
 
 
 def test_two_nodes_with_two_devices_each_lose_what_one_with_four_does_and_go_on(

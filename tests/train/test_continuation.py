@@ -365,6 +365,17 @@ def test_a_run_that_is_named_is_the_one_that_continues(
     assert newest(tmp_path) != first
 
 
+def test_a_checkpoint_in_the_place_of_a_run_is_told_from_one(
+    primus: Run, environ: dict[str, str], tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "output/small_2026_01_02_030405/checkpoints/step-4"
+    checkpoint.mkdir(parents=True)
+    refused = primus(*DRY, "--continue", "output/small_2026_01_02_030405/checkpoints/step-4", env=environ, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "output/small_2026_01_02_030405/checkpoints/step-4 is a checkpoint, not a run" in refused.stderr
+    assert "/output/small_2026_01_02_030405@STEP" in refused.stderr
+
+
 @pytest.mark.parametrize("name", ["small", "output/small", "latest"])
 def test_on_a_node_the_run_that_is_named_is_not_the_one_that_starts(
     primus: Run, environ: dict[str, str], tmp_path: Path, name: str

@@ -185,11 +185,9 @@ class Earlier:
         why = "no earlier run of this experiment has a complete checkpoint"
         if run:
             why = f"{os.path.basename(run)} has no complete checkpoint"
-            theirs, around = record.read(run).framework, os.path.dirname(os.path.dirname(run))
+            theirs = record.read(run).framework
             if theirs and theirs != framework:
                 why = f"{os.path.basename(run)} was trained with {theirs}, and {framework} cannot load its checkpoints"
-            elif not theirs and record.read(around).framework:
-                why = f"{run} is a checkpoint; name its run, and the step behind it: {option} {around}@STEP"
         why = why if self.asked else "the settings disable continuing, or save no checkpoint"
         return RequestError(
             f"{option}: there is nothing to continue",

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from primus_core.errors import RequestError
 from primus_core.plan.plan import RunPlace
 from primus_core.request.arguments import Parser
 from primus_core.runs.lookup import LATEST, newest_first, resolve
@@ -106,6 +107,11 @@ class AskedRun(NamedTuple):
             named = next((run for run in runs if run != place.directory), named)
         if named == os.path.basename(place.link) and linked.newest:
             return linked.newest
+        path = os.path.join(host.cwd(), linked.followed(named))
+        around = os.path.dirname(os.path.dirname(path))
+        if os.path.isdir(path) and parse_name(os.path.basename(around)):
+            what = f"{named} is a checkpoint, not a run"
+            raise RequestError(what, fix=f"name its run, and its step behind an @: {around}@STEP")
         return resolve(linked.followed(named), workspace, host)
 
 

@@ -30,6 +30,7 @@ _MARGIN_S = 4.0
 """So much longer than the grace period the others may do nothing after a rank has left."""
 _SLACK_TICKS, _TICKS_PER_S = 5, 0.01 * os.sysconf("SC_CLK_TCK")
 """A rank that uses less than 1 % of a CPU waits."""
+_UNKNOWN = "ended with an unknown exit code (killed by a signal, or `os._exit`)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class LeftRank:
     time: float
     logged: int
     """The bytes that `metrics.jsonl` had by then."""
-    is_wordless: bool = False
+    is_unknown: bool = False
     """Its process is gone, and nobody has said how it ended."""
 
     def describe(self, directory: str) -> str:
@@ -52,8 +53,7 @@ class LeftRank:
             step = f" after step {plain_json.loads(lines[-1].decode())['step']}" if lines else ""
         except (OSError, ValueError, TypeError, KeyError):
             step = ""
-        how = "ended without a word (by a signal, or `os._exit`)" if self.is_wordless else "left with exit code 0"
-        return f"{how}{step}"
+        return f"{_UNKNOWN if self.is_unknown else 'left with exit code 0'}{step}"
 
 
 class RankEnds:
@@ -88,7 +88,7 @@ class RankEnds:
     def left(self) -> list[LeftRank]:
         """Return the ranks that have left, the first one first."""
         # A launcher that ended by itself would have said of a signal.
-        own = [one if self._is_over else replace(one, is_wordless=False) for one in self._left.values()]
+        own = [one if self._is_over else replace(one, is_unknown=False) for one in self._left.values()]
         return sorted([*own, *self._elsewhere.values()], key=lambda one: one.time)
 
     def cannot_continue(self) -> bool:
@@ -129,12 +129,12 @@ class RankEnds:
         # The launcher ends the others once it has seen the process of a failed one end, not before.
         is_quiet = not any(rank in self._gone for rank in self._failed)
         for rank in (rank for rank in gone if rank not in ends and is_quiet):
-            self._leave(rank, is_wordless=True)
+            self._leave(rank, is_unknown=True)
 
-    def _leave(self, rank: int, *, is_wordless: bool = False) -> None:
+    def _leave(self, rank: int, *, is_unknown: bool = False) -> None:
         if rank not in self._left:
             at = time.time(), self._logged()
-            self._left[rank] = LeftRank(rank, self._place.node_rank, self._host, *at, is_wordless)
+            self._left[rank] = LeftRank(rank, self._place.node_rank, self._host, *at, is_unknown)
             if self._shares and not self._failed and len(self._left) == 1:
                 self.tell_nodes(self._left[rank])  # at once: their ranks fail a moment later
 

@@ -209,9 +209,7 @@ class Settings:
         damaged = [step for step in sorted(saved_steps(run)) if start < step < last and step not in made]
         if damaged and at is None:
             newer = ", ".join(map(str, damaged))
-            notes.append(
-                f"passes over newer checkpoints of {name} ({unit} {newer}): they were whole, and no longer are"
-            )
+            notes.append(f"skips newer checkpoints of {name} ({unit} {newer}): they are damaged")
         return start, tuple(notes)
 
     def own(self) -> dict[str, Any]:

@@ -81,7 +81,7 @@ ANSWERS = {
     "direct -- train.py --lr 1": "primus direct -- run train.py --lr 1",
     "direct train.py": "primus direct -- run train.py",
     "direct python train.py": "primus direct -- run train.py",
-    "direct -- torchrun --nnodes 2 train.py a": "primus direct -- run train.py a",
+    "direct -- torchrun --nnodes 2 train.py a": "NNODES=2 primus direct -- run train.py a",
     "run --single exp.yaml": "primus direct --single -- train pretrain --config exp.yaml",
     "slurm -N 2 --config exp.yaml -- train pretrain": "primus slurm -N 2 -- train pretrain --config exp.yaml",
     "direct exp.yaml steps=1": "primus direct -- train pretrain --config exp.yaml steps=1",

@@ -52,7 +52,7 @@ COMMANDS = {
     ),
     "a misspelt option before a word": (
         "runs --workspcae out list",
-        "'--workspcae' is not known here",
+        "unknown option '--workspcae'",
         "did you mean '--workspace'?",
     ),
     "no time to hang": ("direct --hang-timeout 0 -- train", "'0' is not a number of seconds above 0", "--help"),

@@ -37,7 +37,7 @@ COMMANDS = {
     ),
     "an unknown runtime option": (
         "direct --sinlge -- train",
-        "segment 1 (direct): '--sinlge'",
+        "segment 1 (direct): unknown option '--sinlge'",
         "did you mean '--single'?",
     ),
     "an abbreviated option": ("direct --sing -- train", "'--sing'", "did you mean '--single'?"),

@@ -30,10 +30,16 @@ __all__ = [
     "RunDirectoryTaken",
     "SeveralErrors",
     "TrainingError",
+    "as_line",
     "expect",
     "nearest",
+    "printed_in",
     "suggestion",
 ]
+
+
+_PREFIX = "primus: error: "
+"""The beginning of an error on stderr, where the Primus around one on a node finds it."""
 
 
 class PrimusError(Exception):
@@ -117,8 +123,9 @@ class SeveralErrors(ConfigError):  # noqa: N818  # the plural says what it is
     def __init__(self, errors: Iterable[PrimusError]) -> None:
         self.errors = tuple(errors)
         first = self.errors[0]
-        fields = {"kind": first.kind, "options": first.options, "meant": first.meant}
-        super().__init__(first.what, why=first.why, fix=first.fix, **fields)
+        super().__init__(
+            first.what, why=first.why, fix=first.fix, kind=first.kind, options=first.options, meant=first.meant
+        )
         self.where = first.where
         self.exit_code = min(error.exit_code for error in self.errors)
 
@@ -193,6 +200,16 @@ def _by_place(errors: list[PrimusError]) -> list[PrimusError]:
     files = list(dict.fromkeys(file for file, _, line in places if line.isdecimal()))
     keys = [(files.index(file), int(line)) if line.isdecimal() else (len(files), 0) for file, _, line in places]
     return [errors[index] for index in sorted(range(len(errors)), key=keys.__getitem__)]
+
+
+def as_line(error: object) -> str:
+    """Return an error as the command prints it."""
+    return f"{_PREFIX}{error}\n"
+
+
+def printed_in(text: str) -> list[str]:
+    """Return the first line of each error that a Primus has printed into `text`."""
+    return [line.partition(_PREFIX)[2] for line in text.splitlines() if _PREFIX in line]
 
 
 class TrainingError(PrimusError):

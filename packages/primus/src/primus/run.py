@@ -50,8 +50,8 @@ Everything after FILE is passed to the file unchanged."""
             near = _beside(path, call.args.file)
             fix = f"did you mean the task '{task}'?" if task else "check the path: it is relative to the current folder"
             fix = f"did you mean '{near}'?" if near else fix
-            fields = {"options": [call.args.file], "meant": shlex.quote(near)} if near else {}
-            raise RequestError(f"there is no file '{call.args.file}'", why=f"looked for {path}", fix=fix, **fields)
+            what, meant = f"there is no file '{call.args.file}'", shlex.quote(near) if near else None
+            raise RequestError(what, why=f"looked for {path}", fix=fix, options=[call.args.file], meant=meant)
         name = re.sub(r"[^\w.+-]+", "_", os.path.splitext(os.path.basename(path))[0], flags=re.ASCII)
         return TaskPlan(
             place=call.place("output", name.lstrip("_.+-") or self.name),

@@ -59,13 +59,13 @@ def _print_no_more() -> None:
 
 def _explain(error: Exception, words: list[str]) -> int:
     from primus_core import variables
-    from primus_machine.errors import PrimusError
+    from primus_machine.errors import PrimusError, as_line
     from primus_machine.secrets.redaction import redact, secret_values
     from primus_machine.text import printable
 
     if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
         _print_no_more()
-        sys.stderr.write(f"primus: error: the output cannot be written\n  why: {error.strerror}\n")
+        sys.stderr.write(as_line(f"the output cannot be written\n  why: {error.strerror}"))
         return 3
     if not isinstance(error, PrimusError):
         from primus_core.installed import faults
@@ -83,7 +83,7 @@ def _explain(error: Exception, words: list[str]) -> int:
         from primus_core.cli import hints
 
         error.fix = hints.retyped(words, error)
-    text = "".join(f"primus: error: {one}\n" for one in several)
+    text = "".join(map(as_line, several))
     text += f"primus: {len(several)} errors\n" if len(several) > 1 else ""
     if "--debug" in words:
         import traceback

@@ -10,7 +10,6 @@ from typing import Any
 from primus_core.contracts.scheduler import Scheduler
 from primus_core.journal import record
 from primus_core.journal.record import FirstFailure, RunRecord
-from primus_core.multinode.job_step import meaning_of
 from primus_core.multinode.node_ends import Verdict
 from primus_core.outcome.failure import last_words
 from primus_core.plan.plan import Step
@@ -66,7 +65,7 @@ class LayerEnd:
             known.pop("first_failure", None)  # another node has taken over
         if code and verdict.what:
             code = verdict.exit_code or self.ended.exit_code
-            is_more = verdict.what != meaning_of(self.ended.signal)
+            is_more = not verdict.is_signal
             known["first_failure"] = verdict.to_record() if is_more else self._failed_while_ending()
             self.record.ended_by_scheduler = is_more and verdict.by_others and not verdict.cancelled
         # Where both see the lock, they see one run directory.

@@ -16,7 +16,7 @@ from tests.megatron.conftest import tiny
 from tests.planning import Resolve
 
 from primus_core.errors import ConfigError, MachineError
-from primus_core.installed.packages import version_of
+from primus_machine.packages import version_of
 
 CPU = {"CUDA_VISIBLE_DEVICES": "", "GPUS_PER_NODE": "1"}
 ON_FILES = {"mock_data": None, "tokenizer_type": "NullTokenizer"}

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from primus_core.config.document import Document
 from primus_core.errors import AlreadyRefused, Mistakes
-from primus_core.installed.packages import version_of
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
+from primus_machine.packages import version_of
 from primus_torchtitan import earlier_names
 from primus_torchtitan.continuation import (
     changeable_settings,

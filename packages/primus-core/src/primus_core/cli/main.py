@@ -102,7 +102,7 @@ def _main(words: list[str]) -> int:
         sys.stdout.write(overview())
         return 0
     if words == ["--version"]:
-        from primus_core.installed.packages import version_of
+        from primus_machine.packages import version_of
 
         sys.stdout.write(f"primus {version_of('primus-core')}\n")
         return 0
@@ -121,7 +121,7 @@ def _main(words: list[str]) -> int:
 def _help_of(words: list[str]) -> list[str]:
     """Return the command that shows the help of a command, a runtime, or a task, which needs a runtime before it."""
     from primus_core.cli import commands
-    from primus_core.installed.packages import entry_points
+    from primus_machine.packages import entry_points
 
     runtimes = {entry.name for entry in entry_points("primus.runtimes")}
     is_whole = words[0] in {*commands.names(), *runtimes} or "--" in words
@@ -130,8 +130,8 @@ def _help_of(words: list[str]) -> list[str]:
 
 def _protocol(schedulers: list[str]) -> int:
     """What an outer layer asks before it starts this Primus inside: the protocol, and which schedulers are missing."""
-    from primus_core.installed.packages import entry_points
     from primus_core.variables import PROTOCOL
+    from primus_machine.packages import entry_points
 
     missing = {*schedulers} - {entry.name for entry in entry_points("primus.schedulers")}
     sys.stdout.write(" without ".join(map(str, (PROTOCOL, *sorted(missing)))) + "\n")

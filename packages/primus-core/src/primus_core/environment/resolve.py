@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from primus_core import variables
 from primus_core.config import submission
 from primus_core.contracts import schedulers
-from primus_core.environment import env_file, flag_lists
+from primus_core.environment import flag_lists
 from primus_core.plan.plan import Variable
 from primus_machine.errors import ConfigError, Mistakes, RequestError
-from primus_machine.files import trust
+from primus_machine.files import env_file, trust
 from primus_machine.host import HostRoot
 from primus_machine.secrets.redaction import is_secret_name, looks_secret
 from primus_machine.variables import GPU_MODEL, HOME, OUTER, RUN_DIR, TRUSTED

@@ -10,7 +10,6 @@ from primus_core import variables
 from primus_core.config import submission
 from primus_core.contracts import launchers
 from primus_core.contracts.observer import RunEnd, Stop
-from primus_core.environment.network import ROUTE_VARIABLES
 from primus_core.execute import observers
 from primus_core.execute.launch import Launch
 from primus_core.execute.scripts import Replan, Scripts
@@ -23,13 +22,14 @@ from primus_core.outcome.missed_checkpoint import describe_missed
 from primus_core.outcome.rank_ends import RankEnds
 from primus_core.outcome.retry_policy import RetryPolicy
 from primus_core.plan.plan import BEFORE_RANKS, METRICS, Step
-from primus_core.process.stacks import Stacks
 from primus_core.process.supervise import Ended, Watch, supervise
 from primus_core.runs import snapshot
 from primus_core.runs.record_writer import unwritable
 from primus_core.runs.rundir import COMPLETED, as_line
+from primus_machine.collectives import ROUTE_VARIABLES
 from primus_machine.errors import MachineError
 from primus_machine.files.capped_log import output_of
+from primus_machine.own_process.stacks import Stacks
 
 __all__ = ["RankLayer"]
 

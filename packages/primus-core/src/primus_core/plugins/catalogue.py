@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from primus_core.config import submission
 from primus_core.config.system import SystemConfig, load
-from primus_core.installed import data_folders, homes, joined, packages
+from primus_core.installed import data_folders, homes, joined
 from primus_core.plugins.contracts import Runtime, Task
+from primus_machine import packages
 from primus_machine.errors import MachineError, PrimusError, RequestError
 from primus_machine.files.atomic import regular
 from primus_machine.host import HostRoot

@@ -17,9 +17,9 @@ from types import TracebackType
 
 from primus_core import variables
 from primus_core.plan.programs import FAILURES
-from primus_core.process.pending_exception import watch
-from primus_core.process.rank_children import protect
-from primus_core.process.stacks import SIGNAL
+from primus_machine.own_process.children import protect
+from primus_machine.own_process.pending_exception import watch
+from primus_machine.own_process.stacks import SIGNAL
 from primus_machine.variables import RUN_DIR
 
 __all__ = ["main"]

@@ -16,17 +16,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from primus_core.environment import placement
-from primus_core.environment.network import ROUTE_VARIABLES, interface_by
 from primus_core.logger.logger import get_logger
-from primus_core.multinode import rendezvous_server
-from primus_core.multinode.rank_sockets import FIX as WAYS_FIX
-from primus_core.multinode.rank_sockets import IPV6_ADDRESSES, RankSockets, call_all
-from primus_core.multinode.rendezvous_client import FIX, NAME_FIX, Ended, Rendezvous, RendezvousClient, unresolved
-from primus_core.multinode.rendezvous_server import Refused, RendezvousServer
 from primus_core.request.arguments import duration
 from primus_machine import interconnect
+from primus_machine.collectives import ROUTE_VARIABLES, interface_by
 from primus_machine.errors import PrimusError
 from primus_machine.host import HostRoot
+from primus_machine.rendezvous import server as rendezvous_server
+from primus_machine.rendezvous.client import FIX, NAME_FIX, Ended, Rendezvous, RendezvousClient, unresolved
+from primus_machine.rendezvous.rank_sockets import FIX as WAYS_FIX
+from primus_machine.rendezvous.rank_sockets import IPV6_ADDRESSES, RankSockets, call_all
+from primus_machine.rendezvous.server import Refused, RendezvousServer
 from primus_machine.units import time_span
 
 __all__ = ["main"]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from primus_core.multinode.rank_sockets import RankSockets, Target, call_all
+from primus_machine.rendezvous.rank_sockets import RankSockets, Target, call_all
 
 __all__ = [
     "FIX",

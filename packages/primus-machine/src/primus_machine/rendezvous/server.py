@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from primus_core.multinode.rank_sockets import Target
-from primus_core.multinode.rendezvous_client import SILENT_S, Refused, Rendezvous, message, messages, peer_address
 from primus_machine.errors import MachineError
+from primus_machine.rendezvous.client import SILENT_S, Refused, Rendezvous, message, messages, peer_address
+from primus_machine.rendezvous.rank_sockets import Target
 
 __all__ = ["LISTED", "Refused", "RendezvousServer"]
 

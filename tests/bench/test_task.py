@@ -88,7 +88,7 @@ def test_groups_share_the_rows() -> None:
         ),
         (["--model", "grok1", "--shapes", "x.csv"], "--model and --shapes both define the shapes"),
         (["-M", "64", "--matrix", "qkv"], "add --model"),
-        (["-M", "64", "128"], "'128' is not known here"),
+        (["-M", "64", "128"], "unknown word '128'"),
         (["--shapes", "x.csv", "-K", "64"], "remove -K, or remove --shapes"),
         (["--model", "llama3.1_8B", "--tp", "3"], "known: 1, 2, 4, 8"),
         (["--model", "llama3.1_8B", "--ep", "2"], "the model is dense"),

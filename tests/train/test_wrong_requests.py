@@ -38,7 +38,7 @@ COMMANDS = {
     ),
     "an unknown runtime option": (
         "direct --sinlge -- train",
-        "segment 1 (direct): '--sinlge'",
+        "segment 1 (direct): unknown option '--sinlge'",
         "did you mean '--single'?",
     ),
     "an abbreviated option": ("direct --sing -- train", "'--sing'", "did you mean '--single'?"),
@@ -53,7 +53,7 @@ COMMANDS = {
     ),
     "a misspelt option before a word": (
         "runs --workspcae out list",
-        "'--workspcae' is not known here",
+        "unknown option '--workspcae'",
         "did you mean '--workspace'?",
     ),
     "no time to hang": ("direct --hang-timeout 0 -- train", "'0' is not a number of seconds above 0", "--help"),

@@ -30,7 +30,7 @@ from primus_core.process.stacks import Stacks
 from primus_core.process.supervise import Ended, Watch, supervise
 from primus_core.runs import snapshot
 from primus_core.runs.record_writer import unwritable
-from primus_core.runs.rundir import COMPLETED
+from primus_core.runs.rundir import COMPLETED, as_line
 from primus_machine.errors import MachineError
 from primus_machine.files.capped_log import output_of
 
@@ -81,7 +81,7 @@ class RankLayer:
         """Greet, and name what is planned otherwise here than where the run was submitted."""
         plan = self.launch.plan
         self.events.emit("run_started", task=plan.task, world_size=plan.distributed.world_size)
-        self.launch.greet(*([] if plan.place.outer else [f"run {self.launch.name}"]))  # that layer has shown it
+        self.launch.greet(*([] if plan.place.outer else [as_line(self.launch.directory)]))  # that layer has shown it
         if not plan.distributed.node_rank and submission.of(self.launch.facts.host.environ):
             self._compare_with_submission()
 

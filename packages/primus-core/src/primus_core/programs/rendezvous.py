@@ -148,7 +148,7 @@ def _check_ways(server: RendezvousServer, wait: _Wait, sockets: RankSockets, hos
     found = "; ".join(filter(None, (own and f"node rank 0 ({host}) cannot reach {own}", failed)))
     if found or server.missing:
         what = f"rendezvous: {found or 'a node has left'}"
-        server.end(what)
+        server.end(what, is_unreachable=bool(found))
         raise PrimusError(what, why="the ranks would wait for each other", fix=WAYS_FIX if found else FIX)
 
 
@@ -173,7 +173,7 @@ def _join(place: Rendezvous, wait: _Wait, here: HostRoot, variables: Sequence[st
         fix = "start each node with the same NNODES and a different NODE_RANK"
         raise PrimusError(f"rendezvous: node rank {place.rank}: {error}", fix=fix) from None
     except Ended as error:
-        fix = WAYS_FIX if "cannot reach" in str(error) else FIX
+        fix = WAYS_FIX if error.is_unreachable else FIX
         raise PrimusError(str(error), why=f"node 0 at {place.where} has given up", fix=fix) from None
     return [call.reached]
 

@@ -52,7 +52,7 @@ class _Verdict:
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
         errors = self.error.each() if self.error else ()
-        rows = [{"what": e.what, "where": getattr(e, "where", ""), "why": e.why, "fix": e.fix} for e in errors]
+        rows = [{"what": e.what, "where": e.where, "why": e.why, "fix": e.fix} for e in errors]
         known = {"file": self.file, "gpu": self.gpu, "accepted": not errors}
         return {**known, "nodes": self.nodes, "notes": list(self.notes), "errors": rows}
 

@@ -167,9 +167,8 @@ def _refuse_mixed(args: argparse.Namespace) -> None:
         mistakes.add(RequestError("only an experiment has --steps", fix="use --duration, or add --config FILE"))
     if not args.config and args.overrides:
         fix = f"see `primus ... -- bench {TRAIN.name} --help`"
-        mistakes.add(
-            RequestError(f"'{args.overrides[0]}' is not known here", why="only an experiment has settings", fix=fix)
-        )
+        what, why = f"unknown word '{args.overrides[0]}'", "only an experiment has settings"
+        mistakes.add(RequestError(what, why=why, fix=fix, kind="unknown", options=args.overrides[:1]))
     mistakes.refuse()
 
 

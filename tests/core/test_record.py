@@ -38,7 +38,7 @@ WHOLE = RunRecord(
     plan_differs=({"key": "a.b", "submitted": None, "here": 1},),
     others={"future": {"a": [1]}},
 )
-EACH = {
+EACH: dict[str, Any] = {
     "str": "a",
     "int | None": 7,
     "float | None": 7.0,

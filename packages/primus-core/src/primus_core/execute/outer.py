@@ -94,8 +94,7 @@ class OuterLayer:
         for path, what in changed.items():
             self.launch.say(f"primus: note: {path} was {what} after the run was submitted; the job uses it as it was\n")
         if changed:
-            self.record.keep(files_changed=changed)
-            self.record.note()
+            self.launch.tell(lambda one: one.learned(files_changed=changed))
 
     def run(self) -> int:
         """Run the steps, of which the last runs what is inside, or submits it."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from primus_core.errors import PrimusError
+from primus_core.installed.packages import version_of
 from primus_data.contract import Here
 from primus_data.indexed.joined import join
 from primus_data.preparing import outputs
@@ -116,7 +116,7 @@ def _known(given: Given, result: Result, here: Here, folder: Folder, written: st
         "tokenizer": {"type": given.settings.tokenizer_type, "model": given.settings.tokenizer_model},
         "inputs": [{"path": file.path, "bytes": file.size} for file in given.files[:_MOST_LISTED]],
         "encoded_by": given.encoder.tokenizer.name,
-        "versions": {"primus-data": version("primus-data")},
+        "versions": {"primus-data": version_of("primus-data")},
         "run": here.run_dir,
         "work": folder.work,
     }

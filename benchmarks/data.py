@@ -2,7 +2,8 @@
 
 The text is this Python's own: its standard library and its packages. The vocabularies are trained on a part of it.
 Speeds are tokens in a second of CPU time, of all processes, once they are started: the time for a little text is taken
-off, on both sides. Both write the same bytes, which is checked. gigatoken gets more text than its peer.
+off, on both sides. One row has the whole command for 100 MB, with the start of both. Both write the same bytes, which
+is checked. gigatoken gets more text than its peer.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.ratio import Row
 
@@ -31,6 +32,8 @@ OWN_SPLIT = r" ?\p{L}+| ?\p{N}{1,2}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """gigatoken does not know it, so tiktoken encodes."""
 ODD_SPLIT = r"\w{1,8}|\W"
 """tiktoken splits differently, so tokenizers encodes."""
+WHOLE = 100
+"""MB of text in the row that counts the start of both."""
 LARGE = 5_000_000_000
 """Sequences and documents in an index of 100 GB."""
 
@@ -116,29 +119,42 @@ def _tokens(prefix: Path) -> int:
     return os.path.getsize(f"{prefix}_text_document.bin") // 2
 
 
-def _speeds(model: Path, large: Path, small: Path, start: Path, folder: Path, repetitions: int) -> Iterator[float]:
-    """How many times as many tokens per CPU second."""
+class _Speed(NamedTuple):
+    """Two runs, with a little text and with much: MB of text, tokens and CPU seconds of each."""
+
+    little: tuple[int, int, float]
+    much: tuple[int, int, float]
+
+    @property
+    def rate(self) -> float:
+        """Tokens per CPU second, once it is started."""
+        return (self.much[1] - self.little[1]) / (self.much[2] - self.little[2])
+
+    def whole(self, size: int) -> float:
+        """CPU seconds for so many MB, with the start."""
+        tokens = self.much[1] * size / self.much[0]
+        return self.little[2] + (tokens - self.little[1]) / self.rate
+
+
+def _speeds(model: Path, sizes: Sequence[int], folder: Path, repetitions: int) -> Iterator[tuple[_Speed, _Speed]]:
+    """Primus with as many MB as the first size, its peer with the second one, and both with the last one."""
     ours, theirs = folder / "ours", folder / "theirs"
 
-    def our(source: Path) -> tuple[int, float]:
-        cpu_s, _ = _prepare(model, source, ours)
-        return _tokens(ours), cpu_s
+    def our(size: int) -> tuple[int, int, float]:
+        cpu_s, _ = _prepare(model, folder / f"{size}.jsonl", ours)
+        return size, _tokens(ours), cpu_s
 
-    def their(source: Path) -> tuple[int, float]:
-        cpu_s, _ = _used((sys.executable, PEER, str(model), str(source), str(theirs), "2"))
-        return _tokens(theirs), cpu_s
+    def their(size: int) -> tuple[int, int, float]:
+        cpu_s, _ = _used((sys.executable, PEER, str(model), str(folder / f"{size}.jsonl"), str(theirs), "2"))
+        return size, _tokens(theirs), cpu_s
 
+    much, medium, start = sizes
     for _ in range(repetitions):
-        yield _rate(our(start), our(large)) / _rate(their(start), their(small))
-    _prepare(model, small, ours)
+        yield _Speed(our(start), our(much)), _Speed(their(start), their(medium))
+    our(medium)
     for end in ("bin", "idx"):
         if not filecmp.cmp(f"{ours}_text_document.{end}", f"{theirs}_text_document.{end}", shallow=False):
             raise RuntimeError(f"Megatron's algorithm writes another .{end}")
-
-
-def _rate(little: tuple[int, float], much: tuple[int, float]) -> float:
-    """Tokens per CPU second, from two runs: the tokens and the CPU seconds of each."""
-    return (much[0] - little[0]) / (much[1] - little[1])
 
 
 def _inspected(prefix: Path) -> float:
@@ -154,28 +170,32 @@ def _inspected(prefix: Path) -> float:
 
 
 def rows(*, quick: bool) -> Iterator[Row]:
-    """Three speeds, two memories, and a time."""
+    """Four speeds, two memories, and a time."""
     sizes, vocab_size, repetitions = ((160, 8, 2, 1), 16_000, 1) if quick else ((320, 32, 16, 1), 50_000, 3)
+    large, medium, small, start = sizes
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        large, medium, small, start = (_write(folder / f"{size}.jsonl", size * MB) for size in sizes)
-        plain, own, odd = _train(folder, small, vocab_size)
-        for what, model, goal, source in (
+        for size in sizes:
+            _write(folder / f"{size}.jsonl", size * MB)
+        plain, own, odd = _train(folder, folder / f"{small}.jsonl", vocab_size)
+        for what, model, goal, much in (
             ("byte-level BPE", plain, 50, large),
             ("a split that gigatoken does not know", own, 2, medium),
             ("a split that only tokenizers knows", odd, 1, medium),
         ):
-            ratios = tuple(_speeds(model, source, medium, start, folder, repetitions))
-            yield Row(
-                f"tokens per CPU second of data prepare, {what}",
-                "Megatron's preprocess_data.py",
-                ratios,
-                goal,
-                at_least=True,
-            )
+            pairs = list(_speeds(model, (much, medium, start), folder, repetitions))
+            yield _row(what, [ours.rate / theirs.rate for ours, theirs in pairs], goal)
+            if model == plain:
+                whole = [theirs.whole(WHOLE) / ours.whole(WHOLE) for ours, theirs in pairs]
+                yield _row(f"{what}, {WHOLE} MB with the start", whole, goal)
         yield from _memory(plain, folder, *((16, 64) if quick else (100, 400)))
         seconds = [_inspected(folder / "large") for _ in range(2 * repetitions)]
         yield Row("CPU time of data inspect, an index of 100 GB", "2 s", tuple(one / 2 for one in seconds), 1.0)
+
+
+def _row(what: str, ratios: Sequence[float], goal: float) -> Row:
+    name = f"tokens per CPU second of data prepare, {what}"
+    return Row(name, "Megatron's preprocess_data.py", tuple(ratios), goal, at_least=True)
 
 
 def _memory(model: Path, folder: Path, little: int, much: int) -> Iterator[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,7 @@ def test_joined_parts_are_byte_for_byte_what_was_cut(
     tmp_path: Path, cuts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("primus_data.indexed.joined._DOCUMENTS", 2)
-    monkeypatch.setattr("primus_data.indexed.joined._BLOCK", 4)
+    monkeypatch.setattr("primus_data.indexed.writer._PIECE", 4)
     ends = (*cuts, len(DOCUMENTS))
     parts = [
         written(tmp_path / str(number), DOCUMENTS[start:end])
@@ -46,6 +47,14 @@ def test_joined_parts_are_byte_for_byte_what_was_cut(
     assert both(str(tmp_path / "joined")) == both(written(tmp_path / "whole", DOCUMENTS))
     publish(str(tmp_path / "joined"), str(tmp_path / "final"))
     assert sorted(path.name for path in tmp_path.glob("[fj]*")) == ["final.bin", "final.idx"]
+
+
+def test_parts_on_another_file_system_are_joined_too(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        if os.stat(name).st_dev == os.stat(tmp_path).st_dev:
+            pytest.skip("the temporary folder is in memory, too")
+        join([written(Path(name) / "part", DOCUMENTS)], str(tmp_path / "joined"))
+    assert both(str(tmp_path / "joined")) == both(written(tmp_path / "whole", DOCUMENTS))
 
 
 def test_a_prefix_may_be_joined_twice(tmp_path: Path) -> None:

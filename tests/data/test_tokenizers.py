@@ -369,8 +369,9 @@ class TestMistakes:
         ("library", "name"), [("tiktoken", "tiny.llama3.tiktoken"), ("sentencepiece", "bpe.model")]
     )
     def test_a_library_that_is_not_here_is_named_with_its_package(
-        self, cases: dict[str, Case], monkeypatch: pytest.MonkeyPatch, library: str, name: str
+        self, cases: dict[str, Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, name: str
     ) -> None:
+        monkeypatch.setenv("PRIMUS_CACHE", str(tmp_path))
         monkeypatch.setitem(sys.modules, library, None)
         with pytest.raises(MachineError, match=f"Python module '{library}' not found") as error:
             cases[name].load()
@@ -537,8 +538,9 @@ print(os.waitpid(child, 0)[1])
     [("gpt2.json", 0, 1), ("gpt2.json", 3, 6), ("odd_split.json", 0, 1), ("odd_split.json", 3, 3)],
 )
 def test_no_more_threads_are_started_than_allowed_and_a_fork_encodes_too(
-    cases: dict[str, Case], name: str, threads: int, started: int
+    cases: dict[str, Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, threads: int, started: int
 ) -> None:
+    monkeypatch.setenv("PRIMUS_CACHE", str(tmp_path))
     command = (sys.executable, "-c", _THREADS, str(cases[name].model), str(threads))
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.returncode) == (f"{started}\n0\n", 0), done.stderr

@@ -191,8 +191,14 @@ class _Reader:
 
 
 def nodes_of(values: Mapping[str, str], environ: Mapping[str, str]) -> tuple[int, bool]:
-    """How many nodes the job will have, and whether that is certain: `-N 2-4` leaves the choice to Slurm."""
+    """How many nodes the job will have, and whether that is certain: `-N 2-4` leaves the choice to Slurm.
+
+    Raises:
+        RequestError: `-N` has another form than Slurm takes.
+    """
     text = values.get("nodes", "")
+    if not re.fullmatch(r"[0-9kKmM,:-]*", text):
+        raise RequestError(f"-N {text}: not a number of nodes", fix="for example -N 2, or -N 2-4")
     if match := re.fullmatch(r"([0-9]{1,9})([kKmM]?)(-.*)?", text):
         factor = {"": 1, "k": 1024, "m": 1024 * 1024}[match[2].lower()]
         return max(int(match[1]) * factor, 1), not match[3]

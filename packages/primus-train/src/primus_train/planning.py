@@ -150,6 +150,7 @@ class Planning:
                 elsewhere=self.call.elsewhere,
                 refused=refused,
             )
+            call.require_devices()
             framework = experiment.modules[module].framework
             planned = expect(backend.resolve(call), BackendPlan, f"the backend '{framework}'")
             profiling.refuse_late(profiling.asked_of(self.args), planned.config)

@@ -161,6 +161,7 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
             _forgotten_dashes(words, known, refused)
             or _forgotten_task(words, known, refused)
             or _misplaced_config(words, known, refused)
+            or _extra_dashes(words, known)
         )
     return _unknown_command(words[0], words[1:], known)
 
@@ -278,6 +279,19 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: PrimusError) ->
     variables = former.launcher_variables(former.launching(words[begin:]))
     fix = f"{variables}{_whole([*known.front, *front, *task])}"
     return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
+
+
+def _extra_dashes(words: Sequence[str], known: Known) -> RequestError | None:
+    """The answer to a `--` between a task and its words; None: there is none."""
+    at = next((at for at in range(2, len(words)) if [words[at - 2], words[at]] == ["--", "--"]), 0)
+    if not at or words[at - 1] not in known.tasks:
+        return None
+    return RequestError(
+        f"there is a `--` behind '{words[at - 1]}'",
+        why="`--` stands before a task; the words of the task follow it",
+        fix=_whole([*known.front, *words[:at], *words[at + 1 :]]),
+        kind=_COMMAND,
+    )
 
 
 def _misplaced_config(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:

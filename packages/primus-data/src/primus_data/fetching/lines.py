@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO
 
 from primus_data.sources import lines
@@ -16,17 +17,21 @@ LONGEST = 1 << 30
 _KINDS = {"gz": "gzip", "zst": "zstd"}
 
 
-def blocks(file: IO[bytes], compression: str, name: str, size: int) -> Iterator[bytes]:
-    """Whole lines, some megabytes at a time. `name`: as errors call the file. `size`: of the file.
+def blocks(file: IO[bytes], compression: str, name: str) -> Iterator[bytes]:
+    """The content, some megabytes at a time. `name`: as errors call the file.
 
     Raises:
         PrimusError: it was cut off, or is of another format.
         MachineError: the library for this compression is missing.
     """
+    with _told(name):
+        yield from lines.pieces(file, _KINDS.get(compression, ""))
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
     try:
-        found = lines.compressed(file, _KINDS[compression]) if compression else lines.plain(file, 0, size)
-        for block, _ in found:
-            yield block
+        yield
     except lines.Damaged as error:
         raise damaged(name, str(error)) from None
 
@@ -37,11 +42,13 @@ def damaged(name: str, why: str) -> PrimusError:
 
 
 def split(file: IO[bytes], compression: str, name: str, size: int) -> Iterator[bytes]:
-    """The lines of a file, without their ends.
+    """The lines of a file, without their ends. `size`: of the file.
 
     Raises:
         PrimusError: as above.
+        MachineError: as above.
     """
-    for block in blocks(file, compression, name, size):
-        found = block.split(b"\n")
-        yield from found if found[-1] else found[:-1]
+    with _told(name):
+        found = lines.compressed(file, _KINDS[compression]) if compression else lines.plain(file, 0, size)
+        for rows, _ in found:
+            yield from (row.removesuffix(b"\n") for row in rows)

@@ -112,7 +112,7 @@ class Reading:
         if start or stop == 0:
             return
         data = bytearray()
-        for part in lines.blocks(file, self.format.compression, self.name, self.size):
+        for part in lines.blocks(file, self.format.compression, self.name):
             data += part
             if len(data) > lines.LONGEST:
                 raise lines.damaged(self.name, f"a text file is one row, and has more than {lines.LONGEST:,} bytes")

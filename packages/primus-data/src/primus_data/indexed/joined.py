@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from primus_data.indexed import layout
-from primus_data.indexed.layout import TYPES, Layout
+from primus_data.indexed.layout import Layout
 from primus_data.indexed.writer import IndexedWriter
 from primus_machine.errors import MachineError, RequestError
 
 __all__ = ["join", "publish"]
 
-_BLOCK = 8 << 20
-"""Bytes that are copied at a time."""
 _DOCUMENTS = 1 << 16
 """So many documents of an index at a time."""
 
@@ -80,9 +78,8 @@ def _append(prefix: str, found: Layout, writer: IndexedWriter, advance: Callable
     none = np.empty(0, "<i8")
     before = writer.tokens
     with open(f"{prefix}.bin", "rb") as file:
-        for tokens in _blocks(file, found):
-            writer.add(tokens, none, none)
-            advance(tokens.nbytes, 0)
+        for size in writer.copy(file, os.path.getsize(f"{prefix}.bin") // found.width * found.width):
+            advance(size, 0)
     listed = 0
     with open(f"{prefix}.idx", "rb") as index:
         for lengths, counts in _documents(prefix, index, found):
@@ -91,11 +88,6 @@ def _append(prefix: str, found: Layout, writer: IndexedWriter, advance: Callable
             advance(0, len(counts))
     if listed != (tokens_there := writer.tokens - before):
         raise _damaged(prefix, f"{prefix}.bin has {tokens_there} tokens, and its index lists {listed}")
-
-
-def _blocks(file: IO[bytes], found: Layout) -> Iterator[NDArray[Any]]:
-    while data := file.read(_BLOCK):
-        yield np.frombuffer(data[: len(data) // found.width * found.width], f"<{TYPES[found.code]}")
 
 
 def _documents(prefix: str, index: IO[bytes], found: Layout) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import IO, Any, Self
@@ -16,6 +18,10 @@ __all__ = ["IndexedWriter"]
 
 _AT_ONCE = 1 << 16
 """Numbers of an index that are copied at a time."""
+_PIECE, _BLOCK = 64 << 20, 8 << 20
+"""Bytes of tokens that are copied at a time, by the file system, or through memory where it cannot."""
+_NO_COPIES = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+"""The errors of a file system, or of two, that do not copy from file to file."""
 
 
 class IndexedWriter:
@@ -46,6 +52,18 @@ class IndexedWriter:
         self.sequences += len(lengths)
         self.documents += len(counts)
         self._bound = int(bounds[-1]) if len(bounds) else self._bound
+
+    def copy(self, tokens: IO[bytes], size: int) -> Iterator[int]:
+        """So many bytes of tokens, from a file that has no other use: the sizes of the pieces, as they are copied.
+
+        The file system copies them where it can. A file that ends earlier gives fewer.
+        """
+        self.bin.flush()
+        left = size
+        while left > 0 and (copied := _copied(tokens.fileno(), self.bin.fileno(), min(left, _PIECE))):
+            left -= copied
+            yield copied
+        self.tokens += (size - left) // self.type.itemsize
 
     def __enter__(self) -> Self:
         return self
@@ -94,6 +112,20 @@ def _write(file: IO[bytes], values: NDArray[Any]) -> None:
 def _copy(source: IO[bytes], target: IO[bytes]) -> None:
     while data := source.read(8 * _AT_ONCE):
         target.write(data)
+
+
+def _copied(source: int, target: int, size: int) -> int:
+    """How many bytes were copied; 0: the source has no more."""
+    try:
+        return os.copy_file_range(source, target, size)
+    except OSError as error:
+        if error.errno not in _NO_COPIES:
+            raise
+    data = os.read(source, min(size, _BLOCK))
+    left = memoryview(data)
+    while left:
+        left = left[os.write(target, left) :]
+    return len(data)
 
 
 def _sync(file: IO[bytes]) -> None:

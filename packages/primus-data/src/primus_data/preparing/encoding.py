@@ -25,7 +25,8 @@ class Encoder:
     def __init__(self, tokenizer: Tokenizer, *, append_eod: bool, split: Callable[[str], list[str]] | None) -> None:
         self.tokenizer, self.split = tokenizer, split
         self.eod = tokenizer.eod if append_eod else None
-        self.largest = int(np.iinfo(TYPES[type_for(tokenizer.vocab_size)]).max)
+        self.type = np.dtype(f"<{TYPES[type_for(tokenizer.vocab_size)]}")
+        self.largest = int(np.iinfo(self.type).max)
 
     def encode(self, texts: Sequence[Text]) -> Rows:
         """The documents with these texts.
@@ -41,6 +42,7 @@ class Encoder:
                 why=f"ids up to {self.largest} are kept for its vocabulary of {self.tokenizer.vocab_size}",
                 fix="check the tokenizer's files: they do not belong together",
             )
+        tokens = tokens.astype(self.type)
         kept = lengths > 0
         counts = np.bincount(documents[kept], minlength=len(texts)).astype("<i8")
         lengths = lengths[kept]

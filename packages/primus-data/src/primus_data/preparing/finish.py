@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from primus_core.errors import PrimusError
@@ -18,6 +17,7 @@ from primus_data.preparing.part_writer import SKIPPED, place
 from primus_data.progress import Progress
 from primus_data.sources.documents import Fault
 from primus_data.sources.parts import Part
+from primus_machine.packages import version_of
 from primus_machine.units import counted
 
 __all__ = ["Result", "finish"]
@@ -116,7 +116,7 @@ def _known(given: Given, result: Result, here: Here, folder: Folder, written: st
         "tokenizer": {"type": given.settings.tokenizer_type, "model": given.settings.tokenizer_model},
         "inputs": [{"path": file.path, "bytes": file.size} for file in given.files[:_MOST_LISTED]],
         "encoded_by": given.encoder.tokenizer.name,
-        "versions": {"primus-data": version("primus-data")},
+        "versions": {"primus-data": version_of("primus-data")},
         "run": here.run_dir,
         "work": folder.work,
     }

@@ -63,14 +63,13 @@ def read(part: Part, files: Sequence[File], keys: Sequence[str]) -> Iterator[Doc
         is_first = part.start == 0
         ranges = lines.plain(opened, part.start, part.end) if part.kind == "lines" else None
         before = 0
-        for data, size in ranges or lines.compressed(opened, part.kind):
-            rows = (data.removeprefix(BOM_UTF8) if is_first else data).split(b"\n")
+        for rows, size in ranges or lines.compressed(opened, part.kind):
+            if is_first:
+                rows[0] = rows[0].removeprefix(BOM_UTF8)
             is_first = False
-            del data  # while its documents are encoded, nobody needs it
-            if not rows[-1]:
-                rows.pop()
             while rows:
-                some, rows = rows[:_MOST_ROWS], rows[_MOST_ROWS:]
+                some = rows[:_MOST_ROWS]
+                del rows[:_MOST_ROWS]  # while they are encoded, nobody else has them
                 found = _parsed(some, keys, file.path, before)
                 before += found.lines
                 del some
@@ -145,6 +144,7 @@ def _of_line(line: bytes, keys: Sequence[str]) -> list[Text] | str | None:
 
     What orjson refuses, Python's own parser may take, as in Megatron's tool: NaN, and numbers of any size.
     """
+    line = line.removesuffix(b"\n")
     if not line.strip():
         return None
     try:

@@ -6,12 +6,13 @@ import gzip
 import os
 import zlib
 from collections.abc import Iterator
+from io import BytesIO
 from typing import IO
 
 from primus_core.errors import MachineError
 from primus_data.sources.files import File
 
-__all__ = ["BLOCK", "Damaged", "compressed", "count", "opened", "plain"]
+__all__ = ["BLOCK", "Damaged", "compressed", "count", "opened", "pieces", "plain"]
 
 BLOCK = 4 << 20
 """Bytes of text at a time."""
@@ -21,8 +22,8 @@ _PIECE = 1 << 20
 _SQUEEZED = 1 << 14
 """Compressed bytes at a time: they may become a thousand times as many."""
 
-Lines = tuple[bytes, int]
-"""Whole lines, and how many bytes of the file were read for them."""
+Lines = tuple[list[bytes], int]
+"""Whole lines with their ends, which the last one of a file may lack, and the bytes of the file read for them."""
 
 
 class Damaged(Exception):  # noqa: N818  # it names what happened; the caller says in which file
@@ -39,20 +40,21 @@ def plain(file: IO[bytes], start: int, end: int) -> Iterator[Lines]:
         file.seek(start - 1)
         while (skipped := file.readline(_PIECE)) and not skipped.endswith(b"\n"):
             pass
-    at, rest = file.tell(), [b""]
+    at, rest = file.tell(), list[bytes]()
     while at < end and (data := file.read(min(BLOCK, end - at))):
         at += len(data)
-        if cut := data.rfind(b"\n") + 1:
-            rest.append(data[:cut])
-            yield _taken(rest)
-            rest = [data[cut:]]
+        size, rows = sum(map(len, rest)) + len(data), _split(data)
+        del data  # while its lines are encoded, nobody needs it
+        rest.append(rows[0])
+        if rows[0].endswith(b"\n"):
+            rows[0], rest = b"".join(rest), [] if rows[-1].endswith(b"\n") else [rows.pop()]
+            yield rows, size - sum(map(len, rest))
         else:
-            rest.append(data)
-            _expect_short(sum(map(len, rest)))
+            _expect_short(size)
     if any(rest):
         rest.append(file.readline(_LONGEST))
-        _expect_short(sum(map(len, rest)))
-        yield _taken(rest)
+        _expect_short(size := sum(map(len, rest)))
+        yield [_taken(rest)], size
 
 
 def _expect_short(size: int) -> None:
@@ -60,11 +62,15 @@ def _expect_short(size: int) -> None:
         raise Damaged(f"a line is longer than {_LONGEST >> 30} GiB")
 
 
-def _taken(pieces: list[bytes]) -> Lines:
+def _split(data: bytes) -> list[bytes]:
+    return BytesIO(data).readlines()  # in half the time of `split`
+
+
+def _taken(pieces: list[bytes]) -> bytes:
     """The pieces as one. They go: while a long document is encoded, it is not kept twice."""
     whole = b"".join(pieces)
     pieces.clear()
-    return whole, len(whole)
+    return whole
 
 
 def compressed(file: IO[bytes], kind: str) -> Iterator[Lines]:
@@ -75,15 +81,30 @@ def compressed(file: IO[bytes], kind: str) -> Iterator[Lines]:
         MachineError: what reads it is not installed.
     """
     rest, size, read = list[bytes](), 0, 0
-    for piece in _gunzipped(file) if kind == "gzip" else _unzstd(file):
+    for piece in pieces(file, kind):
         rest.append(piece)
         size += len(piece)
         if size >= BLOCK and (cut := piece.rfind(b"\n") + 1):
-            yield b"".join((*rest[:-1], piece[:cut])), file.tell() - read
+            rest[-1] = piece[:cut]
+            yield _split(_taken(rest)), file.tell() - read
             rest, size, read = [piece[cut:]], len(piece) - cut, file.tell()
         _expect_short(size)
     if size:
-        yield b"".join(rest), file.tell() - read
+        yield _split(_taken(rest)), file.tell() - read
+
+
+def pieces(file: IO[bytes], kind: str) -> Iterator[bytes]:
+    """The content of a file, which is "gzip", "zstd", or as it is, some megabytes at a time.
+
+    Raises:
+        Damaged: its end is missing, or something else is in it.
+        MachineError: what reads it is not installed.
+    """
+    if kind in ("gzip", "zstd"):
+        yield from _gunzipped(file) if kind == "gzip" else _unzstd(file)
+        return
+    while data := file.read(BLOCK):
+        yield data
 
 
 def _gunzipped(file: IO[bytes]) -> Iterator[bytes]:

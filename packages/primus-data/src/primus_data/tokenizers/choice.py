@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from primus_core import get_logger
+from primus_data import thread_pools
 from primus_data.tokenizers import proof
 from primus_data.tokenizers.definition import Definition, Encoded, Engine, without_panics
+from primus_data.tokenizers.kept import Kept
 from primus_machine.errors import RequestError
 
 __all__ = ["Chosen", "chosen", "threads_for"]
 
 _MOST_THREADS = 1024
 """More only wait for each other; at some number, the libraries fail to start them."""
-
-
+_RUST = "RAYON_NUM_THREADS"
+"""The libraries read it when the first texts are encoded."""
 _PANIC = "pyo3_runtime"
 """The module, as it is called, of the class of a panic in Rust, which is no Exception and cannot be imported."""
 
@@ -65,7 +66,7 @@ def chosen(definition: Definition, threads: int, vocab_size: int = 0) -> Chosen:
     if vocab_size and vocab_size != definition.vocab_size:
         what = f"the tokenizer has a vocabulary of {definition.vocab_size}, and --vocab-size is {vocab_size}"
         raise RequestError(what, fix="name the tokenizer that belongs to the model, or correct --vocab-size")
-    with _pools_of(threads):
+    with thread_pools.limited(_RUST, threads):
         engine = _engine(definition)
         engine.encode(())
     return Chosen(engine, definition.vocab_size, definition.eod, definition.digest)
@@ -76,46 +77,50 @@ def threads_for(wanted: int) -> int:
     return min(wanted, _MOST_THREADS) if wanted > 0 else len(os.sched_getaffinity(0))
 
 
-@contextmanager
-def _pools_of(threads: int) -> Iterator[None]:
-    """Rust's pools read their size from the environment when they are made: when the first texts are encoded."""
-    name = "RAYON_NUM_THREADS"
-    before = os.environ.get(name)
-    os.environ[name] = str(threads)
-    try:
-        yield
-    finally:
-        del os.environ[name]
-        if before is not None:
-            os.environ[name] = before
-
-
 def _engine(definition: Definition) -> Engine:
-    reference = definition.reference()
     if not definition.fast:
-        return reference
-    texts = proof.texts(definition.specials)
-    expected = reference.encode(texts)
-    del reference  # two of them at once take twice the memory
-    _give_back_memory()
+        return definition.reference()
+    comparison = _Comparison(definition)
     refusals = []
     for build in definition.fast:
-        found, why = _tried(build, texts, expected)
         _give_back_memory()
+        found, why = _tried(build, comparison)
         if found is not None:
             break
         refusals.append(why)
     else:
         found = definition.reference()
+    _give_back_memory()
     if refusals:
         get_logger().info("tokenizer_slow", message=f"data: {found.name} encodes, gigatoken cannot: {refusals[0]}")
     return found
 
 
-def _tried(build: Callable[[], Engine], texts: Sequence[str], expected: Encoded) -> tuple[Engine | None, str]:
+class _Comparison:
+    """The texts of `proof`, and what the reference library gives for them: its digest is kept for later commands."""
+
+    def __init__(self, definition: Definition) -> None:
+        self._reference = definition.reference
+        self.texts = proof.texts(definition.specials)
+        self._kept = Kept("ids", definition.digest, self.texts)
+        self._expected: Encoded | None = None
+        self._digest = self._kept.read() or proof.digest(self._asked())
+
+    def _asked(self) -> Encoded:
+        if self._expected is None:
+            self._expected = self._reference().encode(self.texts)
+            self._kept.write(proof.digest(self._expected))
+        return self._expected
+
+    def difference(self, found: Encoded) -> str:
+        """What differs, which the reference library says itself; empty: nothing."""
+        return "" if proof.digest(found) == self._digest else proof.difference(self.texts, found, self._asked())
+
+
+def _tried(build: Callable[[], Engine], comparison: _Comparison) -> tuple[Engine | None, str]:
     try:
         engine = build()
-        difference = proof.difference(texts, engine.encode(texts), expected)
+        difference = comparison.difference(engine.encode(comparison.texts))
     except BaseException as error:  # a panic of Rust is no Exception
         if not isinstance(error, RuntimeError | ValueError) and type(error).__module__ != _PANIC:
             raise

@@ -81,6 +81,8 @@ def joined(rows: Sequence[Sequence[int] | NDArray[np.uint32]]) -> Encoded:
     """Ids by text, in a row."""
     counts = np.fromiter(map(len, rows), np.int64, len(rows))
     arrays = [np.asarray(row, np.uint32) for row in rows]
+    if len(arrays) == 1:  # a long text is not kept twice
+        return arrays[0], counts
     return np.concatenate(arrays) if arrays else np.empty(0, np.uint32), counts
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -59,13 +61,12 @@ class GigatokenEngine:
         return joined(rows)
 
     def _encoded(self, texts: Sequence[str]) -> Encoded:
-        found = self._tokenizer.encode_batch(list(texts), parallel=self._parallel).layout
-        offsets = np.asarray(found.offsets.data)
-        ids = np.asarray(found.content.data)[offsets[0] : offsets[-1]]
+        with _without_awkward():
+            ids, counts = self._tokenizer.encode_batch(list(texts), parallel=self._parallel)
         by, modulus = self._rotated
         if modulus:
             ids = (ids + np.uint32(by)) % np.uint32(modulus)
-        return _surrounded(ids, np.diff(offsets), *self._around)
+        return _surrounded(ids, counts, *self._around)
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._reference.decode(ids)
@@ -163,6 +164,35 @@ class SentencePieceEngine:
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self.processor.decode_ids(list(map(int, ids))))
+
+
+class _Ragged:
+    """What gigatoken needs of awkward: `unflatten`, here without awkward's arrays, and a class that no text is of."""
+
+    class Array:
+        """No input is one."""
+
+    @staticmethod
+    def unflatten(ids: Any, counts: Any) -> Encoded:
+        """Return both as they are."""
+        return ids, counts
+
+
+@contextmanager
+def _without_awkward() -> Iterator[None]:
+    """Let gigatoken find `_Ragged` when it imports awkward.
+
+    awkward loads pyarrow and fsspec, too: to import it takes as long as to encode 30 MB of text. Where it cannot be
+    imported, gigatoken makes an array of each text, which takes longer still for short texts.
+    """
+    there = sys.modules.get("awkward")
+    sys.modules["awkward"] = _Ragged  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["awkward"]
+        if there is not None:
+            sys.modules["awkward"] = there
 
 
 def _batches(texts: Sequence[str], characters: int = _CHARACTERS) -> Iterator[list[str]]:

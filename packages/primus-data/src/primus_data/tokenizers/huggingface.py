@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from primus_data.tokenizers.definition import Definition, contents, digest
 from primus_data.tokenizers.engines import GigatokenEngine, TiktokenEngine, TokenizersEngine
+from primus_data.tokenizers.kept import Kept
 from primus_machine.errors import RequestError
 from primus_machine.files import plain_json
 
@@ -27,17 +28,26 @@ _ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>")
 _GPT2_END = "<|endoftext|>"
 
 
-class _Source(NamedTuple):
-    """A tokenizer, loaded, and how to load it once more."""
+class _Facts(NamedTuple):
+    """What is known of a tokenizer once it was loaded."""
 
-    tokenizer: Any
+    vocab_size: int
+    eod: int | None
+    before: list[int]
+    """The ids that the post-processor puts before each text."""
+    after: list[int]
+    specials: list[str]
+
+
+class _Source(NamedTuple):
+    """Where a tokenizer comes from."""
+
+    digest: str
     load: Callable[[], Any]
-    """From the same files."""
     json: str | bytes
     """The same as `tokenizer.json`."""
-    files: Mapping[str, bytes]
-    wanted: Mapping[str, Any]
-    """Settings that decide ids."""
+    is_split: bool = False
+    """Special tokens in a text are plain text."""
 
 
 def define(model: str, threads: int) -> Definition:
@@ -47,13 +57,27 @@ def define(model: str, threads: int) -> Definition:
         RequestError: it is not there, or is no such tokenizer.
     """
     path = _file_in(model) if os.path.isdir(model) else model
-    files = {"tokenizer.json": contents(path, "tokenizer")}
+    data = contents(path, "tokenizer")
     wanted = _wanted(_settings(path))
-    tokenizer, changes = _from_json(path, wanted)
-    load = partial(_only, path, wanted)
-    # To write it takes a quarter of a second for a large vocabulary, and to load it once more for that, as long again.
-    text = tokenizer.to_str() if changes else files["tokenizer.json"]
-    return _definition(_Source(tokenizer, load, text, files, wanted), threads)
+    source = _Source(
+        digest("huggingface", {"tokenizer.json": data}, settings=wanted), partial(_only, path, wanted), data,
+        is_split=wanted.get("split_special_tokens") is True,
+    )  # fmt: skip
+    if facts := _read(kept := Kept("facts", source.digest)):
+        return _definition(source, facts, threads)
+    tokenizer, changes = _from_json(data, path, wanted)
+    facts = _facts(tokenizer, wanted)
+    if changes:  # to write it takes a quarter of a second for a large vocabulary
+        return _definition(source._replace(json=tokenizer.to_str()), facts, threads)
+    kept.write(facts._asdict())
+    return _definition(source, facts, threads, tokenizer)
+
+
+def _read(kept: Kept) -> _Facts | None:
+    try:
+        return _Facts(**kept.read())
+    except TypeError:  # there are none
+        return None
 
 
 def define_gpt2(model: str, merges: str, threads: int) -> Definition:
@@ -65,28 +89,38 @@ def define_gpt2(model: str, merges: str, threads: int) -> Definition:
     vocab = os.path.join(model, "vocab.json") if os.path.isdir(model) else model
     merges = merges or os.path.join(os.path.dirname(vocab), "merges.txt")
     files = {"vocab": contents(vocab, "vocabulary"), "merges": contents(merges, "file of merges")}
+    wanted = {"eos_token": _GPT2_END}
     load = partial(_from_merges, vocab, merges)
     tokenizer = load()
-    return _definition(_Source(tokenizer, load, tokenizer.to_str(), files, {"eos_token": _GPT2_END}), threads)
+    source = _Source(digest("huggingface", files, settings=wanted), load, tokenizer.to_str())
+    return _definition(source, _facts(tokenizer, wanted), threads, tokenizer)
 
 
-def _definition(source: _Source, threads: int) -> Definition:
-    tokenizer = source.tokenizer
-    end = _end(tokenizer, source.wanted)
-    around = _around(tokenizer)
-    again = partial(_reference, source.load)
-    loaded = [TokenizersEngine(tokenizer)]
-    return Definition(
-        vocab_size=tokenizer.get_vocab_size(),
-        eod=tokenizer.token_to_id(end) if end else None,
-        digest=digest("huggingface", source.files, settings=source.wanted),
-        # The first call hands out the one that is loaded: two of them take 100 MB more.
-        reference=lambda: loaded.pop() if loaded else again(),
-        fast=()
-        if tokenizer.encode_special_tokens
-        else tuple(partial(build, source.json, again, threads, around) for build in (_fast, _by_tiktoken)),
+def _facts(tokenizer: Any, wanted: Mapping[str, Any]) -> _Facts:
+    end = _end(tokenizer, wanted)
+    return _Facts(
+        tokenizer.get_vocab_size(),
+        tokenizer.token_to_id(end) if end else None,
+        *_around(tokenizer),
         specials=[token.content for token in tokenizer.get_added_tokens_decoder().values()],
     )
+
+
+def _definition(source: _Source, facts: _Facts, threads: int, loaded: Any = None) -> Definition:
+    again = partial(_reference, source.load)
+    waiting = [TokenizersEngine(loaded)] if loaded else []
+    around = (facts.before, facts.after)
+    return Definition(
+        vocab_size=facts.vocab_size,
+        eod=facts.eod,
+        digest=source.digest,
+        # The first call hands out the one that is loaded: two of them take 100 MB more.
+        reference=lambda: waiting.pop() if waiting else again(),
+        fast=() if source.is_split else tuple(
+            partial(build, source.json, again, threads, around) for build in (_fast, _by_tiktoken)
+        ),
+        specials=facts.specials,
+    )  # fmt: skip
 
 
 def _reference(load: Callable[[], Any]) -> TokenizersEngine:
@@ -164,15 +198,15 @@ def _is_token(key: str, value: object) -> bool:
 
 
 def _only(path: str, wanted: Mapping[str, Any]) -> Any:
-    return _from_json(path, wanted)[0]
+    return _from_json(contents(path, "tokenizer"), path, wanted)[0]
 
 
-def _from_json(path: str, wanted: Mapping[str, Any]) -> tuple[Any, int]:
+def _from_json(data: bytes, path: str, wanted: Mapping[str, Any]) -> tuple[Any, int]:
     """The tokenizer, and how many of its tokens the settings add or change."""
     from tokenizers import Tokenizer
 
     try:
-        tokenizer = Tokenizer.from_file(path)
+        tokenizer = Tokenizer.from_buffer(data)
         changes = tokenizer.add_tokens(_missing(tokenizer, wanted))
     except Exception as error:  # it raises no other class
         raise RequestError(f"'{path}' is no tokenizer of the library tokenizers", why=str(error)) from None

@@ -6,6 +6,7 @@ normalizer composes, strips or drops, and above all a tokenizer's own special to
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Sequence
 from itertools import chain, product
@@ -14,7 +15,7 @@ import numpy as np
 
 from primus_data.tokenizers.definition import Encoded
 
-__all__ = ["PIECES", "difference", "texts"]
+__all__ = ["PIECES", "difference", "digest", "texts"]
 
 PIECES = (
     *("a", "Hello", " world", "camelCase", "ABCdef", "don't", "'S", "'re", "'ſ", "x" * 60, "_", "http://a.b/c?d=e&f"),
@@ -43,6 +44,12 @@ def texts(specials: Sequence[str] = (), count: int = _COUNT, seed: int = 0) -> l
     between = (f"a{one}{other}b" for one, other in product(spaces, spaces))
     mixed = ("".join(chance.choices(pieces, k=chance.randint(1, 14))) for _ in range(count))
     return list(chain([""], pieces, pairs, between, around, mixed))
+
+
+def digest(found: Encoded) -> str:
+    """The sha256 over ids, and how many there are of each text."""
+    ids, counts = found
+    return hashlib.sha256(ids.astype("<u4").tobytes() + counts.astype("<i8").tobytes()).hexdigest()
 
 
 def difference(tried: Sequence[str], found: Encoded, expected: Encoded) -> str:

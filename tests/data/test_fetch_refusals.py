@@ -284,6 +284,9 @@ def test_columns_that_are_missing_or_hold_bytes_are_refused_before_the_start(fet
     assert "its columns: content, image" in said
     said = fetch("--input", "x.parquet", "--columns", "*", "--output-dir", "out", code=2)
     assert "column 'image'" in said
+    twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    pq.write_table(twice, fetch.folder / "twice.parquet")
+    assert "twice.parquet has 2 columns 'text'" in fetch("--input", "twice.parquet", "--output-dir", "out", code=2)
     assert not (fetch.folder / "out").exists()
 
 

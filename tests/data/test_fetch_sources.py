@@ -124,6 +124,24 @@ configs:
 }  # fmt: skip
 
 
+def test_files_of_another_format_are_left_out_of_a_split_and_named(fetch: Fetch) -> None:
+    """As `datasets` does, which says nothing."""
+    folder = fetch.folder / "corpus"
+    folder.mkdir()
+    for name in ("a.jsonl", "c.jsonl", "test.jsonl"):
+        (folder / name).write_bytes(lines(ROWS[:2]))
+    for name in ("train.jsonl", "train-a.jsonl", "train-b.parquet"):
+        rows = lines(ROWS[:2]) if name.endswith("l") else parquet(pa.table({"text": ["of parquet"]}))
+        (folder / name).write_bytes(rows)
+    said = fetch("--dataset", "./corpus", "--output-dir", "out")
+    assert "takes the jsonl files, and leaves out 1 file of another format, such as 'train-b.parquet'" in said
+    assert "corpus/*\n" in said
+    assert "3 files in " in said
+    assert len(fetch.rows()) == 4
+    fetch("--input", "corpus/", "corpus/a.jsonl", "--output-dir", "all")
+    assert len(fetch.rows("all")) == 13
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_files_of_a_split_are_those_that_datasets_finds(layout: str, fetch: Fetch) -> None:
@@ -172,7 +190,7 @@ def test_thousands_of_configs_cost_only_the_one_that_is_asked_for() -> None:
     card = {"configs": [{"config_name": f"lang{n}", "data_files": f"data/lang{n}/*"} for n in range(500)]}
     configs, default = splits.find(names, card)
     assert default == ""
-    assert splits.files_of(configs, "lang7", "train", "it") == [name for name in names if "lang7/" in name]
+    assert splits.files_of(configs, "lang7", "train", "it").chosen == [name for name in names if "lang7/" in name]
 
 
 PEAK = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -68,6 +69,20 @@ def test_samples_are_decoded_and_terminal_escapes_are_spelt_out(
     assert "document 0, 4 tokens\n  good text\n  \\x1b[2Jevil \\u202e\n" in shown
     found = as_json(capsys, "inspect", prefix, "--samples", "2", "--tokens", "1", "--tokenizer-model", model)
     assert [one["text"] for one in found["samples"]] == ["good ", "good "]
+
+
+def test_a_frequent_token_keeps_the_space_that_a_text_does_not_begin_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As SentencePiece and Llama 2's `tokenizer.json` decode."""
+    path = Path(tokenizer(tmp_path / "tokenizer.json", ["<unk>", "\u2581the", "s", "\u2581"]))
+    path.write_text(
+        json.dumps(json.loads(path.read_text()) | {"decoder": {"type": "Metaspace", "replacement": "\u2581"}})
+    )
+    prefix = write(tmp_path / "x", [[[1, 2, 1, 1, 2, 3]]])
+    found = as_json(capsys, "inspect", prefix, "--samples", "1", "--tokenizer-model", str(path))
+    assert [one["text"] for one in found["top"]] == [" the", "s", " "]
+    assert found["samples"][0]["text"] == "thes the thes "
 
 
 def test_a_name_with_a_line_end_is_spelt_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

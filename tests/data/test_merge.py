@@ -54,6 +54,39 @@ def test_merged_files_have_the_bytes_of_megatrons_tool(
     assert sorted(os.listdir(tmp_path / "new")) == ["all.bin", "all.idx"]
 
 
+def known_by(prefix: str, tokenizer: str) -> str:
+    """The same prefix, of which the tokenizer is known."""
+    Path(f"{prefix}.json").write_text(json.dumps({"outcome": {"tokenizer": tokenizer}, "tokenizer": {"type": "T"}}))
+    return prefix
+
+
+def test_the_tokenizer_stays_known_through_merge_and_split(tmp_path: Path) -> None:
+    web, books, other = (
+        known_by(write(tmp_path / name, one), tokenizer)
+        for name, one, tokenizer in (("web", WEB, "T 1"), ("books", BOOKS, "T 1"), ("other", WEB, "T 2"))
+    )
+    merged, first = tmp_path / "all", tmp_path / "first"
+    assert data("merge", "--input", web, books, "--output-prefix", merged) == 0
+    known = json.loads(Path(f"{merged}.json").read_text())
+    assert (known["outcome"], known["tokenizer"]) == ({"tokenizer": "T 1"}, {"type": "T"})
+    assert (known["documents"], known["bytes"], known["made_by"]) == (7, 57 * 2, "data merge")
+    assert known["inputs"] == [{"prefix": web}, {"prefix": books}]
+    assert data("split", merged, "--documents", "0:1", "--output-prefix", first) == 0
+    assert json.loads(Path(f"{first}.json").read_text()).items() >= {"documents": 1, "bytes": 6}.items()
+    with pytest.raises(RequestError, match="have different tokenizers"):
+        data("merge", "--input", first, other, "--output-prefix", tmp_path / "none")
+
+
+def test_a_file_beside_the_output_that_describes_no_prefix_stays(tmp_path: Path) -> None:
+    web, plain = known_by(write(tmp_path / "web", WEB), "T 1"), write(tmp_path / "plain", WEB)
+    (tmp_path / "raw.json").write_text('{"text": "raw"}\n')
+    assert data("merge", "--input", web, web, "--output-prefix", tmp_path / "raw") == 0
+    assert (tmp_path / "raw.json").read_text() == '{"text": "raw"}\n'
+    (tmp_path / "old.json").write_text((tmp_path / "web.json").read_text())
+    assert data("merge", "--input", web, plain, "--output-prefix", tmp_path / "old") == 0
+    assert not (tmp_path / "old.json").exists(), "it was of other data"
+
+
 def test_a_folder_stands_for_all_in_it_by_name(tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     prefixes = [write(tmp_path / f"parts/{name}", one) for name, one in (("b", WEB), ("a", BOOKS), ("B", BOOKS))]

@@ -98,6 +98,11 @@ def test_a_wrong_row_of_parquet_is_named(prepare: Prepare, texts: list[str], tmp
         prepare("--input", "in.parquet", "--partitions", "3")
     with pytest.raises(PrimusError, match=r"^in\.parquet:1: key 'body' is missing"):
         prepare("--input", "in.parquet", "--json-keys", "body", "--discard-unfinished")
+    twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    parquet.write_table(twice, tmp_path / "in.parquet")
+    with pytest.raises(PrimusError, match=r"^'in\.parquet' cannot be read") as error:
+        prepare("--input", "in.parquet", "--discard-unfinished")
+    assert error.value.why == "2 of its columns are called 'text'"
     (tmp_path / "in.parquet").write_bytes(b"PAR1 this is none")
     with pytest.raises(PrimusError, match=r"^'in\.parquet' cannot be read"):
         prepare("--input", "in.parquet", "--discard-unfinished")

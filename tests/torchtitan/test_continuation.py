@@ -163,6 +163,19 @@ def test_another_number_of_data_parallel_ranks_continues_with_data_that_primus_r
     assert plan.continues == str(tmp_path / "r")
 
 
+def test_a_checkpoint_without_the_number_of_consumed_samples_is_refused(resolve: Resolve, tmp_path: Path) -> None:
+    """As earlier versions of Primus saved it: the place of each rank in TorchTitan's own data set."""
+    previous = earlier_run(resolve, tmp_path / "exp_1", TEXT, {10: "x dataloader.dp_rank_0 x"})
+    with pytest.raises(ConfigError, match="does not say how many samples were consumed") as error:
+        resolve(TEXT, previous=previous)
+    assert "exclude_from_loading: [dataloader]" in error.value.fix
+    assert error.value.fix.endswith("--new")
+    plan = resolve(TEXT.replace("enable: true", "enable: true, exclude_from_loading: [dataloader]"), previous=previous)
+    assert "continues from step 10 of exp_1" in plan.notes
+    later = earlier_run(resolve, tmp_path / "exp_2", TEXT, {20: "x dataloader.consumed x"})
+    assert "continues from step 20 of exp_2" in resolve(TEXT, previous=later).notes
+
+
 def test_the_position_in_the_data_can_be_given_up_to_continue(resolve: Resolve, tmp_path: Path) -> None:
     text = OWN_DATASET.replace("enable: true", "enable: true, exclude_from_loading: [dataloader]")
     plan = resolve(text, ranks=2, previous=earlier_run(resolve, tmp_path / "r", OWN_DATASET, {10: "x"}))

@@ -23,6 +23,8 @@ FIXED = (
     *("model.sizes.weight_tying", "optimizer.param_groups[[]*].optimizer_name", "optimizer.param_groups[[]*].pattern"),
 )
 """With these, the checkpoint has the form of another model or of another optimizer's state."""
+_CONSUMED = b"dataloader.consumed"
+"""The name of the position of Primus's own loader (`IndexedLoader`) in a checkpoint."""
 _OWN = "checkpoints"
 """In the run directory."""
 
@@ -125,9 +127,11 @@ def _continue(settings: Settings, call: BackendCall, now: Mapping[str, Any]) -> 
     step, notes = settings.start_from(run, whole, "training.steps", at=call.step)
     if weights is not None and weights in steps and step < weights:
         notes += (f"skips the checkpoint of step {weights}: it has weights alone (checkpoint.last_save_model_only)",)
+    checkpoint = os.path.join(run, folder, f"step-{step}")
+    _check_position(settings, checkpoint, now, f"step {step} of {os.path.basename(run)}")
     if not call.distributed.tentative:
         _check_ranks(settings, run, now, f"step {step} of {os.path.basename(run)}")
-    for setting, value in _begin_with(os.path.join(run, folder, f"step-{step}")).items():
+    for setting, value in _begin_with(checkpoint).items():
         settings.set(setting, value)
     return run, notes
 
@@ -155,6 +159,21 @@ def _runs(metadata: tuple[str, ...], folder: str) -> dict[str, list[int]]:
         if match and is_whole(os.path.dirname(path)):
             runs.setdefault(match[1], []).append(int(match[2]))
     return runs
+
+
+def _check_position(settings: Settings, checkpoint: str, now: Mapping[str, Any], shown: str) -> None:
+    """What Primus's own loader needs of a checkpoint, TorchTitan would miss on every rank, at each start again."""
+    if not now["samples"] or "dataloader" in settings["checkpoint.exclude_from_loading"]:
+        return
+    listed = Path(checkpoint, ".metadata").read_bytes()  # a pickle, in which names are plain text
+    if b"dataloader." in listed and _CONSUMED not in listed:
+        raise settings.error(
+            "auto_continue_train",
+            f"cannot continue from {shown}: its checkpoint does not say how many samples were consumed",
+            why="an earlier version of Primus, or another data loader, wrote it",
+            fix="drop the data position (checkpoint.exclude_from_loading: [dataloader]), "
+            "or start from the first step: --new",
+        )
 
 
 def _check_ranks(settings: Settings, run: str, now: Mapping[str, Any], shown: str) -> None:

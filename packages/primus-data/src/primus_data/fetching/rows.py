@@ -225,6 +225,9 @@ def _check_columns(names: Sequence[str], schema: Any, where: str) -> None:
             known = ", ".join(map(printable, schema.names[:50]))
             fix = suggestion(name, schema.names) or "choose with --columns or --text-column"
             raise RequestError(f"{where} has no column '{name}'", why=f"its columns: {known}", fix=fix)
+        if (count := schema.names.count(name)) > 1:
+            fix = "choose other columns with --columns, or write a file in which each has a name of its own"
+            raise RequestError(f"{where} has {count} columns '{printable(name)}'", fix=fix)
         kind = schema.field(name).type
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
             raise RequestError(

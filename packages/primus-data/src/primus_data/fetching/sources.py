@@ -86,9 +86,10 @@ def _of_hub(request: Request, client: Client, endpoint: str, commit: str) -> Lis
     entries = {one.path: one for one in hub.files(info.commit)}
     configs, default = splits.find(entries, info.card, request.revision)
     config = request.name or default
-    names = splits.files_of(configs, config, request.slice.split, f"dataset '{hub.name}'")
+    names, others = splits.files_of(configs, config, request.slice.split, f"dataset '{hub.name}'")
     if not names:
         raise hub.refuse_without_data(sorted(entries), request.revision)
+    _say_others(others, names, "download the dataset, and name its files with --input")
     if any("/partial-" in f"/{name}" for name in names):
         progress.say(
             "data_fetch_partial", f"the Hub has converted only the first rows of split '{request.slice.split}'"
@@ -106,13 +107,21 @@ def _of_folder(request: Request, folder: str) -> Listing:
     card = _card(folder)
     configs, default = splits.find(names, card)
     config = request.name or default
-    chosen = splits.files_of(configs, config, request.slice.split, f"folder '{folder}'")
+    chosen, unlike = splits.files_of(configs, config, request.slice.split, f"folder '{folder}'")
     if not chosen:
         raise RequestError(f"folder '{folder}' has no file of a known format", fix=f"known: {formats.KNOWN}")
-    if others := len({name for name in names if formats.of(name)} - set(chosen)):
+    _say_others(unlike, chosen, f"--input {folder}/*")
+    if others := len({name for name in names if formats.of(name)} - {*chosen, *unlike}):
         progress.say("data_fetch_others", f"{counted(others, 'file')} in {folder} not in split '{request.slice.split}'")
     licence = card.get("license")
     return Listing(tuple(_local(os.path.join(folder, name)) for name in chosen), config, "", str(licence or ""))
+
+
+def _say_others(others: Sequence[str], chosen: Sequence[str], how: str) -> None:
+    """Say which files of a split were left out, since a split has one format."""
+    if others and (kind := formats.of(chosen[0])):
+        which = f"{counted(len(others), 'file')} of another format, such as '{others[0]}'"
+        progress.say("data_fetch_formats", f"takes the {kind.kind} files, and leaves out {which}; to take all: {how}")
 
 
 def _below(folder: str) -> Iterator[str]:

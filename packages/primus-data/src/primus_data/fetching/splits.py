@@ -10,13 +10,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from primus_data.fetching import formats
 from primus_machine.errors import RequestError, suggestion
 from primus_machine.text import printable
 
-__all__ = ["CONVERTED", "Configs", "files_of", "find"]
+__all__ = ["CONVERTED", "Configs", "Files", "files_of", "find"]
 
 CONVERTED = "refs/convert/parquet"
 """The revision where the Hub keeps a dataset as parquet, whatever its own format: folders for configs and splits."""
@@ -57,8 +58,17 @@ def find(names: Iterable[str], card: Mapping[str, Any], revision: str = "") -> t
     return found, chosen[0] if chosen else ("default" if "default" in found else only)
 
 
-def files_of(configs: Configs, config: str, split: str, whose: str) -> Sequence[str]:
-    """The files of a split; empty: no split of the config has any.
+class Files(NamedTuple):
+    """Of a split."""
+
+    chosen: list[str]
+    """All of one format; empty: no split of the config has any."""
+    others: list[str]
+    """Those of other formats."""
+
+
+def files_of(configs: Configs, config: str, split: str, whose: str) -> Files:
+    """The files of a split.
 
     Raises:
         RequestError: there is no such config or split.
@@ -68,21 +78,19 @@ def files_of(configs: Configs, config: str, split: str, whose: str) -> Sequence[
         what = f"{whose} has no config '{config}'" if config else f"{whose} has several configs, and no default"
         near = suggestion(config, configs)
         raise RequestError(what, why=f"its configs: {names}", fix=near or "choose one with --name")
-    splits = {name: some for name, found in configs[config]().items() if (some := _of_one_kind(found))}
+    splits = {name: files for name, found in configs[config]().items() if (files := _of_one_kind(found)).chosen}
     if splits and split not in splits:
         what = f"config '{config}' of {whose} has no split '{split}'"
         near = suggestion(split, splits)
         raise RequestError(what, why=f"its splits: {', '.join(splits)}", fix=near or "choose one with --split")
-    return splits.get(split, ())
+    return splits.get(split, Files([], []))
 
 
-def _of_one_kind(names: list[str]) -> list[str]:
-    """Those of the most common format: beside the data lie files that describe it."""
-    kinds = Counter(kind.kind for name in names if (kind := formats.of(name)))
-    if not kinds:
-        return []
-    most = kinds.most_common(1)[0][0]
-    return [name for name in names if (kind := formats.of(name)) and kind.kind == most]
+def _of_one_kind(names: list[str]) -> Files:
+    """Take the most common format: beside the data lie files that describe it."""
+    kinds = {name: kind.kind for name in names if (kind := formats.of(name))}
+    most = max(Counter(kinds.values()).items(), key=itemgetter(1), default=("", 0))[0]
+    return Files([name for name in kinds if kinds[name] == most], [name for name in kinds if kinds[name] != most])
 
 
 def _list(value: object) -> list[Any]:

@@ -1,16 +1,18 @@
-"""What `PREFIX.json` says of a prefix: how `data prepare` made it. Data of other tools has no such file."""
+"""What `PREFIX.json` says of a prefix: how it was made, with which tokenizer. Data of other tools has no such file."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from primus_machine.errors import RequestError
 from primus_machine.files import plain_json
-from primus_machine.files.atomic import read_regular
+from primus_machine.files.atomic import read_regular, write_atomically
 
-__all__ = ["expect_one_tokenizer", "read"]
+__all__ = ["expect_one_tokenizer", "read", "write_derived"]
 
 
 def read(prefix: str) -> Mapping[str, Any]:
@@ -19,6 +21,32 @@ def read(prefix: str) -> Mapping[str, Any]:
         found = plain_json.loads(read_regular(f"{prefix}.json"))
         return found if isinstance(found, dict) else {}
     return {}
+
+
+def write_derived(made_by: str, prefixes: Sequence[str], prefix: str, **known: object) -> None:
+    """Say of `prefix` what all these have in common: their tokenizer, if it is known of each.
+
+    A file of that name which says nothing of a prefix, such as raw text, stays.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = f"{prefix}.json"
+    if os.path.lexists(path) and "outcome" not in read(prefix):
+        return
+    outcomes = {_tokenizer(one) for one in prefixes}
+    if "" in outcomes or len(outcomes) > 1:
+        with suppress(FileNotFoundError):
+            os.unlink(path)  # it is of data that was there before
+        return
+    found = {
+        "outcome": {"tokenizer": outcomes.pop()},
+        "tokenizer": read(prefixes[0]).get("tokenizer"),
+        "made_by": made_by,
+        "inputs": [{"prefix": one} for one in prefixes],
+        **known,
+    }
+    write_atomically(path, json.dumps(found, indent=2) + "\n")
 
 
 def expect_one_tokenizer(prefixes: Sequence[str]) -> None:

@@ -99,4 +99,8 @@ def summarize(prefix: str, wanted: Wanted) -> Summary:
 
 
 def _text(token: int, decode: samples.Decode | None) -> str | None:
-    return decode([token]) if decode else None
+    """As it reads within a text: where a text begins, SentencePiece leaves out a space."""
+    if not decode:
+        return None
+    once, twice = decode([token]), decode([token, token])
+    return twice.removeprefix(once) if twice.startswith(once) else once

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from primus_data.indexed import layout
-from primus_data.indexed.described import expect_one_tokenizer
+from primus_data.indexed.described import expect_one_tokenizer, write_derived
 from primus_data.indexed.joined import join
 from primus_data.indexed.layout import Layout
 from primus_data.joining.output import expect_room, refuse_existing, written
@@ -65,9 +66,10 @@ def merge(prefixes: Sequence[str], output: str) -> Merged:
     # The lengths and the bounds stand in files of their own until the index is written.
     room = size + sum(head.size + 4 * head.sequences + 8 * head.bounds for head in heads)
     expect_room(os.path.dirname(output), room)
-    with written([output]) as [name], Progress(f"merging {len(prefixes)} inputs", size) as progress:
-        join(prefixes, name, progress.add)
     documents = sum(max(head.bounds - 1, 0) for head in heads)
+    describe = partial(write_derived, "data merge", prefixes, documents=documents, bytes=size)
+    with written([output], describe) as [name], Progress(f"merging {len(prefixes)} inputs", size) as progress:
+        join(prefixes, name, progress.add)
     tokens = sum(os.path.getsize(f"{prefix}.bin") // head.width for prefix, head in zip(prefixes, heads, strict=True))
     return Merged(output, len(prefixes), documents, sum(head.sequences for head in heads), tokens)
 

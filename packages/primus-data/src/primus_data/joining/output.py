@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from primus_data.indexed.joined import publish
@@ -42,8 +42,10 @@ def expect_room(folder: str, needed: int) -> None:
 
 
 @contextmanager
-def written(prefixes: Sequence[str]) -> Iterator[list[str]]:
+def written(prefixes: Sequence[str], describe: Callable[[str], object]) -> Iterator[list[str]]:
     """Names to write these prefixes under. They are renamed when all are whole; after an error, nothing is left.
+
+    `describe` writes what is known of a prefix beside it, before its index appears.
 
     Raises:
         RequestError: an output is there.
@@ -55,6 +57,7 @@ def written(prefixes: Sequence[str]) -> Iterator[list[str]]:
         yield names
         refuse_existing(prefixes)  # it may have appeared meanwhile
         for name, prefix in zip(names, prefixes, strict=True):
+            describe(prefix)
             publish(name, prefix)
     except OSError as error:
         why = "the disk is full" if error.errno in FULL else str(error.strerror or error)

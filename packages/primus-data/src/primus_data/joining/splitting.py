@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from primus_data.indexed.described import write_derived
 from primus_data.indexed.layout import Layout
 from primus_data.indexed.reader import Indexed
 from primus_data.indexed.streams import Piece, Streams, damaged, pieces
@@ -59,7 +60,14 @@ def split(prefix: str, wanted: Wanted) -> list[Part]:
         selection = _selection(streams, wanted)
         found = _tally(streams, selection, wanted.outputs)
         expect_room(os.path.dirname(wanted.outputs[0]), sum(_size(part, source.layout) for part in found))
-        with written(wanted.outputs) as names:
+        parts = {part.prefix: part for part in found}
+
+        def describe(output: str) -> None:
+            part = parts[output]
+            size = part.tokens * source.layout.width
+            write_derived("data split", [prefix], output, documents=part.documents, bytes=size)
+
+        with written(wanted.outputs, describe) as names:
             _write(streams, selection, names, found, progress)
     return found
 

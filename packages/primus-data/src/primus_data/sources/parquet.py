@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from primus_core.errors import MachineError
+from primus_core.errors import MachineError, PrimusError
 from primus_data.sources.files import File, unreadable
+from primus_machine.text import printable
 
 __all__ = ["divide", "rows"]
 
@@ -52,9 +53,13 @@ def rows(file: File, start: int, end: int, keys: Sequence[str]) -> Iterator[tupl
     import pyarrow as pa
 
     with _opened(file) as opened:
-        known = set(opened.schema_arrow.names)
+        known = opened.schema_arrow.names
         first = sum(opened.metadata.row_group(group).num_rows for group in range(start))
         columns = [key for key in dict.fromkeys(keys) if key in known]
+        if several := next((key for key in columns if known.count(key) > 1), ""):
+            why = f"{known.count(several)} of its columns are called '{printable(several)}'"
+            fix = "write a file in which each column has a name of its own"
+            raise PrimusError(f"'{printable(file.path)}' cannot be read", why=why, fix=fix)
         try:
             groups = list(range(start, end))
             for batch in opened.iter_batches(_batch(opened.metadata, groups), groups, columns, use_threads=False):

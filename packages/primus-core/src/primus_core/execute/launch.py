@@ -82,7 +82,7 @@ class Launch:
         """Point the experiment's link at this run, and say what begins."""
         place = self.plan.place
         if place.link and not place.joined and not link_atomically(os.path.basename(self.directory), place.link):
-            self.note(f"{place.link} is no link of yours, so it does not point at this run")
+            self.note(f"not updated: {place.link} is not a symlink of yours")
         for line in lines:
             self.say(f"primus: {line}\n")
         for note in self.plan.notes:

@@ -100,7 +100,9 @@ def _repeated(row: Row, other: Row) -> str:
 
 def _row(data: Any, where: str) -> Row:
     if not isinstance(data, dict):
-        raise ConfigError(f"{data!r} is not a row", where=where, fix="write [[variable]], and name = and value = below it")
+        raise ConfigError(
+            f"{data!r} is not a row", where=where, fix="write [[variable]], and name = and value = below it"
+        )
     _check(data, _ROW_KEYS, where, "a variable")
     row = Row(**data)
     if not NAME.fullmatch(row.name) or row.name in OWNED:
@@ -138,7 +140,9 @@ def _word(kind: type) -> str:
 def _check_condition(key: str, wanted: Any, where: str) -> None:
     if key not in _CONDITIONS:
         fix = suggestion(key, _CONDITIONS)
-        raise ConfigError(f"unknown condition {key!r}", where=where, why=f"conditions: {', '.join(_CONDITIONS)}", fix=fix)
+        raise ConfigError(
+            f"unknown condition {key!r}", where=where, why=f"conditions: {', '.join(_CONDITIONS)}", fix=fix
+        )
     kind = bool if key == "deterministic" else str
     values = listed(wanted)
     if not values or not all(isinstance(value, kind) for value in values):

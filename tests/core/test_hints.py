@@ -68,8 +68,6 @@ ANSWERS = {
     "checkpoints": "primus runs show latest",
     "wandb sync": "primus runs show latest",
     "tensorboard small": "primus runs show small",
-    # a `--` too many
-    "direct -- bench -- gemm -M 64": "primus direct -- bench gemm -M 64",
     # a forgotten `--`, runtime or stage
     "train --config x": "primus direct -- train pretrain --config x",
     "direct train pretrain --config x": "primus direct -- train pretrain --config x",

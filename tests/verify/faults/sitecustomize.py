@@ -138,6 +138,23 @@ def titan_moment_lost(module: Any) -> None:
 
 
 @fault("torchtitan.trainer")
+def titan_last_update_missed(module: Any) -> None:
+    """Rank 1 does not take the update of one weight at the last step, which no loss and no checkpoint shows."""
+    step = module.Trainer.train_step
+
+    def stale(self: Any, *args: Any, **kwargs: Any) -> Any:
+        weight = next(self.model_parts[0].parameters())
+        local = weight.to_local() if hasattr(weight, "to_local") else weight.data
+        kept = local.detach().clone()
+        result = step(self, *args, **kwargs)
+        if os.environ["RANK"] == "1" and self.step == self.config.training.steps:
+            local.data.copy_(kept)
+        return result
+
+    module.Trainer.train_step = stale
+
+
+@fault("torchtitan.trainer")
 def titan_tokens_counted_twice(module: Any) -> None:
     """The loss is divided by twice the number of valid tokens, as if each rank had its own."""
     forward = module.Trainer.forward_backward_step

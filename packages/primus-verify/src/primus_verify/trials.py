@@ -20,6 +20,7 @@ from primus_core.errors import PrimusError, TrainingError
 from primus_core.journal import summary
 from primus_core.plan.plan import METRICS
 from primus_machine.processes import end_with_parent
+from primus_train.kit.replicas import WANTED
 from primus_train.templates.recipe import leaves
 from primus_verify import stored
 from primus_verify.comparison import Step
@@ -100,7 +101,7 @@ class Trials:
         return run
 
     def _run(self, argv: list[str], log: str, ranks: int) -> int:
-        environ = {**self.environ, "GPUS_PER_NODE": str(ranks)}
+        environ = {**self.environ, "GPUS_PER_NODE": str(ranks), WANTED: "1"}
         with open(log, "wb") as output:
             process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ,
                                        preexec_fn=end_with_parent)  # noqa: PLW1509  # there are none  # fmt: skip

@@ -37,8 +37,28 @@ def test_ranks_that_differ_are_named_with_the_kind_of_parameter(
         data = b"other" if rank == 1 else b"same"
         wrote(tmp_path, monkeypatch, rank, ("layers.0.norm", "", data), ("layers.1.norm", "", data), ("head", "", b"x"))
     [found] = differences(str(tmp_path), 3)
-    assert found.text.startswith("weight of layers.*.norm differs between ranks 0, 2 and rank 1, after step 3: ")
+    assert found.text.startswith("copies of layers.*.norm differ between ranks 0, 2 and rank 1, after step 3: ")
     assert found.names == ("layers.0.norm", "layers.1.norm")
+
+
+def test_generators_of_ranks_that_divide_a_tensor_must_differ_and_those_of_copies_be_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(WANTED, "1")
+
+    def states(run: Path, *of_ranks: bytes) -> list[str]:
+        monkeypatch.setenv("PRIMUS_RUN_DIR", str(run))
+        run.mkdir()
+        for rank, state in enumerate(of_ranks):
+            monkeypatch.setenv("RANK", str(rank))
+            record(lambda rank=rank, state=state: [Copy("generator", f"tp {rank % 2}", rank, state, is_random=True)])  # type: ignore[misc]
+        return [one.text for one in differences(str(run), 3)]
+
+    assert states(tmp_path / "right", b"a", b"b", b"a", b"b") == []
+    [same] = states(tmp_path / "same", b"a", b"a")
+    assert same.startswith("generator has the same state on rank 0 and rank 1, after step 3: they drop out the same")
+    [other] = states(tmp_path / "other", b"a", b"b", b"c", b"b")
+    assert other.startswith("copies of generator differ between rank 0 and rank 2, after step 3")
 
 
 def test_nothing_is_recorded_unless_verify_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

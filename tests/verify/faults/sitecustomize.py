@@ -76,6 +76,12 @@ def stale_weight(module: Any) -> None:
     module.FP32Optimizer.step_with_ready_grads = stale
 
 
+@fault("megatron.core.tensor_parallel.random")
+def equal_dropout_seeds(module: Any) -> None:
+    """All tensor ranks draw from the seed of the first one."""
+    module.get_tensor_model_parallel_rank = lambda *_, **__: 0
+
+
 def _titan_grads(module: Any, change: Callable[[list[Any]], Any]) -> None:
     clip = module.clip_grad_norm_
 

@@ -7,7 +7,8 @@ import json
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from primus_core.errors import MachineError
 from primus_train.kit.replicas import FOLDER
@@ -18,38 +19,73 @@ __all__ = ["differences"]
 _SHOWN = 8
 
 
+class _Copy(NamedTuple):
+    """As a rank has written it."""
+
+    name: str
+    piece: str
+    holder: int
+    digest: str
+    is_random: bool
+
+
 def differences(run: str, step: int) -> list[Finding]:
-    """Return what differs between ranks after the last `step` of a run: one finding for each kind of parameter.
+    """Return what ranks should have in common after the last `step` of a run, and have not, and the other way round.
 
     Raises:
         MachineError: what the ranks have written cannot be read.
     """
-    holders: dict[tuple[str, str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for name, piece, holder, digest in _copies(run):
-        holders[name, piece][digest].append(holder)
-    kinds: dict[str, list[tuple[str, dict[str, list[int]]]]] = defaultdict(list)
-    for (name, _), found in holders.items():
-        if len(found) > 1:
-            kinds[pattern_of(name)].append((name, found))
-    return [_finding(kind, some, step) for kind, some in kinds.items()]
+    copies = list(_copies(run))
+    kinds: dict[str, list[tuple[str, Groups]]] = defaultdict(list)
+    for (name, _), groups in _grouped(copies, lambda one: (one.name, one.piece), lambda one: one.digest).items():
+        if len(groups) > 1:
+            kinds[pattern_of(name)].append((name, groups))
+    random = [one for one in copies if one.is_random]
+    alike = _grouped(random, lambda one: (one.name, one.digest), lambda one: one.piece)
+    return [
+        *(_unequal(kind, found, step) for kind, found in kinds.items()),
+        *(_same_seed(name, groups, step) for (name, _), groups in alike.items() if len(groups) > 1),
+    ]
 
 
-def _copies(run: str) -> Iterator[tuple[str, str, int, str]]:
+Groups = Sequence[Sequence[int]]
+"""Ranks that have the same."""
+
+
+def _grouped(
+    copies: Iterable[_Copy], key: Callable[[_Copy], tuple[str, str]], group: Callable[[_Copy], str]
+) -> dict[tuple[str, str], Groups]:
+    found: dict[tuple[str, str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for one in copies:
+        found[key(one)][group(one)].append(one.holder)
+    return {one: sorted(groups.values(), key=len, reverse=True) for one, groups in found.items()}
+
+
+def _copies(run: str) -> Iterator[_Copy]:
     for path in sorted(glob.glob(os.path.join(glob.escape(run), FOLDER, "*.json"))):
         try:
             with open(path, encoding="utf-8") as file:
-                yield from json.load(file)
+                yield from (_Copy(*row) for row in json.load(file))
         except (OSError, ValueError) as error:
             raise MachineError(f"{path} cannot be read", why=str(error)) from None
 
 
-def _finding(kind: str, found: Sequence[tuple[str, dict[str, list[int]]]], step: int) -> Finding:
+def _unequal(kind: str, found: Sequence[tuple[str, Groups]], step: int) -> Finding:
     names = tuple(dict.fromkeys(name for name, _ in found))
-    groups = sorted(found[0][1].values(), key=len, reverse=True)
-    ranks = " and ".join(_shown(group) for group in groups[:_SHOWN])
-    why = "copies of one parameter must be equal to the bit: a rank has missed an update, or made another one"
-    text = f"weight of {kind} differs between {ranks}, after step {step}: {why}"
+    why = "they must be equal to the bit: a rank has missed an update, or made another one"
+    text = f"copies of {kind} differ between {_listed(found[0][1])}, after step {step}: {why}"
     return Finding(text, step, "weight", names, None, math.inf)
+
+
+def _same_seed(name: str, groups: Groups, step: int) -> Finding:
+    text = (
+        f"{name} has the same state on {_listed(groups)}, after step {step}: they drop out the same, from equal seeds"
+    )
+    return Finding(text, step, "seed", (name,), None, math.inf)
+
+
+def _listed(groups: Groups) -> str:
+    return " and ".join(_shown(group) for group in groups[:_SHOWN])
 
 
 def _shown(ranks: Sequence[int]) -> str:

@@ -29,13 +29,15 @@ class Copy(NamedTuple):
     """The rank, or the device."""
     data: Any
     """Its bytes, as a buffer."""
+    is_random: bool = False
+    """It is the state of a generator of random numbers: no two pieces may be equal."""
 
 
 def record(copies: Callable[[], Iterable[Copy]]) -> None:
     """Write digests of this process's copies, in place of those of an earlier step. Does nothing unless asked to."""
     if not worker.variable(WANTED):
         return
-    found = [(one.name, one.piece, one.holder, hashlib.sha256(one.data).hexdigest()) for one in copies()]
+    found = [(one.name, one.piece, one.holder, hashlib.sha256(one.data).hexdigest(), one.is_random) for one in copies()]
     folder = worker.run_directory() / FOLDER
     folder.mkdir(exist_ok=True)
     write_atomically(str(folder / f"{worker.rank()}.json"), json.dumps(found))

@@ -22,7 +22,7 @@ from benchmarks import (
     verify,
 )
 from benchmarks.ratio import Row
-from primus_core.installed.packages import version_of
+from primus_machine.packages import version_of
 
 SUITES = {
     "latency": (latency.rows, "primus-core"),

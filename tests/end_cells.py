@@ -251,6 +251,10 @@ def _faults(cell: Cell, code: int, said: str, run: Path) -> Iterator[str]:
     made, whole = [row["step"] for row in rows(run)], whole_steps(cell, run)
     last, newest = max(made, default=0), max(whole, default=0)
     lost = "  lost   no checkpoint of " in said
+    if cell.way == "nohup":
+        if last != STEPS or lost:
+            yield f"it did not train to its end: {last}, {said}"
+        return
     if cell.moment == "start" and (last or newest or lost):
         yield f"it trained: {last}, {newest}, {said}"
     if cell.moment != "start" and (newest < max(last, 1)) != lost:

@@ -11,7 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from primus_core.installed import packages as installed
+from primus_machine import packages as installed
 
 PACKAGES = Path(__file__).resolve().parent.parent / "packages"
 

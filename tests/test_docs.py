@@ -16,7 +16,7 @@ from tests.bench import stand_in
 from tests.conftest import ROOT, Run
 from tests.data import planted
 
-from primus_core.installed.packages import version_of
+from primus_machine.packages import version_of
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"^ {4}((?:[A-Z_]+=\S+ )*primus .*)$", re.M)

@@ -299,7 +299,10 @@ def test_nvidia_gpus_come_with_nvidias_runtime(argv: Planned, tmp_path: Path, en
         ),
         (("container", *TASK), "--image is missing"),
         (("container", "--image", "I"), "needs a task"),
-        (("container", "--image", "I", "--", "direct", "--wrong", *TASK), "segment 2 (direct): '--wrong'"),
+        (
+            ("container", "--image", "I", "--", "direct", "--wrong", *TASK),
+            "segment 2 (direct): unknown option '--wrong'",
+        ),
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_starts(

@@ -55,6 +55,8 @@ def test_files_belong_to_the_person(
     ("uid", "engine", "wanted", "what"),
     [
         (0, "docker", "alice", "only the image knows the number of 'alice'"),
+        (0, "docker", "-5", "--user -5: not a user"),
+        (0, "podman", "a:b:c", "--user a:b:c: not a user"),
         (54321, "podman", "alice:7", "only the image knows the number of 'alice'"),
         (54321, "docker", "4242", "only root can give it to another user"),
     ],

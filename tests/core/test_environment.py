@@ -143,6 +143,8 @@ def test_a_wrong_line_of_a_file_is_refused_with_its_number(tmp_path: Path) -> No
 def test_a_value_that_no_environment_can_carry_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.env").write_bytes(b"A=1\0\n")
     assert "contains a NUL character" in refused(str(tmp_path / "x.env")).what
+    (tmp_path / "x.env").write_text("A=1\n", encoding="utf-16")
+    assert refused(str(tmp_path / "x.env")).what.endswith("x.env: the file is UTF-16")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primus_core.config.files import read
-from primus_core.config.interpolation import interpolate
 from primus_core.errors import ConfigError
+from primus_machine.interpolation import interpolate
 
 plain = st.text(st.characters(exclude_characters="${}", exclude_categories=["Cs"]), max_size=12)
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from primus_core.installed import packages
-from primus_core.installed.packages import docstring_line
+from primus_machine import packages
+from primus_machine.packages import docstring_line
 
 REPORT = """
 import json, sys
-from primus_core.installed import packages
+from primus_machine import packages
 sys.path[:0] = sys.argv[2:]
 points = [
     [e.group, e.name, e.module, e.attribute, *e.source.rsplit(" ", 1)]

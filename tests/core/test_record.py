@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,23 @@ WHOLE = RunRecord(
     plan_differs=({"key": "a.b", "submitted": None, "here": 1},),
     others={"future": {"a": [1]}},
 )
+EACH: dict[str, Any] = {
+    "str": "a",
+    "int | None": 7,
+    "float | None": 7.0,
+    "tuple[str, ...]": ("a", "b"),
+    "tuple[Attempt, ...]": (Attempt(1.0, 2.0, 0, 0, "", ("n1",)),),
+    "tuple[Mapping[str, Any], ...]": ({"key": "a.b", "submitted": None, "here": 1},),
+    "Mapping[str, str]": {"/x": "changed"},
+    "OtherRun | None": OtherRun("a", "/runs/a"),
+    "SchedulerUsed | None": SchedulerUsed("slurm", "slurm", "23.11"),
+    "FirstFailure | None": FirstFailure(3, "ended by SIGSEGV", 1, 139, 8.5),
+}
+"""A value of each type that a field of the record has."""
+FULL = RunRecord(**{one.name: EACH[str(one.type)] for one in fields(RunRecord) if one.name != "others"})
+"""Each field of the record is known; a field that is added to it is here at once."""
+NAMES = [one.name for one in fields(RunRecord) if one.name != "others"]
+OWN = {one.name for one in fields(RunRecord) if one.metadata.get("from") == ()}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4),
     lambda inner: (
@@ -87,3 +104,27 @@ def test_an_attempt_that_has_not_ended_says_only_when_it_began() -> None:
     assert Attempt(3.0, what="killed").to_dict() == {
         "started": 3.0, "ended": None, "exit_code": None, "last_step": None, "what": "killed",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_field_is_in_the_file_and_is_read_again(name: str, tmp_path: Path) -> None:
+    one = RunRecord(**{name: getattr(FULL, name)})
+    record.write(str(tmp_path), one)
+    assert name in json.loads((tmp_path / "metadata.json").read_text(encoding="utf-8"))
+    assert record.read(str(tmp_path)) == one
+
+
+@pytest.mark.parametrize("source", ["submission", "nodes"])
+@pytest.mark.parametrize("name", NAMES)
+def test_each_field_that_a_process_does_not_know_is_taken_from_the_others_unless_it_is_its_own(
+    name: str, source: str
+) -> None:
+    [declared] = [one.metadata.get("from", ("submission", "nodes")) for one in fields(RunRecord) if one.name == name]
+    found = getattr(RunRecord().joined(source, [RunRecord(), FULL]), name)
+    assert (found == getattr(FULL, name)) is (source in declared)
+
+
+def test_of_several_nodes_the_first_one_that_knows_a_field_counts() -> None:
+    nodes = [RunRecord(), RunRecord(gpu_model="MI300X", model="a"), RunRecord(gpu_model="MI355X", model="b")]
+    found = RunRecord(gpu_model="of the login node", framework="torchtitan").joined("nodes", nodes)
+    assert (found.gpu_model, found.model, found.framework) == ("MI300X", "a", "torchtitan")

@@ -19,9 +19,9 @@ from tests import rank_report
 from tests.conftest import Run, free_port, wait_until
 from tests.lab import hosts, slurm
 
-from primus_core.multinode.rank_sockets import RankSockets, Target, call_all
-from primus_core.multinode.rendezvous_client import messages
 from primus_core.request.arguments import duration
+from primus_machine.rendezvous.client import messages
+from primus_machine.rendezvous.rank_sockets import RankSockets, Target, call_all
 
 LINE = re.compile(r"^primus: rendezvous: (.*); waiting for (\d+) s, gives up after .*", re.M)
 

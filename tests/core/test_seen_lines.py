@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.machine.secret_kinds import KINDS, PRIVATE_KEY
 
-from primus_core.output.seen_lines import RankChannel, SeenLines
-from primus_core.output.streams import for_console
+from primus_machine.output.seen_lines import RankChannel, SeenLines
+from primus_machine.output.streams import for_console
 from primus_machine.pipes import Channel
 from primus_machine.secrets.masks import Mask
 

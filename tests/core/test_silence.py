@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from primus_core.process.silence import Silence
+from primus_machine.output.silence import Silence
 
 
 class Clock:

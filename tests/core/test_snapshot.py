@@ -17,8 +17,8 @@ from tests.conftest import Run
 from tests.core.test_direct import metadata, run_of
 from tests.machine.repositories import commit, git, tree
 
-from primus_core.installed import packages as installed
 from primus_core.runs.saved import Saved, load
+from primus_machine import packages as installed
 
 TASKS = '''
 """Tasks that say what they see."""

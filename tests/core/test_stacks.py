@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from primus_core.process.stacks import SIGNAL, Stacks
+from primus_machine.own_process.stacks import SIGNAL, Stacks
 
 SLEEPS = "import time\ndef waits_for_data():\n    print('ready', flush=True)\n    time.sleep(60)\nwaits_for_data()\n"
 

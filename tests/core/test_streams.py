@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.machine.secret_kinds import KINDS, PRIVATE_KEY, found_in
 
 from primus_core import variables
-from primus_core.output.streams import RankPipes, for_console, shown
+from primus_machine.output.streams import RankPipes, for_console, shown
 from primus_machine.pipes import Channel
 from primus_machine.secrets.masks import Mask
 

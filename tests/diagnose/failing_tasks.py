@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from primus_core import register_task
+from primus_core.errors import MachineError
 
 FOLDER = pathlib.Path(__file__).parent
 
@@ -103,3 +104,8 @@ def vocabulary(call: Any) -> None:
     import torch
 
     torch.nn.Embedding(256, 8)(torch.tensor([3, 300]))
+
+
+@register_task("fail check", scope="rank")
+def check(call: Any) -> None:
+    raise MachineError("this node is unfit", fix="repair it")

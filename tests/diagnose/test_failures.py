@@ -191,3 +191,14 @@ def test_what_a_diagnosis_needs_is_in_the_run_directory(failing: Failing, primus
     stored = json.loads((tmp_path / "output/fail-module/diagnosis.json").read_text(encoding="utf-8"))
     asked = json.loads(primus("diagnose", "latest", "--json", cwd=tmp_path).stdout)
     assert (stored["cause"], stored["advice"]) == (asked["cause"], asked["advice"])
+
+
+def test_an_error_of_primus_itself_is_told_once(primus: Run, tmp_path: Path) -> None:
+    shutil.copy(TASKS, tmp_path / "tasks.py")
+    (tmp_path / "primus.yaml").write_text("plugins: [./tasks.py]\n", encoding="utf-8")
+    done = primus("direct", "--single", "--", "fail", "check", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("primus: error: this node is unfit")) == (3, 1)
+    assert "diagnosis" not in done.stdout + done.stderr
+    stored = read(str((tmp_path / "output/fail-check").resolve()))
+    assert stored
+    assert cause(stored).signature == "primus.error"

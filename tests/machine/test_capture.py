@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.machine import machines
 from tests.machine.machines import ZERO, local, mapped, port, roce_gids, routes
 
-from primus_core.environment import network
+from primus_machine import collectives as network
 from primus_machine import facts, system_info
 from primus_machine.captures import capture
 from primus_machine.captures.anonymous import anonymise

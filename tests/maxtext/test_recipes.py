@@ -16,7 +16,7 @@ from tests import templates
 from tests.conftest import ROOT
 
 from primus_core.cli.main import main
-from primus_core.installed.packages import version_of
+from primus_machine.packages import version_of
 from primus_maxtext.translation import lacks
 from primus_train.models import catalogue
 from primus_train.models.arithmetic import parameters

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
 
 from primus_core.errors import MachineError
-from primus_core.installed.packages import version_of
+from primus_machine.packages import version_of
 from primus_maxtext.schema import load, schema_for, shipped
 
 

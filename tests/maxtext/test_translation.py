@@ -19,7 +19,7 @@ from tests.maxtext.conftest import EXPERIMENT
 
 from primus_core.config.document import Document
 from primus_core.errors import RequestError
-from primus_core.installed.packages import version_of
+from primus_machine.packages import version_of
 from primus_maxtext.backend import MAXTEXT
 from primus_maxtext.schema import Schema, load, shipped
 from primus_maxtext.translation import lacks, translate

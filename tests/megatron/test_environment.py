@@ -16,7 +16,7 @@ from tests.megatron.conftest import tiny
 from tests.planning import Resolve
 
 from primus_core.errors import ConfigError, MachineError
-from primus_core.installed.packages import version_of
+from primus_machine.packages import version_of
 
 CPU = {"CUDA_VISIBLE_DEVICES": "", "GPUS_PER_NODE": "1"}
 ON_FILES = {"mock_data": None, "tokenizer_type": "NullTokenizer"}
@@ -36,6 +36,10 @@ def test_a_setting_that_needs_missing_kernels_needs_them_at_the_start(resolve: R
     notes = " ".join(resolve(gpus=1).notes)
     assert "transformer_impl is local: Transformer Engine is not installed" in notes
     assert "gradient_accumulation_fusion is disabled: APEX's fused_weight_gradient_mlp_cuda is not installed" in notes
+    assert "apply_rope_fusion is disabled: Transformer Engine is not installed" in notes
+    fused = needs(resolve, moe_permute_fusion=True, num_experts=4)["transformer_engine"]
+    assert fused == "install Transformer Engine, or moe_permute_fusion: false"
+    assert "apply_rope_fusion" not in " ".join(resolve(tiny(position_embedding_type="none"), gpus=1).notes)
 
 
 def test_local_layers_and_their_lack_are_a_contradiction(resolve: Resolve) -> None:

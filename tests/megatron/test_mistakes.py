@@ -29,6 +29,7 @@ MISTAKES = {
     "a warm-up as long as the training": Mistake(
         "lr_warmup_iters 4 is not less than train_iters 4", words="lr_warmup_iters=4"
     ),
+    "two precisions": Mistake("'bf16' and 'fp16' are both true", words="bf16=true fp16=true"),
     "a rate that grows": Mistake("min_lr 1 is above lr", words="min_lr=1"),
     "a warm-up that is all": Mistake("must be at least 0 and below 1", words="lr_warmup_fraction=1.0"),
     "no end of a schedule": Mistake("has no 'lr_wsd_decay_iters'", words="lr_decay_style=WSD"),

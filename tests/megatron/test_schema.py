@@ -13,7 +13,7 @@ pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12
 from tests.megatron.conftest import Python
 
 from primus_core.errors import MachineError
-from primus_core.installed.packages import version_of
+from primus_machine.packages import version_of
 from primus_megatron.installation import Installation
 from primus_megatron.schema import load, schema_for, shipped
 

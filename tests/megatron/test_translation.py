@@ -16,7 +16,7 @@ from tests.megatron.conftest import Python, Train, losses, tiny
 from tests.planning import Resolve
 
 from primus_core.errors import RequestError
-from primus_core.installed.packages import version_of
+from primus_machine.packages import version_of
 from primus_megatron.own_settings import SETTINGS
 from primus_megatron.schema import load, shipped
 from primus_megatron.translation import lacks, translate

@@ -13,8 +13,7 @@ from tests.machine.machines import IB, KFD, PCI
 from tests.preflight import nodes
 from tests.preflight.nodes import ADDRESSES, Tree
 
-from primus_core.installed import packages
-from primus_machine import facts
+from primus_machine import facts, packages
 from primus_preflight.checks import thresholds
 from primus_preflight.checks.check import Check, Node
 from primus_preflight.checks.findings import verdict

@@ -193,7 +193,8 @@ def test_the_command_writes_the_page(primus: Run, tmp_path: Path) -> None:
 
 def test_what_a_capture_lacks_is_said_once() -> None:
     lacking = [
-        Finding(f"host.{name}", "", "unknown", why=LACKING, fix="capture it") for name in ("thp", "nofile", "shm")
+        Finding(f"host.{name}", "", "unknown", why=LACKING, cause="capture", fix="capture it")
+        for name in ("thp", "nofile", "shm")
     ]
     other = Finding("gpu.count", "", "unknown", why="no GPU here")
     text = as_text(judge([NodeReport("n1", (*lacking, other))]))

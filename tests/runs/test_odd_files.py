@@ -13,7 +13,7 @@ import pytest
 from tests.core.run_directories import make, metrics, seal
 
 from primus_core.cli.main import main
-from primus_core.installed.packages import version_of
+from primus_machine.packages import version_of
 
 ODD: tuple[Any, ...] = (
     7,

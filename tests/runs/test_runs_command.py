@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import Run as Primus
+from tests.core import test_record as record_fields
 from tests.core.run_directories import STARTED, here, make, metrics
 from tests.core.test_command import assert_each_action_has_a_verb
 
@@ -314,6 +315,18 @@ metrics and logs
     )
 
 
+def test_a_view_as_json_has_each_field_of_the_record(primus: Primus, output: Path) -> None:
+    directory = make(output)
+    known = {name: value for name, value in record_fields.FULL.to_dict().items() if name not in ("run_id", "status")}
+    (directory / "metadata.json").write_text(json.dumps({**known, "status": "completed", "future": 1}))
+    data = json.loads(primus("runs", "show", "small", "--json").stdout)
+    assert {*known, "status", "future"} <= data.keys()
+    shown_otherwise = {"parent", "started_by", "continues", "reason"}  # the run's name; why its job waits
+    assert {name: data[name] for name in known.keys() - shown_otherwise} == {
+        name: known[name] for name in known.keys() - shown_otherwise
+    }
+
+
 def test_a_view_as_json_has_the_same(primus: Primus, output: Path) -> None:
     directory = make(output)
     data = json.loads(primus("runs", "show", "small", "--json").stdout)
@@ -328,6 +341,7 @@ def test_a_view_as_json_has_the_same(primus: Primus, output: Path) -> None:
         *("gpus_per_node", "world_size", "one_per_node", "code", "files_changed", "plan_differs"),
         *("environment", "configs", "checkpoints", "wandb", "verified", "logs", "metrics", "first_failure"),
         *("attempts", "snapshot"),
+        *("pid", "submitted", "step_id", "node", "signal", "last_step", "last_loss"),  # the rest of the record
     ]
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from tests.conftest import Run
+from tests.core import test_record as record_fields
 from tests.core.test_stop_run import folder, known
+
+from primus_core.journal.record import RunRecord
 
 __all__ = ["folder"]
 
@@ -60,6 +64,30 @@ def test_what_ends_because_a_hook_stopped_the_run_is_no_failure(
     assert done.returncode == 0, done.stderr
     found = known(folder)
     assert (found["status"], bool(found.get("first_failure"))) == ("stopped", is_failure)
+
+
+NODES_WITH_A_WHOLE_RECORD = """#!/bin/sh
+for word; do case $word in PRIMUS_RUN_DIR=*) run=${word#*=} ;; esac; done
+mkdir -p $run/nodes/0
+cp RECORD $run/nodes/0/metadata.json
+"""
+
+
+def test_each_field_that_only_a_node_knows_is_in_the_record_of_the_run(primus: Run, folder: Path) -> None:
+    """Under srun, and for a container in the same way: what a node has recorded gets into the run's own record."""
+    whole = replace(record_fields.FULL, runtime="direct", status="completed", exit_code=0, first_failure=None)
+    (folder / "record.json").write_text(json.dumps(whole.to_dict()), encoding="utf-8")
+    (folder / "bin").mkdir()
+    (folder / "bin/srun").write_text(NODES_WITH_A_WHOLE_RECORD.replace("RECORD", f"{folder}/record.json"))
+    (folder / "bin/srun").chmod(0o755)
+    path = {"PATH": f"{folder}/bin:/usr/bin:/bin"}
+    done = primus("slurm", "srun", "-N2", "--", "direct", "--single", "--", "steps", cwd=folder, env=path)
+    assert done.returncode == 0, done.stderr
+    found, sent = known(folder), whole.to_dict()
+    of_nodes = [one.name for one in fields(RunRecord) if "nodes" in one.metadata.get("from", ())]
+    assert {name: found.get(name) for name in of_nodes} == {name: sent[name] for name in of_nodes}
+    shared = [one.name for one in fields(RunRecord) if one.name != "others" and "from" not in one.metadata]
+    assert all(found.get(name) for name in shared), "a field that no layer claims is lost"
 
 
 NODES_THAT_FELL_SILENT = """#!/bin/sh

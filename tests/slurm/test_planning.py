@@ -245,6 +245,13 @@ def test_without_a_log_file_the_log_is_in_the_run_directory(primus: Run, project
     assert "--job-name=primus-analyze-topology" in flags(plan)
 
 
+@pytest.mark.parametrize("words", [("-N", "two"), ("--nodes=2.5",), ("-N", "2 nodes")])
+def test_a_number_of_nodes_that_is_none_is_refused(primus: Run, project: Path, words: tuple[str, ...]) -> None:
+    done = primus("slurm", "srun", "--dry-run", *words, "--", "behave", "exit", "0", cwd=project)
+    assert done.returncode == 2
+    assert f"{words[-1].rpartition('=')[2]}: not a number of nodes" in done.stderr
+
+
 def test_a_dry_run_for_4096_nodes_is_quick_and_its_script_no_longer(primus: Run, project: Path) -> None:
     def script(nodes: str) -> str:
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime

@@ -13,8 +13,8 @@ from tests.planning import Resolve
 from tests.torchtitan.conftest import Program
 
 from primus_core.errors import RequestError
-from primus_core.installed.packages import version_of
 from primus_core.testing import document_of
+from primus_machine.packages import version_of
 from primus_torchtitan.architecture import architecture
 from primus_torchtitan.backend import TORCHTITAN
 from primus_torchtitan.model import resolve_model

@@ -10,7 +10,7 @@ import pytest
 from tests.forkserver import ForkServer
 
 from primus_core.errors import MachineError
-from primus_core.installed.packages import version_of
+from primus_machine.packages import version_of
 from primus_torchtitan.schema import load, schema_for, shipped
 
 

@@ -10,6 +10,7 @@ from tests.core.test_hints import ANSWERS, KNOWN, told, understood, with_package
 from primus_core.cli.hints import hints, instead
 from primus_core.cli.main import main
 from primus_core.installed.homes import MEANT
+from primus_machine.errors import RequestError
 
 
 @pytest.mark.parametrize("words", [with_packages(words, ANSWERS[words]) for words in ANSWERS])
@@ -24,7 +25,7 @@ def test_every_command_that_is_told_is_one() -> None:
     assert not set(words) & {*KNOWN.runtimes, *KNOWN.tasks, *KNOWN.commands}
     for word in words:
         for typed in ([word], [word, "a", "b"], [word, "exp.yaml", "b"]):
-            error = instead(typed, KNOWN, "")
+            error = instead(typed, KNOWN, RequestError(""))
             assert error
             assert understood(error.fix.partition("\n")[0]), error.fix
 

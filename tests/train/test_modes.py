@@ -10,7 +10,7 @@ from tests.conftest import Run
 from tests.core.test_joined_plugins import EXPERIMENT
 from tests.machine import machines
 
-from primus_core.installed.packages import version_of
+from primus_machine.packages import version_of
 
 MODE = """
 from primus_core.errors import RequestError

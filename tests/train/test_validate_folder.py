@@ -83,6 +83,7 @@ def test_a_module_that_no_run_of_the_stage_uses_is_named(primus: Run, acme: dict
     assert f"note: {said}\n" in primus("config", "validate", str(path), env=acme).stdout
     planned = primus("direct", "--dry-run", "--", "train", "pretrain", "--config", str(path), env=acme)
     assert said in planned.stdout
+    assert json.loads(primus("config", "validate", str(folder), "--json", env=acme).stdout)["with_notes"] == 1
 
 
 def test_a_page_gets_a_table_by_family(primus: Run, acme: dict[str, str], folder: Path) -> None:

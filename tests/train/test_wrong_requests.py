@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import Run
+from tests.templates import machine
 
 GOOD = """\
 exp_name: down
@@ -37,7 +38,7 @@ COMMANDS = {
     ),
     "an unknown runtime option": (
         "direct --sinlge -- train",
-        "segment 1 (direct): '--sinlge'",
+        "segment 1 (direct): unknown option '--sinlge'",
         "did you mean '--single'?",
     ),
     "an abbreviated option": ("direct --sing -- train", "'--sing'", "did you mean '--single'?"),
@@ -52,7 +53,7 @@ COMMANDS = {
     ),
     "a misspelt option before a word": (
         "runs --workspcae out list",
-        "'--workspcae' is not known here",
+        "unknown option '--workspcae'",
         "did you mean '--workspace'?",
     ),
     "no time to hang": ("direct --hang-timeout 0 -- train", "'0' is not a number of seconds above 0", "--help"),
@@ -155,6 +156,21 @@ def test_a_wrong_place_in_the_job(primus: Run, project: Path, name: str, value: 
     assert result.returncode == 2
     assert f"{name} is '{value}'" in result.stderr or f"{name} is {value}" in result.stderr
     assert "fix: " in result.stderr
+
+
+@pytest.mark.parametrize("lists", [{}, {"HIP_VISIBLE_DEVICES": "0"}, {"ROCR_VISIBLE_DEVICES": "4,5"}])
+def test_more_ranks_than_gpus_are_refused(primus: Run, third_party: str, tmp_path: Path, lists: dict[str, str]) -> None:
+    (tmp_path / "exp.yaml").write_text(GOOD, encoding="utf-8")
+    words = ("direct", "--dry-run", "--assume-host", machine("MI300X", tmp_path), *TRAIN.split()[1:])
+    environ = {"PYTHONPATH": third_party, **lists, "GPUS_PER_NODE": "9"}
+    done = primus(*words, env=environ)
+    count = len(next(iter(lists.values())).split(",")) if lists else 8
+    assert done.returncode == 2
+    assert f"GPUS_PER_NODE is 9, but {count} GPU" in done.stderr
+    assert f"set GPUS_PER_NODE={count}" in done.stderr
+    assert not lists or f"{'='.join(*lists.items())} leaves {count} of 8" in done.stderr
+    hidden = {**environ, "HIP_VISIBLE_DEVICES": "-1"}
+    assert primus(*words, env=hidden).returncode == 0
 
 
 @pytest.mark.parametrize("words", [("train", "pretrain", "a=b c"), ("--dry-run", "runs", "list", "--workspace", "a b")])

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from primus_bench.contract import GROUP, Benchmark
-from primus_core.installed import joined, packages
+from primus_core.installed import joined
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser
+from primus_machine import packages
 
 __all__ = ["BENCH", "Bench"]
 

@@ -6,7 +6,7 @@ import os
 
 from primus_core import variables
 from primus_core.contracts import schedulers
-from primus_core.installed import packages as metadata
+from primus_machine import packages as metadata
 from primus_machine.facts import Facts
 
 __all__ = ["ENTRY", "arguments"]

@@ -55,7 +55,8 @@ def refuse_lone_word(image: str, flags: Sequence[str]) -> None:
     """
     options = [word for word in flags if word.startswith("-")]
     if not image and (near := [word for word in options if nearest(word.partition("=")[0], ["--image"])]):
-        raise RequestError(f"container: '{near[0]}' is not known here", fix="did you mean '--image'?")
+        what, fix = f"container: unknown option '{near[0]}'", "did you mean '--image'?"
+        raise RequestError(what, fix=fix, kind="unknown", options=near, meant="--image")
     for before, word in pairwise(["", *flags]):
         if not word.startswith("-") and not before.startswith("-"):
             raise RequestError(

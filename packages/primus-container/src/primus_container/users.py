@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from primus_machine.files.trust import account
 
 __all__ = ["User", "chosen"]
 
+_USER = re.compile(r"\w[\w.@$-]*(:\w[\w.@$-]*)?")
 _ROOT = ("", "0", "root")
 """Who can write in each folder, however the person names them."""
 
@@ -90,6 +92,8 @@ def chosen(wanted: str, engine: str, workspace: str) -> User:
         return User(_yourself(engine))
     if uid in _ROOT or numbers[0] == 0:
         return User((("user", wanted),))
+    if not _USER.fullmatch(wanted):
+        raise RequestError(f"--user {wanted}: not a user", fix="--user UID[:GID], such as --user 4242:4242")
     if numbers[0] < 0:
         raise RequestError(
             f"--user {wanted}: only the image knows the number of '{uid}'",

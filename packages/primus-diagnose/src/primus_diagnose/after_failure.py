@@ -2,7 +2,7 @@
 
 python -m primus_diagnose.after_failure RUN_DIRECTORY EXIT_CODE
 
-What it finds is on the console, and in `diagnosis.json` of the run directory.
+What it finds is on the console, unless it has been said there, and in `diagnosis.json` of the run directory.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from primus_machine.host import HostRoot
 
 __all__ = ["main"]
 
+_OWN = "primus.error"
+
 
 def main(argv: Sequence[str]) -> int:
     """Diagnose the run in `argv[0]`."""
@@ -33,8 +35,15 @@ def main(argv: Sequence[str]) -> int:
         write_atomically(f"{directory}/{FILE}", plain_json.dumps(verdict.to_dict(), indent=1))
     except OSError as error:  # the disk may be what failed
         sys.stderr.write(f"primus: {FILE} could not be written: {error.strerror}\n")
-    sys.stdout.write(f"\n{render(verdict)}")
+    if not _is_on_console(verdict):
+        sys.stdout.write(f"\n{render(verdict)}")
     return 0
+
+
+def _is_on_console(verdict: Verdict) -> bool:
+    """Whether rank 0 has just said all of it: an error of Primus's own, with its reason and what to do."""
+    cause = verdict.cause
+    return cause is not None and cause.signature == _OWN and not cause.first.rank
 
 
 def _verdict(directory: str, host: HostRoot) -> Verdict:

@@ -10,13 +10,15 @@
     └── RunDirectoryTaken       another run took the directory first: plan again
 
 Anything else that reaches `main` is a bug of ours.
+
+The texts are for people. Code that depends on what is wrong reads fields: `kind`, `options`, `where`, `meant`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 __all__ = [
     "AlreadyRefused",
@@ -28,10 +30,16 @@ __all__ = [
     "RunDirectoryTaken",
     "SeveralErrors",
     "TrainingError",
+    "as_line",
     "expect",
     "nearest",
+    "printed_in",
     "suggestion",
 ]
+
+
+_PREFIX = "primus: error: "
+"""The beginning of an error on stderr, where the Primus around one on a node finds it."""
 
 
 class PrimusError(Exception):
@@ -41,9 +49,32 @@ class PrimusError(Exception):
     is_final = False
     """It cannot be done at all, so that whatever else is wrong with the request need not be said."""
 
-    def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        why: str = "",
+        fix: str = "",
+        kind: str = "",
+        options: Sequence[str] = (),
+        where: str = "",
+        meant: str | None = None,
+    ) -> None:
         super().__init__(what)
         self.what, self.why, self.fix = what, why, fix
+        self.kind = kind
+        """What kind of mistake it is, where code depends on it: `unknown`, `missing`, `misplaced`, ..."""
+        self.options = tuple(options)
+        """The words of the command line that it is about; for `missing`, those that are not there."""
+        self.where = where
+        """The file with line; or the runtime, task or command whose words it is about."""
+        self.meant = meant
+        """What to type in the place of `option`, as a shell reads it; empty: nothing; None: not known."""
+
+    @property
+    def option(self) -> str:
+        """The first word of the command line that it is about; empty: it is about none."""
+        return self.options[0] if self.options else ""
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -63,6 +94,7 @@ class PrimusError(Exception):
         for one in (self, *(one for one in self.each() if one is not self)):
             one.what, one.why, one.fix = map(change, (one.what, one.why, one.fix))
             one.args = (one.what,)
+            one.options = tuple(map(change, one.options))
         return self
 
 
@@ -75,9 +107,8 @@ class RequestError(PrimusError):
 class ConfigError(RequestError):
     """A file of the user is wrong. `where` is `file:line` (or `file`)."""
 
-    def __init__(self, what: str, *, where: str = "", why: str = "", fix: str = "") -> None:
-        super().__init__(f"{where}: {what}" if where else what, why=why, fix=fix)
-        self.where = where
+    def __init__(self, what: str, *, where: str = "", **fields: Any) -> None:
+        super().__init__(f"{where}: {what}" if where else what, where=where, **fields)
 
 
 class MachineError(PrimusError):
@@ -92,8 +123,10 @@ class SeveralErrors(ConfigError):  # noqa: N818  # the plural says what it is
     def __init__(self, errors: Iterable[PrimusError]) -> None:
         self.errors = tuple(errors)
         first = self.errors[0]
-        super().__init__(first.what, why=first.why, fix=first.fix)
-        self.where = getattr(first, "where", "")
+        super().__init__(
+            first.what, why=first.why, fix=first.fix, kind=first.kind, options=first.options, meant=first.meant
+        )
+        self.where = first.where
         self.exit_code = min(error.exit_code for error in self.errors)
 
     def lines(self) -> list[str]:
@@ -163,10 +196,20 @@ class Mistakes:
 
 def _by_place(errors: list[PrimusError]) -> list[PrimusError]:
     """Those of a file by line, file after file; then those that have no line."""
-    places = [(getattr(error, "where", "")).rpartition(":") for error in errors]
+    places = [error.where.rpartition(":") for error in errors]
     files = list(dict.fromkeys(file for file, _, line in places if line.isdecimal()))
     keys = [(files.index(file), int(line)) if line.isdecimal() else (len(files), 0) for file, _, line in places]
     return [errors[index] for index in sorted(range(len(errors)), key=keys.__getitem__)]
+
+
+def as_line(error: object) -> str:
+    """Return an error as the command prints it."""
+    return f"{_PREFIX}{error}\n"
+
+
+def printed_in(text: str) -> list[str]:
+    """Return the first line of each error that a Primus has printed into `text`."""
+    return [line.partition(_PREFIX)[2] for line in text.splitlines() if _PREFIX in line]
 
 
 class TrainingError(PrimusError):

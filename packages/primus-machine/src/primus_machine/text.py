@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["printable"]
+from typing import Self
+
+__all__ = ["Note", "printable"]
+
+
+class Note(str):
+    """A note for people. `about`: what it is about, for code; empty: nobody asks."""
+
+    about: str
+
+    def __new__(cls, text: str, about: str = "") -> Self:
+        """Make one."""
+        note = super().__new__(cls, text)
+        note.about = about
+        return note
 
 
 def printable(text: str, keep: str = "") -> str:

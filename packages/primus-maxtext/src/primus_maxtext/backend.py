@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from primus_core.config.document import Document
 from primus_core.errors import Mistakes
-from primus_core.installed.packages import version_of
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
+from primus_machine.packages import version_of
 from primus_maxtext import checkpoints, contradictions, device, own_file
 from primus_maxtext.continuation import changeable, continue_earlier, fixed
 from primus_maxtext.hyperparameters import hyperparameters

@@ -292,6 +292,10 @@ class _Resolution:
                 self.notes.append(f"ignored, because {why}: {', '.join(names)}")
         if self.device == "gpu" and not (settings["bf16"] or settings["fp16"]):
             self.notes.append("it trains in float32: neither bf16 nor fp16 is set")
+        if settings["bf16"] and settings["fp16"]:
+            given = "fp16" if "fp16" in settings else "bf16"
+            what, fix = "'bf16' and 'fp16' are both true", "set one of them to false"
+            settings.mistakes.add(settings.error(given, what, fix=fix))
 
     def writers(self) -> None:
         """TensorBoard, and Weights & Biases, which Megatron tells only what it writes for TensorBoard."""

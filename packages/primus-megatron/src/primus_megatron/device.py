@@ -24,6 +24,8 @@ _APEX_ANYWAY = {"gradient_accumulation_fusion": "fused_weight_gradient_mlp_cuda"
 _APEX = {**_APEX_ANYWAY, "masked_softmax_fusion": "scaled_upper_triang_masked_softmax_cuda"}
 """Those that the local layers take from it."""
 _TE = "transformer_engine"
+_TE_KERNELS = ("apply_rope_fusion", "moe_permute_fusion", "moe_router_fusion")
+"""Kernels of Transformer Engine that any layers use: Megatron ends without it, and the first is on by default."""
 _TE_ONLY = {
     "context_parallel_size": "the attention of Megatron's local layers does not support it",
     "fp8": "Megatron's local layers have no 8-bit kernels",
@@ -88,12 +90,22 @@ def _gpu(settings: Settings, megatron: Installation, found: Adaptation) -> None:
             )
     else:
         _local_layers(settings, "Transformer Engine is not installed", found)
-    kernels = _APEX if settings["transformer_impl"] == "local" else _APEX_ANYWAY
-    for name, module in kernels.items():
+    for name, module in _kernels(settings).items():
+        package = "Transformer Engine" if module == _TE else "APEX with its extensions"
         if settings.given.get(name):
-            found.requires.append(Requirement("module", module, f"install APEX with its extensions, or {name}: false"))
-        elif not megatron.has(module) and settings.default(name, False):
-            found.notes.append(f"{name} is disabled: APEX's {module} is not installed")
+            found.requires.append(Requirement("module", module, f"install {package}, or {name}: false"))
+        elif settings.knows(name) and settings[name] and not megatron.has(module) and settings.default(name, False):
+            lacks = package if module == _TE else f"APEX's {module}"
+            found.notes.append(f"{name} is disabled: {lacks} is not installed")
+
+
+def _kernels(settings: Settings) -> dict[str, str]:
+    """The module that each fused kernel comes from."""
+    has_rope = settings["position_embedding_type"] == "rope" or settings["use_rotary_position_embeddings"]
+    # The rope of latent attention is a Triton kernel.
+    of_te = _TE_KERNELS if has_rope and not settings["multi_latent_attention"] else _TE_KERNELS[1:]
+    apex = _APEX if settings["transformer_impl"] == "local" else _APEX_ANYWAY
+    return {**dict.fromkeys(of_te, _TE), **apex}
 
 
 def _local_layers(settings: Settings, why: str, found: Adaptation) -> None:

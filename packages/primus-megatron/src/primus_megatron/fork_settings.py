@@ -13,6 +13,7 @@ from typing import Any
 
 from primus_core.config.document import Document, Path
 from primus_megatron import hybrid
+from primus_train.migration import fix_of
 from primus_train.released import is_released
 
 __all__ = ["asks_nothing", "table", "translate"]
@@ -124,7 +125,7 @@ class _Translation:
         shown = ", ".join(f"{name}: {_short(self.document.data[name])}" for name in self.gone)
         what = f"Primus cannot do '{shown}' of AMD's fork of Megatron"
         why = row["gone"] if isinstance(row["gone"], str) else _of_value(row["gone"], self.document.data[first])
-        raise hybrid.refusal(what, self.document.where((first,)), why=why, fix=row["instead"])
+        raise hybrid.refusal(what, self.document.where((first,)), why=why, fix=fix_of(row))
 
 
 def _of_value(reasons: Mapping[str, str], value: Any) -> str:

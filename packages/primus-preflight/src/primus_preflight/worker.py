@@ -24,7 +24,6 @@ from primus_machine.units import counted
 from primus_preflight import judging, progress, task
 from primus_preflight.checks.check import LACKING, Check, Node
 from primus_preflight.checks.findings import Finding
-from primus_preflight.checks.rule import UNCHECKED
 from primus_preflight.meeting import peers
 from primus_preflight.meeting.peers import Meeting, Place
 from primus_preflight.verdict import gate, node_report
@@ -145,8 +144,8 @@ def _looked_at(node: Node, checks: Sequence[Check], host: str, node_rank: int) -
 
 def _not_captured(one: Finding) -> Finding:
     fix = "capture the machine again, as root: primus env capture -o FILE"
-    is_lacking = one.status == "unknown" and UNCHECKED not in one.why  # that one does not apply here, whatever is read
-    return replace(one, why=LACKING, fix=fix) if is_lacking else one
+    is_lacking = one.status == "unknown" and one.cause != "threshold"  # that one does not apply, whatever is read
+    return replace(one, why=LACKING, fix=fix, cause="capture") if is_lacking else one
 
 
 def _logged(what: Callable[[], str], node_rank: int) -> AbstractContextManager[None]:

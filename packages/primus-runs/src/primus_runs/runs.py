@@ -152,7 +152,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
     known, listed = stands.known, of_status(directory, stands, host)
     place = _mapping(plan.get("distributed"))
     words = known.command or tuple(_list_of(plan.get("command")))
-    return {
+    shown: dict[str, Any] = {
         "run_id": known.run_id or listed.name,
         "directory": directory,
         "status": listed.status,
@@ -187,6 +187,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "attempts": [attempt.to_dict() for attempt in known.attempts],
         "snapshot": _snapshot(directory, listed.status),
     }
+    return shown | {name: value for name, value in known.to_whole_dict().items() if name not in shown}
 
 
 def _json(path: str) -> dict[str, Any]:

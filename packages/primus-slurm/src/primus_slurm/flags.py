@@ -181,16 +181,24 @@ class _Reader:
                                                 if word == "salloc" else "")  # fmt: skip
             raise self._error(f"'{word}' is a command of Slurm itself", fix, "Primus starts srun and sbatch")
         if word in ("srun", "sbatch"):
-            raise self._error(f"'{word}' comes after options", f"write it first: primus slurm {word} ...", why)
-        raise self._error(f"'{word}' is not understood", near or "put `--` before the task", why)
+            fix = f"write it first: primus slurm {word} ..."
+            raise self._error(f"'{word}' comes after options", fix, why, kind="late", options=[word])
+        raise self._error(f"'{word}' is not understood", near or "put `--` before the task", why, options=[word])
 
-    def _error(self, what: str, fix: str, why: str = "") -> RequestError:
-        return RequestError(f"{self.segment}: {what}" if self.segment else what, why=why, fix=fix)
+    def _error(self, what: str, fix: str, why: str = "", **fields: Any) -> RequestError:
+        text = f"{self.segment}: {what}" if self.segment else what
+        return RequestError(text, why=why, fix=fix, where="slurm", **fields)
 
 
 def nodes_of(values: Mapping[str, str], environ: Mapping[str, str]) -> tuple[int, bool]:
-    """How many nodes the job will have, and whether that is certain: `-N 2-4` leaves the choice to Slurm."""
+    """How many nodes the job will have, and whether that is certain: `-N 2-4` leaves the choice to Slurm.
+
+    Raises:
+        RequestError: `-N` has another form than Slurm takes.
+    """
     text = values.get("nodes", "")
+    if not re.fullmatch(r"[0-9kKmM,:-]*", text):
+        raise RequestError(f"-N {text}: not a number of nodes", fix="for example -N 2, or -N 2-4")
     if match := re.fullmatch(r"([0-9]{1,9})([kKmM]?)(-.*)?", text):
         factor = {"": 1, "k": 1024, "m": 1024 * 1024}[match[2].lower()]
         return max(int(match[1]) * factor, 1), not match[3]

@@ -11,10 +11,10 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from primus_core.installed import packages
 from primus_core.plan.plan import AddedFlag, PlannedFile, Requirement, RunPlace, SchedulerStep, Step
 from primus_core.plugins.contracts import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser, duration, whole_number
+from primus_machine import packages
 from primus_machine.errors import RequestError
 from primus_machine.facts import Facts
 from primus_machine.secrets.redaction import refuse_secrets

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primus_core.config.document import Document
-from primus_core.errors import AlreadyRefused, Mistakes
-from primus_core.installed.packages import version_of
+from primus_core.errors import AlreadyRefused, MachineError, Mistakes
 from primus_core.plan.plan import Requirement, Step, Variable, Worker
+from primus_machine.packages import version_of
 from primus_torchtitan import earlier_names
 from primus_torchtitan.continuation import (
     changeable_settings,
@@ -51,6 +51,8 @@ _INSTALL = "pip install primus-torchtitan, in the environment that runs the trai
 _TORCH = "pip install 'primus-torchtitan[torch]'; for GPUs of AMD, see docs/install.md first"
 _TESTED = "2.13"
 """The oldest torch that we test with."""
+_TOO_OLD = "2.12"
+"""TorchTitan 0.3 cannot be imported with torch 2.11: torch.distributed.fsdp has no DataParallelMeshDims there."""
 _ORIGIN = "torchtitan"
 _PROFILER_WARMUP = 3
 """Steps that the profiler takes part in before it records; as many as TorchTitan's own default."""
@@ -107,9 +109,20 @@ class TorchTitan:
         mistakes = Mistakes()
         document, more = earlier_names.translate(call.document, mistakes)
         older = () if call.elsewhere else versions.older_note("torch", _TESTED, "TorchTitan may need a newer one")
+        if not call.elsewhere and call.facts.host.is_here:
+            mistakes.add(*_too_old())
         work = _Resolution(call, schema, document, [*notes, *more, *older])
         work.settings.mistakes.add(*mistakes.found)
         return work.plan()
+
+
+def _too_old() -> tuple[MachineError, ...]:
+    installed = version_of("torch")
+    if not installed or versions.release(installed) >= versions.release(_TOO_OLD):
+        return ()
+    why = f"it takes names from torch that came after {installed}"
+    fix = f"install torch {_TESTED} or newer (docs/install.md)"
+    return (MachineError(f"TorchTitan 0.3 cannot be imported with torch {installed}", why=why, fix=fix),)
 
 
 TORCHTITAN = TorchTitan()

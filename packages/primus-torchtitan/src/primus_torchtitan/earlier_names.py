@@ -10,7 +10,7 @@ from typing import Any
 
 from primus_core.config.document import Document, at, dotted
 from primus_core.errors import ConfigError, Mistakes
-from primus_train.migration import Fate, fate_of
+from primus_train.migration import Fate, fate_of, fix_of
 from primus_train.released import is_released
 
 __all__ = ["adopt", "fate", "moved", "names_now", "translate"]
@@ -106,7 +106,7 @@ class _Translation:
             return
         if "gone" in row and not _neutral(value, row):
             what = f"'{name}' was removed from TorchTitan: {row['gone']}"
-            raise ConfigError(what, where=self.document.where(path), fix=row["instead"])
+            raise ConfigError(what, where=self.document.where(path), fix=fix_of(row))
         if "gone" in row or not _neutral(value, row):
             self.notes.append(f"'{name}' has no effect: {row.get('ignored') or row['gone']}")
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from primus_core.config.document import Document, Path
-from primus_core.errors import ConfigError
+from primus_core.errors import ConfigError, RequestError
 from primus_core.journal.metrics import OnNonFinite
 from primus_core.plan.plan import BACKEND_CONFIG, Distributed, Requirement, RunPlace, Step, Variable, Worker
 from primus_machine.facts import Facts, Gpu
 from primus_machine.files import plain_json
 from primus_machine.files.atomic import regular
-from primus_machine.gpus.visible import hides_gpus, visible
+from primus_machine.gpus.visible import choosing, hides_gpus, visible
+from primus_machine.units import counted
 
 if TYPE_CHECKING:
     from primus_core.plugins.catalogue import Catalogue
@@ -88,6 +89,23 @@ class BackendCall:
         if self.device == "cpu":
             return ()
         return tuple(self.facts.gpus[index] for index in visible(self.facts.gpus, self.facts.environ))
+
+    def require_devices(self) -> None:
+        """Refuse more ranks than this node has visible GPUs: each rank trains on one of its own.
+
+        Raises:
+            RequestError: there are more.
+        """
+        count, ranks, environ = len(self.devices), self.distributed.gpus_per_node, self.facts.environ
+        if not count or ranks <= count:
+            return
+        lists = [f"{name}={environ[name]}" for name in choosing(self.facts.gpus, environ)]
+        leaves = f"; {' and '.join(lists)} leaves {count} of {len(self.facts.gpus)}" if lists else ""
+        raise RequestError(
+            f"GPUS_PER_NODE is {ranks}, but {counted(count, 'GPU')} can be used",
+            why=f"each rank trains on a GPU of its own{leaves}",
+            fix=f"set GPUS_PER_NODE={count}; to train on the CPU, hide all GPUs: CUDA_VISIBLE_DEVICES=",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from primus_core.errors import RequestError, nearest
 
-__all__ = ["Fate", "Migration", "fate_of", "find_version", "read_rows"]
+__all__ = ["Fate", "Migration", "fate_of", "find_version", "fix_of", "read_rows"]
 
 Row = Mapping[str, Any]
 
@@ -89,7 +89,8 @@ def find_version(framework: str, asked: str, shipped: Collection[str]) -> str:
 def read_rows(path: Path) -> Mapping[str, Row]:
     """Return the rows of a table by setting.
 
-    A row has `to`, or `gone` (why) with `instead`. `since` is the version.
+    A row has `to`, or `gone` (why) with `instead`; where that is empty, the setting is removed, maybe with a `because`.
+    `since` is the version.
     """
     rows = json.loads(path.read_text(encoding="utf-8"))
     return {name: row for name, row in rows.items() if not name.startswith("#")}
@@ -102,5 +103,10 @@ def fate_of(row: Row, framework: str) -> Fate:
     since = f"removed from {framework} in {row['since']}: " if "since" in row else ""
     return Fate(
         why=f"{since}{row.get('ignored') or row.get('gone', '')}",
-        fix=row.get("instead", "").removeprefix("remove it").removeprefix(": "),
+        fix=row.get("instead") or row.get("because", ""),
     )
+
+
+def fix_of(row: Row) -> str:
+    """Return what to do about a setting that is gone."""
+    return row["instead"] or ": ".join(filter(None, ("remove it", row.get("because", ""))))

@@ -7,8 +7,8 @@ from typing import Any
 
 from primus_core.config.document import ONE_KIND, REFUSED, Document, Path, both_kinds, clash, deep_merge, dotted
 from primus_core.config.files import parse_value
-from primus_core.config.interpolation import interpolate
 from primus_core.errors import ConfigError, Mistakes, RequestError
+from primus_machine.interpolation import interpolate
 
 __all__ = ["is_alone", "is_typed", "lacks_value", "no_section", "parse"]
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primus_core.environment import resolve as environment
-from primus_core.errors import MachineError, Mistakes, RequestError, suggestion
+from primus_core.errors import MachineError, Mistakes, RequestError
 from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PlannedFile, Requirement, RunPlace, Variable, Worker
 from primus_core.plugins.contracts import TaskCall, TaskPlan
 from primus_core.request import former
@@ -150,6 +150,7 @@ class Planning:
                 elsewhere=self.call.elsewhere,
                 refused=refused,
             )
+            call.require_devices()
             framework = experiment.modules[module].framework
             planned = expect(backend.resolve(call), BackendPlan, f"the backend '{framework}'")
             profiling.refuse_late(profiling.asked_of(self.args), planned.config)
@@ -251,12 +252,14 @@ class Planning:
             raise missing_backend(self.catalogue, name, where)
         backend = load_backend(self.catalogue, name)
         if self.args.stage not in backend.stages:
+            fix, meant = former.answer("train", self.args.stage, backend.stages)
             raise RequestError(
                 f"{name} has no stage '{self.args.stage}'",
                 why=f"it has: {', '.join(backend.stages)}",
-                fix=former.instead("train", self.args.stage)
-                or suggestion(self.args.stage, backend.stages)
-                or f"train {backend.stages[0]}",
+                fix=fix or f"train {backend.stages[0]}",
+                kind="unknown",
+                options=[self.args.stage],
+                meant=meant,
             )
         return backend
 

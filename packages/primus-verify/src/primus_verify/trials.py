@@ -19,6 +19,7 @@ from primus_core.config.document import dotted
 from primus_core.errors import PrimusError, TrainingError
 from primus_core.journal import summary
 from primus_core.plan.plan import METRICS
+from primus_core.runs import rundir
 from primus_train.kit.replicas import WANTED
 from primus_train.templates.recipe import leaves
 from primus_verify import stored
@@ -28,7 +29,6 @@ from primus_verify.layouts import Layout
 
 __all__ = ["Trials"]
 
-_RUN = re.compile(r"^primus: run (\S.*)$", re.MULTILINE)
 _ERROR = re.compile(r"^primus: error: ", re.MULTILINE)
 _RATE = 1e-3
 _TIMED_OUT = 124
@@ -99,8 +99,8 @@ class Trials:
             code = self._run(argv, log, layout.ranks)
         with open(log, encoding="utf-8", errors="replace") as file:
             text = file.read()
-        found = _RUN.search(text)
-        run = os.path.abspath(found[1]) if found else ""
+        found = rundir.printed_in(text)
+        run = os.path.abspath(found) if found else ""
         if code or not run:
             what = "took too long (--timeout)" if code == _TIMED_OUT else f"failed with exit code {code}"
             raise TrainingError(f"{layout.name} {what}", why=_reason(run, text), fix=f"read {log}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 
 from primus_core.environment.resolve import of_python
@@ -46,9 +47,11 @@ Everything after FILE is passed to the file unchanged."""
             raise RequestError(f"'{call.args.file}' is not a Python file", why="`run` runs a Python file", fix=fix)
         if not call.elsewhere and not os.path.isfile(path):
             task = nearest(call.args.file, call.catalogue.names("tasks"))
-            fix = _beside(path, call.args.file) or (f"did you mean the task '{task}'?" if task else "")
-            fix = fix or "check the path: it is relative to the current folder"
-            raise RequestError(f"there is no file '{call.args.file}'", why=f"looked for {path}", fix=fix)
+            near = _beside(path, call.args.file)
+            fix = f"did you mean the task '{task}'?" if task else "check the path: it is relative to the current folder"
+            fix = f"did you mean '{near}'?" if near else fix
+            what, meant = f"there is no file '{call.args.file}'", shlex.quote(near) if near else None
+            raise RequestError(what, why=f"looked for {path}", fix=fix, options=[call.args.file], meant=meant)
         name = re.sub(r"[^\w.+-]+", "_", os.path.splitext(os.path.basename(path))[0], flags=re.ASCII)
         return TaskPlan(
             place=call.place("output", name.lstrip("_.+-") or self.name),
@@ -87,11 +90,11 @@ def _modules_beside(path: str, call: TaskCall) -> tuple[str, ...]:
 
 
 def _beside(path: str, named: str) -> str:
-    """`did you mean` the Python file in that folder whose name is nearest to it."""
+    """Return the Python file in that folder whose name is nearest to it; empty: there is none."""
     folder, name = os.path.split(path)
     names = os.listdir(folder) if os.path.isdir(folder) else []
     near = nearest(name, [one for one in names if one.endswith(".py")])
-    return f"did you mean '{os.path.join(os.path.dirname(named), near)}'?" if near else ""
+    return os.path.join(os.path.dirname(named), near) if near else ""
 
 
 RUN = Run()

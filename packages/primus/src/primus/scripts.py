@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from primus_core.errors import PrimusError, RequestError, suggestion
+from primus_machine.errors import as_line
 from primus_machine.host import HostRoot
 from primus_machine.secrets.redaction import redact_words
 
@@ -136,7 +137,7 @@ def main(words: Sequence[str]) -> int:
     try:
         found = forwarded(words[0] if words else "", words[1:], environ)
     except PrimusError as error:
-        sys.stderr.write(f"primus: error: {error}\n")
+        sys.stderr.write(as_line(error))
         return error.exit_code
     sys.stderr.write(f"primus: {words[0]} is: {found}\n")
     sys.stderr.writelines(f"primus: note: {note}\n" for note in found.notes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -19,11 +18,11 @@ from primus_bench.measure import training
 from primus_core.errors import MachineError, Mistakes, PrimusError, RequestError
 from primus_core.journal import summary
 from primus_core.plan.plan import METRICS
+from primus_core.runs import rundir
 from primus_machine.processes import end_with_parent
 
 __all__ = ["Ran", "launch", "places", "require_plans"]
 
-_RUN = re.compile(r"^primus: run (\S.*)$", re.MULTILINE)
 _PRIMUS = (sys.executable, "-m", "primus_core")
 _GRACE_S = 60
 """A launch ends its ranks in its own grace period, and needs some time besides."""
@@ -78,8 +77,7 @@ def launch(check: Check, folder: str, environ: Mapping[str, str]) -> Ran:
     words = [*check.words, "--output", result] if check.kind == "bench" else list(check.words)
     code, timed_out = _run([*_PRIMUS, *words], log, check.timeout_s, environ)
     with open(log, encoding="utf-8", errors="replace") as file:
-        named = _RUN.search(file.read())
-    run = named[1] if named else ""
+        run = rundir.printed_in(file.read())
     if code or timed_out:
         return Ran(code, log, run, timed_out)
     try:

@@ -15,6 +15,7 @@ import torch
 from torch import distributed
 
 from primus_core.errors import MachineError, PrimusError
+from primus_machine.units import counted
 
 __all__ = ["Place", "Ranks", "join", "use_device"]
 
@@ -105,6 +106,7 @@ def use_device(kind: str, place: Place) -> None:
     if kind != "cuda":
         return
     if (count := torch.cuda.device_count()) < place.local_world:
-        raise MachineError(f"{place.host} has {count} GPUs that torch can use, for {place.local_world} ranks",
+        gpus = counted(count, "GPU")
+        raise MachineError(f"{place.host} has {gpus} that torch can use, for {place.local_world} ranks",
                            fix=f"set GPUS_PER_NODE={count}" if count else "measure the CPU: --device cpu")  # fmt: skip
     torch.cuda.set_device(place.local_rank)

@@ -4,7 +4,7 @@ An entry point names a module or an object with `parser()` and `run(words, layer
 one-line help is the first line of its module's docstring. `primus --help` imports none of them.
 """
 
-from primus_core.installed import packages
+from primus_machine import packages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

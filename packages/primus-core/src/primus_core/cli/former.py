@@ -102,8 +102,8 @@ def _variables(flag: str, value: str) -> str:
     if flag == "--rdzv-endpoint":
         host, _, port = value.partition(":")
         return _variables("--master-addr", host) + _variables("--master-port", port)
-    name, is_variable, _ = of_torchrun()[flag].partition("=")
-    return f"{name}={shlex.quote(value)} " if is_variable and value and value not in _ANY else ""
+    name = of_torchrun()[flag]
+    return f"{name}={shlex.quote(value)} " if name and value and value not in _ANY else ""
 
 
 def as_program(words: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 import os
 
-from primus_core.installed import packages
+from primus_machine import packages
 
 __all__ = ["overview"]
 

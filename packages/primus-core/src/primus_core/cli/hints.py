@@ -17,7 +17,7 @@ from typing import NamedTuple
 from primus_core.cli import former
 from primus_core.installed.homes import MEANT, home_of, how_to_install
 from primus_core.request.former import instead as former_word
-from primus_machine.errors import MachineError, RequestError, nearest
+from primus_machine.errors import MachineError, PrimusError, RequestError, nearest
 from primus_machine.secrets.redaction import redact_words
 
 __all__ = ["Hint", "Known", "hints", "instead", "retyped", "typed"]
@@ -48,6 +48,8 @@ class Hint(NamedTuple):
     """The command where they name something; empty: the same."""
     file: str = ""
     """The command where they name an experiment; empty: as any other name."""
+    ends: bool = False
+    """The command ends something: a misspelt word is no reason to propose it."""
 
 
 @cache
@@ -73,41 +75,31 @@ def typed(words: Sequence[str]) -> str:
     return shlex.join(redact_words(words))
 
 
-_WRONG = (
-    re.compile(r"'([^']+)' (?:is not known here|is in the wrong segment|comes after options)"),
-    re.compile(r"(?:is called|has no stage|invalid choice:) '([^']+)'"),
-    re.compile(r"there is no file '([^']+)'"),
-    re.compile(r"'(--[^']+)' would be a setting"),
-)
-_LATE = re.compile(r"\((\S+)\): '[^']+' comes after options")
-"""A command of the runtime that is named there, behind the runtime's options."""
-_RIGHT = re.compile(r"did you mean '([^']+)'\?|(--[a-z]+(?:[ -][a-z]+)*)")
 _EXAMPLES = {"--backend": "torchtitan", "--gpu": "MI300X", "-o": "node.tar.gz", "-M": "8192"}
 """The options that a command requires, with an example of each."""
 _ONLY = {"-o": "capture", "-M": "gemm"}
 """Those that are all that a command needs, and its name: a word behind that is their value."""
 _ENDING = frozenset({"stop"})
 """Commands that end something: a misspelt word is no reason to propose one."""
-_ENDS = re.compile(rf".*\bprimus ({'|'.join(_ENDING)})\b")
 _SWITCHES = ("--dry-run", "--debug")
 
 
-def retyped(words: Sequence[str], refused: str, fix: str) -> str:
-    """`fix`, and below it the whole command, where the fix is one word in another's place."""
-    if complete := _completed(words, refused):
-        return f"{_whole(complete)}\n{fix}"
-    wrong = next((word for pattern in _WRONG for word in pattern.findall(refused)), "")
+def retyped(words: Sequence[str], error: PrimusError) -> str:
+    """Return the fix of `error`, and with it the whole command, where that follows from its fields."""
+    if error.kind == "missing":
+        complete = _completed(words, error.options)
+        return f"{_whole(complete)}\n{error.fix}" if complete else error.fix
+    wrong = error.option
     places = [at for at, word in enumerate(words) if word.partition("=")[0] == wrong.partition("=")[0]]
     if len(places) != 1:
-        return fix
+        return error.fix
     before, word, after = words[: places[0]], words[places[0]], words[places[0] + 1 :]
-    late = _LATE.search(refused)
-    if late and before[-1:] != [late[1]] and late[1] in before:
-        at = before.index(late[1]) + 1
+    if error.kind == "late" and before[-1:] != [error.where] and error.where in before:
+        at = before.index(error.where) + 1
         return _whole([*before[:at], wrong, *before[at:], *after])
     if wrong in _SWITCHES:
         return f"put {wrong} before the `--`\n{_whole([wrong, *before, *after])}"
-    return _exchanged(before, word, after, fix)
+    return _exchanged(before, word, after, error)
 
 
 def _whole(words: Sequence[str]) -> str:
@@ -116,10 +108,9 @@ def _whole(words: Sequence[str]) -> str:
     return f"{variables}primus {typed(rest)}"
 
 
-def _completed(words: Sequence[str], refused: str) -> list[str]:
+def _completed(words: Sequence[str], missing: Sequence[str]) -> list[str]:
     """`words` with the options that were required and are missing; empty: nobody knows an example of them."""
-    missing = refused.partition("the following arguments are required: ")[2].partition("\n")[0]
-    lacks = [names.partition("/")[0] for names in missing.split(", ")]
+    lacks = [names.partition("/")[0] for names in missing]
     if not all(flag in _EXAMPLES for flag in lacks):
         return []
     command = _ONLY.get(lacks[0], "")
@@ -129,57 +120,57 @@ def _completed(words: Sequence[str], refused: str) -> list[str]:
     return [*words, *(word for flag in lacks for word in (flag, _EXAMPLES[flag]))]
 
 
-def _exchanged(before: Sequence[str], word: str, after: Sequence[str], fix: str) -> str:
-    """`fix`, and the whole command with what it says in the place of `word`; `fix` alone where it says no word."""
+def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: PrimusError) -> str:
+    """The fix, and the whole command with what is meant in the place of `word`; the fix alone where nobody knows."""
     _, equals, value = word.partition("=")
     if len(former.without_launcher(["direct", word])[1]) == 1:
         return _whole([*before, word, *after])
-    if fix.startswith("remove it"):
-        return f"{fix}\n{_whole([*before, *after])}"
-    if not (right := _RIGHT.fullmatch(fix)):
-        return fix
-    new = (right[1] or right[2]).split()
-    return f"{fix}\n{_whole([*before, *new[:-1], f'{new[-1]}{equals}{value}', *after])}"
+    if error.meant is None:
+        return error.fix
+    *first, last = shlex.split(error.meant) or [""]
+    meant = [*first, f"{last}{equals}{value}"] if error.meant else []
+    return f"{error.fix}\n{_whole([*before, *meant, *after])}"
 
 
-def instead(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
-    """The answer to `words`, which were refused with the message `refused`; None: nobody can tell what they mean."""
+def instead(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
+    """The answer to `words`, which were refused with the error `refused`; None: nobody can tell what they mean."""
     if error := _instead(list(words), known, refused):
         return error
     variables, rest = former.without_launcher(words)  # the last of them may stand where a value would
-    if (error := _instead(rest, known, refused) if len(rest) < len(words) else None) and error.fix.startswith("primus"):
+    if (error := _instead(rest, known, refused) if len(rest) < len(words) else None) and error.kind == _COMMAND:
         error.fix = f"{variables}{error.fix}"
     return error
 
 
-def _instead(words: list[str], known: Known, refused: str) -> RequestError | None:
+_COMMAND = "command"
+"""The kind of an error whose fix is a whole command."""
+
+
+def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestError | None:
     if not words or words[0].startswith("-"):
         return None
     if words[0] in known.tasks and not (home_of("commands", words[0]) or _means_runtime(words, known)):
-        return RequestError(refused, fix=_command(["direct"], words, known))
+        return RequestError(refused.what, fix=_command(["direct"], words, known), kind=_COMMAND)
     if words[0] == "container" and (typed_to := former.to_engine(words[1:])):
         what = f"'run' is the task for Python files, and '{' '.join(typed_to[:1])}' is none"
-        return RequestError(what, why=former.ENGINE, fix=former.container_run(typed_to))
+        return RequestError(what, why=former.ENGINE, fix=former.container_run(typed_to), kind=_COMMAND)
     if words[0] in known.runtimes:
         if meant := _former_segments(words, refused):
-            return RequestError(refused, fix=meant)
+            return RequestError(refused.what, fix=meant)
         return (
             _forgotten_dashes(words, known, refused)
             or _forgotten_task(words, known, refused)
             or _misplaced_config(words, known, refused)
+            or _extra_dashes(words, known)
         )
     return _unknown_command(words[0], words[1:], known)
 
 
-_OPTION_FIRST = re.compile("segment [0-9]+ begins with '")
-_NO_TASK = re.compile("segment [0-9]+: no task is called '")
-
-
-def _former_segments(words: Sequence[str], refused: str) -> str:
+def _former_segments(words: Sequence[str], refused: PrimusError) -> str:
     """The command line, where a segment begins as with AMD's launcher: with an option, or the words of a program."""
-    if _OPTION_FIRST.search(refused):
+    if refused.kind == "option first":
         return f"did you mean: {former.as_program(words) or former.with_runtimes(words)}"
-    of_program = "'--script' is not known here" in refused or _NO_TASK.search(refused)
+    of_program = refused.option == "--script" or refused.kind == "unknown task"
     return former.as_program(words) if of_program else ""
 
 
@@ -199,11 +190,11 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
         return RequestError(what, fix=fix)
     if meant := _as_task(what, head, rest, known):
         return meant
-    alike = [word for hint in hints() if not _ENDS.match(f"{hint.bare} {hint.named}") for word in hint.words]
+    alike = [word for hint in hints() if not hint.ends for word in hint.words]
     near = _near({*known.runtimes, *known.tasks, *known.commands} - _ENDING, head)
     slips = [word for word in alike if word[:1] == head[:1]]  # `push` is no slip of `gpus`, nor `requeue` of `queue`
     if hint := _hint(head) or _hint("" if near else nearest(head, slips, _VERY_ALIKE)):
-        return RequestError(what, why=hint.why, fix=_filled(hint, rest))
+        return RequestError(what, why=hint.why, fix=_filled(hint, rest), kind=_COMMAND)
     return _misspelt(what, near, rest, known)
 
 
@@ -229,19 +220,20 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
     """The answer to a task without its runtime, or behind the launcher of others."""
     if _begins_training(head):
         why = "a task needs a runtime"
-        return RequestError(what, why=why, fix=_command(["direct"], [head, *rest], known))
+        return RequestError(what, why=why, fix=_command(["direct"], [head, *rest], known), kind=_COMMAND)
     if "run" in known.tasks and (head in former.LAUNCHERS or head.endswith(_PROGRAM)):
         why = "the task `run` starts a Python file on every rank; GPUS_PER_NODE=N sets the number of ranks per node"
         begin = next((at for at, word in enumerate([head, *rest]) if word.endswith(_PROGRAM)), 0)
         variables = former.launcher_variables([head, *rest][:begin])
-        return RequestError(what, why=why, fix=f"{variables}{_command(['direct'], _program([head, *rest]), known)}")
+        fix = f"{variables}{_command(['direct'], _program([head, *rest]), known)}"
+        return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
     if MEANT.get(head) == ("container",) and rest[:1] == ["run"]:
-        return RequestError(what, why=former.ENGINE, fix=former.container_run(rest[1:]))
+        return RequestError(what, why=former.ENGINE, fix=former.container_run(rest[1:]), kind=_COMMAND)
     if head in ("sbatch", "submit") and any(word.endswith(former.JOB_SCRIPTS) for word in rest):
-        return RequestError(what, why="Primus writes the job script", fix=former.SBATCH)
+        return RequestError(what, why="Primus writes the job script", fix=former.SBATCH, kind=_COMMAND)
     if runtime := MEANT.get(head):
         why = f"the runtime for that is `{runtime[0]}`; put `--` and a task after its options"
-        return RequestError(what, why=why, fix=_command(runtime, rest, known))
+        return RequestError(what, why=why, fix=_command(runtime, rest, known), kind=_COMMAND)
     return None
 
 
@@ -249,22 +241,23 @@ def _hint(word: str) -> Hint | None:
     return next((hint for hint in hints() if word in hint.words), None)
 
 
-def _forgotten_dashes(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
+def _forgotten_dashes(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
     """The answer to runtimes whose options a task or another runtime follows without `--`; None: none does."""
     segment = words[len(words) - words[::-1].index("--") if "--" in words else 0 :]
     complete = _dashed(_with_task(words, known) if segment and segment[0] in known.runtimes else words, known)
     missing = next((old for old, new in zip(words, complete, strict=False) if old != new and new == "--"), "")
     has_task = any(word in known.tasks and before == "--" for before, word in pairwise(words))
-    if not missing or (has_task and f"'{missing}'" not in refused):
+    if not missing or (has_task and missing not in refused.options):
         return None
     return RequestError(
         f"there is no `--` before '{missing}'",
         why="`--` separates the options of a runtime from the task",
         fix=_whole([*known.front, *_staged(complete)]),
+        kind=_COMMAND,
     )
 
 
-def _forgotten_task(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
+def _forgotten_task(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
     """The answer to an experiment or a stage without the task `train`, and to that without its stage."""
     begin = max((index for index, word in enumerate(words) if word == "--"), default=len(words)) + 1
     task = list(words[begin:])
@@ -278,26 +271,41 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: str) -> Request
         )
     elif task and _begins_program(task, 0, known):
         what, why, task = f"'{task[0]}' is not a task", "`run` starts a Python file on every rank", _program(task)
-    elif _staged(task) != task and ("STAGE" in refused or any(map(_is_file, task[1:2]))):
+    elif _staged(task) != task and ("STAGE" in refused.options or any(map(_is_file, task[1:2]))):
         what, why, task = "the task `train` needs a stage", _TRAINS, _staged(task)
     else:
         return None
     front = words[: begin - 2] if words[begin - 2 : begin] == [task[0], "--"] else words[:begin]  # `run -- x.py`
     variables = former.launcher_variables(former.launching(words[begin:]))
-    return RequestError(what, why=why, fix=f"{variables}{_whole([*known.front, *front, *task])}")
+    fix = f"{variables}{_whole([*known.front, *front, *task])}"
+    return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
 
 
-def _misplaced_config(words: Sequence[str], known: Known, refused: str) -> RequestError | None:
+def _extra_dashes(words: Sequence[str], known: Known) -> RequestError | None:
+    """The answer to a `--` between a task and its words; None: there is none."""
+    at = next((at for at in range(2, len(words)) if [words[at - 2], words[at]] == ["--", "--"]), 0)
+    if not at or words[at - 1] not in known.tasks:
+        return None
+    return RequestError(
+        f"there is a `--` behind '{words[at - 1]}'",
+        why="`--` stands before a task; the words of the task follow it",
+        fix=_whole([*known.front, *words[:at], *words[at + 1 :]]),
+        kind=_COMMAND,
+    )
+
+
+def _misplaced_config(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
     """The answer to `--config FILE` among the options of a runtime; None: it does not stand there."""
     at = next((at for at, word in enumerate(words[:-1]) if word == "--config"), len(words))
     begin = max((index for index, word in enumerate(words) if word == "--"), default=-1) + 1
-    if at >= begin or words[begin : begin + 1] != ["train"] or not ("--config" in refused or words[at + 1] in refused):
+    if at >= begin or words[begin : begin + 1] != ["train"] or not {"--config", words[at + 1]} & {*refused.options}:
         return None
     task = [*_staged([*words[begin:]]), "--config", words[at + 1]]
     return RequestError(
         "--config is in the wrong segment",
         why="the experiment is an option of the task `train`",
         fix=_whole([*known.front, *words[:at], *words[at + 2 : begin], *task]),
+        kind=_COMMAND,
     )
 
 

@@ -13,6 +13,7 @@ TYPE_CHECKING = False  # a type checker's name; `typing` and `__future__` are mo
 if TYPE_CHECKING:
     from primus_core.plugins.catalogue import Catalogue
     from primus_core.request.request import Request
+    from primus_machine.errors import RequestError
 
 __all__ = ["main"]
 
@@ -58,13 +59,13 @@ def _print_no_more() -> None:
 
 def _explain(error: Exception, words: list[str]) -> int:
     from primus_core import variables
-    from primus_machine.errors import PrimusError
+    from primus_machine.errors import PrimusError, as_line
     from primus_machine.secrets.redaction import redact, secret_values
     from primus_machine.text import printable
 
     if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
         _print_no_more()
-        sys.stderr.write(f"primus: error: the output cannot be written\n  why: {error.strerror}\n")
+        sys.stderr.write(as_line(f"the output cannot be written\n  why: {error.strerror}"))
         return 3
     if not isinstance(error, PrimusError):
         from primus_core.installed import faults
@@ -81,8 +82,8 @@ def _explain(error: Exception, words: list[str]) -> int:
     if len(several) == 1 and error.exit_code == 2:
         from primus_core.cli import hints
 
-        error.fix = hints.retyped(words, f"{error.what}\n{error.why}", error.fix)
-    text = "".join(f"primus: error: {one}\n" for one in several)
+        error.fix = hints.retyped(words, error)
+    text = "".join(map(as_line, several))
     text += f"primus: {len(several)} errors\n" if len(several) > 1 else ""
     if "--debug" in words:
         import traceback
@@ -101,7 +102,7 @@ def _main(words: list[str]) -> int:
         sys.stdout.write(overview())
         return 0
     if words == ["--version"]:
-        from primus_core.installed.packages import version_of
+        from primus_machine.packages import version_of
 
         sys.stdout.write(f"primus {version_of('primus-core')}\n")
         return 0
@@ -120,7 +121,7 @@ def _main(words: list[str]) -> int:
 def _help_of(words: list[str]) -> list[str]:
     """Return the command that shows the help of a command, a runtime, or a task, which needs a runtime before it."""
     from primus_core.cli import commands
-    from primus_core.installed.packages import entry_points
+    from primus_machine.packages import entry_points
 
     runtimes = {entry.name for entry in entry_points("primus.runtimes")}
     is_whole = words[0] in {*commands.names(), *runtimes} or "--" in words
@@ -129,8 +130,8 @@ def _help_of(words: list[str]) -> list[str]:
 
 def _protocol(schedulers: list[str]) -> int:
     """What an outer layer asks before it starts this Primus inside: the protocol, and which schedulers are missing."""
-    from primus_core.installed.packages import entry_points
     from primus_core.variables import PROTOCOL
+    from primus_machine.packages import entry_points
 
     missing = {*schedulers} - {entry.name for entry in entry_points("primus.schedulers")}
     sys.stdout.write(" without ".join(map(str, (PROTOCOL, *sorted(missing)))) + "\n")
@@ -203,7 +204,7 @@ def _requested(words: list[str]) -> int:
     try:
         asked = request.parse(words, runtimes, tasks)
     except RequestError as error:
-        _hint(words, runtimes, tasks, error.what)
+        _hint(words, runtimes, tasks, error)
         if broken := catalogue.broken("tasks"):
             error.fix = f"{error.fix}; tasks may be missing: `primus plugins` shows why {broken} cannot be loaded"
         raise
@@ -216,11 +217,11 @@ def _requested(words: list[str]) -> int:
     try:
         return run_request(asked, host, catalogue, ("primus", *words))
     except RequestError as error:
-        _hint(words, runtimes, tasks, error.what)
+        _hint(words, runtimes, tasks, error)
         raise
 
 
-def _hint(words: list[str], runtimes: "set[str]", tasks: "set[str]", refused: str) -> None:
+def _hint(words: list[str], runtimes: "set[str]", tasks: "set[str]", refused: "RequestError") -> None:
     """Where a command line is refused and what was meant is known: raise the error that tells it."""
     from primus_core.cli import commands, hints
     from primus_core.request.request import global_words

@@ -14,12 +14,13 @@ from primus_core.config.system import apply_defaults
 from primus_core.environment import placement, resolve
 from primus_core.environment.of_machine import of_machine
 from primus_core.environment.profile_files import Profile
-from primus_core.installed import homes, packages
+from primus_core.installed import homes
 from primus_core.plan.plan import Variable
 from primus_core.planning.options import runtime_parser
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import Described
 from primus_core.request.arguments import Parser, parse_segment
+from primus_machine import packages
 from primus_machine.errors import PrimusError, RequestError, suggestion
 from primus_machine.facts import Facts, read
 from primus_machine.host import HostRoot

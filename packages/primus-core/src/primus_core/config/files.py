@@ -11,10 +11,10 @@ import yaml
 
 from primus_core.config import bounds, submission
 from primus_core.config.document import REFUSED, Document, Path
-from primus_core.config.interpolation import interpolate
 from primus_core.config.toml_marks import toml_marks
 from primus_machine.errors import AlreadyRefused, ConfigError, Mistakes
 from primus_machine.files import trust
+from primus_machine.interpolation import interpolate
 
 __all__ = ["TEMPLATE", "bases", "parse_saved", "parse_value", "read", "read_extended"]
 

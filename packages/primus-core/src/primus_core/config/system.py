@@ -281,7 +281,8 @@ class _Checked:
     @cached_property
     def _runtimes(self) -> set[str]:
         """Those that are here, and those of our packages that may be: a file for many machines has theirs, too."""
-        from primus_core.installed import homes, packages
+        from primus_core.installed import homes
+        from primus_machine import packages
 
         here = {entry.name for entry in packages.entry_points("primus.runtimes")}
         return {PREFLIGHT, *here, *homes.names("runtimes")}

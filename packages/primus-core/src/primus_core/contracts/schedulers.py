@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from primus_core.installed import homes, joined, packages
-from primus_machine import variables
+from primus_core.installed import homes, joined
+from primus_machine import packages, variables
 from primus_machine.errors import MachineError
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from primus_core.environment import gpu_model, network, profiles
+from primus_core.environment import gpu_model, profiles
 from primus_core.environment.profile_files import Profile
 from primus_core.plan.plan import Distributed, Variable
+from primus_machine import collectives
 from primus_machine.facts import Facts
 
 __all__ = ["Defaults", "of_machine"]
@@ -45,12 +46,20 @@ def of_machine(
     return Defaults((*own, *detected.variables), (*relevant, *notes, *detected.notes), chain)
 
 
-def of_network(facts: Facts, place: Distributed, environ: Mapping[str, str]) -> network.Choice:
+class Detected(NamedTuple):
+    """What its network asks for."""
+
+    variables: tuple[Variable, ...]
+    notes: tuple[str, ...]
+
+
+def of_network(facts: Facts, place: Distributed, environ: Mapping[str, str]) -> Detected:
     """Its network alone."""
-    return network.choose(
+    found, notes = collectives.choose(
         facts,
         has_gpus=bool(facts.gpus),
         nnodes=place.nnodes,
         master_address=place.master_addr,
         user_environ=environ,
     )
+    return Detected(tuple(Variable(one.name, one.value, "network", one.why, source=one.source) for one in found), notes)

@@ -17,10 +17,11 @@ from primus_core.installed import data_folders
 from primus_core.installed.data_folders import Folder
 from primus_core.plan.plan import Variable
 from primus_machine.errors import ConfigError, suggestion
-from primus_machine.facts import Facts, Gpu
+from primus_machine.facts import Facts
 from primus_machine.files import trust
-from primus_machine.gpus.devices import VENDORS
+from primus_machine.gpus.devices import pci_id
 from primus_machine.secrets.redaction import is_secret_name
+from primus_machine.text import Note
 from primus_machine.variables import GPU_MODEL
 
 __all__ = ["Folder", "installed", "names", "outdated", "select", "variables"]
@@ -97,8 +98,8 @@ def names(folders: Sequence[Folder] = ()) -> frozenset[str]:
 
 
 def outdated(note: str, chain: Iterable[Profile]) -> bool:
-    """Whether a fact's note says that a GPU is unknown for which an installed profile is in `chain`."""
-    return note.startswith("UNKNOWN GPU") and any(pci in note for profile in chain for pci in profile.pci_ids)
+    """Whether a fact's note is about a GPU that it does not know, and for which an installed profile is in `chain`."""
+    return any(_about(note) == pci for profile in chain for pci in profile.pci_ids)
 
 
 def _name(facts: Facts, theirs: Mapping[str, Profile]) -> tuple[str, tuple[str, ...]]:
@@ -109,12 +110,16 @@ def _name(facts: Facts, theirs: Mapping[str, Profile]) -> tuple[str, tuple[str, 
     known = {name.lower(): name for name in (*_built_in(), *theirs)}
     if facts.gpu_model.lower() in known:
         return known[facts.gpu_model.lower()], ()
-    pci = Counter(map(_pci_id, facts.gpus)).most_common(1)[0][0]
+    pci = Counter(pci_id(gpu.vendor, gpu.device_id) for gpu in facts.gpus).most_common(1)[0][0]
     brought = next((profile.name for profile in theirs.values() if pci in profile.pci_ids), "")
     if brought and not facts.gpu_model:
         return brought, ()
-    reported = any(pci in note or (facts.gpu_model and facts.gpu_model in note) for note in facts.notes)
+    reported = any(_about(note) in {pci, facts.gpu_model} - {""} for note in facts.notes)
     return BASE, () if reported else (_unknown(pci),)
+
+
+def _about(note: str) -> str:
+    return note.about if isinstance(note, Note) else ""
 
 
 def _unknown(pci: str) -> str:
@@ -122,10 +127,6 @@ def _unknown(pci: str) -> str:
         f"UNKNOWN GPU {pci}: it gets only the base profile. Set {GPU_MODEL}=<model> if it is one that Primus "
         "knows, or write a profile: docs/gpu-profiles.md"
     )
-
-
-def _pci_id(gpu: Gpu) -> str:
-    return f"{VENDORS.get(gpu.vendor, 0):04x}:{gpu.device_id:04x}"
 
 
 def _chain(name: str, theirs: Mapping[str, Profile], child: Profile | None = None) -> tuple[Profile, ...]:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from primus_core import variables
 from primus_core.config import submission
 from primus_core.contracts import schedulers
-from primus_core.environment import env_file, flag_lists
+from primus_core.environment import flag_lists
 from primus_core.plan.plan import Variable
 from primus_machine.errors import ConfigError, Mistakes, RequestError
-from primus_machine.files import trust
+from primus_machine.files import env_file, trust
 from primus_machine.host import HostRoot
 from primus_machine.secrets.redaction import is_secret_name, looks_secret
 from primus_machine.variables import GPU_MODEL, HOME, OUTER, RUN_DIR, TRUSTED
@@ -148,6 +148,8 @@ def _file(path: str, environ: Mapping[str, str]) -> Iterable[Variable]:
             text = file.read()
     except OSError as error:
         raise RequestError(f"--env {path}: the file cannot be read", why=str(error.strerror)) from None
+    if text.startswith(("\udcff\udcfe", "\udcfe\udcff")):  # the byte order marks
+        raise RequestError(f"--env {path}: the file is UTF-16", fix="save it as UTF-8")
     for found in env_file.read_assignments(text, path, environ):
         yield _variable(found.text, environ, f"--env {path}", f"{path}:{found.line}")
 

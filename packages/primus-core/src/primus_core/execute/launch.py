@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from primus_core.contracts.observer import Observer, Observers, RunEnd
+from primus_core.execute.observers import around_layer
 from primus_core.journal.events import FILE, Events
 from primus_core.journal.record import FirstFailure
 from primus_core.output.console import append, say
@@ -40,6 +43,12 @@ class Launch:
             rank=None,
             host=facts.hostname,
         )
+        self.watch_by(around_layer)
+
+    def watch_by(self, observers: Callable[[Launch], Iterable[Observer]]) -> None:
+        """Have these observers from now on."""
+        self.observers = Observers(observers(self))
+        self.tell = self.observers.tell
 
     def take(self, plan: Plan) -> None:
         """Carry out this plan from now on."""
@@ -97,8 +106,7 @@ class Launch:
     def failed(self, why: str, exit_code: int) -> None:
         """Record that the run could not be carried out, unless its end is recorded."""
         if not self.record.status:
-            self.record.end("failed", exit_code, first_failure=FirstFailure(what=why))
-            self.events.emit("run_ended", status="failed", exit_code=exit_code, first_failure=None)
+            self.tell(lambda one: one.refused(RunEnd("failed", exit_code, failure=FirstFailure(what=why))))
 
     def note(self, text: str) -> None:
         """Say something that a person should know."""

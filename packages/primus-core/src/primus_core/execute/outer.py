@@ -22,6 +22,7 @@ from primus_core.multinode.watches import held
 from primus_core.plan.plan import PlannedFile, Step
 from primus_core.process.supervise import Ended, Watch, supervise
 from primus_core.runs import snapshot
+from primus_core.runs.rundir import as_line
 from primus_machine.errors import RequestError
 from primus_machine.files.atomic import PRIVATE, PRIVATE_FOLDER, link_atomically, write_atomically
 from primus_machine.files.capped_log import output_of
@@ -87,14 +88,13 @@ class OuterLayer:
             MachineError: a copy has.
         """
         place, program = self.plan.place, f"{self.plan.runtime}: {self.main.argv[0]}"
-        self.launch.greet(*([] if place.joined else [f"run {self.launch.name}"]), program)
+        self.launch.greet(*([] if place.joined else [as_line(self.launch.directory)]), program)
         submitted = submission.of(self.launch.facts.host.environ)
         changed = submitted.changed() if submitted and not place.outer else {}
         for path, what in changed.items():
             self.launch.say(f"primus: note: {path} was {what} after the run was submitted; the job uses it as it was\n")
         if changed:
-            self.record.keep(files_changed=changed)
-            self.record.note()
+            self.launch.tell(lambda one: one.learned(files_changed=changed))
 
     def run(self) -> int:
         """Run the steps, of which the last runs what is inside, or submits it."""

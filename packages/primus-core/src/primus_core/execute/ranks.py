@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from primus_core import variables
 from primus_core.config import submission
 from primus_core.contracts import launchers
-from primus_core.environment.network import ROUTE_VARIABLES
+from primus_core.contracts.observer import RunEnd, Stop
+from primus_core.execute import observers
 from primus_core.execute.launch import Launch
 from primus_core.execute.scripts import Replan, Scripts
-from primus_core.hooks.data import FailureInfo, Result, Stop
 from primus_core.hooks.scripts import ScriptOutput
-from primus_core.journal import summary
-from primus_core.journal.events import SIGNAL
 from primus_core.journal.record import FirstFailure
-from primus_core.multinode.watches import LockWatch, RecordWatch
 from primus_core.outcome import closing, first_failure
 from primus_core.outcome.attempts import Attempts
 from primus_core.outcome.failure import Failure
@@ -26,16 +22,14 @@ from primus_core.outcome.missed_checkpoint import describe_missed
 from primus_core.outcome.rank_ends import RankEnds
 from primus_core.outcome.retry_policy import RetryPolicy
 from primus_core.plan.plan import BEFORE_RANKS, METRICS, Step
-from primus_core.process.stacks import Stacks
 from primus_core.process.supervise import Ended, Watch, supervise
 from primus_core.runs import snapshot
 from primus_core.runs.record_writer import unwritable
-from primus_core.runs.rundir import COMPLETED
+from primus_core.runs.rundir import COMPLETED, as_line
+from primus_machine.collectives import ROUTE_VARIABLES
 from primus_machine.errors import MachineError
 from primus_machine.files.capped_log import output_of
-
-if TYPE_CHECKING:
-    from primus_core.hooks.lifecycle import Lifecycle
+from primus_machine.own_process.stacks import Stacks
 
 __all__ = ["RankLayer"]
 
@@ -49,12 +43,8 @@ class RankLayer:
     def __init__(self, launch: Launch, replan: Replan) -> None:
         self.launch, self.record, self.events = launch, launch.record, launch.events
         self.scripts = Scripts(launch, replan, lambda step, listen: self._step(step, on_line=listen))
-        self.hooks: Lifecycle | None = None
-        self.watches = (
-            LockWatch(launch.facts.host.environ.get(variables.ATTENDED, "")),
-            RecordWatch(launch.record),
-            launch.record,
-        )
+        launch.watch_by(observers.of_ranks)
+        self.observers, self.tell = launch.observers, launch.tell
         self.watching: Watch | None = None
         self.ends: RankEnds | None = None
         self.stacks = Stacks()
@@ -80,8 +70,8 @@ class RankLayer:
     def begin(self) -> None:
         """Greet, and name what is planned otherwise here than where the run was submitted."""
         plan = self.launch.plan
-        self.events.emit("run_started", task=plan.task, world_size=plan.distributed.world_size)
-        self.launch.greet(*([] if plan.place.outer else [f"run {self.launch.name}"]))  # that layer has shown it
+        self.tell(lambda one: one.run_started(plan))
+        self.launch.greet(*([] if plan.place.outer else [as_line(self.launch.directory)]))  # that layer has shown it
         if not plan.distributed.node_rank and submission.of(self.launch.facts.host.environ):
             self._compare_with_submission()
 
@@ -91,8 +81,8 @@ class RankLayer:
         if found := differences(self.launch.plan, self.launch.facts.host.environ):
             more = f"; {len(found) - _SHOWN} more in metadata.json" if len(found) > _SHOWN else ""
             self.launch.note(f"planned differently than at submission: {', '.join(map(str, found[:_SHOWN]))}{more}")
-            self.record.keep(plan_differs=tuple(difference._asdict() for difference in found))
-            self.record.note()
+            differs = tuple(difference._asdict() for difference in found)
+            self.tell(lambda one: one.learned(plan_differs=differs))
 
     def run(self) -> int:
         """Scripts, then hooks, then the steps."""
@@ -101,17 +91,16 @@ class RankLayer:
             return self._finish(ended, step)
         if self.scripts.skipped:
             return self._skip(self.scripts.skipped)
-        if stop := self._before_launch():
+        if stop := self.observers.before_ranks(self.launch.plan, self.launch.environ):
             return self._stopped(stop)
         ended, step = self._steps()
-        if ended.stopped and self.hooks and self.hooks.stop and not ended.signal:
-            return self._stopped(self.hooks.stop)
+        if ended.stopped and (stop := self.observers.stop) and not ended.signal:
+            return self._stopped(stop)
         return self._finish(ended, step)
 
     def close(self) -> None:
-        """End the processes of the Python hooks."""
-        if self.hooks:
-            self.hooks.close()
+        """End what the observers have started."""
+        self.tell(lambda one: one.close())
 
     def _scripts(self) -> tuple[Ended, Step | None]:
         known = self.launch.mask.secrets
@@ -122,28 +111,6 @@ class RankLayer:
                 self.scripts.printed != ScriptOutput() or self.launch.mask.secrets != known
             ):  # what was saved may hold one
                 self._save_again()
-
-    def _before_launch(self) -> Stop | None:
-        """Start the Python hooks, if there are any. Whether one of them wants no launch."""
-        launch = self.launch
-        if not launch.plan.hook_plugins:
-            return None
-        from primus_core.hooks.lifecycle import Lifecycle
-
-        self.hooks = Lifecycle(
-            launch.plan,
-            launch.facts.hostname,
-            {**launch.environ, variables.IN_HOOK: "1"},
-            mask=launch.mask,
-            say=launch.say,
-            interruptions=self._interruptions,
-        )
-        return self.hooks.before_launch()
-
-    def _interruptions(self) -> int:
-        """How many signals came. Asked again and again while a hook is waited for: the owner is alive then, too."""
-        self.record.look()
-        return self.launch.signals.count
 
     def _steps(self) -> tuple[Ended, Step | None]:
         ended, step = Ended(0), None
@@ -192,7 +159,7 @@ class RankLayer:
 
     def _step(self, step: Step, *, on_line: Callable[[bytes], None] | None = None) -> Ended:
         log = self.launch.log
-        self.events.emit("step_started", name=step.name)
+        self.tell(lambda one: one.step_started(step))
         self.quiet_until = os.path.getsize(log) if os.path.exists(log) else 0
         ranks = f": {step.ranks} rank{'s' if step.ranks > 1 else ''}" if step.ranks else ""
         self.launch.say_once(f"primus: {step.name}{ranks}\n")
@@ -204,7 +171,7 @@ class RankLayer:
         if self.ends:
             self.ends.end(ended.exit_code, step.first_rank if step.ranks == 1 else None)
         self.dropped += ended.dropped
-        self.events.emit("step_ended", name=step.name, exit_code=ended.exit_code)
+        self.tell(lambda one: one.step_ended(step, ended.exit_code))
         return ended
 
     def _rank_ends(self) -> RankEnds:
@@ -234,38 +201,29 @@ class RankLayer:
             show_launcher=self.launch.debug,
             on_signal=self._signalled,
             on_line=on_line,
-            poll=self._poll,
+            poll=lambda: self.tell(lambda one: one.look(self._pids)),
             stops=self._shall_stop if ranks else lambda: False,
             may_end_hung=self._may_end_hung,
             cannot_continue=self.ends.cannot_continue if self.ends else lambda: False,
         )
-
-    def _poll(self) -> None:
-        for watch in self.watches:
-            watch.look()
-        if self.hooks:
-            self.hooks.poll(self._pids)
 
     def _pids(self) -> Mapping[int, int]:
         """The processes of the ranks that have started, by rank."""
         return self.watching.pids() if self.watching else {}
 
     def _may_end_hung(self, silent_s: float) -> bool:
-        """Whether ranks that hang have printed their stacks, and the Python hooks have looked at them."""
+        """Whether ranks that hang have printed their stacks, and the observers have looked at them."""
         pids = self._pids()
-        if not self.stacks.are_printed(pids.values()):
-            return False
-        return not self.hooks or self.hooks.may_end_hung(silent_s, pids)
+        return self.stacks.are_printed(pids.values()) and self.observers.may_end_hung(silent_s, pids)
 
     def _signalled(self, number: int) -> None:
         name, grace_s = signal.Signals(number).name, self.launch.plan.grace_period_s
-        self.events.emit(SIGNAL, level="warning", signal=name)
-        self.record.note(signal=name)
+        self.tell(lambda one: one.signalled(name))
         self.launch.say_once(f"primus: {name}: passed on to every rank; SIGKILL in {grace_s:g} s\n")
 
     def _shall_stop(self) -> bool:
-        """Whether a hook asks for the end of the ranks."""
-        if not (stop := self.hooks.stop if self.hooks else None):
+        """Whether an observer asks for the end of the ranks."""
+        if not (stop := self.observers.stop):
             return False
         if not self.has_said_stopping:
             self.has_said_stopping = True
@@ -278,16 +236,15 @@ class RankLayer:
     def _skip(self, why: str) -> int:
         """A script finds nothing to launch."""
         why = self.launch.masked(why)
-        self._record_end("skipped", 0, reason=why)
+        self._end(RunEnd("skipped", 0, reason=why))
         self.launch.say(f"primus: not launched: {why}\n")
         return 0
 
     def _stopped(self, stop: Stop) -> int:
         """A hook has asked for the end; the ranks, if there were some, have ended."""
         reason, plan = self.launch.masked(stop.reason), self.launch.plan
-        self._record_end("stopped", stop.exit_code, reason=reason)
+        self._end(RunEnd("stopped", stop.exit_code, reason=reason))
         self.launch.say(f"primus: stopped by a hook: {reason}\n  run    {self.launch.name}\n")
-        self._call_hooks("stopped", stop.exit_code, None)
         several = plan.place.outer and plan.distributed.nnodes > 1
         return stop.exit_code or int(bool(several))  # a scheduler ends the other nodes only where one fails
 
@@ -305,8 +262,8 @@ class RankLayer:
         failure = first.to_record() if first else None
         if code and step and step.script:
             failure = FirstFailure(what=f"{step.name}: {why or f'exit code {code}'}")
-        self._record_end(status, code, failure)
-        self._call_hooks(status, code, first)
+        trace, host = (first.traceback, first.host) if first else ("", "")
+        self._end(RunEnd(status, code, failure=failure, traceback=trace, host=host))
         of_all = step is not None and step.kind in BEFORE_RANKS and self.launch.plan.place.outer  # on one console
         say = self.launch.say if (status == "failed" or first) and not of_all else self.launch.say_once
         missed = self._missed(ended) if status == "interrupted" else ""
@@ -316,20 +273,9 @@ class RankLayer:
     def _missed(self, ended: Ended) -> str:
         return describe_missed(self.launch.plan, killed=ended.killed, hurried=self.launch.signals.hurry)
 
-    def _record_end(self, status: str, code: int, failure: FirstFailure | None = None, reason: str = "") -> None:
-        if note := self.record.end(status, code, first_failure=failure, reason=reason):
-            self.launch.note(note)
-        known = {"reason": reason} if reason else {"first_failure": failure.to_dict() if failure else None}
-        self.events.emit("run_ended", status=status, exit_code=code, **known)
-
-    def _call_hooks(self, status: str, code: int, first: Failure | None) -> None:
-        """Tell the Python hooks how it ended."""
-        if self.hooks:
-            rows = summary.read(f"{self.launch.directory}/{METRICS}")
-            last = (rows[-1]["step"], rows[-1]["loss"]) if rows else (None, None)
-            first = first or Failure(-1, code, "")
-            failure = FailureInfo(first.rank, first.exit_code, first.what, first.traceback, first.host)
-            self.hooks.ended(Result(status, code, self.launch.seconds, *last), failure)
+    def _end(self, end: RunEnd) -> None:
+        end = end._replace(seconds=self.launch.seconds)
+        self.tell(lambda one: one.ended(end))
 
     def _last_words(self, code: int, status: str, first: Failure | None, step: Step | None, why: str) -> str:
         plan, log = self.launch.plan, self.launch.log

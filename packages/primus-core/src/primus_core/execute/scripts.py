@@ -56,7 +56,7 @@ class Scripts:
     def _take(self, step: Step, printed: ScriptOutput) -> None:
         """The next scripts get the variables that this one sets, except those that `--env` sets."""
         self.printed, self.words_of[step.name] = self.printed.and_then(printed), printed.words
-        options = (v for v in self.launch.plan.environment if v.origin.startswith("--env"))
+        options = (v for v in self.launch.plan.environment if v.is_option)
         fixed = {v.name for v in options} - FLAG_LISTS
         self.launch.environ = applied(self.launch.environ, (v for v in printed.environment if v.name not in fixed))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from primus_core.contracts.observer import Ranks, Stop
 from primus_core.plan.plan import HookPlugin
 
 __all__ = [
@@ -55,9 +56,6 @@ StepMetrics = Mapping[str, Any]
 Event = Mapping[str, Any]
 """One line of `logs/events.jsonl`: time, level, event, run, node, rank, host, and what else the event has."""
 
-Ranks = Mapping[int, int]
-"""The processes of this node's ranks that have started, by global rank."""
-
 
 class StopRun(Exception):  # noqa: N818  # it asks for something; nothing has gone wrong
     """Raised in a hook: end the run gently, or do not launch it. `reason` is shown and recorded.
@@ -72,13 +70,6 @@ class StopRun(Exception):  # noqa: N818  # it asks for something; nothing has go
             reason, exit_code = f"{reason}; {wrong}" if reason else wrong, 1
         super().__init__(reason)
         self.exit_code = int(exit_code)
-
-
-class Stop(NamedTuple):
-    """What a hook asks for by `StopRun`."""
-
-    reason: str
-    exit_code: int
 
 
 class RunInfo(NamedTuple):

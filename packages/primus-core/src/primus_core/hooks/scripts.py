@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from primus_core.config.system import FILE, SystemConfig
 from primus_core.environment.flag_lists import FLAG_LISTS
 from primus_core.environment.resolve import refused
 from primus_core.plan.plan import Step, StepKind, Variable
-from primus_machine.errors import Mistakes, PrimusError, RequestError, suggestion
+from primus_machine.errors import Mistakes, PrimusError, RequestError, nearest, suggestion
 from primus_machine.facts import Facts
 from primus_machine.files import trust
 from primus_machine.files.trust import Trust
@@ -250,11 +251,17 @@ def patch_files(paths: Sequence[str], cwd: str, believed: Trust) -> list[str]:
 def _patch_file(given: str, cwd: str) -> str:
     path = os.path.normpath(os.path.join(cwd, os.path.expanduser(given)))
     if not os.path.exists(path):
-        near = suggestion(os.path.basename(path), _names_in(os.path.dirname(path)))
-        raise RequestError(f"--patch: there is no file '{given}'", fix=near or "check the path")
+        near = nearest(os.path.basename(path), _names_in(os.path.dirname(path)))
+        meant = os.path.join(os.path.dirname(given), near)
+        raise _no_file(given, f"did you mean '{meant}'?" if near else "check the path", meant if near else None)
     if not (path.endswith(_SUFFIXES) and os.path.isfile(path)):
         raise RequestError(f"--patch {given}: it is neither a bash nor a Python file", fix="name it *.sh or *.py")
     return path
+
+
+def _no_file(given: str, fix: str, meant: str | None) -> RequestError:
+    what, quoted = f"--patch: there is no file '{given}'", meant and shlex.quote(meant)
+    return RequestError(what, fix=fix, kind="unknown", options=[given], meant=quoted)
 
 
 def _names_in(folder: str) -> list[str]:

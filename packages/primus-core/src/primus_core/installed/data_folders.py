@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from primus_core.installed import packages
+from primus_machine import packages
 from primus_machine.errors import ConfigError
 
 __all__ = ["KINDS", "Folder", "files", "installed", "require"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from traceback import walk_tb
 
 from primus_core.installed import homes
-from primus_core.installed.packages import entry_points
 from primus_machine.errors import MachineError
+from primus_machine.packages import entry_points
 
 __all__ = ["of_plugin"]
 

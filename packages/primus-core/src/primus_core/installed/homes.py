@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from primus_core.installed import packages
+from primus_machine import packages
 
 __all__ = ["MEANT", "OURS", "SCHEDULERS", "home_of", "how_to_install", "names"]
 

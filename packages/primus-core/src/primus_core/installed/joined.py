@@ -8,8 +8,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from primus_core.installed.packages import EntryPoint, entry_points
 from primus_machine.errors import MachineError, PrimusError, RequestError, suggestion
+from primus_machine.packages import EntryPoint, entry_points
 
 __all__ = ["KERNEL", "apart", "broken", "imported", "lacking", "load", "of_group", "twins"]
 

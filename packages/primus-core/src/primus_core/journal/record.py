@@ -7,8 +7,8 @@ that this version does not have stay what they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
@@ -105,54 +105,64 @@ class Attempt:
         return () if self.is_open else ("ended", "exit_code", "last_step", "what")
 
 
+_OWN: Mapping[str, Sequence[str]] = {"from": ()}
+"""Each process says it of itself."""
+_SUBMISSION, _NODES, _BOTH = ({"from": names} for names in (("submission",), ("nodes",), ("submission", "nodes")))
+"""What these know goes before what the process knows itself."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One run, or one node's part of it. Empty and None: not known."""
+    """One run, or one node's part of it. Empty and None: not known.
+
+    Several processes know a run: who submits it, the layer around its nodes, each node. A field says whose word counts.
+    Of one that says nothing, what a process does not know itself is taken from the others.
+    """
 
     run_id: str = ""
-    status: str = ""
+    status: str = field(default="", metadata=_OWN)
     """`preparing`, `started`, `submitted`, `unwatched`, or how it ended."""
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = field(default=(), metadata=_SUBMISSION)
     """The command line as it was typed, without secrets."""
     task: str = ""
     runtime: str = ""
     framework: str = ""
     model: str = ""
-    gpu_model: str = ""
-    world_size: int | None = None
+    gpu_model: str = field(default="", metadata=_NODES)
+    world_size: int | None = field(default=None, metadata=_NODES)
     primus_version: str = ""
-    host: str = ""
-    user: str = ""
-    cwd: str = ""
-    pid: int | None = None
-    started: float | None = None
-    submitted: float | None = None
-    job_id: str = ""
-    step_id: str = ""
-    node: str = ""
+    host: str = field(default="", metadata=_OWN)
+    user: str = field(default="", metadata=_OWN)
+    cwd: str = field(default="", metadata=_OWN)
+    pid: int | None = field(default=None, metadata=_OWN)
+    started: float | None = field(default=None, metadata=_OWN)
+    submitted: float | None = field(default=None, metadata=_SUBMISSION)
+    job_id: str = field(default="", metadata=_NODES)
+    step_id: str = field(default="", metadata=_NODES)
+    node: str = field(default="", metadata=_OWN)
     """As the scheduler calls it."""
-    cluster: str = ""
+    cluster: str = field(default="", metadata=_SUBMISSION)
     scheduler: SchedulerUsed | None = None
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[Attempt, ...] = field(default=(), metadata=_OWN)
     """The starts of the worker, those of earlier jobs of this run included."""
-    continues: OtherRun | None = None
+    continues: OtherRun | None = field(default=None, metadata=_BOTH)
     """The run whose checkpoint this one starts from."""
-    started_by: OtherRun | None = None
+    started_by: OtherRun | None = field(default=None, metadata=_OWN)
     """The run whose hook or rank started this one."""
-    parent: OtherRun | None = None
+    parent: OtherRun | None = field(default=None, metadata=_OWN)
     """That run, or the one that this run replays."""
-    signal: str = ""
+    signal: str = field(default="", metadata=_OWN)
     """The signal that it got, while it has not ended."""
-    ended: float | None = None
-    exit_code: int | None = None
-    last_step: int | None = None
-    last_loss: float | None = None
-    first_failure: FirstFailure | None = None
-    reason: str = ""
+    ended: float | None = field(default=None, metadata=_OWN)
+    exit_code: int | None = field(default=None, metadata=_OWN)
+    last_step: int | None = field(default=None, metadata=_OWN)
+    last_loss: float | None = field(default=None, metadata=_OWN)
+    first_failure: FirstFailure | None = field(default=None, metadata=_OWN)
+    reason: str = field(default="", metadata=_OWN)
     """Why a hook or a script ended it."""
-    files_changed: Mapping[str, str] = field(default_factory=dict)
+    files_changed: Mapping[str, str] = field(default_factory=dict, metadata=_OWN)
     """Files that changed after the run was submitted, which ran with copies of them."""
-    plan_differs: tuple[Mapping[str, Any], ...] = ()
+    plan_differs: tuple[Mapping[str, Any], ...] = field(default=(), metadata=_NODES)
     """Settings that were planned differently than at submission: `key`, `submitted`, `here`."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """Fields that this version does not know."""
@@ -174,6 +184,27 @@ class RunRecord:
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {**_plain(self), **self.others}
+
+    def to_whole_dict(self) -> dict[str, Any]:
+        """Return all fields as JSON values, what is not known included."""
+        known = {one.name: _value(getattr(self, one.name)) for one in fields(self) if one.name != "others"}
+        return {**known, **self.others}
+
+    def joined(self, source: str, records: Sequence[RunRecord]) -> RunRecord:
+        """Return the same with what other records of the run say: that of its `submission`, or those of its `nodes`.
+
+        Of several, the first one that knows a field counts.
+        """
+        changed: dict[str, Any] = {
+            "others": {name: value for one in (*records[::-1], self) for name, value in one.others.items()}
+        }
+        for one in (one for one in fields(self) if one.name != "others"):
+            sources = one.metadata.get("from")
+            counts = not _is_known(getattr(self, one.name)) if sources is None else source in sources
+            known = [value for value in (getattr(record, one.name) for record in records) if _is_known(value)]
+            if counts and known:
+                changed[one.name] = known[0]
+        return replace(self, **changed)
 
     @classmethod
     def of(cls, data: Any) -> RunRecord:

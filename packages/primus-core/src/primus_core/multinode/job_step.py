@@ -21,7 +21,7 @@ from primus_core.process.supervise import Ended, Watch, supervise
 from primus_core.runs.record_writer import RecordWriter
 from primus_machine.files.capped_log import output_of
 
-__all__ = ["JobStep", "meaning_of"]
+__all__ = ["JobStep"]
 
 _WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
 """With these a scheduler says that the job's time ends soon."""
@@ -129,7 +129,7 @@ class JobStep:
         if not ended.signal:
             return nodes.verdict()
         by_scheduler = nodes.by_scheduler()
-        return by_scheduler if by_scheduler.what else Verdict(meaning_of(ended.signal), by_others=True)
+        return by_scheduler if by_scheduler.what else Verdict(_meaning_of(ended.signal), by_others=True, is_signal=True)
 
     def _is_requeued(self, ended: Ended, nodes: Nodes, attempts: Attempts) -> bool:
         """Whether the whole job begins again: the scheduler says so, or its time ends and it shall."""
@@ -154,7 +154,7 @@ class JobStep:
         return not why
 
 
-def meaning_of(number: int) -> str:
+def _meaning_of(number: int) -> str:
     """What a signal to Primus means."""
     name = signal.Signals(number).name if number else ""
     return f"received {name}: close to the job's time limit" if number in _WARNINGS else f"stopped by {name}"

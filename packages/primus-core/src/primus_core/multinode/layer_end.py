@@ -10,7 +10,6 @@ from typing import Any
 from primus_core.contracts.scheduler import Scheduler
 from primus_core.journal import record
 from primus_core.journal.record import FirstFailure, RunRecord
-from primus_core.multinode.job_step import meaning_of
 from primus_core.multinode.node_ends import Verdict
 from primus_core.outcome.failure import last_words
 from primus_core.plan.plan import Step
@@ -40,7 +39,7 @@ class LayerEnd:
     ) -> None:
         self.record, self.plan, self.main, self.log = record, record.plan, main, log
         self.scheduler, self.verdict, self.ended = scheduler, verdict, ended
-        self.inside = self._recorded()
+        self.inside = self.record.inside = self._recorded()
 
     def _recorded(self) -> list[RunRecord]:
         """The records of the nodes inside, first that of the one that failed first."""
@@ -57,7 +56,8 @@ class LayerEnd:
         """
         if asked := _asked(self.inside):
             return self._asked_for(asked)
-        code, verdict, known = self.ended.exit_code, self.verdict, self._known()
+        code, verdict = self.ended.exit_code, self.verdict
+        known: dict[str, Any] = {"first_failure": self.inside[0].first_failure} if self.inside else {}
         interrupted = self.ended.signal or verdict.by_others or (not self.inside and self._is_withdrawn())
         status = "interrupted" if interrupted and code else "failed" if code else COMPLETED
         if status == "failed" and self.inside and self.inside[0].exit_code:
@@ -66,7 +66,7 @@ class LayerEnd:
             known.pop("first_failure", None)  # another node has taken over
         if code and verdict.what:
             code = verdict.exit_code or self.ended.exit_code
-            is_more = verdict.what != meaning_of(self.ended.signal)
+            is_more = not verdict.is_signal
             known["first_failure"] = verdict.to_record() if is_more else self._failed_while_ending()
             self.record.ended_by_scheduler = is_more and verdict.by_others and not verdict.cancelled
         # Where both see the lock, they see one run directory.
@@ -76,20 +76,6 @@ class LayerEnd:
             return code
         return self._not_begun(swallowed=swallowed)
 
-    def _known(self) -> dict[str, Any]:
-        """Fields of the record that only the nodes know, or know for sure."""
-        if not self.inside:
-            return {}
-        first = self.inside[0]
-        known = {
-            "gpu_model": first.gpu_model,
-            "world_size": first.world_size,
-            "continues": first.continues,
-            "first_failure": first.first_failure,
-            "plan_differs": next((one.plan_differs for one in self.inside if one.plan_differs), ()),  # node 0 has it
-        }
-        return known | {name: value for name, value in (("job_id", first.job_id), ("step_id", first.step_id)) if value}
-
     def _failed_while_ending(self) -> FirstFailure | None:
         """What failed first on nodes that were told to end, as a checkpoint that could not be saved."""
         found = [one.first_failure for one in self.inside if one.status == "interrupted" and one.first_failure]
@@ -97,11 +83,10 @@ class LayerEnd:
 
     def _asked_for(self, asked: RunRecord) -> int:
         """A hook or a script inside has ended the run."""
-        known = self._known()
-        if (self.inside[0].ended or 0) >= (asked.ended or 0):
-            known["first_failure"] = None  # it follows from the stop
+        follows = (self.inside[0].ended or 0) >= (asked.ended or 0)  # from the stop
+        first = None if follows else self.inside[0].first_failure
         code = asked.exit_code or 0
-        self.record.end(asked.status, code, **known, reason=asked.reason)
+        self.record.end(asked.status, code, first_failure=first, reason=asked.reason)
         return self.ended.exit_code if self.plan.place.outer else code  # further out, others must end
 
     def _is_withdrawn(self) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import signal
 import threading
 import time
@@ -22,6 +21,7 @@ from primus_core.journal.record import FirstFailure, RunRecord
 from primus_core.outcome.failure import OWN_SIGNALS
 from primus_core.output.console import say
 from primus_core.runs.rundir import COMPLETED
+from primus_machine.errors import printed_in
 from primus_machine.files.capped_log import output_of
 
 __all__ = ["Nodes", "Verdict", "set_aside"]
@@ -32,8 +32,6 @@ _MARGIN_S = 10.0
 """So much longer than its own grace a node may take after another one failed."""
 _PATIENCE_S = 20.0
 _TERMINATED = 128 + signal.SIGTERM
-
-_ERROR = re.compile(r"primus: error: (.+)")
 
 
 class Verdict(NamedTuple):
@@ -53,6 +51,8 @@ class Verdict(NamedTuple):
     """A person wanted its end."""
     is_refusal: bool = False
     """The request is wrong, and would be refused again."""
+    is_signal: bool = False
+    """Nothing more is known than the signal that Primus got."""
 
     def to_record(self) -> FirstFailure:
         """As the first failure in the run's record."""
@@ -255,7 +255,7 @@ class Nodes:
 def _refusal(printed: Printed, text: str) -> Verdict:
     """Of a node that began nothing, since its request is wrong or it lacks something, and so has no record."""
     codes = [(code, host) for host, code in printed.exited if code in (2, 3)]
-    errors = _ERROR.findall(text)
+    errors = printed_in(text)
     return Verdict(f"{codes[0][1]}: {errors[-1]}", exit_code=codes[0][0]) if codes and errors else Verdict("")
 
 

@@ -11,9 +11,10 @@ import fcntl
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from primus_core.contracts.observer import Observer, Ranks
 from primus_core.runs.record_writer import RecordWriter
 
 __all__ = ["LockWatch", "RecordWatch", "held"]
@@ -47,7 +48,7 @@ def _open(path: str) -> int:
         return -1
 
 
-class _Watch:
+class _Watch(Observer):
     """Looks now and then whether somebody still wants what runs here, and ends it once nobody does."""
 
     every_s: float
@@ -55,7 +56,7 @@ class _Watch:
     def __init__(self) -> None:
         self.look_at = time.monotonic() + self.every_s
 
-    def look(self) -> None:
+    def look(self, ranks: Callable[[], Ranks]) -> None:
         """Send this process SIGTERM, once, if it is over. May be called often."""
         if (now := time.monotonic()) < self.look_at:
             return

@@ -15,6 +15,7 @@ from typing import Any
 from primus_core.contracts.launcher import Signalled
 from primus_core.journal.record import FirstFailure
 from primus_core.plan.programs import FAILURES
+from primus_machine.errors import printed_in
 from primus_machine.files import plain_json
 from primus_machine.files.atomic import regular, write_atomically
 from primus_machine.files.capped_log import parts
@@ -55,11 +56,17 @@ class Failure:
     time: float = 0.0
     is_refusal: bool = False
     """The rank refused what was asked of it: it would again."""
+    is_wordless: bool = False
+    """It ended with an exit code of its own, and recorded no exception."""
+    is_exit: bool = False
+    """It called `sys.exit` with a number, or was interrupted: so a program ends that is told to."""
+    message: str = ""
+    """What the exception says, without its type."""
 
     @property
     def is_own(self) -> bool:
         """Whether it follows from no other rank's end, as far as can be told."""
-        return self.exit_code - 128 in OWN_SIGNALS or self.what == _WORDLESS.format(self.exit_code)
+        return self.exit_code - 128 in OWN_SIGNALS or self.is_wordless
 
     def to_record(self) -> FirstFailure:
         """As the run's record has it."""
@@ -74,7 +81,8 @@ def recorded(run_dir: str, others: Iterable[str]) -> list[Failure]:
         data: dict[str, Any] = plain_json.loads(text)
         what = f"{data['type']}: {data['message']}" if data["message"] else data["type"]
         known = {name: data[name] for name in ("rank", "exit_code", "traceback", "host", "node_rank", "time")}
-        found.append(Failure(**known, what=what, is_refusal=data.get("is_refusal", False)))
+        flags = {name: data.get(name, False) for name in ("is_refusal", "is_wordless", "is_exit")}
+        found.append(Failure(**known, **flags, what=what, message=data["message"]))
     return sorted(found, key=lambda failure: failure.time)
 
 
@@ -110,8 +118,11 @@ def of_process(exit_code: int, host: str, node_rank: int, rank: int | None, log:
     if not exit_code:
         return None
     if exit_code - 128 not in set(signal.Signals):
-        what = _last_line(log) or _WORDLESS.format(exit_code)
-        return Failure(rank, exit_code, what, host=host, node_rank=node_rank) if rank is not None else None
+        if rank is None:
+            return None
+        last = _last_line(log)
+        what = last or _WORDLESS.format(exit_code)
+        return Failure(rank, exit_code, what, host=host, node_rank=node_rank, is_wordless=not last)
     if rank is not None:
         return _ended_by(exit_code - 128, rank, host, node_rank)
     what = f"the launcher was ended by {_signal_name(exit_code - 128)}"
@@ -139,7 +150,8 @@ def _seen(one: Signalled, here: str, node_rank: int) -> Failure:
     host = here or one.host
     if one.signal:
         return _ended_by(one.signal, one.rank, host, node_rank)
-    return Failure(one.rank, one.exit_code, _WORDLESS.format(one.exit_code), host=host, node_rank=node_rank)
+    what = _WORDLESS.format(one.exit_code)
+    return Failure(one.rank, one.exit_code, what, host=host, node_rank=node_rank, is_wordless=True)
 
 
 def _hint(name: str) -> str:
@@ -186,8 +198,8 @@ def last_words(log: str) -> str:
             lines = file.read().strip().splitlines() or [""]
     except OSError:
         return ""
-    errors = [line for line in lines if "error" in line.lower()]
-    return (errors or lines)[-1].removeprefix("primus: error: ")
+    last = ([line for line in lines if "error" in line.lower()] or lines)[-1]
+    return next(iter(printed_in(last)), last)
 
 
 def report(

@@ -20,7 +20,6 @@ from primus_machine.errors import expect
 _LISTED = 16
 _SLACK_S = 0.5
 """A rank that leaves without a word is seen a moment later."""
-_ENDS_BY_SIGNAL = re.compile(r"KeyboardInterrupt|(SystemExit: )?exit code \d+$|SystemExit: exit code")
 _SYMPTOM = re.compile(
     r"(?i)connection (closed|reset|refused|aborted)|closed by (remote )?peer|broken pipe|timed? ?out|gloo|[nr]ccl"
     r"|barrier|heartbeat|remote process|coordination service|UNAVAILABLE|DEADLINE_EXCEEDED"
@@ -53,7 +52,7 @@ def of_step(
     if first and plan.distributed.nnodes > 1 and node == first.node_rank:
         failure.leave_record(directory, first)
     if ended.exit_code and step and step.kind in BEFORE_RANKS:  # none has started; the error names the node
-        reason = first.what.partition(": ")[2].partition("\n")[0] if first else ""
+        reason = first.message.partition("\n")[0] if first else ""
         what = reason or f"{step.kind}: ended with exit code {ended.exit_code}"
         first = failure.Failure(-1, ended.exit_code, what, node_rank=-1, time=time.time())
     return (_by_leaving(first, directory, ends) or first) if ends and ended.exit_code else first
@@ -61,7 +60,7 @@ def of_step(
 
 def _after_signal(recorded: Sequence[failure.Failure]) -> failure.Failure | None:
     """Return what failed although the run was told to end. That a rank ends by the signal is no failure."""
-    return next((one for one in recorded if not _ENDS_BY_SIGNAL.match(one.what)), None)
+    return next((one for one in recorded if not one.is_exit), None)
 
 
 def _of_hang(plan: Plan, ended: Ended, ends: RankEnds | None) -> failure.Failure:

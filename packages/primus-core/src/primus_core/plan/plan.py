@@ -49,6 +49,10 @@ Scope = Literal["rank", "node", "run"]
 """How often a task's worker runs: on every rank, once per node, or once per run (on node 0)."""
 
 
+OPTION = "--env"
+"""The origin of what this option sets; behind a blank, its file."""
+
+
 class Variable(NamedTuple):
     """An environment variable that Primus sets: its value, where that came from, and why."""
 
@@ -63,6 +67,11 @@ class Variable(NamedTuple):
     """What this value won over, strongest first, as (value, origin)."""
     flags: tuple[Variable, ...] = ()
     """For a list of flags that several layers set: each flag as a separate variable."""
+
+    @property
+    def is_option(self) -> bool:
+        """Whether `--env K=V` or `--env FILE` sets it."""
+        return self.origin.partition(" ")[0] == OPTION
 
 
 class Distributed(NamedTuple):

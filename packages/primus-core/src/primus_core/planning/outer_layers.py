@@ -18,7 +18,6 @@ from primus_core.config.system import apply_defaults
 from primus_core.environment import resolve
 from primus_core.environment.flag_lists import FLAG_LISTS, applied
 from primus_core.environment.joining import joining
-from primus_core.installed import packages
 from primus_core.plan.plan import SCHEMA, Plan, PlannedFile, RunPlace, Variable
 from primus_core.plan.secret_values import values_in
 from primus_core.planning import preflight_step
@@ -28,6 +27,7 @@ from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import Elsewhere, OuterCall, OuterPlan, OuterRuntime
 from primus_core.request.arguments import parse_segment
 from primus_core.request.request import Layer, Request, no_task
+from primus_machine import packages
 from primus_machine.errors import RequestError, expect
 from primus_machine.facts import Facts
 from primus_machine.host import UNREAD, HostRoot

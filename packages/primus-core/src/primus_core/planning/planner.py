@@ -16,7 +16,7 @@ from primus_core.environment.flag_lists import FLAG_LISTS, applied
 from primus_core.environment.nesting import parent_of
 from primus_core.hooks import scripts as script_files
 from primus_core.hooks.scripts import ScriptOutput
-from primus_core.installed import joined, packages
+from primus_core.installed import joined
 from primus_core.plan.plan import METRICS, SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable, Worker
 from primus_core.plan.secret_values import values_in
 from primus_core.planning import preflight_step
@@ -36,6 +36,7 @@ from primus_core.plugins.contracts import RuntimeCall, RuntimePlan, TaskCall, Ta
 from primus_core.request.arguments import flags_of, parse_segment
 from primus_core.request.request import Request, no_task
 from primus_core.runs.rundir import apart, place
+from primus_machine import packages
 from primus_machine.errors import Mistakes, RequestError, expect
 from primus_machine.facts import Facts, read
 from primus_machine.files import trust

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from primus_core.config import submission
 from primus_core.config.system import SystemConfig, load
-from primus_core.installed import data_folders, homes, joined, packages
+from primus_core.installed import data_folders, homes, joined
 from primus_core.plugins.contracts import Runtime, Task
+from primus_machine import packages
 from primus_machine.errors import MachineError, PrimusError, RequestError
 from primus_machine.files.atomic import regular
 from primus_machine.host import HostRoot
@@ -174,14 +175,16 @@ class Catalogue:
 
     def missing(self, kind: str, name: str) -> RequestError | MachineError:
         """The error for a name that nothing here provides."""
-        from primus_machine.errors import suggestion
+        from primus_machine.errors import nearest, suggestion
 
         known, kind_of = self.names(kind), kind.removesuffix("s")
         why = f"installed: {', '.join(known) or 'none'}"
         if home := homes.home_of(kind, name):
             return MachineError(f"the {kind_of} '{name}' is not installed", why=why, fix=homes.how_to_install(home))
-        near = suggestion(name, [*known, *homes.names(kind)])
-        return RequestError(f"no {kind_of} is called '{name}'", why=why, fix=near or "see `primus plugins`")
+        near = nearest(name, [*known, *homes.names(kind)])
+        fix = suggestion(name, [near]) if near else "see `primus plugins`"
+        what = f"no {kind_of} is called '{name}'"
+        return RequestError(what, why=why, fix=fix, kind="unknown", options=[name], meant=near or None)
 
     def task(self, words: Sequence[str]) -> tuple[Task, str, tuple[str, ...]]:
         """The task that `words` begin with (two-word names first), its name, and the words left over."""

@@ -11,15 +11,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from primus_core import variables
-from primus_core.output.seen_lines import RankChannel, SeenLines
-from primus_core.output.streams import RankPipes, for_console
 from primus_core.plan.plan import Step
 from primus_core.process.signals import Signals
-from primus_core.process.silence import Silence
 from primus_machine.files.atomic import open_to_append
 from primus_machine.files.capped_log import CappedLog
 from primus_machine.files.writer import BackgroundWriter
 from primus_machine.keeper import COMMANDS, clean_up, keep
+from primus_machine.output.seen_lines import RankChannel, SeenLines
+from primus_machine.output.silence import Silence
+from primus_machine.output.streams import RankPipes, for_console
 from primus_machine.pipes import Channel
 from primus_machine.processes import become_subreaper, descendants, end_all
 from primus_machine.secrets.masks import Mask

@@ -17,9 +17,9 @@ from types import TracebackType
 
 from primus_core import variables
 from primus_core.plan.programs import FAILURES
-from primus_core.process.pending_exception import watch
-from primus_core.process.rank_children import protect
-from primus_core.process.stacks import SIGNAL
+from primus_machine.own_process.children import protect
+from primus_machine.own_process.pending_exception import watch
+from primus_machine.own_process.stacks import SIGNAL
 from primus_machine.variables import RUN_DIR
 
 __all__ = ["main"]
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
     except SystemExit as stop:
         return rank.stopped(stop)
     except KeyboardInterrupt:
-        rank.record(130, "KeyboardInterrupt", "SIGINT", "")
+        rank.record(130, "KeyboardInterrupt", "SIGINT", "", is_exit=True)
         return 130
     except BaseException as error:  # whatever a user's program raises is recorded, then shown
         return rank.failed(error)
@@ -99,7 +99,7 @@ class _Rank:
             code, message = 1, str(stop.code)
             print(message, file=sys.stderr)
         if code:
-            self.record(code, "SystemExit", message, "")
+            self.record(code, "SystemExit", message, "", is_exit=isinstance(stop.code, int))
         else:
             self.leave()
         return code
@@ -112,10 +112,10 @@ class _Rank:
 
     def failed(self, error: BaseException) -> int:
         """Record and show an error; its exit code."""
-        from primus_machine.errors import PrimusError, RequestError
+        from primus_machine.errors import PrimusError, RequestError, as_line
 
         if isinstance(error, PrimusError):
-            text, code = f"primus: error: {error}\n", error.exit_code
+            text, code = as_line(error), error.exit_code
         else:
             import traceback
 
@@ -140,14 +140,14 @@ class _Rank:
             trace = "".join(traceback.format_exception(error))
             write_atomically(path, _record(self.number, 1, type(error).__name__, str(error), trace), mode=PRIVATE)
 
-    def record(self, code: int, kind: str, message: str, trace: str, *, is_refusal: bool = False) -> None:
+    def record(self, code: int, kind: str, message: str, trace: str, **flags: bool) -> None:
         """Say in a file why this rank failed."""
         run_dir = os.environ.get(RUN_DIR, "")
         if not run_dir or not os.path.isdir(run_dir):
             return
         from primus_machine.files.atomic import PRIVATE, write_atomically
 
-        record = _record(self.number, code, kind, message, trace, is_refusal=is_refusal)
+        record = _record(self.number, code, kind, message, trace, **flags)
         # Beside its pipes the supervisor sees at once that this rank has failed, and also if the disk is full.
         for folder in filter(None, (f"{run_dir}/{FAILURES}", self.streams)):
             try:
@@ -158,8 +158,8 @@ class _Rank:
                 sys.stderr.write(f"primus: cannot record the failure of rank {self.number}: {error.strerror}\n")
 
 
-def _record(rank: int, code: int, kind: str, message: str, trace: str, *, is_refusal: bool = False) -> str:
-    """Return why a rank failed, as JSON without secrets."""
+def _record(rank: int, code: int, kind: str, message: str, trace: str, **flags: bool) -> str:
+    """Return why a rank failed, as JSON without secrets. `flags`: those of `outcome.failure.Failure`."""
     import json
 
     from primus_machine.secrets.redaction import redact, secret_values
@@ -176,7 +176,7 @@ def _record(rank: int, code: int, kind: str, message: str, trace: str, *, is_ref
         "type": kind,
         "message": redact(message, values),
         "traceback": redact(trace, values),
-        "is_refusal": is_refusal,
+        **flags,
     }
     return json.dumps(record, indent=1)
 

@@ -16,17 +16,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from primus_core.environment import placement
-from primus_core.environment.network import ROUTE_VARIABLES, interface_by
 from primus_core.logger.logger import get_logger
-from primus_core.multinode import rendezvous_server
-from primus_core.multinode.rank_sockets import FIX as WAYS_FIX
-from primus_core.multinode.rank_sockets import IPV6_ADDRESSES, RankSockets, call_all
-from primus_core.multinode.rendezvous_client import FIX, NAME_FIX, Ended, Rendezvous, RendezvousClient, unresolved
-from primus_core.multinode.rendezvous_server import Refused, RendezvousServer
 from primus_core.request.arguments import duration
 from primus_machine import interconnect
+from primus_machine.collectives import ROUTE_VARIABLES, interface_by
 from primus_machine.errors import PrimusError
 from primus_machine.host import HostRoot
+from primus_machine.rendezvous import server as rendezvous_server
+from primus_machine.rendezvous.client import FIX, NAME_FIX, Ended, Rendezvous, RendezvousClient, unresolved
+from primus_machine.rendezvous.rank_sockets import FIX as WAYS_FIX
+from primus_machine.rendezvous.rank_sockets import IPV6_ADDRESSES, RankSockets, call_all
+from primus_machine.rendezvous.server import Refused, RendezvousServer
 from primus_machine.units import time_span
 
 __all__ = ["main"]
@@ -148,7 +148,7 @@ def _check_ways(server: RendezvousServer, wait: _Wait, sockets: RankSockets, hos
     found = "; ".join(filter(None, (own and f"node rank 0 ({host}) cannot reach {own}", failed)))
     if found or server.missing:
         what = f"rendezvous: {found or 'a node has left'}"
-        server.end(what)
+        server.end(what, is_unreachable=bool(found))
         raise PrimusError(what, why="the ranks would wait for each other", fix=WAYS_FIX if found else FIX)
 
 
@@ -173,7 +173,7 @@ def _join(place: Rendezvous, wait: _Wait, here: HostRoot, variables: Sequence[st
         fix = "start each node with the same NNODES and a different NODE_RANK"
         raise PrimusError(f"rendezvous: node rank {place.rank}: {error}", fix=fix) from None
     except Ended as error:
-        fix = WAYS_FIX if "cannot reach" in str(error) else FIX
+        fix = WAYS_FIX if error.is_unreachable else FIX
         raise PrimusError(str(error), why=f"node 0 at {place.where} has given up", fix=fix) from None
     return [call.reached]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 from primus_core.request import former
-from primus_machine.errors import Mistakes, RequestError, suggestion
+from primus_machine.errors import Mistakes, RequestError
 
 __all__ = ["Parser", "duration", "flags_of", "parse_segment", "size", "whole_number"]
 
@@ -69,33 +69,45 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for whatever it cannot parse."""
-        message = re.sub(r"^argument (?:\{.*?\}: )?|/--\w(?=[:,]|$)", "", message)  # as argparse words it
+        message = self._worded(message)
+        missing = message.partition("the following arguments are required: ")[2].split(", ")
+        if missing == [""]:
+            raise self._refused(message)
+        raise self._refused(message, fix=self._missing(missing), kind="missing", options=missing)
+
+    def _refused(self, message: str, *, fix: str = "", **fields: Any) -> RequestError:
         what = f"{self.segment}: {message}" if self.segment else message
-        word, _, choices = message.partition("invalid choice: '")[2].rpartition("' (choose from ")
-        known = re.findall(r"[^', )]+", choices)
-        near = (former.instead(self.prog, word) or suggestion(word, known)) if known else ""
-        raise RequestError(what, fix=near or self._missing(message) or f"see `{self.prog} --help`")
+        return RequestError(what, fix=fix or f"see `{self.prog} --help`", where=self.prog.rpartition(" ")[2], **fields)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """As argparse does it; a value that is refused is kept as a mistake, and the next ones are looked at."""
         try:
             return super()._get_values(action, arg_strings)
         except argparse.ArgumentError as error:
+            found = self._unfit(action, arg_strings, self._worded(str(error)))
             if self.mistakes is None or isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-                raise
-            with self.mistakes:
-                self.error(str(error))
+                raise found from None
+            self.mistakes.add(found)
             return action.default
 
-    def _missing(self, message: str) -> str:
-        """What may stand for the argument that argparse misses."""
-        missing = message.partition("the following arguments are required: ")[2]
+    def _unfit(self, action: argparse.Action, values: list[str], message: str) -> RequestError:
+        """Return the error for a value that an argument does not take."""
+        choices = tuple(map(str, action.choices or ()))
+        wrong = next((value for value in values if value not in choices), "")
+        fix, meant = former.answer(self.prog, wrong, choices) if choices else former.Answer()
+        return self._refused(message, fix=fix, kind="unknown", options=[wrong], meant=meant)
+
+    @staticmethod
+    def _worded(message: str) -> str:
+        """Return a message of argparse without the name of an argument that stands by itself."""
+        return re.sub(r"^argument (?:\{.*?\}: )?|/--\w(?=[:,]|$)", "", message)
+
+    def _missing(self, missing: Sequence[str]) -> str:
+        """Return what may stand for the arguments that argparse misses."""
         names = self.subcommands() or self.first_words
-        if missing == "RUN":
+        if missing == ["RUN"]:
             return "name a run: `latest` is the newest run, `primus runs list` lists all runs"
-        return (
-            f"known: {', '.join(names)}; see `{self.prog} --help`" if missing and names and "," not in missing else ""
-        )
+        return f"known: {', '.join(names)}; see `{self.prog} --help`" if names and len(missing) == 1 else ""
 
     def actions(self) -> list[argparse.Action]:
         """The arguments that were added."""
@@ -150,6 +162,8 @@ def _parsed(parser: Parser, words: Sequence[str], elsewhere: Collection[str], mi
             f"{where}'{flag}' is in the wrong segment",
             why="it is an option of the runtime",
             fix=f"put {flag} before the `--`",
+            kind="misplaced",
+            options=[flag],
         )
     if parser.rest:
         setattr(args, parser.rest, [*unknown, *rest])
@@ -160,8 +174,9 @@ def _parsed(parser: Parser, words: Sequence[str], elsewhere: Collection[str], mi
             _refuse_misspelt(parser, [word])
             is_task = "-- <task>" in (parser.usage or "") and not word.startswith("-")
             fix = f"put {'settings behind' if '=' in word else '`--` before'} the task; " if is_task else ""
-            fix = former.instead(parser.prog, word) or f"{fix}see `{parser.prog} --help`"
-            raise RequestError(f"{where}'{word}' is not known here", fix=fix)
+            other = former.answer(parser.prog, word)
+            fix = other.fix or f"{fix}see `{parser.prog} --help`"
+            raise _unknown(where, word, fix, other.meant)
     return args
 
 
@@ -172,9 +187,15 @@ def _refuse_misspelt(parser: Parser, words: Sequence[str]) -> None:
     for word in () if below.rest else words:
         flag = word.partition("=")[0]
         unknown = flag.startswith("-") and flag not in known
-        if near := (former.instead(below.prog, flag) or suggestion(flag, known)) if unknown else "":
-            where = f"{below.segment}: " if below.segment else ""
-            raise RequestError(f"{where}'{word}' is not known here", fix=near)
+        near = former.answer(below.prog, flag, known) if unknown else former.Answer()
+        if near.fix:
+            raise _unknown(f"{below.segment}: " if below.segment else "", word, near.fix, near.meant)
+
+
+def _unknown(where: str, word: str, fix: str, meant: str | None) -> RequestError:
+    kind = "option" if word.startswith("-") else "word"
+    what = f"{where}unknown {kind} '{word}'"
+    return RequestError(what, fix=fix, kind="unknown", options=[word], meant=meant)
 
 
 def _joined(parser: Parser, words: Sequence[str]) -> list[str]:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["instead", "of_torchrun"]
+from primus_machine.errors import nearest, suggestion
+
+__all__ = ["Answer", "answer", "instead", "of_torchrun"]
 
 _FILE = os.path.join(os.path.dirname(__file__), "..", "data", "former.toml")
 _SAME = {"benchmark": "bench"}
+
+
+class Answer(NamedTuple):
+    """What to do about a word that is not known. The fields of an error of that name."""
+
+    fix: str = ""
+    meant: str | None = None
 
 
 @cache
@@ -22,14 +31,40 @@ def _words() -> Mapping[str, Any]:
 
 
 def of_torchrun() -> Mapping[str, str]:
-    """What to type instead of torchrun's options, by option."""
-    return dict(_words()["direct"]["torchrun"])
+    """Return for each option of torchrun the variable that says the same; empty: one variable does not."""
+    rows = _words()["direct"]["torchrun"]
+    return {option: row.get("variable", "") if isinstance(row, dict) else "" for option, row in rows.items()}
+
+
+def answer(place: str, word: str, known: Collection[str] = (), alike: float = 0.6) -> Answer:
+    """Return what to do about a word that `place` (`primus direct`) does not know, which may misspell a `known` one."""
+    if row := _row(place, word):
+        return _read(row)
+    near = nearest(word, known, alike)
+    return Answer(suggestion(word, (near,), alike), near) if near else Answer()
 
 
 def instead(place: str, word: str) -> str:
-    """What to type instead of a word that `place` (`primus direct`) does not know; empty: it never was one."""
+    """Return what to type instead of a word that `place` does not know; empty: it never was one."""
+    return answer(place, word).fix
+
+
+def _row(place: str, word: str) -> Any:
     name, word = place.rpartition(" ")[2], word.partition("=")[0]
     known = {**_words().get(_SAME.get(name, name), {})}
     known |= known.pop("torchrun", {})
-    dashed = f"--{word[2:].replace('_', '-')}" if name == "direct" and word.startswith("--") else word
-    return str(known.get(word) or (of_torchrun().get(dashed, "") if dashed != word else ""))
+    if name == "direct" and word.startswith("--") and word not in known:
+        return _words()["direct"]["torchrun"].get(f"--{word[2:].replace('_', '-')}")
+    return known.get(word)
+
+
+def _read(row: Any) -> Answer:
+    """Return the answer of a row: a text, or a table with what to type, to remove, or to set."""
+    if isinstance(row, str):
+        return Answer(row)
+    if "type" in row:
+        return Answer(row["type"], row["type"])
+    if "remove" in row:
+        return Answer(f"remove it: {row['remove']}", "")
+    more = f", or: {row['or']}" if "or" in row else ""
+    return Answer(f"{row['variable']}={row.get('value', 'N')} before the command{more}")

@@ -11,10 +11,11 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from primus_core.request import former
-from primus_machine.errors import RequestError, suggestion
+from primus_machine.errors import RequestError
 
 __all__ = ["Layer", "Request", "config_of", "global_words", "no_task", "parse"]
 
+_GLOBAL = ("--config", "--debug", "--dry-run", "--help", "--version")
 _ALIKE = 0.7
 """How alike a name must be to one that is known: `inspect` is no misspelt `direct`."""
 
@@ -132,22 +133,20 @@ def _require_task(
         raise RequestError("--version takes no further words", fix="primus --version")
     if head.startswith("-"):
         what = f"{segment} begins with '{head}'" if layers else f"'{head}' is not an option of primus itself"
-        near = (
-            ""
-            if layers
-            else former.instead("primus", head)
-            or suggestion(head, ("--config", "--debug", "--dry-run", "--help", "--version"))
-        )
+        near = former.Answer() if layers else former.answer("primus", head, _GLOBAL)
         raise RequestError(
             what,
             why="a segment begins with a runtime or a task",
-            fix=near or "see `primus --help`",
+            fix=near.fix or "see `primus --help`",
+            kind="option first" if layers else "",
         )
     kind, known = ("task", sorted(tasks)) if layers else ("runtime", sorted(runtimes))
+    near = former.answer("primus", head, [*runtimes, *tasks], _ALIKE)
     raise RequestError(
         f"{segment}: no {kind} is called '{head}'",
         why=f"known: {', '.join(known) or 'none'}",
-        fix=former.instead("primus", head)
-        or suggestion(head, [*runtimes, *tasks], _ALIKE)
-        or "see `primus --help`, and `primus plugins` for what is installed",
+        fix=near.fix or "see `primus --help`, and `primus plugins` for what is installed",
+        kind=f"unknown {kind}",
+        options=[head],
+        meant=near.meant,
     )

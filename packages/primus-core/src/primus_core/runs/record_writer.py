@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -49,6 +49,10 @@ class RecordWriter:
         """The starts of the worker, those of earlier jobs of this run included."""
         self.kept: dict[str, Any] = {}
         """Fields of the record for all that is written from now on (`keep`)."""
+        self.inside: Sequence[RunRecord] = ()
+        """What the nodes inside have recorded, at the end."""
+        self.submission = RunRecord()
+        """What the run's record said before a job joined it."""
         self.status = ""
         """How it ended, once that is recorded."""
         self.ended_by_scheduler = False
@@ -122,9 +126,7 @@ class RecordWriter:
 
     def _join(self) -> None:
         known = record.read(f"{self.directory}/{self.own}")
-        if known.submitted:  # as the person typed it, and when
-            self.keep(command=known.command, submitted=known.submitted, cluster=known.cluster)
-            self.keep(continues=known.continues)
+        self.submission = known if known.submitted else RunRecord()
         if self.plan.place.outer:
             self.attempt = len(record.read(self.directory).attempts)
         else:
@@ -145,7 +147,8 @@ class RecordWriter:
             return
         if self.lease and self.lease.is_lost():
             return
-        known = replace(self._known(), **{**self.kept, **fields})
+        known = self._known().joined("submission", [self.submission]).joined("nodes", self.inside)
+        known = replace(known, **{**self.kept, **fields})
         record.write(f"{self.directory}/{self.own}", known, lambda text: redact(text, self.secrets))
 
     def _known(self) -> RunRecord:

@@ -13,7 +13,7 @@ from primus_machine.errors import RequestError
 from primus_machine.facts import Facts
 from primus_machine.variables import OUTER, RUN_DIR
 
-__all__ = ["COMPLETED", "apart", "place", "runs_of", "short"]
+__all__ = ["COMPLETED", "apart", "as_line", "place", "printed_in", "runs_of", "short"]
 
 COMPLETED = "completed"
 
@@ -61,6 +61,20 @@ def apart(place: RunPlace, node: Distributed) -> tuple[str, ...]:
         return ()
     why = f"node rank {node.node_rank} keeps its logs and events in its own run directory, apart from those of node 0"
     return (f"{why}: set {RUN_DIR} to the same folder on all nodes to have one",)
+
+
+_RUN = "run "
+
+
+def as_line(directory: str) -> str:
+    """Return the line with which a launch begins on the console."""
+    return f"{_RUN}{short(directory)}"
+
+
+def printed_in(text: str) -> str:
+    """Return the run directory that a launch has printed into `text`; empty: it has made none."""
+    begin = f"primus: {_RUN}"
+    return next((line.removeprefix(begin) for line in text.splitlines() if line.startswith(begin)), "")
 
 
 def short(path: str) -> str:

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 
 from primus_core.hooks import scripts
 from primus_core.hooks.data import saved_as
-from primus_core.installed import packages as metadata
 from primus_core.plan.plan import PLAN, Plan
 from primus_core.runs import saved
+from primus_machine import packages as metadata
 from primus_machine import system_info
 from primus_machine.code import repository
 from primus_machine.facts import Facts

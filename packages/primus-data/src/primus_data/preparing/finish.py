@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from primus_core.errors import PrimusError
-from primus_core.installed.packages import version_of
 from primus_data.contract import Here
 from primus_data.indexed.joined import join
 from primus_data.preparing import outputs
@@ -18,6 +17,7 @@ from primus_data.preparing.part_writer import SKIPPED, place
 from primus_data.progress import Progress
 from primus_data.sources.documents import Fault
 from primus_data.sources.parts import Part
+from primus_machine.packages import version_of
 from primus_machine.units import counted
 
 __all__ = ["Result", "finish"]

@@ -47,8 +47,8 @@ def lines(file: File, start: int = 0, end: int = -1) -> Iterator[Record]:
 
 def _split(file: File, opened: IO[bytes], start: int, end: int) -> Iterator[bytes]:
     is_plain = file.kind not in ("gzip", "zstd")
-    for rows, _ in sources.plain(opened, start, end) if is_plain else sources.compressed(opened, file.kind):
-        yield from (row.removesuffix(b"\n") for row in rows)
+    for lines, _ in sources.plain(opened, start, end) if is_plain else sources.compressed(opened, file.kind):
+        yield from (line.removesuffix(b"\n") for line in lines)
 
 
 def _look(file: File, opened: IO[bytes]) -> None:

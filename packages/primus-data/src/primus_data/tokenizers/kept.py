@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import Any
 
 from primus_core.environment.resolve import cache
-from primus_core.installed.packages import packages
 from primus_machine.files import plain_json, trust
 from primus_machine.files.atomic import PRIVATE_FOLDER, read_regular, write_atomically
 from primus_machine.host import HostRoot
+from primus_machine.packages import packages
 
 __all__ = ["Kept"]
 

@@ -158,9 +158,13 @@ def host_memory(_: Finding, figures: Figures, __: HostRoot) -> Iterator[Advice]:
         yield Advice("ask for more host memory", words=word)
 
 
+_STOPPED = "stopped"
+"""What `primus-watch` calls a process in state T."""
+
+
 def stopped(cause: Finding, _: Figures, __: HostRoot) -> Iterator[Advice]:
     """A process in state T hangs by nothing in the program."""
-    if "stopped by a signal" in cause.first.groups.get("what", ""):
+    if cause.first.groups.get("kind") == _STOPPED:
         yield Advice(
             "the process was stopped (SIGSTOP, Ctrl-Z, a debugger, `scontrol suspend`): find out by whom, and start "
             "the run again; before the limit, `kill -CONT <pid>` on its node lets it go on"

@@ -32,6 +32,7 @@ def _hits(hang: Mapping[str, Any], rows: list[dict[str, Any]], usual: Mapping[st
         if not isinstance(rank, int) or isinstance(rank, bool):
             continue
         groups = {"what": f"it is {where}", "others": others, "operation": _text(usual, "operation"), "from": STACKS}
+        groups["kind"] = _text(row, "kind")
         yield Hit(
             _signature(row, usual),
             f"rank {rank} is {where}; the others are {others}",

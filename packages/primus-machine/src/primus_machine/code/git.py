@@ -34,7 +34,11 @@ _KILLED_S = 2.0
 
 
 class GitError(Exception):
-    """git did not answer; the text says why."""
+    """git did not answer; the text says why. `code`: its exit code; None: it did not run to its end."""
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class Git:
@@ -52,7 +56,7 @@ class Git:
         try:
             text = self("config", "-z", "--name-only", "--get-regexp", r"^filter\.").decode(errors="surrogateescape")
         except GitError as error:
-            if str(error) != "git config failed":  # that is how it says that there are none
+            if error.code != 1:  # by which it says that there are none
                 raise
             return
         names = {name.removeprefix("filter.").rpartition(".")[0] for name in text.split("\0") if name.count(".") > 1}
@@ -97,7 +101,8 @@ class Git:
         finally:
             _end(process, others)
         if process.returncode:
-            raise GitError(error_output.decode(errors="replace").strip() or f"git {words[0]} failed")
+            text = error_output.decode(errors="replace").strip() or f"git {words[0]} failed"
+            raise GitError(text, process.returncode)
         return answer
 
 

@@ -124,7 +124,7 @@ def _head(git: Git) -> tuple[str, str]:
     try:
         commit, branch = git("rev-parse", "HEAD", "--abbrev-ref", "HEAD").decode().split("\n")[:2]
     except GitError as error:
-        if "did not answer" in str(error):
+        if error.code is None:
             raise
         return "", ""  # a repository without a commit
     return commit, branch

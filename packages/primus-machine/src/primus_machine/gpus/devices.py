@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primus_machine import variables
 from primus_machine.host import HostRoot, number
+from primus_machine.text import Note
 from primus_machine.units import counted
 
 if TYPE_CHECKING:
@@ -162,15 +163,23 @@ def _model_of(requested: str, devices: Sequence[Gpu]) -> tuple[str, tuple[str, .
     vendor, here = _vendor_of(requested), devices[0].vendor
     if vendor and vendor != here:
         others = f"GPUs of {here}, {others or 'of no model that Primus knows'}, and none of {vendor}"
-    return name, (f"{variables.GPU_MODEL} says {name}; found here: {others}",) if others else ()
+    return name, (Note(f"{variables.GPU_MODEL} says {name}; found here: {others}", name),) if others else ()
+
+
+def pci_id(vendor: str, device_id: int) -> str:
+    """Return a kind of GPU as PCI names it: `1002:74a1`."""
+    return f"{VENDORS.get(vendor, 0):04x}:{device_id:04x}"
 
 
 def _unknown(devices: Sequence[Gpu]) -> tuple[str, ...]:
     """A note for each kind of GPU that is not in the table."""
     kinds = Counter((gpu.vendor, gpu.device_id, gpu.architecture) for gpu in devices if not gpu.model)
     return tuple(
-        f"UNKNOWN GPU {VENDORS[vendor]:04x}:{device_id:04x} ({count} of architecture {architecture or 'unknown'}): "
-        f"Primus has no profile for its model; set {variables.GPU_MODEL}=<model> if it is one that Primus knows"
+        Note(
+            f"UNKNOWN GPU {pci_id(vendor, device_id)} ({count} of architecture {architecture or 'unknown'}): "
+            f"Primus has no profile for its model; set {variables.GPU_MODEL}=<model> if it is one that Primus knows",
+            pci_id(vendor, device_id),
+        )
         for (vendor, device_id, architecture), count in kinds.items()
     )
 

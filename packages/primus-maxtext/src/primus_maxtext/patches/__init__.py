@@ -5,7 +5,7 @@ Each says why it exists, when it is needed, and for which versions; a test fails
 
 from __future__ import annotations
 
-from primus_core.installed.packages import version_of
+from primus_machine.packages import version_of
 from primus_maxtext.patches import foreign_steps, installed_assets, late_preemption_looks, token_in_tensorboard
 from primus_train.kit.patches import Patch, apply_needed
 

@@ -14,6 +14,7 @@ __all__ = ["OF_ONE_NODE", "Compare", "Finding", "Severity", "Status", "load", "s
 Status = Literal["pass", "warn", "fail", "skip", "unknown"]
 """`skip`: it does not apply here, `why` says why. `unknown`: it does, and could not be measured. Neither is a pass."""
 Severity = Literal["fail", "warn"]
+Cause = Literal["", "threshold", "capture"]
 Compare = Literal["", "higher", "lower", "same", "pair-higher", "pair-lower", "all"]
 OF_ONE_NODE: frozenset[Compare] = frozenset(("higher", "lower", "same"))
 """What a node has alone, and may be held against what it had before. What lies between two is not of one."""
@@ -46,6 +47,9 @@ class Finding:
     """What the check says where it does not pass. A check that can only warn makes no node unfit, nor unknown."""
     share: float | None = None
     """The least share of what other pairs have that is good; where the lower is better, of its inverse."""
+    cause: Cause = ""
+    """Why it is unknown, where that is special: the check does not apply, but somebody has set its threshold; or a
+    capture lacks what it reads."""
 
     @property
     def amount(self) -> str:
@@ -61,7 +65,7 @@ class Finding:
 _THINGS = re.compile(r"((?:[A-Za-z]+ )*[A-Za-z]{2,}?)(?:(?<=ss)es|s)")
 """`lanes`, `uncorrected errors`, `processes`, and which word it is for one; `GB/s` and `µs` count nothing."""
 _FIELDS = {field.name for field in fields(Finding)}
-_STATUSES, _SEVERITIES, _COMPARES = (frozenset(get_args(words)) for words in (Status, Severity, Compare))
+_WORDS = tuple(frozenset(get_args(words)) for words in (Status, Severity, Compare, Cause))
 _TEXTS = attrgetter("check", "subject", "measured", "expected", "unit", "source", "why", "fix")
 
 
@@ -72,8 +76,9 @@ def sound(one: Finding) -> Finding:
         TypeError, ValueError, AttributeError: it is not, so that nothing is known.
     """
     "".join(_TEXTS(one)).encode()  # all are text, and can be written
-    if one.status not in _STATUSES or one.severity not in _SEVERITIES or one.compare not in _COMPARES:
-        raise ValueError(f"{one.status!r}, {one.severity!r}, {one.compare!r} are not all words of a finding")
+    words = (one.status, one.severity, one.compare, one.cause)
+    if not all(word in known for word, known in zip(words, _WORDS, strict=True)):
+        raise ValueError(f"{', '.join(map(repr, words))} are not all words of a finding")
     for number in (one.value, one.share):
         if number is not None and not abs(number) <= sys.float_info.max:
             raise ValueError(f"{one.check}: its value is no finite number")

@@ -9,12 +9,10 @@ from typing import Any
 
 from primus_preflight.checks.findings import Compare, Finding, Severity, Status
 
-__all__ = ["BOUNDS", "UNCHECKED", "Rule"]
+__all__ = ["BOUNDS", "Rule"]
 
 BOUNDS = ("floor", "limit", "allowed", "share", "of_speed")
 """What of a rule says what is good."""
-UNCHECKED = "so the threshold that was set cannot be checked"
-"""What follows the reason why a check does not apply, where a site has set its threshold."""
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
 _PORT = re.compile(r"([A-Za-z0-9_.-]+):[0-9]+")
 _OF_INTERFACES = ("network.interface", "network.mtu")
@@ -114,7 +112,8 @@ class Rule:
         if not self.explicit:
             return self.moot(why, subject)
         fix = f"remove the threshold ({self.source}), or skip the check: --skip {self.check}"
-        return replace(self.unknown(subject, f"{why}, {UNCHECKED}"), fix=fix)
+        found = self.unknown(subject, f"{why}, so the threshold that was set cannot be checked")
+        return replace(found, fix=fix, cause="threshold")
 
     def moot(self, why: str, subject: str = "") -> Finding:
         """There is nothing that a threshold could hold for, such as a link to other nodes where there is one node."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from primus_core.environment.network import choose, selects
+from primus_machine.collectives import choose, selects
 from primus_machine.facts import Facts, Port
 from primus_machine.host import HostRoot
 from primus_machine.interconnect import is_name

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from primus_core.environment.network import interface_to
+from primus_machine.collectives import interface_to
 from primus_machine.facts import Facts
 from primus_machine.files import plain_json
 from primus_machine.files.atomic import regular, write_atomically

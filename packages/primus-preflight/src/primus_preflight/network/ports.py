@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from primus_core.environment.network import interface_to
+from primus_machine.collectives import interface_to
 from primus_machine.facts import Port
 from primus_machine.host import HostRoot
 from primus_machine.interconnect import DOWNED, ERRORS, counter

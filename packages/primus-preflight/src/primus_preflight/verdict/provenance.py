@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
-from primus_core.installed import packages
+from primus_machine import packages
 from primus_preflight.verdict.node_report import NodeReport
 
 __all__ = ["Provenance", "of", "version"]

@@ -101,9 +101,9 @@ def skipped(cluster: Cluster) -> dict[str, dict[str, None]]:
 def as_text(cluster: Cluster, width: int = 120, *, brief: bool = False) -> str:
     """For a terminal; `brief`: without what does not apply here."""
     shown, lacking = rows(cluster), list[str]()
-    for row in [row for row in shown if row.finding.why == LACKING]:
+    for row in [row for row in shown if row.finding.cause == "capture"]:
         lacking += [row.finding.check] if row.finding.check not in lacking else []
-    shown = [row for row in shown if row.finding.why != LACKING]
+    shown = [row for row in shown if row.finding.cause != "capture"]
     lines = [line for row in shown for line in (*_row_lines(row, width, several=len(cluster.nodes) > 1), "")]
     if lacking:  # once, and not for each check
         text = (

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from primus_core.errors import PrimusError
 
-__all__ = ["Judged", "family_of", "markdown"]
+__all__ = ["Judged", "family_of", "markdown", "notes_of_all"]
 
 
 class Judged(Protocol):
@@ -35,14 +35,19 @@ def family_of(path: str) -> str:
     return re.sub(r"_[a-z]?$", "", re.split(r"\d", stem.lower())[0]).strip("_") or stem
 
 
+def notes_of_all(found: Iterable[Judged]) -> set[str]:
+    """Return the notes that all accepted experiments have: they say something of this machine or of the folder."""
+    accepted = [set(one.notes) for one in found if not one.error]
+    return set.intersection(*accepted) if accepted else set()
+
+
 def markdown(found: Iterable[Judged], reason: Callable[[PrimusError], str]) -> str:
     """Return a table with a row for each family, and below it why each `reason` is one."""
     families: dict[str, list[Judged]] = {}
     for one in found:
         families.setdefault(family_of(one.file), []).append(one)
     every = [one for some in families.values() for one in some]
-    accepted = [set(one.notes) for one in every if not one.error]
-    of_all = set.intersection(*accepted) if accepted else set()
+    of_all = notes_of_all(every)
     rows = [_row(name, some, of_all, reason) for name, some in sorted(families.items())]
     head = "| models | files | accepted | with notes | refused, because |\n|---|---|---|---|---|"
     whys = {reason(one.error): one.error.each()[0].why for one in every if one.error}

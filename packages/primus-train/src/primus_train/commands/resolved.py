@@ -89,9 +89,12 @@ def refuse_misplaced(args: argparse.Namespace) -> None:
     for word in args.overrides:
         if (flag := word.partition("=")[0]) in options:
             raise RequestError(
-                f"'{flag}' is not known here",
+                f"unknown option '{flag}'",
                 why="it is an option of a launch, and this command starts nothing",
                 fix=f"remove it; see `primus config {args.action} --help`",
+                kind="unknown",
+                options=[flag],
+                meant="",
             )
 
 

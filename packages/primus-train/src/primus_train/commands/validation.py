@@ -52,7 +52,7 @@ class _Verdict:
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
         errors = self.error.each() if self.error else ()
-        rows = [{"what": e.what, "where": getattr(e, "where", ""), "why": e.why, "fix": e.fix} for e in errors]
+        rows = [{"what": e.what, "where": e.where, "why": e.why, "fix": e.fix} for e in errors]
         known = {"file": self.file, "gpu": self.gpu, "accepted": not errors}
         return {**known, "nodes": self.nodes, "notes": list(self.notes), "errors": rows}
 
@@ -115,9 +115,10 @@ class _Report:
         self.refused.update(sorted(found.items(), key=lambda row: -len(row[1])))
 
     def counts(self) -> dict[str, int]:
-        """Return how many were accepted, with and without notes, and refused."""
+        """Return how many were accepted, with notes that not all have, and refused."""
         accepted = [one for one in self.verdicts if not one.error]
-        noted = sum(bool(one.notes) for one in accepted)
+        of_all = families.notes_of_all(accepted)
+        noted = sum(bool(set(one.notes) - of_all) for one in accepted)
         return {"files": len(self.verdicts), "accepted": len(accepted), "with_notes": noted,
                 "refused": len(self.verdicts) - len(accepted)}  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from packaging.version import Version
 
-from primus_core.installed.packages import version_of
+from primus_machine.packages import version_of
 
 __all__ = ["older_note", "order", "release"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from primus_core.errors import ConfigError, RequestError, suggestion
 from primus_core.installed import data_folders
 from primus_core.installed.data_folders import Folder
-from primus_core.installed.packages import once
+from primus_machine.packages import once
 from primus_train.models.architecture import Model
 from primus_train.models.files import SUFFIXES, read
 

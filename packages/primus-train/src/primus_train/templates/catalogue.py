@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping
 from primus_core.config import files
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError, Mistakes, RequestError, suggestion
-from primus_core.installed import data_folders, packages
+from primus_core.installed import data_folders
 from primus_core.installed.data_folders import Folder
+from primus_machine import packages
 from primus_train.templates.recipe import MODULE, Template, read
 
 __all__ = ["document", "extended", "find", "folders", "known"]

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from primus_core.config.files import TEMPLATE
-from primus_core.errors import ConfigError, PrimusError, RequestError, suggestion
+from primus_core.errors import ConfigError, PrimusError, RequestError, nearest
 from primus_core.request import former
 
 __all__ = ["missing_file", "missing_option", "nearest_file", "nearest_template"]
@@ -53,8 +53,9 @@ def missing_option(
     if meant := former.instead("train", stage):
         return RequestError(f"'{stage}' is not a stage of `train`", fix=meant)
     for word in (word for word in overrides if word.startswith("--") and word.partition("=")[0] != _EXP):
-        if meant := suggestion(word.partition("=")[0], _OPTIONS):
-            return RequestError("--config is missing", why=f"'{word}' would be a setting of the experiment", fix=meant)
+        if meant := nearest(word.partition("=")[0], _OPTIONS):
+            why, text = f"'{word}' would be a setting of the experiment", f"did you mean '{meant}'?"
+            return RequestError("--config is missing", why=why, fix=text, kind="unknown", options=[word], meant=meant)
     given = next((word for word in overrides if word.endswith(_SUFFIXES) or word.startswith(TEMPLATE)), "")
     named = environ.get("EXP", "")
     if given:
@@ -65,7 +66,8 @@ def missing_option(
         near = [*_experiments(".")][:1]
     fix = _meant([*filter(None, near)], [word for word in command if word not in (_EXP, given)])
     fix = fix or ["train pretrain --config FILE, or train pretrain --config template:BACKEND/MODEL/GPU"]
-    return RequestError("--config is missing", why=_former(environ), fix="\n".join([*fix, _LIST, _AGAIN]))
+    text = "\n".join([*fix, _LIST, _AGAIN])
+    return RequestError("--config is missing", why=_former(environ), fix=text, kind="missing", options=["--config"])
 
 
 def _former(environ: Mapping[str, str]) -> str:

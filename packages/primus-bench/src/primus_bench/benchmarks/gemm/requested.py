@@ -39,7 +39,8 @@ def problems(args: argparse.Namespace, source: Source, mistakes: Mistakes) -> tu
     """What `args` ask for; nothing where it is wrong, which `mistakes` then have."""
     _refuse_mixed(args, mistakes)
     if args.stray and (args.shapes or args.model or args.M):
-        mistakes.add(RequestError(f"'{args.stray[0]}' is not known here", fix="see `primus ... -- bench gemm --help`"))
+        what, fix = f"unknown word '{args.stray[0]}'", "see `primus ... -- bench gemm --help`"
+        mistakes.add(RequestError(what, fix=fix, kind="unknown", options=args.stray[:1]))
     with mistakes:
         if args.shapes:
             from primus_bench.benchmarks.gemm import shapes  # csv and json, only where a file is named
@@ -51,7 +52,8 @@ def problems(args: argparse.Namespace, source: Source, mistakes: Mistakes) -> tu
             return _of_sizes(args)
         if not mistakes:
             fix = "or name a model or a file: --model llama3.1_8B, --shapes FILE"
-            raise RequestError("the following arguments are required: -M", fix=fix)
+            what = "the following arguments are required: -M"
+            raise RequestError(what, fix=fix, kind="missing", options=["-M"])
     return ()
 
 

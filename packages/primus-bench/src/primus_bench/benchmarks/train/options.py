@@ -161,14 +161,14 @@ def _refuse_mixed(args: argparse.Namespace) -> None:
         mistakes.add(RequestError("--model and --config both define what is trained", fix="remove one of them"))
     elif args.config and given:
         what = f"only a layer has {', '.join(given)}"
-        mistakes.add(RequestError(what, fix="write the settings of the framework behind it: training.seq_len=4096"))
+        fix = "remove it; settings of the framework follow the file, such as training.seq_len=4096"
+        mistakes.add(RequestError(what, fix=fix))
     if not args.config and args.steps:
         mistakes.add(RequestError("only an experiment has --steps", fix="use --duration, or add --config FILE"))
     if not args.config and args.overrides:
         fix = f"see `primus ... -- bench {TRAIN.name} --help`"
-        mistakes.add(
-            RequestError(f"'{args.overrides[0]}' is not known here", why="only an experiment has settings", fix=fix)
-        )
+        what, why = f"unknown word '{args.overrides[0]}'", "only an experiment has settings"
+        mistakes.add(RequestError(what, why=why, fix=fix, kind="unknown", options=args.overrides[:1]))
     mistakes.refuse()
 
 

@@ -9,11 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from primus_core.plan.plan import Variable
 from primus_machine.facts import Facts, Port, Route
 from primus_machine.interconnect import is_name
 
-__all__ = ["ROUTE_VARIABLES", "Choice", "choose", "interface_by", "interface_to", "selects", "variables"]
+__all__ = ["ROUTE_VARIABLES", "Choice", "Setting", "choose", "interface_by", "interface_to", "selects", "variables"]
 
 _DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 _GLOO_DOCS = "https://docs.pytorch.org/docs/stable/distributed.html#choosing-the-network-interface-to-use"
@@ -32,10 +31,20 @@ _SLOW = 4
 """A port that is so many times slower than the fastest carries management or storage, and would slow a ring down."""
 
 
+class Setting(NamedTuple):
+    """A variable of the environment, and why it has this value."""
+
+    name: str
+    value: str
+    why: str
+    source: str
+    """Where the variable is documented."""
+
+
 class Choice(NamedTuple):
     """The variables, and what to tell the person."""
 
-    variables: tuple[Variable, ...] = ()
+    variables: tuple[Setting, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -48,7 +57,7 @@ class _Ports(NamedTuple):
 
 def variables(
     facts: Facts, *, has_gpus: bool, nnodes: int, master_address: str, user_environ: Mapping[str, str]
-) -> tuple[Variable, ...]:
+) -> tuple[Setting, ...]:
     """The variables of `choose`."""
     chosen = choose(facts, has_gpus=has_gpus, nnodes=nnodes, master_address=master_address, user_environ=user_environ)
     return chosen.variables
@@ -82,7 +91,7 @@ def _adapters(facts: Facts, selection: str) -> Choice:
     why = f"active {_kind(chosen.ports[0])} ports, by exact name"
     reasons = "; ".join((why, *chosen.left_out, *gid_note))
     listed = f"={_names(chosen.ports, ',')}"
-    return Choice((Variable("NCCL_IB_HCA", listed, "network", reasons, source=f"{_DOCS}#nccl-ib-hca"), *gid), notes)
+    return Choice((Setting("NCCL_IB_HCA", listed, reasons, f"{_DOCS}#nccl-ib-hca"), *gid), notes)
 
 
 def _down(ports: Sequence[Port], used: Sequence[Port], selection: str) -> tuple[str, ...]:
@@ -151,7 +160,7 @@ def _keep(candidates: _Ports, kept: Sequence[Port], reason: str) -> _Ports:
     return _Ports(tuple(kept), candidates.left_out + left_out)
 
 
-def _gid(ports: Sequence[Port]) -> tuple[tuple[Variable, ...], tuple[str, ...]]:
+def _gid(ports: Sequence[Port]) -> tuple[tuple[Setting, ...], tuple[str, ...]]:
     """`NCCL_IB_GID_INDEX` where all ports have their RoCE v2 GID at one place, or else why not."""
     indexes = sorted({port.gid_index for port in ports if port.link_layer != "InfiniBand"})
     if len(indexes) > 1:
@@ -160,7 +169,7 @@ def _gid(ports: Sequence[Port]) -> tuple[tuple[Variable, ...], tuple[str, ...]]:
     if not indexes or indexes[0] < 0:
         return (), ()
     why = "where these ports have their RoCE v2 GID"
-    return (Variable("NCCL_IB_GID_INDEX", str(indexes[0]), "network", why, source=f"{_DOCS}#nccl-ib-gid-index"),), ()
+    return (Setting("NCCL_IB_GID_INDEX", str(indexes[0]), why, f"{_DOCS}#nccl-ib-gid-index"),), ()
 
 
 def selects(selection: str, port: Port) -> bool:
@@ -188,10 +197,10 @@ def _sockets(facts: Facts, names: Sequence[str], master_address: str) -> Choice:
         )
     why = f"its route leads to {master_address}"
     found = {
-        "NCCL_SOCKET_IFNAME": Variable(  # `=`: this name, and not all that begin with it
-            "NCCL_SOCKET_IFNAME", f"={interface}", "network", why, source=f"{_DOCS}#nccl-socket-ifname"
+        "NCCL_SOCKET_IFNAME": Setting(  # `=`: this name, and not all that begin with it
+            "NCCL_SOCKET_IFNAME", f"={interface}", why, f"{_DOCS}#nccl-socket-ifname"
         ),
-        "GLOO_SOCKET_IFNAME": Variable("GLOO_SOCKET_IFNAME", interface, "network", why, source=_GLOO_DOCS),
+        "GLOO_SOCKET_IFNAME": Setting("GLOO_SOCKET_IFNAME", interface, why, _GLOO_DOCS),
     }
     return Choice(tuple(found[name] for name in names))
 

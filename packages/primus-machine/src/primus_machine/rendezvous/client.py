@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from primus_core.multinode.rank_sockets import RankSockets, Target, call_all
+from primus_machine.rendezvous.rank_sockets import RankSockets, Target, call_all
 
 __all__ = [
     "FIX",
@@ -54,7 +54,11 @@ class Refused(Exception):  # noqa: N818  # the answer of node 0, not a mistake
 
 
 class Ended(Exception):  # noqa: N818
-    """Node 0 has given up; the text says why."""
+    """Node 0 has given up; the text says why. `is_unreachable`: some nodes do not reach each other."""
+
+    def __init__(self, text: str, *, is_unreachable: bool) -> None:
+        super().__init__(text)
+        self.is_unreachable = is_unreachable
 
 
 def unresolved(address: str, why: str = "") -> str:
@@ -163,7 +167,7 @@ class RendezvousClient:
             raise Refused(str(fields["refused"]))
         if "ended" in fields:
             self._close()
-            raise Ended(str(fields["ended"]))
+            raise Ended(str(fields["ended"]), is_unreachable=fields.get("is_unreachable") is True)
         if "call" in fields and self.link:
             zone = self.reached.partition("%")[2]
             self.link.sendall(message(called=call_all([Target(*target) for target in fields["call"]], zone)))

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from primus_core.environment.network import ROUTE_VARIABLES
+from primus_machine.collectives import ROUTE_VARIABLES
 
 __all__ = ["FIX", "IPV6_ADDRESSES", "RankSockets", "Target", "call_all"]
 

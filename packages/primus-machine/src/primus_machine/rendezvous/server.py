@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from primus_core.multinode.rank_sockets import Target
-from primus_core.multinode.rendezvous_client import SILENT_S, Refused, Rendezvous, message, messages, peer_address
 from primus_machine.errors import MachineError
+from primus_machine.rendezvous.client import SILENT_S, Refused, Rendezvous, message, messages, peer_address
+from primus_machine.rendezvous.rank_sockets import Target
 
 __all__ = ["LISTED", "Refused", "RendezvousServer"]
 
@@ -130,9 +130,9 @@ class RendezvousServer:
         self.server.close()
         self._part(start=True)
 
-    def end(self, why: str) -> None:
-        """Tell all that it is over."""
-        self._part(ended=why)
+    def end(self, why: str, *, is_unreachable: bool = False) -> None:
+        """Tell all that it is over. `is_unreachable`: since some nodes do not reach each other."""
+        self._part(ended=why, is_unreachable=is_unreachable)
 
     def _part(self, **fields: object) -> None:
         """They close first: a connection that this side closes would keep the port for a minute."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from primus_core.output.streams import TROUBLE
+from primus_machine.output.streams import TROUBLE
 from primus_machine.pipes import Channel
 from primus_machine.secrets.masks import Mask
 from primus_machine.secrets.rules import rules

@@ -1,0 +1,1 @@
+"""The output of the ranks of a node: their pipes, and which of their lines are new."""

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from primus_bench.ci import command
 from primus_core.errors import RequestError
 

@@ -58,7 +58,9 @@ def parser() -> Parser:
         help="write logs, primus-ci.md, primus-ci.xml (JUnit) and primus-ci.json to DIR (default: output/ci)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument("--dry-run", action="store_true", help="read the golden values and plan every check, without running it")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="read the golden values and plan every check, without running it"
+    )
     parser.add_argument("--list", action="store_true", help="list the checks without running them")
     return parser
 

@@ -185,11 +185,17 @@ def test_a_suite_that_is_stopped_reports_what_it_has_measured(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"value": -1.0}, "cases.0.value"),
-        ({"samples": [float("inf")]}, "cases.0.samples.0"),
-        ({"median": "fast"}, "cases.0.median"),
-        ({"verified": False, "error": "a seven"}, "rolls has a wrong result\n  why: a seven"),
-        ({"rank": None}, "cases.0.rank"),
+        ({"value": -1.0}, "rolls has 'value' -1.0"),
+        ({"samples": [float("inf")]}, "rolls has 'samples.0' inf\n  why: each is a finite number of seconds above 0"),
+        ({"median": "fast"}, "rolls has 'median' 'fast'"),
+        (
+            {"verified": False, "error": "a seven"},
+            "rolls has a wrong result; its speed is not reported\n  why: a seven",
+        ),
+        ({"verified": 1}, "rolls has 'verified' 1\n  why: it is True or False"),
+        ({"verified": "false"}, "rolls has 'verified' 'false'"),
+        ({"name": None}, "the result has 'cases.0.name' None"),
+        ({"rank": None}, "rolls has 'rank' None\n  why: it does not have the form of all benchmarks"),
     ],
 )
 def test_a_result_of_another_package_is_believed_only_in_the_common_form(

@@ -144,8 +144,10 @@ def _history(args: Namespace, layer: str) -> int:
 def _table(found: Sequence[Compared]) -> str:
     from tabulate import tabulate
 
-    rows = [(row.name, row.outcome, _ms(row.a), _ms(row.b), *_change(row)) for row in found]
-    headers = ["case", "outcome", "A, ms", "B, ms", "time", "95 % interval"]
+    rows = [(row.name, row.outcome, _ms(row.a), _ms(row.b), *_change(row), row.note) for row in found]
+    headers = ["case", "outcome", "A, ms", "B, ms", "time", "95 % interval", "note"]
+    if not any(row.note for row in found):
+        rows, headers = [row[:-1] for row in rows], headers[:-1]
     return str(tabulate(rows, headers=headers, disable_numparse=True))
 
 

@@ -13,6 +13,10 @@ __all__ = ["Series", "plot", "series", "table"]
 Series = list[Point]
 _BARS = "▁▂▃▄▅▆▇█"
 _NEWEST = 30
+_SHORTEST_S, _SHORT_S = 10.0, 3600.0
+"""The least span of an axis of times, and that below which its labels have seconds."""
+_WIDE = 70
+"""Columns that a plot needs for three labels."""
 
 
 def series(points: Iterable[Point], benchmark: str = "", case: str = "") -> list[Series]:
@@ -52,18 +56,32 @@ def _bars(values: Sequence[float]) -> str:
 
 
 def plot(points: Series, width: int, *, colour: bool) -> str:
-    """One case over time. A single result makes no line: without a span of time, the axis would be a century."""
+    """One case over time."""
     title = f"{points[0].benchmark}: {points[0].name}, {points[0].device}"
-    if len({point.time for point in points}) < 2:
+    if len(points) < 2:
         return f"{title}: one result, {_values(points)[-1]:.4g} {points[0].unit}; a plot needs two"
     import plotext
 
     plotext.clear_figure()
-    plotext.date_form("Y-m-d H:M")
-    dates = [time.strftime("%Y-%m-%d %H:%M", time.localtime(point.time)) for point in points]
-    plotext.plot(dates, _values(points), marker="braille")
+    low, high = _axis([point.time for point in points])
+    # seconds since the first: as dates, plotext draws a span of seconds as a century
+    plotext.plot([point.time - low for point in points], _values(points), marker="braille")
+    plotext.xlim(0, high - low)
+    ticks = [low, high] if width < _WIDE else [low, (low + high) / 2, high]
+    plotext.xticks([tick - low for tick in ticks], [_clock(tick, high - low) for tick in ticks])
     plotext.title(title)
     plotext.ylabel(points[0].unit)
     plotext.plotsize(width, 20)
     text = str(plotext.build())
     return text if colour else str(plotext.uncolorize(text))
+
+
+def _axis(times: Sequence[float]) -> tuple[float, float]:
+    """Its ends: all times, and some seconds around those that are closer."""
+    low, high = min(times), max(times)
+    around = max(0.0, _SHORTEST_S - (high - low)) / 2
+    return low - around, high + around
+
+
+def _clock(seconds: float, span: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S" if span < _SHORT_S else "%Y-%m-%d %H:%M", time.localtime(seconds))

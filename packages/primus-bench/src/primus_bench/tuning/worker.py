@@ -77,7 +77,7 @@ def _tune(args: argparse.Namespace) -> None:
         whole = _written(args.directory, here, done, record.counts(found.shapes))
     _print_notes(found.notes)
     document = report.document(whole)
-    publish(document, report.sheet(document), args.output, json=args.json)
+    publish(document, report.sheet(document), args.output, json=args.json, may_lack=True)
     failed = [one for one, _ in whole.shapes if one.failed]
     if failed:
         what = f"{len(failed)} of {counted(len(whole.shapes), 'shape')} could not be tuned"
@@ -248,7 +248,7 @@ def _report(args: argparse.Namespace) -> None:
         raise RequestError(f"{args.file} has no record", why=why, fix=_AGAIN)
     prepare(args.output)
     document = report.document(found)
-    publish(document, report.sheet(document), args.output, json=args.json)
+    publish(document, report.sheet(document), args.output, json=args.json, may_lack=True)
 
 
 if __name__ == "__main__":

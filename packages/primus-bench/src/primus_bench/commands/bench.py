@@ -144,10 +144,9 @@ def _history(args: Namespace, layer: str) -> int:
 def _table(found: Sequence[Compared]) -> str:
     from tabulate import tabulate
 
-    rows = [(row.name, row.outcome, _ms(row.a), _ms(row.b), *_change(row), row.note) for row in found]
-    headers = ["case", "outcome", "A, ms", "B, ms", "time", "95 % interval", "note"]
-    if not any(row.note for row in found):
-        rows, headers = [row[:-1] for row in rows], headers[:-1]
+    noted = any(row.note for row in found)
+    rows = [(row.name, row.outcome, _ms(row.a), _ms(row.b), *_change(row), *[row.note] * noted) for row in found]
+    headers = ["case", "outcome", "A, ms", "B, ms", "time", "95 % interval", *["note"] * noted]
     return str(tabulate(rows, headers=headers, disable_numparse=True))
 
 

@@ -28,6 +28,7 @@ from primus_bench.tuning.verification import Verified, verify
 from primus_core.errors import MachineError, PrimusError, RequestError
 from primus_machine import facts
 from primus_machine.host import HostRoot
+from primus_machine.text import printable
 from primus_machine.units import counted
 
 __all__ = ["OVERRIDE", "main", "run"]
@@ -158,12 +159,9 @@ def _apply(args: argparse.Namespace) -> None:
 def _again(path: str) -> str:
     """How to tune again what led to a tuning file, in a folder of its own: that one is for another machine."""
     found = record.read(path)
-    words = [
-        *(found.logs if found and found.logs else ["LOG"]),
-        "--dir",
-        f"{os.path.dirname(os.path.abspath(path))}-new",
-    ]
-    return f"tune again: primus direct -- bench gemm-tune tune {shlex.join(words)}"
+    logs = found.logs if found and found.logs else ("LOG",)
+    folder = f"{os.path.dirname(os.path.abspath(path))}-new"
+    return f"tune again: primus direct -- bench gemm-tune tune {shlex.join(map(printable, (*logs, '--dir', folder)))}"
 
 
 def _here(environ: Mapping[str, str], known: facts.Facts, notes: list[str]) -> Stack:

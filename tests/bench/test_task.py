@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from primus_bench.benchmarks.gemm import options as gemm_options
 from primus_bench.benchmarks.gemm.problem import DTYPES
 from primus_bench.task import BENCH
+from primus_core.cli.main import main
 from primus_core.errors import RequestError
 from primus_core.plan.plan import Distributed, RunPlace
 from primus_core.plugins.catalogue import Catalogue
@@ -282,3 +283,8 @@ assert "--trans-a" in parser.below(["gemm"]).format_help()
 """
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.split() == []
+
+
+def test_a_separator_between_the_task_and_its_words_is_one_too_many(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["direct", "--", "bench", "--", "gemm", "-M", "64"]) == 2
+    assert "fix: primus direct -- bench gemm -M 64\n" in capsys.readouterr().err

@@ -67,6 +67,8 @@ def test_layers_and_experts_are_taken_apart_and_master_weights_are_left_out() ->
         ("norm_of_one_rank", ["--layouts", "tp=2"], "gradient norm is .*all gradients are equal"),
         ("gradients_doubled", ["--layouts", "dp=2"], "gradient of every parameter is 2 times the reference"),
         ("stale_weight", ["--layouts", "dp=2"], "from step 2: all was equal until step 1"),
+        ("equal_dropout_seeds", ["--layouts", "tp=2"],
+         "generator 'model-parallel-rng' of stage 0 has the same state on rank 0 and rank 1"),
         ("rope_of_one_stage", ["--layouts", "pp=2"], r"linear_qkv.weight is .* in layers 2, 3 of 4, from step 1"),
     ],
 )  # fmt: skip

@@ -60,7 +60,7 @@ def test_variables_of_python_and_the_frameworks_count_and_others_do_not(package:
 
 
 def test_a_result_is_read_as_it_was_written_and_a_damaged_one_is_none(tmp_path: Path) -> None:
-    kept = Kept(str(tmp_path / "verify"))
+    kept = Kept(str(tmp_path / "verify"), {})
     assert kept.read("tp=2,pp=2") is None
     kept.write("tp=2,pp=2", RESULT)
     assert kept.read("tp=2,pp=2") == RESULT
@@ -70,3 +70,10 @@ def test_a_result_is_read_as_it_was_written_and_a_damaged_one_is_none(tmp_path: 
     assert kept.read("dp=2") is None
     (tmp_path / "verify" / "tp=2+pp=2.json").write_text('{"status"')
     assert kept.read("tp=2,pp=2") is None
+
+
+def test_what_others_could_have_written_is_not_believed(tmp_path: Path) -> None:
+    kept = Kept(str(tmp_path / "verify"), {})
+    kept.write("tp=2", RESULT)
+    (tmp_path / "verify/tp=2.json").chmod(0o666)
+    assert kept.read("tp=2") is None

@@ -137,6 +137,11 @@ def test_the_small_model_is_divided_as_the_large_one(experiment: str, primus: Ru
         ("titan_not_a_number", "tp=2", "is not finite, or missing"),
         ("titan_tokens_counted_twice", "cp=2", "loss is 0.50 of the reference, from step 1"),
         ("titan_moment_lost", "fsdp=2", "second moment of .* from step 2"),
+        (
+            "titan_last_update_missed",
+            "dp=2",
+            "copies of tok_embeddings.weight differ between rank 0 and rank 1, after",
+        ),
     ],
 )
 def test_a_fault_in_torchtitan_is_named(fault: str, layout: str, said: str, experiment: str, verify: Verify) -> None:

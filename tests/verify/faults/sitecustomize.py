@@ -76,6 +76,12 @@ def stale_weight(module: Any) -> None:
     module.FP32Optimizer.step_with_ready_grads = stale
 
 
+@fault("megatron.core.tensor_parallel.random")
+def equal_dropout_seeds(module: Any) -> None:
+    """All tensor ranks draw from the seed of the first one."""
+    module.get_tensor_model_parallel_rank = lambda *_, **__: 0
+
+
 def _titan_grads(module: Any, change: Callable[[list[Any]], Any]) -> None:
     clip = module.clip_grad_norm_
 
@@ -135,6 +141,23 @@ def titan_moment_lost(module: Any) -> None:
         return step(self, *args, **kwargs)
 
     module.Trainer.train_step = forgetful
+
+
+@fault("torchtitan.trainer")
+def titan_last_update_missed(module: Any) -> None:
+    """Rank 1 does not take the update of one weight at the last step, which no loss and no checkpoint shows."""
+    step = module.Trainer.train_step
+
+    def stale(self: Any, *args: Any, **kwargs: Any) -> Any:
+        weight = next(self.model_parts[0].parameters())
+        local = weight.to_local() if hasattr(weight, "to_local") else weight.data
+        kept = local.detach().clone()
+        result = step(self, *args, **kwargs)
+        if os.environ["RANK"] == "1" and self.step == self.config.training.steps:
+            local.data.copy_(kept)
+        return result
+
+    module.Trainer.train_step = stale
 
 
 @fault("torchtitan.trainer")

@@ -10,6 +10,7 @@ from typing import Any
 from primus_core.errors import ConfigError, TrainingError
 from primus_maxtext.first_step import check_first_step
 from primus_maxtext.step_metrics import StepRecorder
+from primus_train.kit import replicas
 
 __all__ = ["Loop"]
 
@@ -53,6 +54,8 @@ class Loop:
         from maxtext.common.checkpointing import reached_preemption
         from maxtext.utils.exceptions import StopTraining
 
+        from primus_maxtext.replicas import copies
+
         theirs = train.training_loop_iteration
 
         def iteration(state: dict[str, Any], variables: dict[str, Any], fixed: dict[str, Any]) -> Any:
@@ -63,6 +66,7 @@ class Loop:
             try:
                 found = theirs(state, variables, fixed)
                 self._check(fixed["config"], state["state"], variables["step"])
+                replicas.record(lambda: copies(state["state"]))
                 if variables["checkpoint_manager"] is None and reached_preemption(None, variables["step"]):
                     raise StopTraining("Job received termination signal (SIGTERM).")
             except StopTraining as stop:

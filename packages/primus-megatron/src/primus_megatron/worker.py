@@ -15,7 +15,7 @@ from primus_core.errors import MachineError
 from primus_core.journal.events import checkpoint_saved
 from primus_megatron.checkpoints import CheckpointWatch, loaded, newest_whole
 from primus_megatron.continuation import as_resumed
-from primus_train.kit import worker
+from primus_train.kit import replicas, worker
 from primus_train.kit.end_request import interrupt_as_terminate
 from primus_train.kit.outside_writers import OutsideWriters
 from primus_train.kit.recorder import Recorder
@@ -136,6 +136,8 @@ def _around_saving(clock: StepClock, look: Callable[[], None], skips_last: dict[
     """Look after each save. Megatron saves when all is done, too, and has no argument against it."""
     from megatron.training import training
 
+    from primus_megatron.replicas import copies
+
     save, last = training.save_checkpoint_and_time, skips_last.get("train_iters")
 
     def saved(iteration: int, *args: Any, **kwargs: Any) -> None:
@@ -144,6 +146,7 @@ def _around_saving(clock: StepClock, look: Callable[[], None], skips_last: dict[
         with clock.saving():
             save(iteration, *args, **kwargs)
             look()
+            replicas.record(lambda: copies(args[0]))
 
     training.save_checkpoint_and_time = saved
 

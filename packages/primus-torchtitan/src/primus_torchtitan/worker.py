@@ -12,7 +12,7 @@ from primus_core import get_logger
 from primus_core.errors import MachineError
 from primus_core.journal.events import checkpoint_saved, saved_steps
 from primus_torchtitan.checkpoints import CheckpointWatch, end_when_told, resume_from
-from primus_train.kit import worker
+from primus_train.kit import replicas, worker
 from primus_train.kit.end_request import TERMINATED, EndRequest, ToldToEnd
 from primus_train.kit.outside_writers import OutsideWriters
 
@@ -105,6 +105,7 @@ def _train(resolved: dict[str, Any]) -> bool:
 def _run(config: Any) -> bool:
     """Train. Return whether it ended since it was told to."""
     from primus_torchtitan.optimizer_settings import check_first_step, keep_settings
+    from primus_torchtitan.replicas import copies
     from primus_torchtitan.step_metrics import install
 
     trainer = config.build()
@@ -122,6 +123,7 @@ def _run(config: Any) -> bool:
             end_when_told(trainer.checkpointer, request)
             trainer.train()
             request.close()
+            replicas.record(lambda: copies(trainer.model_parts))
     except ToldToEnd:
         told_to_end = True
     finally:

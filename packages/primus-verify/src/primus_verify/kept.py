@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from primus_machine.files import trust
 from primus_machine.files.atomic import write_atomically
 
 __all__ = ["Kept", "fingerprint"]
@@ -73,11 +74,13 @@ def _line(path: str) -> str:
 class Kept:
     """A folder with one file for each layout that was trained."""
 
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: str, environ: Mapping[str, str]) -> None:
+        self.folder, self.environ = folder, environ
 
     def read(self, layout: str) -> dict[str, Any] | None:
-        """Return what was kept of a layout; None: nothing, or nothing that can be read."""
+        """Return what was kept of a layout; None: nothing that can be read, or that others could have written."""
+        if trust.of(self.environ).doubt_place(self._path(layout)):
+            return None
         try:
             with open(self._path(layout), encoding="utf-8") as file:
                 found: dict[str, Any] = json.load(file)

@@ -14,7 +14,7 @@ from primus_core.errors import PrimusError, TrainingError
 from primus_core.journal import summary
 from primus_core.plan.plan import METRICS
 from primus_machine.units import time_span
-from primus_verify import stored, verdict
+from primus_verify import replicas, stored, verdict
 from primus_verify.comparison import Deviation, Step, Tolerance, beyond, compare, worst
 from primus_verify.kept import Kept
 from primus_verify.layouts import REFERENCE, Layout
@@ -206,7 +206,8 @@ class Session:
         except PrimusError as error:
             result = Result(layout, "failed", why=f"{error.what}: {error.why}", seconds=time.monotonic() - begun)
         else:
-            findings = tuple(verdict.describe(beyond(measured), layout.degrees, reference.names))
+            differing = replicas.differences(run, self.trials.steps)
+            findings = (*verdict.describe(beyond(measured), layout.degrees, reference.names), *differing)
             status: Status = "differs" if findings else "equal"
             result = Result(layout, status, findings, seconds=time.monotonic() - begun, worst=worst(measured))
             shutil.rmtree(run, ignore_errors=True)

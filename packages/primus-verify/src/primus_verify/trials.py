@@ -20,7 +20,7 @@ from primus_core.errors import PrimusError, TrainingError
 from primus_core.journal import summary
 from primus_core.plan.plan import METRICS
 from primus_core.runs import rundir
-from primus_machine.processes import end_with_parent
+from primus_train.kit.replicas import WANTED
 from primus_train.templates.recipe import leaves
 from primus_verify import stored
 from primus_verify.comparison import Step
@@ -33,6 +33,13 @@ _ERROR = re.compile(r"^primus: error: ", re.MULTILINE)
 _RATE = 1e-3
 _TIMED_OUT = 124
 _CRASHES = (128 + signal.SIGABRT, 128 + signal.SIGBUS, 128 + signal.SIGSEGV)
+_STARTER = """
+import os, sys
+from primus_machine.processes import end_with_parent
+end_with_parent()
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Becomes the program that it is given, which ends with the verification."""
 _GRACE_S = 60
 """A launch ends its ranks in its own grace period, and needs some time besides."""
 
@@ -100,10 +107,11 @@ class Trials:
         return run
 
     def _run(self, argv: list[str], log: str, ranks: int) -> int:
-        environ = {**self.environ, "GPUS_PER_NODE": str(ranks)}
+        environ = {**self.environ, "GPUS_PER_NODE": str(ranks), WANTED: "1"}
         with open(log, "wb") as output:
-            process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ,
-                                       preexec_fn=end_with_parent)  # noqa: PLW1509  # there are none  # fmt: skip
+            # JAX has threads by now, which `preexec_fn` would fork in the middle of what they do.
+            command = [sys.executable, "-P", "-c", _STARTER, *argv]
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ)
             try:
                 return process.wait(self.timeout_s)
             except subprocess.TimeoutExpired:

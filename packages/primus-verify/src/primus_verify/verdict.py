@@ -11,7 +11,7 @@ from typing import NamedTuple
 from primus_verify.comparison import QUANTITIES, Deviation
 from primus_verify.layouts import AXES
 
-__all__ = ["Finding", "describe"]
+__all__ = ["Finding", "describe", "pattern_of"]
 
 _NUMBERED = re.compile(r"\b(layers|experts)\.(\d+)\b")
 _SHOWN = {"weight": "update"}
@@ -87,7 +87,7 @@ def _groups(first: Sequence[Deviation], degrees: Mapping[str, int], names: Seque
     """One finding for each kind of parameter with one factor; for all parameters together if that is all of them."""
     groups: dict[tuple[str, float | None], list[Deviation]] = defaultdict(list)
     for one in first:
-        groups[_pattern(one.name), _rounded(one)].append(one)
+        groups[pattern_of(one.name), _rounded(one)].append(one)
     factors = {factor for _, factor in groups}
     if len(factors) == 1 and {one.name for one in first} >= set(names):
         return [_finding("every parameter", first, degrees, "")]
@@ -119,7 +119,8 @@ def _sentence(what: str, step: int, why: str) -> str:
     return f"{what}, from step {step}" + (f": {why}" if why else "")
 
 
-def _pattern(name: str) -> str:
+def pattern_of(name: str) -> str:
+    """Return the kind of a parameter: its name without the numbers of layers and experts."""
     return _NUMBERED.sub(r"\1.*", name)
 
 
@@ -129,7 +130,7 @@ def _rounded(one: Deviation) -> float | None:
 
 def _where(pattern: str, found: Sequence[str], names: Sequence[str]) -> str:
     """Which layers and experts, if there are several of the kind."""
-    alike = [name for name in names if _pattern(name) == pattern]
+    alike = [name for name in names if pattern_of(name) == pattern]
     if len(alike) < 2:
         return ""
     texts = []

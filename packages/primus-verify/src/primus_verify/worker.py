@@ -47,7 +47,7 @@ def main() -> int:
     verifier = find_verifier(request["framework"])
     trials = Trials(verifier, folder, f"{run}/{EXPERIMENT}", environ, request["steps"], request["timeout_s"])
     console = sys.stderr if request["json"] else sys.stdout
-    kept = Kept(os.path.join(cache(environ), "verify", _key(request, run, environ)))
+    kept = Kept(os.path.join(cache(environ), "verify", _key(request, run, environ)), environ)
     if request["again"]:
         kept.forget(request["layouts"])
     session = Session(trials, kept, request["rtol"], lambda text: print(text, file=console, flush=True),

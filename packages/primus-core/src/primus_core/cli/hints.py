@@ -288,7 +288,7 @@ def _extra_dashes(words: Sequence[str], known: Known) -> RequestError | None:
         return None
     return RequestError(
         f"there is a `--` behind '{words[at - 1]}'",
-        why="`--` stands before a task; the words of the task follow it",
+        why="`--` comes before a task; the words of the task follow it",
         fix=_whole([*known.front, *words[:at], *words[at + 1 :]]),
         kind=_COMMAND,
     )

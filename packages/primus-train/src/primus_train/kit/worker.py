@@ -16,7 +16,7 @@ from primus_machine.files.atomic import regular
 from primus_machine.secrets.redaction import is_secret_name
 from primus_machine.variables import RUN_DIR
 
-__all__ = ["metrics_file", "rank", "require_trusted", "resolved", "run_directory", "world_size"]
+__all__ = ["metrics_file", "rank", "require_trusted", "resolved", "run_directory", "variable", "world_size"]
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 
@@ -39,6 +39,11 @@ def rank() -> int:
 def world_size() -> int:
     """So many ranks has the run."""
     return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def variable(name: str) -> str:
+    """What an environment variable of this process says; empty: it is not set."""
+    return os.environ.get(name, "")
 
 
 def resolved() -> dict[str, Any]:

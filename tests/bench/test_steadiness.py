@@ -38,7 +38,7 @@ def test_all_forms_of_a_result_have_host_date_and_steadiness() -> None:
     found = Document("memory", {}, {"host": "n1"}, {}, {}, {"measured": "2026-01-02T03:04:05+0000"}, {}, [case])
     said = about.of(found)
     assert said["measured"] == "on n1, 2026-01-02T03:04:05+0000"
-    assert said["steady"] == "yes, by warm-up and samples"
+    assert said["steady"] == "yes, by the samples"
     assert found.to_dict()["steadiness"] == {"steady": True, "why": "", "cases": {}}
 
 

@@ -36,7 +36,7 @@ def of(found: Document) -> dict[str, str]:
 def _steady(found: Mapping[str, Any]) -> str:
     if found["steady"] is None:
         return f"not known: {found['why']}"
-    return "yes, by warm-up and samples" if found["steady"] else f"no: {found['why']}"
+    return "yes, by the samples" if found["steady"] else f"no: {found['why']}"
 
 
 def place(found: Document) -> str:

@@ -214,6 +214,7 @@ def test_a_result_of_another_package_is_believed_only_in_the_common_form(
     ("words", "said"),
     [
         (("--only", "gem"), "did you mean 'gemm'?"),
+        (("--only", "nope"), "choose one of attention, comm, gemm, io, memory, train\n"),
         (("--skip", "atention"), "did you mean 'attention'?"),
         (("--only", "comm"), "one rank sends nothing to anybody"),
         (("--device", "tpu"), "'cpu', 'cuda'"),

@@ -13,7 +13,7 @@ from primus_machine.files import plain_json
 from primus_machine.files.atomic import regular
 from primus_machine.text import printable
 
-__all__ = ["Compared", "by_name", "compare", "differences", "read"]
+__all__ = ["Compared", "by_name", "compare", "differences", "read", "unsteady_cases"]
 
 SCHEMA = 3
 _MOST_BYTES = 64 << 20
@@ -177,5 +177,18 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 
 def _notes(data: Mapping[str, Any]) -> list[Any]:
-    notes = data.get("notes")
-    return notes if isinstance(notes, list) else []
+    notes, found = data.get("notes"), data.get("steadiness")
+    unsteady = [f"not steady: {found.get('why')}"] if isinstance(found, dict) and found.get("steady") is False else []
+    return [*(notes if isinstance(notes, list) else []), *unsteady]
+
+
+def unsteady_cases(data: Mapping[str, Any]) -> dict[str, str]:
+    """Why the times of each case were not steady, or that nobody knows; without those that were, by `by_name`."""
+    found = data.get("steadiness")
+    if not isinstance(found, dict):
+        return {}
+    if found.get("steady") is None:
+        return dict.fromkeys(by_name(data), f"steady: not known: {printable(str(found.get('why')))}")
+    cases = found.get("cases")
+    known = cases.items() if isinstance(cases, dict) else ()
+    return {printable(name): f"not steady: {printable(str(why))}" for name, why in known}

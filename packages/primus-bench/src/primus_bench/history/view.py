@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 from primus_bench.history.store import Point
+from primus_machine.files import plain_json
+from primus_machine.text import printable
 
-__all__ = ["Series", "plot", "series", "table"]
+__all__ = ["Series", "names", "plot", "series", "table"]
 
 Series = list[Point]
 _BARS = "▁▂▃▄▅▆▇█"
@@ -34,14 +38,40 @@ def table(found: Sequence[Series]) -> str:
     from tabulate import tabulate
 
     headers = ["benchmark", "case", "device", "runs", "newest", "unit", "against the median before", "history"]
-    return str(tabulate([_row(one) for one in found], headers=headers, disable_numparse=True))
+    rows = [_row(points, name) for points, name in zip(found, names(found), strict=True)]
+    return str(tabulate(rows, headers=headers, disable_numparse=True))
 
 
-def _row(points: Series) -> tuple[str, ...]:
+def names(found: Sequence[Series]) -> list[str]:
+    """The cases by name; those with one name, with the parameters that differ."""
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for points in found:
+        alike.setdefault(_key(points), []).append(_parameters(points))
+    return [_named(points, alike[_key(points)]) for points in found]
+
+
+def _key(points: Series) -> tuple[str, ...]:
+    return points[0].benchmark, points[0].device, points[0].name, points[0].unit
+
+
+def _parameters(points: Series) -> dict[str, Any]:
+    found = plain_json.loads(points[0].parameters)
+    return found if isinstance(found, dict) else {"parameters": found}
+
+
+def _named(points: Series, others: Sequence[Mapping[str, Any]]) -> str:
+    own = _parameters(points)
+    keys = sorted({key for one in others for key in one})
+    differ = [key for key in keys if len({json.dumps(one.get(key), sort_keys=True) for one in others}) > 1]
+    shown = ", ".join(f"{key} {own.get(key, '-')}" for key in differ)
+    return points[0].name + printable(f" ({shown})" if shown else "")
+
+
+def _row(points: Series, name: str) -> tuple[str, ...]:
     newest, before = points[-1], _values(points[:-1])
     change = f"{_values(points)[-1] / median(before) - 1:+.1%}" if before and median(before) else "-"
     values = _values(points)[-_NEWEST:]
-    return (newest.benchmark, newest.name, newest.device, str(len(points)), f"{values[-1]:.4g}", newest.unit, change,
+    return (newest.benchmark, name, newest.device, str(len(points)), f"{values[-1]:.4g}", newest.unit, change,
             _bars(values))  # fmt: skip
 
 
@@ -55,9 +85,9 @@ def _bars(values: Sequence[float]) -> str:
     return "".join(_BARS[round((value - low) * scale)] for value in values)
 
 
-def plot(points: Series, width: int, *, colour: bool) -> str:
-    """One case over time."""
-    title = f"{points[0].benchmark}: {points[0].name}, {points[0].device}"
+def plot(points: Series, name: str, width: int, *, colour: bool) -> str:
+    """One case over time, under its name of `names`."""
+    title = f"{points[0].benchmark}: {name}, {points[0].device}"
     if len(points) < 2:
         return f"{title}: one result, {_values(points)[-1]:.4g} {points[0].unit}; a plot needs two"
     import plotext

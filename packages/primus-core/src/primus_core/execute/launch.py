@@ -23,6 +23,7 @@ from primus_machine.files.atomic import link_atomically
 from primus_machine.own_process.signals import Signals
 from primus_machine.secrets.masks import Mask
 from primus_machine.secrets.redaction import redact
+from primus_machine.text import printable
 
 __all__ = ["Launch"]
 
@@ -119,6 +120,7 @@ class Launch:
 
     def say(self, text: str) -> None:
         """Show `text` on the console."""
+        text = printable(text, "\n\t")  # for whoever shows the log
         say(text)
         if self.plan.log_file:
             append(self.plan.log_file, text)

@@ -124,7 +124,7 @@ def test_a_failure_hides_nothing_and_every_result_can_be_compared(
         "acme": "passed", "comm": "passed", "memory": "passed", "acme_wrong": "failed", "acme_nan": "failed", "acme_stuck": "skipped",
         "acme_lacking": "skipped", "acme_plain": "skipped",
     }  # fmt: skip
-    assert "its result does not have the common form" in parts["acme_nan"]["why"]
+    assert "the result has 'device' None: it does not have the form of all benchmarks" in parts["acme_nan"]["why"]
     assert "rank 1" in parts["acme_wrong"]["why"]
     assert "a seven" in parts["acme_wrong"]["why"]
     assert "pip install acme-lead" in parts["acme_lacking"]["why"]

@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 from tests.conftest import Run
 
+from primus_bench.comparison import documents
+from primus_core.errors import RequestError
+
 
 def _result(path: Path, scale: float = 1.0, benchmark: str = "gemm", **changed: Any) -> str:
     noise = random.Random(f"{path.name}{scale}")
@@ -86,13 +89,47 @@ def test_what_cannot_be_compared_is_refused_with_what_to_do(primus: Run, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [{"median": "fast"}, {"samples": ["a"]}, {"samples": [0.0] * 5}, {"samples": [10**400]}, {"name": {"a": 1}}],
+    ("changed", "said"),
+    [
+        ({"median": "fast"}, 'a time of the case a is "fast"'),
+        ({"samples": [1.0, "a"]}, 'a time of the case a is "a"'),
+        ({"samples": [0.0] * 5}, "a time of the case a is 0.0"),
+        ({"samples": [10**400]}, "a time of the case a is 1000"),
+        ({"samples": None}, "'samples' of the case a is null"),
+        ({"verified": "false"}, "'verified' of the case a is \"false\""),
+        ({"parameters": []}, "'parameters' of the case a is []"),
+        ({"name": {"a": 1}}, 'case 0 has no name: {"name": {"a": 1}'),
+    ],
 )
-def test_a_result_with_no_times_or_names_is_refused(primus: Run, tmp_path: Path, changed: dict[str, Any]) -> None:
-    good, bad = _result(tmp_path / "a.json"), _result(tmp_path / "b.json", **changed)
-    refused = primus("bench", "compare", good, bad)
-    assert (refused.returncode, "b.json is damaged" in refused.stderr) == (2, True), refused.stderr
+def test_a_damaged_case_is_named_with_its_value(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        documents.read(_result(tmp_path / "b.json", **changed))
+    assert "b.json is damaged" in str(refused.value)
+    assert said in str(refused.value)
+
+
+def test_a_case_that_is_there_twice_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    found = json.loads(Path(_result(path)).read_text())
+    path.write_text(json.dumps({**found, "cases": found["cases"] * 2}))
+    with pytest.raises(RequestError, match="the case a is there twice"):
+        documents.read(str(path))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ({}, {"parameters": {"m": 9, "n": 1}}, "other parameters: m 8 → 9, n null → 1"),
+        ({"verified": False}, {}, "A has a wrong result"),
+        ({}, {"samples": [1.0] * 4}, "too few samples: B has 4; 5 are needed"),
+    ],
+)
+def test_a_case_that_is_not_comparable_says_why(
+    tmp_path: Path, old: dict[str, Any], new: dict[str, Any], said: str
+) -> None:
+    a, b = (documents.read(_result(tmp_path / f"{name}.json", **one)) for name, one in (("a", old), ("b", new)))
+    [row] = documents.compare(a, b, 0.05)
+    assert (row.outcome, row.note) == ("not comparable", said)
 
 
 def test_the_names_of_a_result_cannot_steer_the_terminal(primus: Run, tmp_path: Path) -> None:

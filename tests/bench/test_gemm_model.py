@@ -6,6 +6,7 @@ import pytest
 
 from primus_bench.benchmarks.gemm.model import Step, problems
 from primus_bench.benchmarks.gemm.requested import PASSES
+from primus_core.errors import RequestError
 from primus_train.models import catalogue
 from primus_train.models.architecture import Entry
 from primus_train.models.arithmetic import flops_per_token
@@ -71,3 +72,10 @@ def test_a_router_is_measured_only_where_it_is_named() -> None:
 def test_fp8_has_the_one_layout_that_libraries_multiply() -> None:
     found = problems(facts("llama3.1_70B"), (), PASSES, Step(4096, tp=8), "fp8")
     assert {one.layout for one in found} == {"NT"}
+
+
+def test_a_degree_that_divides_nothing_is_one_error_with_the_degrees_that_divide_all() -> None:
+    with pytest.raises(RequestError) as refused:
+        problems(facts("llama3.1_8B"), (), PASSES, Step(4096, tp=7), "bf16")
+    assert refused.value.what == "--tp 7 cannot divide 8 heads of keys and values; 4096 tokens"
+    assert refused.value.fix == "known: 1, 2, 4, 8"

@@ -75,6 +75,14 @@ def test_the_figures_follow_from_the_median() -> None:
     assert first["percent_of_reachable"] == pytest.approx(100 * 1099.5 / 708, rel=1e-3)
 
 
+@pytest.mark.parametrize("engine", ["torch", "hipblaslt"])
+def test_the_method_names_hipblaslt_where_it_measured(engine: str) -> None:
+    device = Device("cuda", "GPU", "gfx942", 304, 2**29, 2**36, None, None)
+    settings = Settings((SQUARE,), (engine,), "cuda", 1.0, 0, (), False, "")
+    found = report.document(settings, device, ["n1"], [], [], {})
+    assert ("hipblaslt" in found.method) == (engine == "hipblaslt")
+
+
 def test_the_roofline_tells_what_bounds_a_shape() -> None:
     """MI300X: 1307 TFLOP/s and 5.3 TB/s meet at 246.6 FLOP for each byte."""
     square, _, thin, _ = made("MI300X", SQUARE, THIN)[1].records

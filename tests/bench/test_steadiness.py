@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from primus_bench.ci.golden import Measured
+from primus_bench.ci.judge import judge
+from primus_bench.comparison.documents import unsteady_cases
+from primus_bench.measure.together import Together
 from primus_bench.report import about
 from primus_bench.report.document import Case, Document
 from primus_bench.report.steadiness import steadiness
@@ -22,7 +28,7 @@ from primus_bench.report.steadiness import steadiness
 def test_drift_and_spread_of_the_samples_say_whether_it_was_steady(
     samples: list[float], steady: bool | None, why: str
 ) -> None:
-    found = steadiness([("copy", samples)])
+    found = steadiness([("copy", samples, "")])
     assert found["steady"] is steady
     assert str(found["why"]).startswith(why)
 
@@ -33,4 +39,34 @@ def test_all_forms_of_a_result_have_host_date_and_steadiness() -> None:
     said = about.of(found)
     assert said["measured"] == "on n1, 2026-01-02T03:04:05+0000"
     assert said["steady"] == "yes, by the samples"
-    assert found.to_dict()["steadiness"] == {"steady": True, "why": ""}
+    assert found.to_dict()["steadiness"] == {"steady": True, "why": "", "cases": {}}
+
+
+@pytest.mark.parametrize("count", [5, 20])
+def test_a_case_that_did_not_warm_up_is_not_steady_whatever_its_samples_show(count: int) -> None:
+    found = Together([1.0, 1.0], [1.0] * count, [1])
+    case = Case("copy", {}, unit="GB/s", value=1.0, verified=True, error=None, **found.of_slowest(["n1", "n2"]))
+    document = Document("memory", {}, {"host": "n1"}, {}, {}, {}, {}, [case])
+    why = "the latency was not steady when the warm-up ended on rank 1"
+    assert about.of(document)["steady"] == f"no: copy: {why}"
+    assert document.steadiness["cases"] == {"copy": why}
+
+
+@pytest.mark.parametrize(
+    ("steadiness_of_it", "said"),
+    [
+        ({"steady": True, "why": "", "cases": {}}, None),
+        ({"steady": None, "why": "no case has 10 samples", "cases": {}}, "steady: not known: no case has 10 samples"),
+        ({"steady": False, "why": "", "cases": {"copy": "the second half took +70%"}},
+         "not steady: the second half took +70%"),
+    ],
+)  # fmt: skip
+def test_a_finding_of_ci_says_whether_what_it_compares_was_steady(
+    steadiness_of_it: dict[str, Any], said: str | None
+) -> None:
+    times, slow = {"copy": [1.0] * 9}, {"copy": [35.0] * 9}
+    cases = [{"name": "copy", "parameters": {}, "samples": slow["copy"], "median": 35.0, "verified": True}]
+    unsteady = unsteady_cases({"cases": cases, "steadiness": steadiness_of_it})
+    [found] = judge(Measured(time=times), Measured(time=slow), {"time": 0.1}, unsteady, known=True)
+    assert (found.outcome, found.says.startswith("slower: +3400.0% time")) == ("failed", True)
+    assert found.says.partition("tolerance 10%")[2] == (f"; {said}" if said else "")

@@ -124,7 +124,7 @@ def test_a_failure_hides_nothing_and_every_result_can_be_compared(
         "acme": "passed", "comm": "passed", "memory": "passed", "acme_wrong": "failed", "acme_nan": "failed", "acme_stuck": "skipped",
         "acme_lacking": "skipped", "acme_plain": "skipped",
     }  # fmt: skip
-    assert "its result does not have the common form" in parts["acme_nan"]["why"]
+    assert "the result has 'device' None: it does not have the form of all benchmarks" in parts["acme_nan"]["why"]
     assert "rank 1" in parts["acme_wrong"]["why"]
     assert "a seven" in parts["acme_wrong"]["why"]
     assert "pip install acme-lead" in parts["acme_lacking"]["why"]
@@ -185,11 +185,17 @@ def test_a_suite_that_is_stopped_reports_what_it_has_measured(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"value": -1.0}, "cases.0.value"),
-        ({"samples": [float("inf")]}, "cases.0.samples.0"),
-        ({"median": "fast"}, "cases.0.median"),
-        ({"verified": False, "error": "a seven"}, "rolls has a wrong result\n  why: a seven"),
-        ({"rank": None}, "cases.0.rank"),
+        ({"value": -1.0}, "rolls has 'value' -1.0"),
+        ({"samples": [float("inf")]}, "rolls has 'samples.0' inf\n  why: each is a finite number of seconds above 0"),
+        ({"median": "fast"}, "rolls has 'median' 'fast'"),
+        (
+            {"verified": False, "error": "a seven"},
+            "rolls has a wrong result; its speed is not reported\n  why: a seven",
+        ),
+        ({"verified": 1}, "rolls has 'verified' 1\n  why: it is True or False"),
+        ({"verified": "false"}, "rolls has 'verified' 'false'"),
+        ({"name": None}, "the result has 'cases.0.name' None"),
+        ({"rank": None}, "rolls has 'rank' None\n  why: it does not have the form of all benchmarks"),
     ],
 )
 def test_a_result_of_another_package_is_believed_only_in_the_common_form(
@@ -208,6 +214,7 @@ def test_a_result_of_another_package_is_believed_only_in_the_common_form(
     ("words", "said"),
     [
         (("--only", "gem"), "did you mean 'gemm'?"),
+        (("--only", "nope"), "choose one of attention, comm, gemm, io, memory, train\n"),
         (("--skip", "atention"), "did you mean 'attention'?"),
         (("--only", "comm"), "one rank sends nothing to anybody"),
         (("--device", "tpu"), "'cpu', 'cuda'"),

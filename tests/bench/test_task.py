@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import Run
 
 from primus_bench.benchmarks.gemm import options as gemm_options
 from primus_bench.benchmarks.gemm.problem import DTYPES
@@ -188,12 +190,33 @@ def test_what_only_a_gpu_can_do_is_refused_on_a_cpu(words: list[str]) -> None:
         planned("gemm", "-M", "16", "--device", "cpu", *words, gpus=(A_GPU,))
 
 
-@pytest.mark.parametrize("words", [["--engine", "triton"], ["--dtype", "fp8"], ["--device", "cuda"]])
-def test_where_no_gpu_is_seen_the_plan_says_so_and_can_still_be_shown(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("gemm", "-M", "16", "--engine", "triton"),
+        ("gemm", "-M", "16", "--dtype", "fp8"),
+        *[
+            (name, *more, "--device", "cuda")
+            for name, *more in (("gemm", "-M", "16"), ("attention",), ("memory",), ("suite",))
+        ],
+    ],
+)
+def test_where_no_gpu_is_seen_the_plan_says_so_and_only_a_start_is_refused(words: tuple[str, ...]) -> None:
     """A dry run on a login node plans for a node with GPUs."""
-    plan = planned("gemm", "-M", "16", *words)
-    assert settings(plan).device == "cuda"
+    plan = planned(*words)
+    assert plan.worker.args[plan.worker.args.index("--device") + 1] == "cuda"
     assert "no GPU was found on this machine" in plan.notes[0]
+    assert [one.fix for one in plan.requires if one.kind == "gpu"]
+    assert not [one for one in planned(*words, gpus=(A_GPU,)).requires if one.kind == "gpu"]
+
+
+def test_a_run_that_needs_a_gpu_is_refused_before_it_starts(primus: Run, tmp_path: Path) -> None:
+    if any(Path(path).exists() for path in ("/dev/kfd", "/dev/nvidiactl", "/dev/dxg")):
+        pytest.skip("this machine may have a GPU")
+    done = primus("direct", "--", "bench", "memory", "--device", "cuda", cwd=tmp_path)
+    assert (done.returncode, "no GPU was found on this machine" in done.stderr) == (3, True), done.stderr
+    assert "--device cpu" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_all_engines_are_those_that_the_device_has() -> None:

@@ -5,10 +5,17 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import ROOT, Run
+
+from primus_bench.report.document import Case, Document
+from primus_bench.report.outcome import publish
+from primus_bench.report.sheet import Sheet, as_csv, as_markdown, as_table
+from primus_core.errors import PrimusError
 
 BENCHMARK = '''
 """Measure how fast dice roll."""
@@ -120,8 +127,44 @@ def test_the_documented_benchmark_is_measured_compared_and_refuses_a_wrong_resul
     assert refused.returncode == 2
     assert "'0' is not a whole number from 1" in refused.stderr
     worker = documented / "acme_sort/worker.py"
+    right = worker.read_text(encoding="utf-8")
+    worker.write_text(right.replace("verified=True", "verified=False"), encoding="utf-8")
+    wrong = primus(*words, "1000", env=environ, cwd=tmp_path)
+    assert (wrong.returncode, "sort/1000 has a wrong result" in wrong.stderr) == (1, True), wrong.stderr
+    assert "million/s" not in wrong.stdout
+    worker.write_text(right, encoding="utf-8")
     worker.write_text(worker.read_text(encoding="utf-8").replace("sorted(data)", "list(data)"), encoding="utf-8")
     wrong = primus(*words, "1000", env=environ, cwd=tmp_path)
     assert wrong.returncode == 1
     assert "the numbers are not sorted" in wrong.stderr
     assert "million/s" not in wrong.stdout
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"verified": False, "error": "a seven"},
+            "rolls has a wrong result; its speed is not reported\n  why: a seven",
+        ),
+        ({"verified": False, "samples_s": [], "median_s": None, "value": None}, "rolls has a wrong result"),
+        ({"samples_s": [0.5, float("nan")]}, "rolls has 'samples.1' nan"),
+        ({"median_s": float("inf")}, "rolls has 'median' inf"),
+        ({"value": float("nan")}, "rolls has 'value' nan"),
+    ],
+)
+def test_a_wrong_result_is_not_published(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, Any], said: str
+) -> None:
+    case = Case("rolls", {}, [0.5], 0.5, "rolls/s", 2.0, verified=True, error=None)
+    found = Document("dice", {}, {}, {}, {}, {}, {}, [replace(case, **changed)])
+    sheet = Sheet("Dice", (), {"median_ms": ("median", ".4g")}, [case.record()], {})
+    with pytest.raises(PrimusError) as refused:
+        publish(found, sheet, [str(tmp_path / "dice.json")], json=False)
+    assert (refused.value.exit_code, said in str(refused.value)) == (1, True), refused.value
+    assert (capsys.readouterr().out, list(tmp_path.iterdir())) == ("", [])
+
+
+def test_a_figure_that_nobody_knows_is_no_number_in_any_form() -> None:
+    sheet = Sheet("Dice", (), {"speed": ("speed", ".4g")}, [{"speed": float("nan"), "name": "rolls"}], {})
+    assert "nan" not in as_table(sheet) + as_markdown(sheet) + as_csv(sheet)

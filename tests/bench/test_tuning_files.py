@@ -90,11 +90,22 @@ def test_equal_shapes_are_one_with_their_calls_and_their_kernels(tmp_path: Path)
         (tmp_path / f"dump_{pid}.txt").write_bytes(text.encode("utf-8", "surrogateescape"))
     found = shapes.read([str(tmp_path)])
     assert [(shape.times, dict(shape.solutions)) for shape in found.shapes] == [(4, {56073: 3, 7: 1}), (1, {56073: 1})]
-    assert (found.calls, found.other, found.torn) == (5, 2, 1)
+    assert (found.calls, found.other, found.torn) == (5, 2, (f"{tmp_path}/dump_2.txt:5",))
     assert found.notes == (
         "ignored 2 lines without a call of hipblaslt-bench",
-        "1 file ended within a line: that line is ignored",
+        f"ignored lines that were cut off: {tmp_path}/dump_2.txt:5",
     )
+
+
+@pytest.mark.parametrize("length", [len("hipblaslt-bench --api_method c -m"), 60, 200, len(BARE) - 6])
+@pytest.mark.parametrize("end", ["", "\n", f"\n{RECORDED}\n"])
+def test_a_line_that_was_cut_off_is_no_shape_wherever_it_ends(tmp_path: Path, length: int, end: str) -> None:
+    (tmp_path / "log").write_text(f"{RECORDED}\n{BARE[:length]}{end}")
+    found = shapes.read([str(tmp_path / "log")])
+    assert [shape.call.text for shape in found.shapes] == [
+        " ".join(RECORDED.split()).replace(" --solution_index 56073", "")
+    ]
+    assert found.notes == (f"ignored lines that were cut off: {tmp_path}/log:2",)
 
 
 @pytest.mark.parametrize(

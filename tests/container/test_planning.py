@@ -192,7 +192,7 @@ def test_mounts_in_all_their_forms(argv: Planned, project: Path) -> None:
         (("--mount", "/tmp:relative"), "is not understood"),
         (("--mount", "/tmp:/x:often"), "is not understood"),
         (("--volume", "/no/such/folder"), "there is no file or folder '/no/such/folder'"),
-        (("--image=-it",), "--image '-it' is no image"),
+        (("--image=-it",), "--image '-it' is not an image"),
         (("--name", "n$(touch x)"), "--name 'n$(touch x)' cannot be a container's name"),
         (("--detach",), "--detach is not supported"),
         (("--clean",), "--clean takes no task"),

@@ -147,8 +147,8 @@ def test_a_variable_within_braces_is_named_as_what_yaml_cannot_read(tmp_path: Pa
         ("a: 1\n? [b]\n: 2\n", 2, "a key must be plain text"),
         ("a: 1\nb: !include other.yaml\n", 2, "unknown tag '!include'"),
         ("a: !!python/object:os.system x\n", 1, "unknown tag"),
-        ("a: !!int abc\n", 1, "'abc' is no int"),
-        ("a: 1\nb: " + "9" * 5000, 2, "is no int"),
+        ("a: !!int abc\n", 1, "'abc' is not a valid int"),
+        ("a: 1\nb: " + "9" * 5000, 2, "is not a valid int"),
         ("a: 1\nb: {<<: 3}\n", 2, "`<<` needs"),
     ],
 )

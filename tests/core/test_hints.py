@@ -12,7 +12,7 @@ from tests.conftest import Run
 from tests.packages import PACKAGES, project
 
 from primus_core.cli.commands import load, names
-from primus_core.cli.hints import Known, instead
+from primus_core.cli.hints import Known, instead, retyped
 from primus_core.cli.main import main
 from primus_core.installed import homes
 from primus_core.request.arguments import parse_segment
@@ -127,6 +127,18 @@ def test_a_legal_value_that_looks_like_a_task_is_no_forgotten_dash() -> None:
 def test_what_nobody_can_tell_is_not_guessed(words: str) -> None:
     refused = RequestError("unknown option '--nothing'", kind="unknown", options=["--nothing"])
     assert instead(words.split(), KNOWN, refused) is None
+
+
+def test_a_whole_command_follows_from_the_fields_of_an_error_whatever_its_texts_say() -> None:
+    words = ["direct", "--", "x", "--modle=a", "b"]
+    known = RequestError("anything", fix="look", options=["--modle"], meant="--model")
+    assert retyped(words, known) == "look\nprimus direct -- x --model=a b"
+    removed = RequestError("anything", fix="look", options=["b"], meant="")
+    assert retyped(words, removed) == "look\nprimus direct -- x --modle=a"
+    assert (
+        retyped(words, RequestError("unknown option '--modle'", fix="did you mean '--model'?"))
+        == "did you mean '--model'?"
+    )
 
 
 @pytest.mark.parametrize("word", ["stpo", "slop", "stopp", "kil", "cancle"])

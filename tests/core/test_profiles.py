@@ -289,9 +289,9 @@ def test_a_profile_that_extends_an_unknown_one_is_refused_with_a_suggestion(tmp_
 ROW = '[[variable]]\nname = "A"\nvalue = "1"\n'
 WRONG = {
     "this is not valid TOML": ("name = ", "cannot be read"),
-    "an unknown key": ('extend = "amd"\n', "'extend' is no key of a profile"),
-    "an unknown key of a row": (ROW + 'vaule = "1"\n', "'vaule' is no key of a variable"),
-    "a number": ('[[variable]]\nname = "A"\nvalue = 1\n', "value = 1 is no text"),
+    "an unknown key": ('extend = "amd"\n', "unknown key 'extend' of a profile"),
+    "an unknown key of a row": (ROW + 'vaule = "1"\n', "unknown key 'vaule' of a variable"),
+    "a number": ('[[variable]]\nname = "A"\nvalue = 1\n', "value = 1 is not a valid text"),
     "no name": ('[[variable]]\nvalue = "1"\n', "a variable has no name"),
     "no value": ('[[variable]]\nname = "A"\n', "A needs a value, or unset = true"),
     "both": (ROW + "unset = true\n", "A needs a value, or unset = true"),
@@ -299,7 +299,7 @@ WRONG = {
     "an escape": ('[[variable]]\nname = "A\\u001b[31m"\nvalue = "1"\n', r"'A\x1b[31m' cannot be set by a profile"),
     "Primus's own": ('[[variable]]\nname = "RANK"\nvalue = "1"\n', "'RANK' cannot be set by a profile"),
     "twice": (ROW + ROW, "A is set twice"),
-    "an unknown condition": (ROW + 'when = { arch = "gfx942" }\n', "'arch' is no condition"),
+    "an unknown condition": (ROW + 'when = { arch = "gfx942" }\n', "unknown condition 'arch'"),
     "a wrong condition": (ROW + 'when = { deterministic = "1" }\n', "must be true or false"),
     "an empty condition": (ROW + "when = { nic = [] }\n", "must be text"),
     "no version": (ROW + 'when = { rocm = "6.2" }\n', "this is not a version"),
@@ -314,7 +314,7 @@ WRONG = {
     "a version without an end": (ROW + f'when = {{ rocm = ">={"9" * 5000}" }}\n', "this is not a version"),
     "every version": (ROW + 'when = { rocm = "" }\n', "this is not a version"),
     "lists without an end": ("x = " + "[" * 20000, "cannot be read"),
-    "no row": ("variable = [1]\n", "1 is no row"),
+    "no row": ("variable = [1]\n", "1 is not a row"),
     "no PCI id": ('pci_ids = ["75a8"]\n', "is not a PCI id"),
 }
 

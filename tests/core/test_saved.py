@@ -155,7 +155,7 @@ def test_a_manifest_that_does_not_list_what_a_snapshot_has_is_refused(tmp_path: 
 def test_a_folder_that_is_no_run_is_a_wrong_request_with_a_suggestion(tmp_path: Path) -> None:
     make(tmp_path)
     (tmp_path / "other").mkdir()
-    with pytest.raises(RequestError, match="is no run directory"):
+    with pytest.raises(RequestError, match="is not a run directory"):
         load(str(tmp_path / "other"))
     with pytest.raises(RequestError, match="is not there") as raised:
         load(str(tmp_path / "small_2026_11_21_101525"))

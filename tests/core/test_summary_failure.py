@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from primus_core.journal import summary
 from primus_core.journal.metrics import Metrics, Validation, append, is_step, log_line
 from primus_core.outcome import closing, failure
+from primus_core.output.console import say
 from primus_core.runtimes.direct.torchrun import TORCHRUN
 
 # As torch 2.13 prints it when rank 0 is killed, rank 1 crashes and rank 2 is ended by torchrun.
@@ -164,6 +165,16 @@ def test_the_closing_block_names_failure_rank_node_and_log(tmp_path: Path) -> No
     assert rows["last step"] == "40/120, loss 4.2100"
     assert rows["log"] == "output/x/logs/rank_9.log"
     assert rows["run"] == "output/x"
+
+
+def test_what_primus_repeats_of_a_rank_gives_the_terminal_no_orders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path, 9, at=10.0, message="\x1b]0;title\x07\x1b[2Jgone\x9b1m\u202e")
+    say(block(first(tmp_path), 1, last_metrics="step\t1"))
+    shown = capsys.readouterr().err
+    assert all(char.isprintable() or char in "\n\t" for char in shown)
+    assert r"what          ValueError: \x1b]0;title\x07\x1b[2Jgone\x9b1m\u202e" in shown
 
 
 @given(st.integers(0, 255))

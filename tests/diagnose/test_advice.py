@@ -103,3 +103,12 @@ def test_a_process_that_was_stopped_is_no_fault_of_the_program(signature: str, k
     found = list(advise(cause, one.remedies, Figures(), HostRoot()))
     assert len(found) == count
     assert all("kill -CONT" in advice.action for advice in found)
+
+
+def test_no_advice_promises_a_run_without_checkpoints_that_it_continues() -> None:
+    """A benchmark or a program of one's own has none."""
+    promises = [step for one in CATALOGUE for step in one.fix if "continue" in step and "from" in step]
+    about_checkpoints = {one.id for one in CATALOGUE if one.category == "checkpoint" or one.id.startswith("ckpt.")}
+    others = [step for one in CATALOGUE if one.id not in about_checkpoints for step in one.fix if step in promises]
+    assert others
+    assert all("a training with checkpoints continues" in step for step in others)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from primus_machine.errors import ConfigError, Mistakes, RequestError, SeveralErrors
+from primus_machine.errors import ConfigError, Mistakes, RequestError, SeveralErrors, as_line, printed_in
 
 
 def test_what_cannot_be_done_at_all_is_the_only_error() -> None:
@@ -16,3 +16,16 @@ def test_what_cannot_be_done_at_all_is_the_only_error() -> None:
     with pytest.raises(ConfigError) as caught:
         mistakes.refuse()
     assert caught.value is never
+
+
+def test_several_errors_have_the_fields_of_the_first_and_words_are_retold_too() -> None:
+    first = RequestError("no '/copy/x'", kind="unknown", options=["/copy/x"], meant="y")
+    several = SeveralErrors([first, RequestError("other")])
+    assert (several.kind, several.option, several.meant) == ("unknown", "/copy/x", "y")
+    first.retold(lambda text: text.replace("/copy/", "/"))
+    assert (first.what, first.option) == ("no '/x'", "/x")
+
+
+def test_an_error_that_was_printed_is_found_in_a_text() -> None:
+    printed = f"line\n3: {as_line(RequestError('no file', why='it is gone'))}another\n"
+    assert printed_in(printed) == ["no file"]

@@ -82,7 +82,7 @@ SET_BY_PRIMUS = {
     "data_cache_path", "logging_level", "check_for_nan_in_loss_and_grad", "tokenizer_type", "tokenizer_model",
     "vocab_size", "null_tokenizer_eod_id", "padded_vocab_size", "tensorboard_dir", "sequence_parallel",
     "eval_interval", "transformer_impl", "gradient_accumulation_fusion", "masked_softmax_fusion",
-    "no_persist_layer_norm",
+    "no_persist_layer_norm", "apply_rope_fusion",
 }  # fmt: skip
 """The run directory's, mock data's, those of kernels that are not installed, and what AMD's Primus changes later, too."""
 

@@ -65,7 +65,7 @@ def test_several_runs_are_held_against_the_first(primus: Run, tmp_path: Path) ->
         (["smal"], "did you mean 'small'?"),
         (["small", "-o", "report.pdf"], "end it in .html, .md, .json"),
         (["small", "-o", "no/report.html"], "fix: mkdir -p"),
-        (["small", "-o", "mine.html"], "'mine.html' is there, and is no report"),
+        (["small", "-o", "mine.html"], "'mine.html' exists, and is not a report"),
         (["small", "-o", "output"], "has no known report format"),
         (["small", "--price", "cheap"], "'cheap' is not a price"),
         (["small", "--prise", "2"], "did you mean '--price'?"),

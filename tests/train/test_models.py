@@ -196,7 +196,7 @@ def test_the_names_of_models_are_completed(primus: Run) -> None:
         ("tie_embeddings: true", "head_dim: 63\n    tie_embeddings: true", 13, "a head is 63 wide"),
         ("tie_embeddings: true", "tie_embeddings: true\n    full_attention_every: 2", 14, "set sliding_window, too"),
         ("tie_embeddings: true", "tie_embeddings: true\n    rope_scaling: {rope_type: yarm, factor: 2}", 14, "'yarm'"),
-        ("mine_1B", "mine 1B", 2, "'mine 1B' is no name of a model"),
+        ("mine_1B", "mine 1B", 2, "'mine 1B' is not a valid name of a model"),
         ("models:", "modles:", 1, "did you mean 'models'?"),
         (MINE, "models: [a]\n", 1, "`models` takes keys and values"),
         (MINE, "family: x\n", 0, "this file has no model"),

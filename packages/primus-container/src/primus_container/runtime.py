@@ -227,7 +227,7 @@ def container_name(place: RunPlace, facts: Facts) -> str:
 
 def _require_runnable(args: argparse.Namespace, image: str, cwd: str) -> None:
     if image.startswith("-") or not image.isprintable():
-        raise RequestError(f"--image {image!r} is no image", fix="write it as registry/name:tag")
+        raise RequestError(f"--image {image!r} is not an image", fix="write it as registry/name:tag")
     if args.name and not _NAME.fullmatch(args.name):
         raise RequestError(
             f"--name {args.name!r} cannot be a container's name",

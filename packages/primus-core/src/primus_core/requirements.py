@@ -18,7 +18,10 @@ _LACKS = {
     "file": "file '{}' not found",
     "folder": "folder '{}' is not writable",
     "login": "{} is enabled, but no login for it was found",
+    "gpu": "no GPU was found on this machine{}",
 }
+_GPU_FILES = ("/dev/kfd", "/dev/nvidiactl", "/dev/dxg")
+"""No program reaches a GPU of AMD or NVIDIA without one of them, whatever the rest of the system shows of it."""
 
 
 def check(requires: Iterable[Requirement], environ: Mapping[str, str]) -> None:
@@ -54,7 +57,7 @@ def check_plan(plan: Plan, environ: Mapping[str, str], *, installed: bool) -> No
         mistakes.add(unwritable(plan.place.directory, _why_not(plan.place.directory)))
     mistakes.refuse()
     if installed:
-        check((one for one in plan.requires if one.kind in ("module", "command")), plan.environ(environ))
+        check((one for one in plan.requires if one.kind in ("module", "command", "gpu")), plan.environ(environ))
 
 
 def _why_not(folder: str) -> OSError:
@@ -79,6 +82,8 @@ def is_here(needed: Requirement, environ: Mapping[str, str]) -> bool:
         return _can_be_written_in(needed.name)
     if needed.kind == "login":
         return _is_logged_in(environ)
+    if needed.kind == "gpu":
+        return any(map(os.path.exists, _GPU_FILES))
     if needed.kind == "command":
         import shutil
 

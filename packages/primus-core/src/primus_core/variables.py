@@ -9,7 +9,7 @@ means that they cannot work together, whatever their versions.
 ATTENDED = "PRIMUS_ATTENDED"
 """A file that whoever runs the container keeps locked (`multinode.watches`)."""
 CACHE = "PRIMUS_CACHE"
-"""The folder for what can be made again (`environment.cache`): outside of a container and inside, the same."""
+"""The folder for what can be made again (`environment.resolve.cache`): outside of a container and inside, the same."""
 CARRIED = "PRIMUS_CARRIED"
 """Folders with packages of the machine outside, for a Python of the image (`carried/sitecustomize.py`)."""
 CONFIG = "PRIMUS_CONFIG"

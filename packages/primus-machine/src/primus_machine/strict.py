@@ -43,7 +43,7 @@ def keys(kind: Any) -> list[str]:
 
 @cache
 def _validator(kind: Any) -> SchemaValidator:
-    return SchemaValidator(_of_class(kind), CoreConfig(strict=True))
+    return SchemaValidator(_of_class(kind))
 
 
 def _of_class(kind: Any) -> CoreSchema:
@@ -52,7 +52,8 @@ def _of_class(kind: Any) -> CoreSchema:
         field.name: core_schema.typed_dict_field(_of(hints[field.name]), required=_is_required(field))
         for field in fields(kind)
     }
-    whole = core_schema.typed_dict_schema(known, extra_behavior="forbid")
+    # the engine ignores the validator's own config within a typed dict
+    whole = core_schema.typed_dict_schema(known, extra_behavior="forbid", config=CoreConfig(strict=True))
     return core_schema.no_info_after_validator_function(lambda found: kind(**found), whole)
 
 

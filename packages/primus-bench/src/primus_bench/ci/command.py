@@ -58,7 +58,9 @@ def parser() -> Parser:
         help="write logs, primus-ci.md, primus-ci.xml (JUnit) and primus-ci.json to DIR (default: output/ci)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument("--dry-run", action="store_true", help="plan every check without running it")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="read the golden values and plan every check, without running it"
+    )
     parser.add_argument("--list", action="store_true", help="list the checks without running them")
     return parser
 
@@ -77,11 +79,12 @@ def run(words: Sequence[str], layer: str) -> int:
     if args.list:
         sys.stdout.writelines(f"{check.name}: primus {' '.join(redact_words(check.words))}\n" for check in chosen)
         return 0
+    store = golden.path_of(args.file)
+    golden.read(store, host.environ)  # a dry run refuses what the run would
     launch.require_plans(chosen, host.environ)
     if args.dry_run:
         sys.stdout.write(f"{counted(len(chosen), 'check')} can run\n")
         return 0
-    store = golden.path_of(args.file)
     with alone(args.output, "another primus ci writes to", "--output"):
         session = Session(host, args.output, golden.read(store, host.environ), chosen)
         _run(session, update=args.update)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from primus_bench.ci.golden import Measured
@@ -23,8 +23,9 @@ class Finding:
     says: str
 
 
-def judge(golden: Measured, measured: Measured, tolerances: Mapping[str, float], *, known: bool) -> list[Finding]:
-    """One finding a figure. `known`: golden values of this machine exist."""
+def judge(golden: Measured, measured: Measured, tolerances: Mapping[str, float], unsteady: Mapping[str, str], *,
+          known: bool) -> list[Finding]:  # fmt: skip
+    """One finding a figure. `known`: golden values of this machine exist; `unsteady`: what to say of a series."""
     found: list[Finding] = []
     for figure, tolerance in tolerances.items():
         if figure == "loss":
@@ -32,11 +33,11 @@ def judge(golden: Measured, measured: Measured, tolerances: Mapping[str, float],
         elif not known:
             found.append(Finding(figure, "unknown", "no golden value of this machine: primus ci --update adds it"))
         elif figure == "tokens_per_second":
-            found.append(_speed(golden.tokens_per_second, measured.tokens_per_second, tolerance))
+            found.append(_speed(golden.tokens_per_second, measured.tokens_per_second, tolerance, unsteady))
         elif figure == "memory_gib":
             found.append(_memory(golden.memory_gib, measured.memory_gib, tolerance))
         else:
-            found += _times(golden.time, measured.time, tolerance)
+            found += _times(golden.time, measured.time, tolerance, unsteady)
     return found
 
 
@@ -72,21 +73,29 @@ def _change(measured: float, golden: float) -> str:
     return f"{(measured - golden) / golden:+.1%}" if golden else "no change is known"
 
 
-def _speed(golden: Sequence[float], measured: Sequence[float], tolerance: float) -> Finding:
+def _speed(
+    golden: Sequence[float], measured: Sequence[float], tolerance: float, unsteady: Mapping[str, str]
+) -> Finding:
     times = [[1 / value for value in series if value > 0] for series in (golden, measured)]
-    return _series("tokens_per_second", times[0], times[1], tolerance, 1)
+    name = "tokens_per_second"
+    return _noted(_series(name, times[0], times[1], tolerance, 1), unsteady.get(name, ""))
 
 
-def _times(
-    golden: Mapping[str, Sequence[float]], measured: Mapping[str, Sequence[float]], tolerance: float
-) -> Iterator[Finding]:
+def _times(golden: Mapping[str, Sequence[float]], measured: Mapping[str, Sequence[float]], tolerance: float,
+           unsteady: Mapping[str, str]) -> Iterator[Finding]:  # fmt: skip
     for case, before in golden.items():
         if case in measured:
-            yield _series(f"time of {case}", before, measured[case], tolerance, len(golden))
+            found = _series(f"time of {case}", before, measured[case], tolerance, len(golden))
+            yield _noted(found, unsteady.get(case, ""))
         else:
             yield Finding(f"time of {case}", "failed", "it was not measured")
     for case in measured.keys() - golden.keys():
         yield Finding(f"time of {case}", "unknown", "no golden value: primus ci --update adds it")
+
+
+def _noted(found: Finding, unsteady: str) -> Finding:
+    """With what else is known of the measurement: a percentage alone would claim more."""
+    return replace(found, says=f"{found.says}; {unsteady}") if unsteady else found
 
 
 def _series(figure: str, golden: Sequence[float], measured: Sequence[float], tolerance: float, count: int) -> Finding:

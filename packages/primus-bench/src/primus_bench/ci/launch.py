@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from primus_bench.ci.checks import Check
 from primus_bench.ci.golden import Measured
 from primus_bench.comparison import documents
 from primus_bench.measure import training
+from primus_bench.report.steadiness import steadiness
 from primus_core.errors import MachineError, Mistakes, PrimusError, RequestError
 from primus_core.journal import summary
 from primus_core.plan.plan import METRICS
@@ -41,6 +42,8 @@ class Ran:
     """What is wrong with its result."""
     measured: Measured | None = None
     """None: it failed."""
+    unsteady: Mapping[str, str] = field(default_factory=dict)
+    """Why the times of a case, or the speeds of a training, were not steady."""
 
 
 def require_plans(checks: Sequence[Check], environ: Mapping[str, str]) -> None:
@@ -81,9 +84,10 @@ def launch(check: Check, folder: str, environ: Mapping[str, str]) -> Ran:
     if code or timed_out:
         return Ran(code, log, run, timed_out)
     try:
-        return Ran(code, log, run, measured=_of_benchmark(result) if check.kind == "bench" else _of_training(run))
+        measured, unsteady = _of_benchmark(result) if check.kind == "bench" else _of_training(run)
     except PrimusError as error:
         return Ran(code, log, run, wrong=f"{error.what}: {error.why}" if error.why else error.what)
+    return Ran(code, log, run, measured=measured, unsteady=unsteady)
 
 
 def _run(argv: Sequence[str], log: str, timeout_s: float, environ: Mapping[str, str]) -> tuple[int, bool]:
@@ -121,21 +125,24 @@ def _code(returned: int) -> int:
     return 128 - returned if returned < 0 else returned
 
 
-def _of_training(run: str) -> Measured:
+def _of_training(run: str) -> tuple[Measured, Mapping[str, str]]:
     rows = summary.read(os.path.join(run, METRICS))
     loss: dict[str, float | None] = {str(row["step"]): row["loss"] for row in rows}
     speeds = training.steady(rows).values("tokens_per_second")
-    return Measured(loss, speeds, max(training.values(rows, "memory_gib"), default=None))
+    found = steadiness([("tokens_per_second", [1 / speed for speed in speeds], "")])["cases"]
+    unsteady = {name: f"not steady: {why}" for name, why in found.items()}
+    return Measured(loss, speeds, max(training.values(rows, "memory_gib"), default=None)), unsteady
 
 
-def _of_benchmark(result: str) -> Measured:
-    """The times of its cases.
+def _of_benchmark(result: str) -> tuple[Measured, Mapping[str, str]]:
+    """The times of its cases, and why they are not steady.
 
     Raises:
         RequestError: it wrote no result, or one without times.
         PrimusError: a case is wrong.
     """
-    found = documents.by_name(documents.read(result))
+    data = documents.read(result)
+    found = documents.by_name(data)
     if wrong := [name for name, case in found.items() if case["verified"] is not True]:
         raise PrimusError(f"{wrong[0]} has a wrong result")
-    return Measured(time={name: case["samples"] for name, case in found.items()})
+    return Measured(time={name: case["samples"] for name, case in found.items()}), documents.unsteady_cases(data)

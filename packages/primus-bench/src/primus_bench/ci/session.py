@@ -63,7 +63,7 @@ class Session:
         if update:
             self.golden.keep(check.name, self.machine, ran.measured)
         golden, known = self.golden.of(check.name, self.machine)
-        findings = judge(golden, ran.measured, check.tolerances, known=known)
+        findings = judge(golden, ran.measured, check.tolerances, ran.unsteady, known=known)
         return Result(check.name, seconds, findings, ran.run, ran.log)
 
     def write(self, results: Sequence[Result]) -> None:

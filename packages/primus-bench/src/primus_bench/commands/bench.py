@@ -126,26 +126,40 @@ def _history(args: Namespace, layer: str) -> int:
     place = workspace(args.workspace, host, layer)
     if args.workspace and not os.path.isdir(place):
         raise RequestError(f"there is no folder '{place}'", fix="name the folder of the runs: --workspace DIR")
-    points = store.read(place, host) if os.path.isdir(place) else []
+    points, unreadable = store.read(place, host) if os.path.isdir(place) else ([], [])
+    if unreadable:
+        sys.stderr.write(f"primus: note: in {place} cannot be read: {', '.join(unreadable)}\n")
+    _require_known(args.benchmark, {point.benchmark for point in points})
     found = view.series(points, args.benchmark, args.case)
     if args.json:
-        _print_json({"series": [[point._asdict() for point in one] for one in found]})
+        rows = [[point._asdict() for point in one] for one in found]
+        _print_json({"series": rows, "unreadable": unreadable})
         return 0
     if not found:
         known = ", ".join(sorted({point.benchmark for point in points})) or "none"
         sys.stdout.write(f"no such results in {place}; benchmarks with results: {known}\n")
         return 0
     width = min(shutil.get_terminal_size().columns, 100)
-    plots = [view.plot(one, width, colour=sys.stdout.isatty()) for one in found] if args.plot else []
+    named = zip(found, view.names(found), strict=True) if args.plot else ()
+    plots = [view.plot(one, name, width, colour=sys.stdout.isatty()) for one, name in named]
     sys.stdout.write("\n".join([view.table(found), *plots]) + "\n")
     return 0
+
+
+def _require_known(name: str, measured: set[str]) -> None:
+    """Refuse the name of a benchmark that is neither installed nor has results."""
+    known = sorted({*measured, *(entry.name for entry in joined.of_group(GROUP))})
+    if name and name not in known:
+        fix = suggestion(name, known) or "primus bench history shows all of them"
+        raise RequestError(f"no benchmark is called '{name}'", why=f"known: {', '.join(known)}", fix=fix)
 
 
 def _table(found: Sequence[Compared]) -> str:
     from tabulate import tabulate
 
-    rows = [(row.name, row.outcome, _ms(row.a), _ms(row.b), *_change(row)) for row in found]
-    headers = ["case", "outcome", "A, ms", "B, ms", "time", "95 % interval"]
+    noted = any(row.note for row in found)
+    rows = [(row.name, row.outcome, _ms(row.a), _ms(row.b), *_change(row), *[row.note] * noted) for row in found]
+    headers = ["case", "outcome", "A, ms", "B, ms", "time", "95 % interval", *["note"] * noted]
     return str(tabulate(rows, headers=headers, disable_numparse=True))
 
 

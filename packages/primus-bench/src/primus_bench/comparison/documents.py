@@ -7,16 +7,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 
-from primus_bench.comparison.intervals import FEWEST, Slowdown, slowdown, verdict
+from primus_bench.comparison.intervals import FEWEST, Slowdown, slowdown, step_of, verdict
 from primus_core.errors import RequestError
 from primus_machine.files import plain_json
 from primus_machine.files.atomic import regular
 from primus_machine.text import printable
 
-__all__ = ["Compared", "by_name", "compare", "differences", "read"]
+__all__ = ["Compared", "by_name", "compare", "differences", "read", "unsteady_cases"]
 
 SCHEMA = 3
 _MOST_BYTES = 64 << 20
+_LONGEST, _MOST_NAMED = 60, 3
+"""Characters of a value in a message, and parameters."""
 _EVER_OTHERS = {"measured", "gpu_watts", "gpu_celsius"}
 """They differ between any two runs."""
 _DESCRIBED = ("device", "clocks", "versions", "machine")
@@ -32,6 +34,8 @@ class Compared:
     a: float | None = None
     """Seconds, the median."""
     b: float | None = None
+    note: str = ""
+    """Why it is not comparable, or which of its samples were compared."""
 
     @property
     def is_regression(self) -> bool:
@@ -61,8 +65,8 @@ def read(path: str) -> dict[str, Any]:
         raise RequestError(f"{path} is not a result of a benchmark with schema {SCHEMA}", fix=fix)
     try:
         by_name(data)
-    except (KeyError, TypeError, ValueError):
-        raise RequestError(f"{path} is damaged", why="a case lacks a name, times or parameters") from None
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"{path} is damaged", why=str(error), fix="measure it again") from None
     return data
 
 
@@ -79,31 +83,47 @@ def _has_parts(data: Mapping[str, Any]) -> bool:
 
 
 def by_name(data: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The cases; those with equal names are told apart by their parameters."""
+    """The cases; those with equal names are told apart by their parameters.
+
+    Raises:
+        TypeError: one lacks something.
+        ValueError: a time is none, or a case is there twice.
+    """
     found: dict[str, Mapping[str, Any]] = {}
-    for case in data["cases"]:
-        if not isinstance(case["name"], str):
-            raise TypeError(f"{case['name']} is not a name")
-        key = printable(case["name"])
-        if key in found:
-            key = f"{key} {json.dumps(case['parameters'], sort_keys=True)}"
-        median = case["median"] if case["median"] is None else _seconds(case["median"])
-        samples = [_seconds(value) for value in case["samples"]]
-        needed = {part: case[part] for part in ("parameters", "verified")}
-        found[key] = {**needed, "median": median, "samples": samples}
+    seen = set[tuple[str, str]]()
+    for number, case in enumerate(data["cases"]):
+        if not isinstance(case, dict) or not isinstance(case.get("name"), str):
+            raise TypeError(f"case {number} has no name: {_shown(case)}")
+        name = printable(case["name"])
+        read = _read_case(name, case)
+        parameters = json.dumps(case["parameters"], sort_keys=True)
+        if (name, parameters) in seen:
+            raise ValueError(f"the case {name} is there twice")
+        seen.add((name, parameters))
+        found[f"{name} {parameters}" if name in found else name] = read
     return found
 
 
-def _seconds(value: Any) -> float:
-    """A time of somebody's file.
+def _read_case(name: str, case: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is compared of it."""
+    for part, kind in (("parameters", dict), ("verified", bool), ("samples", list)):
+        if not isinstance(case.get(part), kind):
+            value = _shown(case[part]) if part in case else "missing"
+            raise TypeError(f"'{part}' of the case {name} is {value}")
+    times = [*([] if case.get("median") is None else [case["median"]]), *case["samples"]]
+    if wrong := [value for value in times if not _is_time(value)]:
+        raise ValueError(f"a time of the case {name} is {_shown(wrong[0])}; a time is a number above 0")
+    return {part: case.get(part) for part in ("parameters", "verified", "median", "samples")}
 
-    Raises:
-        ValueError: it is no number above 0.
-    """
+
+def _is_time(value: Any) -> bool:
     found = plain_json.number(value)
-    if found is None or found <= 0:
-        raise ValueError(f"'{value}' is not a time")
-    return float(found)
+    return found is not None and found > 0
+
+
+def _shown(value: Any) -> str:
+    text = plain_json.dumps(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def compare(a: Mapping[str, Any], b: Mapping[str, Any], tolerance: float) -> list[Compared]:
@@ -119,10 +139,29 @@ def _case(name: str, a: Mapping[str, Any], b: Mapping[str, Any] | None, toleranc
         return Compared(name, "missing", a=a["median"])
     if not b["verified"]:
         return Compared(name, "wrong", a=a["median"])
-    if a["parameters"] != b["parameters"] or not a["verified"] or min(len(a["samples"]), len(b["samples"])) < FEWEST:
-        return Compared(name, "not comparable", a=a["median"], b=b["median"])
+    if why := _why_not(a, b):
+        return Compared(name, "not comparable", a=a["median"], b=b["median"], note=why)
     found = slowdown(a["samples"], b["samples"], comparisons)
-    return Compared(name, verdict(found, tolerance), found, a["median"], b["median"])
+    return Compared(name, verdict(found, tolerance), found, a["median"], b["median"], _thinning(a, b))
+
+
+def _why_not(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    """Why two cases cannot be compared; empty: they can."""
+    old, new = a["parameters"], b["parameters"]
+    if changed := [key for key in sorted({*old, *new}) if old.get(key) != new.get(key) or (key in old) != (key in new)]:
+        some = [f"{key} {_shown(old.get(key))} → {_shown(new.get(key))}" for key in changed[:_MOST_NAMED]]
+        return printable(f"other parameters: {', '.join(some)}" + ", ..." * (len(changed) > _MOST_NAMED))
+    if not a["verified"]:
+        return "A has a wrong result"
+    few = [f"{name} has {len(one['samples'])}" for name, one in (("A", a), ("B", b)) if len(one["samples"]) < FEWEST]
+    return f"too few samples: {', '.join(few)}; {FEWEST} are needed" if few else ""
+
+
+def _thinning(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    """How many samples the interval is of, where it is not of all."""
+    steps = [(name, step_of(len(one["samples"]))) for name, one in (("A", a), ("B", b))]
+    some = [f"one in {step} samples of {name}" for name, step in steps if step > 1]
+    return f"compared: {', '.join(some)}" if some else ""
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
@@ -138,5 +177,18 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 
 def _notes(data: Mapping[str, Any]) -> list[Any]:
-    notes = data.get("notes")
-    return notes if isinstance(notes, list) else []
+    notes, found = data.get("notes"), data.get("steadiness")
+    unsteady = [f"not steady: {found.get('why')}"] if isinstance(found, dict) and found.get("steady") is False else []
+    return [*(notes if isinstance(notes, list) else []), *unsteady]
+
+
+def unsteady_cases(data: Mapping[str, Any]) -> dict[str, str]:
+    """Why the times of each case were not steady, or that nobody knows; without those that were, by `by_name`."""
+    found = data.get("steadiness")
+    if not isinstance(found, dict):
+        return {}
+    if found.get("steady") is None:
+        return dict.fromkeys(by_name(data), f"steady: not known: {printable(str(found.get('why')))}")
+    cases = found.get("cases")
+    known = cases.items() if isinstance(cases, dict) else ()
+    return {printable(name): f"not steady: {printable(str(why))}" for name, why in known}

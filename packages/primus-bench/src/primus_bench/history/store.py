@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -21,7 +22,7 @@ from primus_machine.files.atomic import read_regular
 from primus_machine.host import HostRoot
 from primus_machine.text import printable
 
-__all__ = ["FILE", "Point", "read"]
+__all__ = ["FILE", "History", "Point", "read"]
 
 FILE = "bench-history.sqlite"
 _SCHEMA = 3
@@ -64,8 +65,17 @@ class Point(NamedTuple):
     median_s: float | None
 
 
-def read(workspace: str, host: HostRoot) -> list[Point]:
-    """All points of a workspace, the oldest first. Results that are new since the last call are taken in.
+class History(NamedTuple):
+    """What a workspace has."""
+
+    points: list[Point]
+    """The oldest first."""
+    unreadable: list[str]
+    """Results that cannot be read, each with why."""
+
+
+def read(workspace: str, host: HostRoot) -> History:
+    """The results of a workspace. Those that are new since the last call are taken in.
 
     Raises:
         MachineError: the database is damaged or locked, or its disk is full.
@@ -74,12 +84,15 @@ def read(workspace: str, host: HostRoot) -> list[Point]:
     path = f"{workspace}/{FILE}"
     if why := trust.of(host.environ).doubt(path):
         raise trust.refused(path, why, "the history of benchmarks")
+    if os.path.isdir(path):  # nobody should be told to remove a folder with all that is in it
+        fix = f"move it away: mv {shlex.join((path, path + '.old'))}"
+        raise MachineError(f"{path} cannot be read", why="it is a folder", fix=fix)
     try:
         with closing(_open(path, workspace)) as database, database:
-            _take_in(database, workspace)
-            return [Point(*row) for row in database.execute(_QUERY)]
+            unreadable = _take_in(database, workspace)
+            return History([Point(*row) for row in database.execute(_QUERY)], unreadable)
     except sqlite3.DatabaseError as error:
-        damaged = f"remove it: rm {path}; results whose runs are still there are read again"
+        damaged = f"remove it: rm {shlex.quote(path)}; results whose runs are still there are read again"
         fix = _FIXES.get(str(error), damaged)
         raise MachineError(f"{path} cannot be read", why=str(error), fix=fix) from None
 
@@ -110,40 +123,64 @@ def _require_known(path: str, database: sqlite3.Connection) -> None:
         raise MachineError(f"{path} is of a later primus-bench", why=why, fix="update primus-bench")
 
 
-def _take_in(database: sqlite3.Connection, workspace: str) -> None:
-    seen = {run for (run,) in database.execute("SELECT run FROM seen")}
+def _take_in(database: sqlite3.Connection, workspace: str) -> list[str]:
+    """Add the results of new runs; those that cannot be read, which are tried again."""
+    seen, unreadable = {run for (run,) in database.execute("SELECT run FROM seen")}, []
     for name, _ in newest_first(workspace):
         run = printable(name)
         if run in seen or os.path.islink(f"{workspace}/{name}"):
             continue
-        for path, found in _results(f"{workspace}/{name}"):
-            points = _points(run, os.path.getmtime(path), found)
-            database.executemany("INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", points)
+        found, wrong = _results(f"{workspace}/{name}")
+        points = [point for path, one in found for point in _points(run, os.path.getmtime(path), one)]
+        if found:  # some of them may have been there beside one that could not be read
+            database.execute("DELETE FROM points WHERE run = ?", (run,))
+        database.executemany("INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", points)
+        if found and not wrong:
             database.execute("INSERT OR IGNORE INTO seen VALUES (?)", (run,))
+        unreadable += [printable(f"{name}/{one}") for one in wrong]
+    return unreadable
 
 
-def _results(directory: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _results(directory: str) -> tuple[list[tuple[str, Mapping[str, Any]]], list[str]]:
+    """The results of a run by path, and the names of those that cannot be read, each with why."""
     try:
         names = sorted(os.listdir(directory))
     except OSError:
-        return
+        return [], []
+    found, wrong = [], []
     for name in names:
         if name.endswith(".json") and name not in (record.FILE, PLAN, MANIFEST):
-            found = _json(f"{directory}/{name}")
-            of_parts = found.get("benchmark") == SUITE  # whose own results are beside it
-            if found.get("schema") == _SCHEMA and isinstance(found.get("cases"), list) and not of_parts:
-                yield f"{directory}/{name}", found
+            try:
+                data = plain_json.loads(read_regular(f"{directory}/{name}", _MOST_BYTES).decode())
+                if _is_result(data):
+                    found.append((f"{directory}/{name}", data))
+            except (OSError, ValueError) as error:
+                wrong.append(f"{name} ({error.strerror if isinstance(error, OSError) else error})")
+    # a training may have JSON of any program
+    return found, wrong if wrong and record.read(directory).task in ("", "bench") else []
 
 
-def _json(path: str) -> Mapping[str, Any]:
-    try:
-        data = plain_json.loads(read_regular(path, _MOST_BYTES).decode())
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
+def _is_result(data: Any) -> bool:
+    """Whether it is a benchmark's.
+
+    Raises:
+        ValueError: it is, and damaged.
+    """
+    if not isinstance(data, dict) or data.get("schema") != _SCHEMA or not isinstance(data.get("cases"), list):
+        return False
+    if data.get("benchmark") == SUITE:  # whose own results are beside it
+        return False
+    if "benchmark" in data:
+        _points("", 0.0, data)
+    return "benchmark" in data
 
 
 def _points(run: str, time: float, found: Mapping[str, Any]) -> list[Point]:
+    """The cases of a result.
+
+    Raises:
+        ValueError: it is damaged.
+    """
     try:
         device = printable(str((found.get("device") or {}).get("name") or "unknown"))
         return [
@@ -152,8 +189,10 @@ def _points(run: str, time: float, found: Mapping[str, Any]) -> list[Point]:
                   _real(case["value"]), _real(case["median"]))
             for case in found["cases"]
         ]  # fmt: skip
-    except (KeyError, TypeError, AttributeError):  # some other program's file
-        return []
+    except KeyError as error:
+        raise ValueError(f"a case has no {error}") from None
+    except (TypeError, AttributeError):
+        raise ValueError("a case or the device has another form") from None
 
 
 def _real(value: Any) -> float | None:

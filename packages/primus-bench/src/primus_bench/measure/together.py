@@ -23,6 +23,7 @@ class Slowest(TypedDict):
     median_s: float
     rank: int
     node: str
+    unsteady: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,12 @@ class Together:
         """For the case. `hosts`: by rank."""
         return {
             "samples_s": thinned([ms / 1000 for ms in self.samples_ms]), "median_s": self.latency.median_ms / 1000,
-            "rank": self.slowest, "node": hosts[self.slowest],
+            "rank": self.slowest, "node": hosts[self.slowest], "unsteady": self._warm_up(),
         }  # fmt: skip
+
+    def _warm_up(self) -> str:
+        on = f" on rank {', '.join(map(str, self.unsteady))}" if len(self.medians_ms) > 1 else ""
+        return f"the latency was not steady when the warm-up ended{on}" if self.unsteady else ""
 
 
 def always(run: Callable[[], object]) -> Prepare:

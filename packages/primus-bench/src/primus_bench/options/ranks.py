@@ -13,8 +13,12 @@ from primus_core.plugins.contracts import TaskCall, TaskPlan
 __all__ = ["RankBenchmark", "Settings"]
 
 
+_NO_GPU = "no GPU was found on this machine: the run would fail with exit code 3"
+_FIX = "measure the CPU (--device cpu), or run it on a machine with a GPU"
+
+
 class Settings(Protocol):
-    """What will be measured, every default filled in."""
+    """What will be measured, every default filled in. Some have a `device`."""
 
     def words(self) -> tuple[str, ...]:
         """The settings as arguments of the worker."""
@@ -59,10 +63,16 @@ class RankBenchmark(ABC, Generic[S]):
         args = argparse.Namespace(**vars(call.args))
         args.output = outputs(call, place.directory, f"{self.name}.json")
         settings = self.settle(args, call, place)
+        # no error of the plan: it may be made on a login node
+        lacks_gpu = getattr(settings, "device", "") == "cuda" and not call.facts.gpus
         return TaskPlan(
             place=place,
             worker=Worker(f"primus_bench.benchmarks.{self.name}.worker", settings.words(), "torchrun"),
-            requires=(*requirements("torch"), *self.requires(settings, call)),
-            notes=self.notes(settings, call),
+            requires=(
+                *requirements("torch"),
+                *self.requires(settings, call),
+                *[Requirement("gpu", "", _FIX)] * lacks_gpu,
+            ),
+            notes=(*[_NO_GPU] * lacks_gpu, *self.notes(settings, call)),
             reads=self.reads(call),
         )

@@ -35,6 +35,8 @@ class Case:
     rank: int = 0
     """The one that took longest, where several measured."""
     node: str = ""
+    unsteady: str = ""
+    """Why its times were not steady, beside what the samples show."""
 
     def record(self) -> dict[str, Any]:
         """A flat one, for table and CSV: without lists."""
@@ -71,7 +73,7 @@ class Document:
     @property
     def steadiness(self) -> Mapping[str, Any]:
         """Whether the machine was steady meanwhile."""
-        return steadiness([(case.name, case.samples_s) for case in self.cases])
+        return steadiness([(case.name, case.samples_s, case.unsteady) for case in self.cases])
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,10 +62,15 @@ def _table(sheet: Sheet, form: str, line: str = "\n") -> str:
 
 
 def _cell(value: Any, form: str) -> str:
-    if value is None:
+    if value is None or _is_endless(value):
         return "-"
     # .4g turns to 1.234e+04 above 9999; such numbers read better plain
     return f"{value:.0f}" if form == ".4g" and abs(value) >= 1000 else printable(f"{value:{form}}")[:_LONGEST]
+
+
+def _is_endless(value: Any) -> bool:
+    """Whether a figure is infinite or NaN: nobody knows it."""
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def as_table(sheet: Sheet) -> str:
@@ -108,5 +114,5 @@ def as_csv(sheet: Sheet) -> str:
 def _quoted(value: Any) -> Any:
     """A name of others that a spreadsheet takes for text, and a terminal obeys as little."""
     if not isinstance(value, str):
-        return value
+        return None if _is_endless(value) else value
     return f"'{printable(value)}" if value.startswith(_FORMULA) and len(value) > 1 else printable(value)

@@ -1,4 +1,4 @@
-"""Whether the machine was steady while a benchmark ran, by the samples of its cases."""
+"""Whether the machine was steady while a benchmark ran, by the warm-up and the samples of its cases."""
 
 from __future__ import annotations
 
@@ -13,17 +13,23 @@ _DRIFT, _SPREAD = 0.05, 0.25
 """Shares of the median: what clocks and heat do within a run, and what another program on the same CPUs does."""
 
 
-def steadiness(cases: Sequence[tuple[str, Sequence[float]]]) -> Mapping[str, Any]:
-    """Judge it by name and samples, in their order, of each case. `steady` is None where too little was measured."""
-    known = [(name, samples) for name, samples in cases if len(samples) >= _FEWEST]
-    if not known:
-        return {"steady": None, "why": f"no case has {_FEWEST} samples"}
-    found = [f"{name}: {why}" for name, samples in known if (why := _unsteady(samples))]
-    return {"steady": not found, "why": "; ".join(found[:3]) + f"; {len(found) - 3} more" * (len(found) > 3)}
+def steadiness(cases: Sequence[tuple[str, Sequence[float], str]]) -> Mapping[str, Any]:
+    """Judge it by name and samples, in their order, of each case, and by what was unsteady besides.
+
+    `steady` is None where too little was measured; `cases` has why each is not.
+    """
+    found = {name: why for name, samples, besides in cases if (why := besides or _unsteady(samples))}
+    if not found and all(len(samples) < _FEWEST for _, samples, _ in cases):
+        return {"steady": None, "why": f"no case has {_FEWEST} samples", "cases": {}}
+    named = [f"{name}: {why}" for name, why in found.items()]
+    why = "; ".join(named[:3]) + f"; {len(named) - 3} more" * (len(named) > 3)
+    return {"steady": not found, "why": why, "cases": found}
 
 
 def _unsteady(samples: Sequence[float]) -> str:
-    """How the samples change while it runs, or how much they differ; empty: hardly."""
+    """How the samples change while it runs, or how much they differ; empty: hardly, or there are few."""
+    if len(samples) < _FEWEST:
+        return ""
     whole, half = median(samples), len(samples) // 2
     drift = median(samples[half:]) / median(samples[:half]) - 1 if median(samples[:half]) else 0.0
     low, _, high = quantiles(samples, n=4)

@@ -95,7 +95,7 @@ class GemmTune:
 
         known, found = stack.of_facts(call.facts), stack.find(call.facts.environ)
         needs = (Requirement("folder", os.path.join(cwd, args.directory), "choose another --dir"),)
-        note = "no AMD GPU was found on this machine: the run would fail with exit code 3"
+        note = f"no AMD GPU was found here: if {calls.COMMAND} finds none either, the run fails with exit code 3"
         return TaskPlan(
             place,
             worker,

@@ -65,6 +65,11 @@ class Record(NamedTuple):
     stack: Stack
     shapes: tuple[tuple[Finished, int], ...]
     """Each with the number of its calls."""
+    host: str = ""
+    measured: str = ""
+    """When the search ended."""
+    logs: tuple[str, ...] = ()
+    """What it tuned."""
 
 
 def begin(directory: str, stack: Stack) -> None:
@@ -132,10 +137,11 @@ def path_of(result: str) -> str:
     return f"{os.path.splitext(result)[0]}.json"
 
 
-def write(result: str, stack: Stack, found: Iterable[tuple[Finished, int]]) -> None:
+def write(result: str, found: Record) -> None:
     """Write the record of a tuning file."""
-    shapes = [{"count": count, **one.to_dict()} for one, count in found]
-    save(path_of(result), json.dumps({"schema": _SCHEMA, "stack": stack._asdict(), "shapes": shapes}, indent=1))
+    shapes = [{"count": count, **one.to_dict()} for one, count in found.shapes]
+    about = {"stack": found.stack._asdict(), "host": found.host, "measured": found.measured, "logs": found.logs}
+    save(path_of(result), json.dumps({"schema": _SCHEMA, **about, "shapes": shapes}, indent=1))
 
 
 def save(path: str, text: str) -> None:
@@ -159,7 +165,12 @@ def read(result: str) -> Record | None:
     stack = _stack(data)
     rows: Sequence[Mapping[str, Any]] = data.get("shapes", []) if stack else []
     found = ((_finished(row), plain_json.whole(row.get("count")) or 0) for row in rows if isinstance(row, dict))
-    return Record(stack, tuple((one, count) for one, count in found if one)) if stack else None
+    if not stack:
+        return None
+    host, measured = (str(data.get(name) or "") for name in ("host", "measured"))
+    logs = data.get("logs")
+    named = tuple(map(str, logs)) if isinstance(logs, list) else ()
+    return Record(stack, tuple((one, count) for one, count in found if one), host, measured, named)
 
 
 def stack_of(result: str) -> Stack:

@@ -12,7 +12,6 @@ from primus_bench.report.document import Case, Document
 from primus_bench.report.sheet import Sheet
 from primus_bench.tuning import calls
 from primus_bench.tuning.record import Finished, Record
-from primus_bench.tuning.stack import Stack
 
 __all__ = ["document", "sheet"]
 
@@ -30,10 +29,10 @@ def document(record: Record) -> Document:
     return Document(
         benchmark="gemm-tune",
         parameters={"methods": sorted({one.method for one, _ in record.shapes})},
-        machine={},
+        machine={"host": record.host} if record.host else {},
         device={"kind": "cuda", "name": stack.device, "architecture": stack.architecture},
         clocks={},
-        versions=_versions(stack),
+        versions=_versions(record),
         method={"timer": calls.COMMAND, "iterations": 20, "warm_up": 20, "rotating_mib": 512,
                 "default": "the kernel that hipBLASLt chooses by itself", "check": "none: kernels of the library"},
         cases=cases,
@@ -51,8 +50,9 @@ def _named(cases: Sequence[Case]) -> list[Case]:
     return found
 
 
-def _versions(stack: Stack) -> dict[str, str]:
-    return {name: value for name, value in (("rocm", stack.rocm), ("hipblaslt", stack.hipblaslt)) if value}
+def _versions(record: Record) -> dict[str, str]:
+    found = {"rocm": record.stack.rocm, "hipblaslt": record.stack.hipblaslt, "measured": record.measured}
+    return {name: value for name, value in found.items() if value}
 
 
 def _case(one: Finished, count: int) -> Case:
@@ -106,10 +106,11 @@ def _failures(shapes: Iterable[tuple[Finished, int]]) -> list[str]:
 def sheet(found: Document) -> Sheet:
     """The table, the calls that take longest by default first."""
     device = found.device
+    versions = ", ".join(f"{name} {value}" for name, value in found.versions.items() if name != "measured")
     heading = (
         f"GEMM tuning: {len(found.cases)} shapes, {sum(one.parameters['count'] for one in found.cases)} calls",
         f"on:   {' '.join(filter(None, (device['name'], device['architecture'])))}",
-        f"by:   {calls.COMMAND}, {', '.join(f'{name} {value}' for name, value in found.versions.items())}",
+        f"by:   {calls.COMMAND}, {versions}",
     )
     records = sorted((one.record() for one in found.cases), key=_weight, reverse=True)
     return Sheet("GEMM tuning", heading, _COLUMNS, records, found.versions, tuple(found.notes))

@@ -13,12 +13,14 @@ from primus_bench.tuning import calls
 from primus_bench.tuning.calls import CHOICE, Call
 from primus_core.errors import ConfigError, RequestError
 from primus_machine.files import plain_json
+from primus_machine.text import printable
 from primus_machine.units import counted
 
 __all__ = ["Dump", "Shape", "as_text", "collect", "read"]
 
 _LONGEST = 1 << 20
 """Characters of a line that are read at once: a file without line breaks may be larger than the memory."""
+_MOST_NAMED = 3
 _HOW = "write a log with HIPBLASLT_LOG_MASK=32 and HIPBLASLT_LOG_FILE=gemm_%i.txt"
 
 
@@ -44,8 +46,8 @@ class Dump(NamedTuple):
     """In the order in which they were first called."""
     other: int = 0
     """Lines without a call, or with letters that no call has."""
-    torn: int = 0
-    """Last lines that a process that ended did not finish."""
+    torn: tuple[str, ...] = ()
+    """Where lines are, `file:line`, that a process that was killed did not finish."""
 
     @property
     def calls(self) -> int:
@@ -56,7 +58,8 @@ class Dump(NamedTuple):
     def notes(self) -> tuple[str, ...]:
         """What a person should know of what was left out."""
         other = f"ignored {counted(self.other, 'line')} without a call of {calls.COMMAND}"
-        torn = f"{counted(self.torn, 'file')} ended within a line: that line is ignored"
+        more = f" and {len(self.torn) - _MOST_NAMED} more" * (len(self.torn) > _MOST_NAMED)
+        torn = f"ignored lines that were cut off: {', '.join(map(printable, self.torn[:_MOST_NAMED]))}{more}"
         return (*[other] * bool(self.other), *[torn] * bool(self.torn))
 
 
@@ -66,7 +69,7 @@ def read(paths: Sequence[str]) -> Dump:
     Raises:
         RequestError: one cannot be read, or there is no call in any of them.
     """
-    lines, found, torn = Counter[str](), list[Shape](), 0
+    lines, found, torn = Counter[str](), list[Shape](), list[str]()
     try:
         for path in _files(paths):
             with open(path, encoding="ascii", errors="replace", newline="\n") as file:
@@ -74,7 +77,7 @@ def read(paths: Sequence[str]) -> Dump:
     except OSError as error:
         what = f"{error.filename} cannot be read"
         raise RequestError(what, why=str(error.strerror), fix="name logs or folders") from None
-    result = collect(lines, found)._replace(torn=torn)
+    result = collect(lines, found)._replace(torn=tuple(torn))
     if not result.shapes:
         raise RequestError(f"no call of {calls.COMMAND} in {', '.join(paths)}", why="; ".join(result.notes), fix=_HOW)
     return result
@@ -91,16 +94,24 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
             yield path
 
 
-def _read(path: str, file: Iterable[str], lines: Counter[str], found: list[Shape]) -> int:
-    """Add what a file has; how many of its lines are torn."""
+def _read(path: str, file: Iterable[str], lines: Counter[str], found: list[Shape]) -> list[str]:
+    """Add what a file has; where its torn lines are."""
+    torn = []
     for number, line in enumerate(file, 1):
+        text = line.rstrip()
         if line.startswith("{"):
             found.append(_parsed(line, f"{path}:{number}"))
-        elif line.endswith("\n"):
-            lines[line.rstrip()] += 1
+        elif line.endswith("\n") and (text in lines or not _is_torn(text)):
+            lines[text] += 1
         else:
-            return 1
-    return 0
+            torn.append(f"{path}:{number}")
+    return torn
+
+
+def _is_torn(line: str) -> bool:
+    """Whether it begins a call and lacks what each has: sizes and types. Nobody could tune it."""
+    call = None if "\ufffd" in line else calls.parse(line)
+    return call is not None and call.key is None
 
 
 def _parsed(line: str, where: str) -> Shape:

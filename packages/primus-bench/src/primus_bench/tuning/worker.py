@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from tabulate import tabulate
 
+from primus_bench.measure import where
 from primus_bench.measure.progress import logged
 from primus_bench.report.files import alone, prepare
 from primus_bench.report.outcome import publish
@@ -27,6 +28,7 @@ from primus_bench.tuning.verification import Verified, verify
 from primus_core.errors import MachineError, PrimusError, RequestError
 from primus_machine import facts
 from primus_machine.host import HostRoot
+from primus_machine.text import printable
 from primus_machine.units import counted
 
 __all__ = ["OVERRIDE", "main", "run"]
@@ -34,7 +36,7 @@ __all__ = ["OVERRIDE", "main", "run"]
 OVERRIDE = "HIPBLASLT_TUNING_OVERRIDE_FILE"
 _DISTURBING = ("HIPBLASLT_TUNING_", "HIPBLASLT_LOG_")
 """Beginnings of variables with which `hipblaslt-bench` would not do by default what it does by default."""
-_AGAIN = "tune again: primus direct -- bench gemm-tune tune"
+_RETRY = "run it again to try these once more, or go on without them"
 _MOST_MISSED = 10
 
 
@@ -74,14 +76,14 @@ def _tune(args: argparse.Namespace) -> None:
     prepare([*args.output, os.path.join(args.directory, RESULT)])
     with alone(args.directory, "another process tunes in", "--dir"):
         here, done = _search(args, found)
-        whole = _written(args.directory, here, done, record.counts(found.shapes))
+        whole = _written(args, here, done, record.counts(found.shapes))
     _print_notes(found.notes)
     document = report.document(whole)
-    publish(document, report.sheet(document), args.output, json=args.json)
+    publish(document, report.sheet(document), args.output, json=args.json, may_lack=True)
     failed = [one for one, _ in whole.shapes if one.failed]
     if failed:
         what = f"{len(failed)} of {counted(len(whole.shapes), 'shape')} could not be tuned"
-        raise PrimusError(what, why=failed[0].failed, fix="run it again to try these once more, or go on without them")
+        raise PrimusError(what, why=failed[0].failed, fix=_RETRY)
 
 
 def _search(args: argparse.Namespace, found: shapes.Dump) -> tuple[Stack, dict[str, Finished]]:
@@ -119,7 +121,7 @@ def _bench(environ: Mapping[str, str]) -> str:
     return found
 
 
-def _written(directory: str, here: Stack, done: Mapping[str, Finished], counts: Mapping[str, int]) -> Record:
+def _written(args: argparse.Namespace, here: Stack, done: Mapping[str, Finished], counts: Mapping[str, int]) -> Record:
     """Write the tuning file and its record: of shapes that hipBLASLt cannot tell apart, the one that takes longest."""
     found = [(done[command], count) for command, count in counts.items()]
     best: dict[object, Entry] = {}
@@ -127,11 +129,13 @@ def _written(directory: str, here: Stack, done: Mapping[str, Finished], counts: 
         if one.entry:
             best.setdefault(one.entry.key, one.entry)
     if not best:
-        raise PrimusError("no shape could be tuned", why=next((one.failed for one, _ in found), ""), fix=_AGAIN)
-    path = os.path.join(directory, RESULT)
+        raise PrimusError("no shape could be tuned", why=next((one.failed for one, _ in found), ""), fix="run it again")
+    path = os.path.join(args.directory, RESULT)
     record.save(path, results.as_text(best.values()))
-    record.write(path, here, found)
-    return Record(here, tuple(found))
+    host, measured = HostRoot().hostname(), where.of_python()["measured"]
+    whole = Record(here, tuple(found), host, measured, tuple(map(os.path.abspath, args.logs)))
+    record.write(path, whole)
+    return whole
 
 
 def _apply(args: argparse.Namespace) -> None:
@@ -140,7 +144,7 @@ def _apply(args: argparse.Namespace) -> None:
     host = HostRoot()
     known = facts.read(host)
     recorded, here = record.stack_of(path), _here(_undisturbed(host.environ), known, notes)
-    stack.require_same(recorded, here, path, _AGAIN)
+    stack.require_same(recorded, here, path, _again(path))
     _require_git_version(path, entries, here)
     notes += _doubts(entries, recorded, here)
     if args.json:
@@ -150,6 +154,14 @@ def _apply(args: argparse.Namespace) -> None:
     for note in (f"{len(entries)} entries, for {recorded}" * bool(str(recorded)), *notes):
         sys.stderr.write(f"note: {note}\n" * bool(note))
     print(f"export {OVERRIDE}={shlex.quote(path)}")
+
+
+def _again(path: str) -> str:
+    """How to tune again what led to a tuning file, in a folder of its own: that one is for another machine."""
+    found = record.read(path)
+    logs = found.logs if found and found.logs else ("LOG",)
+    folder = f"{os.path.dirname(os.path.abspath(path))}-new"
+    return f"tune again: primus direct -- bench gemm-tune tune {shlex.join(map(printable, (*logs, '--dir', folder)))}"
 
 
 def _here(environ: Mapping[str, str], known: facts.Facts, notes: list[str]) -> Stack:
@@ -168,7 +180,7 @@ def _require_git_version(path: str, entries: Sequence[Entry], here: Stack) -> No
     if here.git_version and other:
         why = "its entries have no names of kernels, so the versions must be equal"
         what = f"{path} is for hipBLASLt {', '.join(sorted(other))}, and here it is {here.git_version}"
-        raise MachineError(what, why=why, fix=_AGAIN)
+        raise MachineError(what, why=why, fix=_again(path))
 
 
 def _is_same_code(one: str, other: str) -> bool:
@@ -245,10 +257,10 @@ def _report(args: argparse.Namespace) -> None:
     found = record.read(args.file)
     if found is None:
         why = f"there is no {record.path_of(args.file)}, which has the counts and the times before"
-        raise RequestError(f"{args.file} has no record", why=why, fix=_AGAIN)
+        raise RequestError(f"{args.file} has no record", why=why, fix=_again(args.file))
     prepare(args.output)
     document = report.document(found)
-    publish(document, report.sheet(document), args.output, json=args.json)
+    publish(document, report.sheet(document), args.output, json=args.json, may_lack=True)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def retyped(words: Sequence[str], error: PrimusError) -> str:
         return f"{_whole(complete)}\n{error.fix}" if complete else error.fix
     wrong = error.option
     places = [at for at, word in enumerate(words) if word.partition("=")[0] == wrong.partition("=")[0]]
-    if len(places) != 1:
+    if not wrong or len(places) != 1:
         return error.fix
     before, word, after = words[: places[0]], words[places[0]], words[places[0] + 1 :]
     if error.kind == "late" and before[-1:] != [error.where] and error.where in before:
@@ -288,7 +288,7 @@ def _extra_dashes(words: Sequence[str], known: Known) -> RequestError | None:
         return None
     return RequestError(
         f"there is a `--` behind '{words[at - 1]}'",
-        why="`--` stands before a task; the words of the task follow it",
+        why="`--` comes before a task; the words of the task follow it",
         fix=_whole([*known.front, *words[:at], *words[at + 1 :]]),
         kind=_COMMAND,
     )

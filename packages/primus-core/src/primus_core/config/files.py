@@ -155,7 +155,9 @@ class _Convert:
         try:
             return _scalar(node.tag, node.value)
         except ValueError as error:
-            raise ConfigError(f"'{node.value[:40]}' is no {node.tag[len(_TAG) :]}", where=self.place(node)) from error
+            raise ConfigError(
+                f"'{node.value[:40]}' is not a valid {node.tag[len(_TAG) :]}", where=self.place(node)
+            ) from error
 
     def mapping(self, node: yaml.MappingNode, path: Path, marks: dict[Path, str]) -> dict[str, Any]:
         data: dict[str, Any] = {}

@@ -100,7 +100,9 @@ def _repeated(row: Row, other: Row) -> str:
 
 def _row(data: Any, where: str) -> Row:
     if not isinstance(data, dict):
-        raise ConfigError(f"{data!r} is no row", where=where, fix="write [[variable]], and name = and value = below it")
+        raise ConfigError(
+            f"{data!r} is not a row", where=where, fix="write [[variable]], and name = and value = below it"
+        )
     _check(data, _ROW_KEYS, where, "a variable")
     row = Row(**data)
     if not NAME.fullmatch(row.name) or row.name in OWNED:
@@ -123,10 +125,10 @@ def _check(data: Mapping[str, Any], kinds: Mapping[str, type], where: str, what:
     for key, value in data.items():
         if key not in kinds:
             fix = suggestion(key, kinds)
-            raise ConfigError(f"{key!r} is no key of {what}", where=where, why=f"keys: {', '.join(kinds)}", fix=fix)
+            raise ConfigError(f"unknown key {key!r} of {what}", where=where, why=f"keys: {', '.join(kinds)}", fix=fix)
         if not isinstance(value, kinds[key]):
             fix = f'write "{value}"' if kinds[key] is str and not isinstance(value, dict | list) else ""
-            raise ConfigError(f"{key} = {value!r} is no {_word(kinds[key])}", where=where, fix=fix)
+            raise ConfigError(f"{key} = {value!r} is not a valid {_word(kinds[key])}", where=where, fix=fix)
     if kinds is _ROW_KEYS and "name" not in data:
         raise ConfigError(f"{what} has no name", where=where, fix='add name = "..."')
 
@@ -138,7 +140,9 @@ def _word(kind: type) -> str:
 def _check_condition(key: str, wanted: Any, where: str) -> None:
     if key not in _CONDITIONS:
         fix = suggestion(key, _CONDITIONS)
-        raise ConfigError(f"{key!r} is no condition", where=where, why=f"conditions: {', '.join(_CONDITIONS)}", fix=fix)
+        raise ConfigError(
+            f"unknown condition {key!r}", where=where, why=f"conditions: {', '.join(_CONDITIONS)}", fix=fix
+        )
     kind = bool if key == "deterministic" else str
     values = listed(wanted)
     if not values or not all(isinstance(value, kind) for value in values):

@@ -13,10 +13,10 @@ from primus_core.execute.launch import Launch
 from primus_core.execute.scripts import Replan
 from primus_core.installed import faults
 from primus_core.plan.plan import Plan
-from primus_core.process.signals import Signals
 from primus_core.runs.record_writer import unwritable
 from primus_machine.errors import PrimusError
 from primus_machine.facts import Facts
+from primus_machine.own_process.signals import Signals
 
 __all__ = ["execute"]
 

@@ -14,15 +14,16 @@ from primus_core.journal.record import FirstFailure
 from primus_core.output.console import append, say
 from primus_core.plan.plan import Plan
 from primus_core.plan.secret_values import values_in
-from primus_core.process.signals import Signals
 from primus_core.process.supervise import Watch
 from primus_core.runs.record_writer import RecordWriter
 from primus_core.runs.rundir import short
 from primus_machine.errors import PrimusError
 from primus_machine.facts import Facts
 from primus_machine.files.atomic import link_atomically
+from primus_machine.own_process.signals import Signals
 from primus_machine.secrets.masks import Mask
 from primus_machine.secrets.redaction import redact
+from primus_machine.text import printable
 
 __all__ = ["Launch"]
 
@@ -82,7 +83,7 @@ class Launch:
         """Point the experiment's link at this run, and say what begins."""
         place = self.plan.place
         if place.link and not place.joined and not link_atomically(os.path.basename(self.directory), place.link):
-            self.note(f"{place.link} is no link of yours, so it does not point at this run")
+            self.note(f"not updated: {place.link} is not a symlink of yours")
         for line in lines:
             self.say(f"primus: {line}\n")
         for note in self.plan.notes:
@@ -119,6 +120,7 @@ class Launch:
 
     def say(self, text: str) -> None:
         """Show `text` on the console."""
+        text = printable(text, "\n\t")  # for whoever shows the log
         say(text)
         if self.plan.log_file:
             append(self.plan.log_file, text)

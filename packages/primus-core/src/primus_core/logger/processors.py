@@ -18,7 +18,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor
 from primus_core import variables
 from primus_core.journal.events import FILE, append, known_secrets, place
 from primus_core.logger.logger import STEP
-from primus_core.output.console import say
+from primus_core.output.console import write
 from primus_machine.files import plain_json
 from primus_machine.host import HostRoot
 from primus_machine.secrets.fields import as_text, masked
@@ -41,7 +41,7 @@ class _Console:
 
     def write(self, text: str) -> None:
         """Print `text`."""
-        say(f"{text}\n")
+        write(f"{text}\n")
 
     debug = info = warning = error = critical = write
 

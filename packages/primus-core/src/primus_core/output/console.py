@@ -5,12 +5,18 @@ from __future__ import annotations
 import sys
 
 from primus_machine.files.atomic import open_to_append
+from primus_machine.text import printable
 
-__all__ = ["append", "say"]
+__all__ = ["append", "say", "write"]
 
 
 def say(text: str) -> None:
-    """Print `text` at once."""
+    """Print words of Primus at once. What they quote of a rank or a script gives the terminal no orders."""
+    write(printable(text, "\n\t"))
+
+
+def write(text: str) -> None:
+    """Print `text` at once, as it is."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

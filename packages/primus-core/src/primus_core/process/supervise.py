@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from primus_core import variables
 from primus_core.plan.plan import Step
-from primus_core.process.signals import Signals
 from primus_machine.files.atomic import open_to_append
 from primus_machine.files.capped_log import CappedLog
 from primus_machine.files.writer import BackgroundWriter
@@ -20,6 +19,7 @@ from primus_machine.keeper import COMMANDS, clean_up, keep
 from primus_machine.output.seen_lines import RankChannel, SeenLines
 from primus_machine.output.silence import Silence
 from primus_machine.output.streams import RankPipes, for_console
+from primus_machine.own_process.signals import Signals
 from primus_machine.pipes import Channel
 from primus_machine.processes import become_subreaper, descendants, end_all
 from primus_machine.secrets.masks import Mask

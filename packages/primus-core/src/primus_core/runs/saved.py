@@ -172,7 +172,7 @@ def _no_run(directory: str) -> RequestError:
         near = suggestion(name, (entry for entry in os.listdir(parent) if is_run(f"{parent}/{entry}")))
     except OSError:
         near = ""
-    what = "is no run directory" if os.path.exists(directory) else "is not there"
+    what = "is not a run directory" if os.path.exists(directory) else "is not there"
     return RequestError(f"{directory} {what}", fix=near or "`primus runs list` lists the runs")
 
 

@@ -1,1 +1,1 @@
-"""What a process does for itself: it keeps its children, prints its stacks, and tells of an exception that hangs."""
+"""What a process does for itself: takes signals, keeps its children, prints its stacks, tells of an exception."""

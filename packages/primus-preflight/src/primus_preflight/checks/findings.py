@@ -81,7 +81,7 @@ def sound(one: Finding) -> Finding:
         raise ValueError(f"{', '.join(map(repr, words))} are not all words of a finding")
     for number in (one.value, one.share):
         if number is not None and not abs(number) <= sys.float_info.max:
-            raise ValueError(f"{one.check}: its value is no finite number")
+            raise ValueError(f"{one.check}: its value is not a finite number")
     return one
 
 

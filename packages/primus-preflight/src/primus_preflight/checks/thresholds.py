@@ -118,7 +118,7 @@ def _check_row(document: Document, place: tuple[str, ...], row: Any, rule: Rule,
 def _check_key(where: str, key: str, value: Any, rule: Rule, takes: Sequence[str]) -> None:
     if key not in takes:
         raise ConfigError(
-            f"{key!r} is no key of a threshold of {rule.check}",
+            f"unknown key {key!r} of a threshold of {rule.check}",
             where=where,
             why=f"it takes {', '.join(takes)}",
             fix=suggestion(key, takes) or f"see {_LIST} for the keys of other checks",

@@ -107,7 +107,7 @@ def check(folder: str) -> None:
         RequestError: it cannot be read, or holds none.
     """
     if not os.path.isdir(folder):
-        raise RequestError(f"'{folder}' is no folder", fix=_FIX)
+        raise RequestError(f"'{folder}' is not a folder", fix=_FIX)
     if not _files(folder):
         raise RequestError(f"'{folder}' has no report of a node", fix=_FIX)
 

@@ -37,7 +37,7 @@ def check(paths: Sequence[str], *, force: bool) -> None:
             raise MachineError(f"cannot write {path}", why=f"you may not write to {folder}", fix="choose another -o")
         if os.path.lexists(path) and not force and not _is_report(path, _MARKS[suffix]):
             raise RequestError(
-                f"'{path}' is there, and is no report", why="it would be lost", fix="choose another -o, or add --force"
+                f"'{path}' exists, and is not a report", why="it would be lost", fix="choose another -o, or add --force"
             )
 
 

@@ -64,7 +64,7 @@ def _names(models: Document, common: Document) -> list[str]:
         _section(models, (name,))
         if not _NAME.fullmatch(name):
             why = "a name has letters, digits, '.', '_', '+' and '-', a letter or digit first"
-            raise ConfigError(f"{name!r} is no name of a model", where=models.where((name,)), why=why)
+            raise ConfigError(f"{name!r} is not a valid name of a model", where=models.where((name,)), why=why)
     return list(models.data)
 
 

@@ -6,6 +6,7 @@ attention` measures them. The router of experts is left out unless it is named: 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,9 @@ _INPUTS_SPLIT = ("attention-out", "mlp-down", "experts-down", "shared-expert-dow
 """Tensor parallelism divides the inputs of these, and the outputs of all others (Shoeybi et al., arXiv:1909.08053)."""
 _TOKENS_SPLIT = ("q-down", "kv-down", "router")
 """Every rank has these whole, and multiplies its part of the sequence (Megatron-LM, `multi_latent_attention.py`)."""
+
+_MOST_RANKS = 1024
+"""Degrees that are named."""
 
 
 class Step(NamedTuple):
@@ -63,18 +67,17 @@ def _check_names(names: Sequence[str], known: Mapping[str, Matrix], mistakes: Mi
 def _check_parallel(facts: Architecture, step: Step, mistakes: Mistakes) -> None:
     shared = facts.num_attention_heads if facts.mla else facts.num_kv_heads
     experts = facts.moe.num_experts if facts.moe else 1
-    for flag, degree, whole, what in (
-        ("--tp", step.tp, shared, "heads of attention" if facts.mla else "heads of keys and values"),
-        ("--tp", step.tp, step.tokens, "tokens"),
-        ("--ep", step.ep, experts, "experts" if facts.moe else "expert: the model is dense"),
-    ):
-        if whole % degree:
-            most = [str(n) for n in range(1, min(whole, 1024) + 1) if whole % n == 0]
-            mistakes.add(RequestError(f"{flag} {degree} cannot divide {whole} {what}", fix=f"known: {', '.join(most)}"))
     widths = {facts.ffn_hidden_size, facts.moe.moe_ffn_hidden_size if facts.moe else facts.ffn_hidden_size}
-    for width in sorted(width for width in widths if width % step.tp):
-        what = f"--tp {step.tp} cannot divide {width}, the width of an MLP"
-        mistakes.add(RequestError(what, fix="choose another --tp"))
+    of_tp = {f"{width}, the width of an MLP": width for width in sorted(widths)}
+    of_tp |= {f"{shared} heads of {'attention' if facts.mla else 'keys and values'}": shared}
+    of_tp |= {f"{step.tokens} tokens": step.tokens}
+    of_ep = {f"{experts} {'experts' if facts.moe else 'expert: the model is dense'}": experts}
+    for flag, degree, divided in (("--tp", step.tp, of_tp), ("--ep", step.ep, of_ep)):
+        if wrong := [what for what, count in divided.items() if count % degree]:
+            common = math.gcd(*divided.values())
+            known = ", ".join(str(n) for n in range(1, min(common, _MOST_RANKS) + 1) if common % n == 0)
+            what = f"{flag} {degree} cannot divide {'; '.join(wrong)}"
+            mistakes.add(RequestError(what, fix=f"known: {known}"))
     if facts.moe and step.tokens * facts.moe.topk < experts // step.ep:
         why = f"{step.tokens} tokens choose {facts.moe.topk} each"
         fix = "choose a larger --seq-len or --micro-batch"

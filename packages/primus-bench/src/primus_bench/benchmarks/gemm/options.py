@@ -118,7 +118,7 @@ def settle(args: argparse.Namespace, gpu_here: bool, source: requested.Source = 
     asked: tuple[Problem, ...] = tuple(args.shape)
     if not asked:
         asked = requested.problems(args, source, mistakes)
-    device, notes = _device(args, asked, gpu_here, mistakes)
+    device = _device(args, asked, gpu_here, mistakes)
     engines, left_out = _engines(tuple(dict.fromkeys(args.engines)) or _ON_CPU, device, source)
     problems, changed = _stored(asked, engines, mistakes)
     mistakes.refuse()
@@ -126,7 +126,7 @@ def settle(args: argparse.Namespace, gpu_here: bool, source: requested.Source = 
         problems, engines, device, args.duration, args.seed, tuple(args.output), args.json,
         args.title or requested.title(args),
     )  # fmt: skip
-    return found._replace(notes=(*notes, *left_out, *changed, *_grouped(found)))
+    return found._replace(notes=(*left_out, *changed, *_grouped(found)))
 
 
 class Gemm(RankBenchmark[Settings]):
@@ -187,16 +187,12 @@ def _has_command(path: str) -> bool:
 
 
 def _device(args: argparse.Namespace, problems: tuple[Problem, ...], gpu_here: bool,
-            mistakes: Mistakes) -> tuple[str, tuple[str, ...]]:  # fmt: skip
+            mistakes: Mistakes) -> str:  # fmt: skip
     fp8 = args.dtype == "fp8" or any(one.dtype == "fp8" for one in problems)
     reasons = [f"--engine {name}" for name in args.engines if name in ENGINES[1:]] + ["--dtype fp8"] * fp8
     if reasons and args.device == "cpu":
         mistakes.add(*(_needs_gpu(reason) for reason in reasons))
-    device = options.device_for("cuda" if reasons and args.device == "auto" else args.device, gpu_here)
-    if device == "cpu" or gpu_here:
-        return device, ()
-    # no error: the plan may be made on a login node, or the driver may hide what torch will find
-    return device, ("no GPU was found on this machine: the run would fail with exit code 3",)
+    return options.device_for("cuda" if reasons and args.device == "auto" else args.device, gpu_here)
 
 
 def _needs_gpu(reason: str) -> RequestError:

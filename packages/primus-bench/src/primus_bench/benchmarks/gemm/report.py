@@ -88,6 +88,7 @@ def _parameters(one: Problem) -> dict[str, Any]:
 def document(settings: Settings, device: Device, hosts: Sequence[str], cases: Sequence[Case],
              notes: Sequence[str], versions: dict[str, str]) -> Document:  # fmt: skip
     """Everything, for all runs of this benchmark alike."""
+    called = {"hipblaslt": "each sample is the mean that one call of hipblaslt-bench prints; it checks its results"}
     return Document(
         benchmark="gemm",
         parameters={"title": settings.title, "engines": settings.engines, "duration_s": settings.duration_s,
@@ -95,7 +96,7 @@ def document(settings: Settings, device: Device, hosts: Sequence[str], cases: Se
         **where.measured(where.described(device), hosts, versions),
         method={"timer": where.timer(device.kind), "warm_up": "until the latency is steady", "buffers": "in rotation",
                 "data": "seeded normal", "check": "before the timed iterations, on all ranks, with fp32 (fp64)",
-                "hipblaslt": "each sample is the mean that one call of hipblaslt-bench prints; it checks its results"},
+                **(called if "hipblaslt" in settings.engines else {})},
         cases=cases,
         notes=[*notes, *_totals(settings, cases), *_limits(device, cases)],
     )  # fmt: skip

@@ -121,7 +121,6 @@ class _Worker:
         self.ranks.require_right(f"{name}: {problem}", unused, "report it to those who maintain the engine")
         method = ", ".join(filter(None, (multiplication.method, multiplication.chosen())))
         if found:
-            self._note_steady(problem, name, found.unsteady)
             self.results.append(Result(name, method, problem, found, accuracy.largest_error,
                                        accuracy.rows_checked, rotation.count, rotation.bytes))  # fmt: skip
 
@@ -162,11 +161,6 @@ class _Worker:
     def _note(self, problem: Problem, text: str) -> None:
         note = f"{problem.label}: {text}" if len(self.settings.problems) > 1 else text
         self.notes += [note] if note not in self.notes else []
-
-    def _note_steady(self, problem: Problem, name: str, unsteady: Sequence[int]) -> None:
-        if unsteady:
-            on = f" on rank {', '.join(map(str, unsteady))}" if self.ranks.place.world > 1 else ""
-            self._note(problem, f"{name}: the latency was not steady after the warm-up{on}")
 
     def _note_rotation(self, problem: Problem, rotation: Rotation) -> None:
         if rotation.count == 1:

@@ -119,12 +119,9 @@ def _chosen(args: argparse.Namespace) -> tuple[list[str], dict[str, str]]:
     for flag, given in (("--only", args.only), ("--skip", args.skip)):
         for name in given:
             if name not in known:
-                fix = suggestion(name, known) or "see `primus plugins`"
-                mistakes.add(
-                    RequestError(
-                        f"{flag}: no benchmark is called '{name}'", why=f"installed: {', '.join(known)}", fix=fix
-                    )
-                )
+                possible = parts.of_suite()
+                fix = suggestion(name, possible) or f"choose one of {', '.join(possible)}"
+                mistakes.add(RequestError(f"{flag}: no benchmark is called '{name}'", fix=fix))
     mistakes.refuse()
     chosen = [name for name in known if not args.only or name in args.only]
     return chosen, dict.fromkeys(set(args.skip), "by --skip")

@@ -15,7 +15,7 @@ from primus_core.plugins.contracts import TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.requirements import is_here, missing
 
-__all__ = ["LAUNCHERS", "NO_PART", "Part", "machine", "names", "planned"]
+__all__ = ["LAUNCHERS", "NO_PART", "Part", "machine", "names", "of_suite", "planned"]
 
 LAUNCHERS = ("torchrun", "single")
 """Those that a suite can stand in for."""
@@ -52,6 +52,18 @@ class Part(NamedTuple):
 def names() -> list[str]:
     """The benchmarks that are installed, without the suite itself."""
     return [entry.name for entry in joined.of_group(GROUP) if entry.name != SUITE]
+
+
+def of_suite() -> list[str]:
+    """Those that take part in suites; one that cannot be imported may."""
+    return [name for name in names() if _takes_part(name)]
+
+
+def _takes_part(name: str) -> bool:
+    try:
+        return isinstance(joined.load(GROUP, name), InSuite)
+    except PrimusError:
+        return True
 
 
 def machine(call: TaskCall, device: str) -> SuiteMachine:
@@ -107,7 +119,8 @@ def _plan(benchmark: Benchmark, asked: SuitePart, call: TaskCall, place: RunPlac
 
 
 def _of_plan(name: str, plan: TaskPlan, call: TaskCall) -> Part:
-    if lacking := missing(plan.requires, call.facts.environ):
+    own = (one for one in plan.requires if one.kind != "gpu")  # the suite needs it, too
+    if lacking := missing(own, call.facts.environ):
         return Part(name, skipped=f"{lacking[0].what}; {lacking[0].fix}")
     if plan.worker.launcher not in LAUNCHERS:
         return Part(name, skipped=f"its launcher is {plan.worker.launcher}, and a suite has {' and '.join(LAUNCHERS)}")

@@ -71,10 +71,13 @@ def _cases(one: Result) -> list[Case]:
     name = one.ended.part.name
     if one.ended.exit_code:
         return [Case(name, {"benchmark": name}, (), None, "", None, verified=False, error=one.ended.why)]
+    judged = (one.document or {}).get("steadiness")
+    unsteady = judged.get("cases") if isinstance(judged, dict) else None
     return [
         Case(
             f"{name}: {case['name']}", {"benchmark": name, **case["parameters"]}, case["samples"], case["median"],
             case["unit"], case["value"], case["verified"], case["error"], case["derived"], case["rank"], case["node"],
+            str(unsteady.get(case["name"], "")) if isinstance(unsteady, dict) else "",
         )
         for case in (one.document or {}).get("cases", ())
     ]  # fmt: skip

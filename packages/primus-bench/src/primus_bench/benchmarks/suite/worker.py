@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _publish(settings: Settings, ranks: Ranks, results: Sequence[Result]) -> None:
     found = report.document(settings, ranks.hosts, results)
-    publish(found, report.sheet(found, results), settings.outputs, json=settings.json)
+    publish(found, report.sheet(found, results), settings.outputs, json=settings.json, may_lack=True)
 
 
 def _unfinished(settings: Settings, results: Sequence[Result]) -> Settings:

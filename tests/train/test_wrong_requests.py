@@ -169,6 +169,7 @@ def test_more_ranks_than_gpus_are_refused(primus: Run, third_party: str, tmp_pat
     assert f"GPUS_PER_NODE is 9, but {count} GPU" in done.stderr
     assert f"set GPUS_PER_NODE={count}" in done.stderr
     assert not lists or f"{'='.join(*lists.items())} leaves {count} of 8" in done.stderr
+    assert "to train on the CPU, hide all GPUs: HIP_VISIBLE_DEVICES=-1" in done.stderr
     hidden = {**environ, "HIP_VISIBLE_DEVICES": "-1"}
     assert primus(*words, env=hidden).returncode == 0
 

@@ -101,10 +101,12 @@ class BackendCall:
             return
         lists = [f"{name}={environ[name]}" for name in choosing(self.facts.gpus, environ)]
         leaves = f"; {' and '.join(lists)} leaves {count} of {len(self.facts.gpus)}" if lists else ""
+        # HIP reads CUDA's list only where its own is not set.
+        last = "CUDA_VISIBLE_DEVICES" if self.facts.gpus[0].vendor == "nvidia" else "HIP_VISIBLE_DEVICES"
         raise RequestError(
             f"GPUS_PER_NODE is {ranks}, but {counted(count, 'GPU')} can be used",
             why=f"each rank trains on a GPU of its own{leaves}",
-            fix=f"set GPUS_PER_NODE={count}; to train on the CPU, hide all GPUs: CUDA_VISIBLE_DEVICES=",
+            fix=f"set GPUS_PER_NODE={count}; to train on the CPU, hide all GPUs: {last}=-1",
         )
 
 

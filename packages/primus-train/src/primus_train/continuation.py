@@ -20,7 +20,8 @@ from primus_core.journal.record import RunRecord
 from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PLAN, Distributed, RunPlace
 from primus_core.runs.comparison import differing, dotted, flatten
 from primus_core.runs.rundir import COMPLETED, runs_of
-from primus_core.runs.saved import MANIFEST, Damaged, load, state_of
+from primus_core.runs.saved import Damaged, load, state_of
+from primus_core.runs.snapshot_form import MANIFEST
 from primus_machine.facts import Facts
 from primus_machine.files import lease, plain_json, trust
 from primus_machine.files.atomic import regular

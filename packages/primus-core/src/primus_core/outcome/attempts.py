@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,11 +12,11 @@ from typing import Any
 from primus_core.journal import summary
 from primus_core.journal.events import Events
 from primus_core.journal.record import Attempt
-from primus_core.outcome import failure
 from primus_core.plan.plan import METRICS
+from primus_core.plan.programs import FAILURES
 from primus_core.runs.record_writer import RecordWriter
 
-__all__ = ["Attempts"]
+__all__ = ["Attempts", "set_aside"]
 
 _NO_RECORD = "its end was not recorded: its first node failed, or the scheduler removed that node"
 
@@ -36,7 +38,7 @@ class Attempts:
     def begin(self) -> None:
         """The next one starts: what the ranks of the last one reported is kept apart."""
         if self.made:
-            failure.set_aside(self.record.directory, len(self.made))
+            set_aside(self.record.directory, len(self.made))
         self._lines_before = len(self._rows())
         self.made.append(Attempt(time.time()))
 
@@ -72,3 +74,18 @@ class Attempts:
 
     def _rows(self) -> list[dict[str, Any]]:
         return summary.read(f"{self.record.directory}/{METRICS}")
+
+
+def set_aside(run_dir: str, attempt: int) -> None:
+    """Keep the records of an attempt apart: those of the next one are the news.
+
+    Nodes that were started by hand in one run directory all come here, and each counts its own attempts.
+    """
+    folder = f"{run_dir}/{FAILURES}"
+    if os.path.isdir(folder):
+        while os.path.isdir(f"{folder}_{attempt}") and os.listdir(f"{folder}_{attempt}"):
+            attempt += 1
+        with contextlib.suppress(OSError):  # another node was quicker
+            os.rename(folder, f"{folder}_{attempt}")
+        with contextlib.suppress(OSError):  # a full disk: each rank says so
+            os.makedirs(folder, exist_ok=True)

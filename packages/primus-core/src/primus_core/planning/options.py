@@ -8,8 +8,8 @@ import shlex
 
 from primus_core import variables
 from primus_core.contracts import schedulers
+from primus_core.contracts.launcher import SINGLE
 from primus_core.plan.plan import EXPERIMENT, Plan
-from primus_core.planning import preflight_step
 from primus_core.plugins.contracts import OuterRuntime, Runtime, Task
 from primus_core.request.arguments import Parser
 from primus_core.request.request import Layer, Request
@@ -17,6 +17,7 @@ from primus_machine.errors import RequestError
 from primus_machine.facts import Facts
 
 __all__ = [
+    "NO_PREFLIGHT",
     "max_restarts",
     "only_layer",
     "refuse_settings",
@@ -26,6 +27,10 @@ __all__ = [
     "task_parser",
     "with_options",
 ]
+
+
+NO_PREFLIGHT = "none"
+"""`--no-preflight`: over what a file or a run that is replayed says."""
 
 
 def runtime_parser(runtime: Runtime | OuterRuntime, segment: str = "") -> Parser:
@@ -47,7 +52,14 @@ def runtime_parser(runtime: Runtime | OuterRuntime, segment: str = "") -> Parser
         default="",
         help="with --dry-run: plan for a machine captured by `primus env capture`",
     )
-    preflight_step.add_options(parser)
+    parser.add_argument(
+        "--preflight", nargs="?", const="quick", default="", choices=("quick", "perf", "warn"),
+        metavar="quick|perf|warn",
+        help="check the nodes first; start nothing if one is not fit (warn: start in any case; default: off)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-preflight", dest="preflight", action="store_const", const=NO_PREFLIGHT, help=argparse.SUPPRESS
+    )
     runtime.add_arguments(parser)
     return parser
 
@@ -131,7 +143,7 @@ def with_options(result: Plan, args: argparse.Namespace, facts: Facts) -> Plan:
     """The plan with the runtime's options that say how to carry it out, those that this runtime has."""
     worker = result.worker
     return result._replace(
-        worker=worker._replace(launcher="single") if worker and getattr(args, "single", False) else worker,
+        worker=worker._replace(launcher=SINGLE) if worker and getattr(args, "single", False) else worker,
         log_file=_log_file(getattr(args, "log_file", ""), facts),
         log_limit=getattr(args, "log_limit", result.log_limit),
         grace_period_s=getattr(args, "grace_period", result.grace_period_s),

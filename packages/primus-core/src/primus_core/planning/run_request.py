@@ -18,7 +18,7 @@ from primus_machine.errors import RequestError, RunDirectoryTaken
 from primus_machine.host import HostRoot
 
 if TYPE_CHECKING:
-    from primus_core.hooks.scripts import ScriptOutput
+    from primus_core.hooks.script_output import ScriptOutput
     from primus_core.plan.plan import Plan
     from primus_core.replay.prepare import Replay
 

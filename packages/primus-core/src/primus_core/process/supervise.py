@@ -60,6 +60,11 @@ class Ended:
     killed: bool = False
     """It did not end within the grace period."""
 
+    @property
+    def went_well(self) -> bool:
+        """Whether it ended by itself, and none of its ranks says that it failed."""
+        return not (self.exit_code or self.signal or self.silent_s or self.records or self.not_started)
+
 
 @dataclass(slots=True)
 class Watch:

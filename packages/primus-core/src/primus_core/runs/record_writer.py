@@ -7,11 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primus_core import variables
 from primus_core.contracts import schedulers
-from primus_core.contracts.scheduler import Scheduler
 from primus_core.journal import record, summary
 from primus_core.journal.record import Attempt, FirstFailure, OtherRun, RunRecord, SchedulerUsed
 from primus_core.plan.plan import METRICS, Plan
@@ -24,6 +23,9 @@ from primus_machine.files.atomic import FULL, OTHERS_WRITE, create
 from primus_machine.files.lease import Lease
 from primus_machine.secrets.redaction import redact, secret_values
 from primus_machine.variables import OUTER, RUN_DIR
+
+if TYPE_CHECKING:
+    from primus_core.contracts.scheduler import Scheduler
 
 __all__ = ["RecordWriter", "refused", "unwritable"]
 

@@ -16,6 +16,7 @@ from primus_core.journal import record
 from primus_core.journal.record import RunRecord
 from primus_core.plan.plan import PLAN
 from primus_core.runs.names import parse_name
+from primus_core.runs.snapshot_form import MANIFEST, SCHEMA, parse_env_dump
 from primus_machine.code.patch import changed_paths
 from primus_machine.errors import MachineError, RequestError
 from primus_machine.files import lease
@@ -28,25 +29,17 @@ if TYPE_CHECKING:
 __all__ = [
     "ENDED",
     "GOING",
-    "MANIFEST",
-    "SCHEMA",
     "STATES",
     "Damaged",
     "Saved",
-    "dump",
     "is_alive",
     "is_run",
     "load",
     "process_here",
     "state",
     "state_of",
-    "undump",
 ]
 
-SCHEMA = 1
-"""Version of the snapshot's form."""
-MANIFEST = "snapshot.json"
-"""Written last: where it is, the snapshot is whole."""
 STATES = (
     *("completed", "failed", "interrupted", "stopped", "skipped", "running", "pending", "lost", "incomplete"),
     *("started", "submitted", "unwatched", "unknown"),
@@ -229,7 +222,7 @@ class _Reader:
             directory=self.directory,
             record=RunRecord.of(self.json(record.FILE, {record.FILE: self.read(record.FILE)})),
             plan=self.json(PLAN, texts),
-            environment=self.lines(_ENVIRONMENT, texts, undump),
+            environment=self.lines(_ENVIRONMENT, texts, parse_env_dump),
             packages=self.lines(_PACKAGES, texts, _packages),
             system=self.json(_SYSTEM, texts),
             code=code,
@@ -334,49 +327,3 @@ def _configs(paths: Mapping[str, bytes]) -> list[str]:
 def _packages(text: str) -> dict[str, str]:
     pairs = (line.partition("==") for line in text.split("\n") if line)
     return {name: version for name, _, version in pairs}
-
-
-_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
-_ESCAPED = re.compile(r"[\\\n\r\udc80-\udcff]")
-_UNESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|(.?))", re.S)
-_MEANT = {"\\": "\\", "n": "\n", "r": "\r"}
-
-
-def dump(environ: Mapping[str, str]) -> str:
-    r"""Environment as text: `NAME=VALUE` a line, sorted. `\`, newline, return and bytes that are no UTF-8 are escaped.
-
-    Values are written as they are: whoever writes them to a file has replaced the secrets.
-    """
-    return "".join(f"{_escape(name)}={_escape(environ[name])}\n" for name in sorted(environ))
-
-
-def _escape(text: str) -> str:
-    return _ESCAPED.sub(lambda match: _ESCAPES.get(match[0]) or f"\\x{ord(match[0]) - 0xDC00:02x}", text)
-
-
-def undump(text: str) -> dict[str, str]:
-    """The environment that `dump` wrote.
-
-    Raises:
-        ValueError: it did not write this.
-    """
-    found = {}
-    for number, line in enumerate(text.split("\n"), 1):  # not splitlines, which knows ten more ends of lines
-        name, equals, value = line.partition("=")
-        if not equals and line:
-            raise ValueError(f"line {number} is not NAME=VALUE")
-        if line:
-            found[_unescape(name)] = _unescape(value)
-    return found
-
-
-def _unescape(text: str) -> str:
-    return _UNESCAPED.sub(_meant, text)
-
-
-def _meant(match: re.Match[str]) -> str:
-    if match[1]:
-        return chr(0xDC00 + int(match[1], 16))
-    if match[2] not in _MEANT:
-        raise ValueError(f"'\\{match[2]}' is not a valid escape")
-    return _MEANT[match[2]]

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primus_core import variables
-from primus_core.config import own_plugins, packaged, submission
+from primus_core.config import own_plugins, submission
 from primus_core.config.document import Document, Path, at, dotted
 from primus_machine.files import trust
 from primus_machine.variables import HOME
@@ -62,11 +62,15 @@ class SystemConfig:
     @cached_property
     def packaged(self) -> Layer:
         """The lowest layer, read when somebody asks: reading it costs more than looking for all the others."""
+        from primus_core.config import packaged
+
         return Layer(packaged.NAME, packaged.FILE, packaged.of_all_runtimes().merged_onto(self._kernel))
 
     @cached_property
     def _kernel(self) -> Document:
         """What the kernel says in it: no package's file can be wrong for a command that asks for nothing else."""
+        from primus_core.config import packaged
+
         return packaged.kernel()
 
     @cached_property
@@ -85,6 +89,8 @@ class SystemConfig:
 
     def whole_section(self, runtime: str) -> Document:
         """The same on top of what the runtime's package says."""
+        from primus_core.config import packaged
+
         return _merged((packaged.of_runtime(runtime), self._own)).section((runtime,))
 
     def _paths(self, *path: str) -> tuple[str, ...]:

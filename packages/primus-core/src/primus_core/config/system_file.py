@@ -135,14 +135,14 @@ class _Checked:
             spelt = name.replace("_", "-")
             if spelt in options:
                 self._fail((runtime, name), f"'{spelt}' is set twice: `-` and `_` are equal", fix="keep one")
-            options[spelt] = self._fromhome_of(item)
+            options[spelt] = self._from_home(item)
             marks[runtime, spelt] = self.source.where((runtime, name))
         return options
 
-    def _fromhome_of(self, item: Any) -> Any:
+    def _from_home(self, item: Any) -> Any:
         """`~/x` with the home folder that it means, here and in a container."""
         if isinstance(item, list):
-            return [self._fromhome_of(one) for one in item]
+            return [self._from_home(one) for one in item]
         return f"{self.home}{item[1:]}" if self.home and isinstance(item, str) and item.startswith("~/") else item
 
     def _value(self, path: Path, value: Any) -> Any:

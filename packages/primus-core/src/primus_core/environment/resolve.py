@@ -19,7 +19,7 @@ from primus_machine.errors import ConfigError, Mistakes, RequestError
 from primus_machine.files import env_file, trust
 from primus_machine.host import HostRoot
 from primus_machine.secrets.redaction import is_secret_name, looks_secret
-from primus_machine.variables import GPU_MODEL, HOME, OUTER, RUN_DIR, TRUSTED
+from primus_machine.variables import GPU_MODEL, HOME, OUTER, RUN_DIR, STREAMS, TRUSTED
 
 __all__ = [
     "FAMILIES",
@@ -60,7 +60,7 @@ OWNED = frozenset(
             variables.CARRIED,
             variables.ATTENDED,
             variables.METRICS_FILE,
-            variables.STREAMS,
+            STREAMS,
             variables.NUMA_CPUS,
         ),
     }

@@ -8,7 +8,8 @@ from __future__ import annotations
 from primus_core import variables
 from primus_core.execute.launch import Launch
 from primus_core.plan.plan import Step
-from primus_core.process.supervise import Ended, supervise
+from primus_machine.supervision.program import Ended
+from primus_machine.supervision.supervise import supervise
 
 __all__ = ["run"]
 

@@ -15,7 +15,7 @@ from primus_core.outcome.failure import Failure
 from primus_core.outcome.missed_checkpoint import describe_missed
 from primus_core.outcome.rank_ends import RankEnds
 from primus_core.plan.plan import BEFORE_RANKS, Step
-from primus_core.process.supervise import Ended
+from primus_machine.supervision.program import Ended
 
 __all__ = ["FailedStep"]
 

@@ -14,7 +14,6 @@ from primus_core.journal.record import FirstFailure
 from primus_core.output.console import append, say
 from primus_core.plan.plan import Plan
 from primus_core.plan.secret_values import values_in
-from primus_core.process.supervise import Watch
 from primus_core.runs.record_writer import RecordWriter
 from primus_core.runs.rundir import short
 from primus_machine.errors import PrimusError
@@ -23,6 +22,7 @@ from primus_machine.files.atomic import link_atomically
 from primus_machine.own_process.signals import Signals
 from primus_machine.secrets.masks import Mask
 from primus_machine.secrets.redaction import redact
+from primus_machine.supervision.program import Watch
 from primus_machine.text import printable
 
 if TYPE_CHECKING:

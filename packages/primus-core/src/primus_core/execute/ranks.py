@@ -18,7 +18,6 @@ from primus_core.outcome.attempts import Attempts
 from primus_core.outcome.rank_ends import RankEnds
 from primus_core.outcome.retry_policy import RetryPolicy
 from primus_core.plan.plan import METRICS, Step
-from primus_core.process.supervise import Ended, Watch, supervise
 from primus_core.runs import snapshot
 from primus_core.runs.record_writer import unwritable
 from primus_core.runs.rundir import COMPLETED, as_line
@@ -26,6 +25,8 @@ from primus_machine.collectives import ROUTE_VARIABLES
 from primus_machine.errors import MachineError
 from primus_machine.files.capped_log import output_of
 from primus_machine.own_process.stacks import Stacks
+from primus_machine.supervision.program import Ended, Watch
+from primus_machine.supervision.supervise import supervise
 
 if TYPE_CHECKING:
     from primus_core.execute.failed import FailedStep

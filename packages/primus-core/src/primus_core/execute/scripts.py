@@ -12,9 +12,9 @@ from primus_core.hooks import script_output
 from primus_core.hooks.script_output import Malformed, ScriptOutput
 from primus_core.hooks.scripts import NOT_APPLICABLE
 from primus_core.plan.plan import Step
-from primus_core.process.supervise import Ended
 from primus_machine.files import trust
 from primus_machine.secrets.redaction import spelt
+from primus_machine.supervision.program import Ended
 
 __all__ = ["Scripts"]
 

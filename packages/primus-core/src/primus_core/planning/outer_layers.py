@@ -23,7 +23,7 @@ from primus_core.plan.secret_values import values_in
 from primus_core.planning.options import NO_PREFLIGHT, runtime_parser, segment_name, switches_of
 from primus_core.planning.planned import Planned
 from primus_core.plugins.catalogue import Catalogue
-from primus_core.plugins.contracts import Elsewhere, OuterCall, OuterPlan, OuterRuntime
+from primus_core.plugins.outer import Cleaning, Elsewhere, OuterCall, OuterPlan, OuterRuntime
 from primus_core.request.arguments import parse_segment
 from primus_core.request.request import Layer, Request, no_task
 from primus_machine import packages
@@ -32,7 +32,7 @@ from primus_machine.facts import Facts
 from primus_machine.host import UNREAD, HostRoot
 from primus_machine.secrets.redaction import redact_words
 
-__all__ = ["finished", "is_outer", "parsed", "plan"]
+__all__ = ["clean", "finished", "is_outer", "parsed", "plan"]
 
 INNERMOST = "direct"
 """What runs inside where the person names no further runtime."""
@@ -149,6 +149,16 @@ def finished(planned: Planned, command: tuple[str, ...], environ: Mapping[str, s
     """The same, with the command line as it was typed, less its secrets."""
     words = redact_words(command, values_in(planned.plan, environ))
     return planned._replace(plan=planned.plan._replace(command=words))
+
+
+def clean(asked: Request, host: HostRoot, catalogue: Catalogue) -> int | None:
+    """Clean up by a runtime with `--clean`, and without a task; the exit code. None: this is none."""
+    [layer, *inside] = asked.layers
+    runtime = catalogue.runtime(layer.runtime)
+    if inside or not isinstance(runtime, Cleaning):
+        return None
+    args = parsed(cast("OuterRuntime", runtime), layer, catalogue)
+    return runtime.clean(args, host, dry_run=args.dry_run or asked.dry_run) if args.clean else None
 
 
 def _preflight_words(chosen: str) -> tuple[str, ...]:

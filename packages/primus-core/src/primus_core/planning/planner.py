@@ -23,7 +23,6 @@ from primus_core.planning.options import (
     NO_PREFLIGHT,
     max_restarts,
     only_layer,
-    refuse_settings,
     runtime_parser,
     segment_name,
     switches_of,
@@ -123,7 +122,6 @@ class Planning:
         sub = task_parser(task, name, segment_name(self.request.task_segment, name))
         task_args = parse_segment(sub, words, elsewhere=set(flags_of(self.parser)) - set(flags_of(sub)))
         if directory := getattr(task_args, "replay", ""):
-            refuse_settings(directory, task_args)
             return self.replayed(directory, name, command, task_args)
         mistakes = Mistakes()
         place_in_job, task_plan = _UNKNOWN_PLACE, _UNKNOWN_TASK
@@ -184,6 +182,7 @@ class Planning:
         """The plan of a saved run, for here."""
         from primus_core.planning import replayed
 
+        replayed.refuse_settings(directory, task_args)
         return replayed.plan(self, directory, name, command, switches_of(self.args, self.request, task_args))
 
     def profile(self, task: TaskPlan, place_in_job: Distributed) -> tuple[tuple[Variable, ...], tuple[str, ...]]:

@@ -7,6 +7,7 @@ import os
 import shlex
 
 from primus_core.environment.of_machine import of_network
+from primus_core.plan.plan import EXPERIMENT
 from primus_core.planning.planned import Planned
 from primus_core.planning.planner import Planning
 from primus_core.plugins.contracts import TaskCall
@@ -15,7 +16,26 @@ from primus_core.replay.prepare import Replay
 from primus_core.runs import lookup, saved
 from primus_machine.errors import RequestError
 
-__all__ = ["plan"]
+__all__ = ["plan", "refuse_settings"]
+
+
+def refuse_settings(directory: str, task_args: argparse.Namespace | None) -> None:
+    """Refuse what does not go with `--replay`.
+
+    Raises:
+        RequestError: there is some of it.
+    """
+    if getattr(task_args, "config", "") or getattr(task_args, "overrides", []):
+        saved = f"$(primus runs path {shlex.quote(directory)})/{EXPERIMENT}"
+        stage = getattr(task_args, "stage", "pretrain")
+        raise RequestError(
+            "a replay takes no settings: it has those of its run",
+            fix=f"to change some: primus direct -- train {stage} --config {saved} key=value",
+        )
+    chosen = (getattr(task_args, name, None) for name in ("always", "weights", "anew"))
+    if any(one not in (None, False) for one in chosen):
+        what = "--continue, --from and --new do not go with --replay"
+        raise RequestError(what, why="a replay starts where its run did")
 
 
 def plan(

@@ -10,10 +10,7 @@ from typing import NamedTuple, Protocol
 from primus_core.plan.plan import Distributed, Requirement, Step, Variable
 from primus_machine.facts import Facts
 
-__all__ = ["ONE_PER_NODE", "SINGLE", "LaunchCall", "LaunchPlan", "Launcher", "Signalled"]
-
-ONE_PER_NODE, SINGLE = "one-per-node", "single"
-"""The names of two launchers that `direct` knows: one process for all GPUs of a node, and one without a launcher."""
+__all__ = ["LaunchCall", "LaunchPlan", "Launcher", "Signalled"]
 
 
 class LaunchCall(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from primus_core import variables
 from primus_core.contracts import schedulers
-from primus_core.contracts.launcher import SINGLE
+from primus_core.contracts.launchers import SINGLE
 from primus_core.plan.plan import Plan
 from primus_core.request.arguments import Parser
 from primus_core.request.request import Layer, Request

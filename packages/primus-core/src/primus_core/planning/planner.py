@@ -11,7 +11,7 @@ from primus_core import variables
 from primus_core.config import submission
 from primus_core.config.system import EXTRA, PREFLIGHT, apply_defaults
 from primus_core.contracts import launchers, schedulers
-from primus_core.contracts.launcher import SINGLE
+from primus_core.contracts.launchers import SINGLE
 from primus_core.environment import resolve
 from primus_core.environment.flag_lists import FLAG_LISTS, applied
 from primus_core.environment.nesting import parent_of

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 from primus_core import variables
 from primus_core.contracts import launchers
-from primus_core.contracts.launcher import ONE_PER_NODE, SINGLE, LaunchCall, LaunchPlan
+from primus_core.contracts.launcher import LaunchCall, LaunchPlan
+from primus_core.contracts.launchers import ONE_PER_NODE, SINGLE
 from primus_core.environment import placement, resolve
 from primus_core.plan.plan import Distributed, Step, Variable, Worker
 from primus_core.plan.programs import RANK, RENDEZVOUS

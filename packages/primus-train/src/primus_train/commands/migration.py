@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from primus_core.config import bounds
 from primus_core.config.document import Document, at, dotted
-from primus_core.config.files import parse_saved
+from primus_core.config.yaml_text import parse_saved
 from primus_core.errors import ConfigError, Mistakes, RequestError
 from primus_core.plugins.catalogue import Catalogue
 from primus_machine.files import atomic

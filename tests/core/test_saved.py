@@ -16,8 +16,9 @@ from tests.core.run_directories import here, make, seal
 
 from primus_core.errors import RequestError
 from primus_core.runs.names import parse_name
-from primus_core.runs.saved import Damaged, is_run, load, state
+from primus_core.runs.saved import Damaged, load
 from primus_core.runs.snapshot_form import dump, parse_env_dump
+from primus_core.runs.state import is_run, state
 from primus_machine.host import HostRoot
 
 HOST = HostRoot()

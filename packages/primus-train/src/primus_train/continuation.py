@@ -18,10 +18,11 @@ from primus_core.errors import ConfigError, RequestError
 from primus_core.journal import record
 from primus_core.journal.record import RunRecord
 from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PLAN, Distributed, RunPlace
-from primus_core.runs.comparison import differing, dotted, flatten
 from primus_core.runs.rundir import COMPLETED
-from primus_core.runs.saved import Damaged, load, state_of
+from primus_core.runs.saved import Damaged, load
+from primus_core.runs.settings import differing, dotted, flatten
 from primus_core.runs.snapshot_form import MANIFEST
+from primus_core.runs.state import state_of
 from primus_machine.facts import Facts
 from primus_machine.files import lease, plain_json, trust
 from primus_machine.files.atomic import regular

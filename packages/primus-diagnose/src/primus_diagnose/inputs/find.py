@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from primus_core.errors import MachineError, RequestError
-from primus_core.runs.saved import is_run
+from primus_core.runs.state import is_run
 from primus_diagnose.inputs import names, records, run_directory
 from primus_diagnose.inputs.gathered import Gathered
 from primus_diagnose.scan.source import Source

@@ -54,7 +54,7 @@ def _split(file: File, opened: IO[bytes], start: int, end: int) -> Iterator[byte
 def _look(file: File, opened: IO[bytes]) -> None:
     found = os.fstat(opened.fileno())
     if (found.st_size, found.st_mtime_ns) != (file.size, file.time):
-        fix = "leave the input alone meanwhile; remove the unfinished folder to begin anew"
+        fix = "leave the input alone meanwhile; remove the unfinished folder to start over"
         raise PrimusError(f"'{file.path}' has changed since the pipeline began", fix=fix)
 
 

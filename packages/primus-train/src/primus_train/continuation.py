@@ -19,7 +19,6 @@ from primus_core.journal import record
 from primus_core.journal.record import RunRecord
 from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PLAN, Distributed, RunPlace
 from primus_core.runs.rundir import COMPLETED
-from primus_core.runs.saved import Damaged, load
 from primus_core.runs.settings import differing, dotted, flatten
 from primus_core.runs.snapshot_form import MANIFEST
 from primus_core.runs.state import state_of
@@ -204,6 +203,8 @@ def require_whole(run: str) -> None:
     Raises:
         RequestError: it is.
     """
+    from primus_core.runs.saved import Damaged, load  # most runs continue no other one
+
     try:
         load(run)
     except Damaged as error:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from primus_core.journal import summary
@@ -28,7 +27,7 @@ class Attempts:
         self.record, self.events = record, events
         self._lines_before = 0
         if self.made and self.made[-1].is_open:
-            self._close(last_step=self._last_step(), what=_NO_RECORD, ended_by_others=True)
+            self.record.close_attempt(last_step=self._last_step(), what=_NO_RECORD, ended_by_others=True)
 
     @property
     def made(self) -> list[Attempt]:
@@ -40,12 +39,12 @@ class Attempts:
         if self.made:
             set_aside(self.record.directory, len(self.made))
         self._lines_before = len(self._rows())
-        self.made.append(Attempt(time.time()))
+        self.record.begin_attempt()
 
     def end(self, exit_code: int, what: str, *, by_others: bool = False, lost_nodes: Sequence[str] = ()) -> None:
         """It ended so."""
         step = None if exit_code else summary.ended_at(self.record.directory)
-        self._close(
+        self.record.close_attempt(
             ended=time.time(),
             exit_code=exit_code,
             last_step=step or self._last_step(),
@@ -53,9 +52,6 @@ class Attempts:
             lost_nodes=tuple(lost_nodes),
             ended_by_others=by_others,
         )
-
-    def _close(self, **known: Any) -> None:
-        self.made[-1] = replace(self.made[-1], **known)
 
     def announce(self) -> str:
         """Tell the events that the next one comes, and say it in words."""

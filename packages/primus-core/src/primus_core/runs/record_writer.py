@@ -124,6 +124,14 @@ class RecordWriter:
         """Have these fields in the record from now on."""
         self.kept |= fields
 
+    def begin_attempt(self) -> None:
+        """Begin the next start of the worker."""
+        self.attempts.append(Attempt(time.time()))
+
+    def close_attempt(self, **known: Any) -> None:
+        """Take in how the latest start of the worker ended."""
+        self.attempts[-1] = replace(self.attempts[-1], **known)
+
     def _join(self) -> None:
         known = record.read(f"{self.directory}/{self.own}")
         self.submission = known if known.submitted else RunRecord()

@@ -97,7 +97,7 @@ def _fast(ranks: _Ranks, again: Callable[[], Engine], threads: int) -> Gigatoken
     return GigatokenEngine(build, again, threads=threads, rotated=rotated)
 
 
-def _by_scheme(lines: bytes, scheme: str, specials: Mapping[str, int]) -> Any:
+def _by_scheme(lines: bytes, scheme: str, specials: dict[str, int]) -> Any:
     """Gigatoken's tokenizer of a file of ranks, which it reads by its path alone."""
     from gigatoken import Tokenizer
 

@@ -78,7 +78,9 @@ def parsed(data: bytes, key: str, where: str) -> tuple[dict[str, Any], str]:
         raise PrimusError(f"{where}: the line is not valid JSON", why=str(error), fix=_SKIP) from None
     text = record.get(key) if isinstance(record, dict) else None
     if not isinstance(text, str):
-        known = f"its keys: {', '.join(map(repr, list(record)[:8]))}" if isinstance(record, dict) else "it is no object"
+        known = (
+            f"its keys: {', '.join(map(repr, list(record)[:8]))}" if isinstance(record, dict) else "it is not an object"
+        )
         raise PrimusError(
             f"{where}: the record has no text '{key}'", why=known, fix=f"name the key (`text: ...`), or {_SKIP}"
         )

@@ -124,7 +124,7 @@ def _add_json(found: Gathered, path: str, shown: str) -> None:
             rank = names.rank_of(path.replace("error.json", "stderr.log"))
             found.sources += records.of_file(path, shown, rank, names.node_of(shown))
     except (OSError, ValueError, RecursionError) as error:
-        found.skipped.append(f"{shown}: {getattr(error, 'strerror', '') or 'it is no JSON'}")
+        found.skipped.append(f"{shown}: {getattr(error, 'strerror', '') or 'it is not valid JSON'}")
 
 
 def _add_dump(found: Gathered, path: str, shown: str) -> None:

@@ -64,7 +64,7 @@ def migrate(args: argparse.Namespace) -> int:
     if extended := source.data.get("extends"):
         sys.stderr.write(f"note: what it extends is not changed: {extended}\n")
     if not whole:
-        sys.stderr.write("note: comments are lost, and the file is written anew\n")
+        sys.stderr.write("note: comments are lost, and the file is rewritten\n")
     return _write(args.output, text)
 
 

@@ -43,26 +43,10 @@ USER = "user"
 
 OWNED = frozenset(
     {
-        *("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
-        *(
-            RUN_DIR,
-            variables.RUN_ID,
-            variables.PARENT,
-            variables.IN_HOOK,
-            OUTER,
-            variables.RESTARTED,
-            HOME,
-            variables.PLUGINS,
-            variables.SUBMITTED,
-            TRUSTED,
-            variables.IMAGE,
-            variables.CACHE,
-            variables.CARRIED,
-            variables.ATTENDED,
-            variables.METRICS_FILE,
-            STREAMS,
-            variables.NUMA_CPUS,
-        ),
+        *("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", RUN_DIR, OUTER, HOME, STREAMS, TRUSTED),
+        *(variables.RUN_ID, variables.PARENT, variables.IN_HOOK, variables.RESTARTED, variables.PLUGINS),
+        *(variables.SUBMITTED, variables.IMAGE, variables.CACHE, variables.CARRIED, variables.ATTENDED),
+        *(variables.METRICS_FILE, variables.NUMA_CPUS),
     }
 )
 """What Primus and its launchers set themselves: another value would send a rank to the wrong place."""

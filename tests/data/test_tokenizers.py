@@ -420,9 +420,9 @@ def test_after_much_text_gigatoken_begins_anew_with_the_same_ids(
     monkeypatch.setattr(engines, "_REMEMBERED", 1_000)
     tokenizer = load(cases[name].kind, str(cases[name].model), threads=1)
     texts = proof.texts()[:600]
-    before = getattr(tokenizer, "engine")._tokenizer
+    before = vars(tokenizer)["engine"]._tokenizer
     assert [rows(tokenizer, texts) for _ in range(3)] == [rows(once, texts)] * 3
-    assert getattr(tokenizer, "engine")._tokenizer is not before
+    assert vars(tokenizer)["engine"]._tokenizer is not before
 
 
 @pytest.mark.full

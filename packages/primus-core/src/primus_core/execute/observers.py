@@ -20,10 +20,11 @@ __all__ = ["around_layer", "of_ranks"]
 def of_ranks(launch: Launch) -> Iterator[Observer]:
     """Yield those of the innermost layer."""
     yield from _recording(launch)
-    if launch.plan.place.outer:  # what is around may be gone, and this part of the run with it
+    attended = launch.facts.host.environ.get(variables.ATTENDED, "")
+    if attended or launch.plan.place.outer:  # what is around may be gone, and this part of the run with it
         from primus_core.multinode.watches import LockWatch, RecordWatch
 
-        yield LockWatch(launch.facts.host.environ.get(variables.ATTENDED, ""))
+        yield LockWatch(attended)
         yield RecordWatch(launch.record)
     if launch.plan.hook_plugins:
         from primus_core.hooks.lifecycle import Lifecycle

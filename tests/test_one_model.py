@@ -146,3 +146,18 @@ def test_the_runs_differ_in_their_framework_and_in_no_hyperparameter(
     text = said()
     assert "parameters 1311872" in text
     assert len(text.splitlines()) < 80
+
+
+@pytest.mark.parametrize("other", sorted(set(installed()) - {"torchtitan"}))
+@pytest.mark.parametrize("model", ["llama3.1_8B", "qwen3_8B"])
+def test_the_same_weights_and_tokens_give_the_same_loss_and_gradients(other: str, model: str, workspace: Path) -> None:
+    text = (EXAMPLES / "torchtitan.yaml").read_text().replace("./llama-1M.yaml", model)
+    (workspace / f"{model}.yaml").write_text(text)
+    words = ["--config", f"{model}.yaml", "--against", other, "--against-python", str(installed()[other] / "python")]
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("primus")), "direct", "--", "verify", *words],
+        env={**plain_environ(), "PRIMUS_CACHE": str(workspace / "cache")},
+        cwd=workspace, text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "1 equal" in done.stdout

@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from primus_train.kit.alike import alike, degrees_of
+from primus_train.kit.neutral import in_halves
+
+if TYPE_CHECKING:
+    from primus_train.models.architecture import Architecture
 
 __all__ = ["VERIFIER", "MaxTextVerifier"]
 
 _SEQUENCE, _VOCABULARY, _BATCH = 128, 512, 8
+_SEED = 1234
+"""Of the order of samples, as the other frameworks have it by default."""
 _KEPT = (
     *("decoder_block", "base_", "head_dim", "global_", "local_", "mlp_activations", "mlp_bias", "attention_bias"),
     *("attention_sink", "attention_type", "attn_logits_soft_cap", "final_logits_soft_cap", "num_experts"),
@@ -57,6 +63,17 @@ _WEIGHT = re.compile(r"params\.(?:params\.)?(.+)")
 _KINDS = {"mu": "first moment", "nu": "second moment"}
 _STACKED = re.compile(r"(.*(?:layers|layers_\d+|blocks?))\.(?!\d)(.+)")
 _EXPERTS = re.compile(r"(.*\bMoeBlock\w*)\.(w[io]\w*)")
+_LAYER = re.compile(r"decoder\.layers\.(\d+)\.")
+_HEADS = ("query.kernel", "key.kernel", "value.kernel")
+_NEUTRAL = {
+    "token_embedder.embedding": "embed_tokens.weight", "decoder.logits_dense.kernel": "lm_head.weight",
+    "decoder.decoder_norm.scale": "norm.weight", "pre_self_attention_layer_norm.scale": "input_layernorm.weight",
+    "post_self_attention_layer_norm.scale": "post_attention_layernorm.weight",
+    "self_attention.query_norm.scale": "self_attn.q_norm.weight",
+    "self_attention.key_norm.scale": "self_attn.k_norm.weight", "mlp.wi_0.kernel": "mlp.gate_proj.weight",
+    "mlp.wi_1.kernel": "mlp.up_proj.weight", "mlp.wo.kernel": "mlp.down_proj.weight",
+}  # fmt: skip
+"""Weights of a dense Llama or Qwen 3, in a layer and outside."""
 Kind = Literal["weight", "first moment", "second moment"]
 Array = TypeVar("Array")
 
@@ -120,6 +137,31 @@ class MaxTextVerifier:
     def checkpoint(self, run: str, step: int) -> str:
         """Return where MaxText saves a step: it counts from 0."""
         return f"{run}/checkpoints/{step - 1}/items"
+
+    def same_tokens(self, length: int) -> dict[str, Any]:
+        """Return the settings to train on the section `data`."""
+        return {"dataset_type": None, "max_target_length": length, "data_shuffle_seed": _SEED}
+
+    def neutral(self, name: str, weight: Array, model: Architecture) -> Iterator[tuple[str, Array, float]]:
+        """Return the weight under Hugging Face's name, with rows for outputs.
+
+        MaxText divides queries by the root of the head's size once, in their weights, if they have no norm. Llama 3.1's
+        rotary embedding has its pairs as neighbours.
+        """
+        value: Any = weight
+        layer = _LAYER.match(name)
+        before, rest = (f"layers.{layer[1]}.", name[layer.end() :]) if layer else ("", name)
+        letter = rest.removeprefix("self_attention.")[:1]
+        if rest.startswith("self_attention.") and rest.endswith(_HEADS):
+            value = value.reshape(len(value), -1).T
+            if letter in "qk" and model.rope_scaling and model.rope_scaling.rope_type == "llama3":
+                value = in_halves(value, model.head_dim)
+            scale = math.sqrt(model.head_dim) if letter == "q" and model.qk_norm == "none" else 1.0
+            yield f"{before}self_attn.{letter}_proj.weight", value, scale
+        elif rest == "self_attention.out.kernel":
+            yield f"{before}self_attn.o_proj.weight", value.reshape(-1, value.shape[-1]).T, 1.0
+        else:
+            yield before + _NEUTRAL[rest], value.T if rest.endswith("kernel") else value, 1.0
 
     def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:
         """Return weights and moments; layers of one kind are stored as one array, whose second axis they are."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from primus_megatron.device import GPU_KERNELS
 from primus_train.kit.alike import alike, degrees_of
+
+if TYPE_CHECKING:
+    from primus_train.models.architecture import Architecture
 
 __all__ = ["VERIFIER", "MegatronVerifier"]
 
@@ -64,6 +67,20 @@ _STATE = "optimizer.state."
 _KINDS = {"exp_avg": "first moment", "exp_avg_sq": "second moment"}
 _STACKED = re.compile(r"(.*\blayers)\.(?!\d)(.+)")
 _EXPERTS = re.compile(r"(.*\bexperts)\.((?:linear|weight).+)")
+_LAYER = re.compile(r"decoder\.layers\.(\d+)\.")
+_BY_TOKEN = ("embedding.word_embeddings.weight", "output_layer.weight")
+"""Padded to a multiple."""
+_NEUTRAL = {
+    "embedding.word_embeddings.weight": "embed_tokens.weight", "output_layer.weight": "lm_head.weight",
+    "decoder.final_layernorm.weight": "norm.weight", "input_layernorm.weight": "input_layernorm.weight",
+    "self_attention.linear_qkv.layer_norm_weight": "input_layernorm.weight",
+    "pre_mlp_layernorm.weight": "post_attention_layernorm.weight",
+    "mlp.linear_fc1.layer_norm_weight": "post_attention_layernorm.weight",
+    "self_attention.q_layernorm.weight": "self_attn.q_norm.weight",
+    "self_attention.k_layernorm.weight": "self_attn.k_norm.weight",
+    "self_attention.linear_proj.weight": "self_attn.o_proj.weight", "mlp.linear_fc2.weight": "mlp.down_proj.weight",
+}  # fmt: skip
+"""Weights of a dense Llama or Qwen 3, in a layer and outside, that are one."""
 Kind = Literal["weight", "first moment", "second moment"]
 Array = TypeVar("Array")
 
@@ -131,6 +148,28 @@ class MegatronVerifier:
     def checkpoint(self, run: str, step: int) -> str:
         """Return where Megatron saves a step."""
         return f"{run}/checkpoints/iter_{step:07d}"
+
+    def same_tokens(self, length: int) -> dict[str, Any]:
+        """Return the settings to train on the section `data`."""
+        return {"mock_data": None, "seq_length": length, "max_position_embeddings": length}
+
+    def neutral(self, name: str, weight: Array, model: Architecture) -> Iterator[tuple[str, Array, float]]:
+        """Return the weights under Hugging Face's names. Queries, keys and values of a group stand together."""
+        value: Any = weight
+        layer = _LAYER.match(name)
+        before, rest = (f"layers.{layer[1]}.", name[layer.end() :]) if layer else ("", name)
+        if rest.endswith("linear_qkv.weight"):
+            groups = value.reshape(model.num_kv_heads, -1, value.shape[-1])
+            ends = (groups.shape[1] - 2 * model.head_dim, groups.shape[1] - model.head_dim)
+            parts = (groups[:, : ends[0]], groups[:, ends[0] : ends[1]], groups[:, ends[1] :])
+            for letter, part in zip("qkv", parts, strict=True):
+                yield f"{before}self_attn.{letter}_proj.weight", part.reshape(-1, value.shape[-1]), 1.0
+        elif rest.endswith("linear_fc1.weight"):
+            half = len(value) // 2
+            yield f"{before}mlp.gate_proj.weight", value[:half], 1.0
+            yield f"{before}mlp.up_proj.weight", value[half:], 1.0
+        else:
+            yield before + _NEUTRAL[rest], value[: model.vocab_size] if rest in _BY_TOKEN else value, 1.0
 
     def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:
         """Return weights and moments; equal layers, and experts, are stored as one array with an axis of them."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from primus_core.config.document import Document
 from primus_core.errors import Mistakes
 from primus_torchtitan import earlier_names
 from primus_torchtitan.schema import load, shipped
 from primus_train.kit.alike import alike, degrees_of
+from primus_train.kit.neutral import in_halves
+
+if TYPE_CHECKING:
+    from primus_train.models.architecture import Architecture
 
 __all__ = ["VERIFIER", "TorchTitanVerifier"]
 
@@ -59,6 +63,18 @@ _OWN = {axis: setting for axis, setting in _AXES.items() if axis not in ("sp", "
 _MOMENT = re.compile(r"optimizer\.state\.(.+)\.(exp_avg|exp_avg_sq)")
 _KINDS = {"exp_avg": "first moment", "exp_avg_sq": "second moment"}
 _EXPERTS = re.compile(r"(.*\bexperts)\.(.+)")
+_LAYER = re.compile(r"layers\.\d+\.")
+_NEUTRAL = {
+    "tok_embeddings.weight": "embed_tokens.weight", "norm.weight": "norm.weight", "lm_head.weight": "lm_head.weight",
+    "attention_norm.weight": "input_layernorm.weight", "ffn_norm.weight": "post_attention_layernorm.weight",
+    "attention.qkv_linear.wq.weight": "self_attn.q_proj.weight", "attention.wo.weight": "self_attn.o_proj.weight",
+    "attention.qkv_linear.wk.weight": "self_attn.k_proj.weight",
+    "attention.qkv_linear.wv.weight": "self_attn.v_proj.weight",
+    "attention.q_norm.weight": "self_attn.q_norm.weight", "attention.k_norm.weight": "self_attn.k_norm.weight",
+    "feed_forward.w1.weight": "mlp.gate_proj.weight", "feed_forward.w3.weight": "mlp.up_proj.weight",
+    "feed_forward.w2.weight": "mlp.down_proj.weight",
+}  # fmt: skip
+"""Weights of a dense Llama or Qwen 3, in a layer and outside."""
 Kind = Literal["weight", "first moment", "second moment"]
 Array = TypeVar("Array")
 
@@ -134,6 +150,26 @@ class TorchTitanVerifier:
     def checkpoint(self, run: str, step: int) -> str:
         """Return where TorchTitan saves a step."""
         return f"{run}/checkpoints/step-{step}"
+
+    def same_tokens(self, length: int) -> dict[str, Any]:
+        """Return the settings to train on the section `data`."""
+        return {"training.mock_data": False, "training.seq_len": length}
+
+    def neutral(self, name: str, weight: Array, model: Architecture) -> Iterator[tuple[str, Array, float]]:
+        """Return the weight under Hugging Face's name. Llama's pairs of the rotary embedding are neighbours here."""
+        layer = _LAYER.match(name)
+        before, rest = (layer[0], name[layer.end() :]) if layer else ("", name)
+        parts: list[tuple[str, Any]] = [(rest, weight)]
+        if rest == "attention.qkv_linear.wqkv.weight":  # moments keep them together, for each group of heads
+            value: Any = weight
+            groups = value.reshape(model.num_kv_heads, -1, value.shape[-1])
+            ends = (groups.shape[1] - 2 * model.head_dim, groups.shape[1] - model.head_dim)
+            each = (groups[:, : ends[0]], groups[:, ends[0] : ends[1]], groups[:, ends[1] :])
+            parts = [(f"attention.qkv_linear.w{letter}.weight", part.reshape(-1, value.shape[-1]))
+                     for letter, part in zip("qkv", each, strict=True)]  # fmt: skip
+        for part, value in parts:
+            turned = model.qk_norm != "rms" and part.endswith(("wq.weight", "wk.weight"))
+            yield before + _NEUTRAL[part], in_halves(value, model.head_dim) if turned else value, 1.0
 
     def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:
         """Return weights and moments; those of experts are stored as one array with an axis of experts."""

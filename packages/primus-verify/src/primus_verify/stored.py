@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from primus_core.errors import MachineError
+from primus_machine.files.atomic import write_atomically
 
 if TYPE_CHECKING:
     import numpy as np
 
     from primus_verify.contract import Kind, Verifier
 
-__all__ = ["State", "read"]
+_SIZES = "primus_sizes.json"
+__all__ = ["State", "overwrite", "read"]
 
 State = Mapping[tuple["Kind", str], "np.ndarray[Any, Any]"]
 """Weights and moments, by kind and name."""
@@ -24,11 +28,63 @@ def read(verifier: Verifier, path: str) -> State:
     Raises:
         MachineError: it cannot be read.
     """
+    return {(kind, name): value for kind, name, value in verifier.tensors(_raw(verifier, path))}
+
+
+def overwrite(verifier: Verifier, path: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+    """Replace what the checkpoint at `path` stores, which our own trial has just written, by what `change` returns.
+
+    Raises:
+        MachineError: it cannot be read.
+    """
+    write = {"torch": _write_torch, "orbax": _write_orbax}[verifier.format]
+    write(path, change(_raw(verifier, path)))
+
+
+def _raw(verifier: Verifier, path: str) -> dict[str, Any]:
     load = {"torch": _read_torch, "orbax": _read_orbax}[verifier.format]
     try:
-        return {(kind, name): value for kind, name, value in verifier.tensors(load(path))}
+        return load(path)
     except (ImportError, OSError, EOFError, ValueError, RuntimeError) as error:
         raise MachineError(f"the checkpoint {path} cannot be read", why=str(error)) from None
+
+
+def _write_torch(path: str, arrays: Mapping[str, Any]) -> None:
+    """Only tensors: trials load weights alone."""
+    import glob
+    import warnings
+
+    import torch
+    import torch.distributed.checkpoint as dcp
+
+    for part in glob.glob(f"{glob.escape(path)}/*.distcp"):
+        os.unlink(part)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dcp.save(tensors, storage_writer=dcp.FileSystemWriter(path), no_dist=True)
+    known = os.path.join(path, _SIZES)
+    if os.path.exists(known):  # by which a backend knows that a checkpoint is whole
+        with open(known, encoding="utf-8") as file:
+            names = json.load(file)
+        write_atomically(known, json.dumps({name: os.stat(os.path.join(path, name)).st_size for name in names}))
+
+
+def _write_orbax(path: str, arrays: Mapping[str, Any]) -> None:
+    """The tree of the weights again, from the paths with dots."""
+    from orbax import checkpoint as ocp
+
+    tree: dict[str, Any] = {}
+    for name, array in arrays.items():
+        if not name.startswith("params."):
+            continue  # trials load weights alone
+        *folders, last = name.split(".")
+        at = tree
+        for folder in folders:
+            at = at.setdefault(folder, {})
+        at[last] = array
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(path, tree, force=True)
 
 
 def _read_torch(path: str) -> dict[str, Any]:

@@ -55,6 +55,8 @@ class Trials:
     environ: Mapping[str, str]
     steps: int
     timeout_s: float
+    prefix: str = ""
+    """How the names of the runs begin."""
 
     def settings(self, layout: Layout, start: str, rate: float | None = None) -> dict[str, Any]:
         """Return the settings of a trial over those of the experiment.
@@ -88,7 +90,7 @@ class Trials:
             TrainingError: it failed, with what it printed.
         """
         kind = layout.name if start and rate is None else "start"
-        name = re.sub(r"[^A-Za-z0-9]+", "-", "+".join((kind, *(changed or ()))))
+        name = self.prefix + re.sub(r"[^A-Za-z0-9]+", "-", "+".join((kind, *(changed or ()))))
         settings = {**self.settings(layout, start, rate), **(changed or {})}
         words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
         argv = [sys.executable, "-m", "primus_core", "direct", "--", "train", "pretrain", "--new",

@@ -78,9 +78,24 @@ _NEUTRAL = {
     "mlp.linear_fc1.layer_norm_weight": "post_attention_layernorm.weight",
     "self_attention.q_layernorm.weight": "self_attn.q_norm.weight",
     "self_attention.k_layernorm.weight": "self_attn.k_norm.weight",
-    "self_attention.linear_proj.weight": "self_attn.o_proj.weight", "mlp.linear_fc2.weight": "mlp.down_proj.weight",
+    "self_attention.linear_proj.weight": "self_attn.o_proj.weight", "mlp.router.weight": "mlp.gate.weight",
 }  # fmt: skip
-"""Weights of a dense Llama or Qwen 3, in a layer and outside, that are one."""
+"""Weights of a Llama, Qwen or Mixtral, in a layer and outside, that are one."""
+_LATENT = {
+    "self_attention.linear_q_proj.weight": "self_attn.q_proj.weight",
+    "self_attention.linear_q_down_proj.weight": "self_attn.q_a_proj.weight",
+    "self_attention.linear_q_up_proj.weight": "self_attn.q_b_proj.weight",
+    "self_attention.q_layernorm.weight": "self_attn.q_a_layernorm.weight",
+    "self_attention.linear_q_up_proj.layer_norm_weight": "self_attn.q_a_layernorm.weight",
+    "self_attention.linear_kv_down_proj.weight": "self_attn.kv_a_proj_with_mqa.weight",
+    "self_attention.linear_kv_up_proj.weight": "self_attn.kv_b_proj.weight",
+    "self_attention.kv_layernorm.weight": "self_attn.kv_a_layernorm.weight",
+    "self_attention.linear_kv_up_proj.layer_norm_weight": "self_attn.kv_a_layernorm.weight",
+}
+"""Weights of DeepSeek's latent attention."""
+_MLP = re.compile(r"(mlp|mlp\.shared_experts|mlp\.experts\.experts\.\d+)\.linear_fc([12])\.weight")
+_BALANCE = "mlp.router.expert_bias"
+"""Zero at the start, in every framework; a rule moves it, and no gradient."""
 Kind = Literal["weight", "first moment", "second moment"]
 Array = TypeVar("Array")
 
@@ -158,18 +173,20 @@ class MegatronVerifier:
         value: Any = weight
         layer = _LAYER.match(name)
         before, rest = (f"layers.{layer[1]}.", name[layer.end() :]) if layer else ("", name)
-        if rest.endswith("linear_qkv.weight"):
-            groups = value.reshape(model.num_kv_heads, -1, value.shape[-1])
+        if rest.startswith("self_attention.linear_qkv.") and "norm" not in rest:
+            groups = value.reshape(model.num_kv_heads, -1, *value.shape[1:])
             ends = (groups.shape[1] - 2 * model.head_dim, groups.shape[1] - model.head_dim)
             parts = (groups[:, : ends[0]], groups[:, ends[0] : ends[1]], groups[:, ends[1] :])
             for letter, part in zip("qkv", parts, strict=True):
-                yield f"{before}self_attn.{letter}_proj.weight", part.reshape(-1, value.shape[-1]), 1.0
-        elif rest.endswith("linear_fc1.weight"):
+                yield f"{before}self_attn.{letter}_proj.{rest[26:]}", part.reshape(-1, *value.shape[1:]), 1.0
+        elif mlp := _MLP.fullmatch(rest):
+            inside = before + mlp[1].replace("experts.experts", "experts")
             half = len(value) // 2
-            yield f"{before}mlp.gate_proj.weight", value[:half], 1.0
-            yield f"{before}mlp.up_proj.weight", value[half:], 1.0
-        else:
-            yield before + _NEUTRAL[rest], value[: model.vocab_size] if rest in _BY_TOKEN else value, 1.0
+            for what, part in (("gate", value[:half]), ("up", value[half:])) if mlp[2] == "1" else (("down", value),):
+                yield f"{inside}.{what}_proj.weight", part, 1.0
+        elif rest != _BALANCE:
+            neutral = (_LATENT if model.mla else {}).get(rest) or _NEUTRAL[rest]
+            yield before + neutral, value[: model.vocab_size] if rest in _BY_TOKEN else value, 1.0
 
     def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:
         """Return weights and moments; equal layers, and experts, are stored as one array with an axis of them."""

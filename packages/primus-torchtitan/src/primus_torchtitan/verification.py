@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from primus_core.config.document import Document
 from primus_core.errors import Mistakes
-from primus_torchtitan import earlier_names
+from primus_torchtitan import earlier_names, small_experts
 from primus_torchtitan.schema import load, shipped
+from primus_torchtitan.small_experts import FAMILIES
 from primus_train.kit.alike import alike, degrees_of
 from primus_train.kit.neutral import in_halves
 
@@ -24,8 +25,6 @@ _SEQUENCE = 256
 _VOCABULARY, _HEAD = 512, 16
 _BATCH, _MICRO_BATCH = 8, 2
 _SIZED = ("llama3", "qwen3")
-_DEBUG = {"qwen3": "debugmodel_moe"}
-"""The small flavor of a family with experts; elsewhere `debugmodel`."""
 _KEPT = ("loss", "debug")
 """Sections of the experiment that trials have, too."""
 _KEPT_PARALLEL = (
@@ -204,10 +203,14 @@ def _small(model: Mapping[str, Any], layouts: Sequence[Mapping[str, int]]) -> di
     if "." in family:
         return dict(model)
     families = load(list(shipped().values())[-1]).families
-    known = {name.lower(): facts for name, facts in families.get(family, {}).items()}.get(str(flavor).lower(), {})
+    names = {name.lower(): name for name in families.get(family, {})}
+    flavor = names.get(str(flavor).lower(), flavor)
+    known = families.get(family, {}).get(flavor, {})
     attention = {"attn_backend": model["attn_backend"]} if model.get("attn_backend") else {}
-    if family not in _SIZED or known.get("experts"):
-        return {"family": family, "flavor": _DEBUG.get(family, "debugmodel"), **attention}
+    if family in FAMILIES and (family not in _SIZED or known.get("experts")):
+        return {"family": small_experts.__name__, "flavor": f"{family} {flavor}", **attention}
+    if family not in _SIZED:
+        return {"family": family, "flavor": "debugmodel", **attention}
     whole = {**known, **{name: value for name, value in model.items() if value is not None}}
     tensor, stages = degrees_of(layouts, "tp"), degrees_of(layouts, "pp", "vpp")
     heads = whole.get("n_heads") or 4

@@ -1,10 +1,12 @@
 """One framework's part of `verify --against`, run by the Python of its environment: what it trains, and its weights.
 
+    python -m primus_verify.exchange check FRAMEWORK MODEL.yaml FOLDER
     python -m primus_verify.exchange train FRAMEWORK MODEL.yaml FOLDER [CHECKPOINT]
     python -m primus_verify.exchange read FRAMEWORK MODEL.yaml CHECKPOINT OUT.npz
     python -m primus_verify.exchange write FRAMEWORK MODEL.yaml CHECKPOINT IN.npz
 
-`train` prints the checkpoint, the loss and the number of tokens of one step, as JSON.
+`check` prints why the model cannot be trained, or nothing. `train` prints the checkpoint, the loss and the number of
+tokens of one step, as JSON.
 
 Weights and gradients are exchanged under neutral names (`primus_verify.contract.Verifier.neutral`), in numpy's format.
 """
@@ -13,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from primus_machine.host import HostRoot
 from primus_verify import stored
 from primus_verify.contract import Verifier
 from primus_verify.layouts import REFERENCE, Layout
-from primus_verify.resolving import as_experiment, find_verifier
+from primus_verify.resolving import as_experiment, find_verifier, refusal
 from primus_verify.trials import Trials
 
 if TYPE_CHECKING:
@@ -36,34 +37,49 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["VOCABULARY", "as_neutral", "main", "with_neutral"]
+__all__ = ["TEXT", "VOCABULARY", "as_neutral", "main", "with_neutral"]
 
 VOCABULARY, _LENGTH = 512, 128
 """Tokens of the tokenizer that is made of the text; tokens of a sequence."""
 _ONE = Layout(REFERENCE, {})
 _MODEL = "model.yaml"
 _TIMEOUT_S = 1800
-_DATA = {"text": "python-stdlib", "vocab_size": VOCABULARY, "document_chars": 512}
+TEXT = "text"
+"""The folder with the text of all frameworks, below that of the trainings."""
 _ONE_MINUS_BETA1 = 0.1
 """1 - beta1 of Adam: the first moment after a step is the gradient times this."""
+
+
+def _check(framework: str, model: str, folder: str) -> None:
+    path, changed = _experiment(framework, model, folder)
+    print(refusal(path, {**changed, **find_verifier(framework).steps(1, rate=0.0)}, 1))
 
 
 def _train(framework: str, model: str, folder: str, start: str = "") -> None:
     """Train a step from a checkpoint; without one, with a learning rate of 0."""
     verifier = find_verifier(framework)
-    settings = verifier.experiment({"data": _DATA}, shrink=False, layouts=(), device="cpu")
-    tokens = verifier.same_tokens(_LENGTH)
-    absent = {"model", "vocab_size", *(name for name, value in tokens.items() if value is None)}
-    rest = {key: value for key, value in settings.items() if key not in absent}
-    shutil.copyfile(model, os.path.join(folder, _MODEL))
-    text = as_experiment(framework, {**rest, "model": f"./{_MODEL}", "data": _DATA}, folder)
-    path = os.path.join(folder, f"{framework}.yaml")
-    write_atomically(path, text)
+    path, changed = _experiment(framework, model, folder)
     trials = Trials(verifier, folder, path, HostRoot().environ, 1, _TIMEOUT_S, prefix=f"{framework}-")
-    run = trials.train(_ONE, start, {name: value for name, value in tokens.items() if value is not None})
+    run = trials.train(_ONE, start, changed)
     row = summary.read(os.path.join(run, METRICS))[0]
     found = {"checkpoint": verifier.checkpoint(run, 1), "loss": row["loss"], "tokens": row.get("tokens")}
     print(json.dumps(found))
+
+
+def _experiment(framework: str, model: str, folder: str) -> tuple[str, dict[str, Any]]:
+    """Write the experiment of a small model; its path, and settings beside it."""
+    verifier = find_verifier(framework)
+    data = {"text": os.path.join(folder, TEXT), "vocab_size": VOCABULARY, "document_chars": 512}
+    settings = verifier.experiment({"data": data}, shrink=False, layouts=(), device="cpu")
+    tokens = verifier.same_tokens(_LENGTH)
+    absent = {"model", "vocab_size", *(name for name, value in tokens.items() if value is None)}
+    rest = {key: value for key, value in settings.items() if key not in absent}
+    with open(model, encoding="utf-8") as file:
+        write_atomically(os.path.join(folder, _MODEL), file.read())  # an experiment names files below its own folder
+    text = as_experiment(framework, {**rest, "model": f"./{_MODEL}", "data": data}, folder)
+    path = os.path.join(folder, f"{framework}.yaml")
+    write_atomically(path, text)
+    return path, {name: value for name, value in tokens.items() if value is not None}
 
 
 def _read(verifier: Verifier, model: Architecture, checkpoint: str, path: str) -> None:
@@ -120,6 +136,8 @@ def with_neutral(
     """
     import numpy as np
 
+    raw = {name: array for name, array in raw.items()
+           if any(kind == "weight" for kind, *_ in verifier.tensors({name: array}))}  # fmt: skip
     starts = np.cumsum([0, *(array.size for array in raw.values())])
     numbers = {name: np.arange(start, start + array.size).reshape(array.shape)
                for start, (name, array) in zip(starts, raw.items(), strict=False)}  # fmt: skip
@@ -143,8 +161,8 @@ def main(words: list[str]) -> int:
     from primus_train.models import catalogue
 
     action, framework, model, *rest = words
-    if action == "train":
-        _train(framework, model, *rest)
+    if action in ("check", "train"):
+        {"check": _check, "train": _train}[action](framework, model, *rest)
     else:
         do = {"read": _read, "write": _write}[action]
         do(find_verifier(framework), catalogue.find(model, {}).facts, *rest)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from primus_core.errors import MachineError
-from primus_machine.files.atomic import write_atomically
 
 if TYPE_CHECKING:
     import numpy as np
 
     from primus_verify.contract import Kind, Verifier
 
-_SIZES = "primus_sizes.json"
 __all__ = ["State", "overwrite", "read"]
 
 State = Mapping[tuple["Kind", str], "np.ndarray[Any, Any]"]
@@ -50,24 +47,27 @@ def _raw(verifier: Verifier, path: str) -> dict[str, Any]:
 
 
 def _write_torch(path: str, arrays: Mapping[str, Any]) -> None:
-    """Only tensors: trials load weights alone."""
-    import glob
-    import warnings
+    """Write the numbers of each piece of a tensor over those that are there: all else stays as it is."""
+    import io
 
     import torch
     import torch.distributed.checkpoint as dcp
 
-    for part in glob.glob(f"{glob.escape(path)}/*.distcp"):
-        os.unlink(part)
-    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        dcp.save(tensors, storage_writer=dcp.FileSystemWriter(path), no_dist=True)
-    known = os.path.join(path, _SIZES)
-    if os.path.exists(known):  # by which a backend knows that a checkpoint is whole
-        with open(known, encoding="utf-8") as file:
-            names = json.load(file)
-        write_atomically(known, json.dumps({name: os.stat(os.path.join(path, name)).st_size for name in names}))
+    metadata = dcp.FileSystemReader(path).read_metadata()
+    for index, place in metadata.storage_data.items():
+        if index.fqn not in arrays:
+            continue
+        known = metadata.state_dict_metadata[index.fqn]
+        (chunk,) = (one for one in known.chunks if one.offsets == index.offset)
+        where = tuple(slice(begin, begin + size) for begin, size in zip(chunk.offsets, chunk.sizes, strict=True))
+        piece, buffer = torch.tensor(arrays[index.fqn][where], dtype=known.properties.dtype), io.BytesIO()
+        torch.save(piece, buffer)
+        if buffer.tell() != place.length:
+            what = f"{index.fqn} has {place.length} bytes in {path}/{place.relative_path}, and now {buffer.tell()}"
+            raise MachineError(what, why="the numbers are written over those that are there")
+        with open(os.path.join(path, place.relative_path), "r+b") as file:
+            file.seek(place.offset)
+            file.write(buffer.getvalue())
 
 
 def _write_orbax(path: str, arrays: Mapping[str, Any]) -> None:

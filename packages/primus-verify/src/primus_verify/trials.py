@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -27,7 +27,7 @@ from primus_verify.comparison import Step
 from primus_verify.contract import Verifier
 from primus_verify.layouts import Layout
 
-__all__ = ["Trials"]
+__all__ = ["Trials", "ending_with_parent"]
 
 _ERROR = re.compile(r"^primus: error: ", re.MULTILINE)
 _RATE = 1e-3
@@ -111,9 +111,9 @@ class Trials:
     def _run(self, argv: list[str], log: str, ranks: int) -> int:
         environ = {**self.environ, "GPUS_PER_NODE": str(ranks), WANTED: "1"}
         with open(log, "wb") as output:
-            # JAX has threads by now, which `preexec_fn` would fork in the middle of what they do.
-            command = [sys.executable, "-P", "-c", _STARTER, *argv]
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ)
+            process = subprocess.Popen(
+                ending_with_parent(argv), stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ
+            )
             try:
                 return process.wait(self.timeout_s)
             except subprocess.TimeoutExpired:
@@ -140,6 +140,14 @@ class Trials:
             )
             for step, row in sorted(rows.items())
         ]
+
+
+def ending_with_parent(argv: Sequence[str]) -> list[str]:
+    """Return the command that becomes `argv` and ends with this process.
+
+    JAX has threads by now, which `preexec_fn` would fork in the middle of what they do.
+    """
+    return [sys.executable, "-P", "-c", _STARTER, *argv]
 
 
 def _reason(run: str, log: str) -> str:

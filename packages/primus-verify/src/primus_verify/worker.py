@@ -73,8 +73,8 @@ def _against(
     rtol: float | None,
 ) -> dict[str, Any]:  # fmt: skip
     """What came of the other framework."""
-    first = Side(request["framework"], sys.executable, f"{run}/{AGAINST_MODEL}", folder, environ)
-    return compare_sides(first, replace(first, **request["against"]), rtol, say).to_dict()
+    first = Side(request["framework"], sys.executable, f"{run}/{AGAINST_MODEL}", folder, environ, say)
+    return compare_sides(first, replace(first, **request["against"]), rtol).to_dict()
 
 
 def _key(request: Mapping[str, Any], run: str, environ: Mapping[str, str]) -> str:

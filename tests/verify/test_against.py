@@ -14,6 +14,7 @@ from primus_train.models import catalogue
 from primus_train.models.architecture import Architecture
 from primus_verify.against import small_model
 from primus_verify.exchange import as_neutral, with_neutral
+from primus_verify.stored import overwrite, read
 
 VERIFIER: Any = TITAN
 MODEL = Architecture(
@@ -43,8 +44,8 @@ def test_weights_that_are_written_are_those_that_are_read_and_moments_stay() -> 
     neutral = as_neutral(VERIFIER, weights, MODEL)
     assert {"embed_tokens.weight", "layers.0.self_attn.q_proj.weight"} <= neutral.keys()
     written = with_neutral(VERIFIER, other, neutral, MODEL)
-    for name, value in raw.items():
-        assert np.array_equal(written[name], value if "optimizer" not in name else 0 * value), name
+    assert written.keys() == {name for name in raw if "optimizer" not in name}
+    assert all(np.array_equal(value, raw[name]) for name, value in written.items())
 
 
 def test_a_weight_that_the_other_framework_lacks_or_that_has_no_neutral_name_is_named() -> None:
@@ -54,11 +55,42 @@ def test_a_weight_that_the_other_framework_lacks_or_that_has_no_neutral_name_is_
         as_neutral(VERIFIER, {"layers.0.moe.router.weight": np.ones(1)}, MODEL)
 
 
-def test_the_small_model_keeps_the_kind_and_experts_are_refused(tmp_path: Any) -> None:
+@pytest.mark.full
+@pytest.mark.torch
+def test_numbers_are_written_over_those_of_a_checkpoint_and_all_else_stays(tmp_path: Any) -> None:
+    torch = pytest.importorskip("torch")
+    import torch.distributed.checkpoint as dcp
+
+    stored = {"norm.weight": torch.zeros(3), "optimizer.state.norm.weight.exp_avg": torch.ones(3), "steps": {"a": "b"}}
+    dcp.save(stored, storage_writer=dcp.FileSystemWriter(tmp_path), no_dist=True)
+    files = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+    overwrite(VERIFIER, str(tmp_path), lambda raw: {"norm.weight": raw["norm.weight"] + 2})
+    assert {kind: value.tolist() for (kind, _), value in read(VERIFIER, str(tmp_path)).items()} == {
+        "weight": [2, 2, 2], "first moment": [1, 1, 1]}  # fmt: skip
+    loaded = {"steps": {"a": ""}}
+    dcp.load(loaded, storage_reader=dcp.FileSystemReader(tmp_path), no_dist=True)
+    assert loaded == {"steps": {"a": "b"}}
+    assert files == {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+
+
+def test_the_small_model_keeps_the_kind_and_what_has_no_names_is_refused(tmp_path: Any) -> None:
     models = catalogue.load()
     (tmp_path / "small.yaml").write_text(small_model(models["llama3.1_8B"]))
     facts = catalogue.find(str(tmp_path / "small.yaml"), {}).facts
     assert (facts.num_attention_heads, facts.num_kv_heads, facts.rope_scaling) == (
         8, 4, models["llama3.1_8B"].facts.rope_scaling)  # fmt: skip
-    with pytest.raises(RequestError, match="cannot compare mixtral_8x7B"):
-        small_model(models["mixtral_8x7B"])
+    with pytest.raises(RequestError, match="cannot compare gemma2_2B") as refused:
+        small_model(models["gemma2_2B"])
+    assert "an activation other than SwiGLU, additional norms after attention and MLP" in refused.value.why
+
+
+@pytest.mark.parametrize("name", ["deepseek_v3", "qwen2.5_0.5B", "qwen3_30B_A3B"])
+def test_small_models_with_experts_latent_attention_and_biases_are_models_of_the_catalogue(
+    name: str, tmp_path: Any
+) -> None:
+    model = catalogue.load()[name]
+    (tmp_path / "small.yaml").write_text(small_model(model))
+    small = catalogue.find(str(tmp_path / "small.yaml"), {}).facts
+    assert small.hidden_size <= 128
+    for trait in ("moe", "mla", "qkv_bias", "qk_norm", "tie_embeddings"):
+        assert bool(getattr(small, trait)) == bool(getattr(model.facts, trait)), trait

@@ -111,8 +111,11 @@ class MegatronVerifier:
     )  # fmt: skip
 
     def packages(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return Megatron, or the folder that `backend_path` names, and this package."""
-        return (str(settings.get("backend_path") or "megatron"), "primus_megatron")
+        """Return Megatron, or the folder that `backend_path` names, this package, and that of a layer specification."""
+        spec = {**(settings.get("model") or {}), **settings}.get("spec") or ()
+        own = (spec if isinstance(spec, str) else str(next(iter(spec), ""))).partition(".")[0]
+        backend = str(settings.get("backend_path") or "megatron")
+        return (backend, "primus_megatron", *([own] if own not in ("", "megatron") else ()))
 
     def experiment(
         self, settings: Mapping[str, Any], *, shrink: bool, layouts: Sequence[Mapping[str, int]], device: str

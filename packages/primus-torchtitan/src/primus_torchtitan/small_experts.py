@@ -8,6 +8,7 @@ latent attention, rotary embedding), with few and narrow layers: TorchTitan's ow
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,8 +31,31 @@ def model_registry(flavor: str, attn_backend: str = "flex") -> Any:
     name, _, whole = flavor.partition(" ")
     family = importlib.import_module(f"torchtitan.models.{name}")
     spec = family.model_registry(whole, attn_backend=attn_backend)
+    _compute_in_float32(spec.model.layers[-1].moe.routed_experts.inner_experts)
     layers = {"qwen3": _qwen3, "deepseek_v3": _deepseek, "gpt_oss": _gpt_oss}[name](family, spec.model, attn_backend)
     return dataclasses.replace(spec, flavor=f"{whole}-small", model=_narrow(family, spec.model, layers))
+
+
+def _compute_in_float32(experts: Any) -> None:
+    """Make experts multiply in float32: TorchTitan casts to bfloat16, whatever the model's precision is.
+
+    Rounding depends on which tokens an expert gets together, and so on the layout (pytorch/torchtitan#2235).
+    """
+    import torch
+
+    owner: Any = type(experts)._owner
+    forward = owner.forward
+
+    @functools.wraps(forward)
+    def in_float32(*args: Any, **kwargs: Any) -> Any:
+        kept: Any = torch.Tensor.bfloat16
+        torch.Tensor.bfloat16 = torch.Tensor.float  # type: ignore[method-assign]
+        try:
+            return forward(*args, **kwargs)
+        finally:
+            torch.Tensor.bfloat16 = kept  # type: ignore[method-assign]
+
+    owner.forward = in_float32
 
 
 def _narrow(family: Any, whole: Any, layers: list[Any]) -> Any:

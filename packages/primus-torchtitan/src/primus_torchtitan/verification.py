@@ -61,7 +61,7 @@ _AXES = {
 _OWN = {axis: setting for axis, setting in _AXES.items() if axis not in ("sp", "mbs", "recompute", "repeat")}
 _MOMENT = re.compile(r"optimizer\.state\.(.+)\.(exp_avg|exp_avg_sq)")
 _KINDS = {"exp_avg": "first moment", "exp_avg_sq": "second moment"}
-_EXPERTS = re.compile(r"(.*\bexperts)\.(.+)")
+_EXPERTS = re.compile(r"(.*\b(?:inner_)?experts)\.(.+)")
 _LAYER = re.compile(r"layers\.\d+\.")
 _NEUTRAL = {
     "tok_embeddings.weight": "embed_tokens.weight", "norm.weight": "norm.weight", "lm_head.weight": "lm_head.weight",

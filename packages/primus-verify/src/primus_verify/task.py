@@ -100,7 +100,7 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
             "shrink": args.shrink == "auto",
             "packages": verifier.packages(settings),
             "settings": _not_default(settings, verifier, found.planned.defaults) if args.settings else [],
-            "steps": args.steps,
+            "steps": args.steps if chosen or args.settings else 1,  # two frameworks are compared in one
             "rtol": args.rtol,
             "timeout_s": args.timeout,
             "json": args.json,

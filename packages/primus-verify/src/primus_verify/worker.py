@@ -89,7 +89,8 @@ def _refuse(layouts: Sequence[Mapping[str, Any]], run: str) -> None:
     """Raise an error unless every layout that was tried is equal."""
     wrong = [one for one in layouts if one["status"] in ("differs", "failed")]
     if wrong:
-        why = f"{wrong[0]['layout']} {wrong[0]['status']}: {wrong[0]['why'] or wrong[0]['findings'][0]['text']}"
+        reason = wrong[0]["findings"][0]["text"] if wrong[0]["findings"] else wrong[0]["why"]
+        why = f"{wrong[0]['layout']} {wrong[0]['status']}: {reason}"
         what = f"{len(wrong)} of {counted(len(layouts), 'layout')} cannot be trusted"
         raise PrimusError(what, why=why, fix=f"read {run}/verify.html or verify.json")
     if layouts and not any(one["status"] == "equal" for one in layouts):

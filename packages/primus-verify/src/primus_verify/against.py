@@ -111,8 +111,16 @@ class Side:
     say: Callable[[str], None]
 
     def refusal(self) -> str:
-        """Return why it cannot train the small model; empty: it can."""
-        why = self.exchange("check", self.folder).strip()
+        """Return why it cannot train the small model; empty: it can.
+
+        Raises:
+            MachineError: its Python has no Primus, or not this backend.
+        """
+        try:
+            why = self.exchange("check", self.folder).strip()
+        except TrainingError as error:
+            fix = f"install primus-verify and the backend there, or name another Python: --against-python {self.python}"
+            raise MachineError(f"{self.python} cannot plan a training", why=error.why, fix=fix) from None
         return f"{self.framework}: {why}" if why else ""
 
     def train(self, start: str = "") -> Trained:
@@ -142,12 +150,8 @@ class Side:
             TrainingError: it failed, with what it printed.
         """
         command = [self.python, "-m", "primus_verify.exchange", action, self.framework, self.model, *words]
-        try:
-            done = subprocess.run(ending_with_parent(command), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                  env=dict(self.environ), check=False)  # fmt: skip
-        except OSError as error:
-            raise MachineError(f"'{self.python}' cannot be started", why=error.strerror or "",
-                               fix="--against-python names the Python of an environment") from None  # fmt: skip
+        done = subprocess.run(ending_with_parent(command), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              env=dict(self.environ), check=False)  # fmt: skip
         if done.returncode:
             last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
             raise TrainingError(f"{self.framework}: {action} failed", why=last[0], fix=f"read {self.folder}")
@@ -176,6 +180,7 @@ def compare_sides(first: Side, second: Side, rtol: float | None) -> Result:
     began with, and the gradients.
 
     Raises:
+        MachineError: a Python has not its framework's backend.
         PrimusError: the first cannot be trained.
     """
     layout = Layout(second.framework, {})

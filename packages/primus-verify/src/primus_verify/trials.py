@@ -37,7 +37,7 @@ _STARTER = """
 import os, sys
 from primus_machine.processes import end_with_parent
 end_with_parent()
-os.execv(sys.argv[1], sys.argv[1:])
+os.execvp(sys.argv[1], sys.argv[1:])
 """
 """Becomes the program that it is given, which ends with the verification."""
 _GRACE_S = 60

@@ -75,15 +75,14 @@ class Forked(Trials):
     """Run and start of the first training of a kind."""
     number: int = 0
 
-    def train(
-        self, layout: Layout, start: str, changed: Mapping[str, Any] | None = None, rate: float | None = None
-    ) -> str:
+    def train(self, layout: Layout, start: str, changed: Mapping[str, Any] | None = None) -> str:
         """Train with this seed."""
         key = (layout.name, bool(start))
         if key not in self.known:
-            run = super().train(layout, start, {**(changed or {}), **self.verifier.seed(self.number)}, rate)
+            run = super().train(layout, start, {**(changed or {}), **self.verifier.seed(self.number)})
             kept = f"{run}-kept"  # the comparison removes what it has read
             os.makedirs(f"{kept}/config")
+            os.makedirs(f"{kept}/logs")
             text = Path(run, "config/backend_config.json").read_text()
             Path(kept, "config/backend_config.json").write_text(text.replace(run, kept))
             self.known[key] = (kept, start)

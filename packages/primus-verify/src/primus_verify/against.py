@@ -76,7 +76,8 @@ def _sizes(facts: Architecture) -> dict[str, Any]:
     sizes = {
         **kept, "num_layers": _LAYERS, "hidden_size": heads * _HEAD, "ffn_hidden_size": 2 * heads * _HEAD,
         "num_attention_heads": heads, "num_kv_heads": _HEADS, "head_dim": _HEAD, "vocab_size": VOCABULARY,
-        "max_position_embeddings": _LENGTH,
+        # MaxText scales attention of stretched models only if this is more than they were trained with
+        "max_position_embeddings": facts.max_position_embeddings if facts.rope_scaling else _LENGTH,
     }  # fmt: skip
     if scaling := facts.rope_scaling:
         sizes["rope_scaling"] = _given(scaling, without=("truncate",))

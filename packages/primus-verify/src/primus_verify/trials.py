@@ -58,13 +58,12 @@ class Trials:
     prefix: str = ""
     """How the names of the runs begin."""
 
-    def settings(self, layout: Layout, start: str, rate: float | None = None) -> dict[str, Any]:
+    def settings(self, layout: Layout, start: str) -> dict[str, Any]:
         """Return the settings of a trial over those of the experiment.
 
-        Without `start`, of the one that makes it; with a `rate`, of one step with that learning rate.
+        Without `start`, of the one that makes it.
         """
-        rate = rate if start else 0.0
-        steps = self.verifier.steps(1, rate=rate) if rate is not None else self.verifier.steps(self.steps, rate=_RATE)
+        steps = self.verifier.steps(self.steps, rate=_RATE) if start else self.verifier.steps(1, rate=0.0)
         return {**self.verifier.settings(layout.degrees), **steps, **(self.verifier.start(start) if start else {})}
 
     def changes(self, layout: Layout) -> dict[str, Any]:
@@ -81,17 +80,15 @@ class Trials:
             module = yaml.safe_load(file)["modules"]["pre_trainer"]
         return {dotted(path): value for path, value in leaves({**module["overrides"], "model": module["model"]})}
 
-    def train(
-        self, layout: Layout, start: str, changed: Mapping[str, Any] | None = None, rate: float | None = None
-    ) -> str:
+    def train(self, layout: Layout, start: str, changed: Mapping[str, Any] | None = None) -> str:
         """Train, with some settings `changed`; the run directory.
 
         Raises:
             TrainingError: it failed, with what it printed.
         """
-        kind = layout.name if start and rate is None else "start"
+        kind = layout.name if start else "start"
         name = self.prefix + re.sub(r"[^A-Za-z0-9]+", "-", "+".join((kind, *(changed or ()))))
-        settings = {**self.settings(layout, start, rate), **(changed or {})}
+        settings = {**self.settings(layout, start), **(changed or {})}
         words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
         argv = [sys.executable, "-m", "primus_core", "direct", "--", "train", "pretrain", "--new",
                 "--config", self.experiment, f"exp_name={name}", *words]  # fmt: skip

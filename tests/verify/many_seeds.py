@@ -27,6 +27,7 @@ from primus_core.variables import METRICS_FILE
 from primus_machine.host import HostRoot
 from primus_machine.variables import RUN_DIR
 from primus_train.kit.replicas import WANTED
+from primus_train.kit.worker import resolved
 from primus_verify.kept import Kept
 from primus_verify.layouts import Layout, parse
 from primus_verify.resolving import as_experiment, find_verifier
@@ -91,9 +92,9 @@ class Forked(Trials):
         run = os.path.join(self.folder, f"{self.number}-{layout.name}{'' if start else '-start'}")
         os.makedirs(f"{run}/config")
         text = Path(first, "config/backend_config.json").read_text().replace(first, run)
-        resolved = json.loads(text.replace(its_start, start) if start else text)
-        resolved["settings"].update(self.verifier.seed(self.number))
-        Path(run, "config/backend_config.json").write_text(json.dumps(resolved))
+        config = json.loads(text.replace(its_start, start) if start else text)
+        config["settings"].update(self.verifier.seed(self.number))
+        Path(run, "config/backend_config.json").write_text(json.dumps(config))
         self.ranks[0].train(run, layout.ranks)
         return run
 
@@ -133,7 +134,7 @@ def fork_ranks(run: str) -> None:
     os.dup2(2, 1)
     from primus_torchtitan import worker
 
-    worker._adapt(worker.worker.resolved())  # what a rank does before it trains
+    worker._adapt(resolved())  # what a rank does before it trains
     for module in ("torchtitan.trainer", "primus_torchtitan.trainer_config"):
         importlib.import_module(module)
     for line in sys.stdin:
@@ -161,7 +162,7 @@ def _fork(run: str, rank: int, ranks: int, port: str) -> int:
                        "MASTER_PORT": port}  # fmt: skip
         from primus_torchtitan import worker
 
-        worker._train(worker.worker.resolved())  # what is left to do after `_adapt`
+        worker._train(resolved())  # what is left to do after `_adapt`
         code = 0
     except BaseException:  # a child must never go on as its parent
         import traceback
@@ -175,7 +176,7 @@ def _fork(run: str, rank: int, ranks: int, port: str) -> int:
 
 def main() -> int:
     """Verify with many seeds; 1 if a layout was called different."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--layouts", nargs="+", default=["tp=2", "fsdp=2"])

@@ -49,11 +49,11 @@ def _compute_in_float32(experts: Any) -> None:
     @functools.wraps(forward)
     def in_float32(*args: Any, **kwargs: Any) -> Any:
         kept: Any = torch.Tensor.bfloat16
-        torch.Tensor.bfloat16 = torch.Tensor.float  # type: ignore[method-assign]
+        torch.Tensor.bfloat16 = torch.Tensor.float
         try:
             return forward(*args, **kwargs)
         finally:
-            torch.Tensor.bfloat16 = kept  # type: ignore[method-assign]
+            torch.Tensor.bfloat16 = kept
 
     owner.forward = in_float32
 

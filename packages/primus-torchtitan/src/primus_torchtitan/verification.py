@@ -204,7 +204,7 @@ def _small(model: Mapping[str, Any], layouts: Sequence[Mapping[str, int]]) -> di
         return dict(model)
     families = load(list(shipped().values())[-1]).families
     names = {name.lower(): name for name in families.get(family, {})}
-    flavor = names.get(str(flavor).lower(), flavor)
+    flavor = names.get(str(flavor).lower(), str(flavor))
     known = families.get(family, {}).get(flavor, {})
     attention = {"attn_backend": model["attn_backend"]} if model.get("attn_backend") else {}
     if family in FAMILIES and (family not in _SIZED or known.get("experts")):

@@ -49,6 +49,12 @@ ANSWERS = {
     "direct --nproc-per-node 8 train.py": "GPUS_PER_NODE=8 primus direct -- run train.py",
     "direct --nnodes=2 --single --nproc_per_node=8 train.py --nnodes 3":
         "NNODES=2 GPUS_PER_NODE=8 primus direct --single -- run train.py --nnodes 3",
+    "direct --gpus 8 -- bench gemm": "GPUS_PER_NODE=8 primus direct -- bench gemm",
+    "direct --nodes 2 -- bench gemm": "NNODES=2 primus direct -- bench gemm",
+    "direct -- rccl-tests": "primus direct -- bench comm",
+    "direct -- nccl-test": "primus direct -- bench comm",
+    "show exp.yaml": "primus config show exp.yaml",
+    "slurm sbatch train.sh": "primus slurm sbatch -N 2 -- train pretrain --config FILE",
     "direct --standalone train.py": "primus direct -- run train.py",
     "direct --standalone --nproc-per-node gpu -- bench gemm": "primus direct -- bench gemm",
     "direct --nproc-per-node 8 --nnodes 2 --single -- bench gemm":

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.data import vocabularies as made
 
-from primus_data.tokenizers import KINDS, Tokenizer, choice, load, proof
+from primus_data.tokenizers import KINDS, Tokenizer, choice, engines, load, proof
 from primus_data.tokenizers.encodings import MEGATRON
 from primus_machine.errors import MachineError, RequestError
 
@@ -409,6 +409,20 @@ def test_a_token_that_no_merges_lead_to_is_found_as_a_whole_word(tmp_path: Path,
     texts = ["a qzxjk b", "qzxjk", " qzxjkl qzxjk<|eot_id|>"]
     assert rows(tokenizer, texts) == [_tiktoken(expected, text) for text in texts]
     assert len(tokens) - 1 in rows(tokenizer, texts)[0]
+
+
+@pytest.mark.parametrize("name", ["gpt2.json", "tiny.cl100k_base.tiktoken"])
+def test_after_much_text_gigatoken_begins_anew_with_the_same_ids(
+    cases: dict[str, Case], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It remembers each word that it has met, so its memory would grow with the input."""
+    once = load(cases[name].kind, str(cases[name].model), threads=1)
+    monkeypatch.setattr(engines, "_REMEMBERED", 1_000)
+    tokenizer = load(cases[name].kind, str(cases[name].model), threads=1)
+    texts = proof.texts()[:600]
+    before = vars(tokenizer)["engine"]._tokenizer
+    assert [rows(tokenizer, texts) for _ in range(3)] == [rows(once, texts)] * 3
+    assert vars(tokenizer)["engine"]._tokenizer is not before
 
 
 @pytest.mark.full

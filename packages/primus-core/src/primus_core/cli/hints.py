@@ -158,10 +158,12 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
         if meant := _former_segments(words, refused):
             return RequestError(refused.what, fix=meant)
         return (
-            _forgotten_dashes(words, known, refused)
+            _job_script(words, refused)
+            or _forgotten_dashes(words, known, refused)
             or _forgotten_task(words, known, refused)
             or _misplaced_config(words, known, refused)
             or _extra_dashes(words, known)
+            or _foreign_task(words, refused)
         )
     return _unknown_command(words[0], words[1:], known)
 
@@ -190,10 +192,8 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
         return RequestError(what, fix=fix)
     if meant := _as_task(what, head, rest, known):
         return meant
-    alike = [word for hint in hints() if not hint.ends for word in hint.words]
     near = _near({*known.runtimes, *known.tasks, *known.commands} - _ENDING, head)
-    slips = [word for word in alike if word[:1] == head[:1]]  # `push` is no slip of `gpus`, nor `requeue` of `queue`
-    if hint := _hint(head) or _hint("" if near else nearest(head, slips, _VERY_ALIKE)):
+    if hint := _hint(head) or (None if near else _misspelt_hint(head)):
         return RequestError(what, why=hint.why, fix=_filled(hint, rest), kind=_COMMAND)
     return _misspelt(what, near, rest, known)
 
@@ -239,6 +239,12 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
 
 def _hint(word: str) -> Hint | None:
     return next((hint for hint in hints() if word in hint.words), None)
+
+
+def _misspelt_hint(head: str) -> Hint | None:
+    alike = [word for hint in hints() if not hint.ends for word in hint.words]
+    slips = [word for word in alike if word[:1] == head[:1]]  # `push` is no slip of `gpus`, nor `requeue` of `queue`
+    return _hint(nearest(head, slips, _VERY_ALIKE))
 
 
 def _forgotten_dashes(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
@@ -292,6 +298,25 @@ def _extra_dashes(words: Sequence[str], known: Known) -> RequestError | None:
         fix=_whole([*known.front, *words[:at], *words[at + 1 :]]),
         kind=_COMMAND,
     )
+
+
+def _job_script(words: Sequence[str], refused: PrimusError) -> RequestError | None:
+    """The answer to a job script of one's own among the options of `slurm`; None: there is none."""
+    options = words[: words.index("--") if "--" in words else len(words)]
+    if words[0] != "slurm" or not any(word.endswith(former.JOB_SCRIPTS) for word in options):
+        return None
+    return RequestError(refused.what, why="Primus writes the job script", fix=former.SBATCH, kind=_COMMAND)
+
+
+def _foreign_task(words: Sequence[str], refused: PrimusError) -> RequestError | None:
+    """The answer to a word of other tools in the place of a task: the one that it gets as a command."""
+    word = refused.option
+    if refused.kind != "unknown task" or not word:
+        return None
+    if fix := former_word("primus", word):
+        return RequestError(refused.what, fix=fix)
+    hint = _hint(word) or (None if refused.meant else _misspelt_hint(word))
+    return RequestError(refused.what, why=hint.why, fix=_filled(hint, words[words.index(word) + 1 :])) if hint else None
 
 
 def _misplaced_config(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from primus_core.errors import Mistakes, RequestError
 from primus_core.plan.plan import Requirement
 from primus_core.request.arguments import Parser, duration, whole_number
-from primus_data import thread_pools, tokenizers
+from primus_data import memory, thread_pools, tokenizers
 from primus_data.actions import arguments
 from primus_data.contract import Here
 from primus_data.sources.files import place
@@ -157,6 +157,7 @@ def prepare(settings: Settings, here: Here) -> Result | None:
     Raises:
         PrimusError: it cannot be done.
     """
+    memory.keep_little()
     with thread_pools.limited("OPENBLAS_NUM_THREADS", 1):  # numpy's linear algebra starts one a core, and each spins
         from primus_data.preparing import preparation  # numpy
     from primus_data.preparing.start import begun

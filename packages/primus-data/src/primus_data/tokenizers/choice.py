@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from primus_core import get_logger
-from primus_data import thread_pools
+from primus_data import memory, thread_pools
 from primus_data.tokenizers import proof
 from primus_data.tokenizers.definition import Definition, Encoded, Engine, without_panics
 from primus_data.tokenizers.kept import Kept
@@ -83,14 +82,14 @@ def _engine(definition: Definition) -> Engine:
     comparison = _Comparison(definition)
     refusals = []
     for build in definition.fast:
-        _give_back_memory()
+        memory.give_back()
         found, why = _tried(build, comparison)
         if found is not None:
             break
         refusals.append(why)
     else:
         found = definition.reference()
-    _give_back_memory()
+    memory.give_back()
     if refusals:
         get_logger().info("tokenizer_slow", message=f"data: {found.name} encodes, gigatoken cannot: {refusals[0]}")
     return found
@@ -126,13 +125,6 @@ def _tried(build: Callable[[], Engine], comparison: _Comparison) -> tuple[Engine
             raise
         return None, str(error).partition("\n")[0]
     return (None, difference) if difference else (engine, "")
-
-
-def _give_back_memory() -> None:
-    """What is freed goes back to the system: a vocabulary of 128,000 tokens leaves 100 MB behind."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
-    if trim is not None:
-        trim(0)
 
 
 def _is_unicode(text: str) -> bool:

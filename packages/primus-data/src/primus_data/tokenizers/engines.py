@@ -12,14 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from primus_data import memory
 from primus_data.tokenizers.definition import Encoded, Engine, joined
 
-__all__ = ["GigatokenEngine", "SentencePieceEngine", "TiktokenEngine", "TokenizersEngine"]
+__all__ = ["GigatokenEngine", "SentencePieceEngine", "TiktokenEngine", "TokenizersEngine", "built"]
 
 _CHARACTERS = 1 << 18
 """Characters that are encoded at a time where a library makes an object of each token, of about 200 bytes."""
 _SHARE = 1 << 16
 """Characters that a thread of ours encodes at a time."""
+_REMEMBERED = 7 << 23
+"""Characters for each thread of gigatoken, until it forgets the words that it has met: to begin anew takes 0.2 s."""
 _NEW = (*map(chr, range(0x11DE0, 0x11DEA)), *map(chr, range(0x16FF4, 0x16FF7)))
 """Digits and numbers of Unicode 17, which gigatoken 0.10 does not know yet and tokenizers 0.23 does."""
 
@@ -28,22 +31,22 @@ class GigatokenEngine:
     """gigatoken: it knows neither post-processors nor ids that begin elsewhere than at 0, so both are done here.
 
     It decodes with the reference, which is loaded for that, or for a text with a character that is too new for it.
+    It remembers each word that it has met, without a bound, so it is built anew after much text.
     """
 
     name = "gigatoken"
 
     def __init__(
         self,
-        tokenizer: Any,
+        build: Callable[[], Any],
         reference: Callable[[], Engine],
         *,
         threads: int,
         around: tuple[Sequence[int], Sequence[int]] = ((), ()),
         rotated: tuple[int, int] = (0, 0),
     ) -> None:
-        from gigatoken import Tokenizer
-
-        self._tokenizer = Tokenizer(tokenizer.backend)  # without the JSON that it was made from
+        self._build, self._tokenizer = build, build()
+        self._left = self._most = _REMEMBERED * max(threads, 2)
         # In a forked process there is no pool, and gigatoken finds that out itself.
         self._parallel = False if threads == 1 else None
         self._build_reference = reference
@@ -61,6 +64,12 @@ class GigatokenEngine:
         return joined(rows)
 
     def _encoded(self, texts: Sequence[str]) -> Encoded:
+        self._left -= sum(map(len, texts))
+        if self._left < 0:
+            self._left = self._most
+            del self._tokenizer  # before there is another one
+            memory.give_back()
+            self._tokenizer = self._build()
         with _without_awkward():
             ids, counts = self._tokenizer.encode_batch(list(texts), parallel=self._parallel)
         by, modulus = self._rotated
@@ -193,6 +202,13 @@ def _without_awkward() -> Iterator[None]:
         del sys.modules["awkward"]
         if there is not None:
             sys.modules["awkward"] = there
+
+
+def built(json: str | bytes) -> Any:
+    """Gigatoken's tokenizer of a `tokenizer.json`, without the text that it was made from."""
+    from gigatoken import Tokenizer
+
+    return Tokenizer(Tokenizer.from_json(json).backend)
 
 
 def _batches(texts: Sequence[str], characters: int = _CHARACTERS) -> Iterator[list[str]]:

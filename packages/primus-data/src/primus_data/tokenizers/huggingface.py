@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from primus_data.tokenizers.definition import Definition, contents, digest
-from primus_data.tokenizers.engines import GigatokenEngine, TiktokenEngine, TokenizersEngine
+from primus_data.tokenizers.engines import GigatokenEngine, TiktokenEngine, TokenizersEngine, built
 from primus_data.tokenizers.kept import Kept
 from primus_machine.errors import RequestError
 from primus_machine.files import plain_json
@@ -133,9 +133,7 @@ def _fast(
     threads: int,
     around: tuple[Sequence[int], Sequence[int]],
 ) -> GigatokenEngine:
-    import gigatoken
-
-    return GigatokenEngine(gigatoken.Tokenizer.from_json(json), again, threads=threads, around=around)
+    return GigatokenEngine(partial(built, json), again, threads=threads, around=around)
 
 
 def _by_tiktoken(

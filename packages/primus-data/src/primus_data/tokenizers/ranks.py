@@ -12,12 +12,12 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from primus_data.tokenizers.byte_level import as_json
 from primus_data.tokenizers.definition import Definition, Engine, contents, digest, missing
 from primus_data.tokenizers.encodings import MEGATRON, NAMES, Encoding, encoding_for
-from primus_data.tokenizers.engines import GigatokenEngine, TiktokenEngine
+from primus_data.tokenizers.engines import GigatokenEngine, TiktokenEngine, built
 from primus_machine.errors import RequestError
 from primus_machine.files import plain_json
 
@@ -85,20 +85,26 @@ def _reference(ranks: _Ranks, threads: int) -> TiktokenEngine:
 
 
 def _fast(ranks: _Ranks, again: Callable[[], Engine], threads: int) -> GigatokenEngine:
-    import gigatoken
-
     if not ranks.encoding.scheme:
-        found = gigatoken.Tokenizer.from_json(as_json(ranks.tokens, ranks.encoding.pattern, ranks.specials))
-        return GigatokenEngine(found, again, threads=threads)
+        json = as_json(ranks.tokens, ranks.encoding.pattern, ranks.specials)
+        return GigatokenEngine(partial(built, json), again, threads=threads)
     # It takes ranks from 0 only: special tokens that come first go behind, and the ids are rotated back.
     size = len(ranks.tokens)
     specials = {name: at + size if ranks.shift else at for name, at in ranks.specials.items()}
-    with tempfile.NamedTemporaryFile("wb", suffix=".tiktoken") as file:
-        file.writelines(b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.tokens.items())
-        file.flush()
-        tokenizer = gigatoken.Tokenizer.from_tiktoken(file.name, ranks.encoding.scheme, specials)
+    lines = b"".join(b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.tokens.items())
+    build = partial(_by_scheme, lines, ranks.encoding.scheme, specials)
     rotated = (ranks.shift, size + ranks.shift) if ranks.shift else (0, 0)
-    return GigatokenEngine(tokenizer, again, threads=threads, rotated=rotated)
+    return GigatokenEngine(build, again, threads=threads, rotated=rotated)
+
+
+def _by_scheme(lines: bytes, scheme: str, specials: dict[str, int]) -> Any:
+    """Gigatoken's tokenizer of a file of ranks, which it reads by its path alone."""
+    from gigatoken import Tokenizer
+
+    with tempfile.NamedTemporaryFile("wb", suffix=".tiktoken") as file:
+        file.write(lines)
+        file.flush()
+        return Tokenizer.from_tiktoken(file.name, scheme, specials)
 
 
 def _ranked(model: str, data: bytes) -> dict[bytes, int]:

@@ -11,7 +11,7 @@ import json
 from functools import partial
 
 from primus_data.tokenizers.definition import Definition, contents, digest, missing
-from primus_data.tokenizers.engines import GigatokenEngine, SentencePieceEngine
+from primus_data.tokenizers.engines import GigatokenEngine, SentencePieceEngine, built
 from primus_machine.errors import RequestError
 
 __all__ = ["define"]
@@ -53,7 +53,6 @@ def _reference(model: str, data: bytes, threads: int) -> SentencePieceEngine:
 
 
 def _fast(data: bytes, reference: partial[SentencePieceEngine], threads: int) -> GigatokenEngine:
-    import gigatoken
     from gigatoken._load.sentencepiece import sentencepiece_to_tokenizer_json
 
     model = json.loads(sentencepiece_to_tokenizer_json(data))
@@ -63,7 +62,7 @@ def _fast(data: bytes, reference: partial[SentencePieceEngine], threads: int) ->
     kinds = {one["type"] for one in model["normalizer"]["normalizers"]}
     if kinds - {"Prepend", "Replace"}:
         raise ValueError("the model normalizes text")
-    return GigatokenEngine(gigatoken.Tokenizer.from_json(json.dumps(model)), reference, threads=threads)
+    return GigatokenEngine(partial(built, json.dumps(model)), reference, threads=threads)
 
 
 def _specials(engine: SentencePieceEngine) -> list[str]:

@@ -127,5 +127,5 @@ def _leaves_none(gpus: Sequence[Gpu], names: Sequence[str], environ: Mapping[str
     return RequestError(
         f"{lists} {verb} no GPU",
         why=f"{have}; {rule}",
-        fix=f"correct or unset {' or '.join(names)}; to train on the CPU, set {names[-1]}= (empty)",
+        fix=f"correct or unset {' or '.join(names)}; to train on the CPU, set {names[-1]}=-1",
     )

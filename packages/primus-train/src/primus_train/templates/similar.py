@@ -28,6 +28,8 @@ here. NNODES, NODE_RANK, MASTER_ADDR, MASTER_PORT and GPUS_PER_NODE mean the sam
 """
 _EXP = "--exp"
 """Another name of `--config` there."""
+_FLAGS = ("-c", "-f", "--file", "--yaml")
+"""What other tools have before an experiment's file."""
 _LIST = "`primus config list` lists all templates"
 _OPTIONS = ("--config", "--replay")
 _AGAIN = "to replay a run: train pretrain --replay RUN"
@@ -64,7 +66,7 @@ def missing_option(
         near = [named if os.path.isfile(named) else nearest_file(named), nearest_template(named, environ)]
     else:
         near = [*_experiments(".")][:1]
-    fix = _meant([*filter(None, near)], [word for word in command if word not in (_EXP, given)])
+    fix = _meant([*filter(None, near)], [word for word in command if word not in (_EXP, given, *_FLAGS)])
     fix = fix or ["train pretrain --config FILE, or train pretrain --config template:BACKEND/MODEL/GPU"]
     text = "\n".join([*fix, _LIST, _AGAIN])
     return RequestError("--config is missing", why=_former(environ), fix=text, kind="missing", options=["--config"])

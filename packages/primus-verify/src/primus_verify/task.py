@@ -138,8 +138,12 @@ def _other(args: argparse.Namespace, framework: str) -> dict[str, str] | None:
         return None
     if args.against == framework:
         raise RequestError(f"--against {framework}: the experiment is of {framework}", fix="name another framework")
-    if not args.against_python:
+    try:
         find_verifier(args.against)
+    except RequestError as error:
+        if not args.against_python:
+            fix = "if another environment has it, name its Python: --against-python PATH"
+            raise RequestError(error.what, why=error.why, fix=fix) from None
     return {"framework": args.against, "python": args.against_python or sys.executable}
 
 

@@ -146,3 +146,34 @@ def test_the_runs_differ_in_their_framework_and_in_no_hyperparameter(
     text = said()
     assert "parameters 1311872" in text
     assert len(text.splitlines()) < 80
+
+
+@pytest.mark.parametrize(
+    ("model", "one", "other"),
+    [
+        ("llama3.1_8B", "torchtitan", "megatron"),
+        ("qwen3_0.6B", "torchtitan", "maxtext"),
+        ("qwen2.5_0.5B", "megatron", "maxtext"),
+        ("mixtral_8x7B", "megatron", "maxtext"),
+        ("deepseek_v2_lite", "megatron", "maxtext"),
+    ],
+)
+def test_the_same_weights_and_tokens_give_the_same_loss_and_gradients(
+    model: str, one: str, other: str, workspace: Path
+) -> None:
+    folders = installed()
+    if not {one, other} <= folders.keys():
+        pytest.skip(f"no environment with {one} or {other}")
+
+    def primus(*words: str) -> None:
+        done = subprocess.run(
+            [str(folders[one] / "primus"), *words],
+            env={**plain_environ(), "PATH": f"{folders[one]}:{os.environ['PATH']}",
+                 "PRIMUS_CACHE": str(workspace / "cache")},
+            cwd=workspace, text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=900, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+    primus("config", "new", model, "--backend", one, "--gpu", "MI300X", "-o", f"{model}.yaml")
+    python = str(folders[other] / "python")
+    primus("direct", "--", "verify", "--config", f"{model}.yaml", "--against", other, "--against-python", python)

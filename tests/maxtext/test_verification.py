@@ -15,6 +15,7 @@ from tests.verify.trials import texts, verifier
 pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: hatch run maxtext:test")
 
 from primus_maxtext.verification import VERIFIER
+from primus_train.models.architecture import Architecture, LatentAttention, Mixture
 from primus_verify.testing import VerifierConformance
 
 MODELS = list(
@@ -49,6 +50,33 @@ def test_layers_are_taken_apart_along_their_axis() -> None:
         ("weight", "decoder.layers.1.mlp.wo.kernel", (4, 3)),
         ("first moment", "decoder.decoder_norm.scale", (4,)),
     ]
+
+
+def test_weights_of_experts_and_latent_attention_have_hugging_faces_names() -> None:
+    """Layers with experts are counted after the dense ones."""
+    model = Architecture(
+        num_layers=2, hidden_size=8, ffn_hidden_size=12, num_attention_heads=2, num_kv_heads=2, head_dim=6,
+        vocab_size=16, max_position_embeddings=64, rope_theta=1e4, norm_eps=1e-5, tie_embeddings=False,
+        moe=Mixture(num_experts=2, topk=1, moe_ffn_hidden_size=4, first_k_dense=1),
+        mla=LatentAttention(kv_lora_rank=4, qk_nope_head_dim=4, qk_rope_head_dim=2, v_head_dim=4),
+    )  # fmt: skip
+    found = {
+        name: array.shape
+        for weight, shape in {
+            "moe_layers.0.DeepSeekMoeBlock_0.MoeBlock_0.experts.1.wi_0": (8, 4),
+            "moe_layers.0.DeepSeekMoeBlock_0.MoeBlock_0.gate.kernel": (8, 2),
+            "moe_layers.0.DeepSeekMoeBlock_0.shared_experts.wo.kernel": (4, 8),
+            "moe_layers.0.self_attention.query.kernel": (8, 2, 6), "dense_layers.0.mlp.wi_1.kernel": (8, 12),
+            "dense_layers.0.self_attention.wkv_b.kernel": (4, 2, 8), "layers.0.moe_block.experts.0.wo": (4, 8),
+        }.items()
+        for name, array, _ in VERIFIER.neutral(f"decoder.{weight}", np.ones(shape), model)
+    }  # fmt: skip
+    assert found == {
+        "layers.1.mlp.experts.1.gate_proj.weight": (4, 8), "layers.1.mlp.gate.weight": (2, 8),
+        "layers.1.mlp.shared_experts.down_proj.weight": (8, 4), "layers.1.self_attn.q_proj.weight": (12, 8),
+        "layers.0.mlp.up_proj.weight": (12, 8), "layers.0.self_attn.kv_b_proj.weight": (16, 4),
+        "layers.0.mlp.experts.0.down_proj.weight": (8, 4),
+    }  # fmt: skip
 
 
 @pytest.mark.full

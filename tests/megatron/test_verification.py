@@ -15,6 +15,7 @@ from tests.verify.trials import texts, verifier
 pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12: hatch run megatron:test")
 
 from primus_megatron.verification import VERIFIER
+from primus_train.models.architecture import Architecture, LatentAttention, Mixture
 from primus_verify.testing import VerifierConformance
 
 MODELS = list(
@@ -54,6 +55,34 @@ def test_layers_and_experts_are_taken_apart_and_master_weights_are_left_out() ->
         ("weight", "decoder.final_layernorm.weight"),
         ("weight", "decoder.layers.0.mlp.router.weight"),
     ]
+
+
+def test_weights_of_experts_and_latent_attention_have_hugging_faces_names() -> None:
+    """Gate and up stand in one array."""
+    model = Architecture(
+        num_layers=2, hidden_size=8, ffn_hidden_size=12, num_attention_heads=2, num_kv_heads=2, head_dim=6,
+        vocab_size=16, max_position_embeddings=64, rope_theta=1e4, norm_eps=1e-5, tie_embeddings=False,
+        moe=Mixture(num_experts=2, topk=1, moe_ffn_hidden_size=4, first_k_dense=1),
+        mla=LatentAttention(kv_lora_rank=4, qk_nope_head_dim=4, qk_rope_head_dim=2, v_head_dim=4),
+    )  # fmt: skip
+    found = {
+        name: array.shape
+        for weight, shape in {
+            "mlp.experts.experts.1.linear_fc1.weight": (8, 8), "mlp.shared_experts.linear_fc2.weight": (8, 4),
+            "mlp.router.weight": (2, 8), "mlp.router.expert_bias": (2,), "self_attention.q_layernorm.weight": (4,),
+            "self_attention.linear_kv_down_proj.weight": (6, 8),
+        }.items()
+        for name, array, _ in VERIFIER.neutral(f"decoder.layers.1.{weight}", np.ones(shape), model)
+    }  # fmt: skip
+    assert found == {
+        "layers.1.mlp.experts.1.gate_proj.weight": (4, 8), "layers.1.mlp.experts.1.up_proj.weight": (4, 8),
+        "layers.1.mlp.shared_experts.down_proj.weight": (8, 4), "layers.1.mlp.gate.weight": (2, 8),
+        "layers.1.self_attn.q_a_layernorm.weight": (4,), "layers.1.self_attn.kv_a_proj_with_mqa.weight": (6, 8),
+    }  # fmt: skip
+
+
+def test_the_files_of_a_layer_specification_count_for_kept_results() -> None:
+    assert VERIFIER.packages({"spec": ["mine.layers", "spec"]}) == ("megatron", "primus_megatron", "mine")
 
 
 @pytest.mark.full

@@ -31,17 +31,19 @@ class TestAllTemplates(VerifierConformance):
 
 def test_experts_are_taken_apart_and_what_is_no_weight_is_left_out() -> None:
     stored = {
-        "layers.1.moe.experts.w1": np.ones((2, 3, 4)),
+        "layers.1.moe.routed_experts.inner_experts.w1_EFD": np.ones((2, 3, 4)),
         "optimizer.state.layers.1.moe.experts.w1.exp_avg": np.ones((2, 3, 4)),
+        "layers.1.moe.shared_experts.w1.weight": np.ones((3, 4)),
         "optimizer.state.layers.1.moe.experts.w1.step": np.ones(()),
         "norm.weight": np.ones(4),
         "train_state.step": np.ones(()),
     }
     assert [(kind, name) for kind, name, _ in VERIFIER.tensors(stored)] == [
-        ("weight", "layers.1.moe.experts.0.w1"),
-        ("weight", "layers.1.moe.experts.1.w1"),
+        ("weight", "layers.1.moe.routed_experts.inner_experts.0.w1_EFD"),
+        ("weight", "layers.1.moe.routed_experts.inner_experts.1.w1_EFD"),
         ("first moment", "layers.1.moe.experts.0.w1"),
         ("first moment", "layers.1.moe.experts.1.w1"),
+        ("weight", "layers.1.moe.shared_experts.w1.weight"),
         ("weight", "norm.weight"),
     ]
 

@@ -54,6 +54,19 @@ def test_files_of_pythonpath_count_and_a_package_of_unknown_files_is_never_the_s
     assert fingerprint(("no_such_package",), {}) != fingerprint(("no_such_package",), {})
 
 
+def test_files_behind_links_count_and_a_link_that_leads_back_or_nowhere_is_no_matter(
+    package: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (package / "layers").symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(package)
+    (elsewhere / ".#lock.py").symlink_to("nobody@nowhere")
+    before = of()
+    (elsewhere / "attention.py").write_text("x = 1")
+    assert of() != before
+
+
 def test_variables_of_python_and_the_frameworks_count_and_others_do_not(package: Path) -> None:
     assert of(PYTHONPATH="/x") != of() != of(NCCL_ALGO="Ring")
     assert of(HOME="/x", PRIMUS_RUN_DIR="/y") == of()

@@ -76,6 +76,8 @@ def test_what_is_tried_is_in_the_plan_and_nothing_starts_in_a_dry_run(experiment
         (["--steps", "0"], r"--steps"),
         (["--config", "missing.yaml"], r"missing\.yaml"),
         (["training.stesp=1"], r"did you mean 'training\.steps'\?"),
+        (["--against", "torchtitan"], r"the experiment is of torchtitan"),
+        (["--against", "mytorch"], r"does not know the framework 'mytorch'.*--against-python PATH"),
     ],
 )
 def test_a_wrong_request_is_refused_before_anything_starts(

@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from primus_train.kit.alike import alike, degrees_of
+from primus_train.kit.neutral import in_halves
+
+if TYPE_CHECKING:
+    from primus_train.models.architecture import Architecture
 
 __all__ = ["VERIFIER", "MaxTextVerifier"]
 
 _SEQUENCE, _VOCABULARY, _BATCH = 128, 512, 8
+_SEED = 1234
+"""Of the order of samples, as the other frameworks have it by default."""
 _KEPT = (
     *("decoder_block", "base_", "head_dim", "global_", "local_", "mlp_activations", "mlp_bias", "attention_bias"),
     *("attention_sink", "attention_type", "attn_logits_soft_cap", "final_logits_soft_cap", "num_experts"),
@@ -56,7 +62,30 @@ _MOMENT = re.compile(r"opt_state(?:\.\d+)*\.(mu|nu)\.(?:params\.)?(.+)")
 _WEIGHT = re.compile(r"params\.(?:params\.)?(.+)")
 _KINDS = {"mu": "first moment", "nu": "second moment"}
 _STACKED = re.compile(r"(.*(?:layers|layers_\d+|blocks?))\.(?!\d)(.+)")
-_EXPERTS = re.compile(r"(.*\bMoeBlock\w*)\.(w[io]\w*)")
+_EXPERTS = re.compile(r"(.*\b(?:MoeBlock\w*|moe_block))\.(w[io]\w*)")
+_LAYER = re.compile(r"decoder\.(layers|dense_layers|moe_layers)\.(\d+)\.")
+_HEADS = tuple(f"self_attention.{what}.{kind}" for what in ("query", "key", "value") for kind in ("kernel", "bias"))
+_BLOCK = re.compile(r"(?:DeepSeekMoeBlock_0\.)?(?:MoeBlock_0|moe_block)\.|DeepSeekMoeBlock_0\.")
+_EXPERT = re.compile(rf"(?:{_BLOCK.pattern})experts\.(\d+)\.(\w+)")
+_GATED = {"wi_0": "gate_proj.weight", "wi_1": "up_proj.weight", "wo": "down_proj.weight"}
+_NEUTRAL = {
+    "token_embedder.embedding": "embed_tokens.weight", "decoder.logits_dense.kernel": "lm_head.weight",
+    "decoder.decoder_norm.scale": "norm.weight", "pre_self_attention_layer_norm.scale": "input_layernorm.weight",
+    "post_self_attention_layer_norm.scale": "post_attention_layernorm.weight",
+    "self_attention.query_norm.scale": "self_attn.q_norm.weight",
+    "self_attention.key_norm.scale": "self_attn.k_norm.weight", "mlp.wi_0.kernel": "mlp.gate_proj.weight",
+    "mlp.wi_1.kernel": "mlp.up_proj.weight", "mlp.wo.kernel": "mlp.down_proj.weight",
+    "gate.kernel": "mlp.gate.weight", "shared_experts.wi_0.kernel": "mlp.shared_experts.gate_proj.weight",
+    "shared_experts.wi_1.kernel": "mlp.shared_experts.up_proj.weight",
+    "shared_experts.wo.kernel": "mlp.shared_experts.down_proj.weight",
+    "self_attention.wq_a.kernel": "self_attn.q_a_proj.weight",
+    "self_attention.wq_b.kernel": "self_attn.q_b_proj.weight",
+    "self_attention.q_norm.scale": "self_attn.q_a_layernorm.weight",
+    "self_attention.wkv_a.kernel": "self_attn.kv_a_proj_with_mqa.weight",
+    "self_attention.wkv_b.kernel": "self_attn.kv_b_proj.weight",
+    "self_attention.kv_norm.scale": "self_attn.kv_a_layernorm.weight",
+}  # fmt: skip
+"""Weights of a Llama, Qwen, Mixtral or DeepSeek, in a layer and outside."""
 Kind = Literal["weight", "first moment", "second moment"]
 Array = TypeVar("Array")
 
@@ -121,6 +150,36 @@ class MaxTextVerifier:
         """Return where MaxText saves a step: it counts from 0."""
         return f"{run}/checkpoints/{step - 1}/items"
 
+    def same_tokens(self, length: int) -> dict[str, Any]:
+        """Return the settings to train on the section `data`."""
+        return {"dataset_type": None, "max_target_length": length, "data_shuffle_seed": _SEED,
+                "normalize_embedding_logits": False}  # fmt: skip
+
+    def neutral(self, name: str, weight: Array, model: Architecture) -> Iterator[tuple[str, Array, float]]:
+        """Return the weight under Hugging Face's name, with rows for outputs.
+
+        MaxText divides queries by the root of the head's size once, in their weights, if they have no norm and no bias.
+        Llama 3.1's rotary embedding has its pairs as neighbours.
+        """
+        value: Any = weight
+        layer = _LAYER.match(name)
+        before, rest = (_layer(layer, model), name[layer.end() :]) if layer else ("", name)
+        letter = rest.removeprefix("self_attention.")[:1]
+        if rest.endswith(_HEADS):
+            value = value.reshape(-1) if rest.endswith("bias") else value.reshape(len(value), -1).T
+            if letter in "qk" and model.rope_scaling and model.rope_scaling.rope_type == "llama3":
+                value = in_halves(value, model.head_dim)
+            is_divided = letter == "q" and model.qk_norm == "none" and not (model.mla or model.qkv_bias)
+            kind = "bias" if rest.endswith("bias") else "weight"
+            yield f"{before}self_attn.{letter}_proj.{kind}", value, math.sqrt(model.head_dim) if is_divided else 1.0
+        elif rest == "self_attention.out.kernel":
+            yield f"{before}self_attn.o_proj.weight", value.reshape(-1, value.shape[-1]).T, 1.0
+        elif expert := _EXPERT.fullmatch(rest):
+            yield f"{before}mlp.experts.{expert[1]}.{_GATED[expert[2]]}", value.T, 1.0
+        else:
+            turned = value.reshape(len(value), -1).T if rest.endswith("kernel") else value
+            yield before + (_NEUTRAL.get(rest) or _NEUTRAL[_BLOCK.sub("", rest)]), turned, 1.0
+
     def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:
         """Return weights and moments; layers of one kind are stored as one array, whose second axis they are."""
         for name, array in stored.items():
@@ -129,6 +188,12 @@ class MaxTextVerifier:
                 yield from _taken_apart(_KINDS[moment[1]], moment[2], array)  # type: ignore[arg-type]
             elif weight:
                 yield from _taken_apart("weight", weight[1], array)
+
+
+def _layer(found: re.Match[str], model: Architecture) -> str:
+    """The neutral name of a layer: those with experts are counted after the dense ones."""
+    dense = model.moe.first_k_dense if model.moe and found[1] == "moe_layers" else 0
+    return f"layers.{int(found[2]) + dense}."
 
 
 def _taken_apart(kind: Kind, name: str, array: Any) -> Iterator[tuple[Kind, str, Any]]:

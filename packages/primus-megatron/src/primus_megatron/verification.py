@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from primus_megatron.device import GPU_KERNELS
 from primus_train.kit.alike import alike, degrees_of
+
+if TYPE_CHECKING:
+    from primus_train.models.architecture import Architecture
 
 __all__ = ["VERIFIER", "MegatronVerifier"]
 
@@ -64,6 +67,35 @@ _STATE = "optimizer.state."
 _KINDS = {"exp_avg": "first moment", "exp_avg_sq": "second moment"}
 _STACKED = re.compile(r"(.*\blayers)\.(?!\d)(.+)")
 _EXPERTS = re.compile(r"(.*\bexperts)\.((?:linear|weight).+)")
+_LAYER = re.compile(r"decoder\.layers\.(\d+)\.")
+_BY_TOKEN = ("embedding.word_embeddings.weight", "output_layer.weight")
+"""Padded to a multiple."""
+_NEUTRAL = {
+    "embedding.word_embeddings.weight": "embed_tokens.weight", "output_layer.weight": "lm_head.weight",
+    "decoder.final_layernorm.weight": "norm.weight", "input_layernorm.weight": "input_layernorm.weight",
+    "self_attention.linear_qkv.layer_norm_weight": "input_layernorm.weight",
+    "pre_mlp_layernorm.weight": "post_attention_layernorm.weight",
+    "mlp.linear_fc1.layer_norm_weight": "post_attention_layernorm.weight",
+    "self_attention.q_layernorm.weight": "self_attn.q_norm.weight",
+    "self_attention.k_layernorm.weight": "self_attn.k_norm.weight",
+    "self_attention.linear_proj.weight": "self_attn.o_proj.weight", "mlp.router.weight": "mlp.gate.weight",
+}  # fmt: skip
+"""Weights of a Llama, Qwen or Mixtral, in a layer and outside, that are one."""
+_LATENT = {
+    "self_attention.linear_q_proj.weight": "self_attn.q_proj.weight",
+    "self_attention.linear_q_down_proj.weight": "self_attn.q_a_proj.weight",
+    "self_attention.linear_q_up_proj.weight": "self_attn.q_b_proj.weight",
+    "self_attention.q_layernorm.weight": "self_attn.q_a_layernorm.weight",
+    "self_attention.linear_q_up_proj.layer_norm_weight": "self_attn.q_a_layernorm.weight",
+    "self_attention.linear_kv_down_proj.weight": "self_attn.kv_a_proj_with_mqa.weight",
+    "self_attention.linear_kv_up_proj.weight": "self_attn.kv_b_proj.weight",
+    "self_attention.kv_layernorm.weight": "self_attn.kv_a_layernorm.weight",
+    "self_attention.linear_kv_up_proj.layer_norm_weight": "self_attn.kv_a_layernorm.weight",
+}
+"""Weights of DeepSeek's latent attention."""
+_MLP = re.compile(r"(mlp|mlp\.shared_experts|mlp\.experts\.experts\.\d+)\.linear_fc([12])\.weight")
+_BALANCE = "mlp.router.expert_bias"
+"""Zero at the start, in every framework; a rule moves it, and no gradient."""
 Kind = Literal["weight", "first moment", "second moment"]
 Array = TypeVar("Array")
 
@@ -79,8 +111,11 @@ class MegatronVerifier:
     )  # fmt: skip
 
     def packages(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return Megatron, or the folder that `backend_path` names, and this package."""
-        return (str(settings.get("backend_path") or "megatron"), "primus_megatron")
+        """Return Megatron, or the folder that `backend_path` names, this package, and that of a layer specification."""
+        spec = {**(settings.get("model") or {}), **settings}.get("spec") or ()
+        own = (spec if isinstance(spec, str) else str(next(iter(spec), ""))).partition(".")[0]
+        backend = str(settings.get("backend_path") or "megatron")
+        return (backend, "primus_megatron", *([own] if own not in ("", "megatron") else ()))
 
     def experiment(
         self, settings: Mapping[str, Any], *, shrink: bool, layouts: Sequence[Mapping[str, int]], device: str
@@ -131,6 +166,30 @@ class MegatronVerifier:
     def checkpoint(self, run: str, step: int) -> str:
         """Return where Megatron saves a step."""
         return f"{run}/checkpoints/iter_{step:07d}"
+
+    def same_tokens(self, length: int) -> dict[str, Any]:
+        """Return the settings to train on the section `data`."""
+        return {"mock_data": None, "seq_length": length, "max_position_embeddings": length}
+
+    def neutral(self, name: str, weight: Array, model: Architecture) -> Iterator[tuple[str, Array, float]]:
+        """Return the weights under Hugging Face's names. Queries, keys and values of a group stand together."""
+        value: Any = weight
+        layer = _LAYER.match(name)
+        before, rest = (f"layers.{layer[1]}.", name[layer.end() :]) if layer else ("", name)
+        if rest.startswith("self_attention.linear_qkv.") and "norm" not in rest:
+            groups = value.reshape(model.num_kv_heads, -1, *value.shape[1:])
+            ends = (groups.shape[1] - 2 * model.head_dim, groups.shape[1] - model.head_dim)
+            parts = (groups[:, : ends[0]], groups[:, ends[0] : ends[1]], groups[:, ends[1] :])
+            for letter, part in zip("qkv", parts, strict=True):
+                yield f"{before}self_attn.{letter}_proj.{rest[26:]}", part.reshape(-1, *value.shape[1:]), 1.0
+        elif mlp := _MLP.fullmatch(rest):
+            inside = before + mlp[1].replace("experts.experts", "experts")
+            half = len(value) // 2
+            for what, part in (("gate", value[:half]), ("up", value[half:])) if mlp[2] == "1" else (("down", value),):
+                yield f"{inside}.{what}_proj.weight", part, 1.0
+        elif rest != _BALANCE:
+            neutral = (_LATENT if model.mla else {}).get(rest) or _NEUTRAL[rest]
+            yield before + neutral, value[: model.vocab_size] if rest in _BY_TOKEN else value, 1.0
 
     def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:
         """Return weights and moments; equal layers, and experts, are stored as one array with an axis of them."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from primus_core.config.document import Document
 from primus_core.errors import Mistakes
-from primus_torchtitan import earlier_names
+from primus_torchtitan import earlier_names, small_experts
 from primus_torchtitan.schema import load, shipped
+from primus_torchtitan.small_experts import FAMILIES
 from primus_train.kit.alike import alike, degrees_of
+from primus_train.kit.neutral import in_halves
+
+if TYPE_CHECKING:
+    from primus_train.models.architecture import Architecture
 
 __all__ = ["VERIFIER", "TorchTitanVerifier"]
 
@@ -20,8 +25,6 @@ _SEQUENCE = 256
 _VOCABULARY, _HEAD = 512, 16
 _BATCH, _MICRO_BATCH = 8, 2
 _SIZED = ("llama3", "qwen3")
-_DEBUG = {"qwen3": "debugmodel_moe"}
-"""The small flavor of a family with experts; elsewhere `debugmodel`."""
 _KEPT = ("loss", "debug")
 """Sections of the experiment that trials have, too."""
 _KEPT_PARALLEL = (
@@ -58,7 +61,19 @@ _AXES = {
 _OWN = {axis: setting for axis, setting in _AXES.items() if axis not in ("sp", "mbs", "recompute", "repeat")}
 _MOMENT = re.compile(r"optimizer\.state\.(.+)\.(exp_avg|exp_avg_sq)")
 _KINDS = {"exp_avg": "first moment", "exp_avg_sq": "second moment"}
-_EXPERTS = re.compile(r"(.*\bexperts)\.(.+)")
+_EXPERTS = re.compile(r"(.*\b(?:inner_)?experts)\.(.+)")
+_LAYER = re.compile(r"layers\.\d+\.")
+_NEUTRAL = {
+    "tok_embeddings.weight": "embed_tokens.weight", "norm.weight": "norm.weight", "lm_head.weight": "lm_head.weight",
+    "attention_norm.weight": "input_layernorm.weight", "ffn_norm.weight": "post_attention_layernorm.weight",
+    "attention.qkv_linear.wq.weight": "self_attn.q_proj.weight", "attention.wo.weight": "self_attn.o_proj.weight",
+    "attention.qkv_linear.wk.weight": "self_attn.k_proj.weight",
+    "attention.qkv_linear.wv.weight": "self_attn.v_proj.weight",
+    "attention.q_norm.weight": "self_attn.q_norm.weight", "attention.k_norm.weight": "self_attn.k_norm.weight",
+    "feed_forward.w1.weight": "mlp.gate_proj.weight", "feed_forward.w3.weight": "mlp.up_proj.weight",
+    "feed_forward.w2.weight": "mlp.down_proj.weight",
+}  # fmt: skip
+"""Weights of a dense Llama or Qwen 3, in a layer and outside."""
 Kind = Literal["weight", "first moment", "second moment"]
 Array = TypeVar("Array")
 
@@ -135,6 +150,26 @@ class TorchTitanVerifier:
         """Return where TorchTitan saves a step."""
         return f"{run}/checkpoints/step-{step}"
 
+    def same_tokens(self, length: int) -> dict[str, Any]:
+        """Return the settings to train on the section `data`."""
+        return {"training.mock_data": False, "training.seq_len": length}
+
+    def neutral(self, name: str, weight: Array, model: Architecture) -> Iterator[tuple[str, Array, float]]:
+        """Return the weight under Hugging Face's name. Llama's pairs of the rotary embedding are neighbours here."""
+        layer = _LAYER.match(name)
+        before, rest = (layer[0], name[layer.end() :]) if layer else ("", name)
+        parts: list[tuple[str, Any]] = [(rest, weight)]
+        if rest == "attention.qkv_linear.wqkv.weight":  # moments keep them together, for each group of heads
+            value: Any = weight
+            groups = value.reshape(model.num_kv_heads, -1, value.shape[-1])
+            ends = (groups.shape[1] - 2 * model.head_dim, groups.shape[1] - model.head_dim)
+            each = (groups[:, : ends[0]], groups[:, ends[0] : ends[1]], groups[:, ends[1] :])
+            parts = [(f"attention.qkv_linear.w{letter}.weight", part.reshape(-1, value.shape[-1]))
+                     for letter, part in zip("qkv", each, strict=True)]  # fmt: skip
+        for part, value in parts:
+            turned = model.qk_norm != "rms" and part.endswith(("wq.weight", "wk.weight"))
+            yield before + _NEUTRAL[part], in_halves(value, model.head_dim) if turned else value, 1.0
+
     def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:
         """Return weights and moments; those of experts are stored as one array with an axis of experts."""
         for name, array in stored.items():
@@ -168,10 +203,14 @@ def _small(model: Mapping[str, Any], layouts: Sequence[Mapping[str, int]]) -> di
     if "." in family:
         return dict(model)
     families = load(list(shipped().values())[-1]).families
-    known = {name.lower(): facts for name, facts in families.get(family, {}).items()}.get(str(flavor).lower(), {})
+    names = {name.lower(): name for name in families.get(family, {})}
+    flavor = names.get(str(flavor).lower(), str(flavor))
+    known = families.get(family, {}).get(flavor, {})
     attention = {"attn_backend": model["attn_backend"]} if model.get("attn_backend") else {}
-    if family not in _SIZED or known.get("experts"):
-        return {"family": family, "flavor": _DEBUG.get(family, "debugmodel"), **attention}
+    if family in FAMILIES and (family not in _SIZED or known.get("experts")):
+        return {"family": small_experts.__name__, "flavor": f"{family} {flavor}", **attention}
+    if family not in _SIZED:
+        return {"family": family, "flavor": "debugmodel", **attention}
     whole = {**known, **{name: value for name, value in model.items() if value is not None}}
     tensor, stages = degrees_of(layouts, "tp"), degrees_of(layouts, "pp", "vpp")
     heads = whole.get("n_heads") or 4

@@ -6,7 +6,10 @@ All of it is pure and imports no framework. A backend does not import this modul
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from primus_train.models.architecture import Architecture
 
 __all__ = ["GROUP", "Kind", "Verifier"]
 
@@ -58,6 +61,17 @@ class Verifier(Protocol):
 
     def checkpoint(self, run: str, step: int) -> str:
         """Return the path of the checkpoint of a step in a run directory."""
+
+    def same_tokens(self, length: int) -> dict[str, Any]:
+        """Return the settings to train on the section `data`, in sequences of `length` tokens; None: it is not set."""
+
+    def neutral(self, name: str, weight: Array, model: Architecture) -> Iterator[tuple[str, Array, float]]:
+        """Return a weight as the neutral ones that it holds: the name, the array, and what to multiply it by.
+
+        Neutral are Hugging Face's names and layouts of Llama and Qwen 3, such as `layers.0.self_attn.q_proj.weight`,
+        with rows for outputs. Only indexing, reshaping and joining is done to the array. Raises `KeyError` for a weight
+        that has no neutral name.
+        """
 
     def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:
         """Return what a checkpoint stores as one weight or moment a layer and expert, with its name.

@@ -61,9 +61,13 @@ def _files(place: str) -> Iterator[str]:
     yield place
     if os.path.isfile(place):
         yield _line(place)
-    for folder, folders, names in os.walk(place):
-        folders.sort()
-        yield from (_line(os.path.join(folder, name)) for name in sorted(names) if name.endswith(_SUFFIXES))
+    seen: set[str] = set()
+    for folder, folders, names in os.walk(place, followlinks=True):
+        real = os.path.realpath(folder)
+        folders[:] = [] if real in seen else sorted(folders)  # a link may lead back to where it is
+        seen.add(real)
+        paths = (os.path.join(folder, name) for name in sorted(names) if name.endswith(_SUFFIXES))
+        yield from (_line(path) for path in paths if os.path.exists(path))  # an editor's lock is a link to nothing
 
 
 def _line(path: str) -> str:

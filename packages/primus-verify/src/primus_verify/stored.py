@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from primus_core.errors import MachineError
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from primus_verify.contract import Kind, Verifier
 
-__all__ = ["State", "read"]
+__all__ = ["State", "overwrite", "read"]
 
 State = Mapping[tuple["Kind", str], "np.ndarray[Any, Any]"]
 """Weights and moments, by kind and name."""
@@ -24,11 +25,66 @@ def read(verifier: Verifier, path: str) -> State:
     Raises:
         MachineError: it cannot be read.
     """
+    return {(kind, name): value for kind, name, value in verifier.tensors(_raw(verifier, path))}
+
+
+def overwrite(verifier: Verifier, path: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+    """Replace what the checkpoint at `path` stores, which our own trial has just written, by what `change` returns.
+
+    Raises:
+        MachineError: it cannot be read.
+    """
+    write = {"torch": _write_torch, "orbax": _write_orbax}[verifier.format]
+    write(path, change(_raw(verifier, path)))
+
+
+def _raw(verifier: Verifier, path: str) -> dict[str, Any]:
     load = {"torch": _read_torch, "orbax": _read_orbax}[verifier.format]
     try:
-        return {(kind, name): value for kind, name, value in verifier.tensors(load(path))}
+        return load(path)
     except (ImportError, OSError, EOFError, ValueError, RuntimeError) as error:
         raise MachineError(f"the checkpoint {path} cannot be read", why=str(error)) from None
+
+
+def _write_torch(path: str, arrays: Mapping[str, Any]) -> None:
+    """Write the numbers of each piece of a tensor over those that are there: all else stays as it is."""
+    import io
+
+    import torch
+    import torch.distributed.checkpoint as dcp
+
+    metadata = dcp.FileSystemReader(path).read_metadata()
+    for index, place in metadata.storage_data.items():
+        if index.fqn not in arrays:
+            continue
+        known = metadata.state_dict_metadata[index.fqn]
+        (chunk,) = (one for one in known.chunks if one.offsets == index.offset)
+        where = tuple(slice(begin, begin + size) for begin, size in zip(chunk.offsets, chunk.sizes, strict=True))
+        piece, buffer = torch.tensor(arrays[index.fqn][where], dtype=known.properties.dtype), io.BytesIO()
+        torch.save(piece, buffer)
+        if buffer.tell() != place.length:
+            what = f"{index.fqn} has {place.length} bytes in {path}/{place.relative_path}, and now {buffer.tell()}"
+            raise MachineError(what, why="the numbers are written over those that are there")
+        with open(os.path.join(path, place.relative_path), "r+b") as file:
+            file.seek(place.offset)
+            file.write(buffer.getvalue())
+
+
+def _write_orbax(path: str, arrays: Mapping[str, Any]) -> None:
+    """The tree of the weights again, from the paths with dots."""
+    from orbax import checkpoint as ocp
+
+    tree: dict[str, Any] = {}
+    for name, array in arrays.items():
+        if not name.startswith("params."):
+            continue  # trials load weights alone
+        *folders, last = name.split(".")
+        at = tree
+        for folder in folders:
+            at = at.setdefault(folder, {})
+        at[last] = array
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(path, tree, force=True)
 
 
 def _read_torch(path: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -22,12 +23,14 @@ from primus_verify import layouts
 from primus_verify.contract import Verifier
 from primus_verify.resolving import arguments, as_experiment, find_verifier, for_its_machine
 
-__all__ = ["EXPERIMENT", "REQUEST", "VERIFY", "Verify"]
+__all__ = ["AGAINST_MODEL", "EXPERIMENT", "REQUEST", "VERIFY", "Verify"]
 
 EXPERIMENT = "config/verify_experiment.yaml"
 """The small experiment that all trials train, below the run directory."""
 REQUEST = "config/verify.json"
 """What the worker reads."""
+AGAINST_MODEL = "config/against_model.yaml"
+"""The small model that two frameworks train."""
 _MOST_RANKS = 4
 _STEPS = 3
 _TIMEOUT_S = 1800
@@ -55,6 +58,10 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
                             help=f"layouts such as tp=2,pp=2, own, or auto (default); axes: {axes}")  # fmt: skip
         parser.add_argument("--settings", action="store_true",
                             help="find settings that change nothing: each gets its default, alone")  # fmt: skip
+        parser.add_argument("--against", metavar="FRAMEWORK", help="compare with another framework: one small model of "
+                            "the same kind, the same weights and tokens")  # fmt: skip
+        parser.add_argument("--against-python", metavar="PATH",
+                            help="the Python of the environment that has it (default: this one)")  # fmt: skip
         parser.add_argument("--steps", type=whole_number, default=_STEPS, metavar="N",
                             help=f"train N steps in each layout (default: {_STEPS})")  # fmt: skip
         parser.add_argument("--shrink", choices=("auto", "none"), default="auto",
@@ -81,7 +88,7 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
         framework = found.experiment.modules[found.module].framework
         verifier = find_verifier(framework)
         settings = found.settings.data
-        words_of_layouts = args.layouts or ([] if args.settings else ["auto"])
+        words_of_layouts = args.layouts or ([] if args.settings or args.against else ["auto"])
         chosen = layouts.choose(words_of_layouts, verifier, verifier.own(settings), args.max_ranks)
         device = call.facts.gpu_model if call.facts.gpus else "cpu"
         degrees = [one.degrees for one in chosen]
@@ -93,22 +100,26 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
             "shrink": args.shrink == "auto",
             "packages": verifier.packages(settings),
             "settings": _not_default(settings, verifier, found.planned.defaults) if args.settings else [],
-            "steps": args.steps,
+            "steps": args.steps if chosen or args.settings else 1,  # two frameworks are compared in one
             "rtol": args.rtol,
             "timeout_s": args.timeout,
             "json": args.json,
             "again": args.again,
+            "against": _other(args, framework),
             "output": args.output and os.path.join(call.facts.cwd, args.output),
             "device": device,
             "experiment": found.experiment.exp_name,
         }
+        files = [PlannedFile(REQUEST, json.dumps(request, indent=1))]
+        if args.against:
+            files.append(PlannedFile(AGAINST_MODEL, _small_model(found.experiment.modules[found.module].model, call)))
         place = call.place(found.experiment.workspace, f"{found.experiment.exp_name}-verify")
         return TaskPlan(
             place=place,
             worker=Worker("primus_verify.worker", (), "single"),
             files=(
                 PlannedFile(EXPERIMENT, as_experiment(framework, small, f"{place.directory}/trials")),
-                PlannedFile(REQUEST, json.dumps(request, indent=1)),
+                *files,
             ),
             config=request,
             framework=framework,
@@ -119,6 +130,31 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
 
 
 VERIFY = Verify()
+
+
+def _other(args: argparse.Namespace, framework: str) -> dict[str, str] | None:
+    """The other framework of `--against`, and its Python."""
+    if not args.against:
+        return None
+    if args.against == framework:
+        raise RequestError(f"--against {framework}: the experiment is of {framework}", fix="name another framework")
+    try:
+        find_verifier(args.against)
+    except RequestError as error:
+        if not args.against_python:
+            fix = "if another environment has it, name its Python: --against-python PATH"
+            raise RequestError(error.what, why=error.why, fix=fix) from None
+    return {"framework": args.against, "python": args.against_python or sys.executable}
+
+
+def _small_model(named: object, call: TaskCall) -> str:
+    from primus_train.models import catalogue
+    from primus_verify.against import small_model
+
+    if not isinstance(named, str):
+        raise RequestError("--against needs a model of the catalogue", why="the experiment writes its model out",
+                           fix="name one as `model:`, see primus models list")  # fmt: skip
+    return small_model(catalogue.find(named, catalogue.load(call.catalogue.system.model_files)))
 
 
 def _not_default(settings: Mapping[str, Any], verifier: Verifier, defaults: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -15,12 +15,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+
 from primus_core.plan.plan import Distributed, RunPlace
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.plugins.contracts import TaskCall
 from primus_machine import facts
 from primus_machine.host import HostRoot
 from primus_train import task as train
+from primus_train.models import catalogue
 from primus_train.planning import Resolved
 from primus_verify.layouts import AXES, Layout, parse
 from primus_verify.resolving import arguments, as_experiment, find_verifier, for_its_machine
@@ -62,6 +65,17 @@ class VerifierConformance:
         except ValueError as error:
             said = str(error)
         assert "unknown" in said, "an unknown axis is a ValueError that names it"
+
+    def test_a_weight_without_a_neutral_name_is_a_key_error_and_tokens_have_settings(self) -> None:
+        """Of `--against`, which names the weight."""
+        verifier = find_verifier(self.framework)
+        assert verifier.same_tokens(128), "the section `data` is trained"
+        known = True
+        try:
+            list(verifier.neutral("unknown.weight", np.ones(1), next(iter(catalogue.load().values())).facts))
+        except KeyError:
+            known = False
+        assert not known, "a weight that has no neutral name is a KeyError"
 
 
 def _resolve(config: str, overrides: Sequence[str], *, itself: bool = False) -> Resolved:

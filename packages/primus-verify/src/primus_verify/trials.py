@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -28,7 +28,7 @@ from primus_verify.comparison import Step
 from primus_verify.contract import Verifier
 from primus_verify.layouts import Layout
 
-__all__ = ["Trials"]
+__all__ = ["Trials", "ending_with_parent"]
 
 _RATE = 1e-3
 _TIMED_OUT = 124
@@ -37,7 +37,7 @@ _STARTER = """
 import os, sys
 from primus_machine.processes import end_with_parent
 end_with_parent()
-os.execv(sys.argv[1], sys.argv[1:])
+os.execvp(sys.argv[1], sys.argv[1:])
 """
 """Becomes the program that it is given, which ends with the verification."""
 _GRACE_S = 60
@@ -55,14 +55,15 @@ class Trials:
     environ: Mapping[str, str]
     steps: int
     timeout_s: float
+    prefix: str = ""
+    """How the names of the runs begin."""
 
-    def settings(self, layout: Layout, start: str, rate: float | None = None) -> dict[str, Any]:
+    def settings(self, layout: Layout, start: str) -> dict[str, Any]:
         """Return the settings of a trial over those of the experiment.
 
-        Without `start`, of the one that makes it; with a `rate`, of one step with that learning rate.
+        Without `start`, of the one that makes it.
         """
-        rate = rate if start else 0.0
-        steps = self.verifier.steps(1, rate=rate) if rate is not None else self.verifier.steps(self.steps, rate=_RATE)
+        steps = self.verifier.steps(self.steps, rate=_RATE) if start else self.verifier.steps(1, rate=0.0)
         return {**self.verifier.settings(layout.degrees), **steps, **(self.verifier.start(start) if start else {})}
 
     def changes(self, layout: Layout) -> dict[str, Any]:
@@ -79,17 +80,15 @@ class Trials:
             module = yaml.safe_load(file)["modules"]["pre_trainer"]
         return {dotted(path): value for path, value in leaves({**module["overrides"], "model": module["model"]})}
 
-    def train(
-        self, layout: Layout, start: str, changed: Mapping[str, Any] | None = None, rate: float | None = None
-    ) -> str:
+    def train(self, layout: Layout, start: str, changed: Mapping[str, Any] | None = None) -> str:
         """Train, with some settings `changed`; the run directory.
 
         Raises:
             TrainingError: it failed, with what it printed.
         """
-        kind = layout.name if start and rate is None else "start"
-        name = re.sub(r"[^A-Za-z0-9]+", "-", "+".join((kind, *(changed or ()))))
-        settings = {**self.settings(layout, start, rate), **(changed or {})}
+        kind = layout.name if start else "start"
+        name = self.prefix + re.sub(r"[^A-Za-z0-9]+", "-", "+".join((kind, *(changed or ()))))
+        settings = {**self.settings(layout, start), **(changed or {})}
         words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
         argv = [sys.executable, "-m", "primus_core", "direct", "--", "train", "pretrain", "--new",
                 "--config", self.experiment, f"exp_name={name}", *words]  # fmt: skip
@@ -109,9 +108,9 @@ class Trials:
     def _run(self, argv: list[str], log: str, ranks: int) -> int:
         environ = {**self.environ, "GPUS_PER_NODE": str(ranks), WANTED: "1"}
         with open(log, "wb") as output:
-            # JAX has threads by now, which `preexec_fn` would fork in the middle of what they do.
-            command = [sys.executable, "-P", "-c", _STARTER, *argv]
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ)
+            process = subprocess.Popen(
+                ending_with_parent(argv), stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ
+            )
             try:
                 return process.wait(self.timeout_s)
             except subprocess.TimeoutExpired:
@@ -138,6 +137,14 @@ class Trials:
             )
             for step, row in sorted(rows.items())
         ]
+
+
+def ending_with_parent(argv: Sequence[str]) -> list[str]:
+    """Return the command that becomes `argv` and ends with this process.
+
+    JAX has threads by now, which `preexec_fn` would fork in the middle of what they do.
+    """
+    return [sys.executable, "-P", "-c", _STARTER, *argv]
 
 
 def _reason(run: str, log: str) -> str:

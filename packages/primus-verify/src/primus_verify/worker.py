@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from primus_core.environment.resolve import cache
@@ -17,12 +18,13 @@ from primus_machine import variables
 from primus_machine.host import HostRoot
 from primus_machine.units import counted
 from primus_verify import report
+from primus_verify.against import Side, compare_sides
 from primus_verify.kept import Kept, fingerprint
 from primus_verify.layouts import parse
 from primus_verify.page import as_page
 from primus_verify.resolving import find_verifier
 from primus_verify.session import Session
-from primus_verify.task import EXPERIMENT, REQUEST
+from primus_verify.task import AGAINST_MODEL, EXPERIMENT, REQUEST
 from primus_verify.trials import Trials
 
 __all__ = ["main"]
@@ -53,6 +55,8 @@ def main() -> int:
     session = Session(trials, kept, request["rtol"], lambda text: print(text, file=console, flush=True),
                       shrunk=request["shrink"])  # fmt: skip
     layouts = session.verify([parse(text, verifier.rank_axes) for text in request["layouts"]])
+    if request["against"]:
+        layouts.append(_against(request, run, folder, environ, session.say, request["rtol"]))
     found = report.document(request, layouts, session.try_settings(request["settings"]))
     session.clean()
     report.write(json.dumps(found, indent=1), f"{run}/verify.json")
@@ -62,6 +66,15 @@ def main() -> int:
     print(json.dumps(found, indent=1) if request["json"] else report.as_text(found), flush=True)
     _refuse(layouts, run)
     return 0
+
+
+def _against(
+    request: Mapping[str, Any], run: str, folder: str, environ: Mapping[str, str], say: Callable[[str], None],
+    rtol: float | None,
+) -> dict[str, Any]:  # fmt: skip
+    """What came of the other framework."""
+    first = Side(request["framework"], sys.executable, f"{run}/{AGAINST_MODEL}", folder, environ, say)
+    return compare_sides(first, replace(first, **request["against"]), rtol).to_dict()
 
 
 def _key(request: Mapping[str, Any], run: str, environ: Mapping[str, str]) -> str:
@@ -76,7 +89,8 @@ def _refuse(layouts: Sequence[Mapping[str, Any]], run: str) -> None:
     """Raise an error unless every layout that was tried is equal."""
     wrong = [one for one in layouts if one["status"] in ("differs", "failed")]
     if wrong:
-        why = f"{wrong[0]['layout']} {wrong[0]['status']}: {wrong[0]['why'] or wrong[0]['findings'][0]['text']}"
+        reason = wrong[0]["findings"][0]["text"] if wrong[0]["findings"] else wrong[0]["why"]
+        why = f"{wrong[0]['layout']} {wrong[0]['status']}: {reason}"
         what = f"{len(wrong)} of {counted(len(layouts), 'layout')} cannot be trusted"
         raise PrimusError(what, why=why, fix=f"read {run}/verify.html or verify.json")
     if layouts and not any(one["status"] == "equal" for one in layouts):

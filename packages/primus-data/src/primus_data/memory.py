@@ -9,10 +9,12 @@ import ctypes
 
 __all__ = ["give_back", "keep_little"]
 
-_MMAP_THRESHOLD = -3
-"""`M_MMAP_THRESHOLD` of malloc.h."""
-_LARGE = 1 << 20
-"""Bytes of what gets pages of its own, which go when it is freed."""
+_MMAP_THRESHOLD, _TOP_PAD = -3, -2
+"""`M_MMAP_THRESHOLD` and `M_TOP_PAD` of malloc.h."""
+_LARGE = 2_000_000
+"""Bytes of what gets pages of its own, which go when it is freed. Smaller pieces would be mapped again and again."""
+_AHEAD = 1 << 22
+"""Bytes that the heap takes beyond what is asked for: the system is asked less often."""
 
 
 def give_back() -> None:
@@ -27,3 +29,4 @@ def keep_little() -> None:
     option = getattr(ctypes.CDLL(None), "mallopt", None)
     if option is not None:
         option(_MMAP_THRESHOLD, _LARGE)
+        option(_TOP_PAD, _AHEAD)

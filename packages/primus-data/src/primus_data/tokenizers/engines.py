@@ -21,7 +21,7 @@ _CHARACTERS = 1 << 18
 """Characters that are encoded at a time where a library makes an object of each token, of about 200 bytes."""
 _SHARE = 1 << 16
 """Characters that a thread of ours encodes at a time."""
-_REMEMBERED = 7 << 23
+_REMEMBERED = 3 << 24
 """Characters for each thread of gigatoken, until it forgets the words that it has met: to begin anew takes 0.2 s."""
 _NEW = (*map(chr, range(0x11DE0, 0x11DEA)), *map(chr, range(0x16FF4, 0x16FF7)))
 """Digits and numbers of Unicode 17, which gigatoken 0.10 does not know yet and tokenizers 0.23 does."""

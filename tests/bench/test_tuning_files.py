@@ -199,7 +199,7 @@ def test_the_shape_of_a_call_is_the_problem_that_makes_it(of: tuple[int, int, in
 def test_a_shape_that_was_never_called_is_refused(tmp_path: Path, count: object, solutions: list[list[object]]) -> None:
     row = {"count": count, "command": RECORDED, "solutions": solutions}
     (tmp_path / "shapes.jsonl").write_text(json.dumps(row) + "\n")
-    with pytest.raises(ConfigError, match=r"shapes.jsonl:1: the line is no shape"):
+    with pytest.raises(ConfigError, match=r"shapes.jsonl:1: the line is not a shape"):
         shapes.read([str(tmp_path / "shapes.jsonl")])
 
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from primus_core.runs.saved import dump
+from primus_core.runs.snapshot_form import dump
 
 STARTED = 1795272570.5
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

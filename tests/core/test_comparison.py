@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.core.run_directories import COMMIT, make, plan_of
 
 from primus_core.journal.record import RunRecord
-from primus_core.runs.comparison import SEVERITY, Difference, compare, dotted, flatten, severity
+from primus_core.runs.comparison import SEVERITY, Difference, compare, severity
 from primus_core.runs.saved import Saved, load
+from primus_core.runs.settings import dotted, flatten
 
 Pair = Callable[..., tuple[Saved, Saved]]
 

@@ -8,7 +8,8 @@ import pytest
 from tests.conftest import Run
 
 from primus_core.config.bounds import DEPTH
-from primus_core.config.files import parse_value, read
+from primus_core.config.files import read
+from primus_core.config.yaml_text import parse_value
 from primus_core.errors import PrimusError
 from primus_machine.files import plain_json
 

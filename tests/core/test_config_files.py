@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primus_core.config.document import Document, at, deep_merge, dotted
-from primus_core.config.files import parse_value, read, read_extended
+from primus_core.config.files import read, read_extended
+from primus_core.config.yaml_text import parse_value
 from primus_core.errors import ConfigError
 
 

@@ -18,10 +18,10 @@ from tests.core.test_signals import Start, ended, start
 
 from primus_core.outcome.rank_ends import LeftRank, RankEnds
 from primus_core.plan.plan import Distributed
-from primus_core.process.supervise import Watch
 from primus_machine.own_process.signals import Signals
 from primus_machine.processes import times_of
 from primus_machine.secrets.masks import Mask
+from primus_machine.supervision.program import Watch
 
 __all__ = ["start"]
 

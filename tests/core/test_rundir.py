@@ -13,7 +13,7 @@ from primus_core.journal import record
 from primus_core.journal.record import RunRecord
 from primus_core.plan.plan import RunPlace
 from primus_core.runs.rundir import place
-from primus_core.runs.saved import MANIFEST
+from primus_core.runs.snapshot_form import MANIFEST
 from primus_machine.facts import Facts
 from primus_machine.host import HostRoot
 

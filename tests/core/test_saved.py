@@ -16,7 +16,9 @@ from tests.core.run_directories import here, make, seal
 
 from primus_core.errors import RequestError
 from primus_core.runs.names import parse_name
-from primus_core.runs.saved import Damaged, dump, is_run, load, state, undump
+from primus_core.runs.saved import Damaged, load
+from primus_core.runs.snapshot_form import dump, parse_env_dump
+from primus_core.runs.state import is_run, state
 from primus_machine.host import HostRoot
 
 HOST = HostRoot()
@@ -266,7 +268,7 @@ ENVIRONMENTS = st.dictionaries(NAMES, BYTES | st.text("\\nrx\n\r=8f", max_size=2
 @given(ENVIRONMENTS)
 @pytest.mark.full
 def test_an_environment_comes_back_from_its_dump_as_it_was(environ: dict[str, str]) -> None:
-    assert undump(dump(environ)) == environ
+    assert parse_env_dump(dump(environ)) == environ
 
 
 @given(ENVIRONMENTS)
@@ -275,7 +277,7 @@ def test_a_dump_is_a_line_for_each_variable_sorted_in_plain_utf8(environ: dict[s
     text.encode()
     assert "\r" not in text
     assert text.count("\n") == len(environ)
-    assert list(undump(text)) == sorted(environ)
+    assert list(parse_env_dump(text)) == sorted(environ)
 
 
 def test_a_dump_reads_as_one_expects() -> None:
@@ -285,4 +287,4 @@ def test_a_dump_reads_as_one_expects() -> None:
 @given(st.text(max_size=60))
 def test_a_dump_that_somebody_edited_is_read_or_refused(text: str) -> None:
     with suppress(ValueError):
-        assert isinstance(undump(text), dict)
+        assert isinstance(parse_env_dump(text), dict)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.conftest import Run, wait_until
 from tests.core.test_direct import metadata, run_of
 
-from primus_core.hooks.scripts import Malformed, ScriptOutput, parse_line, secrets_in
+from primus_core.hooks.script_output import Malformed, ScriptOutput, parse_line, secrets_in
 
 TASKS = '''
 """A task that shows what reached it."""

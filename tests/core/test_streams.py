@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.machine.secret_kinds import KINDS, PRIVATE_KEY, found_in
 
-from primus_core import variables
 from primus_machine.output.streams import RankPipes, for_console, shown
 from primus_machine.pipes import Channel
 from primus_machine.secrets.masks import Mask
+from primus_machine.variables import STREAMS
 
 SECRET = "hunter2-and-more"
 
@@ -201,7 +201,7 @@ def test_a_rank_writes_a_line_at_once_and_in_one_piece(tmp_path: Path, clean_env
         "import sys\nprint('line', sys.stdout.line_buffering, sys.stdout.write_through)\n", encoding="utf-8"
     )
     pipes = RankPipes([0])
-    environ = {**clean_environ, "PYTHONPATH": str(tmp_path), "RANK": "0", variables.STREAMS: pipes.folder}
+    environ = {**clean_environ, "PYTHONPATH": str(tmp_path), "RANK": "0", STREAMS: pipes.folder}
     as_torchrun = [sys.executable, "-u", "-m", "primus_core.programs.rank", "prints"]
     subprocess.run(as_torchrun, env=environ, check=True)
     assert os.read(pipes.descriptors[0, "out"], 100) == b"line True False\n"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from primus_core.journal import summary
 from primus_core.journal.metrics import Metrics, Validation, append, is_step, log_line
-from primus_core.outcome import closing, failure
+from primus_core.outcome import attempts, closing, failed_lines, failure
 from primus_core.output.console import say
 from primus_core.runtimes.direct.torchrun import TORCHRUN
 
@@ -127,7 +127,7 @@ def test_nodes_in_one_run_directory_set_aside_each_attempt_once_whatever_each_co
         failures.mkdir(parents=True, exist_ok=True)
         (failures / "rank_0.json").write_text(said)
         for _ in range(2):
-            failure.set_aside(str(tmp_path), 1)
+            attempts.set_aside(str(tmp_path), 1)
     assert [path.read_text() for path in sorted(tmp_path.glob("logs/failures_*/*"))] == ["first", "second"]
     assert not list(failures.iterdir())
 
@@ -151,7 +151,7 @@ def test_an_exit_code_in_the_table_counts_where_the_rank_has_recorded_nothing(tm
 
 def block(found: failure.Failure | None, code: int, **more: Any) -> str:
     """The closing block."""
-    return failure.report(found, code, run_dir="output/x", log="output/x/logs/rank_9.log", step="worker", **more)
+    return failed_lines.report(found, code, run_dir="output/x", log="output/x/logs/rank_9.log", step="worker", **more)
 
 
 def test_the_closing_block_names_failure_rank_node_and_log(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_where_native_code_ended_a_lone_rank_the_last_line_of_its_log_is_told(tm
 
 
 def test_where_no_rank_said_why_the_launchers_last_line_is_told() -> None:
-    text = failure.report(
+    text = failed_lines.report(
         None, 1, run_dir="r", log="l", step="prepare text", launch_log="Traceback\nValueError: no text\n"
     )
     assert "what          ValueError: no text\n" in text
@@ -281,7 +281,7 @@ def test_each_attempt_has_its_records_apart(tmp_path: Path) -> None:
         record = tmp_path / "logs/failures/rank_0.json"
         record.parent.mkdir(parents=True, exist_ok=True)
         record.write_text(str(attempt))
-        failure.set_aside(str(tmp_path), 1)
+        attempts.set_aside(str(tmp_path), 1)
     assert [(tmp_path / f"logs/failures_{n}/rank_0.json").read_text() for n in (1, 2, 3)] == ["0", "1", "2"]
     assert list((tmp_path / "logs/failures").iterdir()) == []
 

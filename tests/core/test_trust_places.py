@@ -21,7 +21,7 @@ from primus_core import requirements
 from primus_core.config import files
 from primus_core.errors import RequestError
 from primus_core.plan.plan import Requirement
-from primus_core.runs.saved import process_here
+from primus_core.runs.state import process_here
 from primus_machine.files import trust
 from primus_machine.host import HostRoot
 

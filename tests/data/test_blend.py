@@ -129,7 +129,7 @@ def test_data_that_cannot_be_trained_on_is_refused(tmp_path: Path, web: str, boo
     [
         ("x.yaml", "train_data_path: {a: 1}", "there is no list 'train_data_path'"),
         ("x.yaml", "other: 1", "there is no list 'train_data_path'"),
-        ("x.yaml", "train_data_path: [1, a, 2, [b]]", r"\['b'\] is no path"),
+        ("x.yaml", "train_data_path: [1, a, 2, [b]]", r"\['b'\] is not a path"),
         ("x.yaml", "data_path: [-1, a]", "'a' has the weight -1"),
         ("x.yaml", "data_path: [.nan, a]", "'a' has the weight nan"),
         ("x.txt", "1 a 2", "'1.bin' not found"),

@@ -185,7 +185,7 @@ def test_a_source_that_changes_between_two_starts_is_refused(fetch: Fetch) -> No
     one.write_text('{"text": "a"}\n' * 1000)
     two.write_text('{"text": "b"}\n' * 1000 + "no json\n")
     words = ("--input", "one.jsonl", "two.jsonl", "--shard-size", "5kB", "--output-dir", "out")
-    assert "two.jsonl:1001: the line is no JSON" in fetch(*words, code=1)
+    assert "two.jsonl:1001: the line is not valid JSON" in fetch(*words, code=1)
     finished = sorted(path.name for path in (fetch.folder / "out").glob("*.jsonl"))
     assert finished
     one.write_text('{"text": "c"}\n' * 1000)
@@ -223,8 +223,8 @@ def test_a_disk_that_fills_up_is_told_and_the_fetch_continues_with_more_room(fet
 
 
 BAD_LINES = {
-    b"no json": "the line is no JSON",
-    b'{"text": "cut': "the line is no JSON",
+    b"no json": "the line is not valid JSON",
+    b'{"text": "cut': "the line is not valid JSON",
     b'{"text": "\xff"}': "byte 10 of the line is not valid UTF-8",
     b'{"txt": "a"}': "it has no key 'text'",
     b'{"text": null}': "'text' is null, and not text",
@@ -233,8 +233,8 @@ BAD_LINES = {
     b'{"text": 5}': "'text' is a number, and not text",
     b'"text"': "the line is text, and not an object",
     b'[{"text": "a"}]': "the line is a list, and not an object; a file with one array of all rows is not supported",
-    b'{"text": "\\ud800"}': "the line is no JSON",
-    b'{"\x1b[31mtext": 1}': "the line is no JSON",
+    b'{"text": "\\ud800"}': "the line is not valid JSON",
+    b'{"\x1b[31mtext": 1}': "the line is not valid JSON",
 }
 
 
@@ -338,4 +338,4 @@ def test_names_of_a_dataset_cannot_write_to_the_terminal_or_outside_of_the_folde
     assert sorted(path.name for path in (fetch.folder / "out").iterdir()) == ["manifest.json", "train-00000.jsonl"]
     assert not (fetch.folder / "outside").exists()
     with serving({"train.jsonl": rows}, {"configs": [{"config_name": "a", "data_files": "a**"}]}) as hub:
-        assert "names its files by 'a**', which is no pattern" in fetch("--output-dir", "b", hub=hub, code=2)
+        assert "names its files by 'a**', which is not a pattern" in fetch("--output-dir", "b", hub=hub, code=2)

@@ -453,7 +453,7 @@ def test_a_damaged_or_changed_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("in.parquet", "PAR1", "input: 'in.parquet' is no JSONL file"),
+        ("in.parquet", "PAR1", "input: 'in.parquet' is not a JSONL file"),
         ("in.jsonl", "", "input: all files are empty"),
         ("other.jsonl", "x", "input: no file matches 'in*'"),
     ],

@@ -274,10 +274,10 @@ class TestSettingsBesideTheFile:
         assert self.write(tmp_path, gpt2, {"eos_token": made.END, "pad_token": "<pad>"}).digest != first.digest
 
     def test_broken_settings_are_named(self, tmp_path: Path, gpt2: Any) -> None:
-        for config, why in (("{", "is no JSON"), ("[]", "is no JSON object")):
+        for config, why in (("{", "is not valid JSON"), ("[]", "is not a JSON object")):
             with pytest.raises(RequestError, match=f"tokenizer_config.json' {why}"):
                 self.write(tmp_path, gpt2, config)
-        with pytest.raises(RequestError, match=r"tokenizer.json' is no tokenizer"):
+        with pytest.raises(RequestError, match=r"tokenizer.json' is not a tokenizer"):
             self.write(tmp_path, gpt2, {"added_tokens_decoder": {"5": {"content": 7}}})
 
 
@@ -318,7 +318,7 @@ class TestMistakes:
     def test_a_file_of_another_type_is_refused_with_that_type(
         self, cases: dict[str, Case], kind: str, name: str, told: str
     ) -> None:
-        with pytest.raises(RequestError, match="is no ") as error:
+        with pytest.raises(RequestError, match="is not ") as error:
             load(kind, str(cases[name].model))
         assert error.value.fix == f"it looks like one for --tokenizer-type {told}"
 
@@ -340,7 +340,7 @@ class TestMistakes:
         with pytest.raises(MachineError, match="the library of the tokenizer failed"):
             load("HuggingFaceTokenizer", str(tmp_path))
         (tmp_path / "tokenizer_config.json").write_text("[" * 100_000)
-        with pytest.raises(RequestError, match=r"tokenizer_config.json' is no JSON"):
+        with pytest.raises(RequestError, match=r"tokenizer_config.json' is not valid JSON"):
             load("HuggingFaceTokenizer", str(tmp_path))
         with pytest.raises(RequestError, match="'/dev/zero' cannot be read"):
             load("TikTokenizer", "/dev/zero")
@@ -379,7 +379,7 @@ class TestMistakes:
 
     @pytest.mark.parametrize("name", ["gpt2.json", "odd_split.json", "llama2.model", "bpe.model"])
     def test_a_text_that_is_no_unicode_is_named(self, cases: dict[str, Case], name: str) -> None:
-        with pytest.raises(RequestError, match="text 1 is no Unicode: it has a lone surrogate"):
+        with pytest.raises(RequestError, match="text 1 is not valid Unicode: it has a lone surrogate"):
             cases[name].load().encode(["a", "b\ud800"])
 
 

@@ -26,6 +26,6 @@ def test_several_errors_have_the_fields_of_the_first_and_words_are_retold_too() 
     assert (first.what, first.option) == ("no '/x'", "/x")
 
 
-def test_an_error_that_was_printed_is_found_in_a_text() -> None:
+def test_an_error_that_was_printed_is_found_in_a_text_with_why_and_fix() -> None:
     printed = f"line\n3: {as_line(RequestError('no file', why='it is gone'))}another\n"
-    assert printed_in(printed) == ["no file"]
+    assert printed_in(printed) == ["no file\n  why: it is gone"]

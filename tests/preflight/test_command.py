@@ -290,7 +290,11 @@ def test_checks_that_cannot_be_loaded_are_no_silent_pass(primus: Run, tmp_path: 
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("raising", "KeyError: 'of another team'"), ("strange", "'rack.lamp' is no Check"), ("__name__", "not callable")],
+    [
+        ("raising", "KeyError: 'of another team'"),
+        ("strange", "'rack.lamp' is not a Check"),
+        ("__name__", "not callable"),
+    ],
 )
 def test_what_is_called_for_checks_and_gives_none_is_named(primus: Run, tmp_path: Path, name: str, why: str) -> None:
     done = primus("direct", "--", "preflight", "list", env=package(tmp_path / "site", f"acme_rack:{name}"))

@@ -139,7 +139,7 @@ def test_numbers_that_are_none_are_left_out(tmp_path: Path) -> None:
     assert values(found)["last_step"] == 23
     assert values(found)["last_loss"] == 8.0 / 1.2
     assert "the loss of 3 lines is not finite" in found.notes
-    assert "2 lines of metrics.jsonl are no step and were left out" in found.notes
+    assert "2 lines of metrics.jsonl are not steps and were left out" in found.notes
 
 
 def test_metadata_of_another_form_says_nothing(tmp_path: Path) -> None:

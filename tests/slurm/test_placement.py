@@ -185,7 +185,7 @@ def test_an_address_outside_of_the_allocation_is_refused(primus: Run, site: dict
     job = {"SLURM_JOB_ID": "7", "SLURM_NODEID": "0", "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "n[1-2]",
            "SLURMD_NODENAME": "n1"}  # fmt: skip
     for wrong, why in (("n9.invalid", "the job runs on n[1-2], not on 'n9.invalid'"),
-                       ("192.0.2.7", "'192.0.2.7' leads to 192.0.2.7, which is no address of n1")):  # fmt: skip
+                       ("192.0.2.7", "'192.0.2.7' leads to 192.0.2.7, which is not an address of n1")):  # fmt: skip
         done = primus("direct", "--dry-run", "--", "rank_report", env={**site, **job, "MASTER_ADDR": wrong})
         assert done.returncode == 2, done.stdout
         assert f"MASTER_ADDR is '{wrong}', but node rank 0 is n1" in done.stderr

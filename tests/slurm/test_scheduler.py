@@ -145,7 +145,7 @@ def test_a_look_alike_that_lacks_flags_of_primus_gets_the_job_without_them_and_t
         "slurm", "--max-restarts", "2", "sbatch", "--", "behave", "exit", "0", cwd=project, env=found_in(alike)
     )
     assert done.returncode == 0, done.stderr
-    for name, loss in (("--signal", "not told before its time limit"), ("--requeue", "does not start again")):
+    for name, loss in (("--signal", "gets no signal before its time limit"), ("--requeue", "does not start again")):
         assert f"sbatch does not support {name}, which Primus added: starting without it" in done.stderr
         assert f"without {name}: " in done.stderr
         assert loss in done.stderr

@@ -9,7 +9,7 @@ from tests.core.test_rundir import facts, run
 
 from primus_core.plan.plan import Distributed, RunPlace
 from primus_core.runs.rundir import place
-from primus_core.runs.saved import MANIFEST
+from primus_core.runs.snapshot_form import MANIFEST
 from primus_train.continuation import Earlier
 
 

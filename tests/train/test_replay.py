@@ -9,7 +9,8 @@ from tests.conftest import Run
 from tests.core.test_direct import metadata, run_of
 from tests.core.test_replay import FAILED, everything, first, rewritten, spoken, trained, workplace
 
-from primus_core.runs.saved import dump, load, undump
+from primus_core.runs.saved import load
+from primus_core.runs.snapshot_form import dump, parse_env_dump
 
 __all__ = ["first", "spoken", "trained", "workplace"]
 
@@ -83,7 +84,7 @@ def test_a_secret_of_the_experiment_is_asked_for_by_its_variable(primus: Run, tr
 def test_a_missing_backend_blocks_even_when_forced_it_says_why(
     primus: Run, trained: Path, third_party: str, tmp_path: Path
 ) -> None:
-    environ = undump((trained / "env/primus_env_dump.txt").read_text()) | {"PYTHONPATH": "/nowhere"}
+    environ = parse_env_dump((trained / "env/primus_env_dump.txt").read_text()) | {"PYTHONPATH": "/nowhere"}
     rewritten(trained, {"env/primus_env_dump.txt": dump(environ)})
     before = everything(trained.parent)
     result = primus("replay", str(trained), env={"API_KEY": "and-the-variable"})

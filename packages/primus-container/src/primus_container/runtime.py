@@ -28,7 +28,7 @@ from primus_core import variables
 from primus_core.contracts import schedulers
 from primus_core.environment import placement, resolve
 from primus_core.plan.plan import Requirement, RunPlace, Step
-from primus_core.plugins.contracts import OuterCall, OuterPlan
+from primus_core.plugins.outer import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser
 from primus_machine.errors import RequestError, suggestion
 from primus_machine.facts import Facts

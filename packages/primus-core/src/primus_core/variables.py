@@ -37,5 +37,3 @@ SUBMITTED = "PRIMUS_SUBMITTED"
 """The folder with what was submitted (`submission`): a job reads it instead of the files that it was planned from."""
 OF_STEPS = frozenset({OUTER, RESTARTED})
 """Only the nodes of a step find these in their environment: they name the layer that started it."""
-STREAMS = "PRIMUS_STREAMS"
-"""Folder with the named pipes `<rank>.out` and `<rank>.err`, and `<rank>.pid`; unset: output stays where it is."""

@@ -208,8 +208,14 @@ def as_line(error: object) -> str:
 
 
 def printed_in(text: str) -> list[str]:
-    """Return the first line of each error that a Primus has printed into `text`."""
-    return [line.partition(_PREFIX)[2] for line in text.splitlines() if _PREFIX in line]
+    """Return each error that a Primus has printed into `text`, with the indented lines that belong to it."""
+    found: list[list[str]] = []
+    for line in text.splitlines():
+        if _PREFIX in line:
+            found.append([line.partition(_PREFIX)[2]])
+        elif found and line.startswith("  "):
+            found[-1].append(line)
+    return ["\n".join(lines) for lines in found]
 
 
 class TrainingError(PrimusError):

@@ -1,4 +1,4 @@
-"""Names of the environment variables by which a person, or a layer of Primus outside, says more of a machine."""
+"""Names of the environment variables by which a person, or Primus outside, says more of a machine or of its ranks."""
 
 GPU_MODEL = "PRIMUS_GPU_MODEL"
 """The person's word on which model the GPUs are, over what is detected; `none`: no profile."""
@@ -8,5 +8,7 @@ OUTER = "PRIMUS_OUTER"
 """The runtime around this layer, which keeps the run's `metadata.json`: `container`, or a scheduler's."""
 RUN_DIR = "PRIMUS_RUN_DIR"
 """The run directory. Set by an outer layer, it makes the inner ones join its run."""
+STREAMS = "PRIMUS_STREAMS"
+"""Folder with the named pipes `<rank>.out` and `<rank>.err`, and `<rank>.pid`; unset: output stays where it is."""
 TRUSTED = "PRIMUS_TRUSTED"
 """Folders and files, separated by `:`, that the layer around this one believes, or that a person trusts (`trust`)."""

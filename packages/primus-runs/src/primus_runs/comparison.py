@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from primus_core.runs import comparison
-from primus_core.runs.comparison import Difference, same, variables_of
+from primus_core.runs.comparison import Difference, variables_of
 from primus_core.runs.saved import Saved
+from primus_core.runs.settings import same
 
 __all__ = ["agreed", "compare", "is_one_framework"]
 

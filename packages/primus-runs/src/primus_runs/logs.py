@@ -17,7 +17,7 @@ from primus_core.contracts import schedulers
 from primus_core.errors import RequestError
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.lookup import resolve, workspace
-from primus_core.runs.saved import GOING, state
+from primus_core.runs.state import GOING, state
 from primus_machine.files import trust
 from primus_machine.files.atomic import regular
 from primus_machine.files.capped_log import parts

@@ -15,7 +15,9 @@ from primus_core.journal.events import saved_steps
 from primus_core.plan.plan import METRICS, PLAN
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.lookup import resolve, workspace
-from primus_core.runs.saved import MANIFEST, STATES, Damaged, load
+from primus_core.runs.saved import Damaged, load
+from primus_core.runs.snapshot_form import MANIFEST
+from primus_core.runs.state import STATES
 from primus_machine.files import plain_json
 from primus_machine.files.atomic import regular
 from primus_machine.host import HostRoot

@@ -11,7 +11,7 @@ from primus_core.contracts import schedulers
 from primus_core.contracts.scheduler import FORGOTTEN, Job, Scheduler
 from primus_core.journal import record
 from primus_core.journal.record import RunRecord
-from primus_core.runs.saved import ENDED, process_here, state_of
+from primus_core.runs.state import ENDED, process_here, state_of
 from primus_machine.host import HostRoot
 
 __all__ = ["RunStatus", "refined", "status_of", "statuses"]

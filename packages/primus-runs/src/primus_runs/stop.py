@@ -15,7 +15,7 @@ from primus_core.contracts.scheduler import Target
 from primus_core.journal import record
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.lookup import resolve, workspace
-from primus_core.runs.saved import ENDED, GOING, process_here, state
+from primus_core.runs.state import ENDED, GOING, process_here, state
 from primus_machine.errors import MachineError, PrimusError
 from primus_machine.files import trust
 from primus_machine.files.lease import FOLDER, look, process_start

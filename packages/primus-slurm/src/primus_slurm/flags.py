@@ -26,7 +26,7 @@ TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-core", "ntas
 LOSSES = {
     "--parsable": "the job's number is read from what it prints",
     "--kill-on-bad-exit": "Primus itself ends the other nodes some seconds after one has failed",
-    "--signal": "the job is not told before its time limit, so it saves no checkpoint then",
+    "--signal": "the job gets no signal before its time limit, so it saves no checkpoint then",
     "--requeue": "the job does not start again after a failed node, if the site does not say so",
     "--open-mode": "a job that starts again may overwrite its log",
     "--no-kill": "a failed node ends the job, so that no spare node can replace it",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from primus_core.contracts.scheduler import Job
 from primus_core.journal import record
 from primus_core.journal.record import RunRecord
-from primus_core.runs.saved import ENDED
+from primus_core.runs.state import ENDED
 from primus_machine.host import HostRoot
 from primus_machine.units import time_span
 from primus_slurm import queries

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from primus_core.plan.plan import AddedFlag, PlannedFile, Requirement, RunPlace, SchedulerStep, Step
-from primus_core.plugins.contracts import OuterCall, OuterPlan
+from primus_core.plugins.outer import OuterCall, OuterPlan
 from primus_core.request.arguments import Parser, duration, whole_number
 from primus_machine import packages
 from primus_machine.errors import RequestError

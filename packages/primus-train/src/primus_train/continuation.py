@@ -18,13 +18,14 @@ from primus_core.errors import ConfigError, RequestError
 from primus_core.journal import record
 from primus_core.journal.record import RunRecord
 from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PLAN, Distributed, RunPlace
-from primus_core.runs.comparison import differing, dotted, flatten
-from primus_core.runs.rundir import COMPLETED, runs_of
-from primus_core.runs.saved import MANIFEST, Damaged, load, state_of
+from primus_core.runs.rundir import COMPLETED
+from primus_core.runs.settings import differing, dotted, flatten
+from primus_core.runs.snapshot_form import MANIFEST
+from primus_core.runs.state import state_of
 from primus_machine.facts import Facts
 from primus_machine.files import lease, plain_json, trust
 from primus_machine.files.atomic import regular
-from primus_train.which_run import CONTINUE, FROM, NEW, AskedRun
+from primus_train.which_run import CONTINUE, FROM, NEW, AskedRun, earlier_runs
 
 __all__ = [
     "CHANGEABLE",
@@ -118,7 +119,7 @@ class Earlier:
 
     def _runs(self) -> Iterator[str]:
         named = self.which.run
-        for directory in (named,) if named else runs_of(self.place):
+        for directory in (named,) if named else earlier_runs(self.place):
             if why := self._doubt(directory):
                 name = os.path.basename(directory)
                 self.notes.append(f"does not continue {name}: {why}; to trust it: {trust.command(directory)}")
@@ -202,6 +203,8 @@ def require_whole(run: str) -> None:
     Raises:
         RequestError: it is.
     """
+    from primus_core.runs.saved import Damaged, load  # most runs continue no other one
+
     try:
         load(run)
     except Damaged as error:

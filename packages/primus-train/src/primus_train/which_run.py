@@ -17,10 +17,9 @@ from primus_core.plan.plan import RunPlace
 from primus_core.request.arguments import Parser
 from primus_core.runs.lookup import LATEST, newest_first, resolve
 from primus_core.runs.names import parse_name
-from primus_core.runs.rundir import runs_of
 from primus_machine.host import HostRoot
 
-__all__ = ["CONTINUE", "FROM", "NEW", "AskedRun", "LinkedPaths", "add_which_run", "repeated_words"]
+__all__ = ["CONTINUE", "FROM", "NEW", "AskedRun", "LinkedPaths", "add_which_run", "earlier_runs", "repeated_words"]
 
 CONTINUE, FROM, NEW = "--continue", "--from", "--new"
 _NEWEST = ""
@@ -115,6 +114,22 @@ class AskedRun(NamedTuple):
         return resolve(linked.followed(named), workspace, host)
 
 
+def earlier_runs(place: RunPlace) -> Iterator[str]:
+    """The directories of the experiment's runs before the one at `place`, newest first."""
+    if not place.link:
+        return
+    root, exp_name = os.path.split(place.link)
+    own = parse_name(os.path.basename(place.directory))
+    try:
+        names = {entry: parsed for entry in os.listdir(root) if (parsed := parse_name(entry))}
+    except OSError:
+        return
+    for entry, name in sorted(names.items(), key=lambda named: named[1].order, reverse=True):
+        # A job that is put back into the queue has runs after it, too.
+        if name.exp_name == exp_name and name != own and (not own or name.order <= own.order):
+            yield os.path.join(root, entry)
+
+
 class LinkedPaths:
     """Paths through links to the newest run of an experiment, as the run that starts at `place` means them."""
 
@@ -124,7 +139,7 @@ class LinkedPaths:
     @property
     def newest(self) -> str:
         """The newest run of the experiment before this one; empty: there is none."""
-        return next(iter(runs_of(self.place)), "")
+        return next(iter(earlier_runs(self.place)), "")
 
     def followed(self, path: str) -> str:
         """`path`, with the run in place of such a link."""

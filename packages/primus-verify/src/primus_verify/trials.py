@@ -20,6 +20,7 @@ from primus_core.errors import PrimusError, TrainingError
 from primus_core.journal import summary
 from primus_core.plan.plan import METRICS
 from primus_core.runs import rundir
+from primus_machine.errors import printed_in
 from primus_train.kit.replicas import WANTED
 from primus_train.templates.recipe import leaves
 from primus_verify import stored
@@ -29,7 +30,6 @@ from primus_verify.layouts import Layout
 
 __all__ = ["Trials", "ending_with_parent"]
 
-_ERROR = re.compile(r"^primus: error: ", re.MULTILINE)
 _RATE = 1e-3
 _TIMED_OUT = 124
 _CRASHES = (128 + signal.SIGABRT, 128 + signal.SIGBUS, 128 + signal.SIGSEGV)
@@ -156,8 +156,8 @@ def _reason(run: str, log: str) -> str:
         first = {}
     if first.get("what"):
         return f"rank {first.get('rank')}: {first['what']}"
-    errors = list(_ERROR.finditer(log))
-    return log[errors[-1].end() :].strip()[:500] if errors else ""
+    errors = printed_in(log)
+    return errors[-1][:500] if errors else ""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

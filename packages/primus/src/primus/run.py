@@ -73,7 +73,7 @@ def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     if words and words[0].startswith("-") and words[0] not in ("-h", "--help"):
         file = next((word for word in words if word.endswith(".py")), "FILE")
         raise RequestError(
-            f"run: '{words[0]}' stands before the file",
+            f"run: '{words[0]}' is before the file",
             why="`run` takes a Python file, not a module, and behind it the file's own options",
             fix=f"primus direct -- run {file}; GPUS_PER_NODE=N sets the number of ranks per node",
         )

@@ -106,8 +106,8 @@ def _words(name: str, run: str | list[str], document: Document) -> list[str]:
         return shlex.split(run) if isinstance(run, str) else run
     except ValueError as error:
         fix = "close the quotation, or write a list of words"
-        raise ConfigError(f"{name}: 'run' is no command line", where=document.where(("run",)), why=str(error).lower(),
-                          fix=fix) from None  # fmt: skip
+        what = f"{name}: 'run' is not a command line"
+        raise ConfigError(what, where=document.where(("run",)), why=str(error).lower(), fix=fix) from None
 
 
 def _tolerances(name: str, document: Document, mistakes: Mistakes) -> dict[str, float]:

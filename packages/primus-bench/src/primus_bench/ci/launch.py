@@ -20,6 +20,7 @@ from primus_core.errors import MachineError, Mistakes, PrimusError, RequestError
 from primus_core.journal import summary
 from primus_core.plan.plan import METRICS
 from primus_core.runs import rundir
+from primus_machine.errors import printed_in
 from primus_machine.processes import end_with_parent
 
 __all__ = ["Ran", "launch", "places", "require_plans"]
@@ -58,8 +59,9 @@ def require_plans(checks: Sequence[Check], environ: Mapping[str, str]) -> None:
         argv = [*_PRIMUS, runtime, "--dry-run", *more]
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, env=dict(environ), check=False)
         if done.returncode:
-            said = done.stderr.decode(errors="replace").replace("primus: error: ", "").rstrip()
-            mistakes.add(RequestError(f"{check.name} cannot be planned", why=said, fix="correct its 'run'"))
+            text = done.stderr.decode(errors="replace")
+            why = "\n".join(printed_in(text)) or text.rstrip()
+            mistakes.add(RequestError(f"{check.name} cannot be planned", why=why, fix="correct its 'run'"))
     mistakes.refuse()
 
 

@@ -14,6 +14,8 @@ from primus_bench.ci.judge import Finding, judge
 from primus_bench.ci.launch import Ran, launch, places
 from primus_bench.ci.written import Result
 from primus_bench.report.files import prepare, write_text
+from primus_core.journal import record
+from primus_machine.errors import printed_in
 from primus_machine.facts import read
 from primus_machine.host import HostRoot
 from primus_machine.system_info import describe
@@ -77,16 +79,18 @@ def _why(check: Check, ran: Ran) -> str:
         return f"it was stopped after {check.timeout_s:g} s (timeout); log: {ran.log}"
     if ran.wrong:
         return f"{ran.wrong}; log: {ran.log}"
-    return f"exit code {ran.exit_code}: {_last_words(ran.log)}; log: {ran.log}"
+    return f"exit code {ran.exit_code}: {_reason(ran)}; log: {ran.log}"
 
 
-def _last_words(log: str) -> str:
-    """The error that Primus printed, or what its summary says of the failed rank, or else the last line."""
-    with open(log, encoding="utf-8", errors="replace") as file:
-        lines = [line.strip() for line in file if line.strip()]
-    errors = [line for line in lines if line.startswith("primus: error:")]
-    failed = [line.split(maxsplit=1)[1] for line in lines if line.startswith("what  ")]
-    return printable((errors or failed or lines or ["it printed nothing"])[-1][:_LONGEST])
+def _reason(ran: Ran) -> str:
+    """What the run records as its first failure; of one that was refused, the error; else the last line of the log."""
+    failed = record.read(ran.run).first_failure if ran.run else None
+    if failed and failed.what:
+        return printable(failed.what.partition("\n")[0][:_LONGEST])
+    with open(ran.log, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    lines = [*printed_in(text)[-1:], *text.strip().splitlines()[-1:], "it printed nothing"]
+    return printable(lines[0].partition("\n")[0].strip()[:_LONGEST])
 
 
 def _machine(host: HostRoot) -> str:

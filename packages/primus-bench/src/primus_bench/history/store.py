@@ -16,7 +16,7 @@ from primus_core.errors import MachineError
 from primus_core.journal import record
 from primus_core.plan.plan import PLAN
 from primus_core.runs.lookup import newest_first
-from primus_core.runs.saved import MANIFEST
+from primus_core.runs.snapshot_form import MANIFEST
 from primus_machine.files import plain_json, trust
 from primus_machine.files.atomic import read_regular
 from primus_machine.host import HostRoot

@@ -121,7 +121,7 @@ def _parsed(line: str, where: str) -> Shape:
     except (ValueError, KeyError, TypeError):
         call, count, solutions = None, None, {}
     if call is None or not all((plain_json.whole(one) or 0) > 0 for one in (count, *solutions.values())):
-        raise ConfigError("the line is no shape", where=where, fix="make the file again: gemm-tune dump")
+        raise ConfigError("the line is not a shape", where=where, fix="make the file again: gemm-tune dump")
     return Shape(call, count, solutions)
 
 

@@ -123,7 +123,7 @@ def _contradictions(stage: str, environ: Mapping[str, str]) -> dict[str, str]:
         "1": {
             _OVERRIDE: "with it, even if it is empty, hipBLASLt may write no shapes",
             _LOG_LEVEL: f"it replaces {_LOG_MASK}",
-            "TE_HIPBLASLT_TUNING_RUN_COUNT": "Transformer Engine would try kernels, whose calls are no training's",
+            "TE_HIPBLASLT_TUNING_RUN_COUNT": "Transformer Engine would try kernels, whose calls are not a training's",
             **({} if has_bit else {_LOG_MASK: f"its bit {_BENCH_MASK} writes the shapes"}),
         },
         "3": {

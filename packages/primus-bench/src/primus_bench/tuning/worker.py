@@ -36,7 +36,7 @@ __all__ = ["OVERRIDE", "main", "run"]
 OVERRIDE = "HIPBLASLT_TUNING_OVERRIDE_FILE"
 _DISTURBING = ("HIPBLASLT_TUNING_", "HIPBLASLT_LOG_")
 """Beginnings of variables with which `hipblaslt-bench` would not do by default what it does by default."""
-_RETRY = "run it again to try these once more, or go on without them"
+_RETRY = "run it again to try these once more, or continue without them"
 _MOST_MISSED = 10
 
 

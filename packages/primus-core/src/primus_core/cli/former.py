@@ -26,7 +26,7 @@ ENGINE = "`container` starts the engine itself; the image is an option, and a ta
 JOB_SCRIPTS = (".sh", ".sbatch", ".slurm")
 SBATCH = (
     "primus slurm sbatch -N 2 -- train pretrain --config FILE\n"
-    "or with a job script of yours, in which `primus slurm srun -- ...` stands: sbatch, without `primus`"
+    "or with a job script of yours, with `primus slurm srun -- ...` in it: sbatch, without `primus`"
 )
 
 _ALONE = ("--standalone",)

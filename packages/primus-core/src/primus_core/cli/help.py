@@ -4,7 +4,12 @@ import os
 
 from primus_machine import packages
 
-__all__ = ["overview"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from primus_core.plugins.catalogue import Catalogue
+    from primus_core.request.request import Request
+
+__all__ = ["of_request", "overview"]
 
 _HEAD = """\
 Primus trains large models with one command: on this machine, in a container, or on a cluster.
@@ -61,3 +66,21 @@ def _dropped_in() -> str:
 
     dropped = [p for p in Catalogue.here(HostRoot()).of("tasks") if p.target.endswith(".py")]
     return "".join(_row(p.name, p.summary(), p.source) for p in dropped)
+
+
+def of_request(asked: "Request", catalogue: "Catalogue") -> str:
+    """The help that a request asks for, of its runtime or of its task; empty where it asks for none."""
+    from primus_core.planning.options import runtime_parser, task_parser
+
+    for layer in asked.layers:
+        if {"-h", "--help"} & set(layer.words):
+            plugin = catalogue.find("runtimes", layer.runtime)
+            parser = runtime_parser(catalogue.runtime(layer.runtime))
+            parser.description = plugin.summary()
+            return parser.format_help()
+    task, name, rest = catalogue.task(asked.task)
+    parser = task_parser(task, name)
+    if parser.split_rest and not {"-h", "--help"} & set(parser.split_rest(parser, rest)[0]):
+        return ""  # it is a word of the program that the task runs
+    parser.description = catalogue.find("tasks", name).summary()
+    return parser.below(rest).format_help()

@@ -6,7 +6,6 @@ Loaded only when a command line is refused.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import tomllib
 from collections.abc import Collection, Sequence
@@ -15,6 +14,19 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from primus_core.cli import former
+from primus_core.cli.segments import (
+    PROGRAM,
+    Known,
+    as_run_task,
+    as_training,
+    begins_program,
+    begins_training,
+    find_task,
+    is_experiment,
+    with_dashes,
+    with_stage,
+    with_task,
+)
 from primus_core.installed.homes import MEANT, home_of, how_to_install
 from primus_core.request.former import instead as former_word
 from primus_machine.errors import MachineError, PrimusError, RequestError, nearest
@@ -23,9 +35,6 @@ from primus_machine.secrets.redaction import redact_words
 __all__ = ["Hint", "Known", "hints", "instead", "retyped", "typed"]
 
 _FILE = os.path.join(os.path.dirname(__file__), "..", "data", "hints.toml")
-_FILES = (".yaml", ".yml", ".toml")
-_PROGRAM = ".py"
-_STAGE = "pretrain"
 _ALIKE = 0.75
 """How alike a word must be to one of another tool: `torchrun` is no misspelt `rerun`."""
 _VERY_ALIKE = 0.8
@@ -58,16 +67,6 @@ def hints() -> tuple[Hint, ...]:
     with open(_FILE, "rb") as file:
         rows = tomllib.load(file)["hint"]
     return tuple(Hint(**{**row, "words": tuple(row["words"])}) for row in rows)
-
-
-class Known(NamedTuple):
-    """The first words that there are."""
-
-    runtimes: Collection[str]
-    tasks: Collection[str]
-    commands: Collection[str]
-    front: tuple[str, ...] = ()
-    """The global options before them."""
 
 
 def typed(words: Sequence[str]) -> str:
@@ -180,7 +179,7 @@ def _means_runtime(words: Sequence[str], known: Known) -> bool:
     """Whether `run`, a task, stands where other tools have a runtime: before an experiment, options, or a runtime."""
     after = words[1] if len(words) > 1 else "-"
     is_option = after[:1] == "-" and after not in ("-h", "--help")
-    return words[0] in MEANT and (is_option or _begins_training(after) or after in {*known.runtimes, *known.tasks})
+    return words[0] in MEANT and (is_option or begins_training(after) or after in {*known.runtimes, *known.tasks})
 
 
 def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestError | None:
@@ -218,14 +217,14 @@ def _near(known: Collection[str], head: str) -> str:
 
 def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> RequestError | None:
     """The answer to a task without its runtime, or behind the launcher of others."""
-    if _begins_training(head):
+    if begins_training(head):
         why = "a task needs a runtime"
         return RequestError(what, why=why, fix=_command(["direct"], [head, *rest], known), kind=_COMMAND)
-    if "run" in known.tasks and (head in former.LAUNCHERS or head.endswith(_PROGRAM)):
+    if "run" in known.tasks and (head in former.LAUNCHERS or head.endswith(PROGRAM)):
         why = "the task `run` starts a Python file on every rank; GPUS_PER_NODE=N sets the number of ranks per node"
-        begin = next((at for at, word in enumerate([head, *rest]) if word.endswith(_PROGRAM)), 0)
+        begin = next((at for at, word in enumerate([head, *rest]) if word.endswith(PROGRAM)), 0)
         variables = former.launcher_variables([head, *rest][:begin])
-        fix = f"{variables}{_command(['direct'], _program([head, *rest]), known)}"
+        fix = f"{variables}{_command(['direct'], as_run_task([head, *rest]), known)}"
         return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
     if MEANT.get(head) == ("container",) and rest[:1] == ["run"]:
         return RequestError(what, why=former.ENGINE, fix=former.container_run(rest[1:]), kind=_COMMAND)
@@ -250,7 +249,7 @@ def _misspelt_hint(head: str) -> Hint | None:
 def _forgotten_dashes(words: Sequence[str], known: Known, refused: PrimusError) -> RequestError | None:
     """The answer to runtimes whose options a task or another runtime follows without `--`; None: none does."""
     segment = words[len(words) - words[::-1].index("--") if "--" in words else 0 :]
-    complete = _dashed(_with_task(words, known) if segment and segment[0] in known.runtimes else words, known)
+    complete = with_dashes(with_task(words, known) if segment and segment[0] in known.runtimes else words, known)
     missing = next((old for old, new in zip(words, complete, strict=False) if old != new and new == "--"), "")
     has_task = any(word in known.tasks and before == "--" for before, word in pairwise(words))
     if not missing or (has_task and missing not in refused.options):
@@ -258,7 +257,7 @@ def _forgotten_dashes(words: Sequence[str], known: Known, refused: PrimusError) 
     return RequestError(
         f"there is no `--` before '{missing}'",
         why="`--` separates the options of a runtime from the task",
-        fix=_whole([*known.front, *_staged(complete)]),
+        fix=_whole([*known.front, *with_stage(complete)]),
         kind=_COMMAND,
     )
 
@@ -267,18 +266,18 @@ def _forgotten_task(words: Sequence[str], known: Known, refused: PrimusError) ->
     """The answer to an experiment or a stage without the task `train`, and to that without its stage."""
     begin = max((index for index, word in enumerate(words) if word == "--"), default=len(words)) + 1
     task = list(words[begin:])
-    if task and _begins_training(task[0]):
-        what, why, task = f"'{task[0]}' is not a task", _TRAINS, _training(task)
-    elif task[:1] == ["run"] and task[1:] and task[1].endswith(_FILES):
+    if task and begins_training(task[0]):
+        what, why, task = f"'{task[0]}' is not a task", _TRAINS, as_training(task)
+    elif task[:1] == ["run"] and task[1:] and is_experiment(task[1]):
         what, why, task = (
             f"'{task[1]}' is not a Python file",
             f"`run` runs a Python file; {_TRAINS}",
-            _training(task[1:]),
+            as_training(task[1:]),
         )
-    elif task and _begins_program(task, 0, known):
-        what, why, task = f"'{task[0]}' is not a task", "`run` starts a Python file on every rank", _program(task)
-    elif _staged(task) != task and ("STAGE" in refused.options or any(map(_is_file, task[1:2]))):
-        what, why, task = "the task `train` needs a stage", _TRAINS, _staged(task)
+    elif task and begins_program(task, 0, known):
+        what, why, task = f"'{task[0]}' is not a task", "`run` starts a Python file on every rank", as_run_task(task)
+    elif with_stage(task) != task and ("STAGE" in refused.options or any(map(is_experiment, task[1:2]))):
+        what, why, task = "the task `train` needs a stage", _TRAINS, with_stage(task)
     else:
         return None
     front = words[: begin - 2] if words[begin - 2 : begin] == [task[0], "--"] else words[:begin]  # `run -- x.py`
@@ -325,7 +324,7 @@ def _misplaced_config(words: Sequence[str], known: Known, refused: PrimusError) 
     begin = max((index for index, word in enumerate(words) if word == "--"), default=-1) + 1
     if at >= begin or words[begin : begin + 1] != ["train"] or not {"--config", words[at + 1]} & {*refused.options}:
         return None
-    task = [*_staged([*words[begin:]]), "--config", words[at + 1]]
+    task = [*with_stage([*words[begin:]]), "--config", words[at + 1]]
     return RequestError(
         "--config is in the wrong segment",
         why="the experiment is an option of the task `train`",
@@ -338,95 +337,16 @@ def _filled(hint: Hint, rest: Sequence[str]) -> str:
     """The command of a hint, with the person's own words."""
     names = [word for word in rest if not word.startswith("-")]
     command = hint.named if names and hint.named else hint.bare
-    if hint.file and any(word.endswith(_FILES) for word in names):
+    if hint.file and any(is_experiment(word) for word in names):
         command = hint.file
-    return command.format(run=typed(names[:1]), names=typed(names), training=typed(_training(rest)))
+    return command.format(run=typed(names[:1]), names=typed(names), training=typed(as_training(rest)))
 
 
 def _command(runtime: Sequence[str], rest: Sequence[str], known: Known) -> str:
     """A whole command from a runtime and what a person typed behind its name."""
     own = rest and rest[0] in known.runtimes
     words = [*(() if own else runtime), *(rest[1:] if rest and rest[0] == "--" else rest)]
-    if _task_at(words, known.tasks) == len(words):
-        names_experiment = any(_begins_training(word) or word.endswith(_PROGRAM) for word in words)
-        words = _with_task([*words, *(() if names_experiment else ("--config", "FILE"))], known, guess=True)
-    return _whole([*known.front, *_staged(_dashed(words, known))])
-
-
-def _with_task(words: Sequence[str], known: Known, *, guess: bool = False) -> list[str]:
-    """`words`; where no task stands among them, the task before the experiment, stage or program that does.
-
-    `guess`: also where that may be the value of an option.
-    """
-    places = [at for at in range(len(words)) if _begins_training(words[at]) or _begins_program(words, at, known)]
-    certain = [at for at in places if not _may_be_value(words, at)]
-    begin = next(iter([*certain, *(places if guess else ())]), len(words))
-    if begin == len(words) or _task_at(words, known.tasks) < len(words):
-        return list(words)
-    is_program = _begins_program(words, begin, known)
-    task = _program(words[begin:]) if is_program else _training(words[begin:])
-    if is_program and words[:begin] == ["direct"]:  # options of torchrun there become variables
-        return ["direct", *former.launching(words[begin:])[1:], "--", *task]
-    return [*words[:begin], *(["--"] if [*words[begin - 1 : begin]] != ["--"] else []), *task]
-
-
-def _is_file(word: str) -> bool:
-    return word.endswith(_FILES)
-
-
-def _begins_program(words: Sequence[str], at: int, known: Known) -> bool:
-    """Whether a Python file stands there, or the launcher of others before one; without the task `run`: never."""
-    launched = words[at] in former.LAUNCHERS and any(word.endswith(_PROGRAM) for word in words[at:])
-    return "run" in known.tasks and (words[at].endswith(_PROGRAM) or launched)
-
-
-def _program(words: Sequence[str]) -> list[str]:
-    """The task `run` for what a launcher of others was to start."""
-    begin = next((at for at, word in enumerate(words) if word.endswith(_PROGRAM)), len(words))
-    return ["run", *(words[begin:] or ["train.py"])]
-
-
-def _begins_training(word: str) -> bool:
-    return word in (_STAGE, "--config") or word.endswith(_FILES)
-
-
-def _training(rest: Sequence[str]) -> list[str]:
-    """The words of the task `train` from a stage, `--config FILE` or a file, whichever they begin with."""
-    first = rest[0] if rest else ""
-    if first.endswith(_FILES):
-        return ["train", _STAGE, "--config", *rest]
-    return ["train", _STAGE, *(rest[1:] if first == _STAGE else rest or ("--config", "FILE"))]
-
-
-def _staged(words: list[str]) -> list[str]:
-    """`words`; behind the task `train`, its stage, where none stands there."""
-    at = next((at for at, word in enumerate(words, 1) if word == "train" and words[: at - 1][-1:] in ([], ["--"])), 0)
-    if not at or (at < len(words) and not words[at].startswith("-") and not words[at].endswith(_FILES)):
-        return words
-    return [*words[:at], *_training(words[at:] if at < len(words) else [_STAGE])[1:]]
-
-
-def _dashed(words: Sequence[str], known: Known) -> list[str]:
-    """`words`, which begin with a runtime, with a `--` before each further runtime and before the task."""
-    task = _task_at(words, known.tasks)
-    found: list[str] = []
-    for index, word in enumerate(words):
-        begins = index == task or (index < task and word in known.runtimes and not _may_be_value(words, index))
-        if index and begins and words[index - 1] != "--":
-            found.append("--")
-        found.append(word)
-    return found
-
-
-def _task_at(words: Sequence[str], tasks: Collection[str]) -> int:
-    """Where the task stands: behind a `--`, or else where it is no value of an option, or else anywhere."""
-    places = [index for index, word in enumerate(words) if word in tasks]
-    behind = [index for index in places if index and words[index - 1] == "--"]
-    certain = [index for index in places if not _may_be_value(words, index)]
-    return next(iter([*behind, *certain, *places]), len(words))
-
-
-def _may_be_value(words: Sequence[str], index: int) -> bool:
-    before = words[index - 1] if index else ""
-    is_whole = before == "--" or "=" in before or re.fullmatch(r"-[A-Za-z][0-9]+", before)  # `-N2`
-    return before.startswith("-") and not is_whole
+    if find_task(words, known.tasks) == len(words):
+        names_experiment = any(begins_training(word) or word.endswith(PROGRAM) for word in words)
+        words = with_task([*words, *(() if names_experiment else ("--config", "FILE"))], known, guess=True)
+    return _whole([*known.front, *with_stage(with_dashes(words, known))])

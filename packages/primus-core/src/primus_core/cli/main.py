@@ -11,8 +11,6 @@ from io import TextIOWrapper
 
 TYPE_CHECKING = False  # a type checker's name; `typing` and `__future__` are modules that --version need not load
 if TYPE_CHECKING:
-    from primus_core.plugins.catalogue import Catalogue
-    from primus_core.request.request import Request
     from primus_machine.errors import RequestError
 
 __all__ = ["main"]
@@ -58,39 +56,15 @@ def _print_no_more() -> None:
 
 
 def _explain(error: Exception, words: list[str]) -> int:
-    from primus_core import variables
-    from primus_machine.errors import PrimusError, as_line
-    from primus_machine.secrets.redaction import redact, secret_values
-    from primus_machine.text import printable
-
     if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
+        from primus_machine.errors import as_line
+
         _print_no_more()
         sys.stderr.write(as_line(f"the output cannot be written\n  why: {error.strerror}"))
         return 3
-    if not isinstance(error, PrimusError):
-        from primus_core.installed import faults
+    from primus_core.cli import explained
 
-        if not (found := faults.of_plugin(error)):
-            sys.stderr.write("primus: this is a bug in Primus; please report it with the lines below\n")
-            raise error
-        error = found
-    if os.environ.get(variables.SUBMITTED):
-        from primus_core.runs import record_writer
-
-        error = record_writer.refused(os.environ, error, dry_run="--dry-run" in words)
-    several = error.each()
-    if len(several) == 1 and error.exit_code == 2:
-        from primus_core.cli import hints
-
-        error.fix = hints.retyped(words, error)
-    text = "".join(map(as_line, several))
-    text += f"primus: {len(several)} errors\n" if len(several) > 1 else ""
-    if "--debug" in words:
-        import traceback
-
-        text = "".join(traceback.format_exception(error)) + text
-    sys.stderr.write(printable(redact(text, secret_values(os.environ)), "\n\t"))
-    return error.exit_code
+    return explained.explain(error, words, os.environ)
 
 
 def _main(words: list[str]) -> int:
@@ -208,9 +182,12 @@ def _requested(words: list[str]) -> int:
         if broken := catalogue.broken("tasks"):
             error.fix = f"{error.fix}; tasks may be missing: `primus plugins` shows why {broken} cannot be loaded"
         raise
-    if helped := _help(asked, catalogue):
-        sys.stdout.write(helped)
-        return 0
+    if {"-h", "--help"} & {*asked.task, *(word for layer in asked.layers for word in layer.words)}:
+        from primus_core.cli import help as helps
+
+        if text := helps.of_request(asked, catalogue):
+            sys.stdout.write(text)
+            return 0
     _hide_secrets(words, len(words) - len(asked.task))
     from primus_core.planning.run_request import run_request
 
@@ -219,6 +196,17 @@ def _requested(words: list[str]) -> int:
     except RequestError as error:
         _hint(words, runtimes, tasks, error)
         raise
+
+
+_ENV_FLAGS = ("--env", "-e")
+
+
+def _hide_secrets(words: list[str], end: int) -> None:
+    """Begin again without secret values in the process list. The words from `end` on are the task's own."""
+    if any(word.startswith(_ENV_FLAGS) for word in words[:end]):
+        from primus_core.cli import process_list
+
+        process_list.hide_secrets(words, end, os.environ)
 
 
 def _hint(words: list[str], runtimes: "set[str]", tasks: "set[str]", refused: "RequestError") -> None:
@@ -230,60 +218,6 @@ def _hint(words: list[str], runtimes: "set[str]", tasks: "set[str]", refused: "R
     known = hints.Known(runtimes, tasks, commands.names(), front)
     if hint := hints.instead(rest, known, refused):
         raise hint from None
-
-
-def _help(asked: "Request", catalogue: "Catalogue") -> str:
-    """The help that a request asks for, of its runtime or of its task; empty where it asks for none."""
-    if not {"-h", "--help"} & {word for words in (asked.task, *(la.words for la in asked.layers)) for word in words}:
-        return ""
-    from primus_core.planning.options import runtime_parser, task_parser
-
-    for layer in asked.layers:
-        if {"-h", "--help"} & set(layer.words):
-            plugin = catalogue.find("runtimes", layer.runtime)
-            parser = runtime_parser(catalogue.runtime(layer.runtime))
-            parser.description = plugin.summary()
-            return parser.format_help()
-    task, name, rest = catalogue.task(asked.task)
-    parser = task_parser(task, name)
-    if parser.split_rest and not {"-h", "--help"} & set(parser.split_rest(parser, rest)[0]):
-        return ""  # it is a word of the program that the task runs
-    parser.description = catalogue.find("tasks", name).summary()
-    return parser.below(rest).format_help()
-
-
-_ENV_FLAGS = ("--env", "-e")
-
-
-def _joined_flag(word: str) -> str:
-    """The flag in `--env=K=V` and `-eK=V`; empty: none stands there."""
-    if word.startswith("--env="):
-        return "--env="
-    return "-e" if word.startswith("-e") and len(word) > 2 else ""
-
-
-def _hide_secrets(words: list[str], end: int) -> None:
-    """Begin again without secret values in the process list: `--env HF_TOKEN=x` becomes `--env HF_TOKEN`, x inherited.
-
-    Everybody on a machine can read every command line; only the owner can read an environment. The words from `end`
-    on are the task's own.
-    """
-    if not any(word.startswith(_ENV_FLAGS) for word in words[:end]):
-        return
-    from primus_machine.secrets.redaction import is_secret_name, looks_secret
-
-    found: dict[str, str] = {}
-    cleaned = list(words)
-    for index in range(end):
-        flag = _joined_flag(words[index])
-        name, equals, value = words[index][len(flag) :].partition("=")
-        is_env = flag or (index > 0 and words[index - 1] in _ENV_FLAGS)
-        if is_env and equals and (is_secret_name(name) or looks_secret(value)):
-            found[name] = value
-            cleaned[index] = f"{flag}{name}"
-    if found:
-        start = sys.orig_argv[: len(sys.orig_argv) - len(words)]
-        os.execve(sys.executable, [*start, *cleaned], {**os.environ, **found})  # noqa: S606  # the same command again
 
 
 if __name__ == "__main__":

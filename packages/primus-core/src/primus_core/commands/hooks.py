@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from primus_core.hooks import scripts
+from primus_core.hooks.folders import hook_folders
 from primus_core.planning.options import task_parser
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.request.arguments import Parser, parse_segment
@@ -61,7 +62,7 @@ def run(words: Sequence[str], layer: str) -> int:
         args.task = [*name.split(), *rest]
     beside = os.path.dirname(args.config) or "." if args.config else ""
     believed = trust.of(host.environ)
-    folders = scripts.hook_folders(facts, catalogue.system, beside, args.hooks)
+    folders = hook_folders(facts, catalogue.system, beside, args.hooks)
     found = scripts.hook_files(folders, args.task, believed)  # refuses a folder that is not there
     found = found if args.task else _all(folders)
     rows = [{"kind": "hook", "runs": path, "from": "once per node, before the ranks"} for path in found]

@@ -9,7 +9,10 @@ from primus_core.contracts.launcher import Launcher
 from primus_core.installed import joined
 from primus_machine.errors import PrimusError
 
-__all__ = ["families", "find"]
+__all__ = ["ONE_PER_NODE", "SINGLE", "families", "find"]
+
+ONE_PER_NODE, SINGLE = "one-per-node", "single"
+"""The names of two launchers that `direct` knows: one process for all GPUs of a node, and one without a launcher."""
 
 _GROUP = "primus.launchers"
 

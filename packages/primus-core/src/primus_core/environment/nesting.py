@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from primus_core import variables
 from primus_core.contracts import launchers
 from primus_machine.host import HostRoot
-from primus_machine.variables import OUTER, RUN_DIR
+from primus_machine.variables import OUTER, RUN_DIR, STREAMS
 
 __all__ = ["is_alone", "outside", "parent_of"]
 
 _OF_RUN = (
     *(RUN_DIR, variables.RUN_ID, OUTER, variables.RESTARTED, variables.ATTENDED),
-    *(variables.METRICS_FILE, variables.STREAMS, variables.NUMA_CPUS, variables.SUBMITTED),
+    *(variables.METRICS_FILE, STREAMS, variables.NUMA_CPUS, variables.SUBMITTED),
 )
 _OF_PLACE = (
     *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),

@@ -118,7 +118,7 @@ def refuse_wrong_master(facts: Facts, place: Distributed, environ: Mapping[str, 
     found = facts.host.addresses(place.master_addr)
     if addr == node or any(map(facts.host.is_own, found)) or not (found or nodes):
         return
-    leads = f"leads to {', '.join(found)}, which is no address of {node}" if found else "cannot be resolved there"
+    leads = f"leads to {', '.join(found)}, which is not an address of {node}" if found else "cannot be resolved there"
     outside = f", not on '{addr}'" if addr.split(".")[0] not in allocated(environ) else ""
     job = f"; the job runs on {nodes}{outside}" if nodes else ""
     by_hand = (

@@ -19,7 +19,7 @@ from primus_machine.errors import ConfigError, Mistakes, RequestError
 from primus_machine.files import env_file, trust
 from primus_machine.host import HostRoot
 from primus_machine.secrets.redaction import is_secret_name, looks_secret
-from primus_machine.variables import GPU_MODEL, HOME, OUTER, RUN_DIR, TRUSTED
+from primus_machine.variables import GPU_MODEL, HOME, OUTER, RUN_DIR, STREAMS, TRUSTED
 
 __all__ = [
     "FAMILIES",
@@ -43,26 +43,10 @@ USER = "user"
 
 OWNED = frozenset(
     {
-        *("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
-        *(
-            RUN_DIR,
-            variables.RUN_ID,
-            variables.PARENT,
-            variables.IN_HOOK,
-            OUTER,
-            variables.RESTARTED,
-            HOME,
-            variables.PLUGINS,
-            variables.SUBMITTED,
-            TRUSTED,
-            variables.IMAGE,
-            variables.CACHE,
-            variables.CARRIED,
-            variables.ATTENDED,
-            variables.METRICS_FILE,
-            variables.STREAMS,
-            variables.NUMA_CPUS,
-        ),
+        *("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", RUN_DIR, OUTER, HOME, STREAMS, TRUSTED),
+        *(variables.RUN_ID, variables.PARENT, variables.IN_HOOK, variables.RESTARTED, variables.PLUGINS),
+        *(variables.SUBMITTED, variables.IMAGE, variables.CACHE, variables.CARRIED, variables.ATTENDED),
+        *(variables.METRICS_FILE, variables.NUMA_CPUS),
     }
 )
 """What Primus and its launchers set themselves: another value would send a rank to the wrong place."""

@@ -8,18 +8,14 @@ from __future__ import annotations
 from primus_core import variables
 from primus_core.execute.launch import Launch
 from primus_core.plan.plan import Step
-from primus_core.process.supervise import Ended, supervise
+from primus_machine.supervision.program import Ended
+from primus_machine.supervision.supervise import supervise
 
 __all__ = ["run"]
 
 
 def run(launch: Launch, code: int) -> None:
-    """Run those of the plan, where the run has failed or its scheduler has ended it, as at a time limit.
-
-    Whatever becomes of them, the run's end stays as it is.
-    """
-    if launch.record.status != "failed" and not launch.record.ended_by_scheduler:
-        return
+    """Run those of the plan. Whatever becomes of them, the run's end stays as it is."""
     for step in launch.plan.after_failure:
         environ = {**launch.environ, variables.IN_HOOK: "1"}
         try:

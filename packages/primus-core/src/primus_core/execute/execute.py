@@ -8,10 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from primus_core import requirements
-from primus_core.execute import after_failure
-from primus_core.execute.launch import Launch
-from primus_core.execute.scripts import Replan
-from primus_core.installed import faults
+from primus_core.execute.launch import Launch, Replan
 from primus_core.plan.plan import Plan
 from primus_core.runs.record_writer import unwritable
 from primus_machine.errors import PrimusError
@@ -75,10 +72,15 @@ def _carried_out(launch: Launch, layer: Layer) -> int:
             raise unwritable(launch.directory, error) from None
         layer.begin()
         code = layer.run()
-        after_failure.run(launch, code)
+        if launch.plan.after_failure and launch.needs_explaining:
+            from primus_core.execute import after_failure
+
+            after_failure.run(launch, code)
     except PrimusError as error:
         raise launch.refused(error) from None
     except Exception as error:  # a bug of ours, or of a plugin that was asked: the run has ended all the same
+        from primus_core.installed import faults
+
         if found := faults.of_plugin(error):
             raise launch.refused(found) from error
         launch.failed(launch.masked(f"{type(error).__name__}: {error}"), 1)

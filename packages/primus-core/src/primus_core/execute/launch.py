@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primus_core.contracts.observer import Observer, Observers, RunEnd
 from primus_core.execute.observers import around_layer
@@ -14,7 +14,6 @@ from primus_core.journal.record import FirstFailure
 from primus_core.output.console import append, say
 from primus_core.plan.plan import Plan
 from primus_core.plan.secret_values import values_in
-from primus_core.process.supervise import Watch
 from primus_core.runs.record_writer import RecordWriter
 from primus_core.runs.rundir import short
 from primus_machine.errors import PrimusError
@@ -23,9 +22,16 @@ from primus_machine.files.atomic import link_atomically
 from primus_machine.own_process.signals import Signals
 from primus_machine.secrets.masks import Mask
 from primus_machine.secrets.redaction import redact
+from primus_machine.supervision.program import Watch
 from primus_machine.text import printable
 
-__all__ = ["Launch"]
+if TYPE_CHECKING:
+    from primus_core.hooks.script_output import ScriptOutput
+
+__all__ = ["Launch", "Replan"]
+
+Replan = Callable[["ScriptOutput"], Plan]
+"""Plans the same run again, with what scripts have printed."""
 
 
 class Launch:
@@ -67,6 +73,11 @@ class Launch:
     def seconds(self) -> float:
         """Since its beginning."""
         return time.time() - self.record.started
+
+    @property
+    def needs_explaining(self) -> bool:
+        """Whether the run has failed, or its scheduler has ended it, as at a time limit."""
+        return self.record.status == "failed" or self.record.ended_by_scheduler
 
     def watch(self, **own: Any) -> Watch:
         """How to stay with a process of this layer."""

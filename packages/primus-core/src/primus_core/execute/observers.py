@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from primus_core import variables
 from primus_core.contracts.observer import Observer, Ranks, RunEnd
 from primus_core.journal.events import SIGNAL, Events
-from primus_core.multinode.watches import LockWatch, RecordWatch
 from primus_core.plan.plan import Plan, Step
 from primus_core.runs.record_writer import RecordWriter
 
@@ -21,8 +20,12 @@ __all__ = ["around_layer", "of_ranks"]
 def of_ranks(launch: Launch) -> Iterator[Observer]:
     """Yield those of the innermost layer."""
     yield from _recording(launch)
-    yield LockWatch(launch.facts.host.environ.get(variables.ATTENDED, ""))
-    yield RecordWatch(launch.record)
+    attended = launch.facts.host.environ.get(variables.ATTENDED, "")
+    if attended or launch.plan.place.outer:  # what is around may be gone, and this part of the run with it
+        from primus_core.multinode.watches import LockWatch, RecordWatch
+
+        yield LockWatch(attended)
+        yield RecordWatch(launch.record)
     if launch.plan.hook_plugins:
         from primus_core.hooks.lifecycle import Lifecycle
 

@@ -20,13 +20,14 @@ from primus_core.multinode.job_step import JobStep
 from primus_core.multinode.layer_end import LayerEnd
 from primus_core.multinode.watches import held
 from primus_core.plan.plan import PlannedFile, Step
-from primus_core.process.supervise import Ended, Watch, supervise
 from primus_core.runs import snapshot
 from primus_core.runs.rundir import as_line
 from primus_machine.errors import RequestError
 from primus_machine.files.atomic import PRIVATE, PRIVATE_FOLDER, link_atomically, write_atomically
 from primus_machine.files.capped_log import output_of
 from primus_machine.secrets.redaction import redact
+from primus_machine.supervision.program import Ended, Watch
+from primus_machine.supervision.supervise import supervise
 
 __all__ = ["OuterLayer"]
 

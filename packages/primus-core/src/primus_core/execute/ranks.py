@@ -5,24 +5,19 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from primus_core import variables
 from primus_core.config import submission
 from primus_core.contracts import launchers
 from primus_core.contracts.observer import RunEnd, Stop
 from primus_core.execute import observers
-from primus_core.execute.launch import Launch
-from primus_core.execute.scripts import Replan, Scripts
-from primus_core.hooks.scripts import ScriptOutput
-from primus_core.journal.record import FirstFailure
-from primus_core.outcome import closing, first_failure
+from primus_core.execute.launch import Launch, Replan
+from primus_core.outcome import closing
 from primus_core.outcome.attempts import Attempts
-from primus_core.outcome.failure import Failure
-from primus_core.outcome.missed_checkpoint import describe_missed
 from primus_core.outcome.rank_ends import RankEnds
 from primus_core.outcome.retry_policy import RetryPolicy
-from primus_core.plan.plan import BEFORE_RANKS, METRICS, Step
-from primus_core.process.supervise import Ended, Watch, supervise
+from primus_core.plan.plan import METRICS, Step
 from primus_core.runs import snapshot
 from primus_core.runs.record_writer import unwritable
 from primus_core.runs.rundir import COMPLETED, as_line
@@ -30,6 +25,11 @@ from primus_machine.collectives import ROUTE_VARIABLES
 from primus_machine.errors import MachineError
 from primus_machine.files.capped_log import output_of
 from primus_machine.own_process.stacks import Stacks
+from primus_machine.supervision.program import Ended, Watch
+from primus_machine.supervision.supervise import supervise
+
+if TYPE_CHECKING:
+    from primus_core.execute.failed import FailedStep
 
 __all__ = ["RankLayer"]
 
@@ -42,7 +42,7 @@ class RankLayer:
 
     def __init__(self, launch: Launch, replan: Replan) -> None:
         self.launch, self.record, self.events = launch, launch.record, launch.events
-        self.scripts = Scripts(launch, replan, lambda step, listen: self._step(step, on_line=listen))
+        self.replan = replan
         launch.watch_by(observers.of_ranks)
         self.observers, self.tell = launch.observers, launch.tell
         self.watching: Watch | None = None
@@ -86,11 +86,12 @@ class RankLayer:
 
     def run(self) -> int:
         """Scripts, then hooks, then the steps."""
-        ended, step = self._scripts()
-        if ended.exit_code:
-            return self._finish(ended, step)
-        if self.scripts.skipped:
-            return self._skip(self.scripts.skipped)
+        if any(step.script for step in self.launch.plan.steps):
+            ended, step, skipped = self._scripts()
+            if ended.exit_code:
+                return self._finish(ended, step)
+            if skipped:
+                return self._skip(skipped)
         if stop := self.observers.before_ranks(self.launch.plan, self.launch.environ):
             return self._stopped(stop)
         ended, step = self._steps()
@@ -102,15 +103,18 @@ class RankLayer:
         """End what the observers have started."""
         self.tell(lambda one: one.close())
 
-    def _scripts(self) -> tuple[Ended, Step | None]:
+    def _scripts(self) -> tuple[Ended, Step | None, str]:
+        """Run hooks and patches; how the last one ended, and why one of them finds nothing to launch."""
+        from primus_core.execute.scripts import Scripts
+
+        scripts = Scripts(self.launch, self.replan, lambda step, listen: self._step(step, on_line=listen))
         known = self.launch.mask.secrets
         try:
-            return self.scripts.run()
+            ended, step = scripts.run()
         finally:
-            if (
-                self.scripts.printed != ScriptOutput() or self.launch.mask.secrets != known
-            ):  # what was saved may hold one
+            if scripts.has_printed or self.launch.mask.secrets != known:  # what was saved may hold one
                 self._save_again()
+        return ended, step, scripts.skipped
 
     def _steps(self) -> tuple[Ended, Step | None]:
         ended, step = Ended(0), None
@@ -138,12 +142,11 @@ class RankLayer:
         while True:
             attempts.begin()
             ended, step = self._in_turn(steps)
-            first = self._first_failure(ended, step)
-            code = first.exit_code if first and ended.exit_code and not ended.signal else ended.exit_code
-            attempts.end(code, first.what if first else first_failure.why_ended(ended))
+            failed = None if ended.went_well else self._failed(ended, step)
+            attempts.end(failed.exit_code if failed else 0, failed.why if failed else "")
             if policy.wants_no_other(ended) or step is not worker:
                 return ended, step
-            if why := policy.find_obstacle(attempts.made, is_refusal=bool(first and first.is_refusal)):
+            if why := policy.find_obstacle(attempts.made, is_refusal=bool(failed and failed.is_refusal)):
                 self.launch.note(f"not started again: {why}")
                 return ended, step
             self.launch.note(attempts.announce())
@@ -249,46 +252,24 @@ class RankLayer:
         return stop.exit_code or int(bool(several))  # a scheduler ends the other nodes only where one fails
 
     def _finish(self, ended: Ended, step: Step | None) -> int:
-        code, first = ended.exit_code, None
         if ended.not_started:
             raise MachineError(f"{step.name if step else 'a step'} could not be started", why=ended.not_started)
-        if code:
-            first = self._first_failure(ended, step)
-            code = first.exit_code if first and step and step.ranks and not ended.signal else code
-            if (first or not ended.signal) and (full := closing.disk_is_full(self.launch.directory)):
-                first = closing.disk_full_failure(first, code, full, self.launch.plan.distributed.node_rank)
-        status = "interrupted" if ended.signal and code else "failed" if code else COMPLETED
-        why = first_failure.of_script(ended, step) if step and step.script else ""
-        failure = first.to_record() if first else None
-        if code and step and step.script:
-            failure = FirstFailure(what=f"{step.name}: {why or f'exit code {code}'}")
-        trace, host = (first.traceback, first.host) if first else ("", "")
-        self._end(RunEnd(status, code, failure=failure, traceback=trace, host=host))
-        of_all = step is not None and step.kind in BEFORE_RANKS and self.launch.plan.place.outer  # on one console
-        say = self.launch.say if (status == "failed" or first) and not of_all else self.launch.say_once
-        missed = self._missed(ended) if status == "interrupted" else ""
-        say(self._last_words(code, status, first, step, why) + missed)
-        return code
+        if self.dropped:
+            self.launch.note(f"{self.dropped} bytes of log text could not be written: disk full, or too slow?")
+        if ended.exit_code:
+            return self._failed(ended, step).finish(self._end)
+        self._end(RunEnd(COMPLETED, 0))
+        self.launch.say_once(closing.not_failed(self.launch.plan, COMPLETED, self.launch.seconds))
+        return 0
 
-    def _missed(self, ended: Ended) -> str:
-        return describe_missed(self.launch.plan, killed=ended.killed, hurried=self.launch.signals.hurry)
+    def _failed(self, ended: Ended, step: Step | None) -> FailedStep:
+        from primus_core.execute.failed import FailedStep  # most launches do not fail
+
+        return FailedStep(self.launch, ended, step, self.ends, self._printed)
 
     def _end(self, end: RunEnd) -> None:
         end = end._replace(seconds=self.launch.seconds)
         self.tell(lambda one: one.ended(end))
-
-    def _last_words(self, code: int, status: str, first: Failure | None, step: Step | None, why: str) -> str:
-        plan, log = self.launch.plan, self.launch.log
-        if self.dropped:
-            self.launch.note(f"{self.dropped} bytes of log text could not be written: disk full, or too slow?")
-        if status != "failed":
-            return closing.not_failed(plan, status, self.launch.seconds, first)
-        return closing.failed(plan, first, step, code, why=why, launch_log=log, printed=self._printed())
-
-    def _first_failure(self, ended: Ended, step: Step | None) -> Failure | None:
-        return first_failure.of_step(
-            self.launch.plan, self.launch.facts.hostname, ended, step, self._printed, self.ends
-        )
 
     def _printed(self) -> str:
         """What the last step has printed in the launch log."""

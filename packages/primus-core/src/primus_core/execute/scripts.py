@@ -7,18 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from primus_core.environment.flag_lists import FLAG_LISTS, applied
-from primus_core.execute.launch import Launch
-from primus_core.hooks import scripts
-from primus_core.hooks.scripts import Malformed, ScriptOutput
-from primus_core.plan.plan import Plan, Step
-from primus_core.process.supervise import Ended
+from primus_core.execute.launch import Launch, Replan
+from primus_core.hooks import script_output
+from primus_core.hooks.script_output import Malformed, ScriptOutput
+from primus_core.hooks.scripts import NOT_APPLICABLE
+from primus_core.plan.plan import Step
 from primus_machine.files import trust
 from primus_machine.secrets.redaction import spelt
+from primus_machine.supervision.program import Ended
 
-__all__ = ["Replan", "Scripts"]
+__all__ = ["Scripts"]
 
-Replan = Callable[[ScriptOutput], Plan]
-"""Plans the same run again, with what scripts have printed."""
 RunStep = Callable[[Step, Callable[[bytes], None]], Ended]
 """Runs a step; each line of its stdout goes to the function."""
 
@@ -39,7 +38,7 @@ class Scripts:
             if not step.script:
                 continue
             ended, printed = self._script(step)
-            if step.kind == "patch" and ended.exit_code == scripts.NOT_APPLICABLE and not ended.signal:
+            if step.kind == "patch" and ended.exit_code == NOT_APPLICABLE and not ended.signal:
                 self.launch.say(f"primus: {step.name}: not applicable here\n")
                 continue
             if ended.exit_code:
@@ -48,10 +47,15 @@ class Scripts:
                 self.skipped = f"{printed.skip} ({step.name})"
                 return Ended(0), None
             self._take(step, printed)
-        if self.printed != ScriptOutput():
-            with scripts.naming(self.words_of):
+        if self.has_printed:
+            with script_output.naming(self.words_of):
                 self.launch.take(self.replan(self.printed))
         return Ended(0), None
+
+    @property
+    def has_printed(self) -> bool:
+        """Whether one of them printed something that is planned."""
+        return self.printed != ScriptOutput()
 
     def _take(self, step: Step, printed: ScriptOutput) -> None:
         """The next scripts get the variables that this one sets, except those that `--env` sets."""
@@ -83,8 +87,8 @@ class _Listener:
 
     def __call__(self, line: bytes) -> None:
         text = line.decode("utf-8", "surrogateescape")
-        self.launch.mask.add(tuple(spelt(scripts.secrets_in(text))))
-        found = scripts.parse_line(text, self.step.script)
+        self.launch.mask.add(tuple(spelt(script_output.secrets_in(text))))
+        found = script_output.parse_line(text, self.step.script)
         if isinstance(found, Malformed):
             self.launch.note(f"{self.step.name}: '{self.launch.masked(found.text)}' was ignored: {found.why}")
             self.launch.events.emit("malformed_line", level="warning", name=self.step.name, why=found.why)

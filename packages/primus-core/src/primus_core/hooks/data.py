@@ -6,11 +6,10 @@ planning, which need the names here, must not pay for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from primus_core.contracts.observer import Ranks, Stop
-from primus_core.plan.plan import HookPlugin
 
 __all__ = [
     "AFTER_THE_END",
@@ -24,7 +23,6 @@ __all__ = [
     "StepMetrics",
     "Stop",
     "StopRun",
-    "saved_as",
 ]
 
 HOOKS: Mapping[str, tuple[str, ...]] = {
@@ -123,13 +121,3 @@ class Result(NamedTuple):
     last_step: int | None
     last_loss: float | None
     """None where it was not finite, too."""
-
-
-def saved_as(plugins: Sequence[HookPlugin]) -> dict[str, HookPlugin]:
-    """Where a run directory keeps a person's files of Python hooks; packages are known by their versions."""
-    found = {}
-    for index, plugin in enumerate(plugins):
-        if plugin.is_file:
-            number, name = f"plugin-{index + 1:02d}-", plugin.target.rpartition("/")[2]
-            found[f"config/hooks/{number}{name.removeprefix(number)}"] = plugin
-    return found

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from primus_core.plan.plan import AddedFlag, Step
-from primus_core.process.supervise import Ended
+from primus_machine.supervision.program import Ended
 
 __all__ = ["refused", "started"]
 

@@ -17,9 +17,10 @@ from primus_core.outcome.failure import last_words
 from primus_core.outcome.retry_policy import RetryPolicy
 from primus_core.output.console import say
 from primus_core.plan.plan import AddedFlag, Plan, SchedulerStep, Step
-from primus_core.process.supervise import Ended, Watch, supervise
 from primus_core.runs.record_writer import RecordWriter
 from primus_machine.files.capped_log import output_of
+from primus_machine.supervision.program import Ended, Watch
+from primus_machine.supervision.supervise import supervise
 
 __all__ = ["JobStep"]
 

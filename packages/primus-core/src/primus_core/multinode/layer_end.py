@@ -13,11 +13,11 @@ from primus_core.journal.record import FirstFailure, RunRecord
 from primus_core.multinode.node_ends import Verdict
 from primus_core.outcome.failure import last_words
 from primus_core.plan.plan import Step
-from primus_core.process.supervise import Ended
 from primus_core.runs.record_writer import RecordWriter
 from primus_core.runs.rundir import COMPLETED, short
 from primus_machine.errors import MachineError
 from primus_machine.files.capped_log import output_of
+from primus_machine.supervision.program import Ended
 
 __all__ = ["LayerEnd"]
 

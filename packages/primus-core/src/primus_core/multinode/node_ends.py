@@ -256,7 +256,12 @@ def _refusal(printed: Printed, text: str) -> Verdict:
     """Of a node that began nothing, since its request is wrong or it lacks something, and so has no record."""
     codes = [(code, host) for host, code in printed.exited if code in (2, 3)]
     errors = printed_in(text)
-    return Verdict(f"{codes[0][1]}: {errors[-1]}", exit_code=codes[0][0]) if codes and errors else Verdict("")
+    return Verdict(f"{codes[0][1]}: {_line(errors[-1])}", exit_code=codes[0][0]) if codes and errors else Verdict("")
+
+
+def _line(error: str) -> str:
+    """What happened, without why and what to do."""
+    return error.partition("\n")[0]
 
 
 def _first(nodes: Sequence[_Node], *, cancelled: bool) -> Verdict:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from primus_core.journal import summary
 from primus_core.journal.events import Events
 from primus_core.journal.record import Attempt
-from primus_core.outcome import failure
 from primus_core.plan.plan import METRICS
+from primus_core.plan.programs import FAILURES
 from primus_core.runs.record_writer import RecordWriter
 
-__all__ = ["Attempts"]
+__all__ = ["Attempts", "set_aside"]
 
 _NO_RECORD = "its end was not recorded: its first node failed, or the scheduler removed that node"
 
@@ -26,7 +27,7 @@ class Attempts:
         self.record, self.events = record, events
         self._lines_before = 0
         if self.made and self.made[-1].is_open:
-            self._close(last_step=self._last_step(), what=_NO_RECORD, ended_by_others=True)
+            self.record.close_attempt(last_step=self._last_step(), what=_NO_RECORD, ended_by_others=True)
 
     @property
     def made(self) -> list[Attempt]:
@@ -36,14 +37,14 @@ class Attempts:
     def begin(self) -> None:
         """The next one starts: what the ranks of the last one reported is kept apart."""
         if self.made:
-            failure.set_aside(self.record.directory, len(self.made))
+            set_aside(self.record.directory, len(self.made))
         self._lines_before = len(self._rows())
-        self.made.append(Attempt(time.time()))
+        self.record.begin_attempt()
 
     def end(self, exit_code: int, what: str, *, by_others: bool = False, lost_nodes: Sequence[str] = ()) -> None:
         """It ended so."""
         step = None if exit_code else summary.ended_at(self.record.directory)
-        self._close(
+        self.record.close_attempt(
             ended=time.time(),
             exit_code=exit_code,
             last_step=step or self._last_step(),
@@ -51,9 +52,6 @@ class Attempts:
             lost_nodes=tuple(lost_nodes),
             ended_by_others=by_others,
         )
-
-    def _close(self, **known: Any) -> None:
-        self.made[-1] = replace(self.made[-1], **known)
 
     def announce(self) -> str:
         """Tell the events that the next one comes, and say it in words."""
@@ -72,3 +70,18 @@ class Attempts:
 
     def _rows(self) -> list[dict[str, Any]]:
         return summary.read(f"{self.record.directory}/{METRICS}")
+
+
+def set_aside(run_dir: str, attempt: int) -> None:
+    """Keep the records of an attempt apart: those of the next one are the news.
+
+    Nodes that were started by hand in one run directory all come here, and each counts its own attempts.
+    """
+    folder = f"{run_dir}/{FAILURES}"
+    if os.path.isdir(folder):
+        while os.path.isdir(f"{folder}_{attempt}") and os.listdir(f"{folder}_{attempt}"):
+            attempt += 1
+        with contextlib.suppress(OSError):  # another node was quicker
+            os.rename(folder, f"{folder}_{attempt}")
+        with contextlib.suppress(OSError):  # a full disk: each rank says so
+            os.makedirs(folder, exist_ok=True)

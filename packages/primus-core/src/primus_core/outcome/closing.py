@@ -1,78 +1,39 @@
-"""The lines that end a launch on the console: what it came to, why it failed, and what to type next."""
+"""The lines that end a launch on the console: what it came to, and what to type next."""
 
 from __future__ import annotations
 
 import math
-import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
-from errno import errorcode
+from typing import TYPE_CHECKING
 
 from primus_core.environment.resolve import OWNED, USER
 from primus_core.journal import record, summary
 from primus_core.journal.events import saved_steps
 from primus_core.journal.summary import Row
-from primus_core.outcome import failure
-from primus_core.plan.plan import METRICS, Plan, Step
+from primus_core.plan.plan import METRICS, Plan
 from primus_core.runs.rundir import COMPLETED, short
-from primus_machine.files.atomic import FULL
 from primus_machine.secrets.names import SECRET
 
-__all__ = ["disk_full_failure", "disk_is_full", "failed", "last_step", "log_of", "next_lines", "not_failed", "render"]
+if TYPE_CHECKING:
+    from primus_core.outcome.failure import Failure
 
-_PROBE_BYTES = 64 * 1024
+__all__ = ["last_step", "next_lines", "not_failed", "render"]
+
 _ONCE = {"--new": r"(?!)", "--continue": r"(?!-)(?!pretrain$)[^=]+", "--from": r".*"}
 """Options of the typed command that are not meant a second time, and what their values look like."""
 
 _ANEW = "    # the same under another name"
 
 
-def not_failed(plan: Plan, status: str, seconds: float, first: failure.Failure | None = None) -> str:
+def not_failed(plan: Plan, status: str, seconds: float, first: Failure | None = None) -> str:
     """The lines of a run that did not fail. `first`: what failed while it was interrupted."""
     directory = plan.place.directory
     rows = summary.read(f"{directory}/{METRICS}")
     after = next_lines(plan, status)
     failed = f"  failed rank {first.rank}: {first.what.splitlines()[0]}\n" if first else ""
     return render(rows, status=status, run_dir=short(directory), seconds=seconds, next_steps=after) + failed
-
-
-def failed(
-    plan: Plan, first: failure.Failure | None, step: Step | None, code: int, *, why: str, launch_log: str, printed: str
-) -> str:
-    """The lines of a run that failed. `launch_log`: the file; `printed`: what the last step has printed there."""
-    directory = plan.place.directory
-    block = failure.report(
-        first,
-        code,
-        run_dir=short(directory),
-        log=short(log_of(directory, first, step, launch_log)),
-        step=step.name if step else "run",
-        last_metrics=last_step(summary.read(f"{directory}/{METRICS}")),
-        launch_log=printed,
-        why=why,
-        next_steps=next_lines(plan, "failed"),
-    )
-    # That of rank 0 is on the console already.
-    again = first is not None and step is not None and step.ranks > 1 and first.rank and first.traceback
-    trace = f"\n[rank {first.rank}] {first.traceback}\n" if first and again else "\n"
-    return trace + block
-
-
-def log_of(directory: str, first: failure.Failure | None, step: Step | None, launch_log: str) -> str:
-    """The log to read first, of those that exist: the failed rank's, the launcher's, the first rank's."""
-    rank = first.rank if first and step and step.ranks else -1
-    first_rank = step.first_rank if step else 0
-    logs = [f"{directory}/logs/rank_{rank}.log", launch_log, f"{directory}/logs/rank_{first_rank}.log"]
-    return next(filter(_holds_text, logs), next(filter(os.path.exists, logs), launch_log))
-
-
-def _holds_text(path: str) -> bool:
-    try:
-        return os.path.getsize(path) > 0
-    except OSError:
-        return False
 
 
 def _without_once(words: Sequence[str]) -> list[str]:
@@ -120,29 +81,6 @@ def _last_checkpoint(directory: str) -> int:
     rows = summary.read(f"{directory}/{METRICS}")
     end = rows[-1]["steps"] if rows and isinstance(rows[-1]["steps"], int) else math.inf
     return max((step for step in saved_steps(directory) if step < end), default=0)
-
-
-def disk_is_full(directory: str) -> str:
-    """The error for a file system that takes no more below `directory`; empty: it does."""
-    probe = f"{directory}/.space.{os.uname().nodename}.{os.getpid()}"
-    try:
-        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            os.write(descriptor, b"\0" * _PROBE_BYTES)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-            os.unlink(probe)
-    except OSError as error:
-        if error.errno in FULL:
-            return f"{os.strerror(error.errno or 0)} ({errorcode[error.errno or 0]}) in {directory}"
-    return ""
-
-
-def disk_full_failure(first: failure.Failure | None, code: int, full: str, node_rank: int) -> failure.Failure:
-    """The same failure, with the full disk in its reason: on one, a rank may have left no record of its own."""
-    first = first or failure.Failure(-1, code, "", node_rank=node_rank)
-    return replace(first, what="; ".join(filter(None, (full, first.what))))
 
 
 def last_step(rows: Sequence[Row]) -> str:

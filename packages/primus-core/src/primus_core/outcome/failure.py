@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,8 +28,6 @@ __all__ = [
     "leave_record",
     "of_process",
     "recorded",
-    "report",
-    "set_aside",
 ]
 
 _LINE = 1 << 14
@@ -89,21 +87,6 @@ def recorded(run_dir: str, others: Iterable[str]) -> list[Failure]:
 def _text(path: str) -> str:
     with open(path, encoding="utf-8", opener=regular) as file:
         return file.read()
-
-
-def set_aside(run_dir: str, attempt: int) -> None:
-    """Keep the records of an attempt apart: those of the next one are the news.
-
-    Nodes that were started by hand in one run directory all come here, and each counts its own attempts.
-    """
-    folder = f"{run_dir}/{FAILURES}"
-    if os.path.isdir(folder):
-        while os.path.isdir(f"{folder}_{attempt}") and os.listdir(f"{folder}_{attempt}"):
-            attempt += 1
-        with contextlib.suppress(OSError):  # another node was quicker
-            os.rename(folder, f"{folder}_{attempt}")
-        with contextlib.suppress(OSError):  # a full disk: each rank says so
-            os.makedirs(folder, exist_ok=True)
 
 
 def _ended_by(number: int, rank: int, host: str, node_rank: int) -> Failure:
@@ -200,34 +183,3 @@ def last_words(log: str) -> str:
         return ""
     last = ([line for line in lines if "error" in line.lower()] or lines)[-1]
     return next(iter(printed_in(last)), last)
-
-
-def report(
-    failure: Failure | None,
-    exit_code: int,
-    *,
-    run_dir: str,
-    log: str,
-    step: str,
-    last_metrics: str = "",
-    launch_log: str = "",
-    why: str = "",
-    next_steps: Sequence[str] = (),
-) -> str:
-    """The block that ends the console of a failed run, with the launcher's last line where no rank reported why."""
-    rows = [("exit code", str(exit_code))]
-    if why:
-        rows.append(("what", why))
-    elif not failure and (printed := launch_log.strip()):
-        rows.append(("what", printed.rpartition("\n")[2]))
-    if failure:
-        at = time.strftime(" at %H:%M:%S", time.localtime(failure.time)) if failure.time else ""
-        host = f" ({failure.host})" if failure.host else ""
-        if failure.rank >= 0:
-            rows.append(("first failure", f"rank {failure.rank} on node {failure.node_rank}{host}{at}"))
-        rows.append(("what", failure.what.splitlines()[0] if failure.what else ""))
-    if last_metrics:
-        rows.append(("last step", last_metrics))
-    rows += [("log", log), ("run", run_dir), *(("next", line) for line in next_steps)]
-    body = "\n".join(f"  {name:<14}{value}" for name, value in rows)
-    return f"primus: {step} failed\n{body}\n"

@@ -14,8 +14,8 @@ from primus_core.outcome import failure
 from primus_core.outcome.rank_ends import RankEnds
 from primus_core.output.console import say
 from primus_core.plan.plan import BEFORE_RANKS, Plan, Step
-from primus_core.process.supervise import Ended
 from primus_machine.errors import expect
+from primus_machine.supervision.program import Ended
 
 _LISTED = 16
 _SLACK_S = 0.5

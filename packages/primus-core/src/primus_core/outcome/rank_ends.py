@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass, replace
 
 from primus_core.plan.plan import METRICS, Distributed
 from primus_core.plan.programs import FAILURES
-from primus_core.process.supervise import Watch
 from primus_machine.files import plain_json
 from primus_machine.files.atomic import read_regular, write_atomically
 from primus_machine.processes import ProcessTimes, descendants, times_of
+from primus_machine.supervision.program import Watch
 
 __all__ = ["LeftRank", "RankEnds"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from primus_core.journal.record import Attempt
-from primus_core.process.supervise import Ended
+from primus_machine.supervision.program import Ended
 
 __all__ = ["RetryPolicy", "count_without_progress"]
 

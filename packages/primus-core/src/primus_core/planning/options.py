@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
+from typing import TYPE_CHECKING
 
 from primus_core import variables
 from primus_core.contracts import schedulers
-from primus_core.plan.plan import EXPERIMENT, Plan
-from primus_core.planning import preflight_step
-from primus_core.plugins.contracts import OuterRuntime, Runtime, Task
+from primus_core.contracts.launchers import SINGLE
+from primus_core.plan.plan import Plan
 from primus_core.request.arguments import Parser
 from primus_core.request.request import Layer, Request
 from primus_machine.errors import RequestError
 from primus_machine.facts import Facts
 
+if TYPE_CHECKING:
+    from primus_core.plugins.contracts import Runtime, Task
+    from primus_core.plugins.outer import OuterRuntime
+
 __all__ = [
+    "NO_PREFLIGHT",
     "max_restarts",
     "only_layer",
-    "refuse_settings",
     "runtime_parser",
     "segment_name",
     "switches_of",
     "task_parser",
     "with_options",
 ]
+
+
+NO_PREFLIGHT = "none"
+"""`--no-preflight`: over what a file or a run that is replayed says."""
 
 
 def runtime_parser(runtime: Runtime | OuterRuntime, segment: str = "") -> Parser:
@@ -47,7 +54,14 @@ def runtime_parser(runtime: Runtime | OuterRuntime, segment: str = "") -> Parser
         default="",
         help="with --dry-run: plan for a machine captured by `primus env capture`",
     )
-    preflight_step.add_options(parser)
+    parser.add_argument(
+        "--preflight", nargs="?", const="quick", default="", choices=("quick", "perf", "warn"),
+        metavar="quick|perf|warn",
+        help="check the nodes first; start nothing if one is not fit (warn: start in any case; default: off)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-preflight", dest="preflight", action="store_const", const=NO_PREFLIGHT, help=argparse.SUPPRESS
+    )
     runtime.add_arguments(parser)
     return parser
 
@@ -75,24 +89,6 @@ def only_layer(request: Request) -> Layer:
         what = f"segment {second.segment}: '{second.runtime}' cannot run inside '{first.runtime}'"
         raise RequestError(what, fix="drop one of the two")
     return request.layers[0]
-
-
-def refuse_settings(directory: str, task_args: argparse.Namespace) -> None:
-    """Refuse what does not go with `--replay`.
-
-    Raises:
-        RequestError: there is some of it.
-    """
-    if getattr(task_args, "config", "") or getattr(task_args, "overrides", []):
-        saved = f"$(primus runs path {shlex.quote(directory)})/{EXPERIMENT}"
-        raise RequestError(
-            "a replay takes no settings: it has those of its run",
-            fix=f"to change some: primus direct -- train {task_args.stage} --config {saved} key=value",
-        )
-    chosen = (getattr(task_args, name, None) for name in ("always", "weights", "anew"))
-    if any(one not in (None, False) for one in chosen):
-        what = "--continue, --from and --new do not go with --replay"
-        raise RequestError(what, why="a replay starts where its run did")
 
 
 def switches_of(args: argparse.Namespace, request: Request, task_args: argparse.Namespace | None) -> argparse.Namespace:
@@ -131,7 +127,7 @@ def with_options(result: Plan, args: argparse.Namespace, facts: Facts) -> Plan:
     """The plan with the runtime's options that say how to carry it out, those that this runtime has."""
     worker = result.worker
     return result._replace(
-        worker=worker._replace(launcher="single") if worker and getattr(args, "single", False) else worker,
+        worker=worker._replace(launcher=SINGLE) if worker and getattr(args, "single", False) else worker,
         log_file=_log_file(getattr(args, "log_file", ""), facts),
         log_limit=getattr(args, "log_limit", result.log_limit),
         grace_period_s=getattr(args, "grace_period", result.grace_period_s),

@@ -14,17 +14,16 @@ from typing import cast
 
 from primus_core import variables
 from primus_core.config import submission
-from primus_core.config.system import apply_defaults
+from primus_core.config.system import PREFLIGHT, apply_defaults
 from primus_core.environment import resolve
 from primus_core.environment.flag_lists import FLAG_LISTS, applied
 from primus_core.environment.joining import joining
 from primus_core.plan.plan import SCHEMA, Plan, PlannedFile, RunPlace, Variable
 from primus_core.plan.secret_values import values_in
-from primus_core.planning import preflight_step
-from primus_core.planning.options import runtime_parser, segment_name, switches_of
+from primus_core.planning.options import NO_PREFLIGHT, runtime_parser, segment_name, switches_of
 from primus_core.planning.planned import Planned
 from primus_core.plugins.catalogue import Catalogue
-from primus_core.plugins.contracts import Elsewhere, OuterCall, OuterPlan, OuterRuntime
+from primus_core.plugins.outer import Cleaning, Elsewhere, OuterCall, OuterPlan, OuterRuntime
 from primus_core.request.arguments import parse_segment
 from primus_core.request.request import Layer, Request, no_task
 from primus_machine import packages
@@ -33,7 +32,7 @@ from primus_machine.facts import Facts
 from primus_machine.host import UNREAD, HostRoot
 from primus_machine.secrets.redaction import redact_words
 
-__all__ = ["finished", "is_outer", "parsed", "plan"]
+__all__ = ["clean", "finished", "is_outer", "parsed", "plan"]
 
 INNERMOST = "direct"
 """What runs inside where the person names no further runtime."""
@@ -62,7 +61,7 @@ def plan(request: Request, host: HostRoot, catalogue: Catalogue, inner_plan: Pla
     rest = _timed(_held(runtime, layer, rest), getattr(args, "rendezvous_timeout", None))
     options = _laid(resolve.from_options(getattr(args, "env", []), host.environ), host)
     names = [word for name in dict.fromkeys(v.name for v in options) for word in ("--env", name)]
-    looked = preflight_step.as_words(_preflight(args, runtime, request, catalogue))
+    looked = _preflight_words(_preflight(args, runtime, request, catalogue))
     first = rest[0]._replace(words=(*names, *looked, *rest[0].words))
     inner_request = request._replace(layers=(first, *rest[1:]))
     inner = inner_plan(_for_planning(inner_request, args), _there(runtime, args, host, options))
@@ -152,10 +151,25 @@ def finished(planned: Planned, command: tuple[str, ...], environ: Mapping[str, s
     return planned._replace(plan=planned.plan._replace(command=words))
 
 
+def clean(asked: Request, host: HostRoot, catalogue: Catalogue) -> int | None:
+    """Clean up by a runtime with `--clean`, and without a task; the exit code. None: this is none."""
+    [layer, *inside] = asked.layers
+    runtime = catalogue.runtime(layer.runtime)
+    if inside or not isinstance(runtime, Cleaning):
+        return None
+    args = parsed(cast("OuterRuntime", runtime), layer, catalogue)
+    return runtime.clean(args, host, dry_run=args.dry_run or asked.dry_run) if args.clean else None
+
+
+def _preflight_words(chosen: str) -> tuple[str, ...]:
+    """The option for a layer inside."""
+    return () if not chosen else ("--no-preflight",) if chosen == NO_PREFLIGHT else (f"--preflight={chosen}",)
+
+
 def _preflight(args: argparse.Namespace, runtime: OuterRuntime, request: Request, catalogue: Catalogue) -> str:
     """The option for the layers inside. Before the task itself, the setting of a file for every task does not count."""
-    setting = catalogue.system.section(runtime.name).data.get(preflight_step.TASK)
-    is_itself = request.task[:1] == (preflight_step.TASK,)
+    setting = catalogue.system.section(runtime.name).data.get(PREFLIGHT)
+    is_itself = request.task[:1] == (PREFLIGHT,)
     return "" if is_itself and args.preflight == setting else str(args.preflight)
 
 

@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING
 
 from primus_core import variables
 from primus_core.config import submission
-from primus_core.config.system import EXTRA, apply_defaults
+from primus_core.config.system import EXTRA, PREFLIGHT, apply_defaults
 from primus_core.contracts import launchers, schedulers
+from primus_core.contracts.launchers import SINGLE
 from primus_core.environment import resolve
 from primus_core.environment.flag_lists import FLAG_LISTS, applied
 from primus_core.environment.nesting import parent_of
-from primus_core.hooks import scripts as script_files
-from primus_core.hooks.scripts import ScriptOutput
+from primus_core.hooks.folders import hook_folders
 from primus_core.installed import joined
 from primus_core.plan.plan import METRICS, SCHEMA, Distributed, Plan, RunPlace, Scope, Step, Variable, Worker
 from primus_core.plan.secret_values import values_in
-from primus_core.planning import preflight_step
 from primus_core.planning.options import (
+    NO_PREFLIGHT,
     max_restarts,
     only_layer,
-    refuse_settings,
     runtime_parser,
     segment_name,
     switches_of,
@@ -32,7 +31,7 @@ from primus_core.planning.options import (
 )
 from primus_core.planning.planned import Planned
 from primus_core.plugins.catalogue import Catalogue
-from primus_core.plugins.contracts import RuntimeCall, RuntimePlan, TaskCall, TaskPlan
+from primus_core.plugins.contracts import RuntimeCall, RuntimePlan, Task, TaskCall, TaskPlan
 from primus_core.request.arguments import flags_of, parse_segment
 from primus_core.request.request import Request, no_task
 from primus_core.runs.rundir import apart, place
@@ -45,9 +44,10 @@ from primus_machine.secrets.redaction import redact_words, refuse_secrets
 from primus_machine.variables import RUN_DIR
 
 if TYPE_CHECKING:
+    from primus_core.hooks.script_output import ScriptOutput
     from primus_core.replay.prepare import Replay
 
-__all__ = ["plan"]
+__all__ = ["Planning", "plan"]
 
 
 def plan(
@@ -70,9 +70,7 @@ def plan(
         RequestError: anything about the request or its files is wrong.
         MachineError: a run that is to be replayed is incomplete or damaged.
     """
-    return _Planning(request, host, catalogue, printed or ScriptOutput(), first, facts, elsewhere=elsewhere).planned(
-        command
-    )
+    return Planning(request, host, catalogue, printed, first, facts, elsewhere=elsewhere).planned(command)
 
 
 # What stands for a part that has been refused, so that the others can be checked.
@@ -80,19 +78,23 @@ _UNKNOWN_PLACE = Distributed(tentative=True)
 _UNKNOWN_TASK = TaskPlan(place=RunPlace("", "", ""), worker=Worker(""))
 
 
-class _Planning:
+class Planning:
+    """One request that is being planned: its runtime's options, the facts, the system config."""
+
     def __init__(
         self,
         request: Request,
         host: HostRoot,
         catalogue: Catalogue,
-        printed: ScriptOutput,
+        printed: ScriptOutput | None,
         first: Planned | None,
         facts: Facts | None,
         *,
         elsewhere: bool,
     ) -> None:
-        self.request, self.catalogue, self.printed, self.first = request, catalogue, printed, first
+        self.request, self.catalogue, self.first = request, catalogue, first
+        self.printed = printed.environment if printed else ()
+        self.printed_words = printed.words if printed else ()
         self.elsewhere = elsewhere
         self.system = system = catalogue.system
         layer = only_layer(request)
@@ -109,19 +111,18 @@ class _Planning:
         self.facts = first.facts if first else facts or read(host)
 
     def planned(self, command: tuple[str, ...]) -> Planned:
-        self.facts = self.facts._replace(environ=applied(self.facts.environ, self.printed.environment))
+        self.facts = self.facts._replace(environ=applied(self.facts.environ, self.printed))
         if self.request.replay:
-            return self.replayed(self.request.replay, "", command, switches_of(self.args, self.request, None))
+            return self.replayed(self.request.replay, "", command)
         task, name, words = self.catalogue.task(self.request.task)
         if not (self.first and self.first.replay):  # the settings of a replay are those of its snapshot
-            words = (*words, *self.printed.words)
+            words = (*words, *self.printed_words)
         refuse_secrets(words, "" if name == "train" else "export it for the task to read")  # first: errors quote
-        words = (*preflight_step.settings(task, self.system), *words) if name == preflight_step.TASK else words
+        words = (*self.settings_of(task, name), *words)
         sub = task_parser(task, name, segment_name(self.request.task_segment, name))
         task_args = parse_segment(sub, words, elsewhere=set(flags_of(self.parser)) - set(flags_of(sub)))
         if directory := getattr(task_args, "replay", ""):
-            refuse_settings(directory, task_args)
-            return self.replayed(directory, name, command, switches_of(self.args, self.request, task_args))
+            return self.replayed(directory, name, command, task_args)
         mistakes = Mistakes()
         place_in_job, task_plan = _UNKNOWN_PLACE, _UNKNOWN_TASK
         with mistakes:
@@ -131,8 +132,7 @@ class _Planning:
         with mistakes:
             task_plan = expect(task.plan(call), TaskPlan, f"the task '{name}'")
         with mistakes:
-            if chosen := self.preflight(name):
-                task_plan = preflight_step.before(task_plan, chosen, self.catalogue, call)
+            task_plan = self.with_preflight(task_plan, self.preflight(name), call)
         low: tuple[Variable, ...] = ()
         notes: tuple[str, ...] = ()
         scripts: tuple[Step, ...] = ()
@@ -176,35 +176,14 @@ class _Planning:
         writes = tuple(needed.name for needed in result.requires if needed.kind == "folder")
         return Planned(result, self.facts, switches, writes=writes)
 
-    def replayed(self, directory: str, name: str, command: tuple[str, ...], switches: argparse.Namespace) -> Planned:
+    def replayed(
+        self, directory: str, name: str, command: tuple[str, ...], task_args: argparse.Namespace | None = None
+    ) -> Planned:
         """The plan of a saved run, for here."""
-        from primus_core.environment.of_machine import of_network
-        from primus_core.replay import prepare as replay
-        from primus_core.runs import lookup, saved
+        from primus_core.planning import replayed
 
-        if self.first and self.first.replay:
-            kept = self.first.replay
-        else:
-            found = lookup.resolve(directory, self.system.workspace or "output", self.facts.host)
-            kept = replay.prepare(saved.load(os.path.realpath(found)), self.facts, self.place)
-        if name and kept.plan.task != name:
-            import shlex
-
-            raise RequestError(
-                f"{directory} is a run of '{kept.plan.task}', not of '{name}'",
-                fix=f"primus replay {shlex.quote(directory)}",
-            )
-        facts, self.facts = self.facts, self.facts._replace(environ=kept.environ)
-        place_in_job = self.runtime.distributed(self.args, self.facts)
-        low = of_network(self.facts, place_in_job, self.facts.environ)
-        task_plan = kept.task._replace(environment=low.variables, notes=(*kept.task.notes, *low.notes))
-        if chosen := self.preflight(kept.plan.task, kept):
-            call = TaskCall((), self.args, self.facts, place_in_job, self.place, self.catalogue, self.elsewhere)
-            task_plan = preflight_step.before(task_plan, chosen, self.catalogue, call)
-        result = self.assemble(task_plan, kept.plan.task, kept.plan.scope, place_in_job, kept.scripts, kept)
-        self.facts = facts
-        planned = self.with_files(self.finished(result, command, switches), task_plan, kept.scripts)
-        return planned._replace(replay=kept, reads=(kept.saved.directory, *planned.reads))
+        replayed.refuse_settings(directory, task_args)
+        return replayed.plan(self, directory, name, command, switches_of(self.args, self.request, task_args))
 
     def profile(self, task: TaskPlan, place_in_job: Distributed) -> tuple[tuple[Variable, ...], tuple[str, ...]]:
         """The variables that the GPU's profile and the network ask for, weakest first, and what to know of them."""
@@ -240,7 +219,12 @@ class _Planning:
         action = [word for word in words[:1] if not word.startswith("-")]
         patches = [] if self.in_hook else [*self.system.patches]
         patches += [submission.path(path, self.facts.environ) for path in getattr(self.args, "patch", [])]
-        found = script_files.found(self.folders(task.folder), patches, (*name.split(), *action), cwd, self.trust)
+        folders = self.folders(task.folder)
+        if not (folders or patches):  # as for most launches
+            return ()
+        from primus_core.hooks import scripts as script_files
+
+        found = script_files.found(folders, patches, (*name.split(), *action), cwd, self.trust)
         return tuple(
             script_files.step(
                 kind,
@@ -266,7 +250,7 @@ class _Planning:
 
     def folders(self, beside: str) -> list[str]:
         """Where hooks are looked for."""
-        return script_files.hook_folders(self.facts, self.system, beside, getattr(self.args, "hooks", []))
+        return hook_folders(self.facts, self.system, beside, getattr(self.args, "hooks", []))
 
     @property
     def profile_file(self) -> str:
@@ -287,7 +271,7 @@ class _Planning:
         place_in_job = place_in_job._replace(one_per_node=alone)
         call = RuntimeCall(self.args, self.facts, place_in_job, task, scope)
         planned = expect(self.runtime.plan(call), RuntimePlan, f"the runtime '{self.runtime.name}'")
-        if getattr(self.args, "single", False) or task.worker.launcher == "single":
+        if getattr(self.args, "single", False) or task.worker.launcher == SINGLE:
             place_in_job = place_in_job._replace(gpus_per_node=1, once=scope == "run")
         beside = resolve.modules_beside(self.facts.host, self.facts.cwd)
         result = Plan(
@@ -361,7 +345,7 @@ class _Planning:
             caller,
             low=(*task.environment, *self.log_level()),
             forced=(*planned.environment, *own),
-            hooks=(*(kept.restored if kept else ()), *self.printed.environment),
+            hooks=(*(kept.restored if kept else ()), *self.printed),
             options=resolve.from_options(getattr(self.args, "env", []), here),
         )
 
@@ -384,12 +368,28 @@ class _Planning:
             result = result._replace(hook_plugins=plugins, hook_timeout_s=self.system.event_timeout_s)
         return result._replace(unset=kept.unset, parent=kept.saved.directory) if kept else result
 
+    def settings_of(self, task: Task, name: str) -> tuple[str, ...]:
+        """What `primus.yaml` says for the task, in its words: only preflight has a section there."""
+        if name != PREFLIGHT:
+            return ()
+        from primus_core.planning import preflight_step
+
+        return preflight_step.settings(task, self.system)
+
+    def with_preflight(self, planned: TaskPlan, chosen: str, call: TaskCall) -> TaskPlan:
+        """The plan of the task, behind a look at the nodes if one is `chosen`."""
+        if not chosen:
+            return planned
+        from primus_core.planning import preflight_step
+
+        return preflight_step.before(planned, chosen, self.catalogue, call)
+
     def preflight(self, name: str, kept: Replay | None = None) -> str:
         """How nodes are looked at first: as the options say, else as the run that is replayed; empty: not at all."""
         chosen = str(getattr(self.args, "preflight", "")) or (kept.plan.preflight if kept else "")
-        if name == preflight_step.TASK and chosen not in (preflight_step.NONE, self.parser.get_default("preflight")):
+        if name == PREFLIGHT and chosen not in (NO_PREFLIGHT, self.parser.get_default("preflight")):
             raise RequestError("--preflight before preflight", why="it is the same task", fix="leave the option out")
-        return "" if chosen == preflight_step.NONE or name == preflight_step.TASK else chosen
+        return "" if chosen == NO_PREFLIGHT or name == PREFLIGHT else chosen
 
 
 def _whole(path: str) -> str:

@@ -6,7 +6,6 @@ What the two agree on: the task takes `--gate stop|warn` and `--level`, runs onc
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 
 from primus_core.config.option_defaults import in_words
@@ -19,32 +18,14 @@ from primus_core.plugins.contracts import Task, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser, parse_segment
 from primus_machine.errors import RequestError
 
-__all__ = ["NONE", "TASK", "WORDS", "add_options", "as_words", "before", "settings"]
+__all__ = ["before", "settings"]
 
-TASK = PREFLIGHT
-"""The task's name, and that of its folder in the run directory."""
-NONE = "none"
-"""`--no-preflight`: over what a file or a run that is replayed says."""
-WORDS: Mapping[str, tuple[str, ...]] = {
+_WORDS: Mapping[str, tuple[str, ...]] = {
     "quick": ("--level=quick", "--gate=stop"),
     "perf": ("--level=perf", "--gate=stop"),
     "warn": ("--level=quick", "--gate=warn"),
 }
 """Words for the task, by the option's value."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options, which every runtime has."""
-    parser.add_argument(
-        "--preflight", nargs="?", const="quick", default="", choices=tuple(WORDS), metavar="quick|perf|warn",
-        help="check the nodes first; start nothing if one is not fit (warn: start in any case; default: off)",
-    )  # fmt: skip
-    parser.add_argument("--no-preflight", dest="preflight", action="store_const", const=NONE, help=argparse.SUPPRESS)
-
-
-def as_words(chosen: str) -> tuple[str, ...]:
-    """The option for a layer inside."""
-    return () if not chosen else ("--no-preflight",) if chosen == NONE else (f"--preflight={chosen}",)
 
 
 def settings(task: Task, system: SystemConfig) -> tuple[str, ...]:
@@ -53,7 +34,7 @@ def settings(task: Task, system: SystemConfig) -> tuple[str, ...]:
     Raises:
         ConfigError: an unknown option, or a value that it does not take.
     """
-    section = system.section(TASK)
+    section = system.section(PREFLIGHT)
     return in_words(_parser(task), section) if section.data else ()
 
 
@@ -63,8 +44,8 @@ def before(planned: TaskPlan, chosen: str, catalogue: Catalogue, call: TaskCall)
     Raises:
         RequestError: no package here has the task, or the nodes have no run directory in common.
     """
-    if call.elsewhere and TASK not in catalogue.names("tasks"):
-        note = f"the task '{TASK}' is not installed here: it is planned where the ranks start, and must be there"
+    if call.elsewhere and PREFLIGHT not in catalogue.names("tasks"):
+        note = f"the task '{PREFLIGHT}' is not installed here: it is planned where the ranks start, and must be there"
         return planned._replace(notes=(*planned.notes, note))
     if call.distributed.nnodes > 1 and not (planned.place.joined or call.elsewhere):
         raise RequestError(
@@ -73,12 +54,12 @@ def before(planned: TaskPlan, chosen: str, catalogue: Catalogue, call: TaskCall)
             fix=f"start all by one command (primus {schedulers.launch('N')} -- ...), "
             "or set PRIMUS_RUN_DIR to one shared folder on each",
         )
-    task = catalogue.task((TASK,))[0]
-    words = (*settings(task, catalogue.system), *WORDS[chosen])
+    task = catalogue.task((PREFLIGHT,))[0]
+    words = (*settings(task, catalogue.system), *_WORDS[chosen])
     args = parse_segment(_parser(task), words)
     found = task.plan(call._replace(words=words, args=args, place=lambda *_: planned.place))
     command = (call.facts.python, "-m", RANK, found.worker.module, *found.worker.args)
-    step = Step(TASK, command, call.facts.cwd, kind="preflight")
+    step = Step(PREFLIGHT, command, call.facts.cwd, kind="preflight")
     return planned._replace(
         prepare=(step, *planned.prepare),
         requires=(*found.requires, *planned.requires),
@@ -87,6 +68,6 @@ def before(planned: TaskPlan, chosen: str, catalogue: Catalogue, call: TaskCall)
 
 
 def _parser(task: Task) -> Parser:
-    parser = Parser(prog=f"primus ... -- {TASK}", segment="--preflight")
+    parser = Parser(prog=f"primus ... -- {PREFLIGHT}", segment="--preflight")
     task.add_arguments(parser)
     return parser

@@ -7,21 +7,18 @@ under `plugins:`, and those in a person's own folder (`config.own_plugins`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from primus_core.config import submission
 from primus_core.config.system import SystemConfig, load
 from primus_core.installed import data_folders, homes, joined
 from primus_core.plugins.contracts import Runtime, Task
 from primus_machine import packages
 from primus_machine.errors import MachineError, PrimusError, RequestError
-from primus_machine.files.atomic import regular
 from primus_machine.host import HostRoot
 
 if TYPE_CHECKING:
-    from primus_core.hooks.files import Declared
     from primus_core.plan.plan import HookPlugin
 
 __all__ = ["Catalogue", "Plugin", "task_name"]
@@ -83,57 +80,13 @@ def _installed() -> Iterator[Plugin]:
         )
 
 
-def _dropped_in(paths: Iterable[str], system: SystemConfig) -> Iterator[Plugin]:
-    from primus_core.hooks import files as hook_files
-    from primus_core.plugins import dropped_in  # they read the files as text: only where a project names some
-    from primus_machine.files import own_code
+def _dropped_in(paths: Sequence[str]) -> Iterator[Plugin]:
+    """Those of a person's own files, which are read as text: only where a project names some."""
+    if not paths:
+        return iter(())
+    from primus_core.plugins import own_files
 
-    for path in paths:
-        source = os.path.relpath(submission.original(path))
-        try:
-            tree = own_code.parsed(path)
-        except PrimusError as error:  # one broken file must not break the commands of the others
-            yield Plugin(_meant(path), f"({source})", source, path, lambda: "", partial(_raise, error))
-            continue
-        for name, summary in dropped_in.declared(tree):
-            yield Plugin("tasks", name, source, path, partial(str, summary), partial(_task_in, path, name))
-        if hooks := hook_files.declared(tree):
-            name = source.removesuffix(".py")  # whole, as no two files may have one name
-            yield Plugin("hooks", name, source, path, lambda: "", partial(_hooks_in, path, hooks))
-
-
-def _meant(path: str) -> str:
-    """The kind of a file that cannot be read as Python: a launch without the hooks in it must not pass in silence."""
-    try:
-        with open(path, encoding="utf-8", errors="replace", opener=regular) as file:
-            return "hooks" if "hookimpl" in file.read() else "tasks"
-    except OSError:
-        return "tasks"
-
-
-def _raise(error: PrimusError) -> Any:
-    raise error
-
-
-def _task_in(path: str, name: str) -> Any:
-    from primus_core.plugins import dropped_in
-
-    return dropped_in.load(path)[name]
-
-
-def _check_hooks(path: str) -> None:
-    from primus_core.hooks import files as hook_files
-    from primus_machine.files import own_code
-
-    hook_files.check(hook_files.declared(own_code.parsed(path)), os.path.relpath(path))
-
-
-def _hooks_in(path: str, hooks: Sequence[Declared]) -> Any:
-    from primus_core.hooks import files as hook_files
-    from primus_machine.files import own_code
-
-    hook_files.check(hooks, os.path.relpath(path))
-    return own_code.module(path)
+    return own_files.plugins(paths)
 
 
 class Catalogue:
@@ -141,8 +94,7 @@ class Catalogue:
 
     def __init__(self, system: SystemConfig) -> None:
         self.system = system
-        files = system.plugin_files
-        self.plugins = [*_installed(), *(_dropped_in(files, system) if files else ())]
+        self.plugins = [*_installed(), *_dropped_in(system.plugin_files)]
 
     @classmethod
     def here(cls, host: HostRoot, extra: str = "") -> Catalogue:
@@ -209,8 +161,10 @@ class Catalogue:
         from primus_core.plan.plan import HookPlugin
 
         files = {plugin.target for plugin in plugins if os.path.isabs(plugin.target)}
-        for path in sorted(files):
-            _check_hooks(path)
+        if files:
+            from primus_core.plugins import own_files
+
+            own_files.check_hooks(sorted(files))
         return tuple(HookPlugin(p.source, p.target.rstrip(":"), p.target in files) for p in plugins)
 
     def first_words(self, kind: str) -> set[str]:

@@ -20,7 +20,7 @@ from primus_core.plan.programs import FAILURES
 from primus_machine.own_process.children import protect
 from primus_machine.own_process.pending_exception import watch
 from primus_machine.own_process.stacks import SIGNAL
-from primus_machine.variables import RUN_DIR
+from primus_machine.variables import RUN_DIR, STREAMS
 
 __all__ = ["main"]
 
@@ -74,7 +74,7 @@ class _Rank:
 
     def __init__(self) -> None:
         self.number = _number("RANK")
-        self.streams = os.environ.pop(variables.STREAMS, "")
+        self.streams = os.environ.pop(STREAMS, "")
         """The folder with the supervisor's pipes; empty: it has none."""
 
     def join_streams(self) -> None:

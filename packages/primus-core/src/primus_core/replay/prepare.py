@@ -12,12 +12,12 @@ from primus_core import variables
 from primus_core.config import submission
 from primus_core.environment.placement import MAX_GPUS_PER_NODE, node_count
 from primus_core.environment.resolve import FAMILIES, belongs_to_session
-from primus_core.hooks import data, scripts
 from primus_core.plan.plan import BACKEND_CONFIG, HookPlugin, Plan, Requirement, RunPlace, Step, Variable
 from primus_core.plugins.contracts import TaskPlan
 from primus_core.replay.saved_plan import load
 from primus_core.runs.names import parse_name
 from primus_core.runs.saved import Saved
+from primus_core.runs.snapshot_form import plugin_copies, script_copies
 from primus_machine.errors import ConfigError, MachineError
 from primus_machine.facts import Facts
 from primus_machine.gpus.visible import visible
@@ -80,7 +80,7 @@ class _Preparation:
             saved=self.saved,
             plan=self.old,
             task=self.task(),
-            scripts=tuple(self.script(path, step) for path, step in scripts.saved_as(self.old.steps).items()),
+            scripts=tuple(self.script(path, step) for path, step in script_copies(self.old.steps).items()),
             hook_plugins=self.plugins(),
             environ=environ,
             restored=restored,
@@ -148,7 +148,7 @@ class _Preparation:
         return step._replace(name=f"{step.kind} {path}", argv=argv, cwd=self.facts.cwd, script=copy)
 
     def plugins(self) -> tuple[HookPlugin, ...]:
-        copies = {plugin: path for path, plugin in data.saved_as(self.old.hook_plugins).items()}
+        copies = {plugin: path for path, plugin in plugin_copies(self.old.hook_plugins).items()}
         return tuple(
             plugin._replace(target=os.path.join(self.saved.directory, copies[plugin])) if plugin in copies else plugin
             for plugin in self.old.hook_plugins

@@ -16,7 +16,8 @@ from primus_core.replay.prepare import Replay
 from primus_core.requirements import is_here
 from primus_core.runs import snapshot
 from primus_core.runs.comparison import Severity, compare, severity
-from primus_core.runs.saved import Saved, undump
+from primus_core.runs.saved import Saved
+from primus_core.runs.snapshot_form import parse_env_dump
 from primus_machine.code import repository
 from primus_machine.code.patch import changed_paths
 from primus_machine.errors import MachineError
@@ -103,7 +104,7 @@ def _here(plan: Plan, facts: Facts, saved: Saved, around: Sequence[str]) -> Save
         record=RunRecord(run_id=plan.place.run_id, runtime=around[0] if around else ""),
         plan=json.loads(json.dumps(inside.to_dict())),
         # Of what a secret was taken out of, nobody can say whether it differs, and nobody shall show what it is here.
-        environment={**undump(texts["env/primus_env_dump.txt"]), **masked},
+        environment={**parse_env_dump(texts["env/primus_env_dump.txt"]), **masked},
         packages={name: version for name, _, version in packages},
         system=json.loads(texts["env/system_info.json"]) if facts.host.is_known else saved.system,
         code={**code.summary, "changed": list(changed_paths(code.patch.encode("utf-8", "surrogateescape")))},

@@ -6,10 +6,12 @@ import argparse
 import os
 import re
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from primus_core.request import former
 from primus_machine.errors import Mistakes, RequestError
+
+if TYPE_CHECKING:
+    from primus_core.request.former import Answer
 
 __all__ = ["Parser", "duration", "flags_of", "parse_segment", "size", "whole_number"]
 
@@ -94,7 +96,7 @@ class Parser(argparse.ArgumentParser):
         """Return the error for a value that an argument does not take."""
         choices = tuple(map(str, action.choices or ()))
         wrong = next((value for value in values if value not in choices), "")
-        fix, meant = former.answer(self.prog, wrong, choices) if choices else former.Answer()
+        fix, meant = _answer(self.prog, wrong, choices) if choices else ("", None)
         return self._refused(message, fix=fix, kind="unknown", options=[wrong], meant=meant)
 
     @staticmethod
@@ -122,6 +124,13 @@ class Parser(argparse.ArgumentParser):
         """The parser of the subcommand that `words` begin with, or this one."""
         subs = self.subcommands()
         return subs[words[0]].below(words[1:]) if words and words[0] in subs else self
+
+
+def _answer(place: str, word: str, known: Collection[str] = ()) -> Answer:
+    """What to do about a word that is refused: other tools may have it."""
+    from primus_core.request import former
+
+    return former.answer(place, word, known)
 
 
 def flags_of(parser: Parser) -> list[str]:
@@ -169,12 +178,12 @@ def _parsed(parser: Parser, words: Sequence[str], elsewhere: Collection[str], mi
         setattr(args, parser.rest, [*unknown, *rest])
         return args
     refused = [word for word in unknown if word.startswith("-")] or unknown[:1]
-    for word in refused[:1] if refused and former.instead(parser.prog, refused[0]) else refused:
+    for word in refused[:1] if refused and _answer(parser.prog, refused[0]).fix else refused:
         with mistakes:
             _refuse_misspelt(parser, [word])
             is_task = "-- <task>" in (parser.usage or "") and not word.startswith("-")
             fix = f"put {'settings behind' if '=' in word else '`--` before'} the task; " if is_task else ""
-            other = former.answer(parser.prog, word)
+            other = _answer(parser.prog, word)
             fix = other.fix or f"{fix}see `{parser.prog} --help`"
             raise _unknown(where, word, fix, other.meant)
     return args
@@ -187,8 +196,8 @@ def _refuse_misspelt(parser: Parser, words: Sequence[str]) -> None:
     for word in () if below.rest else words:
         flag = word.partition("=")[0]
         unknown = flag.startswith("-") and flag not in known
-        near = former.answer(below.prog, flag, known) if unknown else former.Answer()
-        if near.fix:
+        near = _answer(below.prog, flag, known) if unknown else None
+        if near and near.fix:
             raise _unknown(f"{below.segment}: " if below.segment else "", word, near.fix, near.meant)
 
 

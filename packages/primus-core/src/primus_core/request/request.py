@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from primus_core.request import former
 from primus_machine.errors import RequestError
 
 __all__ = ["Layer", "Request", "config_of", "global_words", "no_task", "parse"]
@@ -131,6 +130,8 @@ def _require_task(
         raise RequestError(what, fix=f"primus direct -- {shlex.join(rest)}")
     if head == "--version":
         raise RequestError("--version takes no further words", fix="primus --version")
+    from primus_core.request import former
+
     if head.startswith("-"):
         what = f"{segment} begins with '{head}'" if layers else f"'{head}' is not an option of primus itself"
         near = former.Answer() if layers else former.answer("primus", head, _GLOBAL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -10,16 +9,13 @@ from typing import Any, Literal, NamedTuple
 from primus_core import variables
 from primus_core.environment.resolve import FAMILIES, OF_SYSTEM, belongs_to_session
 from primus_core.runs.saved import Saved
+from primus_core.runs.settings import Path, differing, flatten
 from primus_machine.secrets.names import SECRET
 
-__all__ = [
-    "NONE", "SEVERITY", "Category", "Difference", "Severity", "compare", "differing", "dotted", "flatten",
-    "same", "severity", "variables_of",
-]  # fmt: skip
+__all__ = ["NONE", "SEVERITY", "Category", "Difference", "Severity", "compare", "severity", "variables_of"]
 
 Category = Literal["config", "environment", "packages", "code", "hardware", "health"]
 Severity = Literal["blocking", "warning", "note"]
-Path = tuple[str | int, ...]
 
 NONE = "none"
 """Stands for what a machine or a repository does not have."""
@@ -56,13 +52,6 @@ class Difference(NamedTuple):
     after: str
 
 
-class _Missing:
-    """What one of the two runs does not have: unlike None, which may be a setting's value."""
-
-
-_MISSING = _Missing()
-
-
 def compare(a: Saved, b: Saved) -> list[Difference]:
     """What differs from `a` to `b`, by category; paths below each run's own directory are equal."""
     return [
@@ -90,66 +79,8 @@ def severity(difference: Difference, saved: Saved, here: Saved) -> Severity:
     return SEVERITY.get(f"{category}.{name}") or SEVERITY[category]
 
 
-def flatten(value: Any) -> dict[Path, Any]:
-    """Nested settings by path. A list of plain values, and what is empty, stays whole: it reads best so."""
-    return dict(_leaves(value, ()))
-
-
-def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, below in value.items():
-            yield from _leaves(below, (*path, str(key)))
-    elif isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value):
-        for index, below in enumerate(value):
-            yield from _leaves(below, (*path, index))
-    else:
-        yield path, value
-
-
-def dotted(path: Path) -> str:
-    """A path as one reads it: `optimizer.groups[0].lr`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".")
-
-
-def differing(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[tuple[str, str, str]]:
-    """Name and both values, as text, of what is not the same."""
-    return ((row.name, row.before, row.after) for row in _rows("config", before, after))
-
-
 def _rows(category: Category, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[Difference]:
-    for key in dict.fromkeys([*before, *after]):
-        old, new = before.get(key, _MISSING), after.get(key, _MISSING)
-        if not same(old, new):
-            name = dotted(key) if isinstance(key, tuple) else str(key)
-            yield Difference(category, name, *_texts(old, new))
-
-
-def same(a: Any, b: Any) -> bool:
-    """Equal as settings: 1 is 1.0, but not true, and not a number is not a number."""
-    if isinstance(a, _Missing) or isinstance(b, _Missing):
-        return a is b
-    return a == b if _is_number(a) and _is_number(b) and a == a else _json(a) == _json(b)  # noqa: PLR0124  # NaN
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)  # YAML has dates
-
-
-def _texts(a: Any, b: Any) -> tuple[str, str]:
-    """Both values as text; as JSON where they would look the same ('1' and 1)."""
-    plain = _text(a), _text(b)
-    return plain if plain[0] != plain[1] else (_text(a, _json), _text(b, _json))
-
-
-def _text(value: Any, write: Callable[[Any], str] | None = None) -> str:
-    if isinstance(value, _Missing):
-        return ""
-    return value if isinstance(value, str) and not write else (write or _json)(value)
+    return (Difference(category, *row) for row in differing(before, after))
 
 
 def _of_framework(run: Saved) -> dict[Path, Any]:

@@ -10,7 +10,7 @@ from primus_core.journal import record
 from primus_core.journal.record import RunRecord
 from primus_core.runs import names
 from primus_core.runs.names import Name, parse_name
-from primus_core.runs.saved import is_run
+from primus_core.runs.state import is_run
 from primus_machine.errors import RequestError, suggestion
 from primus_machine.files import trust
 from primus_machine.host import HostRoot

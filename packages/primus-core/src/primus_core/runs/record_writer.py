@@ -7,25 +7,25 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from primus_core import variables
 from primus_core.contracts import schedulers
-from primus_core.contracts.scheduler import Scheduler
 from primus_core.journal import record, summary
-from primus_core.journal.record import Attempt, FirstFailure, OtherRun, RunRecord, SchedulerUsed
+from primus_core.journal.record import Attempt, OtherRun, RunRecord, SchedulerUsed
 from primus_core.plan.plan import METRICS, Plan
 from primus_core.plan.secret_values import values_in
 from primus_core.runs.snapshot import part_of
-from primus_machine.errors import MachineError, PrimusError, RunDirectoryTaken
+from primus_machine.errors import MachineError, RunDirectoryTaken
 from primus_machine.facts import Facts
 from primus_machine.files.access_lists import keep_to_owner
 from primus_machine.files.atomic import FULL, OTHERS_WRITE, create
 from primus_machine.files.lease import Lease
-from primus_machine.secrets.redaction import redact, secret_values
-from primus_machine.variables import OUTER, RUN_DIR
+from primus_machine.secrets.redaction import redact
 
-__all__ = ["RecordWriter", "refused", "unwritable"]
+if TYPE_CHECKING:
+    from primus_core.contracts.scheduler import Scheduler
+
+__all__ = ["RecordWriter", "unwritable"]
 
 _RESERVED_BYTES = 64 * 1024
 _OTHER_WORKSPACE = "set `workspace:` to a writable folder"
@@ -124,6 +124,14 @@ class RecordWriter:
         """Have these fields in the record from now on."""
         self.kept |= fields
 
+    def begin_attempt(self) -> None:
+        """Begin the next start of the worker."""
+        self.attempts.append(Attempt(time.time()))
+
+    def close_attempt(self, **known: Any) -> None:
+        """Take in how the latest start of the worker ended."""
+        self.attempts[-1] = replace(self.attempts[-1], **known)
+
     def _join(self) -> None:
         known = record.read(f"{self.directory}/{self.own}")
         self.submission = known if known.submitted else RunRecord()
@@ -219,21 +227,6 @@ def unwritable(directory: str, error: OSError) -> MachineError:
         why=f"{error.strerror}: {error.filename or directory}",
         fix="free space there, or set another `workspace:`" if error.errno in FULL else _OTHER_WORKSPACE,
     )
-
-
-def refused(environ: Mapping[str, str], error: PrimusError, *, dry_run: bool = False) -> PrimusError:
-    """What ends a submitted job before it is planned: the run's record says so, and files have their own names."""
-    copies, directory = environ[variables.SUBMITTED], environ.get(RUN_DIR, "")
-    hidden = secret_values(environ)
-    error = error.retold(lambda text: redact(text.replace(f"{copies}/files/", "/"), hidden))
-    known = record.read(directory)
-    if dry_run or environ.get(OUTER) or known.status != "submitted":  # of a node, others tell
-        return error
-    failure = FirstFailure(what=error.each()[0].what)
-    with suppress(OSError):
-        ended = replace(known, status="failed", exit_code=error.exit_code, ended=time.time(), first_failure=failure)
-        record.write(directory, ended)
-    return error
 
 
 def _run(directory: str) -> OtherRun | None:

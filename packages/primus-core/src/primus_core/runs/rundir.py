@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 
 from primus_core import variables
 from primus_core.plan.plan import Distributed, RunPlace
-from primus_core.runs.names import EXPERIMENT, parse_name, stamp
+from primus_core.runs.names import EXPERIMENT, stamp
 from primus_machine.errors import RequestError
 from primus_machine.facts import Facts
 from primus_machine.variables import OUTER, RUN_DIR
 
-__all__ = ["COMPLETED", "apart", "as_line", "place", "printed_in", "runs_of", "short"]
+__all__ = ["COMPLETED", "apart", "as_line", "place", "printed_in", "short"]
 
 COMPLETED = "completed"
 
@@ -81,19 +80,3 @@ def short(path: str) -> str:
     """A path as a person in the current folder writes it."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
-
-
-def runs_of(place: RunPlace) -> Iterator[str]:
-    """The directories of the experiment's runs before the one at `place`, newest first."""
-    if not place.link:
-        return
-    root, exp_name = os.path.split(place.link)
-    own = parse_name(os.path.basename(place.directory))
-    try:
-        names = {entry: parsed for entry in os.listdir(root) if (parsed := parse_name(entry))}
-    except OSError:
-        return
-    for entry, name in sorted(names.items(), key=lambda named: named[1].order, reverse=True):
-        # A job that is put back into the queue has runs after it, too.
-        if name.exp_name == exp_name and name != own and (not own or name.order <= own.order):
-            yield os.path.join(root, entry)

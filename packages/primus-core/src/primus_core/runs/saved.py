@@ -1,6 +1,6 @@
 """A run as its directory holds it: what a replay starts from and what a comparison compares, checked byte by byte.
 
-`load` believes nothing that its checksums do not confirm; `state` says how a run stands, whole or not.
+`load` believes nothing that its checksums do not confirm.
 """
 
 from __future__ import annotations
@@ -8,64 +8,28 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from primus_core.journal import record
 from primus_core.journal.record import RunRecord
 from primus_core.plan.plan import PLAN
-from primus_core.runs.names import parse_name
+from primus_core.runs.snapshot_form import MANIFEST, SCHEMA, parse_env_dump
+from primus_core.runs.state import ENDED, is_run
 from primus_machine.code.patch import changed_paths
 from primus_machine.errors import MachineError, RequestError
-from primus_machine.files import lease
 from primus_machine.files.atomic import read_below
 
 if TYPE_CHECKING:
     from primus_machine.files.trust import Trust
-    from primus_machine.host import HostRoot
 
-__all__ = [
-    "ENDED",
-    "GOING",
-    "MANIFEST",
-    "SCHEMA",
-    "STATES",
-    "Damaged",
-    "Saved",
-    "dump",
-    "is_alive",
-    "is_run",
-    "load",
-    "process_here",
-    "state",
-    "state_of",
-    "undump",
-]
+__all__ = ["Damaged", "Saved", "load"]
 
-SCHEMA = 1
-"""Version of the snapshot's form."""
-MANIFEST = "snapshot.json"
-"""Written last: where it is, the snapshot is whole."""
-STATES = (
-    *("completed", "failed", "interrupted", "stopped", "skipped", "running", "pending", "lost", "incomplete"),
-    *("started", "submitted", "unwatched", "unknown"),
-)
-"""How a run may stand. `state` says neither `pending`, nor what became of a run that was submitted or is of another
-host: who asks the scheduler, too, knows it (`status.status_of`)."""
-
-GOING = ("running", "started", "pending", "submitted")
-"""Of them, those of runs that go on or will, as far as one can tell."""
-
-ENDED = ("completed", "failed", "interrupted", "stopped", "skipped")
-"""How it may have ended: by itself, by a signal, by a hook, and before it began, as a script wished."""
 _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE = (
     *("env/primus_env_dump.txt", "env/packages.txt", "env/system_info.json", "code/code.json"),
 )
 _NEEDED = (PLAN, _ENVIRONMENT, _PACKAGES, _SYSTEM, _CODE)
 _PATCH = "code/diff.patch"
-_CLOCK_SLACK_S = 60
-"""A process seems to have started so much after its run only if it is another one, whatever clocks were set."""
 
 
 class Damaged(MachineError):  # noqa: N818  # as one reads it: `raise Damaged`
@@ -95,60 +59,6 @@ class Saved(NamedTuple):
         """Why what the snapshot says is not believed; empty: it is."""
         paths = (f"{self.directory}/{name}" for name in ("", MANIFEST, *self.files))
         return next(filter(None, map(believed.doubt, paths)), "")
-
-
-def is_run(directory: str) -> bool:
-    """Whether a folder is a run's, by its name or by what it holds."""
-    if not os.path.isdir(directory):
-        return False
-    named = parse_name(os.path.basename(os.path.abspath(directory)))
-    return bool(named) or any(os.path.exists(f"{directory}/{name}") for name in (record.FILE, MANIFEST))
-
-
-def state(directory: str, host: HostRoot) -> str:
-    """How a run stands, one of `STATES`, as seen from `host`."""
-    return state_of(record.read(directory), directory, host)
-
-
-def state_of(known: RunRecord, directory: str, host: HostRoot) -> str:
-    """The same, for a run whose record is at hand.
-
-    A run that says how it ended is believed, also where an earlier Primus made no snapshot of it.
-    """
-    status = known.status
-    if status in (*ENDED, "submitted", "unwatched"):
-        return status
-    held = lease.look(directory, host) if status in ("preparing", "started") else None
-    here = known.host == host.hostname()
-    if held.alive if held else here and status in ("preparing", "started") and is_alive(known, host):
-        return "running" if held is None or held.is_certain else "started"
-    if not os.path.exists(f"{directory}/{MANIFEST}"):
-        return "incomplete" if status in ("preparing", "started", "") else "unknown"
-    if status not in ("preparing", "started"):
-        return "unknown"
-    return "lost" if here or held else "started"
-
-
-def process_here(directory: str, host: HostRoot) -> int:
-    """The number of the process that certainly is the run's, where it can be seen and signalled; 0: there is none.
-
-    What `metadata.json` says is no proof: numbers come again, after a reboot and in each namespace.
-    """
-    held = lease.look(directory, host)
-    return held.owner["pid"] if held and held.proves(directory, host) else 0
-
-
-def is_alive(known: RunRecord, host: HostRoot) -> bool:
-    """Whether the run's own process is there: a later one may have got its number."""
-    text = (host.text(f"/proc/{known.pid}/stat") or "") if known.pid is not None else ""
-    fields = text.rpartition(")")[2].split()
-    if len(fields) < 20 or fields[0] in "ZX":
-        return False
-    if known.started is None:
-        return True
-    # By the clock that the kernel itself counts process starts with: containers fake /proc/uptime.
-    booted = host.now() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    return booted + int(fields[19]) / os.sysconf("SC_CLK_TCK") <= known.started + _CLOCK_SLACK_S
 
 
 def load(directory: str) -> Saved:
@@ -229,7 +139,7 @@ class _Reader:
             directory=self.directory,
             record=RunRecord.of(self.json(record.FILE, {record.FILE: self.read(record.FILE)})),
             plan=self.json(PLAN, texts),
-            environment=self.lines(_ENVIRONMENT, texts, undump),
+            environment=self.lines(_ENVIRONMENT, texts, parse_env_dump),
             packages=self.lines(_PACKAGES, texts, _packages),
             system=self.json(_SYSTEM, texts),
             code=code,
@@ -311,7 +221,7 @@ class _Reader:
     def config(self, path: str, texts: Mapping[str, bytes]) -> Any:
         if path.endswith(".json"):
             return self.json(path, texts)
-        from primus_core.config.files import parse_saved
+        from primus_core.config.yaml_text import parse_saved
         from primus_machine.errors import ConfigError
 
         try:
@@ -334,49 +244,3 @@ def _configs(paths: Mapping[str, bytes]) -> list[str]:
 def _packages(text: str) -> dict[str, str]:
     pairs = (line.partition("==") for line in text.split("\n") if line)
     return {name: version for name, _, version in pairs}
-
-
-_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
-_ESCAPED = re.compile(r"[\\\n\r\udc80-\udcff]")
-_UNESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|(.?))", re.S)
-_MEANT = {"\\": "\\", "n": "\n", "r": "\r"}
-
-
-def dump(environ: Mapping[str, str]) -> str:
-    r"""Environment as text: `NAME=VALUE` a line, sorted. `\`, newline, return and bytes that are no UTF-8 are escaped.
-
-    Values are written as they are: whoever writes them to a file has replaced the secrets.
-    """
-    return "".join(f"{_escape(name)}={_escape(environ[name])}\n" for name in sorted(environ))
-
-
-def _escape(text: str) -> str:
-    return _ESCAPED.sub(lambda match: _ESCAPES.get(match[0]) or f"\\x{ord(match[0]) - 0xDC00:02x}", text)
-
-
-def undump(text: str) -> dict[str, str]:
-    """The environment that `dump` wrote.
-
-    Raises:
-        ValueError: it did not write this.
-    """
-    found = {}
-    for number, line in enumerate(text.split("\n"), 1):  # not splitlines, which knows ten more ends of lines
-        name, equals, value = line.partition("=")
-        if not equals and line:
-            raise ValueError(f"line {number} is not NAME=VALUE")
-        if line:
-            found[_unescape(name)] = _unescape(value)
-    return found
-
-
-def _unescape(text: str) -> str:
-    return _UNESCAPED.sub(_meant, text)
-
-
-def _meant(match: re.Match[str]) -> str:
-    if match[1]:
-        return chr(0xDC00 + int(match[1], 16))
-    if match[2] not in _MEANT:
-        raise ValueError(f"'\\{match[2]}' is not a valid escape")
-    return _MEANT[match[2]]

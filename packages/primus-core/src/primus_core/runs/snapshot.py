@@ -12,10 +12,8 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
-from primus_core.hooks import scripts
-from primus_core.hooks.data import saved_as
 from primus_core.plan.plan import PLAN, Plan
-from primus_core.runs import saved
+from primus_core.runs.snapshot_form import MANIFEST, SCHEMA, dump, plugin_copies, script_copies
 from primus_machine import packages as metadata
 from primus_machine import system_info
 from primus_machine.code import repository
@@ -40,7 +38,7 @@ def write(plan: Plan, facts: Facts, environ: Mapping[str, str], secrets: Sequenc
         OSError: the run directory cannot be written.
     """
     directory, part = plan.place.directory, part_of(plan)
-    manifest = f"{directory}/{part}{saved.MANIFEST}"
+    manifest = f"{directory}/{part}{MANIFEST}"
     if os.path.exists(manifest):  # hooks changed the plan: until it is whole again, it is incomplete
         os.unlink(manifest)
     code = _known_code(directory, secrets) if plan.place.outer else None
@@ -50,11 +48,11 @@ def write(plan: Plan, facts: Facts, environ: Mapping[str, str], secrets: Sequenc
         **{f"{part}{path}": text for path, text in environment(plan, facts, environ).items()},
         **{
             f"{part}{path}": redact_text(_text_of(step.script), secrets)
-            for path, step in scripts.saved_as(plan.steps).items()
+            for path, step in script_copies(plan.steps).items()
         },
         **{
             f"{part}{path}": redact_text(_text_of(plugin.target), secrets)
-            for path, plugin in saved_as(plan.hook_plugins).items()
+            for path, plugin in plugin_copies(plan.hook_plugins).items()
         },
         f"{part}code/code.json": json.dumps(code.summary, indent=1),
         **{file.path: file.text for file in plan.files},
@@ -63,7 +61,7 @@ def write(plan: Plan, facts: Facts, environ: Mapping[str, str], secrets: Sequenc
     masked[f"{part}code/diff.patch"] = code.patch  # without secrets already, and long
     checksums = {path: _write(f"{directory}/{path}", text) for path, text in masked.items()}
     own = {path.removeprefix(part): found for path, found in checksums.items() if path.startswith(part)}
-    write_atomically(manifest, json.dumps({"schema": saved.SCHEMA, "files": own}, indent=1))
+    write_atomically(manifest, json.dumps({"schema": SCHEMA, "files": own}, indent=1))
     error = str(code.summary.get("error", ""))
     but = "; its commit is" if code.summary.get("commit") else ""
     return f"the code of the run is not recorded: {error}{but}" if error else ""
@@ -110,7 +108,7 @@ def environment(plan: Plan, facts: Facts, environ: Mapping[str, str]) -> dict[st
     }
     packages = sorted(f"{name}=={version}" for name, version in metadata.packages().items())
     return {
-        "env/primus_env_dump.txt": saved.dump(shown),
+        "env/primus_env_dump.txt": dump(shown),
         "env/gpu_model.txt": f"{plan.gpu_model or 'none'}\n",
         "env/rocm_version.txt": f"{facts.rocm or 'none'}\n",
         "env/system_info.json": json.dumps(system_info.describe(facts), indent=1),

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from primus_core.config import submission
+from primus_core.config import submission, submitted_files
 from primus_core.environment.resolve import belongs_to_session
 from primus_core.plan.plan import Plan, PlannedFile
 from primus_machine.facts import Facts
@@ -47,13 +47,14 @@ def files(
     copies = [_copy(path, secrets) for path in dict.fromkeys(map(os.path.realpath, (*inputs, *scripts)))]
     settings = [file.text for file in copies if file.source not in set(map(os.path.realpath, scripts))]
     known = {
-        "schema": submission.SCHEMA,
+        "schema": submitted_files.SCHEMA,
         "primus_version": plan.primus_version,
         "cwd": facts.cwd,
         "real": _real([*inputs, *scripts, *folders], facts.cwd),
         "variables": _referred(settings, facts.host.environ),
         "files": {
-            file.source: {"sha256": submission.checksum(file.source), "copied": not file.is_link} for file in copies
+            file.source: {"sha256": submitted_files.checksum(file.source), "copied": not file.is_link}
+            for file in copies
         },
     }
     taken = {file.source for file in copies}

@@ -133,7 +133,7 @@ def add_output(parser: Parser) -> None:
 
 def _prefix(text: str) -> str:
     if not os.path.basename(text) or text.endswith((".bin", ".idx")):
-        raise argparse.ArgumentTypeError(f"'{text}' is no prefix: name a path without .bin and .idx")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a prefix: name a path without .bin and .idx")
     return text
 
 

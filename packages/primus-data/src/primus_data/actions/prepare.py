@@ -59,7 +59,7 @@ class _Prepare:
         add("--on-error", choices=("stop", "skip"), default="stop",
             help="stop at what is not a document, or skip and count it (default: stop)")  # fmt: skip
         add("--overwrite", action="store_true", help="replace an output that exists")
-        add("--discard-unfinished", action="store_true", help="discard an unfinished preparation, and start anew")
+        add("--discard-unfinished", action="store_true", help="discard an unfinished preparation, and start over")
         add("--wait", type=duration, default=_WAIT_S, metavar="TIME",
             help="stop after waiting so long for other nodes without progress (default: 1h)")  # fmt: skip
 

@@ -24,6 +24,6 @@ def client(give_up_after_s: float) -> Client:
     except (ValueError, ImportError):  # whose text may hold the proxy's password
         raise MachineError(
             "the proxy of the environment cannot be used",
-            why="HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is no address, or of a kind that needs another package",
+            why="HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is not an address, or needs another package",
             fix="set it to http://HOST:PORT; for socks5, run: pip install 'httpx[socks]'",
         ) from None

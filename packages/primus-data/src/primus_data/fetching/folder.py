@@ -154,7 +154,7 @@ def _read(path: str, keys: Sequence[str]) -> Mapping[str, Any] | None:
     except (OSError, ValueError) as error:
         raise _damaged(path, str(error)) from None
     if not isinstance(data, dict) or (missing := [key for key in keys if key not in data]):
-        raise _damaged(path, f"it lacks {', '.join(missing)}" if isinstance(data, dict) else "it is no object")
+        raise _damaged(path, f"it lacks {', '.join(missing)}" if isinstance(data, dict) else "it is not an object")
     return data
 
 

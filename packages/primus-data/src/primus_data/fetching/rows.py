@@ -154,8 +154,8 @@ def _why_no_json(line: bytes, error: orjson.JSONDecodeError) -> str:
     except UnicodeDecodeError as undecodable:
         return f"byte {undecodable.start} of the line is not valid UTF-8"
     if line.lstrip().startswith(b"["):
-        return f"the line is no JSON object{_ARRAY}"
-    return f"the line is no JSON: {printable(str(error))}"
+        return f"the line is not a JSON object{_ARRAY}"
+    return f"the line is not valid JSON: {printable(str(error))}"
 
 
 def count(file: IO[bytes], name: str, kind: Format, size: int) -> int:

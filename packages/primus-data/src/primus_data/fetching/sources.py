@@ -143,7 +143,7 @@ def _card(folder: str) -> Mapping[str, Any]:
     try:
         card = yaml.safe_load(found[1]) if found else {}
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise RequestError(f"the front matter of '{folder}/README.md' is no YAML", why=str(error)) from None
+        raise RequestError(f"the front matter of '{folder}/README.md' is not valid YAML", why=str(error)) from None
     return card if isinstance(card, dict) else {}
 
 

@@ -158,7 +158,7 @@ def _matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
         try:
             shape = re.compile(glob_translate(pattern))
         except (ValueError, re.error) as error:
-            what = f"the README of the dataset names its files by '{printable(pattern)[:100]}', which is no pattern"
+            what = f"the README of the dataset names its files by '{printable(pattern)[:100]}', which is not a pattern"
             raise RequestError(what, why=str(error), fix="choose another config with --name") from None
         found |= dict.fromkeys(
             name

@@ -30,7 +30,7 @@ def prefixes_of(words: Sequence[Any], where: str) -> list[tuple[str, float | Non
     found = []
     for name, weight in zip(names, weights, strict=True):
         if not isinstance(name, str) or (weight is not None and not 0 < weight < 1e18):
-            what = f"{name!r} is no path" if not isinstance(name, str) else f"'{name}' has the weight {weight:g}"
+            what = f"{name!r} is not a path" if not isinstance(name, str) else f"'{name}' has the weight {weight:g}"
             raise ConfigError(what, where=where, fix="name paths, either all with a weight before them, or none")
         found.append((name, weight))
     return found

@@ -65,7 +65,7 @@ _LANGUAGE_STEP = Step(
 )
 _GOPHER_QUALITY = Step(
     "gopher_quality",
-    "Remove documents that are too short or too long, or are no prose",
+    "Remove documents that are too short or too long, or are not prose",
     "Gopher (Rae 2021, arXiv 2112.11446); datatrove GopherQualityFilter",
     (
         _count("min_doc_words", 50, "fewest words; 0: no limit"),
@@ -109,7 +109,7 @@ _FINEWEB_QUALITY = Step(
 )
 _C4_QUALITY = Step(
     "c4_quality",
-    "Remove lines that are no sentences, and documents with few of them",
+    "Remove lines that are not sentences, and documents with few of them",
     "C4 (Raffel 2020, JMLR 21/140); datatrove C4QualityFilter",
     (
         _flag("split_paragraph", True, "judge lines; false: sentences"),

@@ -56,7 +56,9 @@ def texts_of(path: str, keys: Sequence[str]) -> Iterator[str]:
         except ValueError as error:
             raise PrimusError(f"{path}:{line}: the line is not valid JSON", why=str(error)) from None
         if not isinstance(record, dict):
-            raise PrimusError(f"{path}:{line}: the record is no object", fix='write {"question": ..., "answer": ...}')
+            raise PrimusError(
+                f"{path}:{line}: the record is not an object", fix='write {"question": ..., "answer": ...}'
+            )
         values = [record.get(key) for key in keys] if keys else list(record.values())
         if text := "\n".join(_strings(values)):
             yield text

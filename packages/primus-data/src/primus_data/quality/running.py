@@ -72,7 +72,7 @@ def input_files(pipeline: Pipeline) -> tuple[File, ...]:
         raise error.retold(lambda text: text.removeprefix("--")) from None
     if other := next((file.path for file in found if file.kind in ("parquet", "text")), ""):
         fix = "write JSON lines first: `primus data fetch` does"
-        raise RequestError(f"input: '{other}' is no JSONL file", fix=fix)
+        raise RequestError(f"input: '{other}' is not a JSONL file", fix=fix)
     if not any(file.size for file in found):
         raise RequestError("input: all files are empty", fix="check the pattern")
     return found

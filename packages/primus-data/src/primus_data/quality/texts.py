@@ -54,7 +54,7 @@ def _split(file: File, opened: IO[bytes], start: int, end: int) -> Iterator[byte
 def _look(file: File, opened: IO[bytes]) -> None:
     found = os.fstat(opened.fileno())
     if (found.st_size, found.st_mtime_ns) != (file.size, file.time):
-        fix = "leave the input alone meanwhile; remove the unfinished folder to begin anew"
+        fix = "leave the input alone meanwhile; remove the unfinished folder to start over"
         raise PrimusError(f"'{file.path}' has changed since the pipeline began", fix=fix)
 
 
@@ -78,7 +78,9 @@ def parsed(data: bytes, key: str, where: str) -> tuple[dict[str, Any], str]:
         raise PrimusError(f"{where}: the line is not valid JSON", why=str(error), fix=_SKIP) from None
     text = record.get(key) if isinstance(record, dict) else None
     if not isinstance(text, str):
-        known = f"its keys: {', '.join(map(repr, list(record)[:8]))}" if isinstance(record, dict) else "it is no object"
+        known = (
+            f"its keys: {', '.join(map(repr, list(record)[:8]))}" if isinstance(record, dict) else "it is not an object"
+        )
         raise PrimusError(
             f"{where}: the record has no text '{key}'", why=known, fix=f"name the key (`text: ...`), or {_SKIP}"
         )

@@ -96,7 +96,7 @@ class Work:
         return RequestError(
             f"'{self.folder}' holds the unfinished work of another pipeline",
             why="\n".join(differences[:10]),
-            fix=f"restore what differs to continue it; or remove the folder '{self.folder}' to begin anew",
+            fix=f"restore what differs to continue it; or remove the folder '{self.folder}' to start over",
         )
 
     @staticmethod
@@ -105,9 +105,9 @@ class Work:
             with open(path, "rb") as file:
                 found = plain_json.loads(file.read())
         except ValueError as error:
-            raise MachineError(f"'{path}' is damaged", why=str(error), fix="remove the folder to begin anew") from None
+            raise MachineError(f"'{path}' is damaged", why=str(error), fix="remove the folder to start over") from None
         if not isinstance(found, dict):
-            raise MachineError(f"'{path}' is damaged", fix="remove the folder to begin anew")
+            raise MachineError(f"'{path}' is damaged", fix="remove the folder to start over")
         return found
 
     def _done_file(self, stage: Stage, number: int) -> str:

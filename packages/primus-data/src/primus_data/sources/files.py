@@ -127,7 +127,7 @@ def changed(file: File, found: os.stat_result) -> PrimusError | None:
     if (found.st_size, found.st_mtime_ns) == (file.size, file.time):
         return None
     why = f"it had {file.size} bytes, and has {found.st_size}" if found.st_size != file.size else "its time differs"
-    fix = "leave the input alone meanwhile, and prepare it anew: --discard-unfinished"
+    fix = "leave the input alone meanwhile, and start over: --discard-unfinished"
     return PrimusError(f"'{printable(file.path)}' changed while it was prepared", why=why, fix=fix)
 
 

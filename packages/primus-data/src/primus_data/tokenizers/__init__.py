@@ -47,7 +47,7 @@ class Tokenizer(Protocol):
         """All ids in a row, and how many there are of each text.
 
         Raises:
-            RequestError: a text is no Unicode: it has a lone surrogate.
+            RequestError: a text is not valid Unicode: it has a lone surrogate.
         """
 
     def decode(self, ids: Sequence[int]) -> str:

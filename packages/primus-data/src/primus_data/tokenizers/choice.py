@@ -43,7 +43,7 @@ class Chosen:
         except (TypeError, UnicodeEncodeError):
             for number, text in enumerate(texts):
                 if not _is_unicode(text):
-                    raise RequestError(f"text {number} is no Unicode: it has a lone surrogate") from None
+                    raise RequestError(f"text {number} is not valid Unicode: it has a lone surrogate") from None
             raise
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -178,9 +178,9 @@ def _mapping(path: str) -> dict[str, Any]:
     try:
         found = plain_json.loads(contents(path, "file"))
     except ValueError as error:
-        raise RequestError(f"'{path}' is no JSON", why=str(error)) from None
+        raise RequestError(f"'{path}' is not valid JSON", why=str(error)) from None
     if not isinstance(found, dict):
-        raise RequestError(f"'{path}' is no JSON object")
+        raise RequestError(f"'{path}' is not a JSON object")
     return found
 
 
@@ -207,7 +207,7 @@ def _from_json(data: bytes, path: str, wanted: Mapping[str, Any]) -> tuple[Any, 
         tokenizer = Tokenizer.from_buffer(data)
         changes = tokenizer.add_tokens(_missing(tokenizer, wanted))
     except Exception as error:  # it raises no other class
-        raise RequestError(f"'{path}' is no tokenizer of the library tokenizers", why=str(error)) from None
+        raise RequestError(f"'{path}' is not a tokenizer of the library tokenizers", why=str(error)) from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     tokenizer.encode_special_tokens = wanted.get("split_special_tokens") is True
@@ -220,7 +220,7 @@ def _from_merges(vocab: str, merges: str) -> Any:
     try:
         tokenizer = Tokenizer(models.BPE.from_file(vocab, merges))
     except Exception as error:  # it raises no other class
-        raise RequestError(f"'{vocab}' and '{merges}' are no vocabulary and merges of GPT-2", why=str(error)) from None
+        raise RequestError(f"'{vocab}' and '{merges}' are not vocabulary and merges of GPT-2", why=str(error)) from None
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_tokens([AddedToken(_GPT2_END, special=True)])

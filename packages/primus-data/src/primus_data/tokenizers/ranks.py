@@ -113,7 +113,7 @@ def _ranked(model: str, data: bytes) -> dict[bytes, int]:
         rows = (line.split() for line in data.splitlines() if line)
         found = {base64.b64decode(token, validate=True): int(rank) for token, rank in rows}
     except (ValueError, binascii.Error) as error:
-        raise RequestError(f"'{model}' is no file of ranks of tiktoken", why=str(error)) from None
+        raise RequestError(f"'{model}' is not a file of ranks of tiktoken", why=str(error)) from None
     return _whole(model, found)
 
 
@@ -123,7 +123,7 @@ def _listed(model: str, data: bytes, size: int) -> dict[bytes, int]:
         rows = plain_json.loads(data)[: max(size, 0)]
         found = {base64.b64decode(row["token_bytes"], validate=True): int(row["rank"]) for row in rows}
     except (ValueError, TypeError, KeyError, OverflowError, binascii.Error) as error:
-        raise RequestError(f"'{model}' is no list of ranks of Megatron", why=repr(error)) from None
+        raise RequestError(f"'{model}' is not a list of ranks of Megatron", why=repr(error)) from None
     if len(found) != size:
         fix = f"pass --vocab-size {len(found) + _MEGATRON_SPECIALS}"
         raise RequestError(f"'{model}' has {len(found)} ranks, but {size} are expected", fix=fix)
@@ -138,5 +138,5 @@ def _whole(model: str, ranks: dict[bytes, int]) -> dict[bytes, int]:
     elif sorted(ranks.values()) != list(range(len(ranks))):
         why = f"the ranks are not the numbers from 0 to {len(ranks) - 1}"
     if why:
-        raise RequestError(f"'{model}' is no file of ranks of tiktoken", why=why)
+        raise RequestError(f"'{model}' is not a file of ranks of tiktoken", why=why)
     return ranks

@@ -48,7 +48,7 @@ def _reference(model: str, data: bytes, threads: int) -> SentencePieceEngine:
         processor.LoadFromSerializedProto(data)
     except RuntimeError:
         why = "the library cannot parse it"  # what it says are lines of its own source
-        raise RequestError(f"'{model}' is no model of SentencePiece", why=why) from None
+        raise RequestError(f"'{model}' is not a SentencePiece model", why=why) from None
     return SentencePieceEngine(processor, threads=threads)
 
 

@@ -33,7 +33,7 @@ def encoding(json: str | bytes, reference: TokenizersEngine) -> Any:
     found = plain_json.loads(json)
     model, specials = found["model"], _specials(found.get("added_tokens") or [])
     if found.get("normalizer") or any((model.get(name) or None) != value for name, value in _PLAIN.items()):
-        raise ValueError("it is no plain byte-level BPE")
+        raise ValueError("it is not plain byte-level BPE")
     pattern = _pattern(found.get("pre_tokenizer") or {})
     ids = {token: number for token, number in model["vocab"].items() if token not in specials}
     ranks = {bytes(map(byte_of, token)): number for token, number in ids.items()}

@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tokenizer-model", default="")
     parser.add_argument("--json-key", default="text")
     parser.add_argument("--append-eod", action="store_true")
-    parser.add_argument("--model-vocab-size", type=int, default=0, help="of the model; 0: nobody knows")
+    parser.add_argument("--model-vocab-size", type=int, default=0, help="of the model; 0: not known")
     parser.add_argument("--cache", required=True, help="folder that keeps what was prepared")
     parser.add_argument("--out", required=True, help="link to make")
     parser.add_argument("--node-rank", type=int, default=0)

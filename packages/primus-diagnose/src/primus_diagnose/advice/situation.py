@@ -167,7 +167,7 @@ def stopped(cause: Finding, _: Figures, __: HostRoot) -> Iterator[Advice]:
     if cause.first.groups.get("kind") == _STOPPED:
         yield Advice(
             "the process was stopped (SIGSTOP, Ctrl-Z, a debugger, `scontrol suspend`): find out by whom, and start "
-            "the run again; before the limit, `kill -CONT <pid>` on its node lets it go on"
+            "the run again; before the limit, `kill -CONT <pid>` on its node lets it continue"
         )
 
 

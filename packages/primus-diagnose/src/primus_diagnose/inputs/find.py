@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from primus_core.errors import MachineError, RequestError
-from primus_core.runs.saved import is_run
+from primus_core.runs.state import is_run
 from primus_diagnose.inputs import names, records, run_directory
 from primus_diagnose.inputs.gathered import Gathered
 from primus_diagnose.scan.source import Source
@@ -124,7 +124,7 @@ def _add_json(found: Gathered, path: str, shown: str) -> None:
             rank = names.rank_of(path.replace("error.json", "stderr.log"))
             found.sources += records.of_file(path, shown, rank, names.node_of(shown))
     except (OSError, ValueError, RecursionError) as error:
-        found.skipped.append(f"{shown}: {getattr(error, 'strerror', '') or 'it is no JSON'}")
+        found.skipped.append(f"{shown}: {getattr(error, 'strerror', '') or 'it is not valid JSON'}")
 
 
 def _add_dump(found: Gathered, path: str, shown: str) -> None:

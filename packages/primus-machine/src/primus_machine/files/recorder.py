@@ -33,7 +33,7 @@ class _Plain(pickle._Unpickler):  # noqa: SLF001
     """An unpickler for numbers, texts, lists and mappings: whatever needs a name is refused."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise pickle.UnpicklingError(f"it wants to load {module}.{name}, which is no part of a flight recorder's dump")
+        raise pickle.UnpicklingError(f"it wants to load {module}.{name}, which is not part of a flight recorder's dump")
 
     def persistent_load(self, pid: object) -> NoReturn:
         raise pickle.UnpicklingError("it refers to something outside")

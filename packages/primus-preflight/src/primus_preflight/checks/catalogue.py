@@ -41,7 +41,7 @@ def _brought(plugin: Plugin) -> tuple[Check, ...]:
         strangers = [one for one in found if not isinstance(one, Check)]
         if not strangers:
             return found
-        why = f"{strangers[0]!r} is no Check"
+        why = f"{strangers[0]!r} is not a Check"
     fix = "correct it: it is a function that returns a tuple of checks; or uninstall it"
     raise MachineError(f"'{plugin.name}' of {plugin.source} does not return checks", why=why, fix=fix)
 

@@ -165,7 +165,7 @@ def _mode(node: Node, rule: Rule) -> Iterator[Finding]:
         few = min(found, key=list(modes.values()).count)
         which = [address for address, mode in modes.items() if mode == few]
         yield rule.bad(
-            "", " and ".join(mode or "not said" for mode in found), f"{few or 'not said'}: {', '.join(which)}"
+            "", " and ".join(mode or "not reported" for mode in found), f"{few or 'not reported'}: {', '.join(which)}"
         )
     else:
         yield rule.good("", found[0])

@@ -66,7 +66,7 @@ def _rdma(facts: Facts) -> Iterator[Nic]:
             address=_address(facts.host, f"{folder}/device"),
             numa=port.numa_node,
             is_up=port.active,
-            state=state.rpartition(": ")[2] or "not said",
+            state=state.rpartition(": ")[2] or "not reported",
             gbps=port.rate_gbps,
             driver=port.driver,
             interfaces=facts.host.names(f"{folder}/device/net"),
@@ -85,7 +85,7 @@ def _interfaces(host: HostRoot, taken: set[str], *, alone: bool) -> Iterator[Nic
         about = host.text(f"{folder}/uevent")
         if about is None or name in taken or not is_name(name):
             continue
-        state, speed = host.text(f"{_NET}/{name}/operstate") or "not said", integer(host, f"{_NET}/{name}/speed")
+        state, speed = host.text(f"{_NET}/{name}/operstate") or "not reported", integer(host, f"{_NET}/{name}/speed")
         numa = integer(host, f"{folder}/numa_node")
         driver = re.search(r"(?m)^DRIVER=(.*)$", about)
         yield Nic(

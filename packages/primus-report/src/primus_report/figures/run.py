@@ -100,7 +100,7 @@ def _parts(time: Sequence[TimeShare], figures: Mapping[str, Figure], traces: Tra
 
 def _notes(steps: Steps, identity: Identity, time: Sequence[TimeShare]) -> list[str]:
     notes = [f"the run belongs to {identity.owner}"] if identity.owner else []
-    notes += [f"{steps.unread} lines of {METRICS} are no step and were left out"] if steps.unread else []
+    notes += [f"{steps.unread} lines of {METRICS} are not steps and were left out"] if steps.unread else []
     lost = sum(map(math.isnan, steps.columns["loss"]))
     notes += [f"the loss of {lost} lines is not finite"] if lost else []
     disagree = any(part.share < -_SLACK for part in time)

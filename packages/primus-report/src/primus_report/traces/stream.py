@@ -59,7 +59,7 @@ def _find(file: TextIO, start: re.Pattern[str]) -> str:
 def _more(file: TextIO, rest: str, error: json.JSONDecodeError) -> str:
     """The rest of the text with the next piece of the file."""
     if len(rest) > _LONGEST:
-        raise Malformed(f"an event is no JSON: {error.msg}")
+        raise Malformed(f"an event is not valid JSON: {error.msg}")
     if not (piece := file.read(_PIECE)):
         raise Malformed("it was cut off" if rest else "its list of events has no end")
     return rest + piece

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from primus_core.config import bounds
 from primus_core.config.document import Document, at, dotted
-from primus_core.config.files import parse_saved
+from primus_core.config.yaml_text import parse_saved
 from primus_core.errors import ConfigError, Mistakes, RequestError
 from primus_core.plugins.catalogue import Catalogue
 from primus_machine.files import atomic
@@ -64,7 +64,7 @@ def migrate(args: argparse.Namespace) -> int:
     if extended := source.data.get("extends"):
         sys.stderr.write(f"note: what it extends is not changed: {extended}\n")
     if not whole:
-        sys.stderr.write("note: comments are lost, and the file is written anew\n")
+        sys.stderr.write("note: comments are lost, and the file is rewritten\n")
     return _write(args.output, text)
 
 

@@ -93,7 +93,7 @@ class EndRequest:
                 self._end_at = self._agree(self._store)
         except Exception as error:  # of torch's store, when another rank is gone
             if self._told.is_set() and not self._is_over:
-                message = f"told to end, but the ranks cannot agree on a step: {error}"
+                message = f"received a signal to stop, but the ranks cannot agree on a step: {error}"
                 get_logger().warning("told_to_end_alone", message=message)
 
     def _agree(self, store: Store) -> int:

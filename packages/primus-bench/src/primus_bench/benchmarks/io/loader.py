@@ -48,7 +48,7 @@ def _own(start: int, count: int) -> Tokens:
 def fault(prefix: str) -> str:
     """Why its tokens cannot be loaded; empty: they can."""
     try:
-        return layout.fault(prefix) or ("" if stored_as(prefix) else f"{prefix}.idx: its tokens are no whole numbers")
+        return layout.fault(prefix) or ("" if stored_as(prefix) else f"{prefix}.idx: its tokens are not whole numbers")
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from primus_core.contracts import launchers
 from primus_core.contracts.launcher import LaunchCall, Launcher, LaunchPlan, Signalled
 from primus_core.environment.resolve import USER
 from primus_core.plan.plan import Distributed, Step, Variable
@@ -25,7 +26,7 @@ _WHERE = "where the nodes' processes meet"
 class OnePerNode:
     """One of them."""
 
-    name = "one-per-node"
+    name = launchers.ONE_PER_NODE
     one_per_node = True
     reports = False
     families = ("JAX_COORDINATOR_", _DEVICES)

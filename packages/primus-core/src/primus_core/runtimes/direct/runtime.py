@@ -13,13 +13,12 @@ from collections.abc import Mapping
 from primus_core import variables
 from primus_core.contracts import launchers
 from primus_core.contracts.launcher import LaunchCall, LaunchPlan
+from primus_core.contracts.launchers import ONE_PER_NODE, SINGLE
 from primus_core.environment import placement, resolve
 from primus_core.plan.plan import Distributed, Step, Variable, Worker
 from primus_core.plan.programs import RANK, RENDEZVOUS
 from primus_core.plugins.contracts import RuntimeCall, RuntimePlan
 from primus_core.request.arguments import Parser, duration, size, whole_number
-from primus_core.runtimes.direct.one_per_node import ONE_PER_NODE, devices
-from primus_core.runtimes.direct.single import SINGLE
 from primus_machine.errors import expect
 from primus_machine.facts import Facts
 from primus_machine.gpus.visible import visible
@@ -59,8 +58,8 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (your values
         _, place = placement.resolve(facts, environ)
         if call.args.rendezvous_timeout:
             placement.refuse_wrong_master(facts, node, environ)
-        alone = call.args.single or worker.launcher == SINGLE.name
-        launcher = launchers.find(SINGLE.name if alone else worker.launcher)
+        alone = call.args.single or worker.launcher == SINGLE
+        launcher = launchers.find(SINGLE if alone else worker.launcher)
         if not alone and node.nnodes > 1 and call.args.rendezvous_timeout:
             prepare = (*prepare, _rendezvous(facts, node, call.args.rendezvous_timeout))
         if call.args.numa and not launcher.one_per_node:  # beside its GPUs are all CPUs: it is bound to none
@@ -69,7 +68,7 @@ environment: NNODES NODE_RANK GPUS_PER_NODE MASTER_ADDR MASTER_PORT (your values
             return RuntimePlan(prepare, place)  # once per run: node 0 does it
         call_of = LaunchCall(_rank_command(worker), facts, node, environ, call.args.grace_period)
         launch = expect(launcher.plan(call_of), LaunchPlan, f"the launcher '{launcher.name}'")
-        one = devices(facts, 1, environ) if alone and worker.launcher == ONE_PER_NODE.name else ()
+        one = _one_device(facts, environ) if alone and worker.launcher == ONE_PER_NODE else ()
         return RuntimePlan((*prepare, launch.step), (*place, *launch.environment, *one), launch.requires)
 
 
@@ -128,6 +127,13 @@ def _environ(args: argparse.Namespace, facts: Facts) -> dict[str, str]:
 
 def _rank_command(worker: Worker) -> tuple[str, ...]:
     return ("-m", RANK, worker.module, *worker.args)
+
+
+def _one_device(facts: Facts, environ: Mapping[str, str]) -> tuple[Variable, ...]:
+    """A process that would drive all GPUs of the node, alone with one of them."""
+    from primus_core.runtimes.direct.one_per_node import devices
+
+    return devices(facts, 1, environ)
 
 
 def _rendezvous(facts: Facts, place: Distributed, limit_s: float) -> Step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from primus_core.contracts import launchers
 from primus_core.contracts.launcher import LaunchCall, Launcher, LaunchPlan, Signalled
 from primus_core.plan.plan import Step, Variable
 
@@ -17,7 +18,7 @@ _ALONE = tuple(
 class Single:
     """One of them."""
 
-    name = "single"
+    name = launchers.SINGLE
     one_per_node = False
     reports = False
     families = ()

@@ -1,4 +1,7 @@
-"""Starts one step of a plan and stays with it: its output, the signals, its end. Decides nothing."""
+"""Starts one program, or the ranks of a node, and stays with it: its output, the signals, its end. Decides nothing.
+
+What runs is a `Program`: a step of a plan is one.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,21 @@ import selectors
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
-from primus_core import variables
-from primus_core.plan.plan import Step
-from primus_machine.files.atomic import open_to_append
 from primus_machine.files.capped_log import CappedLog
 from primus_machine.files.writer import BackgroundWriter
 from primus_machine.keeper import COMMANDS, clean_up, keep
 from primus_machine.output.seen_lines import RankChannel, SeenLines
 from primus_machine.output.silence import Silence
 from primus_machine.output.streams import RankPipes, for_console
-from primus_machine.own_process.signals import Signals
 from primus_machine.pipes import Channel
 from primus_machine.processes import become_subreaper, descendants, end_all
-from primus_machine.secrets.masks import Mask
+from primus_machine.supervision.program import Ended, Program, Watch
+from primus_machine.variables import STREAMS
 
-__all__ = ["Ended", "Watch", "supervise"]
+__all__ = ["supervise"]
 
 _FILE_BUFFER = 256 << 20
 _CONSOLE_BUFFER = 16 << 20
@@ -33,99 +33,7 @@ _LOOK_S = 0.02
 _QUICK_S, _QUICK, _PAUSE_S = 0.001, 32, 0.002
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a step ended: an exit code as a shell gives it (128+n for signal n), or why it could not start."""
-
-    exit_code: int
-    not_started: str = ""
-    signal: int = 0
-    """The signal that the person or scheduler sent, if any."""
-    dropped: int = 0
-    """Bytes of log text that could not be written: the disk is full, or too slow."""
-    timed_out: bool = False
-    """It took longer than its step allows, and was ended for it."""
-    silent_s: float = 0.0
-    """It printed nothing for so long that it was ended for it, in seconds; 0: it was not."""
-    stopped: bool = False
-    """Somebody asked for its end (`Watch.stops`)."""
-    left: tuple[str, ...] = ()
-    """Of a script: what it left running, which was ended with it."""
-    records: tuple[str, ...] = ()
-    """Why ranks failed, as they say themselves."""
-    cut_short: bool = False
-    """Its ranks could not continue (`Watch.cannot_continue`), and were ended for it."""
-    cut_at: float = 0.0
-    """When Primus began to end it; 0: it ended by itself, or by the signal."""
-    killed: bool = False
-    """It did not end within the grace period."""
-
-
-@dataclass(slots=True)
-class Watch:
-    """What the supervisor needs: where the logs go, what to hide, whom to call."""
-
-    log_dir: str
-    launch_log: str
-    """What plain processes and the launcher print."""
-    mask: Mask
-    signals: Signals
-    grace_s: float
-    silence_s: float = 0.0
-    """A process that says nothing for so long is taken to hang, and ended; 0: it may be silent."""
-    start_silence_s: float = 0.0
-    """The same before the first step."""
-    progress: str = ""
-    """A file with its steps, in which another node may say something for it."""
-    metrics_rank: int = 0
-    log_file: str = ""
-    log_limit: int = 0
-    """Bytes that a rank's log, and `log_file`, may have; 0: as many as come."""
-    show_launcher: bool = False
-    """Also show the launcher's own text (torchrun's) on the console."""
-    pass_through: bool = False
-    """What the process prints is the console's: a Primus inside has ordered it already."""
-    on_signal: Callable[[int], None] = lambda _: None
-    on_line: Callable[[bytes], None] | None = None
-    """Gets each line of a plain process's stdout, unmasked: scripts speak by lines."""
-    poll: Callable[[], None] = lambda: None
-    """Called several times a second."""
-    stops: Callable[[], bool] = lambda: False
-    """Whether what runs is to be ended gently. Called as often."""
-    gives_up: Callable[[], bool] = lambda: False
-    """Whether waiting any longer is useless: what runs is killed then. Called as often."""
-    may_end_hung: Callable[[float], bool] = lambda _: True
-    """Whether ranks that were silent for so long may be ended; somebody may look at them first. Called as often."""
-    cannot_continue: Callable[[], bool] = lambda: False
-    """Whether the ranks are to be ended, since some have failed or left and the others wait. Called as often."""
-    pids: Callable[[], Mapping[int, int]] = dict
-    """The processes of the ranks that have started, by rank: to be asked, while the step runs."""
-    ends: Callable[[], Mapping[int, bool]] = dict
-    """The ranks that have said that they end; whether each has failed. To be asked as `pids`."""
-    pending: Callable[[], frozenset[int]] = frozenset
-    """The ranks with an exception that waits for a block to end. To be asked as `pids`."""
-    silent_s: Callable[[], float] = lambda: 0.0
-    """For how long nothing has been printed. To be asked as `pids`."""
-    _files: dict[str, int] = field(default_factory=dict)
-
-    def file(self, name: str) -> int:
-        """The log file of that name, opened once."""
-        if name not in self._files:
-            path = name if os.path.isabs(name) else f"{self.log_dir}/{name}"
-            try:
-                self._files[name] = open_to_append(path)
-            except OSError:  # no log is better than no run
-                self._files[name] = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        return self._files[name]
-
-    def close(self) -> None:
-        """Close the log files."""
-        for descriptor in self._files.values():
-            os.close(descriptor)
-        self._files.clear()
-
-
-def supervise(step: Step, environ: Mapping[str, str], watch: Watch) -> Ended:
+def supervise(step: Program, environ: Mapping[str, str], watch: Watch) -> Ended:
     """Run `step` to its end with exactly `environ`, forwarding signals; nothing that it started is left behind."""
     become_subreaper()
     ranks = range(step.first_rank, step.first_rank + step.ranks)
@@ -137,7 +45,7 @@ def supervise(step: Step, environ: Mapping[str, str], watch: Watch) -> Ended:
         return Ended(3, not_started=f"no pipes for its output can be made: {error.strerror}")
     watch.pids, watch.ends, watch.pending = pipes.pids, pipes.ends, pipes.pending
     try:
-        ended = _Supervisor(step, {**environ, variables.STREAMS: pipes.folder}, watch, pipes).run()
+        ended = _Supervisor(step, {**environ, STREAMS: pipes.folder}, watch, pipes).run()
         return replace(ended, records=pipes.records())
     finally:
         pipes.close()
@@ -166,7 +74,7 @@ class _Pace:
 
 
 class _Supervisor:
-    def __init__(self, step: Step, environ: Mapping[str, str], watch: Watch, pipes: RankPipes | None) -> None:
+    def __init__(self, step: Program, environ: Mapping[str, str], watch: Watch, pipes: RankPipes | None) -> None:
         self.step, self.environ, self.watch, self.pipes = step, environ, watch, pipes
         self.others = frozenset(descendants(os.getpid()))  # processes of Python hooks, which outlive the step
         self.keeper, self.control, self.status, self.output, self.errors = _fork_keeper(step, environ, pipes)
@@ -362,7 +270,7 @@ def _written_over(lines: bytes) -> bytes:
     return b"\n".join(line.rpartition(b"\r")[2] for line in lines.split(b"\n"))
 
 
-def _fork_keeper(step: Step, environ: Mapping[str, str], pipes: RankPipes | None) -> tuple[int, int, int, int, int]:
+def _fork_keeper(step: Program, environ: Mapping[str, str], pipes: RankPipes | None) -> tuple[int, int, int, int, int]:
     """Start the keeper: its pid, and the supervisor's ends of its control, status, stdout and stderr pipes."""
     control_read, control = os.pipe()
     status, status_write = os.pipe()

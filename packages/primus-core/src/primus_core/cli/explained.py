@@ -1,0 +1,45 @@
+"""An error that ends the command line as a message: what happened, why, and the command that was meant."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from primus_core import variables
+from primus_machine.errors import PrimusError, as_line
+from primus_machine.secrets.redaction import redact, secret_values
+from primus_machine.text import printable
+
+__all__ = ["explain"]
+
+
+def explain(error: Exception, words: list[str], environ: Mapping[str, str]) -> int:
+    """Write the message of `error`, which ended the command line `words`; the exit code.
+
+    Raises:
+        Exception: `error`, where it is a bug of Primus.
+    """
+    if not isinstance(error, PrimusError):
+        from primus_core.installed import faults
+
+        if not (found := faults.of_plugin(error)):
+            sys.stderr.write("primus: this is a bug in Primus; please report it with the lines below\n")
+            raise error
+        error = found
+    if environ.get(variables.SUBMITTED):
+        from primus_core.runs import refused_job
+
+        error = refused_job.refused(environ, error, dry_run="--dry-run" in words)
+    several = error.each()
+    if len(several) == 1 and error.exit_code == 2:
+        from primus_core.cli import hints
+
+        error.fix = hints.retyped(words, error)
+    text = "".join(map(as_line, several))
+    text += f"primus: {len(several)} errors\n" if len(several) > 1 else ""
+    if "--debug" in words:
+        import traceback
+
+        text = "".join(traceback.format_exception(error)) + text
+    sys.stderr.write(printable(redact(text, secret_values(environ)), "\n\t"))
+    return error.exit_code

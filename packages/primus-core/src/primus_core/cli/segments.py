@@ -1,0 +1,120 @@
+"""Where a task, a stage and a `--` belong among the words of a command line, if a person forgot them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from primus_core.cli import former
+
+__all__ = [
+    "PROGRAM",
+    "Known",
+    "as_run_task",
+    "as_training",
+    "begins_program",
+    "begins_training",
+    "find_task",
+    "is_experiment",
+    "may_be_value",
+    "with_dashes",
+    "with_stage",
+    "with_task",
+]
+
+_FILES = (".yaml", ".yml", ".toml")
+PROGRAM = ".py"
+_STAGE = "pretrain"
+
+
+class Known(NamedTuple):
+    """The first words that there are."""
+
+    runtimes: Collection[str]
+    tasks: Collection[str]
+    commands: Collection[str]
+    front: tuple[str, ...] = ()
+    """The global options before them."""
+
+
+def with_task(words: Sequence[str], known: Known, *, guess: bool = False) -> list[str]:
+    """`words`; where no task stands among them, the task before the experiment, stage or program that does.
+
+    `guess`: also where that may be the value of an option.
+    """
+    places = [at for at in range(len(words)) if begins_training(words[at]) or begins_program(words, at, known)]
+    certain = [at for at in places if not may_be_value(words, at)]
+    begin = next(iter([*certain, *(places if guess else ())]), len(words))
+    if begin == len(words) or find_task(words, known.tasks) < len(words):
+        return list(words)
+    is_program = begins_program(words, begin, known)
+    task = as_run_task(words[begin:]) if is_program else as_training(words[begin:])
+    if is_program and words[:begin] == ["direct"]:  # options of torchrun there become variables
+        return ["direct", *former.launching(words[begin:])[1:], "--", *task]
+    return [*words[:begin], *(["--"] if [*words[begin - 1 : begin]] != ["--"] else []), *task]
+
+
+def is_experiment(word: str) -> bool:
+    """Whether a word names an experiment's file."""
+    return word.endswith(_FILES)
+
+
+def begins_program(words: Sequence[str], at: int, known: Known) -> bool:
+    """Whether a Python file stands there, or the launcher of others before one; without the task `run`: never."""
+    launched = words[at] in former.LAUNCHERS and any(word.endswith(PROGRAM) for word in words[at:])
+    return "run" in known.tasks and (words[at].endswith(PROGRAM) or launched)
+
+
+def as_run_task(words: Sequence[str]) -> list[str]:
+    """The task `run` for what a launcher of others was to start."""
+    begin = next((at for at, word in enumerate(words) if word.endswith(PROGRAM)), len(words))
+    return ["run", *(words[begin:] or ["train.py"])]
+
+
+def begins_training(word: str) -> bool:
+    """Whether the words of a training begin so: with its stage, `--config`, or a file."""
+    return word in (_STAGE, "--config") or word.endswith(_FILES)
+
+
+def as_training(rest: Sequence[str]) -> list[str]:
+    """The words of the task `train` from a stage, `--config FILE` or a file, whichever they begin with."""
+    first = rest[0] if rest else ""
+    if first.endswith(_FILES):
+        return ["train", _STAGE, "--config", *rest]
+    return ["train", _STAGE, *(rest[1:] if first == _STAGE else rest or ("--config", "FILE"))]
+
+
+def with_stage(words: list[str]) -> list[str]:
+    """`words`; behind the task `train`, its stage, where none stands there."""
+    at = next((at for at, word in enumerate(words, 1) if word == "train" and words[: at - 1][-1:] in ([], ["--"])), 0)
+    if not at or (at < len(words) and not words[at].startswith("-") and not words[at].endswith(_FILES)):
+        return words
+    return [*words[:at], *as_training(words[at:] if at < len(words) else [_STAGE])[1:]]
+
+
+def with_dashes(words: Sequence[str], known: Known) -> list[str]:
+    """`words`, which begin with a runtime, with a `--` before each further runtime and before the task."""
+    task = find_task(words, known.tasks)
+    found: list[str] = []
+    for index, word in enumerate(words):
+        begins = index == task or (index < task and word in known.runtimes and not may_be_value(words, index))
+        if index and begins and words[index - 1] != "--":
+            found.append("--")
+        found.append(word)
+    return found
+
+
+def find_task(words: Sequence[str], tasks: Collection[str]) -> int:
+    """Where the task stands: behind a `--`, or else where it is no value of an option, or else anywhere."""
+    places = [index for index, word in enumerate(words) if word in tasks]
+    behind = [index for index in places if index and words[index - 1] == "--"]
+    certain = [index for index in places if not may_be_value(words, index)]
+    return next(iter([*behind, *certain, *places]), len(words))
+
+
+def may_be_value(words: Sequence[str], index: int) -> bool:
+    """Whether the word there may be the value of the option before it."""
+    before = words[index - 1] if index else ""
+    is_whole = before == "--" or "=" in before or re.fullmatch(r"-[A-Za-z][0-9]+", before)  # `-N2`
+    return before.startswith("-") and not is_whole

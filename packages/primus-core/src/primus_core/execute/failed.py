@@ -1,0 +1,75 @@
+"""Steps that did not end well: which rank failed first, what of it is recorded, and what the console says.
+
+A launch that succeeds never loads this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from primus_core.contracts.observer import RunEnd
+from primus_core.execute.launch import Launch
+from primus_core.journal.record import FirstFailure
+from primus_core.outcome import closing, failed_lines, first_failure
+from primus_core.outcome.failure import Failure
+from primus_core.outcome.missed_checkpoint import describe_missed
+from primus_core.outcome.rank_ends import RankEnds
+from primus_core.plan.plan import BEFORE_RANKS, Step
+from primus_machine.supervision.program import Ended
+
+__all__ = ["FailedStep"]
+
+
+class FailedStep:
+    """A step that failed or was ended. `printed` gives what it has printed in the launch log."""
+
+    def __init__(
+        self, launch: Launch, ended: Ended, step: Step | None, ends: RankEnds | None, printed: Callable[[], str]
+    ) -> None:
+        self.launch, self.ended, self.step, self.printed = launch, ended, step, printed
+        self.first: Failure | None = first_failure.of_step(
+            launch.plan, launch.facts.hostname, ended, step, printed, ends
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """Return that of the rank which failed first; of a step that was told to end, its own."""
+        has_own = self.first and self.step and self.step.ranks and self.ended.exit_code and not self.ended.signal
+        return self.first.exit_code if self.first and has_own else self.ended.exit_code
+
+    @property
+    def why(self) -> str:
+        """Return why the step ended, in words."""
+        return self.first.what if self.first else first_failure.why_ended(self.ended)
+
+    @property
+    def is_refusal(self) -> bool:
+        """Return whether a rank refused what was asked of it."""
+        return bool(self.first and self.first.is_refusal)
+
+    def finish(self, end: Callable[[RunEnd], None]) -> int:
+        """Have the end recorded by `end`, and say how the run ended; its exit code."""
+        launch, ended, step = self.launch, self.ended, self.step
+        code, first = self.exit_code, self.first
+        if (first or not ended.signal) and (full := failed_lines.disk_is_full(launch.directory)):
+            first = failed_lines.disk_full_failure(first, code, full, launch.plan.distributed.node_rank)
+        status = "interrupted" if ended.signal else "failed"
+        script = step if step and step.script else None
+        why = first_failure.of_script(ended, script) if script else ""
+        failure = first.to_record() if first else None
+        if script:
+            failure = FirstFailure(what=f"{script.name}: {why or f'exit code {code}'}")
+        trace, host = (first.traceback, first.host) if first else ("", "")
+        end(RunEnd(status, code, failure=failure, traceback=trace, host=host))
+        of_all = step is not None and step.kind in BEFORE_RANKS and launch.plan.place.outer  # on one console
+        say = launch.say if (status == "failed" or first) and not of_all else launch.say_once
+        say(self._last_words(code, status, first, why))
+        return code
+
+    def _last_words(self, code: int, status: str, first: Failure | None, why: str) -> str:
+        plan, launch = self.launch.plan, self.launch
+        if status == "failed":
+            log = launch.log
+            return failed_lines.failed(plan, first, self.step, code, why=why, launch_log=log, printed=self.printed())
+        missed = describe_missed(plan, killed=self.ended.killed, hurried=launch.signals.hurry)
+        return closing.not_failed(plan, status, launch.seconds, first) + missed

@@ -47,8 +47,6 @@ _WITHOUT_NAMES: Mapping[str, Callable[[Architecture], object]] = {
 }
 """What models have that cannot be compared."""
 _MODULES = ("email", "json")
-_SLACK = 4.0
-"""Two frameworks also order the sums inside their kernels differently."""
 
 
 def small_model(model: Model) -> str:
@@ -200,7 +198,7 @@ def compare_sides(first: Side, second: Side, rtol: float | None) -> Result:
             other_state = second.state(other.checkpoint)
         except PrimusError as error:
             return Result(layout, "failed", why=f"{error.what}: {error.why}", seconds=time.monotonic() - begun)
-    tolerance = Tolerance(rtol or _SLACK * Tolerance.of_reduction(right.tokens).rtol)
+    tolerance = Tolerance(rtol) if rtol else Tolerance.of_reduction(right.tokens)
     mine, theirs = (
         [Step(one.loss, None, partial(dict, state))] for one, state in ((right, state), (other, other_state))
     )

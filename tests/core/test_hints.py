@@ -50,6 +50,10 @@ ANSWERS = {
     "direct --nnodes=2 --single --nproc_per_node=8 train.py --nnodes 3":
         "NNODES=2 GPUS_PER_NODE=8 primus direct --single -- run train.py --nnodes 3",
     "direct --gpus 8 -- bench gemm": "GPUS_PER_NODE=8 primus direct -- bench gemm",
+    "direct --gpus 4,5 -- bench gemm": "CUDA_VISIBLE_DEVICES=4,5 primus direct -- bench gemm",
+    "direct --nproc 2 -- bench gemm": "GPUS_PER_NODE=2 primus direct -- bench gemm",
+    "mpirun -np 2 python train.py --log 3": "GPUS_PER_NODE=2 primus direct -- run train.py --log 3",
+    "torchrun --nnodes=1:4 train.py": "NNODES=4 primus direct -- run train.py",
     "direct --nodes 2 -- bench gemm": "NNODES=2 primus direct -- bench gemm",
     "direct -- rccl-tests": "primus direct -- bench comm",
     "direct -- nccl-test": "primus direct -- bench comm",

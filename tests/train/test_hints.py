@@ -53,6 +53,7 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         pytest.param(
             "direct -- bench gemm -M 8 --dry-run", "primus --dry-run direct -- bench gemm -M 8", marks=pytest.mark.torch
         ),
+        ("direct --env-file a.env -- bench gemm", "primus direct --env a.env -- bench gemm"),
         ("direct --silent -- bench gemm", "primus direct -- bench gemm"),
         ("direct --script a.py --lr 1", "fix: primus direct -- run a.py --lr 1"),
         ("direct -- train pretrain --confg x.yaml", "primus direct -- train pretrain --config x.yaml"),

@@ -89,7 +89,9 @@ def refusal(what: str, where: str, *, why: str, fix: str) -> ConfigError:
 
 
 def _layers_of(spec: object) -> str:
-    """Return the name of a specification of AMD's fork: `[module, name]`."""
+    """Return the name of a specification of AMD's fork: `[module, name]`, or the name alone."""
+    if isinstance(spec, str):
+        return spec
     words = spec if isinstance(spec, list) else [""]
     return str(words[-1]) if str(words[0]).startswith(_FORK) else ""
 

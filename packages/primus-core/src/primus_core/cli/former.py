@@ -103,6 +103,10 @@ def _variables(flag: str, value: str) -> str:
         host, _, port = value.partition(":")
         return _variables("--master-addr", host) + _variables("--master-port", port)
     name = of_torchrun()[flag]
+    if name == "GPUS_PER_NODE" and "," in value:  # these GPUs, not so many; HIP reads it, too
+        name = "CUDA_VISIBLE_DEVICES"
+    if name == "NNODES":  # `1:4` is as many as come
+        value = value.rpartition(":")[2]
     return f"{name}={shlex.quote(value)} " if name and value and value not in _ANY else ""
 
 

@@ -96,7 +96,7 @@ def retyped(words: Sequence[str], error: PrimusError) -> str:
     if error.kind == "late" and before[-1:] != [error.where] and error.where in before:
         at = before.index(error.where) + 1
         return _whole([*before[:at], wrong, *before[at:], *after])
-    if wrong in _SWITCHES:
+    if wrong in _SWITCHES and "--" in words:
         return f"put {wrong} before the `--`\n{_whole([wrong, *before, *after])}"
     return _exchanged(before, word, after, error)
 

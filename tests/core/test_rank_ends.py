@@ -136,6 +136,8 @@ def test_an_exception_that_waits_for_a_block_that_hangs_ends_the_run(primus: Run
     assert result.returncode == 1
     assert "rank 0 has raised an exception and hangs in a `finally:` or `with` block: ending all ranks" in result.stderr
     assert metadata(run_of(project))["first_failure"]["what"] == "ValueError: boom in step 3"
+    log = (run_of(project) / "logs/rank_0.log").read_text()
+    assert log.count("ValueError: boom in step 3") == log.count("Traceback") == 1, "its log has the reason, and once"
 
 
 @pytest.mark.full

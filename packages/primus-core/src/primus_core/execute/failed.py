@@ -60,6 +60,8 @@ class FailedStep:
         if script:
             failure = FirstFailure(what=f"{script.name}: {why or f'exit code {code}'}")
         trace, host = (first.traceback, first.host) if first else ("", "")
+        if first and step and step.ranks:
+            failed_lines.keep_traceback(launch.directory, first.rank, launch.masked(first.traceback))
         end(RunEnd(status, code, failure=failure, traceback=trace, host=host))
         of_all = step is not None and step.kind in BEFORE_RANKS and launch.plan.place.outer  # on one console
         say = launch.say if (status == "failed" or first) and not of_all else launch.say_once

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from errno import errorcode
 
@@ -13,9 +14,9 @@ from primus_core.outcome.closing import last_step, next_lines
 from primus_core.outcome.failure import Failure
 from primus_core.plan.plan import METRICS, Plan, Step
 from primus_core.runs.rundir import short
-from primus_machine.files.atomic import FULL
+from primus_machine.files.atomic import FULL, append_line
 
-__all__ = ["disk_full_failure", "disk_is_full", "failed", "log_of", "report"]
+__all__ = ["disk_full_failure", "disk_is_full", "failed", "keep_traceback", "log_of", "report"]
 
 _PROBE_BYTES = 64 * 1024
 
@@ -40,6 +41,17 @@ def failed(
     again = first is not None and step is not None and step.ranks > 1 and first.rank and first.traceback
     trace = f"\n[rank {first.rank}] {first.traceback}\n" if first and again else "\n"
     return trace + block
+
+
+def keep_traceback(directory: str, rank: int, traceback: str) -> None:
+    """Add the traceback of a rank to its log, which lacks it where the rank was ended while it hung."""
+    path, text = f"{directory}/logs/rank_{rank}.log", traceback.rstrip()
+    with suppress(OSError):  # a full disk is told of elsewhere
+        with open(path, "rb") as log:
+            log.seek(max(0, os.path.getsize(path) - _PROBE_BYTES))
+            if not text or text.rpartition("\n")[2].encode() in log.read():
+                return
+        append_line(path, text)
 
 
 def log_of(directory: str, first: Failure | None, step: Step | None, launch_log: str) -> str:

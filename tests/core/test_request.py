@@ -135,7 +135,7 @@ def test_a_value_of_the_wrong_kind_is_refused_with_the_known_ones() -> None:
     error = parsing_error(parser(), "--dtype", "zz")
     assert error.what.startswith("segment 2 (bench): --dtype: invalid choice: 'zz'")
     assert "bf16" in error.what
-    assert error.fix == "see `primus ... -- bench --help`"
+    assert error.fix == "see `primus direct -- bench --help`"
 
 
 def test_a_runtime_option_behind_the_task_is_said_to_be_misplaced() -> None:

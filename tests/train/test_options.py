@@ -123,6 +123,13 @@ def test_a_number_outside_of_its_range_is_refused(value: float, said: str) -> No
     assert checked({"parallel": {"share": 1}}) == {"parallel.share": 1.0}
 
 
+def test_a_name_of_several_sections_is_answered_with_all_of_them() -> None:
+    both = {name: Option(name=name, type="int") for name in ("training.steps", "validator.steps")}
+    with pytest.raises(ConfigError) as error:
+        check(Document({"steps": 1}, {(): "x.yaml"}), both, framework="acme")
+    assert error.value.fix == "set one of training.steps, validator.steps"
+
+
 def test_each_value_of_a_list_is_one_of_the_choices() -> None:
     assert checked({"optimizer": {"parts": ["layers", "heads"]}}) == {"optimizer.parts": ["layers", "heads"]}
     assert refused({"optimizer": {"parts": ["heads", "layer"]}}).fix == "did you mean 'layers'?"

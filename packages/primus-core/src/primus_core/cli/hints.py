@@ -80,6 +80,8 @@ _ONLY = {"-o": "capture", "-M": "gemm"}
 """Those that are all that a command needs, and its name: a word behind that is their value."""
 _ENDING = frozenset({"stop"})
 """Commands that end something: a misspelt word is no reason to propose one."""
+_VERBS = ("list", "ls", "show")
+"""They name no run: `checkpoint list`."""
 _SWITCHES = ("--dry-run", "--debug")
 
 
@@ -335,7 +337,7 @@ def _misplaced_config(words: Sequence[str], known: Known, refused: PrimusError) 
 
 def _filled(hint: Hint, rest: Sequence[str]) -> str:
     """The command of a hint, with the person's own words."""
-    names = [word for word in rest if not word.startswith("-")]
+    names = [word for word in rest if not word.startswith("-") and word not in _VERBS]
     command = hint.named if names and hint.named else hint.bare
     if hint.file and any(is_experiment(word) for word in names):
         command = hint.file

@@ -98,7 +98,7 @@ class _Setting:
         from primus_machine.errors import suggestion
 
         why = f"it has: {', '.join(sorted(known))}"
-        fix = suggestion(self.key, known) or f"see `{self.parser.prog} --help`"
+        fix = suggestion(self.key, known) or self.parser.see_help
         self.fail(f"`{self.parser.prog}` has no option '{self.key}'", why=why, fix=fix)
 
     def apply(self, flag: str, action: argparse.Action, value: Any) -> None:

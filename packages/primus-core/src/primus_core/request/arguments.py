@@ -55,6 +55,11 @@ class Parser(argparse.ArgumentParser):
         self.first_words: tuple[str, ...] = ()
         """What the first word may be, where only a plugin knows for sure. For completion."""
 
+    @property
+    def see_help(self) -> str:
+        """What to type for the help: behind any runtime it is the same."""
+        return f"see `{self.prog.replace(' ... ', ' direct ')} --help`"
+
     def add_subparsers(self, **kwargs: Any) -> Any:
         """As argparse does it."""
         kwargs.setdefault("action", _Subcommands)
@@ -79,7 +84,7 @@ class Parser(argparse.ArgumentParser):
 
     def _refused(self, message: str, *, fix: str = "", **fields: Any) -> RequestError:
         what = f"{self.segment}: {message}" if self.segment else message
-        return RequestError(what, fix=fix or f"see `{self.prog} --help`", where=self.prog.rpartition(" ")[2], **fields)
+        return RequestError(what, fix=fix or self.see_help, where=self.prog.rpartition(" ")[2], **fields)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """As argparse does it; a value that is refused is kept as a mistake, and the next ones are looked at."""
@@ -109,7 +114,7 @@ class Parser(argparse.ArgumentParser):
         names = self.subcommands() or self.first_words
         if missing == ["RUN"]:
             return "name a run: `latest` is the newest run, `primus runs list` lists all runs"
-        return f"known: {', '.join(names)}; see `{self.prog} --help`" if names and len(missing) == 1 else ""
+        return f"known: {', '.join(names)}; {self.see_help}" if names and len(missing) == 1 else ""
 
     def actions(self) -> list[argparse.Action]:
         """The arguments that were added."""
@@ -184,7 +189,7 @@ def _parsed(parser: Parser, words: Sequence[str], elsewhere: Collection[str], mi
             is_task = "-- <task>" in (parser.usage or "") and not word.startswith("-")
             fix = f"put {'settings behind' if '=' in word else '`--` before'} the task; " if is_task else ""
             other = _answer(parser.prog, word)
-            fix = other.fix or f"{fix}see `{parser.prog} --help`"
+            fix = other.fix or f"{fix}{parser.see_help}"
             raise _unknown(where, word, fix, other.meant)
     return args
 

@@ -131,7 +131,8 @@ def _unknown(path: Path, document: Document, options: Mapping[str, Option], fram
     what = f"{framework} has no setting '{dotted(path)}'"
     if instead := former.instead("train", dotted(path)):
         return ConfigError(what, where=document.where(path), fix=instead), ""
-    fix = f"did you mean '{meant}'?" if meant else "remove it"
+    homes = [] if meant else _homes(str(path[-1]), options)
+    fix = f"did you mean '{meant}'?" if meant else f"set one of {', '.join(homes)}" if homes else "remove it"
     return ConfigError(what, where=document.where(path), why="" if meant else known, fix=fix), meant
 
 
@@ -139,8 +140,13 @@ def _near(prefix: str, leaf: str, beside: set[str], options: Mapping[str, Option
     """What was meant: a name beside it, or the same name in another section (`lr` for `optimizer.lr`)."""
     if near := nearest(leaf, beside):
         return f"{prefix}{near}"
-    homes = [name for name in options if name.rpartition(".")[2] == leaf]
+    homes = _homes(leaf, options)
     return homes[0] if len(homes) == 1 else ""
+
+
+def _homes(leaf: str, options: Mapping[str, Option]) -> list[str]:
+    """The settings of that name, in whichever section."""
+    return [name for name in options if name.rpartition(".")[2] == leaf]
 
 
 def _typed(option: Option, value: Any, where: str) -> Any:

@@ -39,7 +39,7 @@ def problems(args: argparse.Namespace, source: Source, mistakes: Mistakes) -> tu
     """What `args` ask for; nothing where it is wrong, which `mistakes` then have."""
     _refuse_mixed(args, mistakes)
     if args.stray and (args.shapes or args.model or args.M):
-        what, fix = f"unknown word '{args.stray[0]}'", "see `primus ... -- bench gemm --help`"
+        what, fix = f"unknown word '{args.stray[0]}'", "see `primus direct -- bench gemm --help`"
         mistakes.add(RequestError(what, fix=fix, kind="unknown", options=args.stray[:1]))
     with mistakes:
         if args.shapes:

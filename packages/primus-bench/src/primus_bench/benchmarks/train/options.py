@@ -166,7 +166,7 @@ def _refuse_mixed(args: argparse.Namespace) -> None:
     if not args.config and args.steps:
         mistakes.add(RequestError("only an experiment has --steps", fix="use --duration, or add --config FILE"))
     if not args.config and args.overrides:
-        fix = f"see `primus ... -- bench {TRAIN.name} --help`"
+        fix = f"see `primus direct -- bench {TRAIN.name} --help`"
         what, why = f"unknown word '{args.overrides[0]}'", "only an experiment has settings"
         mistakes.add(RequestError(what, why=why, fix=fix, kind="unknown", options=args.overrides[:1]))
     mistakes.refuse()

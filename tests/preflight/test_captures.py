@@ -83,7 +83,11 @@ def test_a_capture_holds_the_limits_of_ones_own_cgroup_and_an_older_one_is_said_
     tree["proc/self/cgroup"] = "0::/gone\n"
     known = {(one.check, one.subject): one for one in nodes.found(nodes.write(tmp_path / "older", tree))}
     one = known["host.cgroup-memory", ""]
-    assert (one.status, "the capture may lack it" in one.why, "primus env capture" in one.fix) == ("unknown", True, True)
+    assert (one.status, "the capture may lack it" in one.why, "primus env capture" in one.fix) == (
+        "unknown",
+        True,
+        True,
+    )
 
 
 @pytest.mark.full

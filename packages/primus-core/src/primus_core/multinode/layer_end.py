@@ -112,7 +112,9 @@ class LayerEnd:
         return MachineError(
             f"{self.plan.runtime}: {program} could not start the command (exit code {self.ended.exit_code})",
             why=self.ended.not_started or f"see its output above, or in {short(self.log)}",
-            fix=f"see the whole command: {self._typed_with('--dry-run')}",
+            fix="\n".join(
+                [*filter(None, [self.main.advice]), f"see the whole command: {self._typed_with('--dry-run')}"]
+            ),
         )
 
     def _swallowed(self) -> MachineError:

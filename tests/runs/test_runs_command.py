@@ -319,9 +319,12 @@ metrics and logs
 def test_the_command_of_a_run_has_the_persons_own_variables(
     is_secret: bool, told: str, primus: Primus, output: Path
 ) -> None:
-    own = [{"name": "GPUS_PER_NODE", "value": "2"}, {"name": "X", "value": "a b", "secret": is_secret}]
-    owned = {"name": "OMP_NUM_THREADS", "value": "2", "origin": "torchtitan"}
-    make(output, plan={"environment": [*({**one, "origin": "user"} for one in own), owned]})
+    variables: list[dict[str, Any]] = [
+        {"name": "GPUS_PER_NODE", "value": "2", "origin": "user"},
+        {"name": "X", "value": "a b", "origin": "user", "secret": is_secret},
+        {"name": "OMP_NUM_THREADS", "value": "2", "origin": "torchtitan"},
+    ]
+    make(output, plan={"environment": variables})
     said = primus("runs", "show", "small").stdout
     assert f"command    {told} direct -- train pretrain --config small.yaml\n" in said
 

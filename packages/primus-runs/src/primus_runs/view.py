@@ -165,8 +165,10 @@ def _facts(run: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 def _own_variables(run: Mapping[str, Any]) -> str:
     """Return the person's variables without which the command would plan another run; empty: one is a secret."""
-    fields = ("name", "value", "origin")
-    found = (Variable(*(str(v.get(name)) for name in fields), secret=bool(v.get("secret"))) for v in run["environment"])
+    found = [
+        Variable(str(row["name"]), str(row.get("value")), str(row.get("origin")), secret=bool(row.get("secret")))
+        for row in run["environment"]
+    ]
     return own_variables(found) or ""
 
 

@@ -97,7 +97,7 @@ def test_all_wrong_words_are_said_at_once() -> None:
 
 
 def test_a_word_that_is_nearly_an_option_of_the_command_is_one_and_no_setting() -> None:
-    flags = ("-h", "--continue", "--resolved", "--json")
+    flags = ("-h", "--profile", "--continue", "--resolved", "--json")
     with pytest.raises(RequestError) as caught:
         overrides.refuse_misspelt(
             ["--continu", "latest", "--resolvd", "--lr", "1", "continu=1", "--profiler.x", "1"], flags

@@ -44,13 +44,13 @@ def refuse_misspelt(words: Sequence[str], flags: Iterable[str]) -> None:
     Raises:
         RequestError: with the option, for each of them.
     """
-    mistakes, known = Mistakes(), [flag for flag in flags if flag.startswith("--")]
+    mistakes, known = Mistakes(), [flag[2:] for flag in flags if flag.startswith("--")]
     for word in words:
         flag, _, value = word.partition("=")
-        if flag.startswith("--") and "." not in flag and (near := nearest(flag, known, _ALIKE)):
-            fix = f"did you mean '{near}'? A setting of that name is written {flag[2:]}={value or 'VALUE'}"
+        if flag.startswith("--") and "." not in flag and (near := nearest(flag[2:], known, _ALIKE)):
+            fix = f"did you mean '--{near}'? A setting of that name is written {flag[2:]}={value or 'VALUE'}"
             what = f"unknown option '{flag}'"
-            mistakes.add(RequestError(what, fix=fix, kind="unknown", options=[flag], meant=near))
+            mistakes.add(RequestError(what, fix=fix, kind="unknown", options=[flag], meant=f"--{near}"))
     mistakes.refuse()
 
 

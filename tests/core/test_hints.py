@@ -63,6 +63,9 @@ ANSWERS = {
     "run -m pkg.train --x 1": "primus direct -- run -m pkg.train --x 1",
     "srun -N 2 python -m pkg.train": "primus slurm srun -N 2 -- run -m pkg.train",
     "srun -N 2 torchrun --nproc-per-node 8 train.py": "GPUS_PER_NODE=8 primus slurm srun -N 2 -- run train.py",
+    "srun -N 2 --ntasks-per-node=8 train.py": "GPUS_PER_NODE=8 primus slurm srun -N 2 -- run train.py",
+    "sbatch -N 2 --wrap 'python train.py'": "primus slurm sbatch -N 2 -- train pretrain --config FILE",
+    "direct --volume /data -- run train.py": "primus container --image IMAGE --volume FOLDER -- TASK",
     "mpirun -np 16 -H a:8,b:8 python train.py": "primus direct -- run train.py",
     "torchrun --nnodes 2 --node-rank 1 --master-addr h --max-restarts 3 train.py":
         "NNODES=2 NODE_RANK=1 MASTER_ADDR=h primus direct -- run train.py",

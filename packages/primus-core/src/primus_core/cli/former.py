@@ -29,6 +29,7 @@ __all__ = [
     "typed",
     "with_runtimes",
     "without_launcher",
+    "without_shape",
 ]
 
 ENGINE = "`container` starts the engine itself; the image is an option, and a task follows `--`"
@@ -129,6 +130,19 @@ def of_direct(words: Sequence[str]) -> tuple[Sequence[str], list[str]]:
             flags = [*rest[:at], *rest[at + 1 :]]
             return (flag, value or "".join(rest[at + 1 : at + 2])), [one for one in flags if one.startswith("-")]
     return (), [word for word in rest if word.startswith("-")]
+
+
+def without_shape(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Flags of Slurm without those whose place Primus takes: it writes the script, and one task starts a node's ranks."""
+    variables, kept, rest = "", [], list(words)
+    while rest:
+        flag, equals, value = rest.pop(0).partition("=")
+        if flag in ("--ntasks-per-node", "--wrap"):
+            value = value if equals else rest.pop(0) if rest else ""
+            variables += f"GPUS_PER_NODE={shlex.quote(value)} " if flag != "--wrap" else ""
+        else:
+            kept.append(f"{flag}{equals}{value}")
+    return variables, kept
 
 
 def _variables(flag: str, value: str) -> str:

@@ -36,9 +36,10 @@ def checked(fix: str) -> str:
 def _split(text: str) -> list[str]:
     """The words of a command; none where it is text for people: `primus direct -- <task>; tasks: ...`."""
     try:
-        return [] if set("<;:$|") & set(re.sub(r"(?<=\w):(?=\S)", "", text)) else shlex.split(text)
+        words = [] if set("<;:$|") & set(re.sub(r"(?<=\w):(?=\S)", "", text)) else shlex.split(text)
     except ValueError:
         return []
+    return [] if {"TASK", "..."} & {*words} else words
 
 
 def refusal(words: Sequence[str]) -> PrimusError | None:

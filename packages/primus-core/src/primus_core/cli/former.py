@@ -133,7 +133,7 @@ def of_direct(words: Sequence[str]) -> tuple[Sequence[str], list[str]]:
 
 
 def without_shape(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Flags of Slurm without those whose place Primus takes: it writes the script, and one task starts a node's ranks."""
+    """Flags of Slurm without those whose place Primus takes: it writes the script; one task starts a node's ranks."""
     variables, kept, rest = "", [], list(words)
     while rest:
         flag, equals, value = rest.pop(0).partition("=")

@@ -94,6 +94,10 @@ class MaxTextVerifier:
     """See `primus_verify.contract.Verifier`."""
 
     format = "orbax"
+    imports = (
+        "jax", "transformers", "tokamax", "flax.nnx", "jax.experimental.pallas.tpu", "grain", "optax",
+        "orbax.checkpoint", "sympy",
+    )  # fmt: skip
     rank_axes = _MESH
     layouts = (
         "repeat=1", "fsdp=2", "dp=2", "tp=2", "cp=2", "ep=2", "mbs=1", "fsdp=2,tp=2", "dp=2,fsdp=2", "fsdp=2,cp=2",

@@ -25,6 +25,10 @@ class Verifier(Protocol):
     """What `--layouts auto` tries, such as `tp=2,pp=2`, in this order."""
     rank_axes: tuple[str, ...]
     """The axes whose degrees multiply to the number of ranks."""
+    imports: tuple[str, ...]
+    """Packages that take long to import, which trials on a CPU import once: others than the framework, which may be
+    patched before it is imported, and none that starts threads or devices then.
+    """
     format: Literal["torch", "orbax"]
     """How checkpoints are stored: by torch.distributed.checkpoint, or by Orbax."""
 

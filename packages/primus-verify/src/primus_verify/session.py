@@ -254,7 +254,8 @@ class Session:
             settings = self.trials.settings(layout, "/start")
         except ValueError as error:
             return str(error)
-        if "repeat" not in layout.degrees and self.trials.changes(layout) == self.trials.changes(_ONE):
+        is_alone = layout.ranks == 1 and "repeat" not in layout.degrees
+        if is_alone and self.trials.changes(layout) == self.trials.changes(_ONE):
             return "it is what the reference does, too"
         why = refusal(self.trials.experiment, settings, layout.ranks)
         return f"{why}; this is the small model, see --shrink" if why and self.shrunk else why

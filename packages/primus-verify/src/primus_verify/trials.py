@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primus_core.config.document import dotted
 from primus_core.errors import PrimusError, TrainingError
@@ -27,19 +27,16 @@ from primus_verify import stored
 from primus_verify.comparison import Step
 from primus_verify.contract import Verifier
 from primus_verify.layouts import Layout
+from primus_verify.lifeline import ending_with_parent
 
-__all__ = ["Trials", "ending_with_parent"]
+if TYPE_CHECKING:
+    from primus_verify.warm import WarmPython
+
+__all__ = ["Trials"]
 
 _RATE = 1e-3
 _TIMED_OUT = 124
 _CRASHES = (128 + signal.SIGABRT, 128 + signal.SIGBUS, 128 + signal.SIGSEGV)
-_STARTER = """
-import os, sys
-from primus_machine.processes import end_with_parent
-end_with_parent()
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
-"""Becomes the program that it is given, which ends with the verification."""
 _GRACE_S = 60
 """A launch ends its ranks in its own grace period, and needs some time besides."""
 
@@ -57,6 +54,8 @@ class Trials:
     timeout_s: float
     prefix: str = ""
     """How the names of the runs begin."""
+    warm: WarmPython | None = None
+    """Imports for all trainings; None: each imports for itself."""
 
     def settings(self, layout: Layout, start: str) -> dict[str, Any]:
         """Return the settings of a trial over those of the experiment.
@@ -90,12 +89,15 @@ class Trials:
         name = self.prefix + re.sub(r"[^A-Za-z0-9]+", "-", "+".join((kind, *(changed or ()))))
         settings = {**self.settings(layout, start), **(changed or {})}
         words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
-        argv = [sys.executable, "-m", "primus_core", "direct", "--", "train", "pretrain", "--new",
+        primus = self.warm.primus() if self.warm else [sys.executable, "-m", "primus_core"]
+        argv = [*primus, "direct", "--", "train", "pretrain", "--new",
                 "--config", self.experiment, f"exp_name={name}", *words]  # fmt: skip
         log = os.path.join(self.folder, f"{name}.log")
         code = self._run(argv, log, layout.ranks)
         if code in _CRASHES:  # heap corruption in native code comes and goes; wrong numbers stay
             code = self._run(argv, log, layout.ranks)
+        if self.warm:
+            self.warm.prepare()
         with open(log, encoding="utf-8", errors="replace") as file:
             text = file.read()
         found = rundir.printed_in(text)
@@ -137,14 +139,6 @@ class Trials:
             )
             for step, row in sorted(rows.items())
         ]
-
-
-def ending_with_parent(argv: Sequence[str]) -> list[str]:
-    """Return the command that becomes `argv` and ends with this process.
-
-    JAX has threads by now, which `preexec_fn` would fork in the middle of what they do.
-    """
-    return [sys.executable, "-P", "-c", _STARTER, *argv]
 
 
 def _reason(run: str, log: str) -> str:

@@ -112,8 +112,8 @@ def _parts(verifier: Verifier, name: str, value: Array, model: Architecture) -> 
     try:
         return list(verifier.neutral(name, value, model))
     except KeyError:
-        raise PrimusError(f"the weight {name} has no neutral name", why="only dense models of Llama's and Qwen's "
-                          "kind can be compared between frameworks") from None  # fmt: skip
+        why = "only weights of the kinds of Llama, Qwen, Mixtral and DeepSeek can be compared between frameworks"
+        raise PrimusError(f"the weight {name} has no neutral name", why=why) from None
 
 
 def _write(verifier: Verifier, model: Architecture, checkpoint: str, path: str) -> None:

@@ -93,11 +93,11 @@ class Trials:
         argv = [*primus, "direct", "--", "train", "pretrain", "--new",
                 "--config", self.experiment, f"exp_name={name}", *words]  # fmt: skip
         log = os.path.join(self.folder, f"{name}.log")
+        if self.warm:
+            self.warm.prepare()
         code = self._run(argv, log, layout.ranks)
         if code in _CRASHES:  # heap corruption in native code comes and goes; wrong numbers stay
             code = self._run(argv, log, layout.ranks)
-        if self.warm:
-            self.warm.prepare()
         with open(log, encoding="utf-8", errors="replace") as file:
             text = file.read()
         found = rundir.printed_in(text)

@@ -40,7 +40,8 @@ def main(number: str, *packages: str) -> Callable[[], object]:
     wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(woken)
     while True:
-        ready, _, _ = select.select([listener, wake, *clients.values()], [], [])
+        watched: list[Any] = [listener, wake, *clients.values()]
+        ready, _, _ = select.select(watched, [], [])
         if wake in ready:
             os.read(wake, 4096)
         _tell_ends(clients)

@@ -16,7 +16,9 @@ pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12
 
 from primus_megatron.verification import VERIFIER
 from primus_train.models.architecture import Architecture, LatentAttention, Mixture
+from primus_verify.layouts import parse
 from primus_verify.testing import VerifierConformance
+from primus_verify.trials import Trials
 
 MODELS = list(
     {
@@ -79,6 +81,12 @@ def test_weights_of_experts_and_latent_attention_have_hugging_faces_names() -> N
         "layers.1.mlp.shared_experts.down_proj.weight": (8, 4), "layers.1.mlp.gate.weight": (2, 8),
         "layers.1.self_attn.q_a_layernorm.weight": (4,), "layers.1.self_attn.kv_a_proj_with_mqa.weight": (6, 8),
     }  # fmt: skip
+
+
+def test_replicated_data_parallelism_has_no_setting_and_is_not_the_reference(tmp_path: Path) -> None:
+    trials = Trials(VERIFIER, str(tmp_path), EXAMPLE, {}, steps=1, timeout_s=60)  # type: ignore[arg-type]
+    found = {text: trials.is_reference(parse(text, VERIFIER.rank_axes)) for text in ("dp=2", "mbs=4", "mbs=2")}
+    assert found == {"dp=2": False, "mbs=4": True, "mbs=2": False}
 
 
 def test_the_files_of_a_layer_specification_count_for_kept_results() -> None:

@@ -26,14 +26,15 @@ from primus_train.templates.recipe import leaves
 from primus_verify import stored
 from primus_verify.comparison import Step
 from primus_verify.contract import Verifier
-from primus_verify.layouts import Layout
+from primus_verify.layouts import REFERENCE, Layout
 from primus_verify.lifeline import ending_with_parent
 
 if TYPE_CHECKING:
     from primus_verify.warm import WarmPython
 
-__all__ = ["Trials"]
+__all__ = ["ONE", "Trials"]
 
+ONE = Layout(REFERENCE, {})
 _RATE = 1e-3
 _TIMED_OUT = 124
 _CRASHES = (128 + signal.SIGABRT, 128 + signal.SIGBUS, 128 + signal.SIGSEGV)
@@ -65,8 +66,12 @@ class Trials:
         steps = self.verifier.steps(self.steps, rate=_RATE) if start else self.verifier.steps(1, rate=0.0)
         return {**self.verifier.settings(layout.degrees), **steps, **(self.verifier.start(start) if start else {})}
 
-    def changes(self, layout: Layout) -> dict[str, Any]:
-        """Return the settings of a layout that differ from those of the experiment."""
+    def is_reference(self, layout: Layout) -> bool:
+        """Return whether a layout trains as the reference does: on one rank, with the same settings."""
+        return layout.ranks == 1 and self._changes(layout) == self._changes(ONE)
+
+    def _changes(self, layout: Layout) -> dict[str, Any]:
+        """The settings of a layout that differ from those of the experiment."""
         return {name: value for name, value in self.verifier.settings(layout.degrees).items()
                 if self.base.get(name) != value}  # fmt: skip
 

@@ -74,7 +74,7 @@ class Verifier(Protocol):
 
         Neutral are Hugging Face's names and layouts of Llama and Qwen 3, such as `layers.0.self_attn.q_proj.weight`,
         with rows for outputs. Only indexing, reshaping and joining is done to the array. Nothing is returned for what
-        is zero at the start and moved by a rule, as the bias of a router. Raises `KeyError` for a weight without a name.
+        is zero at the start and moved by a rule, as a router's bias. Raises `KeyError` for a weight without a name.
         """
 
     def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:

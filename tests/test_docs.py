@@ -16,6 +16,9 @@ from tests.bench import stand_in
 from tests.conftest import ROOT, Run
 from tests.data import planted
 
+from primus_core.plugins.catalogue import Catalogue
+from primus_core.request.arguments import Parser, flags_of
+from primus_machine.host import HostRoot
 from primus_machine.packages import version_of
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -133,6 +136,15 @@ def test_the_readme_shows_what_a_mistake_is_told(primus: Run) -> None:
     told = primus(*command.split()[1:], cwd=ROOT).stderr
     assert not readme.differences(readme.capture(command), told)
     assert readme.differences(["primus: error: another"], told)
+
+
+@pytest.mark.parametrize("name", ["direct", "container", "slurm"])
+def test_every_option_of_a_runtime_is_on_its_page(name: str) -> None:
+    parser = Parser(prog="primus")
+    Catalogue.here(HostRoot()).runtime(name).add_arguments(parser)
+    page = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
+    known = {*re.findall(r"--[a-z-]+", page), "--help"}
+    assert sorted(flag for flag in flags_of(parser) if flag.startswith("--") and flag not in known) == []
 
 
 def test_every_room_of_the_kernel_stands_on_the_page_of_its_architecture_in_the_order_of_the_layers() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run
 
-from primus_core.config.bounds import DEPTH
 from primus_core.config.files import read
-from primus_core.config.yaml_text import parse_value
 from primus_core.errors import PrimusError
+from primus_machine.documents.bounds import DEPTH
+from primus_machine.documents.yaml_text import parse_value
 from primus_machine.files import plain_json
 
 LEVELS = range(1, 12)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from primus_core.config.document import Document, at, deep_merge, dotted
 from primus_core.config.files import read, read_extended
-from primus_core.config.yaml_text import parse_value
 from primus_core.errors import ConfigError
+from primus_machine.documents.yaml_text import parse_value
 
 
 def loaded(folder: Path, text: str, name: str = "x.yaml", **environ: str) -> Document:

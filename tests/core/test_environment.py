@@ -106,6 +106,27 @@ def test_what_a_shell_would_run_or_not_find_is_refused_with_its_line(tmp_path: P
     assert refused(str(tmp_path / "x.env")).what.startswith(f"{tmp_path}/x.env:2: ")
 
 
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        *(
+            (line, "write the value itself: Primus runs no commands of this file")
+            for line in ("A=$(x)", "A=`x`", 'A="`x`"')
+        ),
+        ("A=1 && B=2", "put each assignment on a line of its own"),
+        ("A=(a b)", "write one text: a variable of the environment holds no list"),
+        ("A=x?a=1&b=2", "put the value into single quotes"),
+        ("A=${B/c/d}", "write the value itself; a '$' that belongs to it: in single quotes"),
+        ("A+=x", "for example A=${A}x"),
+        ("A =1", "write NAME=VALUE, without blanks around '='; Primus runs no commands of this file"),
+        ("A=1 2", "quote a value with blanks: NAME='a b'; Primus runs no commands of this file"),
+    ],
+)
+def test_the_advice_for_a_line_keeps_what_it_was_meant_to_say(tmp_path: Path, line: str, fix: str) -> None:
+    (tmp_path / "x.env").write_text(f"{line}\n")
+    assert refused(str(tmp_path / "x.env")).fix == fix
+
+
 def test_a_setting_wins_over_a_file_wherever_it_stands(tmp_path: Path) -> None:
     for name, text in (("one", "A=file1\nB=file1\n"), ("two", "B=file2\n")):
         (tmp_path / name).write_text(text)

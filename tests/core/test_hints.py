@@ -20,7 +20,6 @@ from primus_core.request.request import parse
 from primus_machine.errors import RequestError
 
 KNOWN = Known({"direct", "container", "slurm"}, {"train", "bench", "analyze", "preflight"}, names())
-SAVED = 'primus direct -- train pretrain --config "$(primus runs path {})/config/primus_config.yaml"'
 ANSWERS = {
     # what other tools call it
     "status": "primus runs list",
@@ -33,8 +32,8 @@ ANSWERS = {
     "diff a b": "primus runs diff a b",
     "init": "primus config list",
     "init llama3.1_8B": "primus config list llama3.1_8B",
-    "resume": SAVED.format("latest"),
-    "resume small": SAVED.format("small"),
+    "resume": "primus runs show latest",
+    "resume small": "primus runs show small",
     "resume exp.yaml steps=9": "primus direct -- train pretrain --config exp.yaml steps=9",
     "run": "primus direct -- train pretrain --config FILE",
     "run exp.yaml 'a=b c'": "primus direct -- train pretrain --config exp.yaml 'a=b c'",
@@ -54,6 +53,13 @@ ANSWERS = {
     "direct --nproc 2 -- bench gemm": "GPUS_PER_NODE=2 primus direct -- bench gemm",
     "mpirun -np 2 python train.py --log 3": "GPUS_PER_NODE=2 primus direct -- run train.py --log 3",
     "torchrun --nnodes=1:4 train.py": "NNODES=4 primus direct -- run train.py",
+    "torchrun --nproc-per-node 2 -m pkg.train --lr 1": "GPUS_PER_NODE=2 primus direct -- run -m pkg.train --lr 1",
+    "torchrun --max_restarts=3 train.py": "primus direct --max-restarts 3 -- run train.py",
+    "python -m pkg.train": "primus direct -- run -m pkg.train",
+    "direct torchrun -m pkg.train x": "primus direct -- run -m pkg.train x",
+    "docker run img python -m pkg.train": "primus container --image img -- run -m pkg.train",
+    "direct -- run --log 3 train.py a": "primus direct -- run train.py a --log 3",
+    "direct -- run --nproc-per-node 2 train.py": "GPUS_PER_NODE=2 primus direct -- run train.py",
     "direct --nodes 2 -- bench gemm": "NNODES=2 primus direct -- bench gemm",
     "direct -- rccl-tests": "primus direct -- bench comm",
     "direct -- nccl-test": "primus direct -- bench comm",
@@ -149,6 +155,21 @@ def test_a_whole_command_follows_from_the_fields_of_an_error_whatever_its_texts_
         retyped(words, RequestError("unknown option '--modle'", fix="did you mean '--model'?"))
         == "did you mean '--model'?"
     )
+
+
+@pytest.mark.torch
+def test_the_engines_own_commands_and_options_of_a_replay_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    for engine in ("container", "docker", "podman"):
+        assert "without `primus`: docker ps, or podman ps" in told([engine, "ps"], capsys)
+    assert "docker exec -it NAME bash" in told(["podman", "exec", "-it", "x", "bash"], capsys)
+    for words in (["replay", "x", "-N", "2"], ["replay", "x", "--env", "A=1"]):
+        assert told(words, capsys).startswith("it is an option of the runtime: primus replay RUN ")
+
+
+@pytest.mark.torch
+def test_options_of_torchrun_that_nothing_here_is_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["torchrun", "--monitor-interval=5", "--role", "x", "train.py"]) == 2
+    assert "no such option: --monitor-interval=5, --role\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("word", ["stpo", "slop", "stopp", "kil", "cancle"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import ROOT
 from tests.core.run_directories import metadata
 
 from primus_core.journal import record
@@ -55,6 +57,9 @@ FULL = RunRecord(**{one.name: EACH[str(one.type)] for one in fields(RunRecord) i
 """Each field of the record is known; a field that is added to it is here at once."""
 NAMES = [one.name for one in fields(RunRecord) if one.name != "others"]
 OWN = {one.name for one in fields(RunRecord) if one.metadata.get("from") == ()}
+SOURCES = "".join(
+    path.read_text() for path in sorted((ROOT / "packages").glob("*/src/**/*.py")) if path.name != "record.py"
+)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4),
     lambda inner: (
@@ -128,3 +133,11 @@ def test_of_several_nodes_the_first_one_that_knows_a_field_counts() -> None:
     nodes = [RunRecord(), RunRecord(gpu_model="MI300X", model="a"), RunRecord(gpu_model="MI355X", model="b")]
     found = RunRecord(gpu_model="of the login node", framework="torchtitan").joined("nodes", nodes)
     assert (found.gpu_model, found.model, found.framework) == ("MI300X", "a", "torchtitan")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_field_gets_a_value_somewhere_and_is_on_the_page_of_the_run_directory(name: str) -> None:
+    assert re.search(rf"\b{name}=|\"{name}\":", SOURCES), (
+        f"nothing sets `{name}`: see `RecordWriter` in runs/record_writer.py"
+    )
+    assert f"`{name}`" in (ROOT / "docs/run-directory.md").read_text().partition("What is in `metadata.json`?")[2]

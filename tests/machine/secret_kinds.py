@@ -56,6 +56,7 @@ _WHOLE = {
     "age": f"AGE-SECRET-KEY-1{_some(58, 'QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L'[:-1]).replace('1', 'Q')[:57]}L",
     "pulumi": f"pul-{_hex(40)}",
     "heroku": f"HRKU-AA{_some(58)}",
+    "sourcegraph": f"sgp_{_hex(40)}",
 }
 _WITHIN = {  # a secret by what stands around it
     "password in a url": ("postgres://ada:{}@db.example/train", _some(14)),

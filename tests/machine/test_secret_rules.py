@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,16 @@ def test_a_rule_alone_finds_its_example(name: str) -> None:
     assert shown.startswith("before ")
     assert shown.endswith((" behind", "<secret>"))
     assert redact(shown) == shown
+
+
+def test_every_prefix_of_our_own_rules_is_one_of_a_secret() -> None:
+    own = tomllib.loads((DATA / "own.toml").read_text())["rules"]
+    prefixes = [word for rule in own if rule.get("scope", "word") == "word" for word in rule["keywords"]]
+    drawn = "aB3dE5gH7jK9mN1pQ3sTuV5wX7yZ9bC1dE3fG5hJ7kL9"
+    tails = (drawn, drawn[:32].upper(), f"pt_{drawn}", f"pat_{drawn}", "a1" * 16, "a1" * 20, f"live_{'a1' * 16}")
+    for prefix in (word for word in prefixes if word[-1] in "-_"):
+        tokens = [start + tail for start in (prefix, prefix.upper()) for tail in tails]
+        assert any(token not in redact(token) for token in tokens), prefix
 
 
 def test_the_same_is_found_in_a_long_log_and_in_json() -> None:

@@ -49,6 +49,7 @@ _DRAWN = "qWzKXrtYPlmNBvCHgjdFsZaQEwrTyUIoPMnbVcxL"
         "nvapi-" + _DRAWN,
         "tgp_v1_" + _DRAWN,
         "dckr_pat_" + _DRAWN[:27],
+        "sgp_" + "abcdef" * 6 + "abcd",
         "npm_" + _DRAWN[:36],
         "pplx-" + _DRAWN + _DRAWN[:8],
         "xoxb-" + _DRAWN,
@@ -64,7 +65,9 @@ _DRAWN = "qWzKXrtYPlmNBvCHgjdFsZaQEwrTyUIoPMnbVcxL"
     ],
 )
 def test_a_token_of_fixed_prefix_needs_no_digit(token: str) -> None:
-    for text in (token, f"export X={token}", f'{{"a": "{token}"}}', f"GET /x?y={token}&z=1"):
+    coloured = (f"\x1b[1m{token}\x1b[0m", f"\x1b[38;5;196m{token}", f"\\u001b[0m{token}", f"\x1b[m{token}")
+    escaped = (f'{{"a": "x\\n{token}"}}', f"x\\t{token}", f"\\u000a{token}", f"a%3D{token}", f"\\x0a{token}")
+    for text in (token, f"export X={token}", f'{{"a": "{token}"}}', f"GET /x?y={token}&z=1", *coloured, *escaped):
         assert token[-12:] not in redact_text(text)
         assert token[-12:] not in redact(text)
 

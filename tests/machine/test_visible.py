@@ -11,7 +11,7 @@ from tests.machine import machines
 from primus_machine import facts
 from primus_machine.errors import RequestError
 from primus_machine.facts import Gpu
-from primus_machine.gpus.visible import hides_gpus, visible
+from primus_machine.gpus.visible import hides_gpus, remarks, visible
 
 ROCR, HIP, CUDA = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
 UUIDS = [f"GPU-{number:02x}00000000000000" for number in (0xA0, 0xA1, 0xB0, 0xB1, 0xC0, 0xC1, 0xD0, 0xD1)]
@@ -83,6 +83,29 @@ def test_lists_that_leave_nothing_are_an_error_that_names_both_variables(environ
 def test_a_gpu_that_is_named_twice_is_an_error(environ: Mapping[str, str]) -> None:
     with pytest.raises(RequestError, match="names a GPU twice"):
         visible(AMD, environ)
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({HIP: "0,9,1"}, "HIP_VISIBLE_DEVICES=0,9,1: '9' names no GPU here, and ends the list"),
+        ({ROCR: "4,x"}, "ROCR_VISIBLE_DEVICES=4,x: 'x' names no GPU here, and ends the list"),
+        ({ROCR: "4,5", HIP: "0,4"}, "HIP_VISIBLE_DEVICES=0,4: '4' names no GPU here, and ends the list"),
+        (
+            {HIP: "4,5", "GPUS_PER_NODE": "3"},
+            "GPUS_PER_NODE is 3, but 2 GPUs can be used here: some ranks get none of their own",
+        ),
+    ],
+)
+def test_a_list_that_ends_early_and_more_ranks_than_gpus_are_remarked(environ: Mapping[str, str], said: str) -> None:
+    assert remarks(AMD, environ) == (said,)
+
+
+@pytest.mark.parametrize(
+    "environ", [{}, {HIP: "0,-1,2"}, {HIP: "2,3,"}, {HIP: "-1"}, {HIP: "0,0"}, {"GPUS_PER_NODE": "4"}]
+)
+def test_a_list_that_is_meant_so_has_no_remark(environ: Mapping[str, str]) -> None:
+    assert remarks(AMD, environ) == remarks((), environ) == ()
 
 
 def test_a_gpu_that_hip_counts_but_no_rank_uses_keeps_its_number() -> None:

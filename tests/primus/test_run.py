@@ -68,3 +68,26 @@ def test_a_misspelt_file_is_answered_with_the_nearest_and_an_experiment_with_wha
     assert "'exp.yaml' is not a Python file" in refused.stderr
     assert "fix: primus direct -- train pretrain --config exp.yaml steps=1" in refused.stderr
     assert not (tmp_path / "output").exists()
+
+
+def test_a_module_runs_as_with_python_m_from_the_folder_of_its_package(
+    primus: Run, program: str, tmp_path: Path
+) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg/__init__.py").touch()
+    (tmp_path / "pkg/train.py").write_text("import sys\nprint(__name__, __package__, sys.argv[1:])\n")
+    done = primus("direct", "--single", "--", "run", "-m", "pkg.train", "--lr", "3 e", "-m")
+    assert done.returncode == 0, done.stderr
+    assert "__main__ pkg ['--lr', '3 e', '-m']" in done.stdout
+    assert [run.name.rpartition("_20")[0] for run in tmp_path.glob("output/train_*")] == ["train"]
+
+
+def test_a_module_that_python_cannot_run_is_refused_and_nothing_is_imported(
+    primus: Run, program: str, tmp_path: Path
+) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg/__init__.py").write_text("raise SystemExit('imported')\n")
+    for module in ("pkg", "pkg.trian", "nowhere.train"):
+        refused = primus("direct", "--", "run", "-m", module)
+        assert (refused.returncode, f"there is no module '{module}'" in refused.stderr) == (2, True), refused.stderr
+    assert primus("direct", "--single", "--dry-run", "--", "run", "-m", "json.tool").returncode == 0

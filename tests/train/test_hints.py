@@ -9,7 +9,7 @@ from tests.core.test_hints import ANSWERS, KNOWN, told, understood, with_package
 
 from primus_core.cli.hints import hints, instead
 from primus_core.cli.main import main
-from primus_core.installed.homes import MEANT
+from primus_core.installed.homes import meant
 from primus_machine.errors import RequestError
 
 
@@ -20,7 +20,9 @@ def test_the_answer_is_the_command_to_type(words: str, capsys: pytest.CaptureFix
 
 def test_every_command_that_is_told_is_one() -> None:
     """It is understood: by the runtimes and tasks that there are, or by the parser of that command."""
-    words = [word for hint in hints() for word in hint.words] + list(MEANT)
+    runtimes = ("run", "launch", "start", "local", "localhost", "srun", "sbatch", "submit", "docker", "podman")
+    words = [word for hint in hints() for word in hint.words] + [word for word in runtimes if meant(word)]
+    assert words[-len(runtimes) :] == [*runtimes]
     assert len(words) == len(set(words))
     assert not set(words) & {*KNOWN.runtimes, *KNOWN.tasks, *KNOWN.commands}
     for word in words:

@@ -84,6 +84,15 @@ def test_a_module_that_no_run_of_the_stage_uses_is_named(primus: Run, acme: dict
     planned = primus("direct", "--dry-run", "--", "train", "pretrain", "--config", str(path), env=acme)
     assert said in planned.stdout
     assert json.loads(primus("config", "validate", str(folder), "--json", env=acme).stdout)["with_notes"] == 1
+    assert "\n1 of them with notes, which" in primus("config", "validate", str(folder), env=acme).stdout
+
+
+def test_a_gpu_that_nobody_knows_is_no_mistake_of_the_experiments(
+    primus: Run, acme: dict[str, str], folder: Path
+) -> None:
+    found = primus("config", "validate", str(folder), "--gpu", "MI999", env=acme)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "no GPU is called 'MI999'\n  why: known: MI" in found.stderr
 
 
 def test_a_page_gets_a_table_by_family(primus: Run, acme: dict[str, str], folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import time
 from collections.abc import Iterator
@@ -45,7 +46,10 @@ def _answer(verdict: Verdict) -> Iterator[str]:
 def _row(name: str, text: str) -> list[str]:
     lead = f"  {name:<12}"
     hang = " " * (len(lead) + 2 * text.startswith("- "))
-    return textwrap.wrap(text, _WIDTH, initial_indent=lead, subsequent_indent=hang, break_on_hyphens=False) or [lead]
+    whole = re.sub(r"`[^`]*`", lambda found: found[0].replace(" ", "\0"), text)  # a command to paste is one line
+    lines = textwrap.wrap(whole, _WIDTH, initial_indent=lead, subsequent_indent=hang, break_on_hyphens=False,
+                          break_long_words=whole == text)  # fmt: skip
+    return [line.replace("\0", " ") for line in lines] or [lead]
 
 
 def where(hit: Hit) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from primus_machine import interconnect
 from primus_machine.gpus import amd, devices, nvidia
 from primus_machine.gpus.devices import Gpu
+from primus_machine.gpus.visible import remarks
 from primus_machine.host import HostRoot, numbered
 from primus_machine.interconnect import Network, Port, Route
 
@@ -71,7 +72,7 @@ def read(host: HostRoot | None = None) -> Facts:
         driver=found.driver,
         rocm=_rocm(host),
         cuda=_cuda(host),
-        notes=found.notes,
+        notes=(*found.notes, *remarks(found.gpus, host.environ)),
     )
 
 

@@ -24,6 +24,7 @@ _OTHERS = ("salloc", "squeue", "sinfo", "sacct", "scancel", "scontrol", "sbcast"
 COUNT = re.compile("[1-9][0-9]{0,8}")
 TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-core", "ntasks-per-socket", "ntasks-per-tres")
 LOSSES = {
+    **dict.fromkeys(("--nodes", "--ntasks"), ""),
     "--parsable": "the job's number is read from what it prints",
     "--kill-on-bad-exit": "Primus itself ends the other nodes some seconds after one has failed",
     "--signal": "the job gets no signal before its time limit, so it saves no checkpoint then",
@@ -37,7 +38,7 @@ LOSSES = {
     "--cpu-bind": "the ranks may share the CPUs of the step around them",
     "--overlap": "the step may wait for the end of the step around it",
 }
-"""What is lost without a flag that Primus adds by itself."""
+"""What is lost without a flag that Primus adds by itself; empty: it cannot do without."""
 
 
 class Flags(NamedTuple):

@@ -130,7 +130,6 @@ Primus passes all other flags to srun or sbatch unchanged. Set defaults for them
     def wrap(self, call: OuterCall) -> OuterPlan:
         """The inner command behind srun, or in a job script."""
         asked = _Asked(call.args, call.facts.environ, takes_over=call.takes_over)
-        refuse_secrets((*asked.defaults, *asked.flags.passed), fix="export it: Slurm passes the environment on")
         _refuse_flags(asked)
         _refuse_several_tasks(asked)
         _require_job(call.args, asked)
@@ -242,7 +241,7 @@ def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
     env = [f"{variable.name}={variable.value}" for variable in call.variables if not variable.secret]
     name = [] if asked.in_job or "jobid" in asked.values else asked.not_given([f"--job-name={_job_name(call.place)}"])
     own = [*name, *_shape(asked, call.args)]
-    flags = [*own, *asked.defaults, *asked.flags.passed]
+    flags = _flags(own, asked)
     restarts, environ = _restarts(call), call.facts.environ
     batch = asked.in_job and "SLURM_NODEID" in environ  # in the shell of `salloc` it is not set
     words = (ENV, *env, call.facts.python, "-m", "primus_core", *call.inner)
@@ -269,10 +268,17 @@ def _srun(call: OuterCall, asked: _Asked) -> OuterPlan:
     return OuterPlan(steps, requires=(Requirement("command", "srun", _FIX),), max_restarts=restarts)
 
 
+def _flags(own: Sequence[str], asked: _Asked) -> list[str]:
+    """Return all flags of the command. None may hold a secret: everybody on a machine can read a command line."""
+    flags = [*own, *asked.defaults, *asked.flags.passed]
+    refuse_secrets(flags, fix="export it: Slurm passes the environment on")
+    return flags
+
+
 def _added(own: Sequence[str], asked: _Asked) -> tuple[AddedFlag, ...]:
     """Return the flags that Primus adds: those of this command, and the defaults of the package."""
     words = [*own, *(word for word in asked.defaults if _name(word) == _KILL)]
-    return tuple(AddedFlag(word, LOSSES.get(word.partition("=")[0], "")) for word in words)
+    return tuple(AddedFlag(word, LOSSES[word.partition("=")[0]]) for word in words)
 
 
 def _restarts(call: OuterCall) -> int:
@@ -325,9 +331,9 @@ def _sbatch(call: OuterCall, asked: _Asked) -> OuterPlan:
     append = [] if "output" in asked.values else [_APPEND]  # a site may put any job back into the queue
     own = [_PARSABLE, f"--job-name={_job_name(place)}", log, *append, *_resilience(call)]
     own = asked.not_given(own)
-    flags = [*own, *asked.defaults]
+    flags = _flags(own, asked)
     script = PlannedFile(SCRIPT, _script(call, moves="chdir" not in asked.values))
-    argv = ("sbatch", *flags, *asked.flags.passed, f"{place.directory}/{SCRIPT}")
+    argv = ("sbatch", *flags, f"{place.directory}/{SCRIPT}")
     submit = Step("sbatch", argv, call.facts.cwd, kind="submit", scheduler=SchedulerStep("slurm"),
                   refusals=_REFUSALS, added=_added(own, asked))  # fmt: skip
     watch = (call.facts.python, "-m", "primus_slurm.follow", place.directory)

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from primus_core.config import bounds, files
+from primus_core.config import files
 from primus_core.config.document import REFUSED, Document, at
 from primus_core.errors import ConfigError, Mistakes, nearest
+from primus_machine.documents import bounds
 from primus_machine.files import trust
 from primus_train.released import Released
 

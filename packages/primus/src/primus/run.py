@@ -1,4 +1,4 @@
-"""Run a Python file on every rank, as torchrun would.
+"""Run a Python file or module on every rank, as torchrun would.
 
 primus direct -- run train.py --lr 3e-4
 """
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from primus_core.environment.resolve import of_python
 from primus_core.errors import RequestError, nearest
-from primus_core.plan.plan import Requirement, Worker
+from primus_core.plan.plan import Requirement, RunPlace, Worker
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
 from primus_core.request.arguments import Parser
 
@@ -28,19 +28,24 @@ class Run:
     scope: Scope = "rank"
     epilog = """examples:
   primus direct -- run train.py --lr 3e-4
+  primus direct -- run -m torchtitan.train --module llama3
   primus direct --single -- run prepare.py
   primus slurm srun -N 2 -- run train.py --config my.json
 
-Everything after FILE is passed to the file unchanged."""
+Everything after FILE or MODULE is passed to it unchanged."""
 
     def add_arguments(self, parser: Parser) -> None:
-        """`run FILE [words]`."""
-        parser.usage = f"{parser.prog} FILE [arguments of FILE]"
+        """`run FILE [words]`, `run -m MODULE [words]`."""
+        parser.usage = f"{parser.prog} FILE [arguments of FILE]\n       {parser.prog} -m MODULE [arguments of MODULE]"
+        parser.add_argument("-m", "--module", action="store_true", help="name a module instead, as with `python -m`")
         parser.add_argument("file", metavar="FILE", help="a Python file, which each rank runs as its main program")
         parser.rest_to("words", checked=False, split=lambda _, words: _split(words))
 
     def plan(self, call: TaskCall) -> TaskPlan:
-        """The file in a worker, on every rank."""
+        """The file or module in a worker, on every rank."""
+        return _run_module(call, call.args.file) if call.args.module else self._run_file(call)
+
+    def _run_file(self, call: TaskCall) -> TaskPlan:
         path = os.path.join(call.facts.cwd, call.file(call.args.file))
         if path.endswith(_EXPERIMENTS):
             fix = f"-- train pretrain --config {call.args.file}"
@@ -52,9 +57,8 @@ Everything after FILE is passed to the file unchanged."""
             fix = f"did you mean '{near}'?" if near else fix
             what, meant = f"there is no file '{call.args.file}'", shlex.quote(near) if near else None
             raise RequestError(what, why=f"looked for {path}", fix=fix, options=[call.args.file], meant=meant)
-        name = re.sub(r"[^\w.+-]+", "_", os.path.splitext(os.path.basename(path))[0], flags=re.ASCII)
         return TaskPlan(
-            place=call.place("output", name.lstrip("_.+-") or self.name),
+            place=_place(call, os.path.splitext(os.path.basename(path))[0]),
             worker=Worker("primus.run_worker", (path, *call.args.words), "torchrun"),
             requires=(Requirement("file", path, "put the file back, or name another"),),
             folder=os.path.dirname(path),
@@ -64,18 +68,62 @@ Everything after FILE is passed to the file unchanged."""
         )
 
 
+def _place(call: TaskCall, name: str) -> RunPlace:
+    name = re.sub(r"[^\w.+-]+", "_", name, flags=re.ASCII)
+    return call.place("output", name.lstrip("_.+-") or RUN.name)
+
+
+def _run_module(call: TaskCall, module: str) -> TaskPlan:
+    """The worker is the module itself: a rank runs it as `python -m` does, from the current folder."""
+    path = "" if call.elsewhere else _find_module(module, call)
+    if not (path or call.elsewhere):
+        raise RequestError(
+            f"there is no module '{module}' that Python can run",
+            why=f"looked in {call.facts.cwd}, PYTHONPATH and the installed packages",
+            fix="start from the folder that holds your package; a package itself needs a __main__.py",
+            options=[module],
+        )
+    files = (path,) if path else ()
+    return TaskPlan(
+        place=_place(call, module.rpartition(".")[2]),
+        worker=Worker(module, tuple(call.args.words), "torchrun"),
+        requires=tuple(Requirement("file", file, "put the file back, or name another module") for file in files),
+        folder=call.facts.cwd,
+        loads=files,
+    )
+
+
+def _find_module(module: str, call: TaskCall) -> str:
+    """Return the file that `python -m` runs; empty: there is none. Nothing is imported for that."""
+    from importlib.machinery import PathFinder
+    from importlib.util import find_spec
+
+    environ, cwd = call.facts.host.environ, call.facts.cwd
+    first = [] if of_python(cwd, environ) else [cwd]
+    top, *below = module.split(".")
+    spec = PathFinder.find_spec(top, [*first, *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))])
+    spec, name = spec or (find_spec(top) if top else None), top
+    while spec and (below or spec.submodule_search_locations is not None):
+        name = f"{name}.{below.pop(0) if below else '__main__'}"
+        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations or ()))
+    return spec.origin or "" if spec and spec.has_location else ""
+
+
 def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """The file, and its words.
+    """The file or `-m MODULE`, and its words.
 
     Raises:
         RequestError: an option stands in front of the file.
     """
+    if words and words[0] in ("-m", "--module"):
+        return words[:2], words[2:]
     if words and words[0].startswith("-") and words[0] not in ("-h", "--help"):
-        file = next((word for word in words if word.endswith(".py")), "FILE")
         raise RequestError(
             f"run: '{words[0]}' is before the file",
-            why="`run` takes a Python file, not a module, and behind it the file's own options",
-            fix=f"primus direct -- run {file}; GPUS_PER_NODE=N sets the number of ranks per node",
+            why="the options of a file follow it; torchrun's are variables: GPUS_PER_NODE=N sets the ranks per node",
+            fix="primus direct -- run FILE [arguments of FILE]",
+            kind="order",
+            options=words,
         )
     return words[:1], words[1:]
 

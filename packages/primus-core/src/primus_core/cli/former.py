@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Sequence
 from itertools import dropwhile
 
 from primus_core.installed import homes
-from primus_core.request.former import of_torchrun
+from primus_core.request.former import of_torchrun, word_set
+from primus_machine.secrets.redaction import redact_words
 
 __all__ = [
     "ENGINE",
+    "EXPERIMENTS",
     "JOB_SCRIPTS",
     "LAUNCHERS",
+    "PROGRAM",
     "SBATCH",
     "as_program",
     "container_run",
     "launcher_variables",
     "launching",
+    "of_direct",
+    "program_at",
     "to_engine",
+    "typed",
     "with_runtimes",
     "without_launcher",
 ]
@@ -33,18 +40,11 @@ _ALONE = ("--standalone",)
 """Those of torchrun that take no value."""
 _ANY = ("auto", "gpu", "cpu")
 """Values that leave the choice to torchrun, and to us."""
-_PROGRAM = ".py"
-_EXPERIMENTS = (".yaml", ".yml", ".toml")
-LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "deepspeed", "accelerate", "python", "python3")
-_OF_DOCKER = ("-it", "-ti", "-i", "-t", "-d", "--rm", "--interactive", "--tty", "--detach")
-"""What the runtime `container` does by itself, or has no use for."""
+PROGRAM = ".py"
+_MODULE = ("-m", "--module")
+EXPERIMENTS = (".yaml", ".yml", ".toml")
+LAUNCHERS = word_set("launchers")
 _RUNTIMES = homes.names("runtimes") | {"direct"}
-_OF_CONTAINER = frozenset(
-    {
-        *("--image", "--volume", "-v", "--mount", "--device", "--shm-size", "--user", "--name", "--network", "--ipc"),
-        *("--cap-add", "--cpus", "--memory", "--gpus", "--engine"),
-    }
-)
 
 
 def with_runtimes(words: Sequence[str]) -> str:
@@ -65,7 +65,7 @@ def _with_runtime(segment: Sequence[str], outer: Collection[str]) -> list[str]:
     if not segment[0].startswith("-"):
         return list(segment)
     options = {word.partition("=")[0] for word in segment}
-    runtime = "container" if _OF_CONTAINER & options and "container" not in outer else "direct"
+    runtime = "container" if word_set("of_container") & options and "container" not in outer else "direct"
     return [runtime, *map(_spelt, segment)]
 
 
@@ -86,7 +86,7 @@ def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
     inside = False
     while rest:
         word = rest.pop(0)
-        inside = word == "direct" or (inside and word != "--" and not word.endswith(_PROGRAM))
+        inside = word == "direct" or (inside and word not in ("--", *_MODULE) and not word.endswith(PROGRAM))
         flag, equals, value = word.partition("=")
         flag = flag.replace("_", "-")
         if not inside or flag not in of_torchrun():
@@ -96,9 +96,18 @@ def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
     return variables, kept
 
 
-def _variables(flag: str, value: str) -> str:
-    import shlex
+def of_direct(words: Sequence[str]) -> tuple[Sequence[str], list[str]]:
+    """The option of torchrun among `words` that `direct` has, too; and the flags that say nothing here."""
+    rest = without_launcher(["direct", *words])[1][1:]
+    for at, word in enumerate(rest):
+        flag, _, value = word.replace("_", "-").partition("=")
+        if flag == "--max-restarts":
+            flags = [*rest[:at], *rest[at + 1 :]]
+            return (flag, value or "".join(rest[at + 1 : at + 2])), [one for one in flags if one.startswith("-")]
+    return (), [word for word in rest if word.startswith("-")]
 
+
+def _variables(flag: str, value: str) -> str:
     if flag == "--rdzv-endpoint":
         host, _, port = value.partition(":")
         return _variables("--master-addr", host) + _variables("--master-port", port)
@@ -125,15 +134,21 @@ def as_program(words: Sequence[str]) -> str:
     return _command(*before[:at], *before[at + 2 :], "--", "run", before[at + 1], *after)
 
 
+def program_at(words: Sequence[str]) -> int:
+    """Where a Python file or `-m MODULE` begins; behind all words: nowhere."""
+    return next((at for at, word in enumerate(words) if word.endswith(PROGRAM) or word in _MODULE), len(words))
+
+
 def launching(words: Sequence[str]) -> Sequence[str]:
-    """The words before a Python file: a launcher of others, and its options."""
-    return words[: next((at for at, word in enumerate(words) if word.endswith(_PROGRAM)), 0)]
+    """The words before a program: a launcher of others, and its options."""
+    at = program_at(words)
+    return words[:at] if at < len(words) else ()
 
 
 def to_engine(words: Sequence[str]) -> Sequence[str]:
     """What is typed as to the engine: `run IMAGE`, `-- docker run --gpus all IMAGE`; empty: nothing is."""
     rest = [*dropwhile(lambda word: word in ("--", "docker", "podman"), words)]
-    is_program = any(word.endswith((_PROGRAM, *_EXPERIMENTS)) for word in rest[1:2])
+    is_program = any(word.endswith((PROGRAM, *EXPERIMENTS)) for word in rest[1:2])
     return rest[1:] if rest[:1] == ["run"] and not is_program else ()
 
 
@@ -142,12 +157,12 @@ def container_run(words: Sequence[str]) -> str:
 
     So the image is the first word, or the one before a program that is started.
     """
-    at = next((at for at, word in enumerate(words) if at and (word in LAUNCHERS or word.endswith(_PROGRAM))), 0)
+    at = next((at for at, word in enumerate(words) if at and (word in LAUNCHERS or word.endswith(PROGRAM))), 0)
     if not at:
         image = words[0] if words and not words[0].startswith("-") else "IMAGE"
         return _command("container", "--image", image, "--", "train", "pretrain", "--config", "FILE")
-    begin = next((begin for begin, word in enumerate(words) if word.endswith(_PROGRAM)), len(words))
-    options = [word for word in words[: at - 1] if word not in _OF_DOCKER]
+    begin = at + program_at(words[at:])
+    options = [word for word in words[: at - 1] if word not in word_set("of_docker")]
     if "--gpus" in options:  # the runtime gives those that are here
         del options[options.index("--gpus") : options.index("--gpus") + 2]
     program = words[begin:] or ["train.py"]
@@ -156,9 +171,10 @@ def container_run(words: Sequence[str]) -> str:
     )
 
 
+def typed(words: Sequence[str]) -> str:
+    """Words as one types them, without the values of secrets."""
+    return shlex.join(redact_words(words))
+
+
 def _command(*words: str) -> str:
-    import shlex
-
-    from primus_machine.secrets.redaction import redact_words
-
-    return shlex.join(["primus", *redact_words(words)])
+    return f"primus {typed(words)}"

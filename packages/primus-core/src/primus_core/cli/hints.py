@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from primus_core.cli import former
+from primus_core.cli.former import PROGRAM, typed
 from primus_core.cli.segments import (
-    PROGRAM,
     Known,
     as_run_task,
     as_training,
@@ -27,12 +27,11 @@ from primus_core.cli.segments import (
     with_stage,
     with_task,
 )
-from primus_core.installed.homes import MEANT, home_of, how_to_install
+from primus_core.installed.homes import home_of, how_to_install, meant
 from primus_core.request.former import instead as former_word
 from primus_machine.errors import MachineError, PrimusError, RequestError, nearest
-from primus_machine.secrets.redaction import redact_words
 
-__all__ = ["Hint", "Known", "hints", "instead", "retyped", "typed"]
+__all__ = ["Hint", "Known", "hints", "instead", "retyped"]
 
 _FILE = os.path.join(os.path.dirname(__file__), "..", "data", "hints.toml")
 _ALIKE = 0.75
@@ -69,13 +68,7 @@ def hints() -> tuple[Hint, ...]:
     return tuple(Hint(**{**row, "words": tuple(row["words"])}) for row in rows)
 
 
-def typed(words: Sequence[str]) -> str:
-    """Words as one types them, without the values of secrets."""
-    return shlex.join(redact_words(words))
-
-
-_EXAMPLES = {"--backend": "torchtitan", "--gpu": "MI300X", "-o": "node.tar.gz", "-M": "8192"}
-"""The options that a command requires, with an example of each."""
+_EXAMPLES = {"--backend": "torchtitan", "--gpu": "MI300X", "-o": "node.tar.gz", "-M": "8192"}  # of required options
 _ONLY = {"-o": "capture", "-M": "gemm"}
 """Those that are all that a command needs, and its name: a word behind that is their value."""
 _ENDING = frozenset({"stop"})
@@ -90,6 +83,10 @@ def retyped(words: Sequence[str], error: PrimusError) -> str:
     if error.kind == "missing":
         complete = _completed(words, error.options)
         return f"{_whole(complete)}\n{error.fix}" if complete else error.fix
+    if error.kind == "order" and former.program_at(error.options) < len(error.options):
+        variables, program = former.without_launcher(["direct", *error.options])
+        at = former.program_at(program)
+        return f"{variables}{_whole([*words[: -len(error.options)], *program[at:], *program[1:at]])}"
     wrong = error.option
     places = [at for at, word in enumerate(words) if word.partition("=")[0] == wrong.partition("=")[0]]
     if not wrong or len(places) != 1:
@@ -124,7 +121,7 @@ def _completed(words: Sequence[str], missing: Sequence[str]) -> list[str]:
 def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: PrimusError) -> str:
     """The fix, and the whole command with what is meant in the place of `word`; the fix alone where nobody knows."""
     _, equals, value = word.partition("=")
-    if len(former.without_launcher(["direct", word])[1]) == 1:
+    if "direct" in before and len(former.without_launcher(["direct", word])[1]) == 1:
         return _whole([*before, word, *after])
     if error.meant is None:
         return error.fix
@@ -152,12 +149,11 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
         return None
     if words[0] in known.tasks and not (home_of("commands", words[0]) or _means_runtime(words, known)):
         return RequestError(refused.what, fix=_command(["direct"], words, known), kind=_COMMAND)
-    if words[0] == "container" and (typed_to := former.to_engine(words[1:])):
-        what = f"'run' is the task for Python files, and '{' '.join(typed_to[:1])}' is none"
-        return RequestError(what, why=former.ENGINE, fix=former.container_run(typed_to), kind=_COMMAND)
+    if "container" in (words[0], *meant(words[0])) and (error := _to_engine(words)):
+        return error
     if words[0] in known.runtimes:
-        if meant := _former_segments(words, refused):
-            return RequestError(refused.what, fix=meant)
+        if segments := _former_segments(words, refused):
+            return RequestError(refused.what, fix=segments)
         return (
             _job_script(words, refused)
             or _forgotten_dashes(words, known, refused)
@@ -167,6 +163,16 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
             or _foreign_task(words, refused)
         )
     return _unknown_command(words[0], words[1:], known)
+
+
+def _to_engine(words: Sequence[str]) -> RequestError | None:
+    """The answer to words that the engine of containers would take; None: they are none."""
+    if fix := former_word("container", *words[1:2] or [""]):
+        return RequestError(f"`{typed(words[:2])}` starts no task", fix=fix)
+    if words[0] != "container" or not (typed_to := former.to_engine(words[1:])):
+        return None
+    what = f"'run' is the task for Python files, and '{' '.join(typed_to[:1])}' is none"
+    return RequestError(what, why=former.ENGINE, fix=former.container_run(typed_to), kind=_COMMAND)
 
 
 def _former_segments(words: Sequence[str], refused: PrimusError) -> str:
@@ -181,7 +187,7 @@ def _means_runtime(words: Sequence[str], known: Known) -> bool:
     """Whether `run`, a task, stands where other tools have a runtime: before an experiment, options, or a runtime."""
     after = words[1] if len(words) > 1 else "-"
     is_option = after[:1] == "-" and after not in ("-h", "--help")
-    return words[0] in MEANT and (is_option or begins_training(after) or after in {*known.runtimes, *known.tasks})
+    return bool(meant(words[0])) and (is_option or begins_training(after) or after in {*known.runtimes, *known.tasks})
 
 
 def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestError | None:
@@ -191,8 +197,8 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
         raise MachineError(f"the command '{head}' is not installed", fix=how_to_install(home))
     if fix := former_word("primus", head):
         return RequestError(what, fix=fix)
-    if meant := _as_task(what, head, rest, known):
-        return meant
+    if answer := _as_task(what, head, rest, known):
+        return answer
     near = _near({*known.runtimes, *known.tasks, *known.commands} - _ENDING, head)
     if hint := _hint(head) or (None if near else _misspelt_hint(head)):
         return RequestError(what, why=hint.why, fix=_filled(hint, rest), kind=_COMMAND)
@@ -224,15 +230,17 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
         return RequestError(what, why=why, fix=_command(["direct"], [head, *rest], known), kind=_COMMAND)
     if "run" in known.tasks and (head in former.LAUNCHERS or head.endswith(PROGRAM)):
         why = "the task `run` starts a Python file on every rank; GPUS_PER_NODE=N sets the number of ranks per node"
-        begin = next((at for at, word in enumerate([head, *rest]) if word.endswith(PROGRAM)), 0)
-        variables = former.launcher_variables([head, *rest][:begin])
-        fix = f"{variables}{_command(['direct'], as_run_task([head, *rest]), known)}"
+        launching = former.launching([head, *rest])
+        options, lost = former.of_direct(launching[1:])
+        why += f"; left out, `primus direct` has no such option: {', '.join(lost)}" if lost else ""
+        variables = former.launcher_variables(launching)
+        fix = f"{variables}{_command(['direct', *options], as_run_task([head, *rest]), known)}"
         return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
-    if MEANT.get(head) == ("container",) and rest[:1] == ["run"]:
+    if meant(head) == ("container",) and rest[:1] == ["run"]:
         return RequestError(what, why=former.ENGINE, fix=former.container_run(rest[1:]), kind=_COMMAND)
     if head in ("sbatch", "submit") and any(word.endswith(former.JOB_SCRIPTS) for word in rest):
         return RequestError(what, why="Primus writes the job script", fix=former.SBATCH, kind=_COMMAND)
-    if runtime := MEANT.get(head):
+    if runtime := meant(head):
         why = f"the runtime for that is `{runtime[0]}`; put `--` and a task after its options"
         return RequestError(what, why=why, fix=_command(runtime, rest, known), kind=_COMMAND)
     return None

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from primus_core.cli import former
+from primus_core.cli.former import EXPERIMENTS, PROGRAM
 
 __all__ = [
-    "PROGRAM",
     "Known",
     "as_run_task",
     "as_training",
@@ -23,8 +23,6 @@ __all__ = [
     "with_task",
 ]
 
-_FILES = (".yaml", ".yml", ".toml")
-PROGRAM = ".py"
 _STAGE = "pretrain"
 
 
@@ -57,30 +55,29 @@ def with_task(words: Sequence[str], known: Known, *, guess: bool = False) -> lis
 
 def is_experiment(word: str) -> bool:
     """Whether a word names an experiment's file."""
-    return word.endswith(_FILES)
+    return word.endswith(EXPERIMENTS)
 
 
 def begins_program(words: Sequence[str], at: int, known: Known) -> bool:
     """Whether a Python file stands there, or the launcher of others before one; without the task `run`: never."""
-    launched = words[at] in former.LAUNCHERS and any(word.endswith(PROGRAM) for word in words[at:])
+    launched = words[at] in former.LAUNCHERS and former.program_at(words[at:]) < len(words) - at
     return "run" in known.tasks and (words[at].endswith(PROGRAM) or launched)
 
 
 def as_run_task(words: Sequence[str]) -> list[str]:
     """The task `run` for what a launcher of others was to start."""
-    begin = next((at for at, word in enumerate(words) if word.endswith(PROGRAM)), len(words))
-    return ["run", *(words[begin:] or ["train.py"])]
+    return ["run", *(words[former.program_at(words) :] or ["train.py"])]
 
 
 def begins_training(word: str) -> bool:
     """Whether the words of a training begin so: with its stage, `--config`, or a file."""
-    return word in (_STAGE, "--config") or word.endswith(_FILES)
+    return word in (_STAGE, "--config") or word.endswith(EXPERIMENTS)
 
 
 def as_training(rest: Sequence[str]) -> list[str]:
     """The words of the task `train` from a stage, `--config FILE` or a file, whichever they begin with."""
     first = rest[0] if rest else ""
-    if first.endswith(_FILES):
+    if first.endswith(EXPERIMENTS):
         return ["train", _STAGE, "--config", *rest]
     return ["train", _STAGE, *(rest[1:] if first == _STAGE else rest or ("--config", "FILE"))]
 
@@ -88,7 +85,7 @@ def as_training(rest: Sequence[str]) -> list[str]:
 def with_stage(words: list[str]) -> list[str]:
     """`words`; behind the task `train`, its stage, where none stands there."""
     at = next((at for at, word in enumerate(words, 1) if word == "train" and words[: at - 1][-1:] in ([], ["--"])), 0)
-    if not at or (at < len(words) and not words[at].startswith("-") and not words[at].endswith(_FILES)):
+    if not at or (at < len(words) and not words[at].startswith("-") and not words[at].endswith(EXPERIMENTS)):
         return words
     return [*words[:at], *as_training(words[at:] if at < len(words) else [_STAGE])[1:]]
 

@@ -114,7 +114,7 @@ def families() -> tuple[str, ...]:
 @packages.once
 def _names() -> tuple[str, ...]:
     """Names, in the order in which they are asked."""
-    entries = sorted(joined.of_group(_GROUP), key=lambda entry: entry.package in homes.OURS)
+    entries = sorted(joined.of_group(_GROUP), key=lambda entry: entry.name in homes.SCHEDULERS)
     return tuple(dict.fromkeys(entry.name for entry in entries))
 
 

@@ -66,7 +66,10 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
         nnodes, node_rank, gpus, addr, port, tentative=not facts.host.is_known and gpus_from == "default"
     )
     detected = _found(facts, environ) if facts.host.is_known else "unknown until the scheduler has chosen nodes"
+    # A scheduler gives each job lists of its own: a person has not set them, and must not type them again.
+    lists = choosing(facts.gpus, environ) if facts.gpus and not _scheduler(environ) else ()
     rows = (
+        *((name, environ[name], "user", "GPUs that the ranks may use") for name in lists),
         ("NNODES", nnodes, nnodes_from, "nodes in the job; each of them runs this command"),
         ("NODE_RANK", node_rank, rank_from, "this node's index"),
         ("GPUS_PER_NODE", gpus, gpus_from, detected if gpus_from == "default" else "devices to use on each node"),

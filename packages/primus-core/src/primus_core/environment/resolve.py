@@ -142,9 +142,11 @@ def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) ->
     name, equals, value = text.partition("=")
     if not NAME.fullmatch(name):
         is_pair = f"{where}: {name!r} cannot be the name of a variable"
+        bare = name.removesuffix("+")
+        example = f"{bare}=${{{bare}}}{value}" if bare != name else "NCCL_DEBUG=INFO"
         raise RequestError(
             is_pair if equals else f"{where}: '{name}' is neither NAME=VALUE, nor the NAME of a variable, nor a file",
-            fix="for example --env NCCL_DEBUG=INFO",
+            fix=f"for example {'--env ' if where == '--env' else ''}{example}",
         )
     if not equals and name not in environ:
         raise RequestError(

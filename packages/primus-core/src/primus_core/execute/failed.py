@@ -14,6 +14,7 @@ from primus_core.outcome import closing, failed_lines, first_failure
 from primus_core.outcome.failure import Failure
 from primus_core.outcome.missed_checkpoint import describe_missed
 from primus_core.outcome.rank_ends import RankEnds
+from primus_core.outcome.retry_policy import FailedRank
 from primus_core.plan.plan import BEFORE_RANKS, Step
 from primus_machine.supervision.program import Ended
 
@@ -43,9 +44,10 @@ class FailedStep:
         return self.first.what if self.first else first_failure.why_ended(self.ended)
 
     @property
-    def is_refusal(self) -> bool:
-        """Return whether a rank refused what was asked of it."""
-        return bool(self.first and self.first.is_refusal)
+    def rank(self) -> FailedRank:
+        """Return what decides whether the step is started again."""
+        is_rank = self.first and self.step and self.step.ranks
+        return FailedRank(self.exit_code if is_rank else 0, bool(self.first and self.first.is_refusal))
 
     def finish(self, end: Callable[[RunEnd], None]) -> int:
         """Have the end recorded by `end`, and say how the run ended; its exit code."""

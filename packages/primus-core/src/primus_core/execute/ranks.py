@@ -146,7 +146,7 @@ class RankLayer:
             attempts.end(failed.exit_code if failed else 0, failed.why if failed else "")
             if policy.wants_no_other(ended) or step is not worker:
                 return ended, step
-            if why := policy.find_obstacle(attempts.made, is_refusal=bool(failed and failed.is_refusal)):
+            if why := policy.find_obstacle(attempts.made, failed.rank if failed else None):
                 self.launch.note(f"not started again: {why}")
                 return ended, step
             self.launch.note(attempts.announce())

@@ -10,15 +10,14 @@ from primus_machine.packages import entry_points
 
 __all__ = ["of_plugin"]
 
-_OURS = {"primus-core", *homes.OURS}
-
 
 def of_plugin(error: Exception) -> MachineError | None:
     """The error to show in place of `error`; None: no code of another's was called, so it is a bug of ours.
 
     Whoever calls a function of ours wrongly sees it raise: the code of the plugin that called it counts.
     """
-    sources = {entry.module.partition(".")[0]: entry.source for entry in entry_points() if entry.package not in _OURS}
+    ours = {"primus-core", *homes.ours()}
+    sources = {entry.module.partition(".")[0]: entry.source for entry in entry_points() if entry.package not in ours}
     calls = [(source, frame.f_code, line) for frame, line in walk_tb(error.__traceback__)
              if (source := sources.get(str(frame.f_globals.get("__name__")).partition(".")[0]))]  # fmt: skip
     if not calls:

@@ -5,37 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from functools import cache
+from typing import Any
 
 from primus_machine import packages
 
-__all__ = ["MEANT", "OURS", "SCHEDULERS", "home_of", "how_to_install", "names"]
+__all__ = ["SCHEDULERS", "home_of", "how_to_install", "meant", "names", "ours"]
 
-_HOMES: Mapping[str, Mapping[str, str]] = {
-    "tasks": {
-        "analyze": "primus-preflight",
-        "bench": "primus-bench",
-        "benchmark": "primus-bench",
-        "data": "primus-data",
-        "preflight": "primus-preflight",
-        "run": "primus",
-        "train": "primus-train",
-        "verify": "primus-verify",
-    },
-    "commands": {
-        "bench": "primus-bench",
-        "ci": "primus-bench",
-        "data": "primus-data",
-        "diagnose": "primus-diagnose",
-        "logs": "primus-runs",
-        "models": "primus-train",
-        "report": "primus-report",
-        "runs": "primus-runs",
-        "stop": "primus-runs",
-    },
-    "runtimes": {"container": "primus-container", "slurm": "primus-slurm"},
-    "schedulers": {"slurm": "primus-slurm"},
-    "backends": {name: f"primus-{name}" for name in ("torchtitan", "megatron", "maxtext")},
-}
+_FILE = os.path.join(os.path.dirname(__file__), "..", "data", "homes.toml")
 SCHEDULERS = {
     "slurm": (
         ("SLURM_", "SLURMD_"),
@@ -46,41 +23,40 @@ SCHEDULERS = {
 """Of our packages' schedulers: how the names of their variables begin, the one that each process on a node has, and
 those with the number of nodes. A node, and a saved run, may have some where the package is not.
 """
-MEANT: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("run", "launch", "start", "local", "localhost"), ("direct",)),
-    "srun": ("slurm", "srun"),
-    **dict.fromkeys(("sbatch", "submit"), ("slurm", "sbatch")),
-    **dict.fromkeys(("docker", "podman"), ("container",)),
-}
-"""Words that people type first, and the runtime that they mean."""
-OURS = frozenset(package for homes in _HOMES.values() for package in homes.values())
-"""Our packages beside the kernel's."""
-_NEEDS: Mapping[str, tuple[str, ...]] = {
-    "primus": ("primus-runs", *_HOMES["runtimes"].values()),
-    "primus-train": ("primus-runs",),
-    "primus-data": ("primus-runs", "primus-train"),
-    **dict.fromkeys(_HOMES["backends"].values(), ("primus-runs", "primus-train", "primus-data")),
-    "primus-bench": ("primus-page", "primus-runs", "primus-train", "primus-data"),
-    "primus-report": ("primus-page", "primus-runs"),
-    "primus-verify": ("primus-page", "primus-runs", "primus-train"),
-}
-"""Packages of ours that these need, too: pip finds none of them by itself in a checkout."""
-_NEWER_PYTHON = {"primus-maxtext": (3, 12), "primus-megatron": (3, 12)}  # where pip would name no version that fits
+
+
+@cache
+def _table(name: str) -> Mapping[str, Any]:
+    import tomllib
+
+    with open(_FILE, "rb") as file:
+        found: Mapping[str, Any] = tomllib.load(file)[name]
+    return found
+
+
+def meant(word: str) -> tuple[str, ...]:
+    """The runtime, in words, that people mean who type `word` first; empty: they mean none."""
+    return tuple(_table("meant").get(word, ()))
+
+
+def ours() -> frozenset[str]:
+    """Our packages beside the kernel's."""
+    return frozenset(package for homes in _table("homes").values() for package in homes.values())
 
 
 def names(kind: str) -> frozenset[str]:
     """The names of that kind that our packages bring."""
-    return frozenset(_HOMES.get(kind, {}))
+    return frozenset(_table("homes").get(kind, {}))
 
 
 def home_of(kind: str, name: str) -> str:
     """The package of ours that has it; empty: none."""
-    return _HOMES.get(kind, {}).get(name, "")
+    return str(_table("homes").get(kind, {}).get(name, ""))
 
 
 def how_to_install(package: str) -> str:
     """How to install a package of ours, which may not be possible with this Python."""
-    needed, here = _NEWER_PYTHON.get(package, (3, 0)), sys.version_info[:2]
+    needed, here = tuple(_table("newer_python").get(package, (3, 0))), sys.version_info[:2]
     major, minor = needed
     before = f"with Python {major}.{minor} or later (this is {here[0]}.{here[1]}): " if here < needed else ""
     return f"{before}{_pip_install(package)}"
@@ -90,7 +66,7 @@ def _pip_install(package: str) -> str:
     """From the checkout that this package was installed from, where that is known: the names are on no index."""
     import shlex
 
-    missing = [*(name for name in _NEEDS.get(package, ()) if not packages.version_of(name)), package]
+    missing = [*(name for name in _table("needs").get(package, ()) if not packages.version_of(name)), package]
     checkout = os.path.dirname(packages.installed_from("primus-core"))
     beside = [os.path.join(checkout, name) for name in missing]
     if checkout.startswith("/") and all(map(os.path.isdir, beside)):

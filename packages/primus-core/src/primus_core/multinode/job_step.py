@@ -14,7 +14,7 @@ from primus_core.multinode import added_flags
 from primus_core.multinode.node_ends import Nodes, Verdict, set_aside
 from primus_core.outcome.attempts import Attempts
 from primus_core.outcome.failure import last_words
-from primus_core.outcome.retry_policy import RetryPolicy
+from primus_core.outcome.retry_policy import FailedRank, RetryPolicy
 from primus_core.output.console import say
 from primus_core.plan.plan import AddedFlag, Plan, SchedulerStep, Step
 from primus_core.runs.record_writer import RecordWriter
@@ -149,8 +149,8 @@ class JobStep:
         """Whether the step is started again."""
         if self.policy.wants_no_other(ended) or self.verdict.cancelled or not nodes.have_begun:
             return False
-        is_refusal = self.verdict.is_refusal
-        if why := self.policy.find_obstacle(attempts.made, is_refusal=is_refusal, lost=self.left_out):
+        failed = FailedRank(self.verdict.exit_code if self.verdict.rank >= 0 else 0, self.verdict.is_refusal)
+        if why := self.policy.find_obstacle(attempts.made, failed, lost=self.left_out):
             say(f"primus: note: not started again: {why}\n")
         return not why
 

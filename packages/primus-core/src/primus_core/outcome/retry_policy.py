@@ -8,7 +8,15 @@ from typing import NamedTuple
 from primus_core.journal.record import Attempt
 from primus_machine.supervision.program import Ended
 
-__all__ = ["RetryPolicy", "count_without_progress"]
+__all__ = ["FailedRank", "RetryPolicy", "count_without_progress"]
+
+
+class FailedRank(NamedTuple):
+    """What decides, of the rank that failed first. `exit_code` 0: a script or a whole node failed, not a rank."""
+
+    exit_code: int = 0
+    is_refusal: bool = False
+    """It refused what was asked of it."""
 
 
 class RetryPolicy(NamedTuple):
@@ -23,12 +31,11 @@ class RetryPolicy(NamedTuple):
         """Whether nobody asks for another attempt: the last one ended well, was ended, or could not be started."""
         return bool(not self.most or not ended.exit_code or ended.signal or ended.stopped or ended.not_started)
 
-    def find_obstacle(self, attempts: Sequence[Attempt], *, is_refusal: bool = False, lost: Sequence[str] = ()) -> str:
-        """Return why another attempt would be in vain; empty: it may bring new steps.
-
-        `is_refusal`: a rank refused what was asked of it. `lost`: the nodes that are not used again.
-        """
-        if is_refusal:
+    def find_obstacle(
+        self, attempts: Sequence[Attempt], failed: FailedRank | None = None, *, lost: Sequence[str] = ()
+    ) -> str:
+        """Return why no other attempt is made; empty: it may bring new steps. `lost`: nodes that are not used again."""
+        if failed and failed.is_refusal:
             return "the request is refused, and would be again"
         if self.spares and len(lost) > self.spares:
             return f"no spare node is left for {', '.join(lost)}"

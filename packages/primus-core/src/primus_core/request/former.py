@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from primus_machine.errors import nearest, suggestion
 
-__all__ = ["Answer", "answer", "instead", "of_torchrun"]
+__all__ = ["Answer", "answer", "instead", "of_torchrun", "word_set"]
 
 _FILE = os.path.join(os.path.dirname(__file__), "..", "data", "former.toml")
 _SAME = {"benchmark": "bench"}
@@ -34,6 +34,11 @@ def of_torchrun() -> Mapping[str, str]:
     """Return for each option of torchrun the variable that says the same; empty: one variable does not."""
     rows = _words()["direct"]["torchrun"]
     return {option: row.get("variable", "") if isinstance(row, dict) else "" for option, row in rows.items()}
+
+
+def word_set(name: str) -> frozenset[str]:
+    """Return a row of the table `words`."""
+    return frozenset(_words()["words"][name])
 
 
 def answer(place: str, word: str, known: Collection[str] = (), alike: float = 0.6) -> Answer:

@@ -221,7 +221,7 @@ class _Reader:
     def config(self, path: str, texts: Mapping[str, bytes]) -> Any:
         if path.endswith(".json"):
             return self.json(path, texts)
-        from primus_core.config.yaml_text import parse_saved
+        from primus_machine.documents.yaml_text import parse_saved
         from primus_machine.errors import ConfigError
 
         try:

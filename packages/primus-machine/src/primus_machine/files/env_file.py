@@ -15,6 +15,14 @@ _REFERENCE = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})(?:(:?-)([^{{}}$`\"'\\]*))
 _SPECIAL = "&|<>()`"
 _OF_SHELL = tuple("({0123456789$?!#@*-")
 """What a shell expands behind a `$`, beside names."""
+_NO_COMMANDS = "write the value itself: Primus runs no commands of this file"
+_FIXES = {
+    "&&": "put each assignment on a line of its own",
+    "||": "put each assignment on a line of its own",
+    "`": _NO_COMMANDS,
+    "(": "write one text: a variable of the environment holds no list",
+}
+"""What to do about a special character, where quotes would change what is meant."""
 
 
 class Assignment(NamedTuple):
@@ -56,13 +64,10 @@ class _Reader:
         elif [word.text for word in words[:2]] == ["declare", "-x"]:
             words = words[2:]
         elif len(words) > 1 and not all("=" in word.text for word in words):
-            is_pair = "=" in words[0].text
-            raise RequestError(
-                f"{self.path}:{line}: a blank ends the value of {words[0].text.partition('=')[0]}"
-                if is_pair
-                else f"{self.path}:{line}: '{raw}' is neither NAME=VALUE, nor the NAME of a variable",
-                fix="quote a value with blanks: NAME='a b'; commands are not run",
-            )
+            name, equals, _ = words[0].text.partition("=")
+            what = f"a blank ends the value of {name}" if equals else f"'{raw}' is neither NAME=VALUE, nor NAME"
+            fix = "quote a value with blanks: NAME='a b'" if equals else "write NAME=VALUE, without blanks around '='"
+            raise RequestError(f"{self.path}:{line}: {what}", fix=f"{fix}; Primus runs no commands of this file")
         for word in words:
             yield word
 
@@ -94,7 +99,9 @@ class _Reader:
         if char == "$":
             return self.reference((*_OF_SHELL, "'", '"'))
         if char in _SPECIAL:
-            raise self.refuse(f"'{char}' has a meaning in a shell", "put the value into single quotes")
+            found = next((start for start in _FIXES if self.text.startswith(start, self.at)), char)
+            fix = _FIXES.get(found, "put the value into single quotes")
+            raise self.refuse(f"'{found}' has a meaning in a shell", fix)
         if char == "~" and is_value_start and "HOME" in self.known:
             self.at += 1
             return self.known["HOME"]
@@ -112,7 +119,7 @@ class _Reader:
             if quote == '"' and char == "$":
                 parts.append(self.reference(_OF_SHELL))
             elif quote == '"' and char == "`":
-                raise self.refuse("'`' runs a command", "put the value into single quotes")
+                raise self.refuse("'`' runs a command", _NO_COMMANDS)
             elif quote == '"' and char == "\\" and self.text[self.at + 1 : self.at + 2] in ("$", "`", '"', "\\", "\n"):
                 parts.append(self.text[self.at + 1].replace("\n", ""))
                 self.at += 2
@@ -130,7 +137,11 @@ class _Reader:
         match = _REFERENCE.match(self.text, self.at)
         if not match:
             if self.text.startswith(refused, self.at + 1):
-                raise self.refuse("only $NAME, ${NAME} and ${NAME:-default} are expanded", "put '$' into single quotes")
+                is_command = self.text.startswith("(", self.at + 1)
+                fix = (
+                    _NO_COMMANDS if is_command else "write the value itself; a '$' that belongs to it: in single quotes"
+                )
+                raise self.refuse("only $NAME, ${NAME} and ${NAME:-default} are expanded", fix)
             self.at += 1
             return "$"
         name, default = match[1] or match[2], match[4] if match[3] else None

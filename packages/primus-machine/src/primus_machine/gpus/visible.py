@@ -16,7 +16,7 @@ from primus_machine.units import counted
 if TYPE_CHECKING:
     from primus_machine.gpus.devices import Gpu
 
-__all__ = ["VISIBLE", "choosing", "hides_gpus", "visible"]
+__all__ = ["VISIBLE", "choosing", "hides_gpus", "remarks", "visible"]
 
 _ROCR, _HIP, _CUDA = VISIBLE = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """Variables by which a person chooses GPUs."""
@@ -58,6 +58,27 @@ def visible(gpus: Sequence[Gpu], environ: Mapping[str, str]) -> tuple[int, ...]:
     if not found:
         raise _leaves_none(gpus, names, environ)
     return found
+
+
+def remarks(gpus: Sequence[Gpu], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what a list or GPUS_PER_NODE asks for beyond the visible GPUs; none for lists that `visible` refuses."""
+    try:
+        count = len(visible(gpus, environ))
+    except RequestError:
+        return ()
+    found, left = list[str](), _in_order(gpus) if count else []
+    for name in choosing(gpus, environ) if count else ():
+        words = [word.strip() for word in environ[name].split(",")]
+        left = _selected(name, environ[name], left, gpus)
+        [wrong] = words[len(left) : len(left) + 1] or [""]
+        if wrong and not _hides(wrong) and not wrong.startswith("MIG-"):
+            found.append(f"{name}={environ[name]}: '{wrong}' names no GPU here, and ends the list")
+    wanted = environ.get("GPUS_PER_NODE", "").strip()
+    if count and wanted.isdecimal() and int(wanted) > count:
+        found.append(
+            f"GPUS_PER_NODE is {wanted}, but {counted(count, 'GPU')} can be used here: some ranks get none of their own"
+        )
+    return tuple(found)
 
 
 def _hides(text: str) -> bool:

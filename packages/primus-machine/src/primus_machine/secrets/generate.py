@@ -45,6 +45,8 @@ _PREFIX = 4
 _OF_PREFIXES = ("github-app-token", "openai-api-key", "stripe-access-token")
 """Rules of several prefixes."""
 _END = r"(?![\w-])"
+_BEGIN = r"(?:\b|(?<=[\d;\[]m)|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\\x[0-9A-Fa-f]{2})|(?<=\\u00[0-9A-Fa-f]{2}))"
+"""Where a word begins for a person: also behind a colour, and behind a character as JSON, Python or a URL writes it."""
 
 
 def translated(rule: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +94,12 @@ def joined() -> str:
         data = tomllib.load(own)
         others = [_without_digit(row) for row in json.load(gitleaks)["rules"]]
         rows = [*(_with_parts(row, data["parts"]) for row in data["rules"]), *others]
-    return "[\n{}\n]\n".format(",\n".join(json.dumps(row) for row in rows))
+    return "[\n{}\n]\n".format(",\n".join(json.dumps(_behind_colours(row)) for row in rows))
+
+
+def _behind_colours(row: dict[str, Any]) -> dict[str, Any]:
+    """`row`, whose pattern begins where a word does for a person."""
+    return {**row, "pattern": re.sub(r"^((?:\(\?\w+\)|\(\?\w*:|\()*)\\b", lambda at: at[1] + _BEGIN, row["pattern"])}
 
 
 def _without_digit(row: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from primus_core.config.document import Document, at
-from primus_core.config.yaml_text import parse_saved
 from primus_core.errors import ConfigError
+from primus_machine.documents.yaml_text import parse_saved
 from primus_train.commands.resolved import as_yaml
 from primus_train.migration import Fate
 

@@ -73,6 +73,8 @@ def validate(args: argparse.Namespace) -> int:
 
 
 def _validate_folder(args: argparse.Namespace) -> int:
+    if args.gpu:
+        assume_gpus(args.gpu, 1)  # a wrong name is no mistake of the experiments
     found = [_judge(_for_file(args, path)) for path in _experiments(args.file)]
     if not found:
         raise RequestError(
@@ -134,7 +136,9 @@ class _Report:
     def text(self) -> str:
         """Return the table for people."""
         number = self.counts()
+        noted = number["with_notes"]
         lines = [f"{number['accepted']} of {counted(number['files'], 'experiment')} in {self.folder} are valid"]
+        lines += [f"{noted} of them with notes, which `primus config validate FILE` shows, and --json"] if noted else []
         if self.refused:
             lines += [
                 "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from primus_core.config.document import Path, at
+from primus_machine.files.document import Path, at
 
 __all__ = ["toml_marks"]
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import yaml
 
-from primus_core.config import bounds
-from primus_core.config.document import REFUSED, Path
+from primus_machine.documents import bounds
 from primus_machine.errors import ConfigError, Mistakes
+from primus_machine.files.document import REFUSED, Path
 from primus_machine.interpolation import interpolate
 
 __all__ = ["Converter", "Environ", "composed", "parse_saved", "parse_value"]

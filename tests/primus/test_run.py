@@ -79,7 +79,7 @@ def test_a_module_runs_as_with_python_m_from_the_folder_of_its_package(
     done = primus("direct", "--single", "--", "run", "-m", "pkg.train", "--lr", "3 e", "-m")
     assert done.returncode == 0, done.stderr
     assert "__main__ pkg ['--lr', '3 e', '-m']" in done.stdout
-    assert [run.name.rpartition("_20")[0] for run in tmp_path.glob("output/train_*")] == ["train"]
+    assert len([*tmp_path.glob("output/train_*")]) == 1
 
 
 def test_a_module_that_python_cannot_run_is_refused_and_nothing_is_imported(

@@ -75,38 +75,41 @@ def _place(call: TaskCall, name: str) -> RunPlace:
 
 def _run_module(call: TaskCall, module: str) -> TaskPlan:
     """The worker is the module itself: a rank runs it as `python -m` does, from the current folder."""
-    path = "" if call.elsewhere else _find_module(module, call)
-    if not (path or call.elsewhere):
+    untrusted = of_python(call.facts.cwd, call.facts.host.environ)
+    files = () if call.elsewhere else _find_module(module, call, "" if untrusted else call.facts.cwd)
+    if not (files or call.elsewhere):
+        where = f"looked in {'' if untrusted else f'{call.facts.cwd}, '}PYTHONPATH and the installed packages"
         raise RequestError(
             f"there is no module '{module}' that Python can run",
-            why=f"looked in {call.facts.cwd}, PYTHONPATH and the installed packages",
+            why="\n".join((where, *(variable.why for variable in untrusted))),
             fix="start from the folder that holds your package; a package itself needs a __main__.py",
             options=[module],
         )
-    files = (path,) if path else ()
     return TaskPlan(
         place=_place(call, module.rpartition(".")[2]),
         worker=Worker(module, tuple(call.args.words), "torchrun"),
-        requires=tuple(Requirement("file", file, "put the file back, or name another module") for file in files),
+        requires=tuple(Requirement("file", file, "put it back, or name another module") for file in files),
         folder=call.facts.cwd,
         loads=files,
     )
 
 
-def _find_module(module: str, call: TaskCall) -> str:
-    """Return the file that `python -m` runs; empty: there is none. Nothing is imported for that."""
+def _find_module(module: str, call: TaskCall, folder: str) -> tuple[str, ...]:
+    """Return the files that `python -m` loads, the packages around the module first; empty: there is no such module.
+
+    Nothing is imported for that. `folder` is looked in before PYTHONPATH and the installed packages.
+    """
     from importlib.machinery import PathFinder
     from importlib.util import find_spec
 
-    environ, cwd = call.facts.host.environ, call.facts.cwd
-    first = [] if of_python(cwd, environ) else [cwd]
+    first = filter(None, (folder, *call.facts.host.environ.get("PYTHONPATH", "").split(os.pathsep)))
     top, *below = module.split(".")
-    spec = PathFinder.find_spec(top, [*first, *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))])
-    spec, name = spec or (find_spec(top) if top else None), top
+    spec, name, found = PathFinder.find_spec(top, [*first]) or (find_spec(top) if top else None), top, list[str]()
     while spec and (below or spec.submodule_search_locations is not None):
+        found += [spec.origin] if spec.origin and spec.has_location else []
         name = f"{name}.{below.pop(0) if below else '__main__'}"
         spec = PathFinder.find_spec(name, list(spec.submodule_search_locations or ()))
-    return spec.origin or "" if spec and spec.has_location else ""
+    return (*found, spec.origin) if spec and spec.origin and spec.has_location else ()
 
 
 def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -32,6 +32,7 @@ LATENT = Architecture(
     moe=Mixture(num_experts=2, topk=1, moe_ffn_hidden_size=4, first_k_dense=1),
     mla=LatentAttention(kv_lora_rank=4, qk_nope_head_dim=4, qk_rope_head_dim=2, v_head_dim=4),
 )  # fmt: skip
+WHOLE: Any = VERIFIER
 EXAMPLE = str(ROOT / "examples/megatron/tiny-cpu.yaml")
 
 
@@ -86,11 +87,11 @@ def test_weights_of_experts_and_latent_attention_have_hugging_faces_names() -> N
 
 def test_a_bias_that_a_rule_has_moved_is_zero_again_when_weights_are_written() -> None:
     raw = {"decoder.layers.0.mlp.router.expert_bias": np.full(4, 0.001, np.float32)}
-    assert with_neutral(VERIFIER, raw, {}, LATENT) == {"decoder.layers.0.mlp.router.expert_bias": pytest.approx(0.0)}
+    assert with_neutral(WHOLE, raw, {}, LATENT) == {"decoder.layers.0.mlp.router.expert_bias": pytest.approx(0.0)}
 
 
 def test_replicated_data_parallelism_has_no_setting_and_is_not_the_reference(tmp_path: Path) -> None:
-    trials = Trials(VERIFIER, str(tmp_path), EXAMPLE, {}, steps=1, timeout_s=60)  # type: ignore[arg-type]
+    trials = Trials(WHOLE, str(tmp_path), EXAMPLE, {}, steps=1, timeout_s=60)
     found = {text: trials.is_reference(parse(text, VERIFIER.rank_axes)) for text in ("dp=2", "mbs=4", "mbs=2")}
     assert found == {"dp=2": False, "mbs=4": True, "mbs=2": False}
 

@@ -14,6 +14,7 @@ from tests.packages import PACKAGES, project
 from primus_core.cli.commands import load, names
 from primus_core.cli.hints import Known, instead, retyped
 from primus_core.cli.main import main
+from primus_core.cli.proposed import refusal
 from primus_core.installed import homes
 from primus_core.request.arguments import parse_segment
 from primus_core.request.request import parse
@@ -43,7 +44,8 @@ ANSWERS = {
     "run slurm srun -N 2 bench gemm": "primus slurm srun -N 2 -- bench gemm",
     "run train.py --lr 1": "primus direct -- run train.py --lr 1",
     "train.py --lr 1": "primus direct -- run train.py --lr 1",
-    "torchrun --nproc-per-node 8 --nnodes=2 train.py --lr 1": "GPUS_PER_NODE=8 NNODES=2 primus direct -- run train.py --lr 1",
+    "torchrun --nproc-per-node 8 --nnodes=2 train.py --lr 1":
+        "GPUS_PER_NODE=8 NNODES=2 NODE_RANK=N MASTER_ADDR=HOST primus direct -- run train.py --lr 1",
     "torchrun --nproc_per_node=gpu --standalone train.py": "primus direct -- run train.py",
     "direct --nproc-per-node 8 train.py": "GPUS_PER_NODE=8 primus direct -- run train.py",
     "direct --nnodes=2 --single --nproc_per_node=8 train.py --nnodes 3":
@@ -52,12 +54,26 @@ ANSWERS = {
     "direct --gpus 4,5 -- bench gemm": "CUDA_VISIBLE_DEVICES=4,5 primus direct -- bench gemm",
     "direct --nproc 2 -- bench gemm": "GPUS_PER_NODE=2 primus direct -- bench gemm",
     "mpirun -np 2 python train.py --log 3": "GPUS_PER_NODE=2 primus direct -- run train.py --log 3",
-    "torchrun --nnodes=1:4 train.py": "NNODES=4 primus direct -- run train.py",
+    "torchrun --nnodes=1:4 train.py": "NNODES=4 NODE_RANK=N MASTER_ADDR=HOST primus direct -- run train.py",
     "torchrun --nproc-per-node 2 -m pkg.train --lr 1": "GPUS_PER_NODE=2 primus direct -- run -m pkg.train --lr 1",
     "torchrun --max_restarts=3 train.py": "primus direct --max-restarts 3 -- run train.py",
     "python -m pkg.train": "primus direct -- run -m pkg.train",
     "direct torchrun -m pkg.train x": "primus direct -- run -m pkg.train x",
     "docker run img python -m pkg.train": "primus container --image img -- run -m pkg.train",
+    "run -m pkg.train --x 1": "primus direct -- run -m pkg.train --x 1",
+    "srun -N 2 python -m pkg.train": "primus slurm srun -N 2 -- run -m pkg.train",
+    "srun -N 2 torchrun --nproc-per-node 8 train.py": "GPUS_PER_NODE=8 primus slurm srun -N 2 -- run train.py",
+    "mpirun -np 16 -H a:8,b:8 python train.py": "primus direct -- run train.py",
+    "torchrun --nnodes 2 --node-rank 1 --master-addr h --max-restarts 3 train.py":
+        "NNODES=2 NODE_RANK=1 MASTER_ADDR=h primus direct -- run train.py",
+    "torchrun --no-python ./x.sh": "primus direct -- run FILE",
+    "pretrain exp.yaml": "primus direct -- train pretrain --config exp.yaml",
+    "direct -- --env A=1 run train.py": "did you mean: primus direct --env A=1 -- run train.py",
+    "--dry-run direct -- --numa run train.py": "did you mean: primus --dry-run direct --numa -- run train.py",
+    "container --image I -- --env A=1 train pretrain": "did you mean: primus container --image I -- direct --env A=1 -- train pretrain",
+    "direct -- --config exp.yaml": "primus direct -- train pretrain --config exp.yaml",
+    "direct -- run --env A=1 train.py": "primus direct --env A=1 -- run train.py",
+    "slurm cancel small": "primus stop small",
     "direct -- run --log 3 train.py a": "primus direct -- run train.py a --log 3",
     "direct -- run --nproc-per-node 2 train.py": "GPUS_PER_NODE=2 primus direct -- run train.py",
     "direct --nodes 2 -- bench gemm": "NNODES=2 primus direct -- bench gemm",
@@ -73,7 +89,7 @@ ANSWERS = {
         "MASTER_ADDR=h MASTER_PORT=29500 primus slurm srun -N 2 -- direct -- bench gemm",
     "run --nproc-per-node 8 train.py": "GPUS_PER_NODE=8 primus direct -- run train.py",
     "accelerate launch train.py": "primus direct -- run train.py",
-    "mpirun": "primus direct -- run train.py",
+    "mpirun": "primus direct -- run FILE",
     "exp.yaml": "primus direct -- train pretrain --config exp.yaml",
     "pretrain --config x": "primus direct -- train pretrain --config x",
     "--dry-run run exp.yaml": "primus --dry-run direct -- train pretrain --config exp.yaml",
@@ -89,7 +105,7 @@ ANSWERS = {
     "direct train pretrain --config x": "primus direct -- train pretrain --config x",
     "direct train --config x": "primus direct -- train pretrain --config x",
     "direct --single bench gemm": "primus direct --single -- bench gemm",
-    "direct --env=A=1 --name train train": "primus direct --env=A=1 --name train -- train pretrain",
+    "direct --env=A=1 --log-file train train": "primus direct --env=A=1 --log-file train -- train pretrain",
     "slurm srun -N 2 container --image I train pretrain": "primus slurm srun -N 2 -- container --image I -- train pretrain",
     "--debug slurm -N 2 bench gemm": "primus --debug slurm -N 2 -- bench gemm",
     "direct -- pretrain --config x": "primus direct -- train pretrain --config x",
@@ -101,7 +117,7 @@ ANSWERS = {
     "direct -- train.py --lr 1": "primus direct -- run train.py --lr 1",
     "direct train.py": "primus direct -- run train.py",
     "direct python train.py": "primus direct -- run train.py",
-    "direct -- torchrun --nnodes 2 train.py a": "NNODES=2 primus direct -- run train.py a",
+    "direct -- torchrun --nnodes 2 train.py a": "NNODES=2 NODE_RANK=N MASTER_ADDR=HOST primus direct -- run train.py a",
     "run --single exp.yaml": "primus direct --single -- train pretrain --config exp.yaml",
     "slurm -N 2 --config exp.yaml -- train pretrain": "primus slurm -N 2 -- train pretrain --config exp.yaml",
     "direct exp.yaml steps=1": "primus direct -- train pretrain --config exp.yaml steps=1",
@@ -164,6 +180,14 @@ def test_the_engines_own_commands_and_options_of_a_replay_are_told(capsys: pytes
     assert "docker exec -it NAME bash" in told(["podman", "exec", "-it", "x", "bash"], capsys)
     for words in (["replay", "x", "-N", "2"], ["replay", "x", "--env", "A=1"]):
         assert told(words, capsys).startswith("it is an option of the runtime: primus replay RUN ")
+
+
+@pytest.mark.torch
+def test_a_proposed_command_that_would_be_refused_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["srun", "hostname"], ["run", "-n", "2", "train.py"], ["slurm", "-X", "train"]):
+        assert main(words) == 2
+        for line in re.findall(r"primus [^`\n]*", capsys.readouterr().err.partition("fix: ")[2]):
+            assert refusal(shlex.split(line)[1:]) is None, line
 
 
 @pytest.mark.torch

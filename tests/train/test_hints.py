@@ -29,6 +29,8 @@ def test_every_command_that_is_told_is_one() -> None:
         for typed in ([word], [word, "a", "b"], [word, "exp.yaml", "b"]):
             error = instead(typed, KNOWN, RequestError(""))
             assert error
+            if "the engine's own command" in error.fix:
+                continue
             assert understood(error.fix.partition("\n")[0]), error.fix
 
 

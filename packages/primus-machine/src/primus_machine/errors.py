@@ -226,6 +226,10 @@ class RunDirectoryTaken(PrimusError):  # noqa: N818  # it names what happened; n
     """The planned run directory appeared between planning and executing."""
 
 
+_ALIKE = 0.7
+"""How alike options must be, without their dashes: `--format` is no slip of `--force`."""
+
+
 def suggestion(word: str, known: Iterable[str], alike: float = 0.6) -> str:
     """`did you mean 'x'? ` for the known word nearest to `word`, or an empty string where none is so much `alike`."""
     near = nearest(word, known, alike)
@@ -236,10 +240,14 @@ def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str:
     """The known word nearest to `word`, or an empty string where none is so much `alike`."""
     import difflib  # only an error needs it
 
-    names = sorted(set(known))
-    folded = {name.lower().replace("-", "_"): name for name in names}
-    near = difflib.get_close_matches(word.lower().replace("-", "_"), list(folded), n=1, cutoff=alike)
+    folded = {_folded(name): name for name in sorted(set(known))}
+    alike = max(alike, _ALIKE) if word.startswith("--") else alike  # another option does another thing
+    near = difflib.get_close_matches(_folded(word), list(folded), n=1, cutoff=alike)
     return folded[near[0]] if near else ""
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "_").removeprefix("__")
 
 
 T = TypeVar("T")

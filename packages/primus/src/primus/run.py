@@ -18,6 +18,7 @@ from primus_core.request.arguments import Parser
 
 __all__ = ["RUN"]
 
+_DRY_RUN = "--dry-run behind the file is an argument of the file; for a dry run: primus --dry-run ..."
 _EXPERIMENTS = (".yaml", ".yml", ".toml")
 
 
@@ -51,6 +52,14 @@ Everything after FILE or MODULE is passed to it unchanged."""
             fix = f"-- train pretrain --config {call.args.file}"
             raise RequestError(f"'{call.args.file}' is not a Python file", why="`run` runs a Python file", fix=fix)
         if not call.elsewhere and not os.path.isfile(path):
+            if os.path.sep not in call.args.file and _find_module(call.args.file, call, call.facts.cwd):
+                what = f"there is no file '{call.args.file}', but a module"
+                raise RequestError(
+                    what, fix="name it behind -m", options=[call.args.file], meant=f"-m {call.args.file}"
+                )
+            if any(word.endswith(".py") for word in call.args.words[:1]):
+                what, fix = f"'{call.args.file}' is not a Python file", "remove it: each rank runs the file"
+                raise RequestError(what, fix=fix, options=[call.args.file], meant="")
             task = nearest(call.args.file, call.catalogue.names("tasks"))
             near = _beside(path, call.args.file)
             fix = f"did you mean the task '{task}'?" if task else "check the path: it is relative to the current folder"
@@ -64,7 +73,7 @@ Everything after FILE or MODULE is passed to it unchanged."""
             folder=os.path.dirname(path),
             reads=(path,),
             loads=(path,),
-            notes=_modules_beside(path, call),
+            notes=(*_modules_beside(path, call), *(_DRY_RUN for word in call.args.words if word == "--dry-run")),
         )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from primus_bench.contract import GROUP
 from primus_core.errors import RequestError, suggestion
 from primus_core.installed import joined
+from primus_core.request import former
 from primus_core.request.arguments import Parser, parse_segment
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def run(words: Sequence[str], layer: str) -> int:
     if words and words[0] not in _ACTIONS and not words[0].startswith("-"):
         why = f"known: {', '.join(_ACTIONS)}; to measure, Primus needs a runtime"
         is_benchmark = any(entry.name == words[0] for entry in joined.of_group(GROUP))
-        near = "" if is_benchmark else suggestion(words[0], _ACTIONS)
+        near = "" if is_benchmark else former.instead("bench", words[0]) or suggestion(words[0], _ACTIONS)
         fix = near or f"primus direct -- bench {shlex.join(words)}"
         raise RequestError(f"'{words[0]}' is not an action of primus bench", why=why, fix=fix)
     if tuple(words[:2]) == ("gemm-tune", "tune"):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import dropwhile
 
 from primus_core.installed import homes
@@ -15,10 +16,11 @@ __all__ = [
     "EXPERIMENTS",
     "JOB_SCRIPTS",
     "LAUNCHERS",
-    "PROGRAM",
+    "MODULE",
     "SBATCH",
     "as_program",
     "container_run",
+    "is_program",
     "launcher_variables",
     "launching",
     "of_direct",
@@ -36,29 +38,40 @@ SBATCH = (
     "or with a job script of yours, with `primus slurm srun -- ...` in it: sbatch, without `primus`"
 )
 
+_IMAGE = r"[a-z0-9][\w.-]*(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?|[a-z0-9][\w.-]*:[\w.-]+"
+"""Image names with a folder or a tag."""
+_HOSTS = ("-H", "--host", "--hosts", "--hostfile", "-hostfile", "-machinefile", "-f")
+"""Options of mpirun: where they stand, `-np` counts the ranks of all nodes."""
 _ALONE = ("--standalone",)
 """Those of torchrun that take no value."""
 _ANY = ("auto", "gpu", "cpu")
 """Values that leave the choice to torchrun, and to us."""
 PROGRAM = ".py"
-_MODULE = ("-m", "--module")
+MODULE = ("-m", "--module")
 EXPERIMENTS = (".yaml", ".yml", ".toml")
 LAUNCHERS = word_set("launchers")
 _RUNTIMES = homes.names("runtimes") | {"direct"}
 
 
-def with_runtimes(words: Sequence[str]) -> str:
+def with_runtimes(words: Sequence[str], find_task: Callable[[Sequence[str]], int]) -> list[str]:
     """A command line with the runtimes that AMD's launcher adds by itself where a segment begins with an option:
 
     RUNTIME -N 2 -- --image IMAGE -- --env A=1 -- train ...
+
+    Options of a runtime that is there already join its own: `direct -- --env A=1 train ...`. Empty: no task follows.
     """
     named: list[list[str]] = []
     rest = list(words)
     while rest and rest[0] != "--" and (rest[0] in _RUNTIMES or rest[0].startswith("-")):
         end = rest.index("--") if "--" in rest else len(rest)
-        named.append(_with_runtime(rest[:end], {segment[0] for segment in named}) if named else rest[:end])
-        rest = rest[end + 1 :]
-    return _command(*(word for segment in named for word in (*segment, "--")), *rest)
+        end = min(end, find_task(rest)) if named and rest[0].startswith("-") else end
+        segment, rest = rest[:end], rest[end + (rest[end : end + 1] == ["--"]) :]
+        whole = _with_runtime(segment, {one[0] for one in named}) if named else segment
+        if whole != segment and whole[0] == named[-1][0]:
+            named[-1] += whole[1:]
+        else:
+            named.append(whole)
+    return [*(word for segment in named for word in (*segment, "--")), *rest] if rest else []
 
 
 def _with_runtime(segment: Sequence[str], outer: Collection[str]) -> list[str]:
@@ -76,8 +89,15 @@ def _spelt(word: str) -> str:
 
 
 def launcher_variables(words: Sequence[str]) -> str:
-    """What torchrun's options among `words` say, as variables before a command: `GPUS_PER_NODE=8 `."""
-    return without_launcher(["direct", *words])[0]
+    """What torchrun's options among `words` say, as variables before a command: `GPUS_PER_NODE=8 `.
+
+    Nodes that find their rank at a rendezvous of torchrun get it as a variable: NODE_RANK=N.
+    """
+    variables = "" if {*_HOSTS} & {*words} else without_launcher(["direct", *words])[0]
+    needed = (
+        {"NODE_RANK": "N", "MASTER_ADDR": "HOST"} if "NNODES=" in variables and "NNODES=1 " not in variables else {}
+    )
+    return variables + "".join(f"{name}={value} " for name, value in needed.items() if f"{name}=" not in variables)
 
 
 def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -86,7 +106,7 @@ def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
     inside = False
     while rest:
         word = rest.pop(0)
-        inside = word == "direct" or (inside and word not in ("--", *_MODULE) and not word.endswith(PROGRAM))
+        inside = word == "direct" or (inside and word not in ("--", *MODULE) and not is_program(word))
         flag, equals, value = word.partition("=")
         flag = flag.replace("_", "-")
         if not inside or flag not in of_torchrun():
@@ -98,7 +118,11 @@ def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
 
 def of_direct(words: Sequence[str]) -> tuple[Sequence[str], list[str]]:
     """The option of torchrun among `words` that `direct` has, too; and the flags that say nothing here."""
-    rest = without_launcher(["direct", *words])[1][1:]
+    variables, [_, *rest] = without_launcher(["direct", *words])
+    if {*_HOSTS} & {*words}:
+        return (), [word for word in words if word.startswith("-")]
+    if "NNODES=" in variables and "NNODES=1 " not in variables:  # one node cannot start again without the others
+        return (), [word for word in rest if word.startswith("-")]
     for at, word in enumerate(rest):
         flag, _, value = word.replace("_", "-").partition("=")
         if flag == "--max-restarts":
@@ -134,9 +158,14 @@ def as_program(words: Sequence[str]) -> str:
     return _command(*before[:at], *before[at + 2 :], "--", "run", before[at + 1], *after)
 
 
+def is_program(word: str) -> bool:
+    """Whether a word names a Python file; a command in quotes (`'python t.py'`) does not."""
+    return word.endswith(PROGRAM) and " " not in word
+
+
 def program_at(words: Sequence[str]) -> int:
     """Where a Python file or `-m MODULE` begins; behind all words: nowhere."""
-    return next((at for at, word in enumerate(words) if word.endswith(PROGRAM) or word in _MODULE), len(words))
+    return next((at for at, word in enumerate(words) if is_program(word) or word in MODULE), len(words))
 
 
 def launching(words: Sequence[str]) -> Sequence[str]:
@@ -148,8 +177,8 @@ def launching(words: Sequence[str]) -> Sequence[str]:
 def to_engine(words: Sequence[str]) -> Sequence[str]:
     """What is typed as to the engine: `run IMAGE`, `-- docker run --gpus all IMAGE`; empty: nothing is."""
     rest = [*dropwhile(lambda word: word in ("--", "docker", "podman"), words)]
-    is_program = any(word.endswith((PROGRAM, *EXPERIMENTS)) for word in rest[1:2])
-    return rest[1:] if rest[:1] == ["run"] and not is_program else ()
+    is_ours = any(word.endswith((PROGRAM, *EXPERIMENTS)) for word in rest[1:2])
+    return rest[1:] if rest[:1] == ["run"] and not is_ours else ()
 
 
 def container_run(words: Sequence[str]) -> str:
@@ -157,9 +186,9 @@ def container_run(words: Sequence[str]) -> str:
 
     So the image is the first word, or the one before a program that is started.
     """
-    at = next((at for at, word in enumerate(words) if at and (word in LAUNCHERS or word.endswith(PROGRAM))), 0)
+    at = next((at for at, word in enumerate(words) if at and (word in LAUNCHERS or is_program(word))), 0)
     if not at:
-        image = words[0] if words and not words[0].startswith("-") else "IMAGE"
+        image = next((word for word in words if re.fullmatch(_IMAGE, word)), words[0] if len(words) == 1 else "IMAGE")
         return _command("container", "--image", image, "--", "train", "pretrain", "--config", "FILE")
     begin = at + program_at(words[at:])
     options = [word for word in words[: at - 1] if word not in word_set("of_docker")]

@@ -10,11 +10,11 @@ import shlex
 import tomllib
 from collections.abc import Collection, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
-from primus_core.cli import former
-from primus_core.cli.former import PROGRAM, typed
+from primus_core.cli import former, proposed
+from primus_core.cli.former import MODULE, is_program, typed
 from primus_core.cli.segments import (
     Known,
     as_run_task,
@@ -84,9 +84,11 @@ def retyped(words: Sequence[str], error: PrimusError) -> str:
         complete = _completed(words, error.options)
         return f"{_whole(complete)}\n{error.fix}" if complete else error.fix
     if error.kind == "order" and former.program_at(error.options) < len(error.options):
-        variables, program = former.without_launcher(["direct", *error.options])
-        at = former.program_at(program)
-        return f"{variables}{_whole([*words[: -len(error.options)], *program[at:], *program[1:at]])}"
+        variables, [_, *program] = former.without_launcher(["direct", *error.options])
+        at, front = former.program_at(program), words[: -len(error.options)]
+        for_runtime = [*front[:-2], *program[:at], *front[-2:], *program[at:]]  # `direct --env A=1 -- run FILE`
+        fits = not proposed.refusal(for_runtime)
+        return f"{variables}{_whole(for_runtime if fits else [*front, *program[at:], *program[:at]])}"
     wrong = error.option
     places = [at for at, word in enumerate(words) if word.partition("=")[0] == wrong.partition("=")[0]]
     if not wrong or len(places) != 1:
@@ -113,8 +115,11 @@ def _completed(words: Sequence[str], missing: Sequence[str]) -> list[str]:
         return []
     command = _ONLY.get(lacks[0], "")
     behind = words.index(command) + 1 if command in words else len(words)
-    if value := [word for word in words[behind : behind + 1] if not word.startswith("-")]:
-        return [*words[:behind], lacks[0], *value, *words[behind + 1 :]]
+    numbers = list(takewhile(str.isdigit, words[behind : behind + 3])) if command == "gemm" else []
+    if values := numbers or [word for word in words[behind : behind + 1] if not word.startswith("-")]:
+        flags = ("-M", "-N", "-K") if numbers else lacks[:1]  # `gemm 4096 4096 4096`
+        named = (word for pair in zip(flags, values, strict=False) for word in pair)
+        return [*words[:behind], *named, *words[behind + len(values) :]]
     return [*words, *(word for flag in lacks for word in (flag, _EXAMPLES[flag]))]
 
 
@@ -149,10 +154,10 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
         return None
     if words[0] in known.tasks and not (home_of("commands", words[0]) or _means_runtime(words, known)):
         return RequestError(refused.what, fix=_command(["direct"], words, known), kind=_COMMAND)
-    if "container" in (words[0], *meant(words[0])) and (error := _to_engine(words)):
+    if "container" in (words[0], *meant(words[0])) and (error := _to_engine(words, known)):
         return error
     if words[0] in known.runtimes:
-        if segments := _former_segments(words, refused):
+        if segments := _former_segments(words, known, refused):
             return RequestError(refused.what, fix=segments)
         return (
             _job_script(words, refused)
@@ -165,9 +170,12 @@ def _instead(words: list[str], known: Known, refused: PrimusError) -> RequestErr
     return _unknown_command(words[0], words[1:], known)
 
 
-def _to_engine(words: Sequence[str]) -> RequestError | None:
+def _to_engine(words: Sequence[str], known: Known) -> RequestError | None:
     """The answer to words that the engine of containers would take; None: they are none."""
-    if fix := former_word("container", *words[1:2] or [""]):
+    fix = former_word("container", *words[1:2] or [""])
+    if words[0] != "container" and not fix and words[1:2] and not words[1].startswith("-") and words[1] != "run":
+        fix = f"it is the engine's own command, without `primus`: {typed(words)}"
+    if fix and not (words[0] != "container" and {*words[1:2]} & {*known.tasks, *known.runtimes}):
         return RequestError(f"`{typed(words[:2])}` starts no task", fix=fix)
     if words[0] != "container" or not (typed_to := former.to_engine(words[1:])):
         return None
@@ -175,10 +183,12 @@ def _to_engine(words: Sequence[str]) -> RequestError | None:
     return RequestError(what, why=former.ENGINE, fix=former.container_run(typed_to), kind=_COMMAND)
 
 
-def _former_segments(words: Sequence[str], refused: PrimusError) -> str:
+def _former_segments(words: Sequence[str], known: Known, refused: PrimusError) -> str:
     """The command line, where a segment begins as with AMD's launcher: with an option, or the words of a program."""
     if refused.kind == "option first":
-        return f"did you mean: {former.as_program(words) or former.with_runtimes(words)}"
+        whole = former.with_runtimes(words, lambda rest: find_task(rest, known.tasks))
+        meant = former.as_program(words) or (_whole([*known.front, *whole]) if whole else "")
+        return f"did you mean: {meant}" if meant else ""
     of_program = refused.option == "--script" or refused.kind == "unknown task"
     return former.as_program(words) if of_program else ""
 
@@ -186,7 +196,7 @@ def _former_segments(words: Sequence[str], refused: PrimusError) -> str:
 def _means_runtime(words: Sequence[str], known: Known) -> bool:
     """Whether `run`, a task, stands where other tools have a runtime: before an experiment, options, or a runtime."""
     after = words[1] if len(words) > 1 else "-"
-    is_option = after[:1] == "-" and after not in ("-h", "--help")
+    is_option = after[:1] == "-" and after not in ("-h", "--help", *MODULE)
     return bool(meant(words[0])) and (is_option or begins_training(after) or after in {*known.runtimes, *known.tasks})
 
 
@@ -228,7 +238,7 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
     if begins_training(head):
         why = "a task needs a runtime"
         return RequestError(what, why=why, fix=_command(["direct"], [head, *rest], known), kind=_COMMAND)
-    if "run" in known.tasks and (head in former.LAUNCHERS or head.endswith(PROGRAM)):
+    if "run" in known.tasks and (head in former.LAUNCHERS or is_program(head)):
         why = "the task `run` starts a Python file on every rank; GPUS_PER_NODE=N sets the number of ranks per node"
         launching = former.launching([head, *rest])
         options, lost = former.of_direct(launching[1:])
@@ -242,7 +252,10 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
         return RequestError(what, why="Primus writes the job script", fix=former.SBATCH, kind=_COMMAND)
     if runtime := meant(head):
         why = f"the runtime for that is `{runtime[0]}`; put `--` and a task after its options"
-        return RequestError(what, why=why, fix=_command(runtime, rest, known), kind=_COMMAND)
+        begin = next((at for at, word in enumerate(rest) if word in former.LAUNCHERS), len(rest))
+        variables = former.launcher_variables(former.launching(rest[begin:]))
+        fix = f"{variables}{_command(runtime, rest, known)}"
+        return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
     return None
 
 
@@ -311,16 +324,18 @@ def _extra_dashes(words: Sequence[str], known: Known) -> RequestError | None:
 
 def _job_script(words: Sequence[str], refused: PrimusError) -> RequestError | None:
     """The answer to a job script of one's own among the options of `slurm`; None: there is none."""
-    options = words[: words.index("--") if "--" in words else len(words)]
-    if words[0] != "slurm" or not any(word.endswith(former.JOB_SCRIPTS) for word in options):
+    begin = words.index("--") if "--" in words else len(words)
+    if words[0] != "slurm" or not any(word.endswith(former.JOB_SCRIPTS) for word in words[: begin + 2]):
         return None
     return RequestError(refused.what, why="Primus writes the job script", fix=former.SBATCH, kind=_COMMAND)
 
 
 def _foreign_task(words: Sequence[str], refused: PrimusError) -> RequestError | None:
     """The answer to a word of other tools in the place of a task: the one that it gets as a command."""
-    word = refused.option
-    if refused.kind != "unknown task" or not word:
+    word = refused.option if refused.kind == "unknown task" else ""
+    if words[0] == "slurm" and not word:  # `slurm cancel 12`
+        word = "".join(words[1:2])
+    if not word or word.startswith("-"):
         return None
     if fix := former_word("primus", word):
         return RequestError(refused.what, fix=fix)
@@ -357,6 +372,6 @@ def _command(runtime: Sequence[str], rest: Sequence[str], known: Known) -> str:
     own = rest and rest[0] in known.runtimes
     words = [*(() if own else runtime), *(rest[1:] if rest and rest[0] == "--" else rest)]
     if find_task(words, known.tasks) == len(words):
-        names_experiment = any(begins_training(word) or word.endswith(PROGRAM) for word in words)
+        names_experiment = any(begins_training(word) or is_program(word) or word in MODULE for word in words)
         words = with_task([*words, *(() if names_experiment else ("--config", "FILE"))], known, guess=True)
     return _whole([*known.front, *with_stage(with_dashes(words, known))])

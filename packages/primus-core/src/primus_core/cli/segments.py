@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from primus_core.cli import former
-from primus_core.cli.former import EXPERIMENTS, PROGRAM
+from primus_core.cli.former import EXPERIMENTS
 
 __all__ = [
     "Known",
@@ -61,12 +61,12 @@ def is_experiment(word: str) -> bool:
 def begins_program(words: Sequence[str], at: int, known: Known) -> bool:
     """Whether a Python file stands there, or the launcher of others before one; without the task `run`: never."""
     launched = words[at] in former.LAUNCHERS and former.program_at(words[at:]) < len(words) - at
-    return "run" in known.tasks and (words[at].endswith(PROGRAM) or launched)
+    return "run" in known.tasks and (former.is_program(words[at]) or launched)
 
 
 def as_run_task(words: Sequence[str]) -> list[str]:
     """The task `run` for what a launcher of others was to start."""
-    return ["run", *(words[former.program_at(words) :] or ["train.py"])]
+    return ["run", *(words[former.program_at(words) :] or ["FILE"])]
 
 
 def begins_training(word: str) -> bool:
@@ -77,9 +77,11 @@ def begins_training(word: str) -> bool:
 def as_training(rest: Sequence[str]) -> list[str]:
     """The words of the task `train` from a stage, `--config FILE` or a file, whichever they begin with."""
     first = rest[0] if rest else ""
+    if first == _STAGE:
+        first, rest = (rest[1] if len(rest) > 1 else _STAGE), rest[1:]
     if first.endswith(EXPERIMENTS):
         return ["train", _STAGE, "--config", *rest]
-    return ["train", _STAGE, *(rest[1:] if first == _STAGE else rest or ("--config", "FILE"))]
+    return ["train", _STAGE, *(rest if first == _STAGE or rest else ("--config", "FILE"))]
 
 
 def with_stage(words: list[str]) -> list[str]:

@@ -12,10 +12,10 @@ import yaml
 from primus_core.config import submission
 from primus_core.config.document import REFUSED, Document, Path
 from primus_machine.documents import bounds
-from primus_machine.files import trust
 from primus_machine.documents.toml_marks import toml_marks
 from primus_machine.documents.yaml_text import Converter, Environ, composed, parse_value
 from primus_machine.errors import AlreadyRefused, ConfigError, Mistakes
+from primus_machine.files import trust
 from primus_machine.interpolation import interpolate
 
 __all__ = ["TEMPLATE", "bases", "read", "read_extended"]

@@ -68,7 +68,7 @@ def _read(row: Any) -> Answer:
     if isinstance(row, str):
         return Answer(row)
     if "type" in row:
-        return Answer(row["type"], row["type"])
+        return Answer(f"type {row['type']}", row["type"])
     if "remove" in row:
         return Answer(f"remove it: {row['remove']}", "")
     more = f", or: {row['or']}" if "or" in row else ""

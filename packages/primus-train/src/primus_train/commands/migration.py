@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from primus_core.config.document import Document, at, dotted
 from primus_core.errors import ConfigError, Mistakes, RequestError
 from primus_core.plugins.catalogue import Catalogue
-from primus_machine.documents.yaml_text import parse_saved
 from primus_machine.documents import bounds
+from primus_machine.documents.yaml_text import parse_saved
 from primus_machine.files import atomic
 from primus_machine.host import HostRoot
 from primus_machine.units import counted

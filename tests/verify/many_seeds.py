@@ -5,7 +5,7 @@
 Each seed has its own weights and tokens, its own reference on one rank, and its own trainings in the layouts. A process
 that has imported TorchTitan forks the ranks, so that a training costs what it computes. The first training of each kind
 starts as all others do, by `primus direct`; the rest take its resolved settings, with other paths and another seed.
-With `--in-turn`, each seed trains one of the layouts: two hundred take 25 CPU minutes. `--first` goes on after others.
+With `--in-turn`, each seed trains one of the layouts: two hundred take 40 CPU minutes. `--first` goes on after others.
 """
 
 from __future__ import annotations

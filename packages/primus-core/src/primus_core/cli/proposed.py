@@ -46,7 +46,8 @@ def refusal(words: Sequence[str]) -> PrimusError | None:
     try:
         _, rest = request.global_words(words)
         if rest and rest[0] in commands.names():
-            parse_segment(commands.load(rest[0]).parser(), rest[1:])
+            if rest[0] != "replay":  # it finds the runtimes among its words by itself
+                parse_segment(commands.load(rest[0]).parser(), rest[1:])
             return None
         catalogue = Catalogue.here(HostRoot(), request.config_of(words))
         asked = request.parse(words, catalogue.first_words("runtimes"), catalogue.first_words("tasks"))
@@ -58,8 +59,8 @@ def refusal(words: Sequence[str]) -> PrimusError | None:
         if asked.task:
             task, name, rest = catalogue.task(asked.task)
             parse_segment(options.task_parser(task, name), rest)
-    except SystemExit:  # --help
-        return None
-    except PrimusError as error:
+    except RequestError as error:
         return error
+    except (PrimusError, SystemExit):  # a package is not installed, which is said next; --help
+        return None
     return None

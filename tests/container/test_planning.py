@@ -528,3 +528,25 @@ def test_before_the_nodes_are_known_no_image_is_chosen_for_them(primus: Run, pro
     assert shown.returncode == 0, shown.stderr
     assert "each node uses the default for its GPUs" in shown.stdout
     assert "--image" not in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("engine", "image", "whole"),
+    [
+        ("podman", "rocm/primus:v26.5", "docker.io/rocm/primus:v26.5"),
+        ("podman", "ubuntu:24.04", "docker.io/library/ubuntu:24.04"),
+        ("podman", "docker.io/rocm/primus:v26.5", ""),
+        ("podman", "localhost/mine", ""),
+        ("podman", "registry:5000/mine", ""),
+        ("podman", "oci-archive:///images/mine.tar", ""),
+        ("docker", "rocm/primus:v26.5", ""),
+    ],
+)
+def test_where_podman_gets_a_short_name_the_advice_is_the_whole_one(engine: str, image: str, whole: str) -> None:
+    assert images.advice(engine, image).rpartition(" ")[2] == whole
+
+
+def test_the_step_of_the_engine_has_the_advice_on_a_short_name(primus: Run, project: Path) -> None:
+    words = ("--engine", "podman", "--image", "rocm/primus:v26.5")
+    planned = json.loads(primus("container", "--dry-run", "--json", *words, *TASK, cwd=project).stdout)
+    assert planned["steps"][0]["advice"].endswith("--image docker.io/rocm/primus:v26.5")

@@ -161,6 +161,13 @@ def test_a_wrong_line_of_a_file_is_refused_with_its_number(tmp_path: Path) -> No
     assert refused(str(tmp_path / "x.env")).what.startswith(f"{tmp_path}/x.env:3: 'not a setting' is neither")
 
 
+def test_all_mistakes_of_a_file_are_said_and_what_follows_from_them_is_none(tmp_path: Path) -> None:
+    lines = ['A="$(date)"', "B=$A", "not a setting", "C=${GONE} # 'x", "D=1 E=`id`; F=2", "1G=2", "H='", "I=$GONE"]
+    (tmp_path / "x.env").write_text("\n".join(lines) + "\n")
+    found = [error.what.removeprefix(f"{tmp_path}/x.env:")[0] for error in refused(str(tmp_path / "x.env")).each()]
+    assert found == ["1", "3", "4", "5", "6", "7"]
+
+
 def test_a_value_that_no_environment_can_carry_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.env").write_bytes(b"A=1\0\n")
     assert "contains a NUL character" in refused(str(tmp_path / "x.env")).what

@@ -60,6 +60,16 @@ def test_a_folder_that_has_only_the_name_of_a_run_is_incomplete(tmp_path: Path) 
         load(str(directory))
 
 
+def test_where_the_newest_run_of_an_experiment_has_no_snapshot_an_earlier_one_is_named(tmp_path: Path) -> None:
+    for name in ("small_2026_11_18_101526", "small_2026_11_19_101526", "other_2026_11_20_101526"):
+        make(tmp_path, name)
+    newest = tmp_path / "small_2026_11_21_101526"
+    newest.mkdir()
+    with pytest.raises(Damaged) as raised:
+        load(str(newest))
+    assert raised.value.fix.endswith("\nthe newest run of 'small' that has one is small_2026_11_19_101526")
+
+
 def test_an_old_run_that_ended_is_not_said_to_be_cut_short(tmp_path: Path) -> None:
     directory = make(tmp_path)
     (directory / "snapshot.json").unlink()

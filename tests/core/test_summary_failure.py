@@ -204,6 +204,11 @@ def test_where_no_rank_said_why_the_launchers_last_line_is_told() -> None:
     assert "what          ValueError: no text\n" in text
 
 
+def test_an_error_of_primus_that_a_step_printed_is_told_and_not_the_advice_below_it() -> None:
+    printed = "reading\nprimus: error: 7005 tokens, but 4000\n  why: too few\n  fix: use the model's\n"
+    assert "what          7005 tokens, but 4000\n" in block(None, 1, launch_log=printed)
+
+
 def row(step: int, loss: float | None, **more: Any) -> dict[str, Any]:
     """A line of metrics."""
     return {"step": step, "steps": 120, "loss": loss, **more}

@@ -118,6 +118,17 @@ def test_a_script_that_fails_before_the_ranks_is_the_cause_also_when_asked_again
     assert primus("diagnose", "latest", cwd=tmp_path).stdout.startswith(told)
 
 
+def test_a_step_before_the_ranks_is_named_with_its_error_and_not_with_the_advice_below_it(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    error = "primus: error: the tokenizer has 7005 tokens, but the model 4000\n  why: too few\n  fix: use the model's"
+    (tmp_path / "logs/launch.log").write_text(f"reading\n{error}\n", encoding="utf-8")
+    (tmp_path / "metadata.json").write_text('{"run_id": "x", "status": "failed", "exit_code": 1}', encoding="utf-8")
+    row = {"event": "step_ended", "name": "prepare data", "exit_code": 2, "time": 9.0}
+    (tmp_path / "logs/events.jsonl").write_text(f"{json.dumps(row)}\n", encoding="utf-8")
+    shown = render(diagnose([str(tmp_path)]))
+    assert "'prepare data' failed before any rank started: the tokenizer has 7005 tokens, but the model 4000" in shown
+
+
 def test_a_damaged_diagnosis_is_none(tmp_path: Path) -> None:
     for text in ("", "{}", "[]", '{"schema": 1}', '{"schema": 99}', "[" * 100_000):
         (tmp_path / "diagnosis.json").write_text(text, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -9,11 +10,12 @@ import pytest
 from tests.diagnose.logs import SYMPTOMS, healthy, write
 
 from primus_diagnose import Verdict
-from primus_diagnose.diagnosis import of_gathered
+from primus_diagnose.diagnosis import diagnose, of_gathered
 from primus_diagnose.inputs.gathered import Gathered
 from primus_diagnose.scan.source import Source
 from primus_diagnose.signatures.catalogue import Catalogue, built_in
 from primus_diagnose.signatures.signature import Signature
+from primus_diagnose.text import render
 
 CATALOGUE = built_in()
 CAUSES = [one for one in CATALOGUE if one.role == "cause" and one.samples]
@@ -52,6 +54,24 @@ def test_symptoms_alone_are_no_cause_and_the_answer_says_what_to_collect(tmp_pat
     assert (verdict.answer, verdict.cause, verdict.confidence) == ("symptoms", None, "")
     assert any("TORCH_FR_BUFFER_SIZE" in one for one in verdict.missing.collect)
     assert any("dmesg" in one for one in verdict.missing.collect)
+
+
+@pytest.mark.parametrize(
+    "then", ["rank 0 then failed: RuntimeError: [../gloo/pair.cc:1] ", "the others waited for 30 s: "]
+)
+def test_a_rank_that_left_early_is_the_cause_and_no_log_of_nccl_is_asked_for(then: str, tmp_path: Path) -> None:
+    closed = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [::1]:31044"
+    (tmp_path / "logs").mkdir()
+    write(tmp_path / "logs", f"Traceback (most recent call last):\n{closed}\n", "step 3\n")
+    what = f"left with exit code 0 after step 3 while others were running; {then}Connection closed by peer [::1]:31044"
+    first = {"rank": 1, "what": what, "node_rank": 0, "exit_code": 1, "time": 9.0}
+    record = {"run_id": "x", "status": "failed", "exit_code": 1, "started": 1, "ended": 9, "first_failure": first}
+    (tmp_path / "metadata.json").write_text(json.dumps(record), encoding="utf-8")
+    verdict = diagnose([str(tmp_path)])
+    assert verdict.cause
+    assert (verdict.cause.signature, verdict.cause.first.rank) == ("proc.left_early", 1)
+    assert verdict.missing.collect == ()
+    assert "NCCL" not in render(verdict)
 
 
 def test_the_earlier_of_two_causes_is_the_cause(tmp_path: Path) -> None:

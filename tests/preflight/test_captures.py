@@ -8,6 +8,7 @@ import pytest
 from tests.machine.machines import PCI
 from tests.preflight import nodes
 
+from primus_machine import cgroups
 from primus_machine.captures import capture
 from primus_machine.host import HostRoot
 from primus_preflight.checks.findings import Finding
@@ -62,10 +63,31 @@ def test_checks_find_the_same_on_a_capture_as_on_the_machine_save_what_only_byte
     before = {(one.check, one.subject): one for one in nodes.found(there)}
     after = found(tmp_path / "node.tar.gz")
     differing = {key[0] for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-    # The rest of the way to one's own cgroup is no pattern; the disk is that of the run; bridges are bytes.
-    assert differing == {"host.acs", "host.cgroup-memory", "host.cgroup-cpu", "host.disk"}
+    # The disk is that of the run; bridges are bytes.
+    assert differing == {"host.acs", "host.disk"}
     assert {after[check, ""].status for check in differing} == {"unknown"}
     assert {key[0] for key, one in after.items() if one.status == "fail"} == {"gpu.pcie-width", "gpu.access"}
+
+
+def test_a_capture_holds_the_limits_of_ones_own_cgroup_and_an_older_one_is_said_to_lack_them(tmp_path: Path) -> None:
+    tree = nodes.healthy()
+    tree["proc/self/cgroup"] = "0::/user.slice/user-1000.slice/job_7\n"
+    tree["sys/fs/cgroup/user.slice/user-1000.slice/job_7/cgroup.controllers"] = "memory\n"
+    tree["sys/fs/cgroup/user.slice/user-1000.slice/memory.max"] = "4096\n"
+    tree["sys/fs/cgroup/user.slice/user-1001.slice/memory.max"] = "max\n"
+    there = nodes.write(tmp_path / "there", tree)
+    capture.write(there, str(tmp_path / "node.tar.gz"), ())
+    taken = capture.read(str(tmp_path / "node.tar.gz"), HOST)
+    assert cgroups.limits(taken, "memory.max") == cgroups.limits(there, "memory.max") == ["4096"]
+    assert not taken.names("/sys/fs/cgroup/user.slice/user-1001.slice")
+    tree["proc/self/cgroup"] = "0::/gone\n"
+    known = {(one.check, one.subject): one for one in nodes.found(nodes.write(tmp_path / "older", tree))}
+    one = known["host.cgroup-memory", ""]
+    assert (one.status, "the capture may lack it" in one.why, "primus env capture" in one.fix) == (
+        "unknown",
+        True,
+        True,
+    )
 
 
 @pytest.mark.full

@@ -315,6 +315,20 @@ metrics and logs
     )
 
 
+@pytest.mark.parametrize(("is_secret", "told"), [(False, "GPUS_PER_NODE=2 X='a b' primus"), (True, "primus")])
+def test_the_command_of_a_run_has_the_persons_own_variables(
+    is_secret: bool, told: str, primus: Primus, output: Path
+) -> None:
+    variables: list[dict[str, Any]] = [
+        {"name": "GPUS_PER_NODE", "value": "2", "origin": "user"},
+        {"name": "X", "value": "a b", "origin": "user", "secret": is_secret},
+        {"name": "OMP_NUM_THREADS", "value": "2", "origin": "torchtitan"},
+    ]
+    make(output, plan={"environment": variables})
+    said = primus("runs", "show", "small").stdout
+    assert f"command    {told} direct -- train pretrain --config small.yaml\n" in said
+
+
 def test_a_view_as_json_has_each_field_of_the_record(primus: Primus, output: Path) -> None:
     directory = make(output)
     known = {name: value for name, value in record_fields.FULL.to_dict().items() if name not in ("run_id", "status")}

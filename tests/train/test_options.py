@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from primus_core.config.document import Document
 from primus_core.errors import ConfigError
-from primus_train.kit.options import Option, check, load
+from primus_train.kit.options import Option, check, examine, load
 from primus_train.kit.settings import Settings
 
 ROWS: dict[str, dict[str, Any]] = {
@@ -105,6 +105,37 @@ def test_a_value_of_the_wrong_type_is_refused_with_line_and_default(name: str, v
     assert error.fix
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "fix"),
+    [
+        ("int", "2", "write 2, without quotes"),
+        ("float", "1e-4x", "write 1e-4, a number alone"),
+        ("int", 1.5, "write a whole number, for example 2"),
+        ("float", float("nan"), "give it a number that is finite; write a number, for example 0.1"),
+    ],
+)
+def test_where_there_is_no_default_the_fix_says_what_a_value_looks_like(kind: str, value: Any, fix: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        check(Document({"x": value}, {(): "x.yaml"}), {"x": Option(name="x", type=kind)}, framework="acme")
+    assert error.value.fix == fix
+
+
+def test_the_beginning_of_several_names_and_the_names_of_other_tools_are_answered(tmp_path: Path) -> None:
+    others = tmp_path / "others.toml"
+    others.write_text('tp = "parallel.share"\nseed = "a, b"\n')
+    names = ("data.tokenizer_type", "data.tokenizer_model", "optimizer.lr", "data.split")
+    options = {name: Option(name=name, type="int") for name in names}
+    asked = {"data": {"tokenizer": 1, "tokenizer_typ": 1}, "tp": 2, "seed": 1, "LR": 1}
+    found = examine(Document(asked, {(): "x.yaml"}), options, framework="acme", others=str(others)).mistakes.found
+    assert [error.fix for error in found] == [
+        "set one of data.tokenizer_model, data.tokenizer_type",
+        "did you mean 'data.tokenizer_type'?",
+        "did you mean 'parallel.share'?",
+        "set one of a, b",
+        "did you mean 'optimizer.lr'?",
+    ]
+
+
 @pytest.mark.parametrize("word", ["yes", "no", "on", "Off"])
 def test_the_fix_for_a_word_of_yaml_1_1_is_true_or_false(word: str) -> None:
     assert refused({"debug": word}, {}).fix == "write true or false"
@@ -145,6 +176,8 @@ def test_each_value_of_a_list_is_one_of_the_choices() -> None:
         ({"training": {"lr": 1}}, "training.lr", "did you mean 'optimizer.lr'?"),
         ({"parallel": {"msh": {}}}, "parallel.msh", "did you mean 'parallel.mesh'?"),
         ({"zzz": 1}, "zzz", "remove it"),
+        ({"seq-len": 1}, "seq-len", "did you mean 'training.seq_len'?"),
+        ({"training": {"n": 1}}, "training.n", "remove it"),
         ({"..": 1}, "..", "remove it"),
     ],
 )

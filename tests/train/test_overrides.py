@@ -96,6 +96,16 @@ def test_all_wrong_words_are_said_at_once() -> None:
     ]
 
 
+def test_a_word_that_is_nearly_an_option_of_the_command_is_one_and_no_setting() -> None:
+    flags = ("-h", "--profile", "--continue", "--resolved", "--json")
+    with pytest.raises(RequestError) as caught:
+        overrides.refuse_misspelt(
+            ["--continu", "latest", "--resolvd", "--lr", "1", "continu=1", "--profiler.x", "1"], flags
+        )
+    assert [error.meant for error in caught.value.each()] == ["--continue", "--resolved"]
+    assert "did you mean '--continue'?" in caught.value.fix
+
+
 def test_an_empty_part_between_dots_is_refused() -> None:
     assert "is not a setting" in refused("training..steps=1").what
 

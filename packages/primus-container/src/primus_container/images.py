@@ -11,7 +11,7 @@ from typing import NamedTuple
 from primus_machine.errors import RequestError, nearest
 from primus_machine.facts import Facts
 
-__all__ = ["Chosen", "chosen", "refuse_lone_word"]
+__all__ = ["Chosen", "advice", "chosen", "refuse_lone_word"]
 
 _FILE = os.path.join(os.path.dirname(__file__), "images.toml")
 _OF_NODE = "<image-of-the-node>"
@@ -45,6 +45,15 @@ def chosen(named: str, facts: Facts, framework: str) -> Chosen:
         fix="primus container --image IMAGE -- ..., or `container: {image: IMAGE}` in primus.yaml;\n"
         "without a container: primus direct -- ...",
     )
+
+
+def advice(engine: str, image: str) -> str:
+    """Return what to do where podman does not know of which registry a short name is; empty: it names one."""
+    registry, slash, _ = image.partition("/")
+    if engine != "podman" or "://" in image or (slash and (set(".:") & set(registry) or registry in ("", "localhost"))):
+        return ""
+    whole = image if slash else f"library/{image}"
+    return f"if it did not find the image, name its registry, too: --image docker.io/{whole}"
 
 
 def refuse_lone_word(image: str, flags: Sequence[str]) -> None:

@@ -155,7 +155,7 @@ Primus passes all other options to the engine unchanged (`--cpus 16`, `--pids-li
             *("sh", "-c", ENTRY, "primus", *arguments(facts, args.primus)),
             *call.inner,
         )
-        step = Step(self.name, argv, facts.cwd, kind="worker", lock=lock)
+        step = Step(self.name, argv, facts.cwd, kind="worker", lock=lock, advice=images.advice(engine, image))
         if is_apptainer:
             step = step._replace(refusals=(apptainer.FAILED, 126, 127))
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -55,6 +56,7 @@ WITHOUT_EFFECT = (
 """What Primus says itself: the run directory, the machine, that an experiment wins over a named model, HF_TOKEN."""
 _LATER = {"pure_nnx_decoder": False}
 """Settings of a later MaxText, with the value that stands for what an earlier one does."""
+_OTHERS = os.path.join(os.path.dirname(__file__), "other_names.toml")
 
 
 class Settings(settings.Settings):
@@ -81,7 +83,7 @@ class Settings(settings.Settings):
         if named is None:  # the model would say what is not given
             document = Document({k: v for k, v in document.data.items() if k != "model_name"}, document.marks)
             refused = [*refused, ()]
-        super().__init__(document, _over(schema.options, named or {}), SETTINGS, LEAST, "MaxText", refused)
+        super().__init__(document, _over(schema.options, named or {}), SETTINGS, LEAST, "MaxText", refused, _OTHERS)
         self.mistakes.add(*mistakes.found)
 
     def has(self, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -30,6 +31,7 @@ _ASKED_OTHERWISE = {
     "yaml_cfg": "write settings in the experiment",
 }
 _ITEM: dict[str, Callable[[Any], Any]] = {"int": int, "float": float}
+_OTHERS = os.path.join(os.path.dirname(__file__), "other_names.toml")
 
 
 class Settings(settings.Settings):
@@ -45,7 +47,7 @@ class Settings(settings.Settings):
         """Settings that were one text; where Megatron takes a list, it was split at blanks."""
         right = Document({name: value for name, value in with_lists.items() if name not in wrong}, document.marks)
         paths = [*refused, *((name,) for name in wrong)]
-        super().__init__(right, schema.options, SETTINGS, LEAST, "Megatron", paths)
+        super().__init__(right, schema.options, SETTINGS, LEAST, "Megatron", paths, _OTHERS)
         self.mistakes.add(*wrong.values())
 
     def has(self, name: str) -> bool:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from primus_core.outcome.closing import own_variables
+from primus_core.plan.plan import Variable
 from primus_machine.files.plain_json import number
 from primus_machine.text import printable
 
@@ -137,7 +139,7 @@ def _facts(run: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield f"attempt {count}", _attempt(attempt)
     yield "directory", run["directory"]
     yield "job", _joined(" ", run["job_id"], _with("on cluster", run["cluster"]), _scheduler(run["scheduler"]))
-    yield "command", shlex.join(run["command"])
+    yield "command", f"{_own_variables(run)}{shlex.join(run['command'])}"
     yield "owner", run["owner"]
     yield "started", _joined(" ", _clock(run["started"]), _with("by", run["user"]), _with("on", run["host"]))
     yield "ended", _clock(run["ended"])
@@ -159,6 +161,15 @@ def _facts(run: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     yield "wandb", _wandb(run["wandb"])
     yield "verified", ", ".join(f"{layout} {status}" for layout, status in run["verified"].items())
     yield "snapshot", "complete" if snapshot["whole"] else _joined("; ", snapshot["problem"], snapshot["why"])
+
+
+def _own_variables(run: Mapping[str, Any]) -> str:
+    """Return the person's variables without which the command would plan another run; empty: one is a secret."""
+    found = [
+        Variable(str(row["name"]), str(row.get("value")), str(row.get("origin")), secret=bool(row.get("secret")))
+        for row in run["environment"]
+    ]
+    return own_variables(found) or ""
 
 
 def _value(value: Any) -> str:

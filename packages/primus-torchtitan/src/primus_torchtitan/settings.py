@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -34,13 +35,14 @@ LEAST: dict[str, float] = {
 """TorchTitan says these in assertions, hours of queueing later."""
 _BOTH = ("activation_checkpoint.mode", "loss.kind")
 """Primus's, and TorchTitan's as the class of a section."""
+_OTHERS = os.path.join(os.path.dirname(__file__), "other_names.toml")
 
 
 class Settings(settings.Settings):
     """TorchTitan's settings and Primus's, by dotted name."""
 
     def __init__(self, document: Document, schema: Schema, refused: Iterable[Path] = ()) -> None:
-        super().__init__(document, schema.options, SETTINGS, LEAST, "TorchTitan", refused)
+        super().__init__(document, schema.options, SETTINGS, LEAST, "TorchTitan", refused, _OTHERS)
 
     def framework(self) -> dict[str, Any]:
         """What the worker hands to TorchTitan."""

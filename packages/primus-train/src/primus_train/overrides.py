@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from primus_core.config.document import ONE_KIND, REFUSED, Document, Path, both_kinds, clash, deep_merge, dotted
-from primus_core.errors import ConfigError, Mistakes, RequestError
+from primus_core.errors import ConfigError, Mistakes, RequestError, nearest
 from primus_machine.documents.yaml_text import parse_value
 from primus_machine.interpolation import interpolate
 
-__all__ = ["is_alone", "is_typed", "lacks_value", "no_section", "parse"]
+__all__ = ["is_alone", "is_typed", "lacks_value", "no_section", "parse", "refuse_misspelt"]
 
 _PLACE = "command line: "
+_ALIKE = 0.85
+"""No setting of a framework is so near to an option."""
 
 
 def parse(words: Sequence[str], environ: Mapping[str, str], mistakes: Mistakes | None = None) -> Document:
@@ -34,6 +36,22 @@ def parse(words: Sequence[str], environ: Mapping[str, str], mistakes: Mistakes |
     else:
         mistakes.add(*found.mistakes.found)
     return Document(found.data, found.marks)
+
+
+def refuse_misspelt(words: Sequence[str], flags: Iterable[str]) -> None:
+    """Refuse words that are nearly one of the `flags` of the command itself: as settings nobody would miss them.
+
+    Raises:
+        RequestError: with the option, for each of them.
+    """
+    mistakes, known = Mistakes(), [flag[2:] for flag in flags if flag.startswith("--")]
+    for word in words:
+        flag, _, value = word.partition("=")
+        if flag.startswith("--") and "." not in flag and (near := nearest(flag[2:], known, _ALIKE)):
+            fix = f"did you mean '--{near}'? A setting of that name is written {flag[2:]}={value or 'VALUE'}"
+            what = f"unknown option '{flag}'"
+            mistakes.add(RequestError(what, fix=fix, kind="unknown", options=[flag], meant=f"--{near}"))
+    mistakes.refuse()
 
 
 def is_typed(where: str) -> bool:

@@ -6,14 +6,14 @@ primus direct -- train pretrain --config exp.yaml training.steps=100
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from primus_core.environment import resolve as environment
 from primus_core.errors import Mistakes
 from primus_core.plan.plan import Variable
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
-from primus_core.request.arguments import Parser
+from primus_core.request.arguments import Parser, flags_of
 from primus_train import modes, profiling
 from primus_train.planning import Planning, Resolved, named
 from primus_train.which_run import add_which_run
@@ -59,6 +59,7 @@ class Train:
             from primus_train.templates import similar
 
             raise similar.missing_option(call.args.stage, call.args.overrides, call.command, call.facts.environ)
+        _refuse_misspelt(self, call.args.overrides)
         return _without_mistakes(call, Planning.plan)
 
     def environment(self, path: str, environ: Mapping[str, str]) -> tuple[str, tuple[Variable, ...]]:
@@ -75,6 +76,14 @@ class Train:
         seen = {**{variable.name: variable.value for variable in given}, **environ}
         asked = modes.Training(module.framework, named(experiment, module), workspace, seen)
         return module.framework, (*modes.environment(asked), *given)
+
+
+def _refuse_misspelt(task: Train, words: Sequence[str]) -> None:
+    from primus_train import overrides
+
+    parser = Parser(prog=task.name)
+    task.add_arguments(parser)
+    overrides.refuse_misspelt(words, flags_of(parser))
 
 
 def resolve(call: TaskCall) -> Resolved:

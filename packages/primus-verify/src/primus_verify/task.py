@@ -17,7 +17,7 @@ from primus_core.config.document import dotted
 from primus_core.errors import RequestError
 from primus_core.plan.plan import PlannedFile, Worker
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
-from primus_core.request.arguments import Parser, whole_number
+from primus_core.request.arguments import Parser, flags_of, whole_number
 from primus_train.templates.recipe import leaves
 from primus_verify import layouts
 from primus_verify.contract import Verifier
@@ -81,8 +81,12 @@ exit codes: 0 every layout that was tried is equal to one rank; 1 at least one d
     def plan(self, call: TaskCall) -> TaskPlan:
         """Resolve the experiment, make it small, and name the layouts."""
         from primus_train import task as train
+        from primus_train.overrides import refuse_misspelt
 
         args = call.args
+        parser = Parser(prog=self.name)
+        self.add_arguments(parser)
+        refuse_misspelt(args.overrides, flags_of(parser))
         _refuse_numbers(args)
         found = train.resolve(for_its_machine(call._replace(args=arguments(args.config, args.overrides))))
         framework = found.experiment.modules[found.module].framework

@@ -134,8 +134,12 @@ def _file(path: str, environ: Mapping[str, str]) -> Iterable[Variable]:
         raise RequestError(f"--env {path}: the file cannot be read", why=str(error.strerror)) from None
     if text.startswith(("\udcff\udcfe", "\udcfe\udcff")):  # the byte order marks
         raise RequestError(f"--env {path}: the file is UTF-16", fix="save it as UTF-8")
-    for found in env_file.read_assignments(text, path, environ):
-        yield _variable(found.text, environ, f"--env {path}", f"{path}:{found.line}")
+    mistakes, variables_of_file = Mistakes(), list[Variable]()
+    for found in env_file.read_assignments(text, path, environ, mistakes):
+        with mistakes:
+            variables_of_file.append(_variable(found.text, environ, f"--env {path}", f"{path}:{found.line}"))
+    mistakes.refuse()
+    return variables_of_file
 
 
 def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) -> Variable:

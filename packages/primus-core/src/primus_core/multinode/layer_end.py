@@ -108,11 +108,11 @@ class LayerEnd:
 
     def _refused(self) -> MachineError:
         """What the engine could not do; its own words are on the console already."""
-        program = self.main.argv[0]
+        program, whole = self.main.argv[0], f"see the whole command: {self._typed_with('--dry-run')}"
         return MachineError(
             f"{self.plan.runtime}: {program} could not start the command (exit code {self.ended.exit_code})",
             why=self.ended.not_started or f"see its output above, or in {short(self.log)}",
-            fix=f"see the whole command: {self._typed_with('--dry-run')}",
+            fix="\n".join(filter(None, [self.main.advice, whole])),
         )
 
     def _swallowed(self) -> MachineError:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from primus_core.environment.resolve import OWNED, USER
 from primus_core.journal import record, summary
 from primus_core.journal.events import saved_steps
 from primus_core.journal.summary import Row
-from primus_core.plan.plan import METRICS, Plan
+from primus_core.plan.plan import METRICS, Plan, Variable
 from primus_core.runs.rundir import COMPLETED, short
 from primus_machine.secrets.names import SECRET
 
 if TYPE_CHECKING:
     from primus_core.outcome.failure import Failure
 
-__all__ = ["last_step", "next_lines", "not_failed", "render"]
+__all__ = ["last_step", "next_lines", "not_failed", "own_variables", "render"]
 
 _ONCE = {"--new": r"(?!)", "--continue": r"(?!-)(?!pretrain$)[^=]+", "--from": r".*"}
 """Options of the typed command that are not meant a second time, and what their values look like."""
@@ -52,7 +52,7 @@ def next_lines(plan: Plan, status: str) -> tuple[str, ...]:
     typed = _without_once(_typed(plan))
     if not typed or SECRET in " ".join(typed):
         return ()
-    own = _own_variables(plan)
+    own = own_variables(plan.environment)
     if own is None:
         return ()
     if status == COMPLETED:
@@ -62,9 +62,9 @@ def next_lines(plan: Plan, status: str) -> tuple[str, ...]:
     return (f"{own}{shlex.join(typed)}    # continues from step {step}",)
 
 
-def _own_variables(plan: Plan) -> str | None:
-    """The person's own variables that decided the plan, as one types them before a command; None: one is a secret."""
-    own = [variable for variable in plan.environment if variable.origin == USER and variable.name not in OWNED]
+def own_variables(environment: Iterable[Variable]) -> str | None:
+    """Return the person's own variables of a plan, as one types them before a command; None: one is a secret."""
+    own = [variable for variable in environment if variable.origin == USER and variable.name not in OWNED]
     if any(variable.secret for variable in own):
         return None
     return "".join(f"{variable.name}={shlex.quote(variable.value)} " for variable in own)

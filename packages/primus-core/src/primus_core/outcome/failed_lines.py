@@ -11,7 +11,7 @@ from errno import errorcode
 
 from primus_core.journal import summary
 from primus_core.outcome.closing import last_step, next_lines
-from primus_core.outcome.failure import Failure
+from primus_core.outcome.failure import Failure, reason_in
 from primus_core.plan.plan import METRICS, Plan, Step
 from primus_core.runs.rundir import short
 from primus_machine.files.atomic import FULL, append_line
@@ -85,8 +85,8 @@ def report(
     rows = [("exit code", str(exit_code))]
     if why:
         rows.append(("what", why))
-    elif not failure and (printed := launch_log.strip()):
-        rows.append(("what", printed.rpartition("\n")[2]))
+    elif not failure and (reason := reason_in(launch_log)):
+        rows.append(("what", reason))
     if failure:
         at = time.strftime(" at %H:%M:%S", time.localtime(failure.time)) if failure.time else ""
         host = f" ({failure.host})" if failure.host else ""

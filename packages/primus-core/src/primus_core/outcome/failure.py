@@ -27,6 +27,7 @@ __all__ = [
     "last_words",
     "leave_record",
     "of_process",
+    "reason_in",
     "recorded",
 ]
 
@@ -117,7 +118,7 @@ def _last_line(log: str) -> str:
         log = parts(log)[-1]
         with open(log, "rb", opener=regular) as file:
             file.seek(max(os.path.getsize(log) - _LINE, 0))
-            return file.read().decode(errors="replace").strip().rpartition("\n")[2]
+            return reason_in(file.read().decode(errors="replace"))
     except OSError:
         return ""
 
@@ -172,6 +173,12 @@ def first_failure(
     own += [one for one in found if one.is_own]
     candidates = own or found or silent
     return candidates[0] if candidates else None
+
+
+def reason_in(printed: str) -> str:
+    """Return the error of Primus that a program printed, without its lines `why` and `fix`; else the last line."""
+    errors = printed_in(printed) or [printed.strip().rpartition("\n")[2]]
+    return errors[-1].partition("\n")[0]
 
 
 def last_words(log: str) -> str:

@@ -185,6 +185,8 @@ class Step(NamedTuple):
     """A command that asks what the step has started to end, where a signal to its process would not be passed on."""
     refusals: tuple[int, ...] = (126, 127)
     """Exit codes with which an outer layer's program says that it could not start what was asked: here, a shell's."""
+    advice: str = ""
+    """What to do where it says so."""
 
 
 class PlannedFile(NamedTuple):

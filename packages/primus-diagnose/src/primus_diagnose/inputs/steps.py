@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from primus_core.journal import events
+from primus_core.outcome.failure import reason_in
 from primus_diagnose.lines.times import moment
 from primus_diagnose.scan.prefilter import DIAGNOSIS
 from primus_diagnose.scan.source import Source
@@ -44,7 +45,7 @@ def _events(directory: str) -> Iterator[Mapping[str, Any]]:
 def _last_words(directory: str) -> str:
     """What stands before an earlier diagnosis, which is in the log, too."""
     lines = takewhile(lambda line: not line.startswith(DIAGNOSIS), _text(f"{directory}/{_LOG}").splitlines())
-    return next((line.strip() for line in reversed(list(lines)) if line.strip()), "")
+    return reason_in("\n".join(lines)).strip()
 
 
 def _text(path: str) -> str:

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
-from primus_machine import facts, system_info
+from primus_machine import cgroups, facts, system_info
 from primus_machine.captures.anonymous import HOSTNAME, anonymise
 from primus_machine.errors import RequestError
 from primus_machine.files import plain_json
@@ -152,6 +152,10 @@ def _recorder(host: HostRoot, reads: Iterable[str]) -> _Recorder:
     """It reads for somebody who has no variables: a path to which one leads is the person's own, and no part of it."""
     recorder = _Recorder(host)
     system_info.describe(facts.read(recorder))
+    for name in cgroups.LIMITS:  # its own way to the root; the folders would name others' jobs
+        for path in cgroups.files(recorder, name):
+            recorder.text(path)
+            recorder.text(f"{os.path.dirname(path)}/cgroup.controllers")  # shows a cgroup that sets no limit
     for pattern in reads:
         how, _, plain = pattern.rpartition(":/")
         ask = {"access": recorder.access, "space": recorder.space}.get(how, recorder.text)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from primus_machine.errors import RequestError
+from primus_machine.errors import Mistakes, RequestError
 
 __all__ = ["Assignment", "read_assignments"]
 
@@ -32,15 +32,18 @@ class Assignment(NamedTuple):
     line: int
 
 
-def read_assignments(text: str, path: str, environ: Mapping[str, str]) -> Iterator[Assignment]:
+def read_assignments(text: str, path: str, environ: Mapping[str, str], mistakes: Mistakes) -> Iterator[Assignment]:
     """Yield what the file assigns, in order. `${NAME}` is the value of an earlier line, or else that of `environ`.
 
-    Raises:
-        RequestError: a line is no assignment of a shell, runs a command, or refers to what is not set.
+    To `mistakes` goes each line that is no assignment of a shell, runs a command, or refers to what is not set.
     """
     reader = _Reader(text.removeprefix("\ufeff").replace("\r\n", "\n"), path, dict(environ))
     while reader.at < len(reader.text):
-        yield from reader.statement()
+        begin = reader.at
+        with mistakes:
+            yield from tuple(reader.statement())
+            continue
+        reader.skip(begin)
 
 
 class _Reader:
@@ -48,10 +51,21 @@ class _Reader:
 
     def __init__(self, text: str, path: str, known: dict[str, str]) -> None:
         self.text, self.path, self.known, self.at = text, path, known, 0
+        self.open_quote = ""
 
     @property
     def line(self) -> int:
         return self.text.count("\n", 0, self.at) + 1
+
+    def skip(self, begin: int) -> None:
+        """Go behind the line of a mistake. Its name is known from then on: what refers to it is no further mistake."""
+        end = self.text.find("\n", self.at) + 1 or len(self.text)
+        if self.open_quote and self.text.find(self.open_quote, self.at, end) < 0:
+            end = len(self.text)  # what is inside the quotes are no lines of the file
+        self.open_quote = ""
+        self.at = self.at if self.text[begin : self.at].endswith("\n") else end
+        if name := re.match(rf"\s*(?:export\s+|declare\s+-x\s+)?({_NAME})=", self.text[begin : self.at]):
+            self.known.setdefault(name[1], "")
 
     def statement(self) -> Iterator[Assignment]:
         """Read up to the end of a line or `;`."""
@@ -114,6 +128,7 @@ class _Reader:
     def quoted(self, quote: str) -> str:
         """Read up to the closing quote. Double quotes keep `$` and some backslashes."""
         opened, parts = self.at, list[str]()
+        self.open_quote = quote
         self.at += 1
         while self.at < len(self.text) and (char := self.text[self.at]) != quote:
             if quote == '"' and char == "$":
@@ -127,9 +142,10 @@ class _Reader:
                 parts.append(char)
                 self.at += 1
         if self.at >= len(self.text):
-            self.at = opened
+            self.at = opened + 1
             raise self.refuse(f"the quote {quote} is not closed", f"close it, or write it as \\{quote}")
         self.at += 1
+        self.open_quote = ""
         return "".join(parts)
 
     def reference(self, refused: tuple[str, ...]) -> str:

@@ -106,7 +106,8 @@ class Check:
             SystemExit,
         ) as error:  # a check may be anybody's, and must not take the others' results along
             return (self.rule.unknown("", f"the check itself failed: {type(error).__name__}: {error}"),)
-        return tuple(map(self._with_reason, found)) or (self.rule.unknown("", "the check returned no finding"),)
+        found = tuple(map(self._with_reason, found)) or (self.rule.unknown("", "the check returned no finding"),)
+        return found if node.host.is_here else tuple(map(self._of_capture, found))
 
     def is_captured(self, node: Node) -> bool:
         """Return whether a capture of a machine has anything that this check reads."""
@@ -117,6 +118,14 @@ class Check:
             if any(ask(path) for path in node.host.paths(plain if how in asked else pattern)):
                 return True
         return not self.reads
+
+    def _of_capture(self, one: Finding) -> Finding:
+        """What a capture does not hold cannot be made readable there."""
+        if one.status != "unknown" or one.fix != self.rule.unknown("", "").fix:
+            return one
+        again = "capture the machine again with this version (primus env capture -o FILE), or run the check on it"
+        why = f"{one.why}: the capture may lack it"
+        return replace(one, why=why, fix=f"{again}, or skip the check: --skip {self.name}")
 
     def _with_reason(self, one: Finding) -> Finding:
         """Unknown always says why."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from primus_machine import cgroups
 from primus_machine.host import HostRoot, numbered
 from primus_machine.units import counted
 from primus_preflight.checks.check import Ask, Check, Node
@@ -20,7 +21,6 @@ _CPUS = "/sys/devices/system/cpu"
 _THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 _NUMA = "/proc/sys/kernel/numa_balancing"
 _EDAC = "/sys/devices/system/edac/mc"
-_CGROUP = "/sys/fs/cgroup"
 _UNLIMITED = 2**62
 """Beyond it, a limit of memory is none: cgroup v1 writes 2^63 less a page."""
 
@@ -58,8 +58,9 @@ def _check(name: str, summary: str, reads: tuple[str, ...], ask: Ask) -> Check:
 
 
 def _cgroup_files(name: str) -> tuple[str, ...]:
-    older = {"memory.max": "memory/memory.limit_in_bytes", "cpu.max": "cpu/cpu.cfs_quota_us"}[name]
-    return ("/proc/self/cgroup", f"{_CGROUP}/{name}", f"{_CGROUP}/*/{name}", f"{_CGROUP}/{older}", "/proc/meminfo")
+    """Those that a pattern can name: a capture has the rest of the way to one's own cgroup by itself."""
+    root, older = cgroups.ROOT, cgroups.LIMITS[name]
+    return ("/proc/self/cgroup", f"{root}/{name}", f"{root}/*/{name}", f"{root}/{older}", "/proc/meminfo")
 
 
 def _iommu(node: Node, rule: Rule) -> Iterator[Finding]:
@@ -153,28 +154,8 @@ def _shm(node: Node, rule: Rule) -> Iterator[Finding]:
     yield _bytes(rule, space[1] if space else None, "the size of /dev/shm cannot be read")
 
 
-def _cgroup_limits(host: HostRoot, name: str, older: str) -> list[str] | None:
-    """What the cgroups of this process say, from its own up to the root; None: they cannot be found."""
-    lines = [line.split(":", 2) for line in (host.text("/proc/self/cgroup") or "").splitlines()]
-    ways = {one[1]: one[2].strip("/") for one in lines if len(one) == 3}
-    controller, _, file = older.partition("/")
-    old = next((way for names, way in ways.items() if controller in names.split(",")), None)
-    if old is not None:
-        return _upwards(host, f"{_CGROUP}/{controller}", old, file)
-    return _upwards(host, _CGROUP, ways[""], name) if "" in ways else None
-
-
-def _upwards(host: HostRoot, root: str, way: str, file: str) -> list[str] | None:
-    """A cgroup whose folder is seen and holds no such file sets no limit; of one that is not seen nobody knows."""
-    parts = way.split("/") if way else []
-    folders = ["/".join([root, *parts[:length]]) for length in range(len(parts), -1, -1)]
-    texts = [host.text(f"{folder}/{file}") for folder in folders if file in host.names(folder)]
-    seen = bool(host.names(folders[0])) and None not in texts
-    return [text for text in texts if text] if seen else None
-
-
 def _cgroup_memory(node: Node, rule: Rule) -> Iterator[Finding]:
-    texts = _cgroup_limits(node.host, "memory.max", "memory/memory.limit_in_bytes")
+    texts = cgroups.limits(node.host, "memory.max")
     total = meminfo(node.host, "MemTotal")
     if texts is None or not total:
         yield rule.unknown("", "the cgroup of this process, or /proc/meminfo, cannot be read")
@@ -185,7 +166,7 @@ def _cgroup_memory(node: Node, rule: Rule) -> Iterator[Finding]:
 
 
 def _cgroup_cpu(node: Node, rule: Rule) -> Iterator[Finding]:
-    texts = _cgroup_limits(node.host, "cpu.max", "cpu/cpu.cfs_quota_us")
+    texts = cgroups.limits(node.host, "cpu.max")
     if texts is None or not node.facts.cpu_count:
         yield rule.unknown("", "the cgroup of this process, or the CPUs, cannot be read")
         return

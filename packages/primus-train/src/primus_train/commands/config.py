@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from importlib import import_module
 
-from primus_core.request.arguments import Parser
+from primus_core.request.arguments import Parser, flags_of
 from primus_train.which_run import add_which_run
 
 __all__ = ["EXAMPLES", "add", "complete", "run"]
@@ -106,6 +106,8 @@ def add(actions: argparse._SubParsersAction[Parser]) -> None:
         action.rest_to("overrides")
     for action in (listing, show, validate, diff):
         action.add_argument("--json", action="store_true", help="print JSON")
+    for action in (show, validate):
+        action.set_defaults(flags=tuple(flags_of(action)))
     for action in (listing, new, show, validate, diff, migrating):
         action.set_defaults(run=run)
 

@@ -28,7 +28,7 @@ from primus_machine.gpus.visible import VISIBLE
 from primus_machine.host import UNREAD, HostRoot
 from primus_machine.secrets.redaction import redact, refuse_secrets, secret_values, without_secrets
 from primus_machine.units import counted
-from primus_train import experiment
+from primus_train import experiment, overrides
 from primus_train import task as train
 from primus_train.planning import Resolved
 from primus_train.templates import catalogue
@@ -96,6 +96,7 @@ def refuse_misplaced(args: argparse.Namespace) -> None:
                 options=[flag],
                 meant="",
             )
+    overrides.refuse_misspelt(args.overrides, args.flags)
 
 
 def plan_launch(args: argparse.Namespace, facts: Facts, *, anew: bool = False) -> Plan:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
@@ -64,6 +66,11 @@ class Checked(NamedTuple):
     mistakes: Mistakes
 
 
+def _other_names(path: str) -> dict[str, str]:
+    """Return what other tools call settings of a framework, and the names here, from a shipped file of rows."""
+    return tomllib.loads(FilePath(path).read_text(encoding="utf-8")) if path else {}
+
+
 def check(document: Document, options: Mapping[str, Option], *, framework: str) -> dict[str, Any]:
     """The settings in `document` (nested), flat by dotted name, each known to `options` and of its type.
 
@@ -77,16 +84,17 @@ def check(document: Document, options: Mapping[str, Option], *, framework: str) 
     return found.given
 
 
-def examine(document: Document, options: Mapping[str, Option], *, framework: str) -> Checked:
-    """The same, for those who go on with what is right."""
+def examine(document: Document, options: Mapping[str, Option], *, framework: str, others: str = "") -> Checked:
+    """The same, for those who go on with what is right. `others`: a file with what other tools call settings."""
     checked = Checked({}, set(), Mistakes())
-    _Walk(options, framework, checked).walk(document.data, (), document)
+    _Walk(options, framework, others, checked).walk(document.data, (), document)
     return checked
 
 
 class _Walk(NamedTuple):
     options: Mapping[str, Option]
     framework: str
+    others: str
     checked: Checked
 
     def walk(self, data: Mapping[str, Any], path: Path, document: Document) -> None:
@@ -108,9 +116,46 @@ class _Walk(NamedTuple):
             marks = Document({}, {(*path, *key.split(".")): document.where(here), path: document.where(here)})
             self.walk(nested, path, marks)
         else:
-            error, meant = _unknown(here, document, self.options, self.framework)
-            self.checked.refused.add(meant)
+            error, meant = self.unknown(here, document)
+            # Of what is not a setting of this section nobody knows what else follows from it.
+            self.checked.refused.update(meant if meant and meant <= self.options.keys() else {*meant, ""})
             raise error
+
+    def unknown(self, path: Path, document: Document) -> tuple[ConfigError, set[str]]:
+        """Return the error for a name that the framework does not have, and the names that were probably meant."""
+        prefix = "".join(f"{part}." for part in path[:-1])
+        beside = {name[len(prefix) :].split(".")[0] for name in self.options if name.startswith(prefix)}
+        known = f"known in '{prefix[:-1]}': {', '.join(sorted(beside))}" if prefix else ""
+        what = f"{self.framework} has no setting '{dotted(path)}'"
+        if instead := former.instead("train", dotted(path)):
+            return ConfigError(what, where=document.where(path), fix=instead), set()
+        meant = self.meant(prefix, str(path[-1]), beside)
+        single = f"did you mean '{meant[0]}'?" if len(meant) == 1 else ""
+        fix = single or (f"set one of {', '.join(meant)}" if meant else "remove it")
+        return ConfigError(what, where=document.where(path), why="" if single else known, fix=fix), set(meant)
+
+    def meant(self, prefix: str, leaf: str, beside: Collection[str]) -> list[str]:
+        """Return what was meant: another tool's name, the beginning of names beside it, a name near it, or one of
+        another section (`lr` for `optimizer.lr`).
+        """
+        word = leaf.lower().replace("-", "_")
+        named = _other_names(self.others).get(word, "")
+        if named and not prefix:
+            return named.split(", ")
+        if near := nearest(leaf, beside, _NEARLY):
+            return [f"{prefix}{near}"]
+        longer = sorted(f"{prefix}{name}" for name in beside if name.startswith(f"{word}_"))
+        if 1 < len(longer) <= _FEW:
+            return longer
+        if near := nearest(leaf, beside):
+            return [f"{prefix}{near}"]
+        homes = [name for name in self.options if name.rpartition(".")[2] == word]
+        return homes or list(filter(None, named.split(", ")))
+
+
+_NEARLY = 0.9
+"""So near is a misspelt name, and no beginning of several."""
+_FEW = 8
 
 
 def _section(value: Any, path: Path, document: Document) -> Mapping[str, Any]:
@@ -120,33 +165,6 @@ def _section(value: Any, path: Path, document: Document) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise no_section(path, value, document.where(path))
     return value
-
-
-def _unknown(path: Path, document: Document, options: Mapping[str, Option], framework: str) -> tuple[ConfigError, str]:
-    """The error for a name that the framework does not have, and the name that was probably meant."""
-    prefix = "".join(f"{part}." for part in path[:-1])
-    beside = {name[len(prefix) :].split(".")[0] for name in options if name.startswith(prefix)}
-    meant = _near(prefix, str(path[-1]), beside, options)
-    known = f"known in '{prefix[:-1]}': {', '.join(sorted(beside))}" if prefix else ""
-    what = f"{framework} has no setting '{dotted(path)}'"
-    if instead := former.instead("train", dotted(path)):
-        return ConfigError(what, where=document.where(path), fix=instead), ""
-    homes = [] if meant else _homes(str(path[-1]), options)
-    fix = f"did you mean '{meant}'?" if meant else f"set one of {', '.join(homes)}" if homes else "remove it"
-    return ConfigError(what, where=document.where(path), why="" if meant else known, fix=fix), meant
-
-
-def _near(prefix: str, leaf: str, beside: set[str], options: Mapping[str, Option]) -> str:
-    """What was meant: a name beside it, or the same name in another section (`lr` for `optimizer.lr`)."""
-    if near := nearest(leaf, beside):
-        return f"{prefix}{near}"
-    homes = _homes(leaf, options)
-    return homes[0] if len(homes) == 1 else ""
-
-
-def _homes(leaf: str, options: Mapping[str, Option]) -> list[str]:
-    """The settings of that name, in whichever section."""
-    return [name for name in options if name.rpartition(".")[2] == leaf]
 
 
 def _typed(option: Option, value: Any, where: str) -> Any:
@@ -166,10 +184,10 @@ def _typed(option: Option, value: Any, where: str) -> Any:
         raise lacks_value(where)
     _refuse_infinite(option, value, where)
     if wrong_bool or not isinstance(value, accepted):
-        given, fix = f"{value!r} is {type(value).__name__}", f"the default is {option.default!r}"
-        if option.type == "bool":  # `yes`, `no`, `on` and `off` are text since YAML 1.2
-            fix = "write true or false"
-        raise ConfigError(f"'{option.name}' takes {_wanted(option)}: {given}", where=where, fix=fix)
+        given = f"{value!r} is {type(value).__name__}"
+        raise ConfigError(
+            f"'{option.name}' takes {_wanted(option)}: {given}", where=where, fix=_right_value(option, value)
+        )
     _check_range(option, value, where)
     for item in value if isinstance(value, list) else [value]:
         if option.choices and item not in option.choices:
@@ -183,13 +201,37 @@ def _typed(option: Option, value: Any, where: str) -> Any:
     return float(value) if isinstance(value, int) and option.type == "float" else value
 
 
+_EXAMPLES = {"int": "2", "float": "0.1", "str": "a text", "list": "[1, 2]", "dict": "{name: value}"}
+_NUMBERS = {"int": r"[+-]?\d+", "float": r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?"}
+"""As a text may begin that was meant as a number."""
+
+
+def _right_value(option: Option, value: Any) -> str:
+    """Return what to do about a value of another type."""
+    if option.type == "bool":  # `yes`, `no`, `on` and `off` are text since YAML 1.2
+        return "write true or false"
+    number = re.match(_NUMBERS.get(option.type, "(?!)"), value, re.IGNORECASE) if isinstance(value, str) else None
+    if number and number[0] == value:
+        return f"write {value}, without quotes"
+    if number:
+        return f"write {number[0]}, a number alone"
+    return _default_of(option)
+
+
+def _default_of(option: Option) -> str:
+    """Return the default; of a setting without one, what a value looks like."""
+    if option.default is not None:
+        return f"the default is {option.default!r}"
+    return f"write {_wanted(option)}, for example {_EXAMPLES.get(option.type, '2')}"
+
+
 def _refuse_infinite(option: Option, value: Any, where: str) -> None:
     """`.nan`, `.inf` and `1e999` are numbers to YAML, and to no framework; in JSON they cannot be written at all."""
     if option.type not in ("str", "bool", "int") and any(not math.isfinite(number) for number in _floats(value)):
         raise ConfigError(
             f"'{option.name}' is {value!r}, which is not a finite number",
             where=where,
-            fix=f"give it {_wanted(option)} that is finite; the default is {option.default!r}",
+            fix=f"give it {_wanted(option)} that is finite; {_default_of(option)}",
         )
 
 

@@ -88,15 +88,16 @@ class Settings:
         least: Mapping[str, float],
         framework: str,
         refused: Iterable[Path] = (),
+        others: str = "",
     ) -> None:
         """Check what `document` has against the framework's `options`, Primus's `table`, and the `least` of numbers.
 
         `refused` are paths of values that are not in `document` because they are wrong; the empty one says that
-        whole files of them are.
+        whole files of them are. `others` is a file with what other tools call settings.
         """
         self.document, self.table = document, table
         self.options: dict[str, Option] = {**options, **as_options(table)}
-        found = examine(document, self.options, framework=framework)
+        found = examine(document, self.options, framework=framework, others=others)
         _check_least(found, {**least, **_least(table)}, self.where)
         self.given, self.refused, self.mistakes = found
         self.refused |= {dotted(path) for path in refused}

@@ -16,7 +16,7 @@ from primus_bench.options import RankBenchmark
 from primus_core.errors import Mistakes, RequestError
 from primus_core.plan.plan import RunPlace
 from primus_core.plugins.contracts import TaskCall, TaskPlan
-from primus_core.request.arguments import Parser
+from primus_core.request.arguments import Parser, flags_of
 
 if TYPE_CHECKING:
     from primus_bench.benchmarks.train.problem import Problem  # the catalogue, 100 ms
@@ -147,10 +147,20 @@ class Train(RankBenchmark[Settings]):
     def plan(self, call: TaskCall) -> TaskPlan:
         """Of a layer, or of an experiment."""
         _refuse_mixed(call.args)
+        if call.args.overrides:
+            _refuse_misspelt(call.args.overrides)
         return plan_experiment(call, call.args.steps or _STEPS) if call.args.config else super().plan(call)
 
 
 TRAIN = Train()
+
+
+def _refuse_misspelt(words: Sequence[str]) -> None:
+    from primus_train.overrides import refuse_misspelt
+
+    parser = Parser(prog=TRAIN.name)
+    TRAIN.add_arguments(parser)
+    refuse_misspelt(words, flags_of(parser))
 
 
 def _refuse_mixed(args: argparse.Namespace) -> None:

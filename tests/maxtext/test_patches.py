@@ -13,6 +13,7 @@ pytest.importorskip("primus_maxtext", reason="primus-maxtext needs Python 3.12: 
 from tests.maxtext.conftest import needs_maxtext
 
 from primus_maxtext.patches import PATCHES
+from primus_train.kit.replicas import WANTED
 
 NEEDS = {
     "foreign-steps": """
@@ -55,6 +56,15 @@ save.join()
 assert told == [41], told
 assert look(42) and look(43)
 """,
+    "tied-logits-in-bfloat16": """
+from types import SimpleNamespace
+import jax.numpy as jnp
+from maxtext.common.common_types import ShardMode
+from maxtext.layers.nnx_decoders import attend_on_embedding
+config = SimpleNamespace(shard_mode=ShardMode.AUTO, parameter_memory_host_offload=False)
+logits = attend_on_embedding(jnp.ones((2, 4)), jnp.full((3, 4), 1 / 3), jnp.float32, config)
+assert abs(logits - 4 / 3).max() < 1e-6, logits
+""",
     "token-in-tensorboard": """
 from types import SimpleNamespace
 from maxtext.utils import maxtext_utils
@@ -68,7 +78,7 @@ assert told == ["steps"], told
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    environ = {**os.environ, "JAX_PLATFORMS": "cpu", WANTED: "1"}  # as a trial of `verify`
     return subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
 
 

@@ -201,6 +201,8 @@ def test_a_cpu_is_as_many_devices_as_are_asked_for(resolve: Resolve) -> None:
     flags = {v.name: v.value for v in resolve(ranks=4).environment}["XLA_FLAGS"]
     assert flags == "--xla_force_host_platform_device_count=4"
     assert resolve().config["settings"]["attention"] == "dot_product"
+    context = resolve(tiny(ici_context_parallelism=2), ranks=2).config["settings"]
+    assert context["context_parallel_load_balance"] is False, "Transformer Engine does it"
 
 
 def test_what_the_experiment_says_wins_over_a_named_model(resolve: Resolve) -> None:

@@ -40,6 +40,7 @@ class TestAllTemplates(VerifierConformance):
 def test_layers_are_taken_apart_along_their_axis() -> None:
     stored = {
         "params.params.decoder.layers.mlp.wo.kernel": np.ones((4, 2, 3)),
+        "params.params.decoder.moe_layers.moe_block.gate.kernel": np.ones((4, 1, 3)),
         "opt_state.0.mu.params.decoder.decoder_norm.scale": np.ones(4),
         "opt_state.0.count": np.ones(()),
         "nnx_aux.model.decoder.rngs.params.count": np.ones(()),
@@ -48,6 +49,7 @@ def test_layers_are_taken_apart_along_their_axis() -> None:
     assert found == [
         ("weight", "decoder.layers.0.mlp.wo.kernel", (4, 3)),
         ("weight", "decoder.layers.1.mlp.wo.kernel", (4, 3)),
+        ("weight", "decoder.moe_layers.0.moe_block.gate.kernel", (4, 3)),
         ("first moment", "decoder.decoder_norm.scale", (4,)),
     ]
 

@@ -80,6 +80,7 @@ def test_a_wrong_setting_is_refused_with_its_place_and_a_fix(
         (2, {"expert_model_parallel_size": 2}, "a model without experts"),
         (2, {"expert_model_parallel_size": 2, "num_experts": 3}, "does not divide num_experts 3"),
         (2, {"expert_model_parallel_size": 2, "num_experts": 4, "tensor_model_parallel_size": 2}, "= 4 does not"),
+        (2, {"num_experts": 4, "tensor_model_parallel_size": 2}, "with experts, without sequence_parallel"),
         (1, {"num_experts": 4, "moe_router_topk": 5}, "moe_router_topk 5 exceeds num_experts 4"),
         (1, {"num_experts": 4, "moe_router_num_groups": 3}, "moe_router_num_groups 3 does not divide num_experts 4"),
         (2, {"context_parallel_size": 2}, "'context_parallel_size' needs Transformer Engine"),

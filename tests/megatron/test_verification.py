@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -16,13 +16,23 @@ pytest.importorskip("primus_megatron", reason="primus-megatron needs Python 3.12
 
 from primus_megatron.verification import VERIFIER
 from primus_train.models.architecture import Architecture, LatentAttention, Mixture
+from primus_verify.exchange import with_neutral
+from primus_verify.layouts import parse
 from primus_verify.testing import VerifierConformance
+from primus_verify.trials import Trials
 
 MODELS = list(
     {
         template.model: f"template:{template.backend}/{template.model}/{template.gpu}" for template in of("megatron")
     }.values()
 )
+LATENT = Architecture(
+    num_layers=2, hidden_size=8, ffn_hidden_size=12, num_attention_heads=2, num_kv_heads=2, head_dim=6,
+    vocab_size=16, max_position_embeddings=64, rope_theta=1e4, norm_eps=1e-5, tie_embeddings=False,
+    moe=Mixture(num_experts=2, topk=1, moe_ffn_hidden_size=4, first_k_dense=1),
+    mla=LatentAttention(kv_lora_rank=4, qk_nope_head_dim=4, qk_rope_head_dim=2, v_head_dim=4),
+)  # fmt: skip
+WHOLE: Any = VERIFIER
 EXAMPLE = str(ROOT / "examples/megatron/tiny-cpu.yaml")
 
 
@@ -59,12 +69,6 @@ def test_layers_and_experts_are_taken_apart_and_master_weights_are_left_out() ->
 
 def test_weights_of_experts_and_latent_attention_have_hugging_faces_names() -> None:
     """Gate and up stand in one array."""
-    model = Architecture(
-        num_layers=2, hidden_size=8, ffn_hidden_size=12, num_attention_heads=2, num_kv_heads=2, head_dim=6,
-        vocab_size=16, max_position_embeddings=64, rope_theta=1e4, norm_eps=1e-5, tie_embeddings=False,
-        moe=Mixture(num_experts=2, topk=1, moe_ffn_hidden_size=4, first_k_dense=1),
-        mla=LatentAttention(kv_lora_rank=4, qk_nope_head_dim=4, qk_rope_head_dim=2, v_head_dim=4),
-    )  # fmt: skip
     found = {
         name: array.shape
         for weight, shape in {
@@ -72,13 +76,24 @@ def test_weights_of_experts_and_latent_attention_have_hugging_faces_names() -> N
             "mlp.router.weight": (2, 8), "mlp.router.expert_bias": (2,), "self_attention.q_layernorm.weight": (4,),
             "self_attention.linear_kv_down_proj.weight": (6, 8),
         }.items()
-        for name, array, _ in VERIFIER.neutral(f"decoder.layers.1.{weight}", np.ones(shape), model)
+        for name, array, _ in VERIFIER.neutral(f"decoder.layers.1.{weight}", np.ones(shape), LATENT)
     }  # fmt: skip
     assert found == {
         "layers.1.mlp.experts.1.gate_proj.weight": (4, 8), "layers.1.mlp.experts.1.up_proj.weight": (4, 8),
         "layers.1.mlp.shared_experts.down_proj.weight": (8, 4), "layers.1.mlp.gate.weight": (2, 8),
         "layers.1.self_attn.q_a_layernorm.weight": (4,), "layers.1.self_attn.kv_a_proj_with_mqa.weight": (6, 8),
     }  # fmt: skip
+
+
+def test_a_bias_that_a_rule_has_moved_is_zero_again_when_weights_are_written() -> None:
+    raw = {"decoder.layers.0.mlp.router.expert_bias": np.full(4, 0.001, np.float32)}
+    assert with_neutral(WHOLE, raw, {}, LATENT) == {"decoder.layers.0.mlp.router.expert_bias": pytest.approx(0.0)}
+
+
+def test_replicated_data_parallelism_has_no_setting_and_is_not_the_reference(tmp_path: Path) -> None:
+    trials = Trials(WHOLE, str(tmp_path), EXAMPLE, {}, steps=1, timeout_s=60)
+    found = {text: trials.is_reference(parse(text, VERIFIER.rank_axes)) for text in ("dp=2", "mbs=4", "mbs=2")}
+    assert found == {"dp=2": False, "mbs=4": True, "mbs=2": False}
 
 
 def test_the_files_of_a_layer_specification_count_for_kept_results() -> None:

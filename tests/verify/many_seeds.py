@@ -1,10 +1,11 @@
 """Clean verifications with many seeds: how often is a layout called different that is not? TorchTitan, small and dense.
 
-    python -m tests.verify.many_seeds --seeds 200 --layouts tp=2 fsdp=2
+    python -m tests.verify.many_seeds --seeds 200 --layouts tp=2 fsdp=2 --in-turn
 
 Each seed has its own weights and tokens, its own reference on one rank, and its own trainings in the layouts. A process
 that has imported TorchTitan forks the ranks, so that a training costs what it computes. The first training of each kind
 starts as all others do, by `primus direct`; the rest take its resolved settings, with other paths and another seed.
+With `--in-turn`, each seed trains one of the layouts: two hundred take 40 CPU minutes. `--first` goes on after others.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from primus_verify.session import Session
 from primus_verify.trials import Trials
 
 SETTINGS: dict[str, Any] = {"model": {"family": "llama3", "flavor": "8B"}}
+FEWER_TOKENS = {"seq_len": 128, "global_batch_size": 4}
+"""A quarter of those of `verify`, in two micro-batches: the tolerance goes by their number."""
 STEPS = 3
 
 
@@ -99,12 +102,15 @@ class Forked(Trials):
         return run
 
 
-def verify_seeds(numbers: Sequence[int], layouts: Sequence[str], folder: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield what came of each layout, seed by seed."""
+def verify_seeds(
+    numbers: Sequence[int], layouts: Sequence[str], folder: str, *, in_turn: bool = False
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield what came of each layout, seed by seed; `in_turn`: of one layout for each seed but the first."""
     verifier = find_verifier("torchtitan")
     chosen = [parse(text, verifier.rank_axes) for text in layouts]
     degrees = [one.degrees for one in chosen]
     small = verifier.experiment(SETTINGS, shrink=True, layouts=degrees, device="cpu")
+    small["training"] |= FEWER_TOKENS
     path = os.path.join(folder, "exp.yaml")
     Path(path).write_text(as_experiment("torchtitan", small, folder))
     environ = {**HostRoot().environ, "PRIMUS_CACHE": f"{folder}/cache"}
@@ -116,7 +122,7 @@ def verify_seeds(numbers: Sequence[int], layouts: Sequence[str], folder: str) ->
         for number in rest:
             again = Forked(verifier, folder, path, environ, STEPS, 1800, ranks=[ranks], known=trials.known,
                            number=number)  # fmt: skip
-            yield from _verified(again, chosen)
+            yield from _verified(again, [chosen[number % len(chosen)]] if in_turn else chosen)
 
 
 def _verified(trials: Forked, layouts: Sequence[Layout]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -180,6 +186,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--layouts", nargs="+", default=["tp=2", "fsdp=2"])
+    parser.add_argument("--in-turn", action="store_true")
     parser.add_argument("--fork", default="")
     args = parser.parse_args()
     if args.fork:
@@ -187,7 +194,8 @@ def main() -> int:
         return 0
     seen, false = 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        for number, result in verify_seeds(range(args.first, args.first + args.seeds), args.layouts, folder):
+        seeds = range(args.first, args.first + args.seeds)
+        for number, result in verify_seeds(seeds, args.layouts, folder, in_turn=args.in_turn):
             seen += 1
             false += result["status"] != "equal"
             share = max(one["error"] / one["limit"] for one in result["worst"].values() if one["limit"])

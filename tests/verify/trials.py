@@ -21,7 +21,8 @@ def verifier(primus: Run, folder: Path) -> Verify:
     def verify(config: str, *words: str, fault: str = "", code: int = 0, steps: int = 2) -> dict[str, Any]:
         environ = {"PRIMUS_TEST_FAULT": fault, "PYTHONPATH": str(FAULTS)} if fault else {}
         more = ("--config", config, "--json", "--steps", str(steps), *words)
-        done = primus("direct", "--", "verify", *more, env={**environ, "PRIMUS_CACHE": str(folder / "cache")})
+        environ |= {"PRIMUS_CACHE": str(folder / "cache")}
+        done = primus("direct", "--", "verify", *more, env=environ, timeout=1800)
         assert done.returncode == code, done.stdout + done.stderr
         found: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") : done.stdout.rindex("}") + 1])
         return found | {"progress": done.stderr}

@@ -56,6 +56,8 @@ def _cpu(settings: Settings) -> tuple[str, ...]:
         what = f"'attention: {settings['attention']}' needs a GPU"
         raise settings.error("attention", what, fix="attention=dot_product")
     settings.set("attention", "dot_product")
+    if settings["ici_context_parallelism"] != 1 or settings["dcn_context_parallelism"] != 1:
+        settings.default("context_parallel_load_balance", False)  # Transformer Engine does it, which needs a GPU
     for name in ("grain_worker_count", "grain_worker_count_eval"):
         settings.default(name, 0)  # a process for loading would take a core from training
     if settings["num_experts"] > 1:

@@ -61,7 +61,7 @@ _MESH = ("dp", "fsdp", "tp", "cp", "ep")
 _MOMENT = re.compile(r"opt_state(?:\.\d+)*\.(mu|nu)\.(?:params\.)?(.+)")
 _WEIGHT = re.compile(r"params\.(?:params\.)?(.+)")
 _KINDS = {"mu": "first moment", "nu": "second moment"}
-_STACKED = re.compile(r"(.*(?:layers|layers_\d+|blocks?))\.(?!\d)(.+)")
+_STACKED = re.compile(r"(.*\b(?:\w*layers(?:_\d+)?|blocks?))\.(?!\d)(.+)")
 _EXPERTS = re.compile(r"(.*\b(?:MoeBlock\w*|moe_block))\.(w[io]\w*)")
 _LAYER = re.compile(r"decoder\.(layers|dense_layers|moe_layers)\.(\d+)\.")
 _HEADS = tuple(f"self_attention.{what}.{kind}" for what in ("query", "key", "value") for kind in ("kernel", "bias"))
@@ -94,6 +94,10 @@ class MaxTextVerifier:
     """See `primus_verify.contract.Verifier`."""
 
     format = "orbax"
+    imports = (
+        "jax", "transformers", "tokamax", "flax.nnx", "jax.experimental.pallas.tpu", "grain", "optax",
+        "orbax.checkpoint", "sympy",
+    )  # fmt: skip
     rank_axes = _MESH
     layouts = (
         "repeat=1", "fsdp=2", "dp=2", "tp=2", "cp=2", "ep=2", "mbs=1", "fsdp=2,tp=2", "dp=2,fsdp=2", "fsdp=2,cp=2",

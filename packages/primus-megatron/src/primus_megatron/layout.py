@@ -200,3 +200,10 @@ def _check_experts(settings: Settings, layout: Layout) -> None:
             f"{_EXPERT} {expert} x expert_tensor_parallel_size {tensor} x pipeline {layout.pipeline} = {unit}"
             f" does not divide {layout.world_size} ranks",
         )
+    if experts and layout.tensor > 1 and not settings["sequence_parallel"]:
+        raise settings.error(
+            _TENSOR,
+            f"{_TENSOR} {layout.tensor} for a model with experts, without sequence_parallel",
+            why="Megatron would end at the first step: experts need sequence parallelism beside tensor parallelism",
+            fix="set sequence_parallel: true",
+        )

@@ -104,6 +104,10 @@ class MegatronVerifier:
     """See `primus_verify.contract.Verifier`."""
 
     format = "torch"
+    imports = (
+        "torch", "torch._inductor.compile_fx", "torch.distributed._tensor", "torch._dynamo.repro.after_dynamo",
+        "torch.distributed.checkpoint", "torch.utils.tensorboard", "wandb", "triton",
+    )  # fmt: skip
     rank_axes = ("dp", "tp", "pp", "cp")
     layouts = (
         "repeat=1", "dp=2", "dp=2,zero=1", "tp=2", "tp=2,sp=1", "pp=2", "pp=2,vpp=2", "cp=2", "dp=2,ep=2", "mbs=1",

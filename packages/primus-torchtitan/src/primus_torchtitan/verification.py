@@ -82,6 +82,11 @@ class TorchTitanVerifier:
     """See `primus_verify.contract.Verifier`."""
 
     format = "torch"
+    imports = (
+        "torch", "torch.distributed.pipelining.schedules", "torch._inductor.compile_fx",
+        "torch._dynamo.repro.after_dynamo", "torch.distributed.checkpoint", "torch.utils.tensorboard", "datasets",
+        "spmd_types", "tyro",
+    )  # fmt: skip
     rank_axes = ("dp", "fsdp", "tp", "pp", "cp")
     layouts = (
         "repeat=1", "fsdp=2", "dp=2", "tp=2", "tp=2,sp=0", "pp=2", "cp=2", "fsdp=2,ep=2", "mbs=1", "recompute=1",

@@ -23,8 +23,8 @@ from primus_verify import verdict
 from primus_verify.comparison import Step, Tolerance, beyond, compare, worst
 from primus_verify.exchange import TEXT, VOCABULARY
 from primus_verify.layouts import Layout
+from primus_verify.lifeline import ending_with_parent
 from primus_verify.session import Result, Status
-from primus_verify.trials import ending_with_parent
 
 if TYPE_CHECKING:
     from primus_train.models.architecture import Architecture, Model

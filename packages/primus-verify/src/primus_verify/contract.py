@@ -25,6 +25,10 @@ class Verifier(Protocol):
     """What `--layouts auto` tries, such as `tp=2,pp=2`, in this order."""
     rank_axes: tuple[str, ...]
     """The axes whose degrees multiply to the number of ranks."""
+    imports: tuple[str, ...]
+    """Packages that take long to import, which trials on a CPU import once: others than the framework, which may be
+    patched before it is imported, and none that starts threads or devices then.
+    """
     format: Literal["torch", "orbax"]
     """How checkpoints are stored: by torch.distributed.checkpoint, or by Orbax."""
 
@@ -69,8 +73,8 @@ class Verifier(Protocol):
         """Return a weight as the neutral ones that it holds: the name, the array, and what to multiply it by.
 
         Neutral are Hugging Face's names and layouts of Llama and Qwen 3, such as `layers.0.self_attn.q_proj.weight`,
-        with rows for outputs. Only indexing, reshaping and joining is done to the array. Raises `KeyError` for a weight
-        that has no neutral name.
+        with rows for outputs. Only indexing, reshaping and joining is done to the array. Nothing is returned for what
+        is zero at the start and moved by a rule, as a router's bias. Raises `KeyError` for a weight without a name.
         """
 
     def tensors(self, stored: Mapping[str, Array]) -> Iterator[tuple[Kind, str, Array]]:

@@ -112,8 +112,8 @@ def _parts(verifier: Verifier, name: str, value: Array, model: Architecture) -> 
     try:
         return list(verifier.neutral(name, value, model))
     except KeyError:
-        raise PrimusError(f"the weight {name} has no neutral name", why="only dense models of Llama's and Qwen's "
-                          "kind can be compared between frameworks") from None  # fmt: skip
+        why = "only weights of the kinds of Llama, Qwen, Mixtral and DeepSeek can be compared between frameworks"
+        raise PrimusError(f"the weight {name} has no neutral name", why=why) from None
 
 
 def _write(verifier: Verifier, model: Architecture, checkpoint: str, path: str) -> None:
@@ -127,7 +127,7 @@ def _write(verifier: Verifier, model: Architecture, checkpoint: str, path: str) 
 def with_neutral(
     verifier: Verifier, raw: Mapping[str, Array], weights: Mapping[str, Array], model: Architecture
 ) -> dict[str, Array]:
-    """Return what a checkpoint stores with other weights.
+    """Return what a checkpoint stores with other weights, and zero for those that have no neutral one.
 
     Where each weight lies is found by giving every element a number, and to follow the numbers.
 
@@ -142,8 +142,10 @@ def with_neutral(
     numbers = {name: np.arange(start, start + array.size).reshape(array.shape)
                for start, (name, array) in zip(starts, raw.items(), strict=False)}  # fmt: skip
     flat = np.concatenate([array.ravel() for array in raw.values()]).astype(np.float32)
-    for kind, name, places in verifier.tensors(numbers):
-        for neutral, where, scale in _parts(verifier, name, places, model) if kind == "weight" else ():
+    for name, places in [(name, places) for kind, name, places in verifier.tensors(numbers) if kind == "weight"]:
+        if not (parts := _parts(verifier, name, places, model)):
+            flat[places.ravel()] = 0.0  # a rule has moved it in the step that made the checkpoint
+        for neutral, where, scale in parts:
             given = weights.get(neutral)
             if given is None or given.shape != where.shape:
                 has = "none" if given is None else f"one of {list(given.shape)}"

@@ -20,7 +20,7 @@ from primus_verify.comparison import Deviation, Step, Tolerance, beyond, compare
 from primus_verify.kept import Kept
 from primus_verify.layouts import REFERENCE, Layout
 from primus_verify.resolving import refusal
-from primus_verify.trials import Trials
+from primus_verify.trials import ONE, Trials
 from primus_verify.verdict import Finding
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ __all__ = ["Result", "Session", "Status"]
 _NUDGE = 2.0**-22
 """Changes weights by some units in their last place."""
 _SEEDS = (11, 23)
-_ONE = Layout(REFERENCE, {})
 _EXPERT = re.compile(r"experts?\.\d+\.")
 _KINDS = ("weight", "first moment", "second moment")
 Status = Literal["equal", "differs", "failed", "not tried"]
@@ -142,7 +141,7 @@ class Session:
         reference = self.reference
         self.say(f"{name}={default}: training ...")
         try:
-            run = self.trials.train(_ONE, reference.start, {**reference.seed, name: default})
+            run = self.trials.train(ONE, reference.start, {**reference.seed, name: default})
             found = compare(reference.steps, self.trials.read(run), reference.initial, Tolerance(0.0), exactly=True)
         except PrimusError as error:
             return f"the training fails: {error.why or error.what}"
@@ -180,9 +179,9 @@ class Session:
         return replace(found, compared=steps)
 
     def _reference(self, seed: Mapping[str, Any]) -> Reference:
-        begin = self._train(_ONE, "", seed)
+        begin = self._train(ONE, "", seed)
         start = self.trials.verifier.checkpoint(begin, 1)
-        run = self._train(_ONE, start, seed)
+        run = self._train(ONE, start, seed)
         self._own = [begin, run]
         initial = stored.read(self.trials.verifier, start)
         steps = self.trials.read(run)
@@ -197,7 +196,7 @@ class Session:
         nudged = shutil.copytree(begin, f"{begin}-nudged", ignore=shutil.ignore_patterns("logs", "env"))
         start = verifier.checkpoint(nudged, 1)
         stored.overwrite(verifier, start, self._nudged)
-        run = self.trials.train(_ONE, start, found.seed)
+        run = self.trials.train(ONE, start, found.seed)
         self._own += [nudged, run]
         other = beyond(compare(found.steps, self.trials.read(run), found.initial, self._tolerance(found)))
         return min([one.step - 1 for one in other], default=len(found.steps))
@@ -254,7 +253,7 @@ class Session:
             settings = self.trials.settings(layout, "/start")
         except ValueError as error:
             return str(error)
-        if "repeat" not in layout.degrees and self.trials.changes(layout) == self.trials.changes(_ONE):
+        if "repeat" not in layout.degrees and self.trials.is_reference(layout):
             return "it is what the reference does, too"
         why = refusal(self.trials.experiment, settings, layout.ranks)
         return f"{why}; this is the small model, see --shrink" if why and self.shrunk else why

@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primus_core.config.document import dotted
 from primus_core.errors import PrimusError, TrainingError
@@ -26,20 +26,18 @@ from primus_train.templates.recipe import leaves
 from primus_verify import stored
 from primus_verify.comparison import Step
 from primus_verify.contract import Verifier
-from primus_verify.layouts import Layout
+from primus_verify.layouts import REFERENCE, Layout
+from primus_verify.lifeline import ending_with_parent
 
-__all__ = ["Trials", "ending_with_parent"]
+if TYPE_CHECKING:
+    from primus_verify.warm import WarmPython
 
+__all__ = ["ONE", "Trials"]
+
+ONE = Layout(REFERENCE, {})
 _RATE = 1e-3
 _TIMED_OUT = 124
 _CRASHES = (128 + signal.SIGABRT, 128 + signal.SIGBUS, 128 + signal.SIGSEGV)
-_STARTER = """
-import os, sys
-from primus_machine.processes import end_with_parent
-end_with_parent()
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
-"""Becomes the program that it is given, which ends with the verification."""
 _GRACE_S = 60
 """A launch ends its ranks in its own grace period, and needs some time besides."""
 
@@ -57,6 +55,8 @@ class Trials:
     timeout_s: float
     prefix: str = ""
     """How the names of the runs begin."""
+    warm: WarmPython | None = None
+    """Imports for all trainings; None: each imports for itself."""
 
     def settings(self, layout: Layout, start: str) -> dict[str, Any]:
         """Return the settings of a trial over those of the experiment.
@@ -66,8 +66,12 @@ class Trials:
         steps = self.verifier.steps(self.steps, rate=_RATE) if start else self.verifier.steps(1, rate=0.0)
         return {**self.verifier.settings(layout.degrees), **steps, **(self.verifier.start(start) if start else {})}
 
-    def changes(self, layout: Layout) -> dict[str, Any]:
-        """Return the settings of a layout that differ from those of the experiment."""
+    def is_reference(self, layout: Layout) -> bool:
+        """Return whether a layout trains as the reference does: on one rank, with the same settings."""
+        return layout.ranks == 1 and self._changes(layout) == self._changes(ONE)
+
+    def _changes(self, layout: Layout) -> dict[str, Any]:
+        """The settings of a layout that differ from those of the experiment."""
         return {name: value for name, value in self.verifier.settings(layout.degrees).items()
                 if self.base.get(name) != value}  # fmt: skip
 
@@ -90,9 +94,12 @@ class Trials:
         name = self.prefix + re.sub(r"[^A-Za-z0-9]+", "-", "+".join((kind, *(changed or ()))))
         settings = {**self.settings(layout, start), **(changed or {})}
         words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
-        argv = [sys.executable, "-m", "primus_core", "direct", "--", "train", "pretrain", "--new",
+        primus = self.warm.primus() if self.warm else [sys.executable, "-m", "primus_core"]
+        argv = [*primus, "direct", "--", "train", "pretrain", "--new",
                 "--config", self.experiment, f"exp_name={name}", *words]  # fmt: skip
         log = os.path.join(self.folder, f"{name}.log")
+        if self.warm:
+            self.warm.prepare()
         code = self._run(argv, log, layout.ranks)
         if code in _CRASHES:  # heap corruption in native code comes and goes; wrong numbers stay
             code = self._run(argv, log, layout.ranks)
@@ -137,14 +144,6 @@ class Trials:
             )
             for step, row in sorted(rows.items())
         ]
-
-
-def ending_with_parent(argv: Sequence[str]) -> list[str]:
-    """Return the command that becomes `argv` and ends with this process.
-
-    JAX has threads by now, which `preexec_fn` would fork in the middle of what they do.
-    """
-    return [sys.executable, "-P", "-c", _STARTER, *argv]
 
 
 def _reason(run: str, log: str) -> str:

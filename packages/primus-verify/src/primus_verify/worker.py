@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,8 @@ from primus_verify.resolving import find_verifier
 from primus_verify.session import Session
 from primus_verify.task import AGAINST_MODEL, EXPERIMENT, REQUEST
 from primus_verify.trials import Trials
+from primus_verify.warm import OF_TORCHRUN, WarmPython
+from primus_verify.warm_client import RANK, TORCHRUN
 
 __all__ = ["main"]
 
@@ -46,8 +49,31 @@ def main() -> int:
                            fix="start it as `primus direct -- verify --config FILE`") from None  # fmt: skip
     folder = os.path.join(run, "trials")
     os.makedirs(folder, exist_ok=True)
+    with _imported(request) as warm:
+        layouts, found = _verify(request, run, folder, environ, warm)
+    report.write(json.dumps(found, indent=1), f"{run}/verify.json")
+    if request["output"]:
+        report.write(json.dumps(found, indent=1), request["output"])
+    report.write(as_page(found), f"{run}/verify.html")
+    print(json.dumps(found, indent=1) if request["json"] else report.as_text(found), flush=True)
+    _refuse(layouts, run)
+    return 0
+
+
+def _imported(request: Mapping[str, Any]) -> AbstractContextManager[WarmPython | None]:
+    """What imports for all trainings. On GPUs, each does so: a package may open devices when it is imported."""
+    if request["device"] != "cpu":
+        return nullcontext()
+    return WarmPython({TORCHRUN: OF_TORCHRUN, RANK: find_verifier(request["framework"]).imports})
+
+
+def _verify(
+    request: Mapping[str, Any], run: str, folder: str, environ: Mapping[str, str], warm: WarmPython | None
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return what came of each layout, and the result as `verify.json` has it."""
     verifier = find_verifier(request["framework"])
-    trials = Trials(verifier, folder, f"{run}/{EXPERIMENT}", environ, request["steps"], request["timeout_s"])
+    trials = Trials(verifier, folder, f"{run}/{EXPERIMENT}", environ, request["steps"], request["timeout_s"],
+                    warm=warm)  # fmt: skip
     console = sys.stderr if request["json"] else sys.stdout
     kept = Kept(os.path.join(cache(environ), "verify", _key(request, run, environ)), environ)
     if request["again"]:
@@ -59,13 +85,7 @@ def main() -> int:
         layouts.append(_against(request, run, folder, environ, session.say, request["rtol"]))
     found = report.document(request, layouts, session.try_settings(request["settings"]))
     session.clean()
-    report.write(json.dumps(found, indent=1), f"{run}/verify.json")
-    if request["output"]:
-        report.write(json.dumps(found, indent=1), request["output"])
-    report.write(as_page(found), f"{run}/verify.html")
-    print(json.dumps(found, indent=1) if request["json"] else report.as_text(found), flush=True)
-    _refuse(layouts, run)
-    return 0
+    return layouts, found
 
 
 def _against(

@@ -6,7 +6,13 @@ Each says why it exists, when it is needed, and for which versions; a test fails
 from __future__ import annotations
 
 from primus_machine.packages import version_of
-from primus_maxtext.patches import foreign_steps, installed_assets, late_preemption_looks, token_in_tensorboard
+from primus_maxtext.patches import (
+    foreign_steps,
+    installed_assets,
+    late_preemption_looks,
+    tied_logits_in_bfloat16,
+    token_in_tensorboard,
+)
 from primus_train.kit.patches import Patch, apply_needed
 
 __all__ = ["PATCHES", "apply_all"]
@@ -16,6 +22,7 @@ PATCHES: tuple[Patch, ...] = (
     installed_assets.PATCH,
     late_preemption_looks.PATCH,
     token_in_tensorboard.PATCH,
+    tied_logits_in_bfloat16.PATCH,
 )
 """In the order in which they are applied."""
 

@@ -165,7 +165,7 @@ def test_what_is_unknown_always_has_a_reason() -> None:
     rule = Rule("rack.lamp", floor=1)
     silent = Check("rack.lamp", "", ("/etc/lamp",), lambda _, rule: [rule.number("", None)], rule)
     [one] = silent.findings(Node(facts.read(nodes.held({}))))
-    assert (one.status, one.why) == ("unknown", "cannot read /etc/lamp")
+    assert (one.status, one.why) == ("unknown", "cannot read /etc/lamp: the capture may lack it")
     skipped = judge([NodeReport("n1", (rule.skip("no lamp here"),)), NodeReport("n2", ())])
     assert skipped.unknown == ("n1", "n2")
     assert [skipped.nodes[host][-1].why for host in skipped.unknown] == [

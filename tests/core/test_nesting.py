@@ -11,6 +11,7 @@ from tests.conftest import Run
 from tests.core.test_direct import metadata
 
 from primus_core.environment.nesting import is_alone, outside
+from primus_core.environment.resolve import OWNED
 from primus_machine.host import HostRoot
 
 NESTED = '''
@@ -103,3 +104,14 @@ def test_of_the_run_around_only_its_name_is_left() -> None:
     kept = {"PRIMUS_PARENT": "/runs/a", "NCCL_DEBUG": "INFO", "PRIMUS_CONFIG": "site.yaml"}
     assert outside(HostRoot(environ=inside)).environ == kept
     assert is_alone(kept)
+
+
+def test_what_primus_itself_sets_for_ranks_nobody_else_sets_and_no_further_run_inherits(
+    primus: Run, folder: Path
+) -> None:
+    """A name that `Planning.environment` adds joins `resolve.OWNED` and, if it is of one run alone, `nesting`."""
+    plan = json.loads(primus("direct", "--dry-run", "--json", "--", "inner", cwd=folder).stdout)
+    own = {one["name"]: one["value"] for one in plan["environment"] if one["origin"] == "primus"}
+    assert {"PRIMUS_RUN_DIR", "PRIMUS_RUN_ID", "PRIMUS_METRICS_FILE"} <= own.keys()
+    assert own.keys() <= OWNED, "with --env, somebody could set it"
+    assert own.keys() - outside(HostRoot(environ=own)).environ.keys() == own.keys() - {"PRIMUS_PARENT"}

@@ -72,6 +72,7 @@ def test_a_misspelt_word_is_answered_with_the_whole_command(
     assert capsys.readouterr().err.splitlines()[-1].strip() == whole
 
 
+@pytest.mark.torch  # a backend is installed there
 def test_flags_that_are_required_are_shown_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     whole = "primus config new llama3.1_8B --gpu MI355X --backend torchtitan"
     assert told(["config", "new", "llama3.1_8B", "--gpu", "MI355X"], capsys) == whole

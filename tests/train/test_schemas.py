@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 from tests.conftest import ROOT
 
-from primus_data.training import section
 from primus_train.kit import schemas
 
 
+@pytest.mark.torch  # primus-data is installed there
 @pytest.mark.parametrize("backend", ["torchtitan", "megatron", "maxtext"])
 def test_the_names_of_other_tools_lead_to_settings_that_the_backend_has(backend: str) -> None:
     folder = ROOT / f"packages/primus-{backend}/src/primus_{backend}"
     newest = list(schemas.shipped(folder / "schemas", backend).values())[-1]
     own = re.findall(r'PrimusSetting\(\s*"([\w.]+)"', (folder / "own_settings.py").read_text(encoding="utf-8"))
+    from primus_data.training import section
+
     data = {f"data.{one.name}" for one in (*section.rows("", ""), *section.rows_of_prefixes("", ""))}
     options = json.loads(newest.read_text(encoding="utf-8"))["options"]
     known = {*options, *own, *(f"model.{name}" for name in own), *data}

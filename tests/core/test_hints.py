@@ -49,7 +49,7 @@ ANSWERS = {
     "torchrun --nproc_per_node=gpu --standalone train.py": "primus direct -- run train.py",
     "direct --nproc-per-node 8 train.py": "GPUS_PER_NODE=8 primus direct -- run train.py",
     "direct --nnodes=2 --single --nproc_per_node=8 train.py --nnodes 3":
-        "NNODES=2 GPUS_PER_NODE=8 primus direct --single -- run train.py --nnodes 3",
+        "NNODES=2 GPUS_PER_NODE=8 NODE_RANK=N MASTER_ADDR=HOST primus direct --single -- run train.py --nnodes 3",
     "direct --gpus 8 -- bench gemm": "GPUS_PER_NODE=8 primus direct -- bench gemm",
     "direct --gpus 4,5 -- bench gemm": "CUDA_VISIBLE_DEVICES=4,5 primus direct -- bench gemm",
     "direct --nproc 2 -- bench gemm": "GPUS_PER_NODE=2 primus direct -- bench gemm",
@@ -66,6 +66,10 @@ ANSWERS = {
     "srun -N 2 --ntasks-per-node=8 train.py": "GPUS_PER_NODE=8 primus slurm srun -N 2 -- run train.py",
     "sbatch -N 2 --wrap 'python train.py'": "primus slurm sbatch -N 2 -- train pretrain --config FILE",
     "direct --volume /data -- run train.py": "primus container --image IMAGE --volume FOLDER -- TASK",
+    "container -it rocm/pytorch python hello.py": "primus container --image rocm/pytorch -- run hello.py",
+    "prepare --input c.jsonl": "primus data prepare --input c.jsonl",
+    "train": "primus direct -- train pretrain --config FILE",
+    "version": "primus --version",
     "mpirun -np 16 -H a:8,b:8 python train.py": "primus direct -- run train.py",
     "torchrun --nnodes 2 --node-rank 1 --master-addr h --max-restarts 3 train.py":
         "NNODES=2 NODE_RANK=1 MASTER_ADDR=h primus direct -- run train.py",
@@ -79,7 +83,7 @@ ANSWERS = {
     "slurm cancel small": "primus stop small",
     "direct -- run --log 3 train.py a": "primus direct -- run train.py a --log 3",
     "direct -- run --nproc-per-node 2 train.py": "GPUS_PER_NODE=2 primus direct -- run train.py",
-    "direct --nodes 2 -- bench gemm": "NNODES=2 primus direct -- bench gemm",
+    "direct --nodes 2 -- bench gemm": "NNODES=2 NODE_RANK=N MASTER_ADDR=HOST primus direct -- bench gemm",
     "direct -- rccl-tests": "primus direct -- bench comm",
     "direct -- nccl-test": "primus direct -- bench comm",
     "show exp.yaml": "primus config show exp.yaml",
@@ -87,7 +91,7 @@ ANSWERS = {
     "direct --standalone train.py": "primus direct -- run train.py",
     "direct --standalone --nproc-per-node gpu -- bench gemm": "primus direct -- bench gemm",
     "direct --nproc-per-node 8 --nnodes 2 --single -- bench gemm":
-        "GPUS_PER_NODE=8 NNODES=2 primus direct --single -- bench gemm",
+        "GPUS_PER_NODE=8 NNODES=2 NODE_RANK=N MASTER_ADDR=HOST primus direct --single -- bench gemm",
     "slurm srun -N 2 -- direct --rdzv_endpoint h:29500 --rdzv-id=1 -- bench gemm":
         "MASTER_ADDR=h MASTER_PORT=29500 primus slurm srun -N 2 -- direct -- bench gemm",
     "run --nproc-per-node 8 train.py": "GPUS_PER_NODE=8 primus direct -- run train.py",
@@ -108,7 +112,7 @@ ANSWERS = {
     "direct train pretrain --config x": "primus direct -- train pretrain --config x",
     "direct train --config x": "primus direct -- train pretrain --config x",
     "direct --single bench gemm": "primus direct --single -- bench gemm",
-    "direct --env=A=1 --log-file train train": "primus direct --env=A=1 --log-file train -- train pretrain",
+    "direct --env=A=1 --log-file train train": "primus direct --env=A=1 --log-file train -- train pretrain --config FILE",
     "slurm srun -N 2 container --image I train pretrain": "primus slurm srun -N 2 -- container --image I -- train pretrain",
     "--debug slurm -N 2 bench gemm": "primus --debug slurm -N 2 -- bench gemm",
     "direct -- pretrain --config x": "primus direct -- train pretrain --config x",

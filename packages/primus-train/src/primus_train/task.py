@@ -83,7 +83,7 @@ def _refuse_misspelt(task: Train, words: Sequence[str]) -> None:
 
     parser = Parser(prog=task.name)
     task.add_arguments(parser)
-    overrides.refuse_misspelt(words, flags_of(parser))
+    overrides.refuse_misspelt(words, [*flags_of(parser), "--dry-run"])
 
 
 def resolve(call: TaskCall) -> Resolved:

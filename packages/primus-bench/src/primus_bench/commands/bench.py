@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from primus_bench.contract import GROUP
-from primus_core.errors import RequestError, suggestion
+from primus_core.errors import RequestError, nearest, suggestion
 from primus_core.installed import joined
 from primus_core.request import former
 from primus_core.request.arguments import Parser, parse_segment
@@ -83,9 +83,10 @@ def run(words: Sequence[str], layer: str) -> int:
     """Compare two results, or show the history."""
     if words and words[0] not in _ACTIONS and not words[0].startswith("-"):
         why = f"known: {', '.join(_ACTIONS)}; to measure, Primus needs a runtime"
-        is_benchmark = any(entry.name == words[0] for entry in joined.of_group(GROUP))
-        near = "" if is_benchmark else former.instead("bench", words[0]) or suggestion(words[0], _ACTIONS)
-        fix = near or f"primus direct -- bench {shlex.join(words)}"
+        benchmarks = [entry.name for entry in joined.of_group(GROUP)]
+        near = "" if words[0] in benchmarks else former.instead("bench", words[0]) or suggestion(words[0], _ACTIONS)
+        meant = nearest(words[0], benchmarks) or words[0]
+        fix = near or f"primus direct -- bench {shlex.join([meant, *words[1:]])}"
         raise RequestError(f"'{words[0]}' is not an action of primus bench", why=why, fix=fix)
     if tuple(words[:2]) == ("gemm-tune", "tune"):
         fix = f"primus direct -- bench {shlex.join(words)}"

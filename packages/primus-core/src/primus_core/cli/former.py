@@ -20,6 +20,7 @@ __all__ = [
     "SBATCH",
     "as_program",
     "container_run",
+    "is_as_to_engine",
     "is_program",
     "launcher_variables",
     "launching",
@@ -90,15 +91,8 @@ def _spelt(word: str) -> str:
 
 
 def launcher_variables(words: Sequence[str]) -> str:
-    """What torchrun's options among `words` say, as variables before a command: `GPUS_PER_NODE=8 `.
-
-    Nodes that find their rank at a rendezvous of torchrun get it as a variable: NODE_RANK=N.
-    """
-    variables = "" if {*_HOSTS} & {*words} else without_launcher(["direct", *words])[0]
-    needed = (
-        {"NODE_RANK": "N", "MASTER_ADDR": "HOST"} if "NNODES=" in variables and "NNODES=1 " not in variables else {}
-    )
-    return variables + "".join(f"{name}={value} " for name, value in needed.items() if f"{name}=" not in variables)
+    """What torchrun's options among `words` say, as variables before a command: `GPUS_PER_NODE=8 `."""
+    return "" if {*_HOSTS} & {*words} else without_launcher(["direct", *words])[0]
 
 
 def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -114,7 +108,12 @@ def without_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
             kept.append(word)
         elif flag not in _ALONE:
             variables += _variables(flag, value if equals else rest.pop(0) if rest else "")
-    return variables, kept
+    # Nodes that no scheduler starts find their rank at a rendezvous of torchrun; here, a variable says it.
+    alone = list(words[:1]) == ["direct"] and "NNODES=" in variables and "NNODES=1 " not in variables
+    needed = {"NODE_RANK": "N", "MASTER_ADDR": "HOST"} if alone else {}
+    return variables + "".join(
+        f"{name}={value} " for name, value in needed.items() if f"{name}=" not in variables
+    ), kept
 
 
 def of_direct(words: Sequence[str]) -> tuple[Sequence[str], list[str]]:
@@ -193,6 +192,13 @@ def to_engine(words: Sequence[str]) -> Sequence[str]:
     rest = [*dropwhile(lambda word: word in ("--", "docker", "podman"), words)]
     is_ours = any(word.endswith((PROGRAM, *EXPERIMENTS)) for word in rest[1:2])
     return rest[1:] if rest[:1] == ["run"] and not is_ours else ()
+
+
+def is_as_to_engine(words: Sequence[str]) -> bool:
+    """Whether options of `docker run`, an image and a program stand there, without `--` and `--image`."""
+    is_ours = "--" in words or any(word.partition("=")[0] == "--image" for word in words)
+    has_image = any(re.fullmatch(_IMAGE, word) for word in words)
+    return not is_ours and has_image and any(word in LAUNCHERS or is_program(word) for word in words)
 
 
 def container_run(words: Sequence[str]) -> str:

@@ -28,6 +28,7 @@ from primus_core.cli.segments import (
     with_task,
 )
 from primus_core.installed.homes import home_of, how_to_install, meant
+from primus_core.request.former import answer as former_answer
 from primus_core.request.former import instead as former_word
 from primus_machine.errors import MachineError, PrimusError, RequestError, nearest
 
@@ -97,8 +98,9 @@ def retyped(words: Sequence[str], error: PrimusError) -> str:
     if error.kind == "late" and before[-1:] != [error.where] and error.where in before:
         at = before.index(error.where) + 1
         return _whole([*before[:at], wrong, *before[at:], *after])
-    if wrong in _SWITCHES and "--" in words:
-        return f"put {wrong} before the `--`\n{_whole([wrong, *before, *after])}"
+    switch = next((word for word in (error.meant, wrong) if word in _SWITCHES and "--" in words), "")
+    if switch:
+        return f"put {switch} before the `--`\n{_whole([switch, *before, *after])}"
     return _exchanged(before, word, after, error)
 
 
@@ -177,6 +179,8 @@ def _to_engine(words: Sequence[str], known: Known) -> RequestError | None:
         fix = f"it is the engine's own command, without `primus`: {typed(words)}"
     if fix and not (words[0] != "container" and {*words[1:2]} & {*known.tasks, *known.runtimes}):
         return RequestError(f"`{typed(words[:2])}` starts no task", fix=fix)
+    if words[0] == "container" and former.is_as_to_engine(words[1:]):
+        return RequestError("container: the image is an option", fix=former.container_run(words[1:]), kind=_COMMAND)
     if words[0] != "container" or not (typed_to := former.to_engine(words[1:])):
         return None
     what = f"'run' is the task for Python files, and '{' '.join(typed_to[:1])}' is none"
@@ -205,8 +209,11 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
     home = home_of("commands", head)
     if home:
         raise MachineError(f"the command '{head}' is not installed", fix=how_to_install(home))
-    if fix := former_word("primus", head):
-        return RequestError(what, fix=fix)
+    found = former_answer("primus", head)
+    if found.meant:
+        return RequestError(what, fix=_whole([*known.front, *shlex.split(found.meant), *rest]), kind=_COMMAND)
+    if found.fix:
+        return RequestError(what, fix=found.fix)
     if answer := _as_task(what, head, rest, known):
         return answer
     near = _near({*known.runtimes, *known.tasks, *known.commands} - _ENDING, head)

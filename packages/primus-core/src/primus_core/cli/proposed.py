@@ -44,6 +44,8 @@ def _split(text: str) -> list[str]:
 
 def refusal(words: Sequence[str]) -> PrimusError | None:
     """Return the error of the command line `primus WORDS`, as far as its options say; None: it is understood."""
+    if list(words) in (["--version"], ["--help"]):
+        return None
     try:
         _, rest = request.global_words(words)
         if rest and rest[0] in commands.names():

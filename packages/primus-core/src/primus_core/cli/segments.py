@@ -89,7 +89,7 @@ def with_stage(words: list[str]) -> list[str]:
     at = next((at for at, word in enumerate(words, 1) if word == "train" and words[: at - 1][-1:] in ([], ["--"])), 0)
     if not at or (at < len(words) and not words[at].startswith("-") and not words[at].endswith(EXPERIMENTS)):
         return words
-    return [*words[:at], *as_training(words[at:] if at < len(words) else [_STAGE])[1:]]
+    return [*words[:at], *as_training(words[at:] if at < len(words) else [_STAGE, "--config", "FILE"])[1:]]
 
 
 def with_dashes(words: Sequence[str], known: Known) -> list[str]:

@@ -54,7 +54,7 @@ def resolve(facts: Facts, environ: Mapping[str, str]) -> tuple[Distributed, tupl
         raise RequestError(
             f"NODE_RANK is {node_rank}, but NNODES is {nnodes}",
             why=f"node ranks run from 0 to {nnodes - 1} (NODE_RANK from {rank_from}, NNODES from {nnodes_from})",
-            fix="set both or none of them",
+            fix=f"set NODE_RANK to 0 to {nnodes - 1}, another one on each node, or unset both",
         )
     gpus, gpus_from = _number("GPUS_PER_NODE", environ, _devices(facts, environ), 1, MAX_GPUS_PER_NODE)
     addr, addr_from = _address(environ, nnodes)

@@ -23,6 +23,9 @@ from primus_machine.files.trust import Trust
 
 __all__ = ["NOT_APPLICABLE", "found", "hook_files", "patch_files", "step"]
 
+_ALIKE = 0.8
+"""How alike a script must be to be proposed: what is proposed would be run."""
+
 NOT_APPLICABLE = 2
 """The exit code by which a patch says that there is nothing to do here."""
 
@@ -110,7 +113,7 @@ def patch_files(paths: Sequence[str], cwd: str, believed: Trust) -> list[str]:
 def _patch_file(given: str, cwd: str) -> str:
     path = os.path.normpath(os.path.join(cwd, os.path.expanduser(given)))
     if not os.path.exists(path):
-        near = nearest(os.path.basename(path), _names_in(os.path.dirname(path)))
+        near = nearest(os.path.basename(path), _names_in(os.path.dirname(path)), _ALIKE)
         meant = os.path.join(os.path.dirname(given), near)
         raise _no_file(given, f"did you mean '{meant}'?" if near else "check the path", meant if near else None)
     if not (path.endswith(_SUFFIXES) and os.path.isfile(path)):

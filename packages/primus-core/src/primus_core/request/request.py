@@ -101,7 +101,11 @@ def _global(rest: list[str]) -> tuple[set[str], str]:
 
 def no_task(layers: Sequence[Layer], tasks: Collection[str]) -> RequestError:
     """The error for a command that ends in a runtime."""
-    typed = " -- ".join(layer.runtime for layer in layers)
+    import shlex
+
+    from primus_machine.secrets.redaction import redact_words
+
+    typed = " -- ".join(shlex.join(redact_words([layer.runtime, *layer.words])) for layer in layers)
     return RequestError(
         f"`primus {typed}` needs a task",
         why="nothing follows the runtime's options",

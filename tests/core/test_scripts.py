@@ -395,7 +395,7 @@ def test_hooks_list_shows_them_in_their_order(primus: Run, stage: Path) -> None:
     assert not (stage / "ran").exists()
     assert "no hooks found" in primus("hooks", "list", cwd=stage / "given").stdout
     assert "did you mean 'show'?" in primus("hooks", "list", "shwo", cwd=stage).stderr
-    assert "--config: there is no file 'gone.yaml'" in primus("hooks", "list", "--config", "gone.yaml").stderr
+    assert "there is no file 'gone.yaml'" in primus("hooks", "list", "--config", "gone.yaml").stderr
 
 
 def test_a_run_without_scripts_has_no_folder_for_them(primus: Run, stage: Path) -> None:

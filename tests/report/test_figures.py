@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.runs import CPU, STARTED, THREE_ATTEMPTS, add_lines, line, lines, make, three_attempts
 
+from primus_core.journal.metrics import Metrics
 from primus_machine.host import HostRoot
 from primus_report.figures import bottleneck, differences, spans, steady, steps
 from primus_report.figures.attempts import Held
@@ -30,6 +32,10 @@ def report(directory: Path, price: float | None = None) -> RunReport:
 def values(found: RunReport) -> dict[str, float | None]:
     """Its figures by name."""
     return {name: figure.value for name, figure in found.figures.items()}
+
+
+def test_a_report_reads_every_figure_of_a_line() -> None:
+    assert {*steps.COLUMNS} == {field.name for field in fields(Metrics)} - {"step", "steps", "global_batch_size"}
 
 
 def test_the_figures_are_those_of_the_lines_in_the_steady_state_window(tmp_path: Path) -> None:

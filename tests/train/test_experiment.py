@@ -303,7 +303,7 @@ def test_a_preset_name_that_leads_out_of_its_folder_is_refused(tmp_path: Path, p
 
 
 def test_a_file_beside_that_is_not_there_is_refused(tmp_path: Path, presets: Path) -> None:
-    assert "no file './gone.yaml' beside" in preset_error(tmp_path, presets, "model: ./gone.yaml").what
+    assert "no file './gone.yaml'" in preset_error(tmp_path, presets, "model: ./gone.yaml").what
 
 
 def test_reading_an_experiment_and_the_catalogue_searches_no_package_metadata(

@@ -37,7 +37,9 @@ MISTAKES = {
     "no trainer": Mistake("no module to pretrain", ("pre_trainer", "something")),
     "an unset variable": Mistake("exp.yaml:6: ${UNSET_OF_MINE} is not set", (STEPS, "steps: ${UNSET_OF_MINE}")),
     "an open variable": Mistake("exp.yaml:6: '${UNSET' is not closed", (STEPS, "steps: ${UNSET")),
-    "extends nothing": Mistake("exp.yaml:1: extends 'gone.yaml'", ("exp_name", "extends: gone.yaml\nexp_name")),
+    "extends nothing": Mistake(
+        "exp.yaml:1: there is no file 'gone.yaml'", ("exp_name", "extends: gone.yaml\nexp_name")
+    ),
     "extends itself": Mistake("in a circle", ("exp_name", "extends: exp.yaml\nexp_name")),
     "extends no template": Mistake(
         "there is no template for the model 'acme_3B'",
@@ -60,7 +62,7 @@ MISTAKES = {
         "exp.yaml:5: unknown framework preset 'fast'", ("    overrides", "    config: fast\n    overrides")
     ),
     "no file of a model": Mistake(
-        "no file './gone.yaml' beside", ("    overrides", "    model: ./gone.yaml\n    overrides")
+        "there is no file './gone.yaml'", ("    overrides", "    model: ./gone.yaml\n    overrides")
     ),
     "a mistake in the file of a model": Mistake(
         "m.yaml:1: ${UNSET_OF_MINE} is not set",

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import ROOT
 from tests.train.test_step_clock import Time
 
 from primus_core.errors import TrainingError
+from primus_core.journal.metrics import Metrics
 from primus_train.kit.recorder import Recorder, Step
 from primus_train.kit.step_clock import StepClock
 from primus_train.kit.work import ComputeCost
@@ -77,6 +81,16 @@ def test_all_figures_of_a_line_follow_from_one_time(tmp_path: Path) -> None:
     }  # fmt: skip
     assert (second["step_time_s"], second["save_s"], second["tokens_per_second"]) == (2.0, 30.0, 64.0)
     assert training.said[1].startswith("iteration 2/20 | elapsed time per iteration (ms): 2000.0 | loss: 3.00000")
+
+
+def test_each_figure_is_explained_and_what_a_framework_knows_of_a_step_reaches_its_line(tmp_path: Path) -> None:
+    known = {field.name for field in fields(Metrics)}
+    page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8").partition("| field |")[2].partition("\n\n")[0]
+    assert {name for row in page.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])} == known
+    both = known & {field.name for field in fields(Step)} - {"step", "steps", "loss", "tokens"}
+    training = Training(tmp_path)
+    training.lose(4.0, **dict.fromkeys(both, 7))
+    assert {name: training.rows()[0][name] for name in both} == dict.fromkeys(both, 7)
 
 
 def test_what_the_framework_counts_is_taken_where_the_plan_has_no_count(tmp_path: Path) -> None:

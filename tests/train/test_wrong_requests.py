@@ -30,7 +30,7 @@ COMMANDS = {
     "nothing after the dashes": ("direct --", "segment 2 is empty", "train"),
     "an empty first segment": ("-- train", "segment 1 is empty", "begin with a runtime"),
     "a runtime alone": ("direct", "`primus direct` needs a task", "primus direct -- <task>"),
-    "an outer runtime alone": ("slurm -N2", "`primus slurm` needs a task", "primus slurm -- <task>"),
+    "an outer runtime alone": ("slurm -N2", "`primus slurm -N2` needs a task", "primus slurm -N2 -- <task>"),
     "runtimes alone": (
         "slurm -- container",
         "`primus slurm -- container` needs",

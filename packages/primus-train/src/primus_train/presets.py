@@ -147,7 +147,7 @@ class Presets:
             if ".." in name.split("/"):
                 raise _escape(name, where)
             if not os.path.isfile(path):
-                raise ConfigError(f"there is no file '{name}' beside the experiment", where=where)
+                raise files.missing_file(name, where=where, folder=self.beside)
             trust.of(self.environ).require(path, "the preset")
             return path
         if not _PRESET.fullmatch(name):

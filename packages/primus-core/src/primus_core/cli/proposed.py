@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from primus_core.cli import commands
+from primus_core.installed import homes
 from primus_core.planning import options
 from primus_core.plugins.catalogue import Catalogue
 from primus_core.request import request
@@ -48,8 +49,9 @@ def refusal(words: Sequence[str]) -> PrimusError | None:
         return None
     try:
         _, rest = request.global_words(words)
-        if rest and rest[0] in commands.names():
-            if rest[0] != "replay":  # it finds the runtimes among its words by itself
+        installed = commands.names()
+        if rest and rest[0] in {*installed, *homes.names("commands")}:
+            if rest[0] in installed and rest[0] != "replay":  # it finds the runtimes among its words by itself
                 parse_segment(commands.load(rest[0]).parser(), rest[1:])
             return None
         catalogue = Catalogue.here(HostRoot(), request.config_of(words))

@@ -52,7 +52,9 @@ def run(words: Sequence[str], layer: str) -> int:
     catalogue = Catalogue.here(host, layer)
     facts = machine.read(host)
     if args.config and not os.path.isfile(args.config):
-        raise RequestError(f"--config: there is no file '{args.config}'", fix="check the path")
+        from primus_core.config import files  # PyYAML: only an error needs it
+
+        raise files.missing_file(args.config)
     if args.task:
         task, name, rest = catalogue.task(args.task)
         known = task_parser(task, name)

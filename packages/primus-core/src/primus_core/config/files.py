@@ -18,7 +18,7 @@ from primus_machine.errors import AlreadyRefused, ConfigError, Mistakes
 from primus_machine.files import trust
 from primus_machine.interpolation import interpolate
 
-__all__ = ["TEMPLATE", "bases", "read", "read_extended"]
+__all__ = ["TEMPLATE", "bases", "missing_file", "read", "read_extended"]
 
 TEMPLATE = "template:"
 """What the name of a template begins with, where else a path stands."""
@@ -117,13 +117,30 @@ def _read(path: str, environ: Environ, mistakes: Mistakes, opener: bounds.Opener
     try:
         text = bounds.text_of(path, opener)
     except FileNotFoundError:
-        fix = "check the path" if os.path.isabs(path) else "check the path: it is relative to the current folder"
-        raise ConfigError(f"there is no file '{path}'", fix=fix) from None
+        raise missing_file(path) from None
     except IsADirectoryError:
         raise ConfigError("it is a folder", where=path, fix="name a file in it") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("the file cannot be read", where=path, why=str(error)) from None
     return (_toml if path.endswith(".toml") else _yaml)(text, path, environ, mistakes)._replace(files=(path,))
+
+
+def missing_file(path: str, *, where: str = "", folder: str = "", kind: str = "file") -> ConfigError:
+    """Return the error for a configuration file, or a file that it names, that is missing.
+
+    Args:
+        path: as it was typed.
+        where: the file and line that name it; empty: the command line does.
+        folder: what a relative path is relative to; empty: the current folder.
+        kind: `file` or `folder`.
+    """
+    relative = f": it is relative to {'this file' if where else 'the current folder'}"
+    return ConfigError(
+        f"there is no {kind} '{path}'",
+        where=where,
+        why=f"looked for {os.path.abspath(os.path.join(folder, path))}",
+        fix=f"check the path{'' if os.path.isabs(path) else relative}",
+    )
 
 
 def bases(document: Document) -> list[str]:
@@ -184,12 +201,7 @@ def _base(
         return _from_template(base, where, template)
     target = submission.path(os.path.join(os.path.dirname(submission.original(path)), base), environ)
     if not os.path.isfile(target):
-        raise ConfigError(
-            f"extends '{base}', which does not exist",
-            where=where,
-            why=f"looked for {target}",
-            fix="check the path: it is relative to this file",
-        )
+        raise missing_file(base, where=where, folder=os.path.dirname(submission.original(path)))
     believed = trust.of(environ)
     believed.require(target, "the base file")
     if (real := os.path.realpath(target)) in chain:

@@ -181,13 +181,8 @@ class _Checked:
         if self.submitted and kind != "path":
             whole = self.submitted.path(whole)
         if (kind == "file" and not os.path.isfile(whole)) or (kind == "folder" and not os.path.isdir(whole)):
-            shown = _shown(path, text)
-            self._fail(
-                path,
-                f"there is no {kind} {shown}",
-                why=f"looked for {os.path.normpath(os.path.join(self.folder, shown[1:-1]))}",
-                fix="check the path: it is relative to this file",
-            )
+            shown = _shown(path, text)[1:-1]
+            raise files.missing_file(shown, where=self.source.where(path), folder=self.folder, kind=kind)
         if kind != "path" and (why := self.trust.doubt(whole)):
             self._fail(path, f"the {kind} {_shown(path, text)} is not trusted", why=why, fix=trust.fix(whole))
         return whole

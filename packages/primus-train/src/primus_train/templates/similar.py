@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from primus_core.config.files import TEMPLATE
+from primus_core.config import files
 from primus_core.errors import ConfigError, PrimusError, RequestError, nearest
 from primus_core.request import former
 
@@ -42,10 +42,9 @@ _MOST = 2000
 def missing_file(path: str, command: Sequence[str], environ: Mapping[str, str]) -> ConfigError:
     """The error for an experiment that is no file, with the commands that were probably meant."""
     near = [*filter(None, (nearest_file(path), nearest_template(path, environ)))]
-    fix = _meant(near, command) or ["check the path: it is relative to the current folder"]
-    return ConfigError(
-        f"there is no file '{path}'", why=f"looked for {os.path.abspath(path)}", fix="\n".join([*fix, _LIST])
-    )
+    plain = files.missing_file(path)
+    plain.fix = "\n".join([*(_meant(near, command) or [plain.fix]), _LIST])
+    return plain
 
 
 def missing_option(
@@ -58,7 +57,7 @@ def missing_option(
         if meant := nearest(word.partition("=")[0], _OPTIONS):
             why, text = f"'{word}' would be a setting of the experiment", f"did you mean '{meant}'?"
             return RequestError("--config is missing", why=why, fix=text, kind="unknown", options=[word], meant=meant)
-    given = next((word for word in overrides if word.endswith(_SUFFIXES) or word.startswith(TEMPLATE)), "")
+    given = next((word for word in overrides if word.endswith(_SUFFIXES) or word.startswith(files.TEMPLATE)), "")
     named = environ.get("EXP", "")
     if given:
         near = [given.removeprefix(f"{_EXP}=")]

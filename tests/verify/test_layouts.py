@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from primus_core.errors import RequestError
-from primus_verify.layouts import choose, parse
+from primus_verify.layouts import choose, parse, scaled_down
 
 RANK_AXES = ("dp", "tp", "pp")
 VERIFIER: Any = SimpleNamespace(rank_axes=RANK_AXES, layouts=("repeat=1", "tp=2", "tp=2,pp=2"))
@@ -51,6 +51,11 @@ def test_auto_begins_with_the_own_layout_of_the_experiment_scaled_down() -> None
         "tp=2",
         "tp=2,pp=2",
     ]
+
+
+def test_the_own_layout_keeps_micro_batches_of_one_sequence() -> None:
+    assert scaled_down({"tp": 8, "mbs": 1}, RANK_AXES, 4) == "tp=2,mbs=1"
+    assert not scaled_down({"tp": 1, "mbs": 1}, RANK_AXES, 4)
 
 
 def test_auto_has_no_layout_of_more_ranks_than_asked_for_and_a_named_one_stays() -> None:

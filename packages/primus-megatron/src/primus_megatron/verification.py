@@ -111,7 +111,8 @@ class MegatronVerifier:
     rank_axes = ("dp", "tp", "pp", "cp")
     layouts = (
         "repeat=1", "dp=2", "dp=2,zero=1", "tp=2", "tp=2,sp=1", "pp=2", "pp=2,vpp=2", "cp=2", "dp=2,ep=2", "mbs=1",
-        "recompute=1", "tp=2,pp=2", "tp=2,sp=1,dp=2,zero=1", "pp=2,dp=2", "tp=2,sp=1,pp=2", "dp=4,zero=1",
+        "recompute=1", "tp=2,pp=2", "tp=2,sp=1,dp=2,zero=1", "tp=2,sp=1,mbs=1", "pp=2,dp=2", "tp=2,sp=1,pp=2",
+        "dp=4,zero=1",
     )  # fmt: skip
 
     def packages(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -143,6 +144,8 @@ class MegatronVerifier:
         }
         if degrees["pp"] > 1 and (chunk := flat.get("num_layers_per_virtual_pipeline_stage")):
             degrees["vpp"] = int(flat["num_layers"]) // (degrees["pp"] * int(chunk))
+        if flat.get("micro_batch_size") == 1:
+            degrees["mbs"] = 1
         return {**degrees, "dp": 2}
 
     def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class TorchTitanVerifier:
     rank_axes = ("dp", "fsdp", "tp", "pp", "cp")
     layouts = (
         "repeat=1", "fsdp=2", "dp=2", "tp=2", "tp=2,sp=0", "pp=2", "cp=2", "fsdp=2,ep=2", "mbs=1", "recompute=1",
-        "fsdp=2,tp=2", "fsdp=2,pp=2", "tp=2,pp=2", "dp=2,fsdp=2", "fsdp=2,cp=2", "fsdp=4",
+        "fsdp=2,tp=2", "tp=2,mbs=1", "fsdp=2,pp=2", "tp=2,pp=2", "dp=2,fsdp=2", "fsdp=2,cp=2", "fsdp=4",
     )  # fmt: skip
 
     def packages(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -121,10 +121,13 @@ class TorchTitanVerifier:
 
     def own(self, settings: Mapping[str, Any]) -> dict[str, int]:
         """Return the experiment's degrees; a rest (-1) is sharded data parallelism."""
-        given = _named_as_today(settings).get("parallelism") or {}
+        settings = _named_as_today(settings)
+        given = settings.get("parallelism") or {}
         found = {axis: given.get(name.partition(".")[2], -1 if axis == "fsdp" else 1) for axis, name in _OWN.items()}
         if found["tp"] > 1 and given.get("enable_sequence_parallel") is False:
             found["sp"] = 0
+        if (settings.get("training") or {}).get("local_batch_size") == 1:
+            found["mbs"] = 1
         return {axis: 2 if degree == -1 else degree for axis, degree in found.items()}
 
     def settings(self, layout: Mapping[str, int]) -> dict[str, Any]:

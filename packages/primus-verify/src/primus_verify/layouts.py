@@ -94,7 +94,10 @@ def choose(words: Sequence[str], verifier: Verifier, own: Mapping[str, int], mos
 
 
 def scaled_down(own: Mapping[str, int], rank_axes: Sequence[str], most: int) -> str:
-    """Return the layout with degree 2 on every axis that is parallel, as far as there are ranks; empty: none is."""
+    """Return the layout with degree 2 on every axis that is parallel, as far as there are ranks; empty: none is.
+
+    It has one sequence in a micro-batch if `own` has.
+    """
     degrees: dict[str, int] = {}
     for axis, degree in own.items():
         if axis in _SWITCHES:
@@ -103,4 +106,6 @@ def scaled_down(own: Mapping[str, int], rank_axes: Sequence[str], most: int) -> 
             degrees[axis] = 2
             if _ranks(degrees, rank_axes) > most:
                 del degrees[axis]
+    if degrees and own.get("mbs") == 1:  # a dimension of size 1 is a case of its own for a framework's sharding
+        degrees["mbs"] = 1
     return _name(degrees)

@@ -84,17 +84,20 @@ def _not_finite(of_step: Sequence[Deviation], names: Names) -> list[Finding]:
 
 
 def _groups(first: Sequence[Deviation], degrees: Mapping[str, int], names: Sequence[str]) -> list[Finding]:
-    """One finding for each kind of parameter with one factor; for all parameters together if that is all of them."""
+    """One finding for each kind of parameter with one factor, the largest error first; one for all parameters if it is
+    that of all.
+    """
     groups: dict[tuple[str, float | None], list[Deviation]] = defaultdict(list)
     for one in first:
         groups[pattern_of(one.name), _rounded(one)].append(one)
     factors = {factor for _, factor in groups}
     if len(factors) == 1 and {one.name for one in first} >= set(names):
         return [_finding("every parameter", first, degrees, "")]
-    return [
+    found = [
         _finding(pattern, members, degrees, _where(pattern, [one.name for one in members], names))
         for (pattern, _), members in groups.items()
     ]
+    return sorted(found, key=lambda one: -one.error)
 
 
 def _finding(pattern: str, members: Sequence[Deviation], degrees: Mapping[str, int], where: str) -> Finding:

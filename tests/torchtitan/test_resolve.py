@@ -22,6 +22,7 @@ BASE = """
 model: {family: llama3, dim: 64, n_layers: 4, n_heads: 4, n_kv_heads: 2}
 data: {text: python-stdlib, vocab_size: 512}
 """
+PIPELINE = "parallelism: {{pipeline_parallel_degree: 2, pipeline_parallel_schedule: {}}}"
 
 
 class TestTorchTitan(BackendConformance):
@@ -116,6 +117,9 @@ def test_a_wrong_model_is_refused(resolve: Resolve, model: str, expected: str) -
         (4, "parallelism: {pipeline_parallel_degree: 4, pipeline_parallel_schedule: Interleaved1F1B}", "too few"),
         (2, "parallelism: {pipeline_parallel_degree: 2, pipeline_parallel_microbatch_size: 3}", "not a multiple of"),
         (2, "parallelism: {pipeline_parallel_degree: 2, pipeline_parallel_layers_per_stage: 2}", "one stage each"),
+        (2, "training: {local_batch_size: 1}\nparallelism: {pipeline_parallel_degree: 2}", "needs 2 microbatches"),
+        (2, f"training: {{local_batch_size: 3}}\n{PIPELINE.format('DualPipeV')}", "needs 4 microbatches"),
+        (2, f"training: {{local_batch_size: 5}}\n{PIPELINE.format('Interleaved1F1B')}", "makes 2 rounds"),
         (1, "training: {seq_len: 262144}", "exceed the model's 131072"),
     ],
 )

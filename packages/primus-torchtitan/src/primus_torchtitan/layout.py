@@ -203,18 +203,31 @@ def _check_pipeline(settings: Settings, layout: Layout, facts: Mapping[str, Any]
             "a model with tied weights cannot be split into pipeline stages",
             fix="set parallelism.pipeline_parallel_degree: 1",
         )
-    _check_microbatches(settings)
+    _check_microbatches(settings, layout.pipeline, known[schedule.lower()])
     if facts.get("n_layers") and settings["parallelism.module_fqns_per_model_part"] is None:
         _check_stages(settings, layout.pipeline, facts["n_layers"], schedules[known[schedule.lower()]])
 
 
-def _check_microbatches(settings: Settings) -> None:
+def _check_microbatches(settings: Settings, ranks: int, schedule: str) -> None:
+    """As the constructors of `torch.distributed.pipelining.schedules` do."""
     local, micro = settings["training.local_batch_size"], settings["parallelism.pipeline_parallel_microbatch_size"]
     if local % micro:
         raise settings.error(
             "parallelism.pipeline_parallel_microbatch_size",
             f"training.local_batch_size {local} is not a multiple of the microbatch size {micro}",
         )
+    count, stages = local // micro, {"1F1B": ranks, "DualPipeV": 2 * ranks}.get(schedule, 1)
+    why = f"training.local_batch_size {local}, parallelism.pipeline_parallel_microbatch_size {micro}"
+    if count < stages:
+        what = f"schedule {schedule} needs {stages} microbatches, one for each stage, and there are {count}"
+        raise settings.error(
+            "training.local_batch_size", what, why=why, fix=f"training.local_batch_size={stages * micro}"
+        )
+    rounds = max(1, count // ranks)
+    if schedule.startswith("Interleaved") and count % rounds:
+        what = f"schedule {schedule} makes {rounds} rounds, and {count} microbatches do not divide into them"
+        fix = f"training.local_batch_size={rounds * ranks * micro}"
+        raise settings.error("training.local_batch_size", what, why=why, fix=fix)
 
 
 def _check_stages(settings: Settings, pipeline: int, layers: int, kind: str) -> None:

@@ -85,12 +85,16 @@ def test_all_figures_of_a_line_follow_from_one_time(tmp_path: Path) -> None:
 
 def test_each_figure_is_explained_and_what_a_framework_knows_of_a_step_reaches_its_line(tmp_path: Path) -> None:
     known = {field.name for field in fields(Metrics)}
-    page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8").partition("| field |")[2].partition("\n\n")[0]
-    assert {name for row in page.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])} == known
+    before, _, after = (ROOT / "docs/metrics.md").read_text(encoding="utf-8").partition("| field |")
+    table = after.partition("\n\n")[0].splitlines()
+    assert {name for row in table for name in re.findall(r"`(\w+)`", row.split("|")[1])} == known
+    assert {*json.loads(before[before.index("{") :])} == known, "the example"
     both = known & {field.name for field in fields(Step)} - {"step", "steps", "loss", "tokens"}
     training = Training(tmp_path)
     training.lose(4.0, **dict.fromkeys(both, 7))
-    assert {name: training.rows()[0][name] for name in both} == dict.fromkeys(both, 7)
+    [line] = training.rows()
+    assert {name: line[name] for name in both} == dict.fromkeys(both, 7)
+    assert None not in line.values(), "all is known, so nothing is left out"
 
 
 def test_what_the_framework_counts_is_taken_where_the_plan_has_no_count(tmp_path: Path) -> None:

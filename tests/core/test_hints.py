@@ -36,7 +36,7 @@ ANSWERS = {
     "resume": "primus runs show latest",
     "resume small": "primus runs show small",
     "resume exp.yaml steps=9": "primus direct -- train pretrain --config exp.yaml steps=9",
-    "run": "primus direct -- train pretrain --config FILE",
+    "run": "primus direct -- run train.py",
     "run exp.yaml 'a=b c'": "primus direct -- train pretrain --config exp.yaml 'a=b c'",
     "run --config exp.yaml": "primus direct -- train pretrain --config exp.yaml",
     "run -- train --config exp.yaml": "primus direct -- train pretrain --config exp.yaml",
@@ -207,6 +207,19 @@ def test_options_of_torchrun_that_nothing_here_is_are_named(capsys: pytest.Captu
 def test_no_guess_ends_a_run(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([word, "latest"]) == 2
     assert "primus stop" not in capsys.readouterr().err
+
+
+def test_run_alone_needs_a_file_or_means_a_training(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(["run"], capsys).startswith("primus direct -- run train.py")
+
+
+def test_a_variable_and_its_value_are_one_word(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(["direct", "--env", "FOO", "BAR", "--", "run", "x.py"], capsys) == "did you mean `--env FOO=BAR`?"
+
+
+@pytest.mark.torch
+def test_an_option_of_the_task_is_none_of_torchruns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(["direct", "--", "preflight", "--gpus"], capsys) == "did you mean '--gpu'?"
 
 
 def test_a_secret_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,14 +85,14 @@ def test_new_writes_a_whole_experiment_that_says_where_its_numbers_are_from(
 @pytest.mark.full
 def test_another_precision_is_a_template_of_its_own(primus: Run, acme: dict[str, str]) -> None:
     words = ("config", "new", "acme_2B", "--backend", "countdown", "--gpu", "MI300X", "--precision")
-    shown = primus(*words, "FP8", env=acme).stdout
+    shown = primus(*words, "fp8", env=acme).stdout
     assert shown.startswith("# acme_2B with countdown in FP8, for 1 node")
     assert "From template:countdown/acme_2B/MI300X-FP8 of" in shown
     assert "\n      steps: 7\n" in shown
     assert "https://acme.example/countdown/MI300X\n" in shown
     refused = primus(*words, "FP4", env=acme)
     assert refused.returncode == 2
-    assert "did you mean 'MI300X-FP8'?" in refused.stderr
+    assert "did you mean 'FP8'?" in refused.stderr
     found = json.loads(primus("config", "list", "acme", "fp8", "--json", env=acme).stdout)
     assert [row["name"] for row in found] == [f"{NAME}-FP8"]
 
@@ -109,7 +109,7 @@ def test_new_does_not_overwrite_a_file(primus: Run, acme: dict[str, str], experi
 @pytest.mark.parametrize(
     ("model", "backend", "gpu", "said"),
     [
-        ("acme_2b", "countdown", "MI300X", "did you mean 'acme_2B'?"),
+        ("acme-2b", "countdown", "MI300X", "did you mean 'acme_2B'?"),
         ("acme_2B", "countdwn", "MI300X", "did you mean 'countdown'?"),
         ("acme_2B", "countdown", "MI300", "did you mean 'MI300X'?"),
         ("acme_2B", "maxtext", "MI300X", "packages/primus-maxtext"),

@@ -100,7 +100,7 @@ FILES = {
     "an unknown backend": (("countdown", "countdwon"), "exp.yaml:4: no backend is called 'countdwon'", "did you mean 'countdown'?"),
     "a backend not installed": (("countdown", "maxtext"), "exp.yaml:4", "packages/primus-maxtext"),
     "a circle of extends": (("exp_name: down", "extends: exp.yaml\nexp_name: down"), "circle", "exp.yaml → exp.yaml"),
-    "an extends of nothing": (("exp_name: down", "extends: gone.yaml\nexp_name: down"), "exp.yaml:1: extends 'gone.yaml'", ""),
+    "an extends of nothing": (("exp_name: down", "extends: gone.yaml\nexp_name: down"), "exp.yaml:1: there is no file 'gone.yaml'", ""),
     "several mistakes": (("steps: 4\n      loss: {start", "stpes: 4\n      loss: {strat"), "exp.yaml:7", "primus: 2 errors"),
     "no trainer": (("pre_trainer", "something"), "no module to pretrain", "pre_trainer"),
     "a name that is no folder's": (("down", "../down"), "'../down' cannot name a run", "letters"),

@@ -128,7 +128,8 @@ def _completed(words: Sequence[str], missing: Sequence[str]) -> list[str]:
 def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: PrimusError) -> str:
     """The fix, and the whole command with what is meant in the place of `word`; the fix alone where nobody knows."""
     _, equals, value = word.partition("=")
-    if "direct" in before and len(former.without_launcher(["direct", word])[1]) == 1:
+    in_direct = "direct" in before and "--" not in before[before.index("direct") :]
+    if in_direct and len(former.without_launcher(["direct", word])[1]) == 1:
         return _whole([*before, word, *after])
     if error.meant is None:
         return error.fix
@@ -209,6 +210,9 @@ def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestErr
     home = home_of("commands", head)
     if home:
         raise MachineError(f"the command '{head}' is not installed", fix=how_to_install(home))
+    if head in known.tasks and not rest:
+        fix = f"primus direct -- {head} train.py\nto train: primus direct -- train pretrain --config FILE"
+        return RequestError(f"{what}, and none is named", fix=fix)
     found = former_answer("primus", head)
     if found.meant:
         return RequestError(what, fix=_whole([*known.front, *shlex.split(found.meant), *rest]), kind=_COMMAND)

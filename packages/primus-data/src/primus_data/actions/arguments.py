@@ -82,7 +82,9 @@ def require_prefix(path: str, cwd: str) -> tuple[Requirement, ...]:
     """Both files must be there."""
     prefix = os.path.join(cwd, without_suffix(path))
     fix = "name a prefix: the path without .bin and .idx"
-    if not prefix.endswith(("_document", "_sentence")):
+    if os.path.isfile(prefix):
+        fix = "it is not prepared yet: see `primus data prepare --help`, whose PREFIX this command reads"
+    elif not prefix.endswith(("_document", "_sentence")):
         fix += f". `data prepare` writes PREFIX_<key>_document, such as {os.path.basename(prefix)}_text_document"
     return tuple(Requirement("file", prefix + suffix, fix) for suffix in (".idx", ".bin"))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from primus_core.config.files import TEMPLATE
 from primus_core.contracts import schedulers
-from primus_core.errors import RequestError
+from primus_core.errors import RequestError, suggestion
 from primus_machine.files import atomic
 from primus_train.templates import catalogue
 from primus_train.templates.recipe import GPUS_PER_NODE, MODULE, Template
@@ -72,8 +72,15 @@ def new(args: argparse.Namespace) -> int:
     """Write it, unless a file of that name is there."""
     name = f"{TEMPLATE}{args.backend}/{args.model}/{args.gpu}"
     template = catalogue.find(name)
-    if args.precision not in ("", template.precision):
-        template = catalogue.find(f"{name}-{args.precision}")
+    if args.precision:
+        wanted = template.backend, template.model, template.gpu
+        alike = [one for one in catalogue.known() if (one.backend, one.model, one.gpu) == wanted]
+        template = next((one for one in alike if one.precision == args.precision.upper()), template)
+        if template.precision != args.precision.upper():
+            what = f"there is no template for {' '.join(wanted)} in {args.precision}"
+            known = [one.precision for one in alike]
+            fix = suggestion(args.precision.upper(), known) or f"`primus config list {args.precision}` lists others"
+            raise RequestError(what, why=f"known: {', '.join(known)}", fix=fix)
     text = _experiment(template, args.output or f"{template.model}-pretrain.yaml")
     if not args.output:
         sys.stdout.write(text)

@@ -52,13 +52,20 @@ def find(name: str, where: str = "") -> Template:
     models = _files().get(backend)
     if models is None:
         raise _without(backend, where)
-    meant = model if model in models else _meant(model)
+    meant = _spelt(model, models)
+    meant = meant if meant in models else _meant(model)
     if meant not in models:
         raise _without_model(backend, model, meant, where)
     templates = {template.variant: template for template in read(backend, meant, *models[meant])}
+    gpu = _spelt(gpu, templates)
     if gpu not in templates:
         raise _unknown(f"{meant} with {backend} on '{gpu}'", gpu, templates, where)
     return templates[gpu]
+
+
+def _spelt(name: str, known: Iterable[str]) -> str:
+    """The one of `known` that is `name` but for capital letters; else `name`."""
+    return next((one for one in known if one.lower() == name.lower()), name)
 
 
 def document(name: str, where: str = "") -> Document:

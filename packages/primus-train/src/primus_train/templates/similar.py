@@ -35,6 +35,8 @@ _OPTIONS = ("--config", "--replay")
 _AGAIN = "to replay a run: train pretrain --replay RUN"
 _CUTOFF = 0.85
 """How alike two paths are, of which one is suggested for the other: another model's file is no help."""
+_FEW = 3
+"""So many experiments are shown where none is named."""
 _MOST = 2000
 """So many files are looked at; a home folder has more than anybody wants to wait for."""
 
@@ -64,7 +66,7 @@ def missing_option(
     elif named:
         near = [named if os.path.isfile(named) else nearest_file(named), nearest_template(named, environ)]
     else:
-        near = [*_experiments(".")][:1]
+        near = [*_experiments(".")][:_FEW]
     fix = _meant([*filter(None, near)], [word for word in command if word not in (_EXP, given, *_FLAGS)])
     fix = fix or ["train pretrain --config FILE, or train pretrain --config template:BACKEND/MODEL/GPU"]
     text = "\n".join([*fix, _LIST, _AGAIN])

@@ -231,13 +231,17 @@ def whole_steps(cell: Cell, run: Path) -> set[int]:
 
         return {step + 1 for step in steps(str(folder))}
     whole: Callable[[str], bool]
+    unlisted = None
     if cell.backend == "torchtitan":
         from primus_torchtitan.checkpoints import is_whole as whole
     else:
         from primus_megatron.checkpoints import is_whole as whole
+        from primus_megatron.checkpoints import unlisted_newest
+
+        unlisted = unlisted_newest(str(folder))  # Megatron deletes the one before it, and then it is listed
     found = (re.fullmatch(number.replace("{:07}", "{}").format(r"(\d+)"), path.name) for path in folder.glob("*"))
     steps_there = [int(match[1]) for match in found if match]
-    return {step for step in steps_there if whole(str(folder / number.format(step)))}
+    return {step for step in steps_there if step == unlisted or whole(str(folder / number.format(step)))}
 
 
 def _faults(cell: Cell, code: int, said: str, run: Path) -> Iterator[str]:

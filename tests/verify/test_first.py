@@ -74,4 +74,4 @@ def test_a_wrong_layout_starts_no_training_and_an_equal_one_is_shown_with_the_ru
     assert not list(tmp_path.glob("output/small_*/checkpoints"))
     right = primus(*words, env=environ)
     assert right.returncode == 0, right.stderr
-    assert "verified   tp=2 equal" in primus("runs", "show", "small").stdout
+    assert "verified   tp=2,mbs=1 equal" in primus("runs", "show", "small").stdout

@@ -91,3 +91,12 @@ def test_a_module_that_python_cannot_run_is_refused_and_nothing_is_imported(
         refused = primus("direct", "--", "run", "-m", module)
         assert (refused.returncode, f"there is no module '{module}'" in refused.stderr) == (2, True), refused.stderr
     assert primus("direct", "--single", "--dry-run", "--", "run", "-m", "json.tool").returncode == 0
+
+
+def test_a_rank_that_was_told_to_end_from_outside_says_so(primus: Run, tmp_path: Path) -> None:
+    program = "import os, signal, sys\nsignal.signal(15, lambda *_: sys.exit(143))\nos.kill(os.getpid(), 15)\n"
+    (tmp_path / "t.py").write_text(program)
+    done = primus("direct", "--single", "--", "run", "t.py")
+    assert done.returncode == 143, done.stderr
+    assert "SIGTERM: this process was told to end" in done.stderr
+    assert "exit code 143" not in done.stderr, "it is no exit of its own"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import runpy
+import signal
 import sys
 import time
 from contextlib import suppress
@@ -98,7 +99,9 @@ class _Rank:
         else:
             code, message = 1, str(stop.code)
             print(message, file=sys.stderr)
-        if code:
+        if code - 128 in (signal.SIGTERM, signal.SIGHUP):
+            self.record(code, signal.Signals(code - 128).name, "this process was told to end", "", is_exit=True)
+        elif code:
             self.record(code, "SystemExit", message, "", is_exit=isinstance(stop.code, int))
         else:
             self.leave()

@@ -63,6 +63,33 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("direct -- train pretrain --confg x.yaml", "primus direct -- train pretrain --config x.yaml"),
         ("slurm -N 2 srun -- bench gemm -M 8", "fix: primus slurm srun -N 2 -- bench gemm -M 8"),
         ("runs list --statsu running", "primus runs list --status running"),
+        ("config show --config exp.yaml --resolved", "primus config show exp.yaml --resolved"),
+        ("config validate -f exp.yaml a=1", "primus config validate exp.yaml a=1"),
+        ("config diff --config a.yaml --config=b.yaml", "primus config diff a.yaml b.yaml"),
+        ("config migrate --file a.yaml --to maxtext==0.2.5", "primus config migrate a.yaml --to maxtext==0.2.5"),
+        ("config list --gpu MI300X", "primus config list MI300X"),
+        ("models show --model grok1", "primus models show grok1"),
+        ("logs --run=latest --follow", "primus logs latest --follow"),
+        pytest.param("bench compare --before a --after b", "primus bench compare a b", marks=pytest.mark.torch),
+        pytest.param("data inspect --input x", "primus data inspect x", marks=pytest.mark.torch),
+        ("direct --env A 1 -- train pretrain", "primus direct --env A=1 -- train pretrain"),
+        ("direct --env A = 1 -- train pretrain", "primus direct --env A=1 -- train pretrain"),
+        ("direct --env A=1 B=2 -- train pretrain", "primus direct --env A=1 --env B=2 -- train pretrain"),
+        ("slurm srun --env A 1 -- train pretrain", "primus slurm srun --env A=1 -- train pretrain"),
+        ("container --image I --env A 1 -- train pretrain", "primus container --image I --env A=1 -- train pretrain"),
+        pytest.param("direct -- preflight --gpus", "primus direct -- preflight --gpu", marks=pytest.mark.torch),
+        pytest.param("run", "or, for a program of yours: primus direct -- run FILE.py", marks=pytest.mark.torch),
+        pytest.param(
+            "direct -- run --replay latest",
+            "fix: a replay is a command of its own: primus replay RUN",
+            marks=pytest.mark.torch,
+        ),
+        pytest.param(
+            "direct -- run",
+            "fix: primus direct -- run FILE.py [arguments of FILE]; "
+            "to train an experiment: primus direct -- train pretrain --config FILE",
+            marks=pytest.mark.torch,
+        ),
     ],
 )
 def test_a_misspelt_word_is_answered_with_the_whole_command(

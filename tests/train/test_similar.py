@@ -79,6 +79,17 @@ def test_a_forgotten_option_is_answered_with_the_experiment_that_is_there(
 
 
 @pytest.mark.full
+def test_of_several_experiments_none_is_chosen(primus: Run, experiments: Path, third_party: str) -> None:
+    for name in "abc":
+        (experiments / f"{name}.yaml").write_text(EXPERIMENT)
+    refused = primus("direct", "--", "train", "pretrain", "steps=2", env={"PYTHONPATH": third_party})
+    assert refused.returncode == 2
+    assert not meant(refused.stderr)
+    assert "fix: primus direct -- train pretrain --config FILE steps=2\n" in refused.stderr
+    assert "FILE is one of 4 experiments here: a.yaml, b.yaml, c.yaml, ...\n" in refused.stderr
+
+
+@pytest.mark.full
 def test_variables_of_the_old_scripts_are_said_in_one_line_and_never_read(
     primus: Run, experiments: Path, third_party: str
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from primus_core.config.files import TEMPLATE
 from primus_core.contracts import schedulers
-from primus_core.errors import RequestError
+from primus_core.errors import RequestError, suggestion
 from primus_machine.files import atomic
 from primus_train.templates import catalogue
 from primus_train.templates.recipe import GPUS_PER_NODE, MODULE, Template
@@ -72,8 +72,8 @@ def new(args: argparse.Namespace) -> int:
     """Write it, unless a file of that name is there."""
     name = f"{TEMPLATE}{args.backend}/{args.model}/{args.gpu}"
     template = catalogue.find(name)
-    if args.precision not in ("", template.precision):
-        template = catalogue.find(f"{name}-{args.precision}")
+    if args.precision.upper() not in ("", template.precision.upper()):
+        template = _in_precision(template, args.precision.upper())
     text = _experiment(template, args.output or f"{template.model}-pretrain.yaml")
     if not args.output:
         sys.stdout.write(text)
@@ -86,6 +86,19 @@ def new(args: argparse.Namespace) -> int:
         raise RequestError(f"{args.output} cannot be written", why=error.strerror or str(error)) from None
     sys.stdout.write(f"wrote {args.output}\n")
     return 0
+
+
+def _in_precision(usual: Template, precision: str) -> Template:
+    of_model = [one for one in catalogue.known() if one.model == usual.model]
+    here = {one.precision.upper(): one for one in of_model if (one.backend, one.gpu) == (usual.backend, usual.gpu)}
+    if precision in here:
+        return here[precision]
+    others = [f"--backend {one.backend} --gpu {one.gpu}" for one in of_model if one.precision.upper() == precision]
+    raise RequestError(
+        f"there is no template for {usual.model} with {usual.backend} on '{usual.gpu}' in {precision}",
+        why=f"known: {', '.join(filter(None, here))}",
+        fix=f"in {precision}: {', or '.join(others)}" if others else suggestion(precision, here) or "use one of these",
+    )
 
 
 def _experiment(template: Template, path: str) -> str:

@@ -35,6 +35,7 @@ _OPTIONS = ("--config", "--replay")
 _AGAIN = "to replay a run: train pretrain --replay RUN"
 _CUTOFF = 0.85
 """How alike two paths are, of which one is suggested for the other: another model's file is no help."""
+_SHOWN = 3
 _MOST = 2000
 """So many files are looked at; a home folder has more than anybody wants to wait for."""
 
@@ -58,14 +59,18 @@ def missing_option(
             why, text = f"'{word}' would be a setting of the experiment", f"did you mean '{meant}'?"
             return RequestError("--config is missing", why=why, fix=text, kind="unknown", options=[word], meant=meant)
     given = next((word for word in overrides if word.endswith(_SUFFIXES) or word.startswith(files.TEMPLATE)), "")
-    named = environ.get("EXP", "")
+    named, here = environ.get("EXP", ""), list[str]()
     if given:
         near = [given.removeprefix(f"{_EXP}=")]
     elif named:
         near = [named if os.path.isfile(named) else nearest_file(named), nearest_template(named, environ)]
     else:
-        near = [*_experiments(".")][:1]
+        here = [*_experiments(".")]
+        near = here if len(here) == 1 else []
     fix = _meant([*filter(None, near)], [word for word in command if word not in (_EXP, given, *_FLAGS)])
+    if len(here) > 1:
+        some = f"{', '.join(here[:_SHOWN])}{', ...' if len(here) > _SHOWN else ''}"
+        fix = fix or [_with_config("FILE", command), f"FILE is one of {len(here)} experiments here: {some}"]
     fix = fix or ["train pretrain --config FILE, or train pretrain --config template:BACKEND/MODEL/GPU"]
     text = "\n".join([*fix, _LIST, _AGAIN])
     return RequestError("--config is missing", why=_former(environ), fix=text, kind="missing", options=["--config"])

@@ -108,6 +108,9 @@ ANSWERS = {
     "direct -- train sft": "Primus has no fine-tuning yet",
     "direct --silent -- train pretrain": "primus logs RUN",
     "direct --log_file x -- train pretrain": "did you mean '--log-file'?",
+    "replay --run latest": "primus replay latest",
+    "env explain --name FOO": "primus env explain FOO",
+    "data clean": "primus data filter",
 }
 """Wrong and foreign commands, each with what its answer must say."""
 

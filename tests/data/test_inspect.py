@@ -182,6 +182,18 @@ def test_a_fifo_or_a_folder_is_refused_and_not_waited_for(tmp_path: Path, action
         data(*words)
 
 
+def test_a_text_is_refused_with_the_command_that_prepares_it(tmp_path: Path) -> None:
+    text = tmp_path / "web.jsonl"
+    text.write_text('{"text": "a"}\n')
+    with pytest.raises(RequestError, match="is not prepared data") as refused:
+        data("inspect", str(text))
+    assert refused.value.fix.startswith(f"primus data prepare --input {text} --output-prefix web --tokenizer-model ")
+    write(tmp_path / "x", DOCUMENTS)
+    with pytest.raises(RequestError) as refused:
+        data("verify", str(tmp_path))
+    assert refused.value.fix == f"name a prefix in it: {tmp_path}/x"
+
+
 def test_a_link_to_data_elsewhere_is_followed(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     prefix = write(tmp_path / "store/x", DOCUMENTS)

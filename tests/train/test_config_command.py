@@ -92,7 +92,9 @@ def test_another_precision_is_a_template_of_its_own(primus: Run, acme: dict[str,
     assert "https://acme.example/countdown/MI300X\n" in shown
     refused = primus(*words, "FP4", env=acme)
     assert refused.returncode == 2
-    assert "did you mean 'FP8'?" in refused.stderr
+    assert "in FP4\n  why: known: FP8\n  fix: did you mean 'FP8'?" in refused.stderr
+    in_small = ("config", "new", "ACME_2b", "--backend", "countdown", "--gpu", "mi300x", "--precision", "fp8")
+    assert primus(*in_small, env=acme).stdout == shown
     found = json.loads(primus("config", "list", "acme", "fp8", "--json", env=acme).stdout)
     assert [row["name"] for row in found] == [f"{NAME}-FP8"]
 
@@ -109,7 +111,7 @@ def test_new_does_not_overwrite_a_file(primus: Run, acme: dict[str, str], experi
 @pytest.mark.parametrize(
     ("model", "backend", "gpu", "said"),
     [
-        ("acme-2b", "countdown", "MI300X", "did you mean 'acme_2B'?"),
+        ("acme2B", "countdown", "MI300X", "did you mean 'acme_2B'?"),
         ("acme_2B", "countdwn", "MI300X", "did you mean 'countdown'?"),
         ("acme_2B", "countdown", "MI300", "did you mean 'MI300X'?"),
         ("acme_2B", "maxtext", "MI300X", "packages/primus-maxtext"),

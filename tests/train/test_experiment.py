@@ -192,6 +192,11 @@ def test_two_trainers_of_which_none_is_the_stages_are_refused(tmp_path: Path) ->
     assert caught.value.where == f"{tmp_path}/exp.yaml:2"
     assert caught.value.why == "modules: a_trainer, b_trainer"
     assert caught.value.fix == "call it 'pre_trainer'"
+    doc = document(tmp_path, module("", "pretrain"))
+    with pytest.raises(ConfigError) as caught:
+        experiment.select(experiment.parse(doc), "pretrain", doc)
+    assert caught.value.why == "modules: pretrain; a module that trains has `trainer` in its name"
+    assert caught.value.fix == "call it 'pre_trainer'"
 
 
 def test_model_framework_preset_overrides_and_command_line_merge_in_this_order(tmp_path: Path, presets: Path) -> None:

@@ -80,7 +80,8 @@ def test_show_as_json_adds_up(primus: Run) -> None:
 
 
 def test_an_earlier_name_finds_the_model(primus: Run) -> None:
-    assert primus("models", "show", "mixtral_8x7B_v0.1").stdout.startswith("mixtral_8x7B\n")
+    for name in ("mixtral_8x7B_v0.1", "MIXTRAL_8x7b"):
+        assert primus("models", "show", name).stdout.startswith("mixtral_8x7B\n")
 
 
 def test_an_unknown_name_is_refused_with_a_suggestion(primus: Run) -> None:

@@ -122,14 +122,16 @@ def test_where_there_is_no_default_the_fix_says_what_a_value_looks_like(kind: st
 
 def test_the_beginning_of_several_names_and_the_names_of_other_tools_are_answered(tmp_path: Path) -> None:
     others = tmp_path / "others.toml"
-    others.write_text('tp = "parallel.share"\nseed = "a, b"\n')
+    others.write_text('tp = "parallel.share"\nseed = "a, b"\nkind = "data.tokenizer_type"\npath = "data.path"\n')
     names = ("data.tokenizer_type", "data.tokenizer_model", "optimizer.lr", "data.split")
     options = {name: Option(name=name, type="int") for name in names}
-    asked = {"data": {"tokenizer": 1, "tokenizer_typ": 1}, "tp": 2, "seed": 1, "LR": 1}
-    found = examine(Document(asked, {(): "x.yaml"}), options, framework="acme", others=str(others)).mistakes.found
+    asked = {"data": {"tokenizer": 1, "tokenizer_typ": 1, "kind": 1, "path": 1}, "tp": 2, "seed": 1, "LR": 1}
+    found = examine(Document(asked, {(): "x.yaml"}), options, framework="acme", others=[str(others)]).mistakes.found
     assert [error.fix for error in found] == [
         "set one of data.tokenizer_model, data.tokenizer_type",
         "did you mean 'data.tokenizer_type'?",
+        "did you mean 'data.tokenizer_type'?",
+        "did you mean 'path'?",
         "did you mean 'parallel.share'?",
         "set one of a, b",
         "did you mean 'optimizer.lr'?",

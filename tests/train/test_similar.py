@@ -78,6 +78,34 @@ def test_a_forgotten_option_is_answered_with_the_experiment_that_is_there(
         assert "primus config list" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "rest"),
+    [
+        ("pretrain --model acme_2B steps=2", " steps=2"),
+        ("pretrain acme_2B --seed 3", " --seed 3"),
+        ("--model ACME_2b --backend countdown", ""),
+        ("acme_2B", ""),
+    ],
+)
+def test_a_model_without_an_experiment_is_answered_with_its_template(
+    primus: Run, tmp_path: Path, third_party: str, words: str, rest: str
+) -> None:
+    refused = primus("direct", "--", "train", *words.split(), env={"PYTHONPATH": third_party})
+    whole = "primus direct -- train pretrain --config template:countdown/acme_2B/MI300X"
+    assert meant(refused.stderr) == [f"{whole}{rest}"]
+
+
+@pytest.mark.full
+def test_of_several_experiments_none_is_chosen(primus: Run, experiments: Path, third_party: str) -> None:
+    for name in "abc":
+        (experiments / f"{name}.yaml").write_text(EXPERIMENT)
+    refused = primus("direct", "--", "train", "pretrain", "steps=2", env={"PYTHONPATH": third_party})
+    assert refused.returncode == 2
+    assert not meant(refused.stderr)
+    assert "fix: primus direct -- train pretrain --config FILE steps=2\n" in refused.stderr
+    assert "FILE is one of 4 experiments here: a.yaml, b.yaml, c.yaml, ...\n" in refused.stderr
+
+
 @pytest.mark.full
 def test_variables_of_the_old_scripts_are_said_in_one_line_and_never_read(
     primus: Run, experiments: Path, third_party: str

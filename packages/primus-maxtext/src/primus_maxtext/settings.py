@@ -9,6 +9,7 @@ from typing import Any
 
 from primus_core.config.document import Document, Path
 from primus_core.errors import ConfigError, Mistakes, suggestion
+from primus_data.training.section import OTHER_NAMES
 from primus_maxtext.own_settings import SETTINGS
 from primus_maxtext.schema import Schema
 from primus_train.kit import settings
@@ -56,7 +57,7 @@ WITHOUT_EFFECT = (
 """What Primus says itself: the run directory, the machine, that an experiment wins over a named model, HF_TOKEN."""
 _LATER = {"pure_nnx_decoder": False}
 """Settings of a later MaxText, with the value that stands for what an earlier one does."""
-_OTHERS = os.path.join(os.path.dirname(__file__), "other_names.toml")
+_OTHERS = (OTHER_NAMES, os.path.join(os.path.dirname(__file__), "other_names.toml"))
 
 
 class Settings(settings.Settings):

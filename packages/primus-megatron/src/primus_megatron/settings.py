@@ -31,7 +31,7 @@ _ASKED_OTHERWISE = {
     "yaml_cfg": "write settings in the experiment",
 }
 _ITEM: dict[str, Callable[[Any], Any]] = {"int": int, "float": float}
-_OTHERS = os.path.join(os.path.dirname(__file__), "other_names.toml")
+_OTHERS = (os.path.join(os.path.dirname(__file__), "other_names.toml"),)
 
 
 class Settings(settings.Settings):

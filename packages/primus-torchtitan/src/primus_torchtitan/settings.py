@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from primus_core.config.document import Document, Path
+from primus_data.training.section import OTHER_NAMES
 from primus_torchtitan.own_settings import SETTINGS
 from primus_torchtitan.schema import Schema
 from primus_train.kit import settings
@@ -35,7 +36,7 @@ LEAST: dict[str, float] = {
 """TorchTitan says these in assertions, hours of queueing later."""
 _BOTH = ("activation_checkpoint.mode", "loss.kind")
 """Primus's, and TorchTitan's as the class of a section."""
-_OTHERS = os.path.join(os.path.dirname(__file__), "other_names.toml")
+_OTHERS = (OTHER_NAMES, os.path.join(os.path.dirname(__file__), "other_names.toml"))
 
 
 class Settings(settings.Settings):

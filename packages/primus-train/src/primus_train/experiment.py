@@ -207,10 +207,11 @@ def select(experiment: Experiment, stage: str, document: Document) -> str:
         return wanted
     if len(trainers) == 1:
         return trainers[0]
+    no_trainer = "" if trainers else "; a module that trains has `trainer` in its name"
     raise ConfigError(
         f"no module to {stage}",
         where=document.where(("modules",)),
-        why=f"modules: {', '.join(experiment.modules) or 'none'}",
+        why=f"modules: {', '.join(experiment.modules) or 'none'}{no_trainer}",
         fix=f"call it '{wanted}'",
     )
 

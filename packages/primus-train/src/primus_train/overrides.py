@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -123,13 +125,25 @@ def _below(path: Path, value: Any) -> dict[str, Any]:
     return {str(path[0]): value}
 
 
+_FORMS = "write key=value, --key value or --key=value"
+
+
+def _joined(name: str, rest: list[str]) -> str:
+    """What to write for `key value`, `key = value` or `key: value`, whose words are taken from `rest`."""
+    if not re.fullmatch(r"[A-Za-z_][\w.]*", name) or not rest or rest[0].startswith("--") or "=" in rest[0][1:]:
+        return _FORMS
+    value = rest.pop(0)
+    value = rest.pop(0) if value == "=" and rest else value.removeprefix("=")
+    return f"write {shlex.quote(f'{name}={value}')}, as one word"
+
+
 def _next(rest: list[str]) -> tuple[str, str, str | None]:
     """A setting as it stands, its key, and its value; None: it has none."""
     word = rest.pop(0)
     name, equals, value = word.lstrip("-").partition("=")
     dashed = word.startswith("--")
     if not name or (word.startswith("-") and not dashed) or (not dashed and not equals):
-        raise RequestError(f"'{word}' is not a setting", fix="write key=value, --key value or --key=value")
+        raise RequestError(f"'{word}' is not a setting", fix=_joined(name.rstrip(":"), rest) if not dashed else _FORMS)
     if equals:
         return word, name, value
     if not rest or (rest[0].startswith("--") and not rest[0][2:3].isdigit()):

@@ -14,11 +14,16 @@ from primus_core.environment.resolve import of_python
 from primus_core.errors import RequestError, nearest
 from primus_core.plan.plan import Requirement, RunPlace, Worker
 from primus_core.plugins.contracts import Scope, TaskCall, TaskPlan
+from primus_core.request import former
 from primus_core.request.arguments import Parser
 
 __all__ = ["RUN"]
 
-_DRY_RUN = "--dry-run behind the file is an argument of the file; for a dry run: primus --dry-run ..."
+_OURS = {
+    "--dry-run": "--dry-run behind the file is an argument of the file; for a dry run: primus --dry-run ...",
+    "--replay": "--replay behind the file is an argument of the file; to replay a run: primus replay RUN",
+}
+"""Notes on words of Primus that a file gets."""
 _EXPERIMENTS = (".yaml", ".yml", ".toml")
 
 
@@ -73,7 +78,7 @@ Everything after FILE or MODULE is passed to it unchanged."""
             folder=os.path.dirname(path),
             reads=(path,),
             loads=(path,),
-            notes=(*_modules_beside(path, call), *(_DRY_RUN for word in call.args.words if word == "--dry-run")),
+            notes=(*_modules_beside(path, call), *(_OURS[word] for word in call.args.words if word in _OURS)),
         )
 
 
@@ -130,11 +135,12 @@ def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     if words and words[0] in ("-m", "--module"):
         return words[:2], words[2:]
     if words and words[0].startswith("-") and words[0] not in ("-h", "--help"):
+        other = former.instead("run", words[0])
         raise RequestError(
             f"run: '{words[0]}' is before the file",
             why="the options of a file follow it; torchrun's are variables: GPUS_PER_NODE=N sets the ranks per node",
-            fix="primus direct -- run FILE [arguments of FILE]",
-            kind="order",
+            fix=other or "primus direct -- run FILE [arguments of FILE]",
+            kind="" if other else "order",
             options=words,
         )
     return words[:1], words[1:]

@@ -26,6 +26,7 @@ from primus_core.cli.segments import (
     with_dashes,
     with_stage,
     with_task,
+    with_values,
 )
 from primus_core.installed.homes import home_of, how_to_install, meant
 from primus_core.request.former import answer as former_answer
@@ -84,12 +85,8 @@ def retyped(words: Sequence[str], error: PrimusError) -> str:
     if error.kind == "missing":
         complete = _completed(words, error.options)
         return f"{_whole(complete)}\n{error.fix}" if complete else error.fix
-    if error.kind == "order" and former.program_at(error.options) < len(error.options):
-        variables, [_, *program] = former.without_launcher(["direct", *error.options])
-        at, front = former.program_at(program), words[: -len(error.options)]
-        for_runtime = [*front[:-2], *program[:at], *front[-2:], *program[at:]]  # `direct --env A=1 -- run FILE`
-        fits = not proposed.refusal(for_runtime)
-        return f"{variables}{_whole(for_runtime if fits else [*front, *program[at:], *program[:at]])}"
+    if moved := _moved(words, error):
+        return moved
     wrong = error.option
     places = [at for at, word in enumerate(words) if word.partition("=")[0] == wrong.partition("=")[0]]
     if not wrong or len(places) != 1:
@@ -102,6 +99,21 @@ def retyped(words: Sequence[str], error: PrimusError) -> str:
     if switch:
         return f"put {switch} before the `--`\n{_whole([switch, *before, *after])}"
     return _exchanged(before, word, after, error)
+
+
+def _moved(words: Sequence[str], error: PrimusError) -> str:
+    """The whole command, where the words are right but for their order or for what joins them; empty: they are not."""
+    if error.kind == "order" and former.program_at(error.options) < len(error.options):
+        variables, [_, *program] = former.without_launcher(["direct", *error.options])
+        at, front = former.program_at(program), words[: -len(error.options)]
+        for_runtime = [*front[:-2], *program[:at], *front[-2:], *program[at:]]  # `direct --env A=1 -- run FILE`
+        fits = not proposed.refusal(for_runtime)
+        return f"{variables}{_whole(for_runtime if fits else [*front, *program[at:], *program[:at]])}"
+    if error.kind == "positional":
+        values = [value for word in words for value in ([word.partition("=")[2]] if word in error.options else [word])]
+        return f"{error.fix}\n{_whole([*filter(None, values)])}"
+    pairs = with_values(words, error.options)
+    return f"a variable and its value are one word\n{_whole(pairs)}" if pairs else ""
 
 
 def _whole(words: Sequence[str]) -> str:
@@ -128,8 +140,8 @@ def _completed(words: Sequence[str], missing: Sequence[str]) -> list[str]:
 def _exchanged(before: Sequence[str], word: str, after: Sequence[str], error: PrimusError) -> str:
     """The fix, and the whole command with what is meant in the place of `word`; the fix alone where nobody knows."""
     _, equals, value = word.partition("=")
-    in_direct = "direct" in before and "--" not in before[before.index("direct") :]
-    if in_direct and len(former.without_launcher(["direct", word])[1]) == 1:
+    is_of_direct = "direct" in before and "--" not in before[before.index("direct") :]
+    if is_of_direct and len(former.without_launcher(["direct", word])[1]) == 1:
         return _whole([*before, word, *after])
     if error.meant is None:
         return error.fix
@@ -267,6 +279,7 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
         begin = next((at for at, word in enumerate(rest) if word in former.LAUNCHERS), len(rest))
         variables += former.launcher_variables(former.launching(rest[begin:]))
         fix = f"{variables}{_command(runtime, rest, known)}"
+        fix += "\nor, for a program of yours: primus direct -- run FILE.py" if head in known.tasks and not rest else ""
         return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
     return None
 

@@ -28,7 +28,9 @@ def checked(fix: str) -> str:
         words = _split(found["words"]) if found else []
         error = refusal(words) if words else None
         if error and error.kind != "missing":  # what is required is told next, with an example
-            head = next(iter(request.global_words(words)[1]), "")
+            rest = request.global_words(words)[1]
+            task = [at for at, word in enumerate(rest[:-1]) if word == "--"][-1:]
+            head = " ".join([*rest[:1], *("--" for _ in task), *(rest[at + 1] for at in task)])
         else:
             left.append(line)
     return "\n".join(left) or f"see `primus {head} --help`"

@@ -21,6 +21,7 @@ __all__ = [
     "with_dashes",
     "with_stage",
     "with_task",
+    "with_values",
 ]
 
 _STAGE = "pretrain"
@@ -117,3 +118,17 @@ def may_be_value(words: Sequence[str], index: int) -> bool:
     before = words[index - 1] if index else ""
     is_whole = before == "--" or "=" in before or re.fullmatch(r"-[A-Za-z][0-9]+", before)  # `-N2`
     return before.startswith("-") and not is_whole
+
+
+def with_values(words: Sequence[str], refused: Sequence[str]) -> list[str]:
+    """`words` with `--env A=1` for `--env A 1`, and with `--env` before each of several; empty: none is `refused`."""
+    for at, (flag, name, value) in enumerate(zip(words, words[1:], words[2:], strict=False)):
+        is_env = flag == "--env" and re.fullmatch(r"[A-Za-z_]\w*(?:[:=].*)?", name) and {name, value} & {*refused}
+        if not is_env or value.startswith("-"):
+            continue
+        after = list(words[at + 3 :])
+        bare = name.rstrip(":=")
+        if "=" in bare:  # `--env A=1 B=2`
+            return [*words[: at + 2], "--env", value, *after] if "=" in value else []
+        return [*words[: at + 1], f"{bare}={after.pop(0) if value == '=' and after else value}", *after]
+    return []

@@ -156,6 +156,7 @@ def _variable(text: str, environ: Mapping[str, str], origin: str, where: str) ->
         raise RequestError(
             f"{where}: {name} is not set, so it has no value to pass on",
             fix=f"export {name}=..., or write --env {name}=VALUE",
+            options=[name],
         )
     if why := refused(name):
         raise RequestError(f"{where}: {name} cannot be set", why=why, fix="remove it")

@@ -112,8 +112,8 @@ class Parser(argparse.ArgumentParser):
     def _missing(self, missing: Sequence[str]) -> str:
         """Return what may stand for the arguments that argparse misses."""
         names = self.subcommands() or self.first_words
-        if missing == ["RUN"]:
-            return "name a run: `latest` is the newest run, `primus runs list` lists all runs"
+        if found := _answer(self.prog, missing[0]).fix or _answer("missing", missing[0]).fix:
+            return found
         return f"known: {', '.join(names)}; {self.see_help}" if names and len(missing) == 1 else ""
 
     def actions(self) -> list[argparse.Action]:
@@ -161,6 +161,7 @@ def parse_segment(parser: Parser, words: Sequence[str], elsewhere: Collection[st
 
 def _parsed(parser: Parser, words: Sequence[str], elsewhere: Collection[str], mistakes: Mistakes) -> argparse.Namespace:
     words = _joined(parser, words)
+    _refuse_positional(parser, words)
     words, rest = parser.split_rest(parser, words) if parser.split_rest else (words, ())
     try:
         args, unknown = parser.parse_known_args(list(words))
@@ -195,6 +196,30 @@ def _parsed(parser: Parser, words: Sequence[str], elsewhere: Collection[str], mi
                 fix = f"did you mean `--env {before[1]}={word}`?"
             raise _unknown(where, word, fix, other.meant)
     return args
+
+
+def _refuse_positional(parser: Parser, words: Sequence[str]) -> None:
+    """Refuse options of other tools for what stands by itself here: `config show --config FILE`."""
+    parser = parser.below(words)
+    if parser.split_rest or (parser.rest and parser.segment):  # the words of a program, settings of a training
+        return
+    flags = flags_of(parser)
+    names = [str(action.metavar) for action in parser.actions() if not action.option_strings and action.metavar]
+    unknown = [word for word in words if word[:1] == "-" and word.partition("=")[0] not in flags]
+    found = [(word, name) for word in unknown for name in names if _is_positional(word.partition("=")[0], name)]
+    if found:
+        where = f"{parser.segment}: " if parser.segment else ""
+        fix = f"write {' and '.join(dict.fromkeys(name for _, name in found))} alone, without an option"
+        options = [*dict.fromkeys(word for word, _ in found)]
+        raise RequestError(
+            f"{where}unknown option '{options[0].partition('=')[0]}'", fix=fix, kind="positional", options=options
+        )
+
+
+def _is_positional(flag: str, name: str) -> bool:
+    from primus_core.request import former
+
+    return former.is_positional(flag, name)
 
 
 def _refuse_misspelt(parser: Parser, words: Sequence[str]) -> None:

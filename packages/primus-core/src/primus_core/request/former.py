@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from primus_machine.errors import nearest, suggestion
 
-__all__ = ["Answer", "answer", "instead", "of_torchrun", "word_set"]
+__all__ = ["Answer", "answer", "instead", "is_positional", "of_torchrun", "word_set"]
 
 _FILE = os.path.join(os.path.dirname(__file__), "..", "data", "former.toml")
 _SAME = {"benchmark": "bench"}
@@ -52,6 +52,11 @@ def answer(place: str, word: str, known: Collection[str] = (), alike: float = 0.
 def instead(place: str, word: str) -> str:
     """Return what to type instead of a word that `place` does not know; empty: it never was one."""
     return answer(place, word).fix
+
+
+def is_positional(flag: str, name: str) -> bool:
+    """Whether other tools have the option `flag` for the argument that stands by itself here under `name`."""
+    return flag in _words()["positional"].get(name, ()) or flag == f"--{name.lower()}"
 
 
 def _row(place: str, word: str) -> Any:

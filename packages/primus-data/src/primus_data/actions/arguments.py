@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -79,7 +80,12 @@ def add_prefix(parser: Parser) -> None:
 
 
 def require_prefix(path: str, cwd: str) -> tuple[Requirement, ...]:
-    """Both files must be there."""
+    """Both files must be there.
+
+    Raises:
+        RequestError: the path is that of a text, or a folder.
+    """
+    _refuse_text(path, cwd)
     prefix = os.path.join(cwd, without_suffix(path))
     fix = "name a prefix: the path without .bin and .idx"
     if os.path.isfile(prefix):
@@ -87,6 +93,21 @@ def require_prefix(path: str, cwd: str) -> tuple[Requirement, ...]:
     elif not prefix.endswith(("_document", "_sentence")):
         fix += f". `data prepare` writes PREFIX_<key>_document, such as {os.path.basename(prefix)}_text_document"
     return tuple(Requirement("file", prefix + suffix, fix) for suffix in (".idx", ".bin"))
+
+
+def _refuse_text(path: str, cwd: str) -> None:
+    whole = os.path.join(cwd, path)
+    if path != without_suffix(path) or os.path.exists(f"{whole}.idx") or not os.path.exists(whole):
+        return
+    inside = sorted(name[:-4] for name in (os.listdir(whole) if os.path.isdir(whole) else ()) if name.endswith(".idx"))
+    stem = os.path.basename(os.path.normpath(path)).partition(".")[0] or "tokens"
+    typed = f"primus data prepare --input {shlex.quote(path)} --output-prefix {shlex.quote(stem)}"
+    prepare = f"{typed} --tokenizer-model tokenizer.json --append-eod\nand then name {stem}_text_document"
+    raise RequestError(
+        f"'{path}' is not prepared data",
+        why="prepared data is PREFIX.bin and PREFIX.idx, which `data prepare` writes from text",
+        fix=f"name a prefix in it: {os.path.join(path, inside[0])}" if inside else prepare,
+    )
 
 
 def add_tokenizer(parser: Parser) -> None:

@@ -18,10 +18,13 @@ from primus_data.training.files import STDLIB
 from primus_train.backend import BackendCall
 from primus_train.kit.settings import PrimusSetting, own_section
 
-__all__ = ["SMALLEST_VOCABULARY", "refuse_faults", "resolve", "rows", "rows_of_prefixes"]
+__all__ = ["OTHER_NAMES", "SMALLEST_VOCABULARY", "refuse_faults", "resolve", "rows", "rows_of_prefixes"]
 
 _ENOUGH = 1 << 20
 """So many tokens are looked at for one that the model does not know."""
+
+OTHER_NAMES = os.path.join(os.path.dirname(__file__), "other_names.toml")
+"""What other tools call its settings."""
 
 SMALLEST_VOCABULARY = 258
 """Every byte, one merge, and the end of document."""
@@ -80,7 +83,7 @@ def resolve(
     Raises:
         ConfigError: a name or a value is wrong, or one is missing.
     """
-    given = own_section(document, table, "data", framework)
+    given = own_section(document, table, "data", framework, (OTHER_NAMES,))
     _refuse_mixtures(document, given)
     if given.get("input"):
         return _raw(document, given, call)
@@ -103,11 +106,12 @@ def _refuse_mixtures(document: Document, given: dict[str, Any]) -> None:
         if name in given:
             what = f"'data.{name}' is set, and there is no 'data.{_source_of(name)}'"
             what = f"'data.{name}' does not go with 'data.{sources[0]}'" if sources else what
-            raise ConfigError(what, where=document.where((name,)), fix="remove one of them")
+            fix = "remove one of them" if sources else f"set that, or remove 'data.{name}'"
+            raise ConfigError(what, where=document.where((name,)), fix=fix)
 
 
 def _source_of(name: str) -> str:
-    return "input" if name in _OF_RAW else "train_data_path"
+    return "train_data_path" if name in (*_OF_PREFIXES, "eod_id") else "input"
 
 
 def _text(document: Document, given: dict[str, Any], call: BackendCall, *, needs_vocabulary: bool) -> Text:

@@ -24,7 +24,10 @@ Keep = Callable[[Mapping[str, Any]], bool]
 _TEXTS = ("host", "gpu_model", "level", "version")
 _OWN = frozenset({"host", "findings"})
 """A node's report has these keys. What has none of them is something else."""
-_FIX = "name a run directory of preflight, or its preflight/"
+_FIX = (
+    "name a run directory of preflight, such as the newest: primus direct -- preflight report output/preflight\n"
+    "for the report of a training: primus report RUN"
+)
 SCHEMA = 1
 """Version of the file's form. It changes when an old reader would misread a new file."""
 

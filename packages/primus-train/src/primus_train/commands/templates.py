@@ -72,15 +72,8 @@ def new(args: argparse.Namespace) -> int:
     """Write it, unless a file of that name is there."""
     name = f"{TEMPLATE}{args.backend}/{args.model}/{args.gpu}"
     template = catalogue.find(name)
-    if args.precision:
-        wanted = template.backend, template.model, template.gpu
-        alike = [one for one in catalogue.known() if (one.backend, one.model, one.gpu) == wanted]
-        template = next((one for one in alike if one.precision == args.precision.upper()), template)
-        if template.precision != args.precision.upper():
-            what = f"there is no template for {' '.join(wanted)} in {args.precision}"
-            known = [one.precision for one in alike]
-            fix = suggestion(args.precision.upper(), known) or f"`primus config list {args.precision}` lists others"
-            raise RequestError(what, why=f"known: {', '.join(known)}", fix=fix)
+    if args.precision.upper() not in ("", template.precision.upper()):
+        template = _in_precision(template, args.precision.upper())
     text = _experiment(template, args.output or f"{template.model}-pretrain.yaml")
     if not args.output:
         sys.stdout.write(text)
@@ -93,6 +86,19 @@ def new(args: argparse.Namespace) -> int:
         raise RequestError(f"{args.output} cannot be written", why=error.strerror or str(error)) from None
     sys.stdout.write(f"wrote {args.output}\n")
     return 0
+
+
+def _in_precision(usual: Template, precision: str) -> Template:
+    of_model = [one for one in catalogue.known() if one.model == usual.model]
+    here = {one.precision.upper(): one for one in of_model if (one.backend, one.gpu) == (usual.backend, usual.gpu)}
+    if precision in here:
+        return here[precision]
+    others = [f"--backend {one.backend} --gpu {one.gpu}" for one in of_model if one.precision.upper() == precision]
+    raise RequestError(
+        f"there is no template for {usual.model} with {usual.backend} on '{usual.gpu}' in {precision}",
+        why=f"known: {', '.join(filter(None, here))}",
+        fix=f"in {precision}: {', or '.join(others)}" if others else suggestion(precision, here) or "use one of these",
+    )
 
 
 def _experiment(template: Template, path: str) -> str:

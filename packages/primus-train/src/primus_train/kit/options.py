@@ -10,7 +10,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
@@ -66,9 +66,10 @@ class Checked(NamedTuple):
     mistakes: Mistakes
 
 
-def _other_names(path: str) -> dict[str, str]:
-    """Return what other tools call settings of a framework, and the names here, from a shipped file of rows."""
-    return tomllib.loads(FilePath(path).read_text(encoding="utf-8")) if path else {}
+def _other_names(paths: Iterable[str]) -> dict[str, str]:
+    """Return what other tools call settings of a framework, and the names here, from shipped files of rows."""
+    files = (tomllib.loads(FilePath(path).read_text(encoding="utf-8")) for path in paths)
+    return {name: here for file in files for name, here in file.items()}
 
 
 def check(document: Document, options: Mapping[str, Option], *, framework: str) -> dict[str, Any]:
@@ -84,8 +85,10 @@ def check(document: Document, options: Mapping[str, Option], *, framework: str) 
     return found.given
 
 
-def examine(document: Document, options: Mapping[str, Option], *, framework: str, others: str = "") -> Checked:
-    """The same, for those who go on with what is right. `others`: a file with what other tools call settings."""
+def examine(
+    document: Document, options: Mapping[str, Option], *, framework: str, others: Sequence[str] = ()
+) -> Checked:
+    """The same, for those who go on with what is right. `others`: files with what other tools call settings."""
     checked = Checked({}, set(), Mistakes())
     _Walk(options, framework, others, checked).walk(document.data, (), document)
     return checked
@@ -94,7 +97,7 @@ def examine(document: Document, options: Mapping[str, Option], *, framework: str
 class _Walk(NamedTuple):
     options: Mapping[str, Option]
     framework: str
-    others: str
+    others: Sequence[str]
     checked: Checked
 
     def walk(self, data: Mapping[str, Any], path: Path, document: Document) -> None:
@@ -140,8 +143,8 @@ class _Walk(NamedTuple):
         """
         word = leaf.lower().replace("-", "_")
         named = _other_names(self.others).get(word, "")
-        if named and not prefix:
-            return named.split(", ")
+        if named and (not prefix or named.startswith(prefix)):  # Megatron has some of the names without a section
+            return [name if name in self.options or not prefix else name[len(prefix) :] for name in named.split(", ")]
         if near := nearest(leaf, beside, _NEARLY):
             return [f"{prefix}{near}"]
         longer = sorted(f"{prefix}{name}" for name in beside if name.startswith(f"{word}_"))

@@ -60,14 +60,19 @@ def as_markdown(table: Sequence[PrimusSetting], framework: str, prefix: str = ""
     return "\n".join(rows)
 
 
-def own_section(document: Document, table: Sequence[PrimusSetting], prefix: str, framework: str) -> dict[str, Any]:
+def own_section(
+    document: Document, table: Sequence[PrimusSetting], prefix: str, framework: str, others: Sequence[str] = ()
+) -> dict[str, Any]:
     """A section that is Primus's alone (`data`), checked against its table; names without the prefix.
+
+    `others` are files with what other tools call settings.
 
     Raises:
         ConfigError: a name or a value is wrong.
     """
     inside = document.below((prefix,)) if document.data else document
-    found = examine(inside, as_options(table, prefix + "."), framework=f"Primus's {framework} backend")
+    options = as_options(table, f"{prefix}.")
+    found = examine(inside, options, framework=f"Primus's {framework} backend", others=others)
     _check_least(found, _least(table, prefix + "."), lambda name: inside.where(tuple(name.split("."))))
     found.mistakes.refuse()
     return {name.removeprefix(prefix + "."): value for name, value in found.given.items()}
@@ -88,12 +93,12 @@ class Settings:
         least: Mapping[str, float],
         framework: str,
         refused: Iterable[Path] = (),
-        others: str = "",
+        others: Sequence[str] = (),
     ) -> None:
         """Check what `document` has against the framework's `options`, Primus's `table`, and the `least` of numbers.
 
         `refused` are paths of values that are not in `document` because they are wrong; the empty one says that
-        whole files of them are. `others` is a file with what other tools call settings.
+        whole files of them are. `others` are files with what other tools call settings; a later one wins.
         """
         self.document, self.table = document, table
         self.options: dict[str, Option] = {**options, **as_options(table)}

@@ -36,9 +36,10 @@ def find(name: str, models: Mapping[str, Model]) -> Model:
     if os.sep in name or name.endswith(SUFFIXES):
         return _only(name, read(name, name))
     aliases = {alias: model for model in models.values() for alias in model.facts.aliases}
-    if found := models.get(name) or aliases.get(name):
+    known = {**aliases, **models}
+    folded = {one.lower(): model for one, model in known.items()}
+    if found := known.get(name) or folded.get(name.lower()):
         return found
-    known = [*models, *aliases]
     fix = suggestion(name, known) or "`primus models list` lists all models; or name a file with one model"
     raise RequestError(f"no model is called '{name}'", why=f"{len(models)} are known here", fix=fix)
 

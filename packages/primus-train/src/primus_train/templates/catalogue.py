@@ -57,7 +57,7 @@ def find(name: str, where: str = "") -> Template:
     if meant not in models:
         raise _without_model(backend, model, meant, where)
     templates = {template.variant: template for template in read(backend, meant, *models[meant])}
-    gpu = _spelt(gpu, templates)
+    gpu = next((one for one in templates if one.lower() == gpu.lower()), gpu)
     if gpu not in templates:
         raise _unknown(f"{meant} with {backend} on '{gpu}'", gpu, templates, where)
     return templates[gpu]
@@ -163,6 +163,8 @@ def _meant(model: str) -> str:
     from primus_train.models import catalogue  # a dozen files, for the rare name that is none of a file's
 
     wanted = model.lower()
+    if same := [name for models in _files().values() for name in models if name.lower() == wanted]:
+        return same[0]
     return next((m.name for m in catalogue.load().values() if wanted in map(str.lower, m.facts.aliases)), model)
 
 

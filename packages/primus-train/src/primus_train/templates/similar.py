@@ -35,8 +35,10 @@ _OPTIONS = ("--config", "--replay")
 _AGAIN = "to replay a run: train pretrain --replay RUN"
 _CUTOFF = 0.85
 """How alike two paths are, of which one is suggested for the other: another model's file is no help."""
-_FEW = 3
-"""So many experiments are shown where none is named."""
+_SHOWN = 3
+_STAGE = "pretrain"
+_OF_TEMPLATE = ("--model", "--backend", "--framework", "--gpu", "model")
+"""What names a template elsewhere."""
 _MOST = 2000
 """So many files are looked at; a home folder has more than anybody wants to wait for."""
 
@@ -60,17 +62,40 @@ def missing_option(
             why, text = f"'{word}' would be a setting of the experiment", f"did you mean '{meant}'?"
             return RequestError("--config is missing", why=why, fix=text, kind="unknown", options=[word], meant=meant)
     given = next((word for word in overrides if word.endswith(_SUFFIXES) or word.startswith(files.TEMPLATE)), "")
-    named = environ.get("EXP", "")
-    if given:
+    named, here = environ.get("EXP", ""), list[str]()
+    template, of_model = ("", set[str]()) if given else _named_model([stage, *overrides], environ)
+    if template:
+        near = [template]
+    elif given:
         near = [given.removeprefix(f"{_EXP}=")]
     elif named:
         near = [named if os.path.isfile(named) else nearest_file(named), nearest_template(named, environ)]
     else:
-        near = [*_experiments(".")][:_FEW]
-    fix = _meant([*filter(None, near)], [word for word in command if word not in (_EXP, given, *_FLAGS)])
+        here = [*_experiments(".")]
+        near = here if len(here) == 1 else []
+    fix = _meant([*filter(None, near)], [word for word in command if word not in {_EXP, given, *_FLAGS, *of_model}])
+    if len(here) > 1:
+        some = f"{', '.join(here[:_SHOWN])}{', ...' if len(here) > _SHOWN else ''}"
+        fix = fix or [_with_config("FILE", command), f"FILE is one of {len(here)} experiments here: {some}"]
     fix = fix or ["train pretrain --config FILE, or train pretrain --config template:BACKEND/MODEL/GPU"]
     text = "\n".join([*fix, _LIST, _AGAIN])
     return RequestError("--config is missing", why=_former(environ), fix=text, kind="missing", options=["--config"])
+
+
+def _named_model(words: Sequence[str], environ: Mapping[str, str]) -> tuple[str, set[str]]:
+    """The template that `--model MODEL --backend BACKEND` or `MODEL` alone means, and these words; or nothing."""
+    named: dict[str, list[str]] = {}
+    for before, word in zip(("", *words), words, strict=False):
+        flag, equals, value = word.partition("=")
+        if equals and flag in _OF_TEMPLATE:
+            named[value] = [word]
+        elif word[:1] != "-" and not equals and (before[:1] != "-" or "=" in before or before in _OF_TEMPLATE):
+            named[word] = [before, word] if before in _OF_TEMPLATE else [word]
+    named.pop(_STAGE, None)
+    for word in named:
+        if found := nearest_template("/".join([*(other for other in named if other != word), word]), environ):
+            return found, {*_OF_TEMPLATE, *(one for typed in named.values() for one in typed)}
+    return "", set()
 
 
 def _former(environ: Mapping[str, str]) -> str:
@@ -179,7 +204,8 @@ def _with_config(path: str, command: Sequence[str]) -> str:
     start = max((i for i, word in enumerate(words) if word == "--"), default=-1) + 1
     at = next((i for i in range(start, len(words)) if words[i].partition("=")[0] == "--config"), -1)
     if at < 0:
-        after = min(start + 2, len(words))  # `train pretrain`
-        return shlex.join([*words[:after], "--config", path, *words[after:]])
+        task, rest = words[: start + 1], words[start + 1 :]
+        has_stage = bool(rest) and rest[0][:1] != "-" and "=" not in rest[0]
+        return shlex.join([*task, rest.pop(0) if has_stage else _STAGE, "--config", path, *rest])
     until = at + 1 if "=" in words[at] else at + 2
     return shlex.join([*words[:at], "--config", path, *words[until:]])

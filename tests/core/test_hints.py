@@ -214,7 +214,9 @@ def test_run_alone_needs_a_file_or_means_a_training(capsys: pytest.CaptureFixtur
 
 
 def test_a_variable_and_its_value_are_one_word(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(["direct", "--env", "FOO", "BAR", "--", "run", "x.py"], capsys) == "did you mean `--env FOO=BAR`?"
+    assert (
+        told(["direct", "--env", "FOO", "BAR", "--", "run", "x.py"], capsys) == "a variable and its value are one word"
+    )
 
 
 @pytest.mark.torch

@@ -191,9 +191,6 @@ def _parsed(parser: Parser, words: Sequence[str], elsewhere: Collection[str], mi
             fix = f"put {'settings behind' if '=' in word else '`--` before'} the task; " if is_task else ""
             other = _answer(parser.prog, word)
             fix = other.fix or f"{fix}{parser.see_help}"
-            before = [*words[: list(words).index(word)]][-2:] if word in words else []
-            if before[:1] == ["--env"] and "=" not in before[1]:
-                fix = f"did you mean `--env {before[1]}={word}`?"
             raise _unknown(where, word, fix, other.meant)
     return args
 

@@ -57,7 +57,7 @@ def find(name: str, where: str = "") -> Template:
     if meant not in models:
         raise _without_model(backend, model, meant, where)
     templates = {template.variant: template for template in read(backend, meant, *models[meant])}
-    gpu = next((one for one in templates if one.lower() == gpu.lower()), gpu)
+    gpu = _spelt(gpu, templates)
     if gpu not in templates:
         raise _unknown(f"{meant} with {backend} on '{gpu}'", gpu, templates, where)
     return templates[gpu]

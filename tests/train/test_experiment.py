@@ -133,7 +133,7 @@ def test_a_wrong_key_or_value_is_refused_with_its_line_and_a_way_out(
         ("exp_name: x\nmodules:\n  pre_trainer: torchtitan\n", 3, "'modules.pre_trainer' is 'torchtitan'"),
         (module("overrides: 3"), 5, "'modules.pre_trainer.overrides' is 3"),
         (module("overrides:\n"), 5, "'modules.pre_trainer.overrides' is None"),
-        (module("data: text"), 5, "'modules.pre_trainer.data' is 'text'"),
+        (module("data: 3"), 5, "'modules.pre_trainer.data' is 3"),
     ],
 )
 def test_a_value_where_keys_belong_is_refused_with_its_line(tmp_path: Path, text: str, line: int, what: str) -> None:
@@ -173,6 +173,26 @@ def test_a_key_of_a_base_file_is_refused_with_the_base_files_line(tmp_path: Path
     error = refused(tmp_path, f"extends: base.yaml\n{GOOD}")
     assert error.where == f"{tmp_path}/base.yaml:2"
     assert error.fix == "did you mean 'workspace'?"
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("exp_name: x\npre_trainer: {framework: f}\n", "it is a module: write it below `modules:`"),
+        (f"{GOOD}model: llama3.1_8B\n", "it belongs to a module: write it below `modules:` and `pre_trainer:`"),
+        (f"{GOOD}run_name: b\n", "did you mean 'exp_name'?"),
+        (module("backend: f"), "did you mean 'framework'?"),
+        (
+            module("data: a.jsonl"),
+            "data: {input: a.jsonl, tokenizer_model: tokenizer.json}, or train_data_path: of prepared data",
+        ),
+    ],
+)
+def test_a_key_of_others_or_in_another_place_is_answered_with_its_own(tmp_path: Path, text: str, fix: str) -> None:
+    doc = document(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        experiment.parse(doc)
+    assert fix in [error.fix for error in caught.value.each()]
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,6 @@ def test_a_missing_word_is_named_with_what_it_may_be(
         ("slurm srun --env A 1 -- train pretrain", "primus slurm srun --env A=1 -- train pretrain"),
         ("container --image I --env A 1 -- train pretrain", "primus container --image I --env A=1 -- train pretrain"),
         pytest.param("direct -- preflight --gpus", "primus direct -- preflight --gpu", marks=pytest.mark.torch),
-        pytest.param("run", "or, for a program of yours: primus direct -- run FILE.py", marks=pytest.mark.torch),
         pytest.param(
             "direct -- run --replay latest",
             "fix: a replay is a command of its own: primus replay RUN",

@@ -187,7 +187,7 @@ def test_a_command_that_is_printed_as_a_fix_can_be_pasted(primus: Run, words: tu
 MISSPELT = {
     "overides": "did you mean 'overrides'?",
     "overrids": "did you mean 'overrides'?",
-    "settings": "belong below `overrides:`",
+    "settings": "did you mean 'overrides'?",
     "framwork": "did you mean 'framework'?",
 }
 

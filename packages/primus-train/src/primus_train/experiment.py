@@ -12,6 +12,7 @@ from typing import Any
 from primus_core.config.document import REFUSED, Document, Path, at, deep_merge, dotted
 from primus_core.errors import AlreadyRefused, ConfigError, Mistakes, nearest, suggestion
 from primus_core.journal.metrics import OnNonFinite
+from primus_core.request import former
 from primus_machine import strict
 from primus_train.overrides import is_alone, no_section
 from primus_train.presets import Models, Presets, read
@@ -86,7 +87,7 @@ _SEVERAL = 2
 def _foreign_keys(document: Document, wrong: _Wrong) -> list[Path]:
     """Return the unknown keys at the top of a file if there are several, and none is like a known one."""
     unknown: list[Path] = [path for path, one in wrong.items() if one["type"] == "extra_forbidden" and len(path) == 1]
-    alike = any(nearest(str(path[0]), _fields_beside(path)) for path in unknown)
+    alike = any(nearest(str(path[0]), _fields_beside(path)) or _other_key(path) for path in unknown)
     return [] if alike or len(unknown) < _SEVERAL else unknown
 
 
@@ -163,15 +164,25 @@ def _explain(path: Path, one: Any, document: Document) -> ConfigError:
             f"unknown key '{name}'",
             where=where,
             why=f"known here: {', '.join(known)}",
-            fix=suggestion(str(path[-1]), known) or "settings of the framework belong below `overrides:`",
+            fix=_other_key(path)
+            or suggestion(str(path[-1]), known)
+            or "settings of the framework belong below `overrides:`",
         )
     if one["type"] == "missing":
         return ConfigError(f"'{name}' is missing", where=where, fix=f"add `{path[-1]}:`")
     given = at(document.data, path)
     if given is True and is_alone(where):
         return ConfigError(f"'{where.rpartition(' ')[2]}' has no value", fix="write it after the key: --key VALUE")
+    if path[2:] == ("data",) and isinstance(given, str):
+        fix = f"data: {{input: {given}, tokenizer_model: tokenizer.json}}, or train_data_path: of prepared data"
+        return ConfigError(f"'{name}' is {given!r}", where=where, why="it is a section of settings", fix=fix)
     fix = _of_these(given, one) if one["type"] == "literal_error" else _FIXES.get(one["type"], _NESTED)
     return ConfigError(f"'{name}' is {given!r}", where=where, why=one["msg"], fix=fix)
+
+
+def _other_key(path: Path) -> str:
+    """What to do about a key that is another's, or belongs elsewhere; empty: neither is known."""
+    return former.instead("module" if len(path) > 2 else "experiment", str(path[-1]))
 
 
 def _of_these(given: Any, error: Any) -> str:

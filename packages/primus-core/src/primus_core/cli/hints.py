@@ -279,7 +279,6 @@ def _as_task(what: str, head: str, rest: Sequence[str], known: Known) -> Request
         begin = next((at for at, word in enumerate(rest) if word in former.LAUNCHERS), len(rest))
         variables += former.launcher_variables(former.launching(rest[begin:]))
         fix = f"{variables}{_command(runtime, rest, known)}"
-        fix += "\nor, for a program of yours: primus direct -- run FILE.py" if head in known.tasks and not rest else ""
         return RequestError(what, why=why, fix=fix, kind="" if variables else _COMMAND)
     return None
 

@@ -24,6 +24,7 @@ from primus_train.migration import Migration
 __all__ = ["migrate"]
 
 KeyPath = tuple[str, ...]
+_EXAMPLE = "--to megatron-core==0.19"
 _NAMES = {"megatron-core": "megatron"}
 """Frameworks that are not called as their backend."""
 
@@ -42,7 +43,8 @@ def migrate(args: argparse.Namespace) -> int:
     """Write the new file, and say on stderr what became of settings."""
     framework, _, version = args.to.partition("==")
     if not framework or not version:
-        raise RequestError(f"'{args.to}' is not FRAMEWORK==VERSION", fix="--to megatron-core==0.19")
+        fix = f"--to {framework}==VERSION; `primus config migrate --help` has examples" if framework else _EXAMPLE
+        raise RequestError(f"'{args.to}' is not FRAMEWORK==VERSION", fix=fix)
     if args.output and os.path.lexists(args.output):
         raise RequestError(f"{args.output} is there already", fix="name another file, or remove that one")
     backend = load_backend(Catalogue.here(HostRoot(), args.layer), _NAMES.get(framework, framework))

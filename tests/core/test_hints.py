@@ -213,17 +213,6 @@ def test_run_alone_needs_a_file_or_means_a_training(capsys: pytest.CaptureFixtur
     assert told(["run"], capsys).startswith("primus direct -- run train.py")
 
 
-def test_a_variable_and_its_value_are_one_word(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        told(["direct", "--env", "FOO", "BAR", "--", "run", "x.py"], capsys) == "a variable and its value are one word"
-    )
-
-
-@pytest.mark.torch
-def test_an_option_of_the_task_is_none_of_torchruns(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(["direct", "--", "preflight", "--gpus"], capsys) == "did you mean '--gpu'?"
-
-
 def test_a_secret_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
     assert "sesame" not in told(["train", "--config", "x", "--env", "DB_PASSWORD=sesame"], capsys)
 

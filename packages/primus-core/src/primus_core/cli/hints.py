@@ -219,8 +219,7 @@ def _means_runtime(words: Sequence[str], known: Known) -> bool:
 
 def _unknown_command(head: str, rest: Sequence[str], known: Known) -> RequestError | None:
     what = f"'{head}' is a task for Python files" if head in known.tasks else f"primus has no command '{head}'"
-    home = home_of("commands", head)
-    if home:
+    if home := home_of("commands", head):
         raise MachineError(f"the command '{head}' is not installed", fix=how_to_install(home))
     if head in known.tasks and not rest:
         fix = f"primus direct -- {head} train.py\nto train: primus direct -- train pretrain --config FILE"

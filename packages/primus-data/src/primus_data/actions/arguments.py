@@ -88,9 +88,7 @@ def require_prefix(path: str, cwd: str) -> tuple[Requirement, ...]:
     _refuse_text(path, cwd)
     prefix = os.path.join(cwd, without_suffix(path))
     fix = "name a prefix: the path without .bin and .idx"
-    if os.path.isfile(prefix):
-        fix = "it is not prepared yet: see `primus data prepare --help`, whose PREFIX this command reads"
-    elif not prefix.endswith(("_document", "_sentence")):
+    if not prefix.endswith(("_document", "_sentence")):
         fix += f". `data prepare` writes PREFIX_<key>_document, such as {os.path.basename(prefix)}_text_document"
     return tuple(Requirement("file", prefix + suffix, fix) for suffix in (".idx", ".bin"))
 

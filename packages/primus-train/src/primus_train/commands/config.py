@@ -64,8 +64,6 @@ def run(args: argparse.Namespace) -> int:
     module = {"list": "templates", "new": "templates", "validate": "validation", "migrate": "migration"}.get(
         args.action, "resolved"
     )
-    if "--config" in getattr(args, "overrides", ()):
-        args.overrides.remove("--config")  # typed before FILE, as for `train`
     return int(getattr(import_module(f"primus_train.commands.{module}"), args.action)(args))
 
 

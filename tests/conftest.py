@@ -32,7 +32,7 @@ TOGETHER = (
 OTHERS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR")
 """Variables that pytest and torch set in their own process."""
 PATIENCE_S = 60
-"""For what ends by itself, such as a keeper whose supervisor was killed: it gives the ranks four seconds."""
+"""For what ends by itself, such as a keeper whose supervisor was killed: it gives the ranks their grace period."""
 INSIST_S = 12
 """A run that was told to end is interrupted again after so long."""
 # Variables that a developer or a CI machine may have, and that would change what a test sees.

@@ -26,7 +26,19 @@ from tests.project import TASK, Project, rows
 
 from primus_core.journal.events import saved_steps
 
-__all__ = ["MOMENTS", "WAYS", "Cell", "cells", "judge", "judge_on_slurm", "project_of", "whole_steps"]
+__all__ = [
+    "FOLDERS",
+    "MOMENTS",
+    "STEPS",
+    "STEPS_OF",
+    "WAYS",
+    "Cell",
+    "cells",
+    "judge",
+    "judge_on_slurm",
+    "project_of",
+    "whole_steps",
+]
 
 MOMENTS = ("start", "first", "step", "evaluation", "save", "last")
 WAYS = {"term": 143, "int": 130, "hup": 129, "nohup": 0, "stop": 143}
@@ -101,8 +113,8 @@ _SETTINGS["maxtext-grain"] = f"""{_SETTINGS["maxtext"].partition("eval_interval"
       dataset_type: grain, grain_file_type: mmap, grain_train_files: ./indexed, grain_worker_count: 1, vocab_size: 320,
       tokenizer_path: tokenizer.llama2, mmap_eod_id: 319"""
 """MaxText's own reader, whose workers are processes."""
-_STEPS_OF = {"torchtitan": "training.steps", "megatron": "train_iters", "maxtext": "steps", "maxtext-grain": "steps"}
-_FOLDERS = {"torchtitan": "step-{}", "megatron": "iter_{:07}", "maxtext": "{}", "maxtext-grain": "{}"}
+STEPS_OF = {"torchtitan": "training.steps", "megatron": "train_iters", "maxtext": "steps", "maxtext-grain": "steps"}
+FOLDERS = {"torchtitan": "step-{}", "megatron": "iter_{:07}", "maxtext": "{}", "maxtext-grain": "{}"}
 
 
 class Cell(NamedTuple):
@@ -150,7 +162,7 @@ def _environ(cell: Cell, gate: Path) -> dict[str, str]:
         "save": SAVED - (cell.backend.startswith("maxtext")),
         "last": STEPS - (cell.backend.startswith("maxtext")),
     }.get(cell.moment, 0)
-    folder = _FOLDERS[cell.backend].format(step)
+    folder = FOLDERS[cell.backend].format(step)
     return {
         "PYTHONPATH": os.pathsep.join(filter(None, (str(gate.parent), os.environ.get("PYTHONPATH", "")))),
         "GATE": str(gate), "GATE_AT": cell.moment, "GATE_RANK": "0", "GATE_PATH": rf"/checkpoints/{folder}\b",
@@ -225,7 +237,7 @@ def _events(run: Path, kind: str) -> Iterator[dict[str, Any]]:
 
 def whole_steps(cell: Cell, run: Path) -> set[int]:
     """The steps of whole checkpoints, as a resumed training would judge them."""
-    folder, number = run / "checkpoints", _FOLDERS[cell.backend]
+    folder, number = run / "checkpoints", FOLDERS[cell.backend]
     if cell.backend.startswith("maxtext"):
         from primus_maxtext.checkpoints import steps
 
@@ -274,7 +286,7 @@ def _faults(cell: Cell, code: int, said: str, run: Path) -> Iterator[str]:
 def _continued(cell: Cell, project: Project, run: Path) -> Iterator[str]:
     """What is wrong when the same command is typed again, with more steps."""
     newest, there = max(whole_steps(cell, run), default=0), project.folder / "output" / cell.name
-    words = [*TASK, f"exp_name={cell.name}", f"{_STEPS_OF[cell.backend]}={newest + 3}", "--continue"]
+    words = [*TASK, f"exp_name={cell.name}", f"{STEPS_OF[cell.backend]}={newest + 3}", "--continue"]
     if not newest:
         words = words[:-1]
     if cell.moment == "start":
@@ -288,7 +300,7 @@ def _continued(cell: Cell, project: Project, run: Path) -> Iterator[str]:
 def judge_on_slurm(way: str, backend: str, project: Project, cluster: Cluster) -> list[str]:
     """The same for a training on two nodes that is told to end at any step: `stop`, `scancel`, `limit`, `preemption`."""
     every = {"torchtitan": "checkpoint.interval", "megatron": "save_interval", "maxtext": "checkpoint_period"}[backend]
-    task = (*TASK, f"exp_name={way}", f"{_STEPS_OF[backend]}=100000", f"{every}=50000")
+    task = (*TASK, f"exp_name={way}", f"{STEPS_OF[backend]}=100000", f"{every}=50000")
     words = ("slurm", "sbatch", "-N2", "--", "direct", "--grace-period", "100", *task)
     job = project(*words, **cluster.environ).stdout.strip()
     link = project.folder / "output" / way

@@ -19,7 +19,8 @@ from tests.planning import Resolve, changed, not_loadable
 from tests.project import TASK, Project, rows
 
 from primus_core.errors import ConfigError
-from primus_maxtext.checkpoints import COMMITTED, CheckpointWatch, carry_over, set_aside, steps
+from primus_maxtext.checkpoints import COMMITTED, CheckpointWatch, carry_over, set_aside, start_before, steps
+from primus_train.kit.failed_loads import FailedLoads
 
 SAVES = tiny(enable_checkpointing=True, steps=100)
 
@@ -168,9 +169,24 @@ def test_a_checkpoint_that_was_cut_off_is_set_aside_and_the_one_before_is_taken(
     assert steps(str(folder)) == [3, 7]
     (folder / "7/items").write_text("wei")
     assert resolve(SAVES, previous=earlier(resolve, run)).config["continue_from"] == str(folder / "3")
-    assert set_aside(str(folder)) == [7]
+    failed = FailedLoads(lambda: "exp")
+    assert set_aside(str(folder), failed) == {7: "was cut off"}
     assert (run / "checkpoints_damaged/7").is_dir()
-    assert set_aside(str(folder)) == []
+    assert set_aside(str(folder), failed) == {}
+
+
+def test_a_checkpoint_that_could_not_be_loaded_is_set_aside_while_there_is_another(tmp_path: Path) -> None:
+    folder, failed = tmp_path / "checkpoints", FailedLoads(lambda: "exp")
+    checkpoint(tmp_path, 3, 7)
+    with pytest.raises(ValueError, match="DATA_LOSS"), failed.watched(str(folder / "7")):
+        raise ValueError("DATA_LOSS")
+    assert start_before(str(tmp_path / "new"), str(folder / "7"), failed)[0] == str(folder / "3")
+    assert set_aside(str(folder), failed) == {7: "could not be loaded (ValueError: DATA_LOSS)"}
+    with pytest.raises(ValueError, match="DATA_LOSS"), failed.watched(str(folder / "3")):
+        raise ValueError("DATA_LOSS")
+    assert start_before(str(tmp_path / "new"), str(folder / "3"), failed) == (str(folder / "3"), {})
+    assert set_aside(str(folder), failed) == {}
+    assert steps(str(folder)) == [3]
 
 
 def test_a_checkpoint_is_told_of_once_and_when_it_is_whole(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from tests.damaged_checkpoints import continue_damaged
 from tests.end_cells import Cell, cells, judge, judge_on_slurm, project_of
 from tests.kill_loop import kill_while_it_saves
 from tests.lab.slurm import Cluster
@@ -27,6 +28,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.mark.parametrize("cell", cells("maxtext"), ids=lambda cell: cell.name)
 def test_nothing_is_lost_without_a_word(project: Project, cell: Cell) -> None:
     assert judge(cell, project) == []
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_checkpoint_with_damaged_content_is_passed_over_at_the_next_start(tmp_path: Path, ranks: int) -> None:
+    assert continue_damaged("maxtext", project_of("maxtext", tmp_path / "own"), ranks) == []
 
 
 def test_there_is_always_a_whole_checkpoint_and_what_is_foreign_stays(tmp_path: Path) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import Run, wait_until
 from tests.core.test_direct import metadata, run_of
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -142,3 +145,19 @@ def test_a_run_that_is_not_there_is_a_wrong_request(primus: Run, project: Path, 
     result = primus(command, "nothing", cwd=project)
     assert result.returncode == 2
     assert "there is no run 'nothing'" in result.stderr or "no runs" in result.stderr
+
+
+def test_a_run_whose_primus_was_killed_is_not_over_while_its_ranks_live(
+    start: Start, primus: Run, project: Path
+) -> None:
+    process = start("direct", "--grace-period", "60", "--", "behave", "stubborn")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.kill()
+    process.wait(timeout=60)
+    done = primus("stop", "behave", cwd=project)
+    assert done.returncode == 3
+    [number] = re.findall(r"its ranks are still running: (\d+)$", done.stderr, re.MULTILINE)
+    assert f"kill {number}" in done.stderr
+    os.kill(int(number), signal.SIGKILL)
+    wait_until(lambda: primus("stop", "behave", cwd=project).returncode == 0)

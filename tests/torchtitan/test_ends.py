@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.damaged_checkpoints import continue_damaged
 from tests.end_cells import Cell, cells, judge, project_of
 from tests.kill_loop import kill_while_it_saves
 from tests.project import Project
@@ -21,6 +22,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.mark.parametrize("cell", cells("torchtitan"), ids=lambda cell: cell.name)
 def test_nothing_is_lost_without_a_word(project: Project, cell: Cell) -> None:
     assert judge(cell, project) == []
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_checkpoint_with_damaged_content_is_passed_over_at_the_next_start(tmp_path: Path, ranks: int) -> None:
+    assert continue_damaged("torchtitan", project_of("torchtitan", tmp_path / "own"), ranks) == []
 
 
 def test_there_is_always_a_whole_checkpoint_and_what_is_foreign_stays(tmp_path: Path) -> None:

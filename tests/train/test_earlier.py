@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
 from tests.core.test_rundir import facts, run
 
+from primus_core.journal import record
 from primus_core.plan.plan import Distributed, RunPlace
 from primus_core.runs.rundir import place
 from primus_core.runs.snapshot_form import MANIFEST
+from primus_machine.host import HostRoot
+from primus_train import continuation
 from primus_train.continuation import Earlier
 
 
@@ -90,3 +95,25 @@ def test_a_job_that_begins_again_does_not_look_at_runs_that_were_started_after_i
         run(tmp_path, f"small_2026_01_{day}_000000", status, "checkpoints/1")
     here = RunPlace("x", str(tmp_path / "small_2026_01_02_000000"), str(tmp_path / "small"), joined=True, outer="slurm")
     assert earlier(tmp_path, here).files("checkpoints/*") == (f"{tmp_path}/small_2026_01_01_000000/checkpoints/1",)
+
+
+def test_a_lost_run_is_continued_once_its_ranks_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory, known = run(tmp_path, "small_2026_01_01_000000", "started", "checkpoints/1"), facts(tmp_path)
+    known = known._replace(host=HostRoot())
+    (directory / record.FILE).write_text(json.dumps({"status": "started", "host": known.host.hostname(), "pid": 2**22}))
+    rank = subprocess.Popen(["sleep", "600"], env={"RANK": "0", "PRIMUS_RUN_DIR": str(directory)})
+    here = Earlier(place(known, ".", "small"), known, Distributed())
+    monkeypatch.setattr(continuation, "_RANKS_S", 0.3)
+    try:
+        assert here.files("checkpoints/*") == ()
+    finally:
+        rank.kill()
+        rank.wait()
+    refused = here.nothing_to_continue("torchtitan")
+    assert f"its ranks are still running: {rank.pid}" in refused.why
+    assert f"kill {rank.pid}" in refused.fix
+    assert capsys.readouterr().err.endswith(f"of small_2026_01_01_000000 to end: processes {rank.pid}\n")
+    again = Earlier(here.place, known, Distributed())
+    assert again.files("checkpoints/*") == (str(directory / "checkpoints/1"),)

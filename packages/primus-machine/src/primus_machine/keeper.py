@@ -43,7 +43,6 @@ COMMANDS = {
 """What the supervisor writes to the keeper for a signal."""
 _SIGNALS = {ord("I"): signal.SIGINT, ord("T"): signal.SIGTERM}
 _LEFTOVER_GRACE_S = 1.0
-_ABANDONED_GRACE_S = 4.0
 _STATUS_BYTES = 2000
 _CLEANUP_S = 20.0
 
@@ -59,6 +58,7 @@ def keep(
     errors: int,
     folder: str,
     whole_group: bool,
+    grace_s: float,
     cleanup: Sequence[str] = (),
     stop: Sequence[str] = (),
     names_left: bool = False,
@@ -67,10 +67,10 @@ def keep(
 
     It reads commands from `control`, starts `argv` with stdout on `output` and stderr on `errors`, and writes to
     `status` the wait status as a number, or `!` and the reason when the program cannot be started; with `names_left`,
-    also a line for each process that was left running. `folder`, the ranks' pipes, is removed if the supervisor is no
-    longer there to do it. Signals go to `argv`'s process, or to its `whole_group`: a bash that waits for a program
-    takes no SIGINT that the program did not get, too. Where there is `stop`, that runs in the place of the first
-    signal. `cleanup` runs at the end, unless all went well.
+    also a line for each process that was left running. Once the supervisor is dead, `argv` gets SIGTERM, `grace_s`
+    seconds, and SIGKILL; and `folder`, the ranks' pipes, is removed. Signals go to `argv`'s process, or to its
+    `whole_group`: a bash that waits for a program takes no SIGINT that the program did not get, too. Where there is
+    `stop`, that runs in the place of the first signal. `cleanup` runs at the end, unless all went well.
     """
     os.setsid()
     become_subreaper()
@@ -88,7 +88,7 @@ def keep(
     os.close(output)
     os.close(errors)
     target = _Target(-child if whole_group else child, stop, environ)
-    result = _watch(child, target, control, wakeup)
+    result = _watch(child, target, control, wakeup, grace_s)
     if target.asked and not target.killed:
         _linger(control)
     left = [] if target.asked or not names_left else [command_of(pid) for pid in leftovers()]
@@ -160,7 +160,7 @@ class _Target:
             self.number = 0
 
 
-def _watch(child: int, target: _Target, control: int, wakeup: int) -> int:
+def _watch(child: int, target: _Target, control: int, wakeup: int, grace_s: float) -> int:
     """The child's wait status, once it has ended; commands and signals go to `target` until then."""
     deadline = float("inf")
     waiting = [control, wakeup]
@@ -172,7 +172,7 @@ def _watch(child: int, target: _Target, control: int, wakeup: int) -> int:
         if control in ready:
             if not (commands := os.read(control, 64)):  # end of file: the supervisor is dead
                 waiting.remove(control)
-                deadline = time.monotonic() + _ABANDONED_GRACE_S
+                deadline = time.monotonic() + grace_s
                 commands = b"T"
             _obey(commands, target)
         if wakeup in ready:

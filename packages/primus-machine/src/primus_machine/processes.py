@@ -6,8 +6,10 @@ import os
 import signal
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
+
+from primus_machine.variables import RUN_DIR
 
 __all__ = [
     "ProcessTimes",
@@ -20,6 +22,7 @@ __all__ = [
     "ignored_signals",
     "leftovers",
     "parent_of",
+    "ranks_of",
     "reap",
     "send",
     "signals_to_reset",
@@ -145,6 +148,17 @@ def leftovers() -> list[int]:
     while (found := descendants(os.getpid())) and time.monotonic() < deadline:
         reap()
         time.sleep(0.01)
+    return found
+
+
+def ranks_of(directory: str) -> list[int]:
+    """The processes on this machine that are ranks of the run in `directory`, as far as their environments show."""
+    there, found = os.path.realpath(directory), []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+            words = dict(word.split(b"=", 1) for word in file.read().split(b"\0") if b"=" in word)
+            if b"RANK" in words and os.path.realpath(os.fsdecode(words.get(RUN_DIR.encode(), b""))) == there:
+                found.append(int(name))
     return found
 
 

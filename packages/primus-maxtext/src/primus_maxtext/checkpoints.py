@@ -13,6 +13,7 @@ from primus_core.errors import MachineError
 from primus_machine import variables
 from primus_machine.files.atomic import write_atomically
 from primus_train.backend import BackendCall
+from primus_train.kit.failed_loads import FailedLoads
 
 __all__ = [
     "COMMITTED",
@@ -24,6 +25,7 @@ __all__ = [
     "is_whole",
     "set_aside",
     "shared",
+    "start_before",
     "steps",
 ]
 
@@ -52,14 +54,44 @@ def is_whole(folder: str, step: int) -> bool:
     )
 
 
-def set_aside(folder: str) -> list[int]:
-    """Move checkpoints that were cut off since they were finished out of the way of MaxText; their steps."""
-    damaged = [step for step in _committed(folder) if not is_whole(folder, step)]
-    for step in damaged:
-        place = os.path.join(os.path.dirname(folder), _DAMAGED)
-        os.makedirs(place, exist_ok=True)
-        os.rename(os.path.join(folder, str(step)), os.path.join(place, str(step)))
-    return damaged
+def set_aside(folder: str, failed: FailedLoads) -> dict[int, str]:
+    """Move checkpoints out of the way of MaxText that were cut off since they were finished, or could not be loaded.
+
+    Of those that could not be loaded, all stay where there is no other. Return what happened to each, by step.
+    """
+    whole = [os.path.join(folder, str(step)) for step in steps(folder)]
+    left = failed.left(whole)
+    passed = {step: "was cut off" for step in _committed(folder) if os.path.join(folder, str(step)) not in whole}
+    passed |= {int(os.path.basename(path)): _failure(path, failed) for path in whole if path not in left}
+    for step in passed:
+        _move_aside(folder, step)
+    return passed
+
+
+def start_before(folder: str, source: str, failed: FailedLoads) -> tuple[str, dict[int, str]]:
+    """Return the checkpoint of an earlier run to start from: `source`, or the one before if that could not be loaded.
+
+    Its copy in `folder` is moved out of the way then. Also returns what happened to those that are passed over.
+    """
+    if not failed.why(source):
+        return source, {}
+    planned, theirs = int(os.path.basename(source)), os.path.dirname(source)
+    older = [os.path.join(theirs, str(step)) for step in steps(theirs) if step < planned]
+    if not older:
+        return source, {}
+    if os.path.exists(os.path.join(folder, str(planned))):
+        _move_aside(folder, planned)
+    return failed.left(older)[-1], {planned: _failure(source, failed)}
+
+
+def _failure(checkpoint: str, failed: FailedLoads) -> str:
+    return f"could not be loaded ({failed.why(checkpoint)})"
+
+
+def _move_aside(folder: str, step: int) -> None:
+    place = os.path.join(os.path.dirname(folder), _DAMAGED)
+    os.makedirs(place, exist_ok=True)
+    os.rename(os.path.join(folder, str(step)), os.path.join(place, str(step)))
 
 
 def _committed(folder: str) -> list[int]:
@@ -139,10 +171,10 @@ def _link(source: str, target: str) -> str:
     return target
 
 
-def explain_loading(paths: Sequence[str]) -> None:
+def explain_loading(paths: Sequence[str], failed: FailedLoads) -> None:
     """Say which checkpoint it was that could not be loaded: what Orbax raises seldom names it, and never a way out.
 
-    `paths`: the one that is loaded, and where it came from.
+    `paths`: the one that is loaded, and where it came from. They are remembered in `failed`.
     """
     from maxtext.common import checkpointing
 
@@ -150,7 +182,8 @@ def explain_loading(paths: Sequence[str]) -> None:
 
     def load(*args: Any, **named: Any) -> Any:
         try:
-            return theirs(*args, **named)
+            with failed.watched(*paths):
+                return theirs(*args, **named)
         except Exception as error:  # Orbax, tensorstore and MaxText each have their own for damaged files
             if not paths:
                 raise

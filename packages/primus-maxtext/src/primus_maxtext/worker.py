@@ -25,10 +25,12 @@ from primus_maxtext.checkpoints import (
     check_shared,
     explain_loading,
     set_aside,
+    start_before,
     steps,
 )
 from primus_train.kit import worker
 from primus_train.kit.end_request import TERMINATED, interrupt_as_terminate
+from primus_train.kit.failed_loads import FailedLoads
 from primus_train.kit.outside_writers import OutsideWriters
 from primus_train.kit.recorder import Recorder
 from primus_train.profiling import TRACES
@@ -41,7 +43,7 @@ def main() -> None:
     resolved = worker.resolved()
     saves = resolved["settings"].get("enable_checkpointing", True)
     if saves and worker.rank() == 0:
-        _make_folder(resolved["continue_from"])
+        _make_folder(resolved["continue_from"], FailedLoads.of_run())
     _join(resolved["settings"].get("jax_distributed_initialization_timeout", 300))
     interrupt_as_terminate()
     _check_device(resolved["device"])
@@ -79,18 +81,19 @@ def _folder() -> str:
     return str(worker.run_directory() / FOLDER)
 
 
-def _make_folder(source: str) -> None:
+def _make_folder(source: str, failed: FailedLoads) -> None:
     """The checkpoint of an earlier run becomes this one's, once: a further attempt has its own."""
     folder = _folder()
     os.makedirs(folder, exist_ok=True)
-    cut = set_aside(folder)
+    source, passed = start_before(folder, source, failed)
+    passed |= set_aside(folder, failed)
     if source and not steps(folder):
         carry_over(source, os.path.join(folder, os.path.basename(source)))
     found = steps(folder)
-    for step in cut:
-        message = f"the checkpoint of step {step + 1} was cut off and is skipped"
+    for step, what in passed.items():
+        message = f"the checkpoint of step {step + 1} {what} and is skipped"
         resumes_from = found[-1] + 1 if found else None
-        get_logger().warning("checkpoint_cut_off", message=message, step=step + 1, resumes_from=resumes_from)
+        get_logger().warning("checkpoint_passed_over", message=message, step=step + 1, resumes_from=resumes_from)
     if found:
         message = f"continues from step {found[-1] + 1} in {folder}"
         get_logger().info("continues", message=message, step=found[-1] + 1, path=folder)
@@ -101,7 +104,9 @@ def _loaded(resolved: Mapping[str, Any]) -> list[str]:
     folder, settings, source = _folder(), resolved["settings"], resolved["continue_from"]
     if found := steps(folder):
         own = os.path.join(folder, str(found[-1]))
-        return [own, source] if os.path.basename(source) == os.path.basename(own) else [own]
+        theirs = os.path.join(os.path.dirname(source), os.path.basename(own))
+        was_carried_over = source and found[-1] <= int(os.path.basename(source)) and os.path.isdir(theirs)
+        return [own, theirs] if was_carried_over else [own]
     named = settings.get("load_parameters_path") or settings.get("load_full_state_path")
     return [named] if named else []
 
@@ -198,7 +203,7 @@ def _train(resolved: Mapping[str, Any]) -> None:
 
         indexed_input.install(resolved["samples"])
     flags.FLAGS.mark_as_parsed()  # those of grain's workers: MaxText's own command line would do it
-    explain_loading(_loaded(resolved))
+    explain_loading(_loaded(resolved), FailedLoads.of_run())
     loop = Loop(steps, resolved["settings"])
     loop.run(words(resolved["settings"]))
     if rank == 0:

@@ -6,11 +6,13 @@ A kill may come between the two, so the one that Megatron names is whole without
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Callable
 
 from primus_machine.files.atomic import write_atomically
+from primus_train.kit.failed_loads import FailedLoads
 
 __all__ = [
     "SIZES",
@@ -40,14 +42,21 @@ def is_whole(folder: str) -> bool:
         return False
 
 
-def newest_whole(folder: str) -> tuple[int | None, tuple[int, ...]]:
-    """The newest iteration in `folder` whose checkpoint is whole (None: there is none), and the newer ones."""
+def newest_whole(
+    folder: str, failed: FailedLoads | None = None, before: float = math.inf
+) -> tuple[int | None, tuple[int, ...]]:
+    """The newest iteration in `folder` whose checkpoint is whole (None: there is none), and the newer ones.
+
+    One that could not be loaded (`failed`) counts as not whole, unless there is no other.
+    """
     found = [_ITERATION.fullmatch(name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
-    names = sorted((match[0] for match in found if match), key=iteration_of, reverse=True)
+    names = [match[0] for match in found if match and iteration_of(match[0]) < before]
+    names.sort(key=iteration_of, reverse=True)
     unlisted = unlisted_newest(folder)
-    whole = next(
-        (n for name in names if (n := iteration_of(name)) == unlisted or is_whole(os.path.join(folder, name))), None
-    )
+    paths = [os.path.join(folder, name) for name in names]
+    paths = [path for path in paths if iteration_of(path) == unlisted or is_whole(path)]
+    left = failed.left(paths) if failed else paths
+    whole = iteration_of(left[0]) if left else None
     return whole, tuple(n for n in map(iteration_of, names) if whole is None or n > whole)
 
 

@@ -61,7 +61,10 @@ def continue_earlier(settings: Settings, call: BackendCall, now: Mapping[str, An
     runs: dict[str, list[int]] = {}
     for path in call.previous(os.path.join(CHECKPOINTS, TRACKER)):
         unlisted = unlisted_newest(os.path.dirname(path))
-        runs[str(Path(path).parent.parent)] = [] if unlisted is None else [unlisted]
+        is_usable = unlisted is not None and not call.failed(
+            os.path.join(os.path.dirname(path), f"iter_{unlisted:07d}")
+        )
+        runs[str(Path(path).parent.parent)] = [unlisted] if unlisted is not None and is_usable else []
     for path in call.previous(os.path.join(CHECKPOINTS, "iter_*", SIZES)):
         folder = os.path.dirname(path)
         if is_whole(folder):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from primus_core.errors import TrainingError
+from primus_train.kit.failed_loads import FailedLoads
 from primus_train.kit.loaded_step import check_loaded_step
 
 __all__ = ["check_first_step"]
@@ -16,20 +17,22 @@ Difference = tuple[str, Any, Any]
 """A setting, its value, and what is used instead."""
 
 
-def check_first_step() -> None:
+def check_first_step(failed: FailedLoads) -> None:
     """Let the first step end the run if it used other hyperparameters than the settings.
 
-    A checkpoint may bring its own, and then the losses would be those of another run, without a word.
+    A checkpoint may bring its own, and then the losses would be those of another run, without a word. One that cannot
+    be loaded is remembered in `failed`.
     """
     from megatron.training import training
 
     step, load = training.train_step, training.load_checkpoint
 
     def loading(*rest: Any, **kwargs: Any) -> Any:
-        found = load(*rest, **kwargs)
         args = training.get_args()
-        if args.ckpt_step and not args.finetune:
-            path = os.path.join(args.load, f"iter_{args.ckpt_step:07d}")
+        path = os.path.join(args.load, f"iter_{args.ckpt_step:07d}") if args.ckpt_step else ""
+        with failed.watched(*([path] if path else [])):
+            found = load(*rest, **kwargs)
+        if path and not args.finetune:
             check_loaded_step(found[0], args.ckpt_step, path)
         return found
 

@@ -5,6 +5,7 @@ Started on every rank as `python -m primus_core.programs.rank primus_megatron.wo
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from primus_megatron.checkpoints import CheckpointWatch, loaded, newest_whole
 from primus_megatron.continuation import as_resumed
 from primus_train.kit import replicas, worker
 from primus_train.kit.end_request import interrupt_as_terminate
+from primus_train.kit.failed_loads import FailedLoads
 from primus_train.kit.outside_writers import OutsideWriters
 from primus_train.kit.recorder import Recorder
 from primus_train.kit.step_clock import StepClock
@@ -30,7 +32,7 @@ def main() -> None:
     interrupt_as_terminate()
     if resolved["checkout"]:
         sys.path.insert(0, resolved["checkout"])
-    resumed = _resume(resolved)
+    resumed = _resume(resolved, FailedLoads.of_run())
     _adapt(resolved["device"])
     writers = OutsideWriters("torch.utils.tensorboard" if resolved["settings"].get("tensorboard_dir") else "", resumed)
     try:
@@ -40,7 +42,7 @@ def main() -> None:
     _leave()
 
 
-def _resume(resolved: dict[str, Any]) -> int | None:
+def _resume(resolved: dict[str, Any], failed: FailedLoads) -> int | None:
     """An earlier attempt of this run may have left checkpoints; the last one may have been cut off with it.
 
     The iteration to resume after; None: there is none.
@@ -48,8 +50,9 @@ def _resume(resolved: dict[str, Any]) -> int | None:
     settings = resolved["settings"]
     if not resolved["own"]["auto_continue_train"] or not settings.get("save"):
         return None
-    iteration, cut = newest_whole(settings["save"])
+    iteration, passed = newest_whole(settings["save"], failed)
     if iteration is None:
+        _start_before(settings, failed)
         return None
     worker.require_trusted(*loaded(settings["save"], iteration))
     settings |= {"load": settings["save"], "ckpt_step": iteration}
@@ -57,17 +60,33 @@ def _resume(resolved: dict[str, Any]) -> int | None:
         settings[name] = value
         if value is None:
             del settings[name]
-    if worker.rank() == 0:
-        _tell(iteration, settings["save"], cut)
+    _tell(settings["save"], iteration, passed, failed)
     return iteration
 
 
-def _tell(iteration: int, folder: str, cut: Sequence[int]) -> None:
+def _start_before(settings: dict[str, Any], failed: FailedLoads) -> None:
+    """Where the checkpoint of the run that is continued could not be loaded, start from the one before."""
+    folder, planned = settings.get("load") or "", settings.get("ckpt_step") or 0
+    start = os.path.join(folder, f"iter_{planned:07d}")
+    if not (failed.why(start) and worker.continues_from(start)):
+        return
+    iteration, passed = newest_whole(folder, failed, planned)
+    if iteration is not None:
+        worker.require_trusted(*loaded(folder, iteration))
+        settings["ckpt_step"] = iteration
+        _tell(folder, iteration, (planned, *passed), failed)
+
+
+def _tell(folder: str, iteration: int, passed: Sequence[int], failed: FailedLoads) -> None:
+    if worker.rank():
+        return
     log = get_logger()
     log.info("continues", message=f"continues from iteration {iteration} in {folder}", step=iteration, path=folder)
-    for number in cut:
-        message = f"the checkpoint of iteration {number} was cut off; resuming from {iteration}"
-        log.warning("checkpoint_cut_off", message=message, step=number, resumes_from=iteration)
+    for number in passed:
+        why = failed.why(os.path.join(folder, f"iter_{number:07d}"))
+        what = f"could not be loaded ({why})" if why else "was cut off"
+        message = f"the checkpoint of iteration {number} {what}; resuming from {iteration}"
+        log.warning("checkpoint_passed_over", message=message, step=number, resumes_from=iteration)
 
 
 def _adapt(planned: str) -> None:
@@ -102,7 +121,7 @@ def _train(resolved: dict[str, Any]) -> None:
     recorder = Recorder.of(resolved)
     recorder.saves = bool(settings.get("save"))
     install(recorder, look)
-    check_first_step()
+    check_first_step(FailedLoads.of_run())
     _around_saving(recorder.clock, look, settings if resolved["own"]["disable_last_saving"] else {})
     asked = 0 if settings.get("skip_train") else int(settings["train_iters"] or 0)
     try:

@@ -20,6 +20,7 @@ from primus_machine.errors import MachineError, PrimusError
 from primus_machine.files import trust
 from primus_machine.files.lease import FOLDER, look, process_start
 from primus_machine.host import HostRoot
+from primus_machine.processes import ranks_of
 from primus_runs.status import RunStatus, status_of
 
 __all__ = ["parser", "run"]
@@ -69,6 +70,13 @@ def run(words: Sequence[str], layer: str) -> int:
     if status.state not in GOING:
         if not _is_over(status, host):
             raise _not_known(directory, status)
+        if ranks := ranks_of(directory):
+            numbers = " ".join(map(str, ranks))
+            raise MachineError(
+                f"{directory} has lost its Primus, but its ranks are still running: {numbers}",
+                why="they got SIGTERM when it ended; SIGKILL follows after the grace period",
+                fix=f"wait, or end them: kill {numbers}",
+            )
         sys.stderr.write(f"primus: {directory} is not running: its status is {status.state}\n")
         return 0
     _wait(directory, _target(directory, status, host, why), args.timeout)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Container
 from typing import Any
 
 from primus_train.kit.end_request import EndRequest, ToldToEnd
+from primus_train.kit.failed_loads import FailedLoads
 
 __all__ = ["CheckpointWatch", "end_when_told", "is_whole", "resume_from", "stale_checkpoints"]
 
@@ -36,11 +38,18 @@ def _is_whole_file(path: str) -> bool:
     return bool(begins) and (not begins.startswith(b"PK") or ends.startswith(b"PK\5\6"))
 
 
-def resume_from(folder: str) -> tuple[int | None, tuple[int, ...]]:
-    """The newest step in `folder` whose checkpoint is whole (None: there is none), and the newer ones that are not."""
+def resume_from(
+    folder: str, failed: FailedLoads | None = None, before: float = math.inf
+) -> tuple[int | None, tuple[int, ...]]:
+    """The newest step in `folder` whose checkpoint is whole (None: there is none), and the newer ones that are not.
+
+    One that could not be loaded (`failed`) counts as not whole, unless there is no other.
+    """
     found = [_STEP.fullmatch(name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
-    steps = sorted((int(match[1]) for match in found if match), reverse=True)
-    whole = next((step for step in steps if is_whole(os.path.join(folder, f"step-{step}"))), None)
+    steps = sorted((step for match in found if match and (step := int(match[1])) < before), reverse=True)
+    paths = [path for step in steps if is_whole(path := os.path.join(folder, f"step-{step}"))]
+    left = failed.left(paths) if failed else paths
+    whole = _step_of(os.path.basename(left[0])) if left else None
     return whole, tuple(step for step in steps if whole is None or step > whole)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from primus_core.errors import TrainingError
 from primus_torchtitan.checkpoints import resume_from
+from primus_train.kit.failed_loads import FailedLoads
 from primus_train.kit.loaded_step import check_loaded_step
 
 __all__ = ["check_first_step", "keep_settings"]
@@ -19,15 +20,22 @@ _NO_SETTINGS = ("params", "param_names", "lr")
 """In a parameter group. The learning rate is the scheduler's to say."""
 
 
-def keep_settings(trainer: Any) -> None:
-    """Have the trainer's `load` leave the optimizer's settings as they are, and the learning rate as scheduled."""
-    theirs = trainer.checkpointer.load
+def keep_settings(trainer: Any, failed: FailedLoads) -> None:
+    """Have the trainer's `load` leave the optimizer's settings as they are, and the learning rate as scheduled.
 
-    def load(*args: Any, **kwargs: Any) -> Any:
+    A checkpoint that cannot be loaded is remembered in `failed`.
+    """
+    checkpointer = trainer.checkpointer
+    theirs = checkpointer.load
+
+    def load(step: int = -1) -> Any:  # as the trainer calls it
         before = [_settings(scheduler.optimizer) for scheduler in trainer.lr_schedulers]
-        loaded = theirs(*args, **kwargs)
-        if loaded and trainer.step and not args and kwargs.get("step", -1) == -1:  # weights alone have none
-            _check_step(trainer)
+        own = resume_from(checkpointer.folder)[0] if step == -1 else step
+        path = checkpointer.initial_load_path if own is None else os.path.join(checkpointer.folder, f"step-{own}")
+        with failed.watched(*([str(path)] if path else [])):
+            loaded = theirs(step=step)
+        if loaded and trainer.step and step == -1:  # weights alone have no step
+            _check_step(trainer.step, str(path))
         for scheduler, groups in zip(trainer.lr_schedulers, before, strict=True):
             for group, settings, rate in zip(
                 scheduler.optimizer.param_groups, groups, scheduler.get_last_lr(), strict=True
@@ -35,17 +43,14 @@ def keep_settings(trainer: Any) -> None:
                 group.update(settings, lr=rate)
         return loaded
 
-    trainer.checkpointer.load = load
+    checkpointer.load = load
 
 
-def _check_step(trainer: Any) -> None:
-    """Compare the step that was loaded with the folder's: the newest of this training, or where it starts from."""
-    checkpointer = trainer.checkpointer
-    own = resume_from(checkpointer.folder)[0]
-    path = checkpointer.initial_load_path if own is None else os.path.join(checkpointer.folder, f"step-{own}")
-    step = os.path.basename(str(path)).removeprefix("step-")
+def _check_step(loaded: int, path: str) -> None:
+    """Compare the step that was loaded with the folder's."""
+    step = os.path.basename(path).removeprefix("step-")
     if step.isdecimal():
-        check_loaded_step(trainer.step, int(step), str(path))
+        check_loaded_step(loaded, int(step), path)
 
 
 def check_first_step(trainer: Any) -> None:

@@ -5,7 +5,9 @@ Started on every rank as `python -m primus_core.programs.rank primus_torchtitan.
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from primus_core import get_logger
@@ -14,6 +16,7 @@ from primus_core.journal.events import checkpoint_saved, saved_steps
 from primus_torchtitan.checkpoints import CheckpointWatch, end_when_told, resume_from
 from primus_train.kit import replicas, worker
 from primus_train.kit.end_request import TERMINATED, EndRequest, ToldToEnd
+from primus_train.kit.failed_loads import FailedLoads
 from primus_train.kit.outside_writers import OutsideWriters
 
 __all__ = ["main"]
@@ -22,7 +25,7 @@ __all__ = ["main"]
 def main() -> None:
     """Read the settings, adapt TorchTitan to this machine, train."""
     resolved = worker.resolved()
-    resumed = _resume(resolved["settings"])
+    resumed = _resume(resolved["settings"], FailedLoads.of_run())
     _adapt(resolved)
     told = resolved["settings"].get("metrics.enable_tensorboard")
     writers = OutsideWriters("torch.utils.tensorboard" if told else "", resumed)
@@ -34,18 +37,40 @@ def main() -> None:
         sys.exit(TERMINATED)
 
 
-def _resume(settings: dict[str, Any]) -> int | None:
+def _resume(settings: dict[str, Any], failed: FailedLoads) -> int | None:
     """An earlier attempt of this very run may have left checkpoints; the last one may have been cut off with it."""
     if not settings.get("checkpoint.enable") or settings.get("checkpoint.load_step", -1) != -1:
         return None
-    step, cut = resume_from(str(worker.run_directory() / settings["checkpoint.folder"]))
+    folder = str(worker.run_directory() / settings["checkpoint.folder"])
+    step, passed = resume_from(folder, failed)
     if step is not None:
         settings["checkpoint.load_step"] = step
-    if worker.rank() == 0:
-        for number in cut if step is not None else ():
-            message = f"the checkpoint of step {number} was cut off; resuming from step {step}"
-            get_logger().warning("checkpoint_cut_off", message=message, step=number, resumes_from=step)
+        _tell(folder, passed, step, failed)
+    else:
+        _start_before(settings, failed)
     return step
+
+
+def _start_before(settings: dict[str, Any], failed: FailedLoads) -> None:
+    """Where the checkpoint of the run that is continued could not be loaded, start from the one before."""
+    start = settings.get("checkpoint.initial_load_path") or ""
+    if not (failed.why(start) and worker.continues_from(start)):
+        return
+    folder, planned = os.path.dirname(start), int(start.rpartition("-")[2])
+    step, passed = resume_from(folder, failed, planned)
+    if step is not None:
+        settings["checkpoint.initial_load_path"] = path = os.path.join(folder, f"step-{step}")
+        worker.require_trusted(path)
+        _tell(folder, (planned, *passed), step, failed)
+
+
+def _tell(folder: str, passed: Sequence[int], step: int, failed: FailedLoads) -> None:
+    if worker.rank() == 0:
+        for number in passed:
+            why = failed.why(os.path.join(folder, f"step-{number}"))
+            what = f"could not be loaded ({why})" if why else "was cut off"
+            message = f"the checkpoint of step {number} {what}; resuming from step {step}"
+            get_logger().warning("checkpoint_passed_over", message=message, step=number, resumes_from=step)
 
 
 def _adapt(resolved: dict[str, Any]) -> None:
@@ -110,7 +135,7 @@ def _run(config: Any) -> bool:
 
     trainer = config.build()
     check_first_step(trainer)
-    keep_settings(trainer)
+    keep_settings(trainer, FailedLoads.of_run())
     recorder = install(trainer)
     recorder.saves = config.checkpoint.enable and not config.checkpoint.load_only
     watch = _watch_checkpoints(trainer)

@@ -47,7 +47,11 @@ class BackendCall:
     distributed: Distributed
     place: RunPlace
     previous: Callable[[str], tuple[str, ...]] = field(default=lambda _: ())
-    """`previous(pattern)`: files matching a glob in the runs that may be continued, newest run first."""
+    """`previous(pattern)`: files matching a glob in the runs that may be continued, newest run first.
+
+    The files of a checkpoint that could not be loaded are left out, if there are others."""
+    failed: Callable[[str], str] = field(default=lambda _: "")
+    """Why a checkpoint could not be loaded (`kit.failed_loads`); empty: as far as is known, it can be."""
     step: int | None = None
     """The step whose checkpoint the person asked for; None: the newest."""
     weights_only: bool = False

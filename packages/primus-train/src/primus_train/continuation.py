@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -25,6 +27,8 @@ from primus_core.runs.state import state_of
 from primus_machine.facts import Facts
 from primus_machine.files import lease, plain_json, trust
 from primus_machine.files.atomic import regular
+from primus_machine.processes import ranks_of
+from primus_train.kit.failed_loads import FailedLoads
 from primus_train.which_run import CONTINUE, FROM, NEW, AskedRun, earlier_runs
 
 __all__ = [
@@ -38,6 +42,8 @@ __all__ = [
     "require_whole",
 ]
 
+_RANKS_S = 20.0
+"""So long the ranks of a run whose Primus was killed are waited for."""
 _READ = (record.FILE, PLAN, MANIFEST, BACKEND_CONFIG, lease.FOLDER)
 """What of an earlier run is read before its checkpoint."""
 
@@ -93,8 +99,10 @@ class Earlier:
         facts: Facts,
         distributed: Distributed,
         which: AskedRun = AskedRun(),  # noqa: B008  # a tuple
+        failed: FailedLoads | None = None,
     ) -> None:
         self.place, self.facts, self.distributed, self.which = place, facts, distributed, which
+        self.failed, self.ranks = failed, list[int]()
         self.asked = False
         """Whether the backend would continue a run: the person's settings may want none."""
         self.running = ""
@@ -105,8 +113,9 @@ class Earlier:
     def files(self, pattern: str) -> tuple[str, ...]:
         """Files that match `pattern` in the runs that may be continued, newest run first.
 
-        It stops at the newest run that completed, or that may be running: what came before is done with. A completed
-        one is among them where the person says `--continue`. A run that is named is the only one.
+        Those of a checkpoint that could not be loaded are left out, unless there are no others, or its step is asked
+        for. It stops at the newest run that completed, or that may be running: what came before is done with. A
+        completed one is among them where the person says `--continue`. A run that is named is the only one.
         """
         import glob
 
@@ -115,7 +124,18 @@ class Earlier:
         self.asked = True
         if self._found is None:
             self._found = list(self._runs())
-        return tuple(path for run in self._found for path in sorted(glob.glob(f"{glob.escape(run)}/{pattern}")))
+        found = [path for run in self._found for path in sorted(glob.glob(f"{glob.escape(run)}/{pattern}"))]
+        why = {path: self.failure(os.path.dirname(path)) for path in found}
+        if all(why.values()):
+            return tuple(found)
+        for path in filter(why.get, found):
+            name = os.path.relpath(os.path.dirname(path), os.path.dirname(self.place.directory))
+            self.notes.append(f"skips {name}: it could not be loaded ({why[path]})")
+        return tuple(path for path in found if not why[path])
+
+    def failure(self, checkpoint: str) -> str:
+        """Return why a `checkpoint` could not be loaded; empty: it can be, or its step is asked for."""
+        return self.failed.why(checkpoint) if self.failed and self.which.step is None else ""
 
     def _runs(self) -> Iterator[str]:
         named = self.which.run
@@ -136,8 +156,28 @@ class Earlier:
             if state == "running" or (began and state in ("started", "submitted")):
                 self.running = directory
                 return
+            if state == "lost" and self._await_ranks(directory):
+                self.running = directory
+                return
             if began:
                 yield directory
+
+    def _await_ranks(self, directory: str) -> bool:
+        """Whether ranks of a lost run live here, also after a while: until they end, they save and hold devices."""
+        if not self.facts.host.is_here:
+            return False
+        deadline, told = time.monotonic() + _RANKS_S, False
+        while ranks := ranks_of(directory):
+            self.ranks = ranks
+            if time.monotonic() > deadline:
+                return True
+            if not told:
+                name, left = os.path.basename(directory), ", ".join(map(str, ranks))
+                sys.stderr.write(f"primus: waiting for the ranks of {name} to end: processes {left}\n")
+                told = True
+            time.sleep(0.2)
+        self.ranks = []
+        return False
 
     def _doubt(self, directory: str) -> str:
         """Why the run is not believed: its directory, and what is read of it."""
@@ -172,10 +212,14 @@ class Earlier:
         """The error for a run that cannot be continued because it may be running."""
         held = lease.look(self.running, self.facts.host)
         owner = f"{held.whose()}: {held.sign_of_life()}" if held else "its status is unknown here"
+        stop = f"stop it: primus stop {self.running}"
+        if self.ranks:
+            numbers = " ".join(map(str, self.ranks))
+            owner, stop = f"{owner}, but its ranks are still running: {numbers}", f"wait for them, or: kill {numbers}"
         return RequestError(
             f"{os.path.basename(self.running)} may still be running",
             why=f"{owner}\n{why}",
-            fix=f"stop it: primus stop {self.running}\nor start a run beside it: {NEW}",
+            fix=f"{stop}\nor start a run beside it: {NEW}",
         )
 
     def nothing_to_continue(self, framework: str) -> RequestError:

@@ -16,6 +16,7 @@ from primus_core.request import former
 from primus_machine.errors import expect
 from primus_train import continuation, modes, profiling, secret_settings
 from primus_train.backend import Backend, BackendCall, BackendPlan, load_backend, missing_backend
+from primus_train.kit.failed_loads import FailedLoads
 from primus_train.read_variables import ReadVariables
 from primus_train.which_run import CONTINUE, FROM, AskedRun, LinkedPaths
 
@@ -134,7 +135,8 @@ class Planning:
         settings, refused = Document(public, merged.marks, merged.files).split_refused()
         environ = self._environment()
         which = AskedRun.of(self.args, place, host)
-        earlier = continuation.Earlier(place, self.call.facts, self.call.distributed, which)
+        failed = FailedLoads(lambda: _experiment_text(experiment, module, settings.data))
+        earlier = continuation.Earlier(place, self.call.facts, self.call.distributed, which, failed)
         with self.mistakes:
             call = BackendCall(
                 self.args.stage,
@@ -144,6 +146,7 @@ class Planning:
                 distributed=self.call.distributed,
                 place=place,
                 previous=earlier.files,
+                failed=earlier.failure,
                 step=which.step,
                 weights_only=which.option == FROM,
                 on_non_finite=experiment.on_non_finite,
@@ -195,7 +198,7 @@ class Planning:
         if option == CONTINUE:
             found = continuation.changes(planned.continues, start)
             continuation.refuse_fixed(planned.continues, found)
-            return (*planned.notes, *(f"although {one}" for one in found))
+            return (*planned.notes, *earlier.notes, *(f"although {one}" for one in found))
         if planned.continues:
             continuation.refuse_changes(planned.continues, start)
         else:
@@ -296,19 +299,25 @@ class Planning:
 def _files(
     experiment: Experiment, module: str, settings: Mapping[str, Any], planned: BackendPlan
 ) -> tuple[PlannedFile, ...]:
-    """The settings as they were resolved. `primus_config.yaml` is an experiment that gives the same plan anywhere."""
+    """The settings as they were resolved."""
+    model, data = settings.get("model") or {}, settings.get("data") or {}
+    return (
+        PlannedFile(BACKEND_CONFIG, json.dumps(planned.config, indent=1, sort_keys=True)),
+        PlannedFile(EXPERIMENT, _experiment_text(experiment, module, settings)),
+        PlannedFile("config/model_config.yaml", _yaml(model)),
+        PlannedFile("config/data_config.yaml", _yaml({**planned.data, **data})),
+    )
+
+
+def _experiment_text(experiment: Experiment, module: str, settings: Mapping[str, Any]) -> str:
+    """An experiment that gives the same plan anywhere."""
     rest = {key: value for key, value in settings.items() if key not in ("model", "data")}
     model, data = settings.get("model") or {}, settings.get("data") or {}
     whole = asdict(experiment)
     whole["modules"] = {
         module: {"framework": experiment.modules[module].framework, "model": model, "data": data, "overrides": rest}
     }
-    return (
-        PlannedFile(BACKEND_CONFIG, json.dumps(planned.config, indent=1, sort_keys=True)),
-        PlannedFile(EXPERIMENT, _yaml(whole)),
-        PlannedFile("config/model_config.yaml", _yaml(model)),
-        PlannedFile("config/data_config.yaml", _yaml({**planned.data, **data})),
-    )
+    return _yaml(whole)
 
 
 def _yaml(data: Mapping[str, Any]) -> str:

@@ -77,7 +77,8 @@ class _Supervisor:
     def __init__(self, step: Program, environ: Mapping[str, str], watch: Watch, pipes: RankPipes | None) -> None:
         self.step, self.environ, self.watch, self.pipes = step, environ, watch, pipes
         self.others = frozenset(descendants(os.getpid()))  # processes of Python hooks, which outlive the step
-        self.keeper, self.control, self.status, self.output, self.errors = _fork_keeper(step, environ, pipes)
+        of_keeper = _fork_keeper(step, environ, pipes, watch.grace_s)
+        self.keeper, self.control, self.status, self.output, self.errors = of_keeper
         # Threads only from here on: forking a process that has some is not safe.
         self.files, self.console = BackgroundWriter(limit=_FILE_BUFFER), BackgroundWriter(limit=_CONSOLE_BUFFER)
         self.channels: dict[int, Channel] = {}
@@ -270,7 +271,9 @@ def _written_over(lines: bytes) -> bytes:
     return b"\n".join(line.rpartition(b"\r")[2] for line in lines.split(b"\n"))
 
 
-def _fork_keeper(step: Program, environ: Mapping[str, str], pipes: RankPipes | None) -> tuple[int, int, int, int, int]:
+def _fork_keeper(
+    step: Program, environ: Mapping[str, str], pipes: RankPipes | None, grace_s: float
+) -> tuple[int, int, int, int, int]:
     """Start the keeper: its pid, and the supervisor's ends of its control, status, stdout and stderr pipes."""
     control_read, control = os.pipe()
     status, status_write = os.pipe()
@@ -295,6 +298,7 @@ def _fork_keeper(step: Program, environ: Mapping[str, str], pipes: RankPipes | N
                 errors=errors_write,
                 folder=pipes.folder if pipes else "",
                 whole_group=not step.ranks,
+                grace_s=grace_s,
                 cleanup=step.cleanup,
                 stop=step.stop,
                 names_left=bool(step.script),

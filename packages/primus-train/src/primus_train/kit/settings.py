@@ -215,7 +215,7 @@ class Settings:
         damaged = [step for step in sorted(saved_steps(run)) if start < step < last and step not in made]
         if damaged and at is None:
             newer = ", ".join(map(str, damaged))
-            notes.append(f"skips newer checkpoints of {name} ({unit} {newer}): they are damaged")
+            notes.append(f"skips newer checkpoints of {name} ({unit} {newer}): incomplete, removed, or failed to load")
         return start, tuple(notes)
 
     def own(self) -> dict[str, Any]:

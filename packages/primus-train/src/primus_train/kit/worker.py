@@ -11,12 +11,22 @@ from typing import Any
 
 from primus_core import variables
 from primus_core.errors import RequestError
+from primus_core.plan.plan import PLAN
 from primus_machine.files import trust
 from primus_machine.files.atomic import regular
 from primus_machine.secrets.redaction import is_secret_name
 from primus_machine.variables import RUN_DIR
 
-__all__ = ["metrics_file", "rank", "require_trusted", "resolved", "run_directory", "variable", "world_size"]
+__all__ = [
+    "continues_from",
+    "metrics_file",
+    "rank",
+    "require_trusted",
+    "resolved",
+    "run_directory",
+    "variable",
+    "world_size",
+]
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 
@@ -52,6 +62,13 @@ def resolved() -> dict[str, Any]:
     with open(path, encoding="utf-8", opener=_of_run) as file:
         found: dict[str, Any] = _filled(json.loads(file.read()))
     return found
+
+
+def continues_from(checkpoint: str) -> bool:
+    """Whether `checkpoint` is of the earlier run that this one continues."""
+    with open(run_directory() / PLAN, encoding="utf-8", opener=_of_run) as file:
+        earlier = json.loads(file.read()).get("continues")
+    return bool(earlier) and checkpoint.startswith(f"{earlier}/")
 
 
 def _of_run(path: str, flags: int) -> int:

@@ -1,0 +1,98 @@
+"""Remembers which checkpoints could not be loaded, so that the next attempt takes the one before.
+
+A file may be as long as it was and have other content. Its checkpoint then fails at each start again, so the first
+failure leaves a mark in it. A mark counts for the same experiment alone, since another model or another optimizer may
+have been the reason, and only until the checkpoint is written anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from primus_core.errors import PrimusError
+from primus_core.plan.plan import EXPERIMENT
+from primus_machine.files import plain_json
+from primus_machine.files.atomic import regular, write_atomically
+from primus_train.kit import worker
+
+__all__ = ["MARK", "FailedLoads"]
+
+MARK = "primus_failed_to_load.json"
+"""In the folder of a checkpoint."""
+_OF_MACHINE = ("OutOfMemoryError", "DistError")
+"""Classes of torch whose errors say nothing of a checkpoint: too little memory, and a rank or a network that failed.
+
+JAX's error for too little memory has a code, RESOURCE_EXHAUSTED.
+"""
+_REASON_CHARS = 200
+
+
+class FailedLoads:
+    """Those of one experiment, whose text `experiment` returns."""
+
+    def __init__(self, experiment: Callable[[], str]) -> None:
+        self._digest = functools.cache(lambda: hashlib.sha256(experiment().encode()).hexdigest())
+
+    @classmethod
+    def of_run(cls) -> FailedLoads:
+        """Return those of the run that this worker belongs to."""
+        return cls(lambda: (worker.run_directory() / EXPERIMENT).read_text(encoding="utf-8"))
+
+    def why(self, checkpoint: str) -> str:
+        """Return why a checkpoint could not be loaded; empty: as far as is known, it can be."""
+        mark = os.path.join(checkpoint, MARK)
+        try:
+            with open(mark, encoding="utf-8", opener=regular) as file:
+                found = plain_json.loads(file.read())
+            written_ns = os.stat(mark).st_mtime_ns
+            is_newest = all(entry.stat().st_mtime_ns <= written_ns for entry in os.scandir(checkpoint))
+        except (OSError, ValueError):
+            return ""
+        is_ours = isinstance(found, dict) and found.get("experiment") == self._digest()
+        return str(found.get("why")) if is_ours and is_newest else ""
+
+    def left(self, checkpoints: Sequence[str]) -> list[str]:
+        """Return those that have not failed; all of them where each has."""
+        return [path for path in checkpoints if not self.why(path)] or list(checkpoints)
+
+    @contextmanager
+    def watched(self, *checkpoints: str) -> Iterator[None]:
+        """Mark the `checkpoints` if loading them fails within the block."""
+        try:
+            yield
+        except BaseException as error:  # as torch's CheckpointException is one
+            if not any(map(_is_of_machine, causes := _causes(error))):
+                for path in checkpoints:
+                    self._mark(path, causes[-1])
+            raise
+
+    def _mark(self, checkpoint: str, error: BaseException) -> None:
+        why = f"{type(error).__name__}: {error}".partition("\n")[0][:_REASON_CHARS]
+        text = json.dumps({"why": why, "experiment": self._digest(), "time": time.time()}, indent=1)
+        with suppress(OSError):  # of somebody whose files are not written
+            write_atomically(os.path.join(checkpoint, MARK), text)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """An error, what it was raised from, and what the ranks of `torch.distributed.checkpoint` raised; those last."""
+    of_ranks: dict[int, Any] = getattr(error, "failures", {})
+    inner = [one[0] for one in of_ranks.values() if isinstance(one, tuple)] if isinstance(of_ranks, dict) else []
+    inner += [error.__cause__] if error.__cause__ else []
+    return [error, *(found for one in inner for found in _causes(one))]
+
+
+def _is_of_machine(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno != errno.EIO
+    if isinstance(error, MemoryError | PrimusError | KeyboardInterrupt | SystemExit):
+        return True
+    named = any(kind.__name__ in _OF_MACHINE for kind in type(error).__mro__)
+    return named or "RESOURCE_EXHAUSTED" in str(error)

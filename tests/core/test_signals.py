@@ -153,7 +153,7 @@ def test_a_worker_that_ignores_signals_is_killed_after_the_grace_period(start: S
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("slow", "did not end within 1 s and were killed; give them longer: primus direct --grace-period 60\n"),
+        ("slow", "did not end within 1 s and were killed; give them longer: --grace-period 60\n"),
         ("fails", "the ranks ended without saving; the end of their logs says why\n"),
         ("saves", ""),
     ],

@@ -52,6 +52,7 @@ def _resume(resolved: dict[str, Any], failed: FailedLoads) -> int | None:
         return None
     iteration, passed = newest_whole(settings["save"], failed)
     if iteration is None:
+        _tell(settings["save"], None, passed, failed)
         _start_before(settings, failed)
         return None
     worker.require_trusted(*loaded(settings["save"], iteration))
@@ -77,15 +78,17 @@ def _start_before(settings: dict[str, Any], failed: FailedLoads) -> None:
         _tell(folder, iteration, (planned, *passed), failed)
 
 
-def _tell(folder: str, iteration: int, passed: Sequence[int], failed: FailedLoads) -> None:
+def _tell(folder: str, iteration: int | None, passed: Sequence[int], failed: FailedLoads) -> None:
     if worker.rank():
         return
     log = get_logger()
-    log.info("continues", message=f"continues from iteration {iteration} in {folder}", step=iteration, path=folder)
+    if iteration is not None:
+        log.info("continues", message=f"continues from iteration {iteration} in {folder}", step=iteration, path=folder)
     for number in passed:
         why = failed.why(os.path.join(folder, f"iter_{number:07d}"))
         what = f"could not be loaded ({why})" if why else "was cut off"
-        message = f"the checkpoint of iteration {number} {what}; resuming from {iteration}"
+        resumes = "there is none before it" if iteration is None else f"resuming from {iteration}"
+        message = f"the checkpoint of iteration {number} {what}; {resumes}"
         log.warning("checkpoint_passed_over", message=message, step=number, resumes_from=iteration)
 
 

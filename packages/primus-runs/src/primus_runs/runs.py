@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from primus_core.errors import RequestError
-from primus_core.journal.events import saved_steps
+from primus_core.journal.events import CHECKPOINT_SAVED, read_events
 from primus_core.plan.plan import METRICS, PLAN
 from primus_core.request.arguments import Parser, parse_segment
 from primus_core.runs.lookup import resolve, workspace
@@ -180,7 +180,7 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "plan_differs": known.plan_differs,
         "environment": [v for v in _list_of(plan.get("environment")) if isinstance(v, dict) and "name" in v],
         "configs": _files_below(f"{directory}/config"),
-        "checkpoints": sorted(saved_steps(directory)),
+        "checkpoints": _kept_steps(directory),
         "wandb": _wandb_runs(directory),
         "verified": _verified(directory),
         "logs": _logs(directory),
@@ -190,6 +190,18 @@ def _description(directory: str, host: HostRoot) -> dict[str, Any]:
         "snapshot": _snapshot(directory, listed.status),
     }
     return shown | {name: value for name, value in known.to_whole_dict().items() if name not in shown}
+
+
+def _kept_steps(directory: str) -> list[int]:
+    """The steps of the checkpoints that the run has told of and that are still there. The run may have moved since."""
+    found = set[int]()
+    for event in read_events(directory):
+        step, path = event.get("step"), event.get("path")
+        if event.get("event") == CHECKPOINT_SAVED and isinstance(step, int) and isinstance(path, str):
+            own = path.partition(f"/{os.path.basename(os.path.abspath(directory))}/")[2]
+            if "://" in path or os.path.exists(os.path.join(directory, own) if own else path):
+                found.add(step)
+    return sorted(found)
 
 
 def _json(path: str) -> dict[str, Any]:

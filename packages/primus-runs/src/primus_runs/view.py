@@ -186,7 +186,6 @@ def _with(word: str, value: Any) -> str:
 
 
 def _saved(steps: Sequence[int]) -> str:
-    """What was told of. Retention may have deleted the older ones since."""
     return f"{len(steps)} checkpoint{'s' * (len(steps) > 1)}, the newest of step {steps[-1]}" if steps else ""
 
 
@@ -199,7 +198,8 @@ def _failure(failure: Mapping[str, Any]) -> str:
     rank, node = failure.get("rank"), failure.get("node_rank")
     ranked = isinstance(rank, int) and rank >= 0
     where = f"rank {rank}" if ranked else f"node {node}" if isinstance(node, int) and node >= 0 else ""
-    return _joined(": ", where, failure.get("what"))
+    what, *more = str(failure.get("what") or "").partition("\nTraceback ")
+    return _joined(": ", where, f"{what}\nthe log has the traceback" if any(more) else what)
 
 
 def _attempt(attempt: Mapping[str, Any]) -> str:

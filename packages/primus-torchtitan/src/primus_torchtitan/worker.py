@@ -43,9 +43,9 @@ def _resume(settings: dict[str, Any], failed: FailedLoads) -> int | None:
         return None
     folder = str(worker.run_directory() / settings["checkpoint.folder"])
     step, passed = resume_from(folder, failed)
+    _tell(folder, passed, step, failed)
     if step is not None:
         settings["checkpoint.load_step"] = step
-        _tell(folder, passed, step, failed)
     else:
         _start_before(settings, failed)
     return step
@@ -64,12 +64,13 @@ def _start_before(settings: dict[str, Any], failed: FailedLoads) -> None:
         _tell(folder, (planned, *passed), step, failed)
 
 
-def _tell(folder: str, passed: Sequence[int], step: int, failed: FailedLoads) -> None:
+def _tell(folder: str, passed: Sequence[int], step: int | None, failed: FailedLoads) -> None:
     if worker.rank() == 0:
         for number in passed:
             why = failed.why(os.path.join(folder, f"step-{number}"))
             what = f"could not be loaded ({why})" if why else "was cut off"
-            message = f"the checkpoint of step {number} {what}; resuming from step {step}"
+            resumes = "there is none before it" if step is None else f"resuming from step {step}"
+            message = f"the checkpoint of step {number} {what}; {resumes}"
             get_logger().warning("checkpoint_passed_over", message=message, step=number, resumes_from=step)
 
 

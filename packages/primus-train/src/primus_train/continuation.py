@@ -19,7 +19,7 @@ from primus_core.config.document import Document
 from primus_core.errors import ConfigError, RequestError
 from primus_core.journal import record
 from primus_core.journal.record import RunRecord
-from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, PLAN, Distributed, RunPlace
+from primus_core.plan.plan import BACKEND_CONFIG, EXPERIMENT, METRICS, PLAN, Distributed, RunPlace
 from primus_core.runs.rundir import COMPLETED
 from primus_core.runs.settings import differing, dotted, flatten
 from primus_core.runs.snapshot_form import MANIFEST
@@ -207,6 +207,12 @@ class Earlier:
         if not changes(self.running, start):
             raise self.runs_already("this launch would start a second run with the same settings from the first step")
         self.notes.append(f"does not continue {name}: it may still be running")
+
+    def tell_of_a_fresh_start(self) -> None:
+        """Note that training starts from the first step, although the newest earlier run had made steps."""
+        if self.asked and self._found and os.path.exists(f"{self._found[0]}/{METRICS}"):
+            name = os.path.basename(self._found[0])
+            self.notes.append(f"starts from the first step: {name} has no complete checkpoint")
 
     def runs_already(self, why: str) -> RequestError:
         """The error for a run that cannot be continued because it may be running."""

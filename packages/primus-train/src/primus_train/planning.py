@@ -203,6 +203,7 @@ class Planning:
             continuation.refuse_changes(planned.continues, start)
         else:
             earlier.refuse_a_second(start)
+            earlier.tell_of_a_fresh_start()
         return (*planned.notes, *earlier.notes)
 
     def _elsewhere(self, experiment: Experiment, framework: str) -> TaskPlan:

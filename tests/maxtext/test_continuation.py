@@ -20,7 +20,7 @@ from tests.project import TASK, Project, rows
 
 from primus_core.errors import ConfigError
 from primus_maxtext.checkpoints import COMMITTED, CheckpointWatch, carry_over, set_aside, start_before, steps
-from primus_train.kit.failed_loads import FailedLoads
+from primus_train.failed_loads import FailedLoads
 
 SAVES = tiny(enable_checkpointing=True, steps=100)
 

@@ -14,7 +14,7 @@ from tests.train.test_earlier import earlier
 from primus_core.errors import RequestError
 from primus_core.runs.rundir import place
 from primus_train.continuation import Earlier
-from primus_train.kit.failed_loads import MARK, FailedLoads
+from primus_train.failed_loads import MARK, FailedLoads
 from primus_train.which_run import AskedRun
 
 EXP = FailedLoads(lambda: "exp")

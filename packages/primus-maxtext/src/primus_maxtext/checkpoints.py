@@ -13,7 +13,7 @@ from primus_core.errors import MachineError
 from primus_machine import variables
 from primus_machine.files.atomic import write_atomically
 from primus_train.backend import BackendCall
-from primus_train.kit.failed_loads import FailedLoads
+from primus_train.failed_loads import FailedLoads
 
 __all__ = [
     "COMMITTED",

@@ -28,9 +28,9 @@ from primus_maxtext.checkpoints import (
     start_before,
     steps,
 )
+from primus_train.failed_loads import FailedLoads
 from primus_train.kit import worker
 from primus_train.kit.end_request import TERMINATED, interrupt_as_terminate
-from primus_train.kit.failed_loads import FailedLoads
 from primus_train.kit.outside_writers import OutsideWriters
 from primus_train.kit.recorder import Recorder
 from primus_train.profiling import TRACES
@@ -43,7 +43,7 @@ def main() -> None:
     resolved = worker.resolved()
     saves = resolved["settings"].get("enable_checkpointing", True)
     if saves and worker.rank() == 0:
-        _make_folder(resolved["continue_from"], FailedLoads.of_run())
+        _make_folder(resolved["continue_from"], FailedLoads.of_run(worker.run_directory()))
     _join(resolved["settings"].get("jax_distributed_initialization_timeout", 300))
     interrupt_as_terminate()
     _check_device(resolved["device"])
@@ -203,7 +203,7 @@ def _train(resolved: Mapping[str, Any]) -> None:
 
         indexed_input.install(resolved["samples"])
     flags.FLAGS.mark_as_parsed()  # those of grain's workers: MaxText's own command line would do it
-    explain_loading(_loaded(resolved), FailedLoads.of_run())
+    explain_loading(_loaded(resolved), FailedLoads.of_run(worker.run_directory()))
     loop = Loop(steps, resolved["settings"])
     loop.run(words(resolved["settings"]))
     if rank == 0:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 
 from primus_machine.files.atomic import write_atomically
-from primus_train.kit.failed_loads import FailedLoads
+from primus_train.failed_loads import FailedLoads
 
 __all__ = [
     "SIZES",

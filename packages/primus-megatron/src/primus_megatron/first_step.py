@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from primus_core.errors import TrainingError
-from primus_train.kit.failed_loads import FailedLoads
+from primus_train.failed_loads import FailedLoads
 from primus_train.kit.loaded_step import check_loaded_step
 
 __all__ = ["check_first_step"]

@@ -16,9 +16,9 @@ from primus_core.errors import MachineError
 from primus_core.journal.events import checkpoint_saved
 from primus_megatron.checkpoints import CheckpointWatch, loaded, newest_whole
 from primus_megatron.continuation import as_resumed
+from primus_train.failed_loads import FailedLoads
 from primus_train.kit import replicas, worker
 from primus_train.kit.end_request import interrupt_as_terminate
-from primus_train.kit.failed_loads import FailedLoads
 from primus_train.kit.outside_writers import OutsideWriters
 from primus_train.kit.recorder import Recorder
 from primus_train.kit.step_clock import StepClock
@@ -32,7 +32,7 @@ def main() -> None:
     interrupt_as_terminate()
     if resolved["checkout"]:
         sys.path.insert(0, resolved["checkout"])
-    resumed = _resume(resolved, FailedLoads.of_run())
+    resumed = _resume(resolved, FailedLoads.of_run(worker.run_directory()))
     _adapt(resolved["device"])
     writers = OutsideWriters("torch.utils.tensorboard" if resolved["settings"].get("tensorboard_dir") else "", resumed)
     try:
@@ -124,7 +124,7 @@ def _train(resolved: dict[str, Any]) -> None:
     recorder = Recorder.of(resolved)
     recorder.saves = bool(settings.get("save"))
     install(recorder, look)
-    check_first_step(FailedLoads.of_run())
+    check_first_step(FailedLoads.of_run(worker.run_directory()))
     _around_saving(recorder.clock, look, settings if resolved["own"]["disable_last_saving"] else {})
     asked = 0 if settings.get("skip_train") else int(settings["train_iters"] or 0)
     try:

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Container
 from typing import Any
 
+from primus_train.failed_loads import FailedLoads
 from primus_train.kit.end_request import EndRequest, ToldToEnd
-from primus_train.kit.failed_loads import FailedLoads
 
 __all__ = ["CheckpointWatch", "end_when_told", "is_whole", "resume_from", "stale_checkpoints"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from primus_core.errors import TrainingError
 from primus_torchtitan.checkpoints import resume_from
-from primus_train.kit.failed_loads import FailedLoads
+from primus_train.failed_loads import FailedLoads
 from primus_train.kit.loaded_step import check_loaded_step
 
 __all__ = ["check_first_step", "keep_settings"]

@@ -14,9 +14,9 @@ from primus_core import get_logger
 from primus_core.errors import MachineError
 from primus_core.journal.events import checkpoint_saved, saved_steps
 from primus_torchtitan.checkpoints import CheckpointWatch, end_when_told, resume_from
+from primus_train.failed_loads import FailedLoads
 from primus_train.kit import replicas, worker
 from primus_train.kit.end_request import TERMINATED, EndRequest, ToldToEnd
-from primus_train.kit.failed_loads import FailedLoads
 from primus_train.kit.outside_writers import OutsideWriters
 
 __all__ = ["main"]
@@ -25,7 +25,7 @@ __all__ = ["main"]
 def main() -> None:
     """Read the settings, adapt TorchTitan to this machine, train."""
     resolved = worker.resolved()
-    resumed = _resume(resolved["settings"], FailedLoads.of_run())
+    resumed = _resume(resolved["settings"], FailedLoads.of_run(worker.run_directory()))
     _adapt(resolved)
     told = resolved["settings"].get("metrics.enable_tensorboard")
     writers = OutsideWriters("torch.utils.tensorboard" if told else "", resumed)
@@ -136,7 +136,7 @@ def _run(config: Any) -> bool:
 
     trainer = config.build()
     check_first_step(trainer)
-    keep_settings(trainer, FailedLoads.of_run())
+    keep_settings(trainer, FailedLoads.of_run(worker.run_directory()))
     recorder = install(trainer)
     recorder.saves = config.checkpoint.enable and not config.checkpoint.load_only
     watch = _watch_checkpoints(trainer)

@@ -51,7 +51,7 @@ class BackendCall:
 
     The files of a checkpoint that could not be loaded are left out, if there are others."""
     failed: Callable[[str], str] = field(default=lambda _: "")
-    """Why a checkpoint could not be loaded (`kit.failed_loads`); empty: as far as is known, it can be."""
+    """Why a checkpoint could not be loaded (`failed_loads`); empty: as far as is known, it can be."""
     step: int | None = None
     """The step whose checkpoint the person asked for; None: the newest."""
     weights_only: bool = False

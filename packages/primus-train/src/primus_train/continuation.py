@@ -28,7 +28,7 @@ from primus_machine.facts import Facts
 from primus_machine.files import lease, plain_json, trust
 from primus_machine.files.atomic import regular
 from primus_machine.processes import ranks_of
-from primus_train.kit.failed_loads import FailedLoads
+from primus_train.failed_loads import FailedLoads
 from primus_train.which_run import CONTINUE, FROM, NEW, AskedRun, earlier_runs
 
 __all__ = [

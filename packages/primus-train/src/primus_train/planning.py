@@ -16,7 +16,7 @@ from primus_core.request import former
 from primus_machine.errors import expect
 from primus_train import continuation, modes, profiling, secret_settings
 from primus_train.backend import Backend, BackendCall, BackendPlan, load_backend, missing_backend
-from primus_train.kit.failed_loads import FailedLoads
+from primus_train.failed_loads import FailedLoads
 from primus_train.read_variables import ReadVariables
 from primus_train.which_run import CONTINUE, FROM, AskedRun, LinkedPaths
 

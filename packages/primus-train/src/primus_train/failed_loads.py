@@ -15,13 +15,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from primus_core.errors import PrimusError
 from primus_core.plan.plan import EXPERIMENT
 from primus_machine.files import plain_json
 from primus_machine.files.atomic import regular, write_atomically
-from primus_train.kit import worker
 
 __all__ = ["MARK", "FailedLoads"]
 
@@ -42,9 +42,9 @@ class FailedLoads:
         self._digest = functools.cache(lambda: hashlib.sha256(experiment().encode()).hexdigest())
 
     @classmethod
-    def of_run(cls) -> FailedLoads:
-        """Return those of the run that this worker belongs to."""
-        return cls(lambda: (worker.run_directory() / EXPERIMENT).read_text(encoding="utf-8"))
+    def of_run(cls, directory: Path) -> FailedLoads:
+        """Return those of the experiment of the run in `directory`."""
+        return cls(lambda: (directory / EXPERIMENT).read_text(encoding="utf-8"))
 
     def why(self, checkpoint: str) -> str:
         """Return why a checkpoint could not be loaded; empty: as far as is known, it can be."""

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.torchtitan.conftest import Program
 from tests.torchtitan.quickstart import PRIMUS, WHOLE, Gates, Whole, losses, train
 
 from primus_torchtitan.checkpoints import is_whole, resume_from
@@ -37,6 +38,25 @@ def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
     assert resume_from(str(tmp_path)) == (10, (18, 16, 14, 12))
     assert not is_whole(str(tmp_path / "step-16"))
     assert resume_from(str(tmp_path / "gone")) == (None, ())
+
+
+@pytest.mark.torch
+def test_a_training_without_checkpoints_has_none_to_load(program: Program) -> None:
+    """TorchTitan's checkpointer lacks nearly all its attributes then."""
+    code = """
+from pathlib import Path
+from types import SimpleNamespace
+from torchtitan.components.checkpointer.dcp import CheckpointManager
+from primus_torchtitan.checkpoints import CheckpointWatch
+from primus_torchtitan.optimizer_settings import keep_settings
+from primus_train.failed_loads import FailedLoads
+names = ("dataloader", "model_parts", "optimizers", "lr_schedulers", "states", "sd_adapter")
+checkpointer = CheckpointManager(CheckpointManager.Config(enable=False), **dict.fromkeys(names))
+keep_settings(SimpleNamespace(checkpointer=checkpointer, lr_schedulers=[]), FailedLoads.of_run(Path("/nowhere")))
+CheckpointWatch(checkpointer, print)
+print(checkpointer.load(step=-1), checkpointer.save(1))
+"""
+    assert program(code).out.split() == ["False", "False"]
 
 
 @pytest.mark.torch

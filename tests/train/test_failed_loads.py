@@ -53,6 +53,7 @@ def test_what_a_rank_could_not_read_is_the_reason(tmp_path: Path) -> None:
         OSError(116, "Stale file handle"),
         CheckpointException({0: (OutOfMemoryError("CUDA out of memory"), None)}),
         RuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
+        RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [::1]:29500"),
         RequestError("step-4 holds step 2"),
         KeyboardInterrupt(),
     ],

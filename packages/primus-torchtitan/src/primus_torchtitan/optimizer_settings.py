@@ -27,6 +27,8 @@ def keep_settings(trainer: Any, failed: FailedLoads) -> None:
     """
     checkpointer = trainer.checkpointer
     theirs = checkpointer.load
+    if not checkpointer.enable:
+        return
 
     def load(step: int = -1) -> Any:  # as the trainer calls it
         before = [_settings(scheduler.optimizer) for scheduler in trainer.lr_schedulers]

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,10 +29,11 @@ __all__ = ["MARK", "FailedLoads"]
 MARK = "primus_failed_to_load.json"
 """In the folder of a checkpoint."""
 _OF_MACHINE = ("OutOfMemoryError", "DistError")
-"""Classes of torch whose errors say nothing of a checkpoint: too little memory, and a rank or a network that failed.
-
-JAX's error for too little memory has a code, RESOURCE_EXHAUSTED.
-"""
+"""Classes of torch whose errors say nothing of a checkpoint: too little memory, and a rank or a network that failed."""
+_SAID_OF_MACHINE = re.compile(
+    r"RESOURCE_EXHAUSTED|UNAVAILABLE|DEADLINE_EXCEEDED|Connection (?:closed|reset|refused)|gloo"
+)
+"""What errors without a class of their own say then: those of JAX, and of gloo."""
 _REASON_CHARS = 200
 
 
@@ -95,4 +97,4 @@ def _is_of_machine(error: BaseException) -> bool:
     if isinstance(error, MemoryError | PrimusError | KeyboardInterrupt | SystemExit):
         return True
     named = any(kind.__name__ in _OF_MACHINE for kind in type(error).__mro__)
-    return named or "RESOURCE_EXHAUSTED" in str(error)
+    return named or bool(_SAID_OF_MACHINE.search(str(error)))

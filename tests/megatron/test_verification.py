@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, ClassVar
@@ -96,6 +97,24 @@ def test_replicated_data_parallelism_has_no_setting_and_is_not_the_reference() -
     assert found == {"dp=2": False, "mbs=4": True, "mbs=2": False}
 
 
+def test_experts_have_the_experiments_sequence_parallelism_or_the_layout_with_it_is_named(primus: Run) -> None:
+    words = ("direct", "--dry-run", "--json", "--", "verify", "--config", EXAMPLE, "num_experts=4")
+    done = primus(*words, "--layouts", "tp=2")
+    assert done.returncode == 2
+    assert "without sequence_parallel" in done.stderr
+    assert "fix: --layouts tp=2,sp=1" in done.stderr
+    assert "--shrink" not in done.stderr
+    with_it = primus(*words, "sequence_parallel=true", "tensor_model_parallel_size=2", "--layouts", "tp=2")
+    assert json.loads(with_it.stdout)["config"]["layouts"] == ["tp=2,sp=1"]
+
+
+def test_virtual_stages_have_a_multiple_of_micro_batches() -> None:
+    assert VERIFIER.batch([{"pp": 3, "vpp": 2}]) == 24
+    assert VERIFIER.experiment({}, shrink=True, layouts=[{"dp": 8}], device="cpu")["global_batch_size"] == 16
+    with pytest.raises(ValueError, match="needs a multiple of 16 sequences"):
+        VERIFIER.settings({"dp": 8}, 8)
+
+
 def test_the_files_of_a_layer_specification_count_for_kept_results() -> None:
     assert VERIFIER.packages({"spec": ["mine.layers", "spec"]}) == ("megatron", "primus_megatron", "mine")
 
@@ -125,6 +144,16 @@ def test_a_fault_in_megatron_is_named(fault: str, words: list[str], said: str, p
 def test_layouts_of_a_dense_model_are_equal(primus: Run, tmp_path: Path) -> None:
     found = verifier(primus, tmp_path)(EXAMPLE, "--layouts", "repeat=1", "tp=2,sp=1", "pp=2,vpp=2", "dp=2,zero=1")
     assert found["verdict"] == "equal", texts(found)
+
+
+@pytest.mark.full
+def test_a_default_that_needs_other_weights_is_not_tried_and_said_in_one_line(primus: Run, tmp_path: Path) -> None:
+    found = verifier(primus, tmp_path)(EXAMPLE, "--settings")
+    one = next(one for one in found["settings"] if one["name"] == "add_bias_linear")
+    assert (one["status"], one["effect"].count("\n")) == ("not tried", 0)
+    assert "linear_proj.bias" in one["effect"]
+    assert Path(one["log"]).exists()
+    assert found["verdict"] in ("dead settings", "no dead settings")
 
 
 @pytest.mark.full

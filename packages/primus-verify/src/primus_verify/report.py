@@ -112,7 +112,8 @@ def describe_settings(settings: Sequence[Mapping[str, Any]]) -> list[str]:
         status: [one for one in settings if one["status"] == status] for status in ("changes", "nothing", "not tried")
     }
     dead = f": {', '.join(one['name'] for one in by['nothing'])}" if by["nothing"] else ""
-    of = [f"{len(by['changes'])} change something", f"{len(by['nothing'])} change nothing{dead}",
+    verbs = {status: f"{len(some)} change{'s' * (len(some) == 1)}" for status, some in by.items()}
+    of = [f"{verbs['changes']} something", f"{verbs['nothing']} nothing{dead}",
           f"{len(by['not tried'])} not tried"]  # fmt: skip
     return [", ".join(of), *(f"{one['name']}: not tried: read {one['log']}" for one in by["not tried"])]
 

@@ -33,6 +33,8 @@ _NUDGE = 2.0**-22
 """Changes weights by some units in their last place."""
 _SEEDS = (11, 23)
 _EXPERT = re.compile(r"experts?\.\d+\.")
+_RANK = re.compile(r"^rank \d+: ")
+"""One rank trains: its number says nothing."""
 _KINDS = ("weight", "first moment", "second moment")
 Status = Literal["equal", "differs", "failed", "not tried"]
 
@@ -143,9 +145,9 @@ class Session:
             run = self.trials.train(ONE, reference.start, {**reference.seed, name: default})
             found = compare(reference.steps, self.trials.read(run), reference.initial, Tolerance(0.0), exactly=True)
         except PrimusError as error:
-            self.say(f"{name}={default}: not tried: {error.why or error.what}")
             log = self.trials.log(ONE, reference.start, {**reference.seed, name: default})
-            return {"status": "not tried", "effect": f"the training fails: {error.why or error.what}", "log": log}
+            self.say(f"{name}={default}: not tried: the training fails, see {log}")
+            return {"status": "not tried", "effect": _RANK.sub("", error.why or error.what), "log": log}
         shutil.rmtree(run, ignore_errors=True)
         first = beyond(found)
         if not first:

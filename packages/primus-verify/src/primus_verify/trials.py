@@ -37,6 +37,8 @@ _RATE = 1e-3
 _TIMED_OUT = 124
 _CRASHES = (128 + signal.SIGABRT, 128 + signal.SIGBUS, 128 + signal.SIGSEGV)
 _TRACEBACK = "Traceback (most recent call last)"
+_MODULES = re.compile(r"^(?:\w+\.)+(?=\w+: )")
+"""What stands before the name of an exception."""
 _REASON = 500
 """Characters of a reason; the log has all."""
 _GRACE_S = 60
@@ -152,7 +154,7 @@ def _reason(run: str, log: str) -> str:
 
 def _in_one_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
-    return lines[-1 if _TRACEBACK in text else 0][:_REASON]
+    return _MODULES.sub("", lines[-1 if _TRACEBACK in text else 0])[:_REASON]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
